@@ -200,6 +200,18 @@ class LedgerDatabase:
         if row is not None and row[0]:
             raise StorageError("the log of the ledger's file could not be taken in")
 
+    def copy_to(self, path: Path) -> None:
+        """Write a copy of the file, as it is now, into a new one.
+
+        Raises
+        ------
+        StorageError
+            When it cannot be written.
+        """
+        with file_errors(), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            self._connection.backup(other)
+            other.execute("PRAGMA journal_mode=DELETE").fetchall()  # one file, without those beside it
+
     def witness(self, now_ms: int) -> None:
         """Write the time down, so that a start after quiet days does not take them for a leap of the clock."""
         with self._transaction():

@@ -79,6 +79,9 @@ ACCEPTED = "accepted-missing-erasures"
 ACCEPTED_KEY = "accepted-missing-key"
 LOG_BEGUN = "log-begun"
 STATE = "state"
+EXPORT = "export"  # a snapshot was handed out
+RESTORE = "restore"  # another model has taken the place of the live one
+REGROWN = "trees-grown-anew"
 _BESIDE = frozenset({"hash", "keyed", "opening"})
 EVENT_TYPE = re.compile(r"[a-z][a-z0-9-]{0,63}")
 

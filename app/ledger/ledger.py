@@ -112,6 +112,27 @@ class Ledger:
         self._introduced_at = self.head.index if database.introduces(keys.signing.id) else None
         self._text = (0, to_text(0))  # a time and how it is written: an erasure has the same one thrice
 
+    def resume(self, head: Head, latest_ms: int, *, is_introduced: bool) -> None:
+        """Go on where another node has ended.
+
+        Parameters
+        ----------
+        head
+            The newest entry of the database by now.
+        latest_ms
+            The highest time in it.
+        is_introduced
+            Whether an entry has told the key that signs here.
+        """
+        self.head = head
+        self._latest_ms = max(self._latest_ms, latest_ms)
+        self._introduced_at = head.index if is_introduced else None
+
+    @property
+    def signing_id(self) -> str:
+        """The id of the current signing key."""
+        return self._signing.id
+
     def unlearned(
         self,
         *,
@@ -421,6 +442,14 @@ class Tombstones:
         self._times: dict[bytes, int] = {}
         self._order: deque[bytes] = deque()
         self._n_stale: Counter[bytes] = Counter()  # places in order of what was erased again since
+        for known, at in erased:
+            self._remember(known, at)
+
+    def replace(self, erased: Iterable[tuple[str, int]]) -> None:
+        """Remember these instead, given as at the beginning."""
+        self._times.clear()
+        self._order.clear()
+        self._n_stale.clear()
         for known, at in erased:
             self._remember(known, at)
 

@@ -71,7 +71,7 @@ def consistency(database: LedgerDatabase, old: int, new: int | None) -> dict[str
     """Return what shows that the log of `new` entries goes on from that of `old`; None: the published one."""
     published = database.log.published
     size = 0 if published is None else published.size
-    new = size if new is None else new
+    new = max(old, size) if new is None else new
     if new > size:
         return NotPublished(new)
     return {"from": old, "to": new, "proof": hash_lines(database.log.tree.consistency(old, new))}

@@ -175,6 +175,13 @@ class SnapshotStore:
         """Return the number of the last journal record in the newest snapshot, None when there is none."""
         return None if self._newest is None else self._newest.facts.seq
 
+    def newest_facts(self) -> Facts | None:
+        """Return what the newest file says besides the model, None when there is none that can be read."""
+        for path in self._files():
+            with contextlib.suppress(FileError):
+                return describe(path, read_notes(path)).facts
+        return None
+
     def oldest_seq(self) -> int:
         """Return the lowest number of a journal record that a snapshot ends with; -1 when one cannot be read."""
         seqs = []
@@ -308,6 +315,22 @@ class SnapshotStore:
         except OSError:
             raise FlushFailedError("a snapshot could not be taken back") from None
         self._newest = newest
+
+    def forget_after(self, seq: int) -> None:
+        """Remove snapshots that have taken in later records than this.
+
+        Raises
+        ------
+        StorageError
+            When they cannot be removed.
+        """
+        gone = []
+        with storage_errors():
+            for path in self._files():
+                with contextlib.suppress(FileError):
+                    if describe(path, read_notes(path)).facts.seq > seq:
+                        gone.append(path)
+            self._directory.remove(gone)
 
     def keep_newest(self, n: int = GENERATIONS) -> int:
         """Remove all but the newest files; return the smallest journal number that those kept have taken in.

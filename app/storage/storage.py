@@ -54,6 +54,10 @@ class Storage:
         newest = self._snapshots.newest_seq()
         return newest is not None and (newest == seq or (newest, seq) == self._follower)
 
+    def newest_seq(self) -> int:
+        """Return the number of the last record that the newest snapshot has taken in; 0 when there is none."""
+        return 0 if self._snapshots is None else self._snapshots.newest_seq() or 0
+
     def follow(self, seq: int) -> None:
         """Note that a record says nothing but what the newest snapshot is, so that none is written for it."""
         if self._snapshots is not None and self._snapshots.newest_seq() == seq - 1:

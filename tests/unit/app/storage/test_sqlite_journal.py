@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oubli.app.errors import JournalDamagedError, JournalError, StartError
+from oubli.app.errors import JournalDamagedError, StartError
 from oubli.app.storage import segment as segment_module
 from oubli.app.storage import sqlite_journal as journal_module
 from oubli.app.storage.reserve import RESERVE_NAME
@@ -32,21 +32,6 @@ def test_a_rotated_segment_leaves_no_log(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_numbers_may_be_passed_over_for_what_a_snapshot_has(tmp_path: Path) -> None:
-    journal = journal_in(tmp_path)
-    journal.append(batch(1, 3))
-    journal.rotate(10)
-    assert journal.last_seq == 9
-    journal.append(batch(10, 12))
-    assert seqs(journal.records(9)) == [10, 11, 12]
-    with pytest.raises(JournalDamagedError, match=r"record 4 of the journal, in journal-0{11}1\.sqlite"):
-        list(journal.records(0))
-    journal.close()
-    journal = journal_in(tmp_path)
-    assert journal.last_seq == 12
-    journal.close()
-
-
 def test_a_second_rotation_to_the_same_number_wipes_what_was_rolled_back(tmp_path: Path) -> None:
     journal = journal_in(tmp_path)
     connection = journal._segment._connection
@@ -62,30 +47,6 @@ def test_a_second_rotation_to_the_same_number_wipes_what_was_rolled_back(tmp_pat
     journal.append(batch(1, 2))
     journal.close()
     assert contents(tmp_path) == batch(1, 2)
-
-
-def test_numbers_that_would_lose_records_are_mistakes(tmp_path: Path) -> None:
-    journal = journal_in(tmp_path)
-    journal.append(batch(1, 2))
-    with pytest.raises(ValueError, match="record 4 was given where 3 is next"):
-        journal.append(batch(4, 5))
-    with pytest.raises(ValueError, match="record 2 was given where 3 is next"):
-        journal.append(batch(2, 3))
-    with pytest.raises(ValueError, match="record 2 is written"):
-        journal.rotate(2)
-    assert not journal.failed
-    journal.append(batch(3, 3))
-    journal.close()
-    assert contents(tmp_path) == batch(1, 3)
-
-
-def test_a_closed_journal_takes_nothing(tmp_path: Path) -> None:
-    journal = journal_in(tmp_path)
-    journal.append(batch(1, 1))
-    journal.close()
-    with pytest.raises(JournalError):
-        journal.append(batch(2, 2))
-    assert contents(tmp_path) == batch(1, 1)
 
 
 def test_files_are_for_the_owner_only(tmp_path: Path) -> None:

@@ -1,0 +1,498 @@
+"""The journal in PostgreSQL; what `__init__` draws.
+
+Whoever may append has three marks in the leader's row: the epoch, the number of the last record, and the process id of
+the backend that asks. One statement checks all of them, moves the number and writes the records. So what another
+connection of this node, or another node, still has under way can never be written later.
+
+    not reached, or refused    nothing is there; JournalUnreachableError, or JournalFullError
+    in doubt                   this connection takes the mark of the backend, after which the old one cannot write any
+                               more, and waits as a commit does. Then it asks whether the records are there: if they
+                               are, they are committed; if not, they are sent again. Nothing is answered before
+    another node leads         DeposedError, unless the records were written before it did
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+import psycopg
+
+from oubli.app.errors import (
+    DeposedError,
+    JournalError,
+    JournalRefusedError,
+    JournalUnreachableError,
+)
+from oubli.app.storage.journal import Record, require_later
+from oubli.app.storage.postgres.batch import Batch
+from oubli.app.storage.postgres.connection import (
+    Connection,
+    connect,
+    is_lost,
+    is_usable,
+    reading_errors,
+    refused,
+)
+from oubli.app.storage.postgres.partitions import begin_segment, cycle_wal, forget_segments, remove_unnamed
+from oubli.app.storage.postgres.reader import Positioned, Reader, damaged, fetch_nowhere, hand_to_nobody
+from oubli.app.storage.postgres.schema import RECORDS_CHANNEL, ensure_schema
+from oubli.app.storage.postgres.sealing import OVERHEAD, Sealer
+
+if TYPE_CHECKING:
+    from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
+
+log = logging.getLogger("oubli.journal")
+
+LEASE = 3.0  # seconds
+SETTLE_SECONDS = 60.0
+
+_CLOSE_SECONDS = 10.0  # that `close` waits for another thread
+_PAUSE = 0.1  # seconds between two attempts to settle what is in doubt
+_SETTLE_MS = 5000  # that one question of them may take
+
+_CLAIM = "UPDATE oubli_leader SET pid = pg_backend_pid() WHERE epoch = %s RETURNING last_seq"
+_BARRIER = "UPDATE oubli_cluster SET format = format"  # a commit, which waits for the standby
+_LEADER = "SELECT epoch, last_seq FROM oubli_leader"
+_SEGMENTS = "SELECT first_seq, key_id FROM oubli_segments ORDER BY first_seq"
+_SUMMARY = """
+SELECT count(*), coalesce(sum(octet_length(sealed)), 0)::bigint, min(at), max(seq) FROM oubli_records WHERE segment = %s
+"""
+
+
+class PostgresJournal:
+    """A journal in a PostgreSQL database. Until `lead` is called it only reads.
+
+    Parameters
+    ----------
+    url
+        Of the database.
+    keys
+        Of the segments.
+    lease
+        Seconds that each append extends the lease to at least.
+    hand_over
+        Gives the key of a new segment to other nodes, before anything is written under it. What it raises is raised by
+        `rotate`, and the segment in use stays.
+    fetch_key
+        Asks other nodes for a key that is not here; None when nobody has it.
+    settle_seconds
+        How long an append that is in doubt waits until PostgreSQL can be asked.
+    now
+        The time in seconds since 1970.
+
+    Attributes
+    ----------
+    epoch
+        In which this node leads; None while it only reads.
+
+    For its other attributes see `Journal`; while the node only reads they are those of the time when it led last.
+
+    Raises
+    ------
+    JournalUnreachableError
+        When the database cannot be reached.
+    StartError
+        When it cannot be used.
+    """
+
+    is_durable = True
+
+    def __init__(
+        self,
+        url: str,
+        keys: SegmentKeys,
+        *,
+        lease: float = LEASE,
+        hand_over: Callable[[SegmentKey], None] = hand_to_nobody,
+        fetch_key: Callable[[str], bytes | None] = fetch_nowhere,
+        settle_seconds: float = SETTLE_SECONDS,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._url = url
+        self._keys = keys
+        self._lease = lease
+        self._hand_over = hand_over
+        self._settle_seconds = settle_seconds
+        self._now = now
+        self._closing = threading.Event()
+        self._writing = threading.Lock()
+        self._reader = Reader(self._connected, keys, fetch_key)
+        self.failed = False
+        self.epoch: int | None = None
+        self.first_seq: int | None = None
+        self.last_seq = 0
+        self.n_records = 0
+        self.n_bytes = 0
+        self.oldest_at: float | None = None
+        self._segment = 0  # number of the newest segment's first record
+        self._sealer: Sealer | None = None  # of that
+        self._connection: Connection | None = None
+        self._listens = False
+        self._may_have_missed = True  # what was written before this connection listened
+        try:
+            ensure_schema(self._connected())
+        except BaseException:
+            self.close()
+            raise
+
+    # --- who writes
+
+    def lead(self, epoch: int) -> None:
+        """Append from now on, in an epoch that `Cluster.take_over` has given; all attributes are read anew.
+
+        Raises
+        ------
+        DeposedError
+            When another node leads by now.
+        JournalDamagedError
+            When acknowledged records, or the key of the segment in use, are missing.
+        JournalError
+            When the database cannot be asked.
+        """
+        self._require_sound()
+        acknowledged = self.last_seq
+        self.epoch = epoch
+        try:
+            connection = self._connected()
+            with reading_errors(connection):
+                if self._listens:
+                    connection.execute("UNLISTEN *")
+                    self._listens = False
+                self._take_mark(connection, acknowledged)
+                self._read_anew(connection, epoch)
+        except BaseException:
+            self.epoch = None
+            raise
+
+    def follow(self) -> None:
+        """Append no more, and have `wait` return when others do.
+
+        Raises
+        ------
+        JournalError
+            When the database cannot be asked.
+        """
+        self.epoch = None
+        connection = self._connected()
+        with reading_errors(connection):
+            connection.execute(f"LISTEN {RECORDS_CHANNEL}")
+        self._listens = self._may_have_missed = True
+
+    # --- writing
+
+    def append(self, records: Sequence[Record], *, reserve: bool = False) -> None:
+        """Write records; they are durable when this returns. See `Journal.append`.
+
+        No room is kept for erasures: the database's disk is not ours.
+
+        Raises
+        ------
+        JournalUnreachableError
+            When PostgreSQL could not be reached; none of them is in the journal.
+        DeposedError
+            When another node leads; none of them is in the journal.
+        """
+        del reserve
+        epoch, sealer = self._require_leading(), self._sealer
+        if not records or sealer is None:
+            return
+        at_ms = round(self._now() * 1000)
+        batch = Batch(
+            records, self._segment, sealer, epoch=epoch, last_seq=self.last_seq, at_ms=at_ms, lease=self._lease
+        )
+        with self._writing:
+            self._commit(batch.write, batch.is_there)
+        self.last_seq = records[-1].seq
+        self.n_records += len(records)
+        self.n_bytes += sum(len(record.body) + len(record.notes) for record in records)
+        if self.oldest_at is None:
+            self.oldest_at = at_ms / 1000
+
+    def probe(self) -> None:
+        """Return when records could be written now. See `Journal.probe`."""
+        epoch = self._require_leading()
+        connection = self._leading()
+        with reading_errors(connection):
+            if connection.execute(_CLAIM, (epoch,)).fetchone() is None:
+                self._not_leading(connection)
+
+    def rotate(self, first_seq: int) -> None:
+        """Begin a new segment, under a key of its own. See `Journal.rotate`."""
+        epoch = self._require_leading()
+        require_later(first_seq, self.last_seq)
+        if self._segment != first_seq:
+            self._begin(first_seq, epoch)
+
+    def drop_before(self, seq: int) -> None:
+        """Remove the segments that only hold records with lower numbers, and their keys. See `Journal.drop_before`.
+
+        The write-ahead log of the database is cycled as well, where the role may; what is left of it cannot be read
+        without the keys.
+        """
+        epoch = self._require_leading()
+        connection = self._leading()
+        try:
+            ids = self._keys.ids()  # as long as this node leads, nobody hands over the key of a segment to come
+            with reading_errors(connection):
+                segments = connection.execute(_SEGMENTS).fetchall()
+                gone = [first for (first, _), (later, _) in itertools.pairwise(segments) if later <= seq]
+                if not forget_segments(connection, gone, epoch):
+                    self._not_leading(connection)
+                kept = segments[len(gone) :]
+                self.first_seq = kept[0][0]
+                n_removed = remove_unnamed(connection)
+            self._keys.destroy(set(ids) - {key_id for _, key_id in kept})
+        except OSError:
+            raise JournalRefusedError("the key of a segment could not be destroyed") from None
+        if n_removed:
+            cycle_wal(connection)
+
+    def close(self) -> None:
+        """Close the connection, and wait no longer for what is in doubt. See `Journal.close`."""
+        self._closing.set()
+        # One that another thread uses must not be closed: what it waits for ends by itself, or with the process.
+        if self._writing.acquire(timeout=_CLOSE_SECONDS):
+            try:
+                self._forget_connection()
+            finally:
+                self._writing.release()
+
+    # --- reading
+
+    def records(self, after_seq: int) -> Iterator[Record]:
+        """Return all records with higher numbers, in order. See `Journal.records`.
+
+        Raises
+        ------
+        JournalUnreachableError
+            While iterating, when the connection is lost.
+        """
+        last = after_seq
+        for _, _, _, record in self.positioned_records(after_seq):
+            yield record
+            last = record.seq
+        if last < self.last_seq:
+            raise damaged(last + 1)
+
+    def positioned_records(self, after_seq: int) -> Iterator[Positioned]:
+        """Return all records with higher numbers, in order, with what followers compare.
+
+        Yields
+        ------
+        int, int, bytes, Record
+            Number of the first record of the segment, epoch, checksum, record.
+
+        Raises
+        ------
+        JournalDamagedError
+            While iterating, when one is missing or not what was written. It is also missing when its segment was
+            dropped, or its number never used because a restore went on behind it.
+        JournalUnreachableError
+            When the connection is lost.
+        """
+        return self._reader.positioned_records(after_seq)
+
+    def wait(self, after_seq: int, timeout: float) -> bool:
+        """Return when there may be records with higher numbers, or when the time is over; whether there may be.
+
+        Only a hint, which costs less than reading: read also when it is false. It looks first when the connection
+        is new, because it may have missed something. Call `follow` before.
+
+        Raises
+        ------
+        JournalUnreachableError
+            When the connection is lost.
+        """
+        connection = self._connected()
+        with reading_errors(connection):
+            if self._may_have_missed:
+                self._may_have_missed = False
+                if _last_seq(connection) > after_seq:
+                    return True
+            return self._is_notified(connection, timeout) or _last_seq(connection) > after_seq
+
+    # --- the parts
+
+    def _is_notified(self, connection: Connection, timeout: float) -> bool:
+        """Whether somebody has written, at once or after some time."""
+        # The first is what came while it was found out that the connection lives.
+        return connection.pgconn.notifies() is not None or any(connection.notifies(timeout=timeout, stop_after=1))
+
+    def _read_anew(self, connection: Connection, epoch: int) -> None:
+        """Read what there is, with all marks of the leader taken; make the first segment where there is none."""
+        segments = connection.execute(_SEGMENTS).fetchall()
+        if not segments:
+            if self.last_seq:
+                raise damaged(self.last_seq)
+            self._begin(1, epoch)
+            self.first_seq = 1
+            return
+        self.first_seq, self._segment = segments[0][0], segments[-1][0]
+        ((self.n_records, n_bytes, oldest, last),) = connection.execute(_SUMMARY, (self._segment,)).fetchall()
+        self.n_bytes = n_bytes - OVERHEAD * self.n_records
+        self.oldest_at = None if oldest is None else oldest / 1000
+        if (self._segment - 1 if last is None else last) != self.last_seq:
+            raise damaged(self.last_seq)
+        self._sealer = self._reader.sealer(connection, self._segment)
+
+    def _begin(self, first_seq: int, epoch: int) -> None:
+        """Begin a segment, under a key that is flushed and handed over before."""
+        before = self.last_seq
+        try:
+            key = self._keys.new()
+        except OSError:
+            raise JournalRefusedError("the key of a new segment could not be written") from None
+
+        def create(connection: Connection) -> bool:
+            return begin_segment(connection, first_seq, key, epoch=epoch, last_seq=before)
+
+        def is_there(connection: Connection) -> bool:
+            found = "SELECT 1 FROM oubli_segments WHERE first_seq = %s AND key_id = %s"
+            return connection.execute(found, (first_seq, key.id)).fetchone() is not None
+
+        try:
+            self._hand_over(key)
+            with self._writing:
+                self._commit(create, is_there)
+        except BaseException:
+            if not self.failed:  # else it may be in use
+                with contextlib.suppress(OSError):
+                    self._keys.destroy([key.id])
+            raise
+        self._segment = first_seq
+        self._sealer = Sealer(key)
+        self.last_seq = first_seq - 1
+        self.n_records = self.n_bytes = 0
+        self.oldest_at = None
+
+    def _commit(self, work: Callable[[Connection], bool], is_there: Callable[[Connection], bool]) -> None:
+        """Have one statement committed, and settle whether it was when that is in doubt.
+
+        Parameters
+        ----------
+        work
+            Sends it; false when this connection does not lead.
+        is_there
+            Whether it was committed.
+        """
+        connection: Connection | None = self._leading()
+        deadline = None
+        while connection is not None:
+            n_warnings = connection.n_warnings
+            try:
+                is_done = work(connection)
+            except psycopg.Error as error:
+                if not is_lost(connection):
+                    raise refused(error) from None
+            else:
+                if not is_done:
+                    self._not_leading(connection)
+                if connection.n_warnings == n_warnings:
+                    return
+            if deadline is None:
+                deadline = time.monotonic() + self._settle_seconds
+            connection = self._settled(is_there, deadline)
+
+    def _settled(self, is_there: Callable[[Connection], bool], deadline: float) -> Connection | None:
+        """Find out what has become of a statement; None when it is committed, else a connection to send it again."""
+        while not self._closing.is_set() and time.monotonic() < deadline:
+            with contextlib.suppress(JournalUnreachableError, psycopg.Error):
+                self._forget_connection()
+                connection = self._connected()
+                n_warnings = connection.n_warnings
+                connection.execute(f"SET statement_timeout = {_SETTLE_MS}")
+                # From here on the old backend cannot write any more; and what it has written is on the standby.
+                claimed = connection.execute(_CLAIM, (self.epoch,)).fetchone()
+                if claimed is None:
+                    connection.execute(_BARRIER)
+                found = is_there(connection)
+                connection.execute("SET statement_timeout = 0")
+                if connection.n_warnings == n_warnings:
+                    if found:
+                        return None
+                    if claimed is None:
+                        self._not_leading(connection)
+                    if claimed[0] != self.last_seq:
+                        self._fail("PostgreSQL has lost records, or another program has written some")
+                    return connection
+            self._closing.wait(_PAUSE)
+        return self._fail("it is in doubt whether records were written; the next start reads what is there")
+
+    def _leading(self) -> Connection:
+        """Return a connection that has the mark of the backend that may append."""
+        if self._connection is not None and is_usable(self._connection):
+            return self._connection
+        connection = self._connected()
+        with reading_errors(connection):
+            self._take_mark(connection, self.last_seq, exactly=True)
+        return connection
+
+    def _take_mark(self, connection: Connection, acknowledged: int, *, exactly: bool = False) -> None:
+        """Have this connection be the one that may append."""
+        try:
+            row = connection.execute(_CLAIM, (self.epoch,)).fetchone()
+            if row is None:
+                self._not_leading(connection)
+            if row[0] < acknowledged or (exactly and row[0] != acknowledged):
+                self._fail("PostgreSQL has lost acknowledged records, or another program has written some")
+        except BaseException:
+            self._forget_connection()  # the next attempt has to take it again
+            raise
+        self.last_seq = row[0]
+
+    def _connected(self) -> Connection:
+        """Return a connection that can be used; a new one when the last has ended."""
+        if self._connection is not None and is_usable(self._connection):
+            return self._connection
+        self._forget_connection()
+        if self._closing.is_set():
+            raise JournalUnreachableError("the journal is closed")
+        connection = connect(self._url)
+        if self._listens:
+            with reading_errors(connection):
+                connection.execute(f"LISTEN {RECORDS_CHANNEL}")
+            self._may_have_missed = True
+        self._connection = connection
+        return connection
+
+    def _forget_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _not_leading(self, connection: Connection) -> NoReturn:
+        """Tell why this connection may not append."""
+        try:
+            row = connection.execute(_LEADER).fetchone()
+        except psycopg.Error:
+            raise JournalUnreachableError("the connection to PostgreSQL was lost") from None
+        if row is not None and row[0] > (self.epoch or 0):
+            self.epoch = None
+            raise DeposedError("another node leads")
+        self._fail("PostgreSQL does not go on where this node has written last: an older state of it was restored")
+
+    def _fail(self, text: str) -> NoReturn:
+        self.failed = True
+        log.error("%s", text)
+        raise JournalError(text) from None
+
+    def _require_sound(self) -> None:
+        if self.failed:
+            raise JournalError("the journal has failed before")
+
+    def _require_leading(self) -> int:
+        self._require_sound()
+        if self.epoch is None:
+            raise DeposedError("this node does not lead")
+        return self.epoch
+
+
+def _last_seq(connection: Connection) -> int:
+    ((_, last),) = connection.execute(_LEADER, prepare=True).fetchall()
+    return int(last)

@@ -1,0 +1,195 @@
+"""Servers whose journal is in PostgreSQL: killed, cut off and started again, and searched for what was erased."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import Server, needs_postgres, temporary_server
+from tests.process.durability.asking import send, wait_for, wait_until_erased
+from tests.process.durability.canaries import Canary, canary, files_with, traces
+from tests.process.durability.people import flags, people
+from tests.process.durability.reading import fresh_digest, live_digest, read_held, read_schema
+from tests.serving import Running, environment, forked, free_port, serving
+
+FLAGS = flags("--erasure-deadline", "2")
+
+
+@pytest.fixture
+def server_of_journals() -> Iterator[Server]:
+    """A PostgreSQL server that may be stopped and killed, and whose files belong to one test."""
+    needs_postgres()
+    with temporary_server() as server:
+        yield server
+
+
+def learn(server: Running, canaries: list[Canary]) -> None:
+    asked = send(server, "POST", "/samples", {"samples": [one.as_json() for one in canaries]})
+    assert asked[0] == 201, asked
+
+
+def flock(first: int, n: int) -> list[Canary]:
+    return [canary(first + i, people()[f"p{i}"].features) for i in range(n)]
+
+
+def forget(server: Running, ids: list[str]) -> str:
+    status, receipt = send(server, "POST", "/samples/batch-delete", {"ids": ids})
+    assert status == 200, receipt
+    return str(receipt["id"])
+
+
+def require_exact(server: Running) -> str:
+    """Compare with a model that is trained on what is held, and return the digest."""
+    digest = live_digest(server, by_snapshot=False)
+    assert digest == fresh_digest(read_schema(server), read_held(server)[0])
+    return digest
+
+
+def test_a_server_lives_on_its_journal(folder: Path, server_of_journals: Server) -> None:
+    database = server_of_journals.new_database()
+    url = server_of_journals.url(database)
+    variables = {"OUBLI_JOURNAL": url}
+    with serving(*FLAGS, cwd=folder, **variables) as server:
+        learn(server, flock(1, 3))
+        assert send(server, "POST", "/snapshot", {})[0] == 201
+        learn(server, flock(4, 2))
+        receipt = forget(server, ["p1", "p2"])
+        before, held = live_digest(server, by_snapshot=False), read_held(server)
+        require_refused_beside(folder, url)
+        server.process.kill()
+    assert not list((folder / "oubli-data").glob("journal*")), "what belongs to the journal in SQLite"
+
+    with serving(*FLAGS, cwd=folder, **variables) as server:
+        assert read_held(server) == held
+        assert require_exact(server) == before
+        wait_until_erased(server, receipt)
+        cut_off(server, server_of_journals)
+        receipt = forget(server, ["p3"])
+        assert server.stop() == 0
+    with serving(*FLAGS, cwd=folder, **variables) as server:
+        wait_until_erased(server, receipt)
+        require_exact(server)
+        assert server.stop() == 0
+    text = "".join(path.read_text("utf-8", "replace") for path in folder.glob("*.txt"))
+    assert "not-a-secret" not in text
+
+
+def require_refused_beside(folder: Path, url: str) -> None:
+    """Start a second server on the same database, which must say why it does not."""
+    other = folder / "other"
+    other.mkdir()
+    (other / "people.csv").write_bytes((folder / "people.csv").read_bytes())
+    command = ("-m", "oubli", "serve", "--port", str(free_port()), *FLAGS)
+    process = forked((sys.executable, *command), other, environment(OUBLI_JOURNAL=url), other / "output.txt")
+    assert process.wait(timeout=120) not in (0, None)
+    assert "another server writes the journal in this database" in (other / "output.txt").read_text()
+
+
+def cut_off(server: Running, postgres: Server) -> None:
+    """Stop PostgreSQL and start it again: changes are refused meanwhile, nothing else, and go on by themselves."""
+    postgres.stop()
+    before = read_held(server)
+    for _ in range(2):
+        status, problem = send(server, "POST", "/samples", {"samples": [flock(20, 1)[0].as_json()]})
+        assert (status, problem["type"]) == (503, "urn:oubli:problem:journal-unreachable")
+        assert "See to it and to the network" in problem["detail"]
+        assert send(server, "DELETE", "/samples/p9")[0] == 503
+    status, problem = send(server, "GET", "/readyz?for=changes")
+    assert (status, problem["type"]) == (503, "urn:oubli:problem:changes-stopped")
+    assert "PostgreSQL" in problem["detail"]
+    told = server.get("/model")[1]
+    assert told["changes_stopped"] == "journal-unreachable"
+    assert server.get("/readyz")[0] == 200
+    assert send(server, "POST", "/predict", {"instances": [list(people()["p0"].features)]})[0] == 200
+    assert read_held(server) == before
+    postgres.start()
+    wait_for(lambda: server.get("/readyz?for=changes")[0] == 200, "changes to be taken again")
+    learn(server, flock(20, 1))
+    require_exact(server)
+
+
+def found_in(postgres: Server, database: str, canaries: list[Canary]) -> list[str]:
+    """Search the files of PostgreSQL for texts, without other databases. Numbers of four bytes are found by chance."""
+    postgres.execute("CHECKPOINT")
+    ((own,),) = postgres.execute("SELECT oid::text FROM pg_database WHERE datname = %s", (database,))
+    found = []
+    for path in sorted(postgres.data.rglob("*")):
+        if path.is_file() and (path.parent.parent.name != "base" or path.parent.name == own):
+            content = path.read_bytes().rstrip(b"\0")
+            for one in canaries:
+                found += [f"{path.name}: {what}" for what in traces(one, content) if not what.startswith("number")]
+    return found
+
+
+def test_nothing_of_an_erased_sample_can_be_read(folder: Path, server_of_journals: Server) -> None:
+    postgres, database = server_of_journals, server_of_journals.new_database()
+    variables = {"OUBLI_JOURNAL": postgres.url(database)}
+    erased, kept = flock(1, 3), canary(500, people()["p0"].features)
+    control = canary(700, people()["p0"].features)
+    postgres.execute("CREATE TABLE control (content text)", database=database)
+    postgres.execute("INSERT INTO control VALUES (%s)", (control.id,), database=database)
+    assert found_in(postgres, database, [control]), "the search is blind"
+    with serving(*FLAGS, cwd=folder, **variables) as server:
+        learn(server, [*erased, kept])
+        ((sealed,),) = postgres.execute("SELECT sum(octet_length(sealed)) FROM oubli_records", database=database)
+        assert sealed > 1000
+        assert found_in(postgres, database, [*erased, kept]) == []  # at no time
+        assert send(server, "POST", "/snapshot", {})[0] == 201
+        keys = set((folder / "oubli-data" / "keys" / "segments").iterdir())
+        receipt = forget(server, [one.id for one in erased])
+        assert wait_until_erased(server, receipt)["overdue"] is False
+        assert files_with(erased, folder / "oubli-data", folder / "output.txt") == []
+        assert files_with([kept], folder / "oubli-data")
+        assert found_in(postgres, database, [*erased, kept]) == []
+        # What tables or logs still had of them could not be opened: no key of that time is left.
+        assert keys.isdisjoint((folder / "oubli-data" / "keys" / "segments").iterdir())
+        ((first,),) = postgres.execute("SELECT min(first_seq) FROM oubli_segments", database=database)
+        ((oldest,),) = postgres.execute("SELECT coalesce(min(seq), 1000000) FROM oubli_records", database=database)
+        assert oldest >= first > 1
+        assert server.stop() == 0
+
+
+def test_killed_with_its_database_under_changes(folder: Path, server_of_journals: Server) -> None:
+    postgres, database = server_of_journals, server_of_journals.new_database()
+    variables = {"OUBLI_JOURNAL": postgres.url(database)}
+    acknowledged: set[str] = set()
+    with serving(*FLAGS, cwd=folder, **variables) as server:
+        for number, one in enumerate(flock(1, 40)):
+            if number == 20:
+                postgres.kill()
+                postgres.start()
+            status, answer = send(server, "POST", "/samples", {"samples": [one.as_json()]})
+            assert status in (201, 503), json.dumps(answer)
+            if status == 201:
+                acknowledged.add(one.id)
+            else:
+                time.sleep(0.2)
+        server.process.kill()
+        postgres.kill()
+    postgres.start()
+    with serving(*FLAGS, cwd=folder, **variables) as server:
+        held = {name for name in read_held(server)[0] if not name.startswith("p")}
+        assert held == acknowledged
+        assert len(held) > 30
+        require_exact(server)
+
+
+def test_a_journal_in_files_goes_on_in_the_database(begun: Path, postgres: Server) -> None:
+    with serving(*FLAGS, cwd=begun) as server:
+        learn(server, flock(1, 3))
+        receipt = forget(server, ["p1", "p2"])
+        held, digest = read_held(server), live_digest(server, by_snapshot=False)
+        server.process.kill()
+    variables = {"OUBLI_JOURNAL": postgres.url(postgres.new_schema())}
+    for _ in range(2):
+        with serving(*FLAGS, cwd=begun, **variables) as server:
+            assert read_held(server) == held
+            assert require_exact(server) == digest
+            wait_until_erased(server, receipt)
+            assert not list((begun / "oubli-data").glob("journal*"))
+            server.process.kill()

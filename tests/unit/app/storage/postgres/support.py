@@ -1,0 +1,107 @@
+"""Journals in a schema or a database of their own, and ways to look at what it holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from oubli.app.storage.postgres.cluster import Cluster
+from oubli.app.storage.postgres.journal import PostgresJournal
+from oubli.app.storage.segment_keys import SegmentKeys
+from tests.postgres import Proxy, Server
+
+TABLES = (
+    "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace "
+    "AND relname ~ '^oubli_records_[0-9]+$' ORDER BY oid"
+)
+END_BACKENDS = (
+    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+
+
+@dataclass
+class Place:
+    """A database, the keys of its segments, and what is open on it.
+
+    Attributes
+    ----------
+    database
+        Its name, or what stands for it.
+    port
+        Where journals connect to: that of the server, or of a proxy.
+    """
+
+    server: Server
+    database: str
+    folder: Path
+    port: int
+    opened: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def url(self) -> str:
+        return self.server.url(self.database, port=self.port)
+
+    @property
+    def keys(self) -> SegmentKeys:
+        return SegmentKeys(self.folder / "segments")
+
+    def cluster(self) -> Cluster:
+        cluster = Cluster(self.server.url(self.database))
+        self.opened.callback(cluster.close)
+        return cluster
+
+    def journal(self, **options: Any) -> PostgresJournal:
+        """Return a journal that only reads."""
+        journal = PostgresJournal(self.url, self.keys, **options)
+        self.opened.callback(journal.close)
+        return journal
+
+    def led(self, name: str = "a", **options: Any) -> PostgresJournal:
+        """Return a journal that leads in an epoch of its own."""
+        journal = self.journal(**options)
+        journal.lead(self.take_over(name))
+        return journal
+
+    def take_over(self, name: str = "a") -> int:
+        """End the lease of whoever has it, and take it."""
+        cluster, epoch = self.cluster(), None
+        while epoch is None:  # whoever has it may renew it meanwhile
+            self.execute("UPDATE oubli_leader SET until = now() - interval '1 second'")
+            epoch = cluster.take_over(name, f"http://{name}", 3.0)
+        return epoch
+
+    def execute(self, statement: str, values: Any = None) -> list[tuple[Any, ...]]:
+        return self.server.execute(statement, values, self.database)
+
+    def end_backends(self) -> None:
+        """End all connections, so that whoever has one can know of it."""
+        self.execute(END_BACKENDS)
+        time.sleep(0.05)
+
+    def tables(self) -> list[str]:
+        """Return the partitions, attached or not."""
+        return [name for (name,) in self.execute(TABLES)]
+
+
+@contextmanager
+def new_place(
+    server: Server, folder: Path, proxy: Proxy | None = None, *, own_database: bool = False
+) -> Iterator[Place]:
+    database = server.new_database() if own_database else server.new_schema()
+    place = Place(server, database, folder, server.port if proxy is None else proxy.port)
+    with place.opened:
+        yield place
+
+
+def contents(place: Place) -> list[Any]:
+    """Return all records as a node that only reads sees them."""
+    journal = place.journal()
+    try:
+        return list(journal.records(0))
+    finally:
+        journal.close()

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oubli.app.errors import JournalUnreachableError
+from oubli.app.storage.postgres.cluster import Cluster, Leader, Member
+from tests.postgres import Proxy, Server
+from tests.serving import free_port
+from tests.unit.app.storage.postgres.support import Place, new_place
+from tests.unit.app.storage.support import batch
+
+
+@pytest.fixture
+def place(postgres: Server, tmp_path: Path) -> Iterator[Place]:
+    with new_place(postgres, tmp_path) as place:
+        yield place
+
+
+def known(leader: Leader | None) -> tuple[int, str, str | None, int]:
+    assert leader is not None
+    return leader.epoch, leader.holder, leader.url, leader.last_seq
+
+
+def test_the_lease_is_taken_when_it_is_over(place: Place) -> None:
+    one, other = place.cluster(), place.cluster()
+    assert one.leader() is None
+    assert one.take_over("a", "http://a", 0.5) == 1
+    assert known(other.leader()) == (1, "a", "http://a", 0)
+    assert other.take_over("b", "http://b", 9.0) is None
+    time.sleep(0.6)
+    leader = other.leader()
+    assert leader is not None
+    assert leader.seconds_left <= 0
+    assert other.take_over("b", "http://b", 9.0) == 2
+    assert known(one.leader()) == (2, "b", "http://b", 0)
+    assert one.take_over("a", None, 9.0) is None
+    assert other.take_over("b", None, 9.0) == 3  # the same name: it has started again
+
+
+def test_the_lease_is_renewed_and_ended(place: Place) -> None:
+    one, other = place.cluster(), place.cluster()
+    epoch = one.take_over("a", None, 1.0)
+    assert epoch == 1
+    assert one.renew(epoch, 60.0)
+    leader = other.leader()
+    assert leader is not None
+    assert 50 < leader.seconds_left <= 60
+    assert one.renew(epoch, 1.0)  # never shortened
+    assert other.take_over("b", None, 1.0) is None
+    other.resign(epoch + 1)  # of somebody else
+    assert other.take_over("b", None, 1.0) is None
+    one.resign(epoch)
+    assert other.take_over("b", None, 1.0) == 2
+    assert not one.renew(epoch, 60.0)
+    one.resign(epoch)
+    assert one.take_over("a", None, 1.0) is None
+
+
+def test_only_one_of_many_takes_over(place: Place) -> None:
+    clusters = [place.cluster() for _ in range(6)]
+    ready, epochs = threading.Barrier(6), []
+
+    def take(number: int) -> None:
+        ready.wait()
+        epochs.append(clusters[number].take_over(f"n{number}", None, 9.0))
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(epochs, key=str) == [1, None, None, None, None, None]
+
+
+def test_an_append_extends_the_lease(place: Place) -> None:
+    journal = place.led(lease=30.0)
+    journal.append(batch(1, 2))
+    leader = place.cluster().leader()
+    assert leader is not None
+    assert (leader.last_seq, leader.seconds_left > 20) == (2, True)
+
+
+def test_members_report_and_are_expelled(place: Place) -> None:
+    cluster = place.cluster()
+    epoch = cluster.take_over("a", None, 9.0)
+    assert epoch == 1
+    member = Member("b", "http://b", 7, 3, 5, True)
+    assert cluster.report(member)
+    (found,) = cluster.members()
+    assert 0 <= found.seen_seconds_ago < 5
+    assert replace(found, seen_seconds_ago=0.0) == member
+    assert cluster.report(replace(member, applied_seq=8, digests_equal=None))
+    assert [(one.applied_seq, one.digests_equal) for one in cluster.members()] == [(8, None)]
+    assert not cluster.expel("b", epoch + 1)  # not the leader
+    assert not cluster.expel("c", epoch)  # nobody
+    assert cluster.expel("b", epoch)
+    assert not cluster.report(replace(member, applied_seq=9))
+    assert [(one.applied_seq, one.expelled) for one in cluster.members()] == [(8, True)]
+    cluster.readmit("b", "http://new")
+    cluster.readmit("c", None)
+    found_all = [replace(one, seen_seconds_ago=0.0) for one in cluster.members()]
+    assert found_all == [Member("b", "http://new"), Member("c", None)]
+    assert cluster.report(member)
+    cluster.leave("b")
+    cluster.leave("b")
+    assert [one.name for one in cluster.members()] == ["c"]
+
+
+def test_digests_are_posted_by_the_leader(place: Place) -> None:
+    journal = place.led()
+    cluster = place.cluster()
+    assert journal.epoch is not None
+    assert [(row.first_seq, row.mac) for row in cluster.segments()] == [(1, None)]
+    assert cluster.post_mac(1, b"mac", journal.epoch)
+    assert not cluster.post_mac(1, b"other", journal.epoch + 1)
+    assert not cluster.post_mac(2, b"other", journal.epoch)
+    assert [(row.first_seq, row.mac) for row in cluster.segments()] == [(1, b"mac")]
+
+
+def test_a_database_that_is_away(place: Place, postgres: Server) -> None:
+    proxy = Proxy(postgres.port)
+    cluster = Cluster(postgres.url(place.database, port=proxy.port))
+    assert cluster.take_over("a", None, 9.0) == 1
+    proxy.is_away = True
+    proxy.cut()
+    for _ in range(2):
+        with pytest.raises(JournalUnreachableError):
+            cluster.leader()
+    proxy.is_away = False
+    assert known(cluster.leader()) == (1, "a", None, 0)
+    proxy.lose_answer()
+    with pytest.raises(JournalUnreachableError):
+        cluster.renew(1, 9.0)
+    assert cluster.renew(1, 9.0)
+    cluster.close()
+    assert cluster.renew(1, 9.0)  # opened again
+    cluster.close()
+    proxy.close()
+    with pytest.raises(JournalUnreachableError) as error:
+        Cluster(postgres.url(place.database, port=free_port()))
+    assert str(error.value) == "PostgreSQL cannot be reached"  # and nothing of the URL
+
+
+def test_a_statement_that_hangs_is_given_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oubli.app.storage.postgres.cluster._PATIENCE_MS", 300)
+    import psycopg
+
+    cluster = place.cluster()
+    assert cluster.take_over("a", None, 9.0) == 1
+    with psycopg.connect(place.url) as other:
+        other.execute("SELECT 1 FROM oubli_leader FOR UPDATE")
+        started = time.monotonic()
+        with pytest.raises(JournalUnreachableError):
+            cluster.renew(1, 9.0)
+        assert time.monotonic() - started < 5
+    assert cluster.renew(1, 9.0)

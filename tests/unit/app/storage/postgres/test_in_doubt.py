@@ -1,0 +1,245 @@
+"""Connections that are lost before a statement, in its midst and after it: an answer says what is in the journal."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from oubli.app.errors import DeposedError, JournalError, JournalUnreachableError
+from tests.postgres import Proxy, Server
+from tests.unit.app.storage.postgres.support import Place, contents, new_place
+from tests.unit.app.storage.support import batch
+
+
+@pytest.fixture
+def proxy(postgres: Server) -> Iterator[Proxy]:
+    proxy = Proxy(postgres.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def place(postgres: Server, proxy: Proxy, tmp_path: Path) -> Iterator[Place]:
+    with new_place(postgres, tmp_path, proxy) as place:
+        yield place
+
+
+class Locked:
+    """Keeps the leader's row locked, so that appends wait in the database."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def __enter__(self) -> Locked:
+        self.connection = psycopg.connect(self._place.server.url(self._place.database))
+        self.connection.execute("SELECT 1 FROM oubli_leader FOR UPDATE")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    def wait_for(self, n_waiting: int) -> None:
+        """Return when so many backends wait for the row."""
+        text = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        end = time.monotonic() + 20
+        while self.connection.execute(text).fetchone() != (n_waiting,):
+            assert time.monotonic() < end
+            self.connection.execute("SELECT pg_stat_clear_snapshot()")
+            time.sleep(0.01)
+
+
+class Appending(threading.Thread):
+    """An append in a thread of its own, as the service has it."""
+
+    def __init__(self, journal: Any, first: int, last: int) -> None:
+        super().__init__(daemon=True)
+        self._work = journal, batch(first, last)
+        self.error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        journal, records = self._work
+        try:
+            journal.append(records)
+        except JournalError as error:
+            self.error = error
+
+    def ended(self) -> BaseException | None:
+        self.join(20)
+        assert not self.is_alive()
+        return self.error
+
+
+def test_the_question_is_lost(place: Place, proxy: Proxy) -> None:
+    journal = place.led()
+    journal.append(batch(1, 2))
+    proxy.lose_question()
+    journal.append(batch(3, 4))  # sent again: nothing of it was there
+    assert journal.last_seq == 4
+    journal.append(batch(5, 5))
+    assert contents(place) == batch(1, 5)
+
+
+def test_the_answer_is_lost(place: Place, proxy: Proxy) -> None:
+    journal = place.led()
+    journal.append(batch(1, 2))
+    proxy.lose_answer()
+    journal.append(batch(3, 4))  # not sent again: it is there
+    journal.append(batch(5, 5))
+    assert contents(place) == batch(1, 5)
+
+
+def test_the_question_comes_late(place: Place, proxy: Proxy) -> None:
+    journal = place.led()
+    journal.append(batch(1, 2))
+    proxy.hold_question()
+    journal.append(batch(3, 4))
+    journal.append(batch(5, 5))
+    late = proxy.send_held()
+    assert b"SELECT 1" in late  # it has run, and has counted that it wrote nothing
+    assert contents(place) == batch(1, 5)
+
+
+def test_the_question_comes_late_and_finds_its_number_free(place: Place, proxy: Proxy) -> None:
+    """What was refused must not appear later: the number is free, the epoch is the same, the backend is another."""
+    journal = place.led(settle_seconds=5)
+    journal.append(batch(1, 2))
+    proxy.hold_question()
+    place.execute("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE disk_full; END'")
+    place.execute("CREATE TRIGGER no BEFORE INSERT ON oubli_records FOR EACH ROW EXECUTE FUNCTION no()")
+    with pytest.raises(JournalError) as refused:
+        journal.append(batch(3, 4))  # lost, and sent again, and refused
+    assert not journal.failed, refused
+    place.execute("DROP TRIGGER no ON oubli_records")
+    assert place.execute("SELECT last_seq FROM oubli_leader") == [(2,)]
+    proxy.send_held()
+    assert contents(place) == batch(1, 2)
+    journal.append(batch(3, 3))
+    assert contents(place) == batch(1, 3)
+
+
+def test_cut_while_the_database_works(place: Place, proxy: Proxy) -> None:
+    journal = place.led()
+    journal.append(batch(1, 2))
+    with Locked(place) as locked:
+        appending = Appending(journal, 3, 4)
+        locked.wait_for(1)
+        proxy.cut()
+        locked.wait_for(2)  # the old backend, and the new one that wants to know what has become of it
+    assert appending.ended() is None
+    assert contents(place) == batch(1, 4)
+    journal.append(batch(5, 5))
+    assert contents(place) == batch(1, 5)
+
+
+@pytest.mark.parametrize("way", ["lose_question", "lose_answer"])
+def test_a_segment_is_begun_once(place: Place, proxy: Proxy, way: str) -> None:
+    journal = place.led()
+    journal.append(batch(1, 2))
+    getattr(proxy, way)()
+    journal.rotate(3)
+    journal.append(batch(3, 4))
+    assert contents(place) == batch(1, 4)
+    assert [row.first_seq for row in place.cluster().segments()] == [1, 3]
+    assert len(place.keys.ids()) == 2
+
+
+def test_not_reached_before_anything_was_sent(place: Place, proxy: Proxy) -> None:
+    journal = place.led()
+    journal.append(batch(1, 2))
+    proxy.is_away = True
+    proxy.cut()
+    for work in (
+        lambda: journal.append(batch(3, 3)),
+        journal.probe,
+        lambda: journal.rotate(3),
+        lambda: journal.drop_before(3),
+        lambda: list(journal.records(0)),
+        lambda: journal.wait(0, 0.01),
+    ):
+        with pytest.raises(JournalUnreachableError):
+            work()
+    assert not journal.failed
+    assert place.keys.ids() == [row.key_id for row in place.cluster().segments()]  # that of `rotate` is gone again
+    proxy.is_away = False
+    journal.probe()
+    journal.append(batch(3, 3))
+    assert contents(place) == batch(1, 3)
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_in_doubt_for_too_long(place: Place, proxy: Proxy, is_closed: bool) -> None:
+    journal = place.led(settle_seconds=60 if is_closed else 0.5)
+    journal.append(batch(1, 2))
+    proxy.lose_answer()
+    proxy.is_away = True
+    appending = Appending(journal, 3, 4)
+    if is_closed:
+        time.sleep(0.3)
+        assert appending.is_alive()  # nothing is said as long as nothing is known
+        journal.close()
+    error = appending.ended()
+    assert type(error) is JournalError
+    assert journal.failed
+    with pytest.raises(JournalError, match="failed before"):
+        journal.append(batch(5, 5))
+    proxy.is_away = False
+    assert contents(place) == batch(1, 4)
+
+
+def test_committed_before_another_node_led(place: Place, proxy: Proxy) -> None:
+    journal = place.led()
+    journal.append(batch(1, 2))
+    proxy.lose_answer()
+    proxy.is_away = True
+    appending = Appending(journal, 3, 4)
+    while contents_of(place) < 4:
+        time.sleep(0.01)
+    other = place.take_over("b")
+    proxy.is_away = False
+    assert appending.ended() is None  # committed is committed
+    with pytest.raises(DeposedError):
+        journal.append(batch(5, 5))
+    assert (journal.failed, other) == (False, 2)
+    assert contents(place) == batch(1, 4)
+
+
+def test_lost_before_another_node_led(place: Place, proxy: Proxy) -> None:
+    journal = place.led()
+    journal.append(batch(1, 2))
+    proxy.hold_question()
+    proxy.is_away = True
+    appending = Appending(journal, 3, 4)
+    time.sleep(0.1)
+    place.take_over("b")
+    proxy.is_away = False
+    assert isinstance(appending.ended(), DeposedError)
+    assert not journal.failed
+    assert contents(place) == batch(1, 2)
+
+
+def test_the_wait_for_the_standby_is_cut_short(place: Place) -> None:
+    """A warning: it is committed on the primary, and perhaps on no standby. It is settled before it is answered."""
+    journal = place.led()
+    journal.append(batch(1, 2))
+    place.execute(
+        "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN RAISE WARNING ''canceling wait for synchronous replication''; RETURN NULL; END'"
+    )
+    place.execute("CREATE TRIGGER warn AFTER INSERT ON oubli_records EXECUTE FUNCTION warn()")
+    before = journal._connection
+    journal.append(batch(3, 4))
+    assert journal._connection is not before
+    place.execute("DROP TRIGGER warn ON oubli_records")
+    assert contents(place) == batch(1, 4)
+
+
+def contents_of(place: Place) -> int:
+    ((last,),) = place.execute("SELECT last_seq FROM oubli_leader")
+    return int(last)

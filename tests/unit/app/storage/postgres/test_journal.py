@@ -1,0 +1,485 @@
+"""What only the journal in PostgreSQL does; what every journal does is in `tests/unit/app/storage/test_journal.py`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from oubli.app.errors import (
+    DeposedError,
+    JournalDamagedError,
+    JournalError,
+    JournalFullError,
+    JournalRefusedError,
+    JournalUnreachableError,
+    StartError,
+)
+from oubli.app.storage.postgres import partitions
+from oubli.app.storage.postgres.cluster import Cluster
+from oubli.app.storage.postgres.sole import SoleJournal
+from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
+from tests.postgres import Server
+from tests.unit.app.storage.postgres.support import Place, contents, new_place
+from tests.unit.app.storage.support import batch, record, seqs
+
+
+@pytest.fixture
+def place(postgres: Server, tmp_path: Path) -> Iterator[Place]:
+    with new_place(postgres, tmp_path) as place:
+        yield place
+
+
+@pytest.fixture
+def alone(postgres: Server, tmp_path: Path) -> Iterator[Place]:
+    """A place in a database of its own."""
+    with new_place(postgres, tmp_path, own_database=True) as place:
+        yield place
+
+
+# --- who writes
+
+
+def test_appends_are_refused_before_it_leads(place: Place) -> None:
+    journal = place.journal()
+    for work in (
+        lambda: journal.append(batch(1, 1)),
+        lambda: journal.rotate(1),
+        lambda: journal.drop_before(1),
+        journal.probe,
+    ):
+        with pytest.raises(DeposedError):
+            work()
+    assert not journal.failed
+    journal.lead(place.take_over())
+    journal.append(batch(1, 1))
+    journal.follow()
+    with pytest.raises(DeposedError):
+        journal.append(batch(2, 2))
+    assert contents(place) == batch(1, 1)
+
+
+def test_a_deposed_node_writes_nothing(place: Place) -> None:
+    old = place.led("a")
+    old.append(batch(1, 3))
+    new = place.led("b")
+    new.append(batch(4, 6))
+    for _ in range(2):
+        with pytest.raises(DeposedError):
+            old.append(batch(4, 4))
+    assert (old.failed, old.last_seq) == (False, 3)
+    assert contents(place) == batch(1, 6)
+    old.lead(place.take_over("a"))
+    assert (old.last_seq, old.n_records) == (6, 6)
+    old.append(batch(7, 7))
+    assert contents(place) == batch(1, 7)
+
+
+@pytest.mark.parametrize("work", ["rotate", "drop_before", "probe"])
+def test_a_deposed_node_changes_no_segment(place: Place, work: str) -> None:
+    old = place.led("a")
+    old.append(batch(1, 3))
+    old.rotate(4)
+    old.append(batch(4, 4))
+    place.take_over("b")
+    ids = place.keys.ids()
+    with pytest.raises(DeposedError):
+        old.probe() if work == "probe" else getattr(old, work)(5)
+    assert not old.failed
+    assert contents(place) == batch(1, 4)
+    assert place.keys.ids() == ids
+
+
+def test_leading_in_an_epoch_that_is_over(place: Place) -> None:
+    journal, epoch = place.journal(), place.take_over("a")
+    place.take_over("b")
+    with pytest.raises(DeposedError):
+        journal.lead(epoch)
+    with pytest.raises(DeposedError):
+        journal.append(batch(1, 1))
+
+
+def test_the_backend_of_a_former_leader_is_ended(place: Place) -> None:
+    old = place.led("a")
+    old.append(batch(1, 1))
+    ((pid,),) = place.execute("SELECT pid FROM oubli_leader")
+    place.take_over("b")
+    end = time.monotonic() + 10
+    while place.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (pid,)):
+        assert time.monotonic() < end
+    with pytest.raises(DeposedError):
+        old.append(batch(2, 2))
+
+
+def test_another_program_has_written(place: Place) -> None:
+    journal = place.led()
+    journal.append(batch(1, 3))
+    place.execute("UPDATE oubli_leader SET last_seq = 7")
+    with pytest.raises(JournalError) as error:
+        journal.append(batch(4, 4))
+    assert type(error.value) is JournalError
+    assert journal.failed
+    with pytest.raises(JournalError, match="failed before"):
+        journal.lead(1)
+
+
+@pytest.mark.parametrize("lost", ["records", "epoch"])
+def test_an_older_state_of_the_database_is_not_written_to(place: Place, lost: str) -> None:
+    """A standby was promoted that had not got everything: what was acknowledged is gone, and that is said loudly."""
+    journal = place.led()
+    journal.append(batch(1, 3))
+    if lost == "records":
+        place.execute("DELETE FROM oubli_records WHERE seq = 3")
+        place.execute("UPDATE oubli_leader SET last_seq = 2")
+    else:
+        place.execute("UPDATE oubli_leader SET epoch = 0")
+    place.end_backends()
+    with pytest.raises(JournalError) as error:
+        journal.append(batch(4, 4))
+    assert type(error.value) is JournalError
+    assert journal.failed
+
+
+# --- refused by the database
+
+
+def test_a_full_disk_of_the_database(place: Place) -> None:
+    journal = place.led()
+    journal.append(batch(1, 2))
+    place.execute("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE disk_full; END'")
+    place.execute("CREATE TRIGGER no BEFORE INSERT ON oubli_records FOR EACH ROW EXECUTE FUNCTION no()")
+    with pytest.raises(JournalFullError) as error:
+        journal.append(batch(3, 4))
+    assert not isinstance(error.value, JournalRefusedError)
+    place.execute("DROP TRIGGER no ON oubli_records")
+    journal.append(batch(3, 3))
+    assert contents(place) == batch(1, 3)
+
+
+def test_a_database_that_takes_no_writes(alone: Place) -> None:
+    journal = alone.led()
+    journal.append(batch(1, 2))
+    alone.execute(f"ALTER DATABASE {alone.database} SET default_transaction_read_only = on")
+    alone.end_backends()
+    with pytest.raises(JournalUnreachableError):
+        journal.append(batch(3, 3))
+    alone.server.execute(f"ALTER DATABASE {alone.database} SET default_transaction_read_only = off")
+    journal.append(batch(3, 3))
+    assert contents(alone) == batch(1, 3)
+
+
+def test_what_the_database_sets_for_all_is_overruled(alone: Place) -> None:
+    journal, epoch = alone.journal(), alone.take_over()
+    for name, value in {
+        "synchronous_commit": "off",
+        "statement_timeout": "1",
+        "lock_timeout": "1",
+        "default_transaction_isolation": "serializable",
+        "client_min_messages": "error",
+    }.items():
+        alone.server.execute(f"ALTER DATABASE {alone.database} SET {name} = '{value}'")
+    ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
+    alone.server.execute(ended, (alone.database,))
+    time.sleep(0.05)
+    journal.lead(epoch)
+    journal.append(batch(1, 3))
+    connection = journal._connection
+    assert connection is not None
+    shown = {
+        name: connection.execute(f"SHOW {name}").fetchone()
+        for name in ("synchronous_commit", "statement_timeout", "lock_timeout", "default_transaction_isolation")
+    }
+    assert shown == {
+        "synchronous_commit": ("on",),
+        "statement_timeout": ("0",),
+        "lock_timeout": ("0",),
+        "default_transaction_isolation": ("read committed",),
+    }
+
+
+# --- segments
+
+
+def test_a_segment_is_a_partition_with_a_key_of_its_own(place: Place) -> None:
+    journal = place.led()
+    journal.append(batch(1, 3))
+    journal.rotate(4)
+    journal.append(batch(4, 5))
+    segments = place.cluster().segments()
+    assert [row.first_seq for row in segments] == [1, 4]
+    assert place.tables() == ["oubli_records_1", "oubli_records_4"]
+    assert sorted(row.key_id for row in segments) == place.keys.ids()
+    assert place.execute("SELECT seq FROM oubli_records_4 ORDER BY seq") == [(4,), (5,)]
+    journal.drop_before(4)
+    assert place.tables() == ["oubli_records_4"]
+    assert place.keys.ids() == [segments[1].key_id]
+    assert contents_after(place, 3) == batch(4, 5)
+
+
+def test_a_key_is_handed_over_before_anything_is_written_under_it(place: Place) -> None:
+    seen: list[tuple[SegmentKey, list[str], int]] = []
+
+    def hand_over(key: SegmentKey) -> None:
+        n_segments = len(place.cluster().segments())
+        seen.append((key, place.keys.ids(), n_segments))
+
+    journal = place.led(hand_over=hand_over)
+    journal.append(batch(1, 1))
+    journal.rotate(2)
+    for number, (key, ids, n_segments) in enumerate(seen):
+        assert key.id in ids  # it is on the disk here
+        assert n_segments == number
+        assert place.cluster().segments()[number].key_id == key.id
+    assert len(seen) == 2
+
+
+def test_a_key_that_nobody_takes_begins_no_segment(place: Place) -> None:
+    journal = place.led()
+    journal.append(batch(1, 1))
+
+    def refuse(key: SegmentKey) -> None:
+        raise JournalRefusedError("no other node has flushed the key")
+
+    journal._hand_over = refuse
+    with pytest.raises(JournalRefusedError):
+        journal.rotate(2)
+    assert place.keys.ids() == [row.key_id for row in place.cluster().segments()]
+    journal.append(batch(2, 2))
+    assert contents(place) == batch(1, 2)
+
+
+@pytest.mark.parametrize("left", ["pending", "detached", "attached"])
+def test_what_a_crash_left_of_a_removal_is_removed(place: Place, left: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions, "_LOCK_MS", 200)
+    journal = place.led()
+    journal.append(batch(1, 3))
+    journal.rotate(4)
+    if left == "attached":
+        place.execute("DELETE FROM oubli_segments WHERE first_seq = 1")
+    elif left == "detached":
+        place.execute("ALTER TABLE oubli_records DETACH PARTITION oubli_records_1 CONCURRENTLY")
+        place.execute("DELETE FROM oubli_segments WHERE first_seq = 1")
+    else:
+        with psycopg.connect(place.url) as reader:
+            reader.execute("SELECT count(*) FROM oubli_records")  # and its transaction goes on
+            with pytest.raises(JournalUnreachableError):
+                journal.drop_before(4)
+            assert not journal.failed
+            journal.append(batch(4, 4))  # nobody waits for the reader
+            ((pending,),) = place.execute("SELECT count(*) FROM pg_inherits WHERE inhdetachpending")
+            assert pending == 1
+            assert place.cluster().segments()[0].first_seq == 4
+    journal.drop_before(4)
+    assert place.tables() == ["oubli_records_4"]
+    assert len(place.keys.ids()) == 1
+    journal.append(batch(journal.last_seq + 1, 6))
+    assert contents_after(place, 3) == batch(4, 6)
+
+
+def test_a_key_of_a_segment_that_never_began_is_destroyed(place: Place) -> None:
+    journal = place.led()
+    journal.append(batch(1, 1))
+    place.keys.new()  # of a rotation that was killed
+    journal.drop_before(1)
+    assert place.keys.ids() == [row.key_id for row in place.cluster().segments()]
+
+
+def test_a_key_that_cannot_be_written_or_destroyed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = place.led()
+    journal.append(batch(1, 1))
+
+    def fail(*arguments: object) -> None:
+        raise OSError(5, "no")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(SegmentKeys, "add", fail)
+        with pytest.raises(JournalRefusedError, match="could not be written"):
+            journal.rotate(2)
+    journal.rotate(2)
+    with monkeypatch.context() as broken:
+        broken.setattr(SegmentKeys, "destroy", fail)
+        with pytest.raises(JournalRefusedError, match="could not be destroyed"):
+            journal.drop_before(2)
+    assert len(place.keys.ids()) == 2
+    journal.drop_before(2)  # it is tried again
+    assert len(place.keys.ids()) == 1
+
+
+# --- reading
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE oubli_records SET checksum = 'x' WHERE seq = 4",
+        "UPDATE oubli_records SET version = version + 1 WHERE seq = 4",
+        "UPDATE oubli_records SET epoch = 7 WHERE seq = 4",
+        "UPDATE oubli_records SET at = 7 WHERE seq = 4",
+        "UPDATE oubli_records SET sealed = '' WHERE seq = 4",
+        "UPDATE oubli_records SET sealed = set_byte(sealed, 30, get_byte(sealed, 30) # 1) WHERE seq = 4",
+        "DELETE FROM oubli_records WHERE seq = 4",
+    ],
+)
+def test_what_was_changed_is_damaged(place: Place, change: str) -> None:
+    journal = place.led()
+    journal.append(batch(1, 9))
+    place.execute(change)
+    found = []
+    with pytest.raises(JournalDamagedError, match="record 4 of the journal"):
+        found.extend(journal.records(0))
+    assert list(journal.records(4)) == batch(5, 9)
+
+
+def test_what_was_sealed_with_another_key_does_not_open(place: Place) -> None:
+    journal = place.led()
+    journal.append(batch(1, 3))
+    (key_id,) = place.keys.ids()
+    place.keys.add(SegmentKey(key_id, bytes(32)))
+    with pytest.raises(JournalDamagedError, match="record 1 of the journal"):
+        list(place.journal().records(0))
+
+
+def test_a_lost_end_is_noticed_at_the_start(place: Place) -> None:
+    journal = place.led()
+    journal.append(batch(1, 9))
+    place.execute("DELETE FROM oubli_records WHERE seq = 9")
+    with pytest.raises(JournalDamagedError, match="record 9 of the journal"):
+        place.journal().lead(place.take_over("b"))
+
+
+def test_a_key_is_fetched_from_another_node_once(place: Place) -> None:
+    place.led().append(batch(1, 3))
+    keys = place.keys
+    asked: list[str] = []
+
+    def fetch(key_id: str) -> bytes | None:
+        asked.append(key_id)
+        key = keys.get(key_id)
+        return None if key is None else key.secret
+
+    other = Place(place.server, place.database, place.folder / "other", place.port, place.opened)
+    with pytest.raises(JournalDamagedError, match="not in the key directory"):
+        list(other.journal().records(0))
+    follower = other.journal(fetch_key=fetch)
+    assert list(follower.records(0)) == batch(1, 3)
+    assert asked == keys.ids() == other.keys.ids()
+    assert list(other.journal().records(0)) == batch(1, 3)
+
+
+def test_what_followers_compare(place: Place) -> None:
+    journal = place.led()
+    journal.append(batch(1, 2))
+    journal.rotate(3)
+    journal.append(batch(3, 3))
+    journal.lead(place.take_over("a"))
+    journal.append(batch(4, 4))
+    found = list(place.journal().positioned_records(0))
+    assert [(segment, epoch, one.seq) for segment, epoch, _, one in found] == [
+        (1, 1, 1),
+        (1, 1, 2),
+        (3, 1, 3),
+        (3, 2, 4),
+    ]
+    known = place.execute("SELECT checksum FROM oubli_records ORDER BY seq")
+    assert [checksum for _, _, checksum, _ in found] == [one for (one,) in known]
+
+
+def test_waits_until_something_is_there(place: Place) -> None:
+    journal, follower = place.led(), place.journal()
+    journal.append(batch(1, 1))
+    follower.follow()
+    assert follower.wait(0, 10.0)  # it looks as well
+    started = time.monotonic()
+    assert not follower.wait(1, 0.2)
+    assert time.monotonic() - started >= 0.2
+    started, later = time.monotonic(), threading.Timer(0.1, journal.append, [batch(2, 2)])
+    later.start()
+    assert follower.wait(1, 20.0)
+    later.join()
+    assert time.monotonic() - started < 10
+    assert seqs(follower.records(1)) == [2]
+    place.end_backends()
+    journal.append(batch(3, 3))
+    assert seqs(follower.records(2)) == [3]
+    started, later = time.monotonic(), threading.Timer(0.1, journal.append, [batch(4, 4)])
+    later.start()
+    assert follower.wait(3, 20.0)  # it listens on the new connection too
+    later.join()
+    assert time.monotonic() - started < 10
+
+
+# --- the tables
+
+
+def test_nodes_that_start_together_make_the_tables_once(place: Place) -> None:
+    errors: list[Exception] = []
+
+    def start() -> None:
+        try:
+            place.cluster()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert place.execute("SELECT format FROM oubli_cluster") == [(1,)]
+
+
+def test_a_later_format_is_refused(place: Place) -> None:
+    place.cluster()
+    place.execute("UPDATE oubli_cluster SET format = 2")
+    with pytest.raises(StartError, match=r"journal format 2, this version reads 1.*start that version"):
+        place.journal()
+
+
+def test_a_role_without_any_power(alone: Place) -> None:
+    role = f"r{alone.database}"
+    alone.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'not-a-secret'")
+    alone.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    url = alone.url.replace("oubli:", f"{role}:")
+    with pytest.raises(StartError, match="may not make or read tables"):
+        Cluster(url)
+    alone.execute(f"CREATE SCHEMA {role} AUTHORIZATION {role}")  # which `search_path` names first
+    for name in ("a", "a"):  # the second ends the backend of the first
+        journal = SoleJournal(url, alone.keys, name=name)
+        alone.opened.callback(journal.close)
+        last = journal.last_seq
+        journal.append(batch(last + 1, last + 3))
+        journal.rotate(last + 4)
+        journal.drop_before(last + 4)  # it may neither switch the log nor ask for a checkpoint
+        assert (journal.first_seq, len(alone.keys.ids())) == (last + 4, 1)
+    cluster = Cluster(url)
+    alone.opened.callback(cluster.close)
+    leader = cluster.leader()
+    assert leader is not None
+    assert (leader.last_seq, leader.epoch) == (6, 2)
+
+
+def contents_after(place: Place, seq: int) -> list[object]:
+    return list(place.journal().records(seq))
+
+
+def test_a_schema_of_its_own(alone: Place) -> None:
+    alone.execute("CREATE SCHEMA one")
+    alone.execute("CREATE SCHEMA two")
+    for schema in ("one", "two"):
+        journal = SoleJournal(
+            f"{alone.url}?options=-csearch_path%3D{schema}", SegmentKeys(alone.folder / schema), name="a"
+        )
+        alone.opened.callback(journal.close)
+        journal.append([record(1)])
+        journal.rotate(2)
+        journal.drop_before(2)
+        assert journal.first_seq == 2
+    assert alone.execute("SELECT schemaname FROM pg_tables WHERE tablename = 'oubli_leader' ORDER BY 1") == [
+        ("one",),
+        ("two",),
+    ]

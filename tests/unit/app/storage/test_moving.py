@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oubli.app.errors import JournalUnreachableError, StartError
+from oubli.app.storage import moving
+from oubli.app.storage.directory import FlushError
+from oubli.app.storage.journal import Journal
+from oubli.app.storage.moving import move_journal
+from oubli.app.storage.segment_keys import SegmentKeys
+from oubli.app.storage.sqlite_journal import SqliteJournal
+from tests.postgres import Server
+from tests.unit.app.storage.support import batch, contents, journal_in, names
+
+
+@pytest.fixture
+def journal(postgres: Server, tmp_path: Path):
+    from oubli.app.storage.postgres.sole import SoleJournal
+
+    url = postgres.url(postgres.new_schema())
+    journal = SoleJournal(url, SegmentKeys(tmp_path / "keys"), name="a")
+    yield journal
+    journal.close()
+
+
+def written(directory: Path, first: int, last: int) -> None:
+    """Leave a journal in files that begins with a number."""
+    old = journal_in(directory)
+    old.append(batch(1, first - 1))
+    old.rotate(first)
+    old.append(batch(first, last - 5))
+    old.rotate(last - 4)
+    old.append(batch(last - 4, last))
+    old.drop_before(first)
+    old.close()
+
+
+@pytest.mark.parametrize("first", [1, 30])
+def test_records_go_on_in_the_other_journal(journal: Journal, tmp_path: Path, first: int) -> None:
+    directory = tmp_path / "data"
+    if first == 1:
+        old = journal_in(directory)
+        old.append(batch(1, 200))
+        old.close()
+    else:
+        written(directory, first, 200)
+    (directory / "snapshot").write_text("stays")
+    assert move_journal(directory, journal) == 201 - first
+    assert names(directory) == {"snapshot"}
+    assert (journal.first_seq, journal.last_seq) == (first, 200)
+    journal.append(batch(201, 203))
+    assert list(journal.records(first - 1)) == batch(first, 203)
+    assert move_journal(directory, journal) == 0
+
+
+def test_nothing_is_moved_where_nothing_is(journal: Journal, tmp_path: Path) -> None:
+    assert move_journal(tmp_path, journal) == 0
+    assert journal.last_seq == 0
+
+
+def test_a_move_that_was_cut_short_goes_on(journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "data"
+    written(directory, 30, 200)
+    append, calls = journal.append, []
+
+    def lost(records: object, *, reserve: bool = False) -> None:
+        calls.append(records)
+        if len(calls) == 2:
+            raise JournalUnreachableError("away")
+        append(records, reserve=reserve)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as broken:
+        broken.setattr(journal, "append", lost)
+        with pytest.raises(JournalUnreachableError):
+            move_journal(directory, journal)
+    assert 30 < journal.last_seq < 200
+    assert contents(directory) == batch(30, 200)  # still whole
+
+    def fail(path: Path) -> None:
+        raise FlushError(5, "no")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(moving, "remove", fail)
+        with pytest.raises(StartError, match="cannot be removed"):
+            move_journal(directory, journal)
+    assert move_journal(directory, journal) == 0
+    assert list(journal.records(29)) == batch(30, 200)
+    assert not any(name.startswith("journal") for name in names(directory))
+
+
+@pytest.mark.parametrize("n_others", [2, 300])
+def test_a_database_with_records_of_its_own_is_refused(journal: Journal, tmp_path: Path, n_others: int) -> None:
+    directory = tmp_path / "data"
+    written(directory, 30, 200)
+    journal.append(batch(1, n_others))
+    with pytest.raises(StartError, match="give a database that is empty"):
+        move_journal(directory, journal)
+    assert contents(directory) == batch(30, 200)
+    SqliteJournal(directory).close()  # it can still be used
