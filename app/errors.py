@@ -16,6 +16,7 @@
       RepeatedRequestError  an id of such a request that another has
       UncancellableError    a request of OpenDSR that has begun
       NotHeldError       a sample or subject that is not held, where the caller needs one that is
+      NotLeaderError     another node leads, and takes the changes
       NoSnapshotError    nothing was written yet
       EphemeralError     there is no directory to write to
       StorageError       the directory could not be written
@@ -28,6 +29,8 @@
       JournalFullError   no room on the disk: nothing was written
         NoDescriptorsError    the process may not open more files
         JournalRefusedError   a read or a write has failed before any flush
+          JournalUnreachableError  PostgreSQL could not be reached, or has refused to write
+      DeposedError       another node leads: nothing was written
     StartError           the server cannot start; the text is for the person at the terminal
       JournalDamagedError     what was committed cannot be read back
 
@@ -167,6 +170,20 @@ class StillHeldError(ServiceError):
         self.is_restricted = is_restricted
 
 
+class NotLeaderError(ServiceError):
+    """Changes are taken by another node.
+
+    Parameters
+    ----------
+    leader_url
+        Where that is reached; None when it is not known.
+    """
+
+    def __init__(self, leader_url: str | None = None) -> None:
+        super().__init__("another node leads")
+        self.leader_url = leader_url
+
+
 class NoSnapshotError(ServiceError):
     """No snapshot was written yet."""
 
@@ -237,6 +254,14 @@ class JournalRefusedError(JournalFullError):
     """A read or a write failed before any flush: nothing was written, and the journal is opened anew to go on."""
 
 
+class JournalUnreachableError(JournalRefusedError):
+    """PostgreSQL could not be reached, or has refused to write: nothing was written, and it may be tried again."""
+
+
+class DeposedError(JournalError):
+    """Another node leads: nothing of the batch is in the journal, and nothing more of this node comes into it."""
+
+
 class JournalDamagedError(StartError):
     """What was committed cannot be read back as it was."""
 
@@ -258,3 +283,5 @@ class StopReason(StrEnum):
     """A read or a write has failed before anything was flushed; changes are taken again when they work."""
     NO_DESCRIPTORS = "no-descriptors"
     """The process may not open more files; changes are taken again when it may."""
+    JOURNAL_UNREACHABLE = "journal-unreachable"
+    """PostgreSQL cannot be reached; changes are taken again when it can."""

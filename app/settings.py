@@ -14,6 +14,7 @@ import json
 import math
 import operator
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -41,6 +42,9 @@ from oubli.core.registry import PLACES, parameters_of
 ENV_PREFIX = "OUBLI_"
 DEFAULT_CONFIG = Path("oubli.toml")
 MIB = 1024 * 1024
+SQLITE = "sqlite"
+POSTGRES_SCHEMES = ("postgresql://", "postgres://")
+POSTGRES_MODULE = "psycopg"
 TELEMETRY_MODULE = "opentelemetry.exporter.otlp.proto.http"
 MIN_KEY_LENGTH = 16  # characters; shorter keys can be guessed over a network
 
@@ -48,6 +52,9 @@ TABLES = {kind: tuple(one for one in parameters_of(kind) if one.is_setting) for 
 """What can be set of each kind of model."""
 _NAMED = {one.name: one for table in reversed(TABLES.values()) for one in reversed(table)}
 MODEL_PARAMETERS = tuple(dict.fromkeys(one.name for table in TABLES.values() for one in table))
+
+_PASSWORD = re.compile(r"(?<=//)([^:/?#]*):[^/?#]*@")
+_PASSWORD_OPTION = re.compile(r"([?&](?:password|sslpassword)=)[^&]*", re.IGNORECASE)
 
 Names = Annotated[tuple[str, ...], NoDecode]
 """A tuple of texts; in a variable it is written with commas, or as a JSON list when a text holds a comma."""
@@ -151,6 +158,10 @@ class Settings(_ModelSettings):
     # --- where it lives
     data_dir: Path = Path("./oubli-data")
     """Directory that keeps the model; one that already holds a model is recovered and `data` is not read."""
+    journal: str = "sqlite"
+    """Where changes are made durable: `sqlite`, in the data directory, or the URL of a PostgreSQL database,
+    `postgresql://user@host/database`. Its password is better in PGPASSWORD or in a file that PGPASSFILE names. A
+    journal in files goes on in the database."""
     ephemeral: bool = False
     """Keep nothing on disk: a restart trains on `data` again and brings deleted rows back."""
 
@@ -171,6 +182,22 @@ class Settings(_ModelSettings):
 
     accept_missing_keys: bool = False
     """Start although keys that the ledger names are missing: what was hashed or signed with them is given up."""
+
+    # --- among other nodes
+    follow: bool = False
+    """Be one of several nodes with the same journal in PostgreSQL: one leads, the others follow it, answer predictions,
+    and lead when it is gone. The command line is the same on all of them, but for their names and URLs."""
+    node_name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    """Name of this node, which no other has; by default that of the machine."""
+    node_url: str | None = None
+    """URL by which other nodes and redirected clients reach this one; needed with `follow`."""
+    cluster_secret_file: Path | None = None
+    """File with a secret of at least 32 characters that all nodes share, readable for its owner only; needed with
+    `follow`."""
+    lease: float = Field(default=3.0, ge=0.5, le=60)
+    """Seconds for which a node leads without being heard of: so long it takes until another one leads in its place."""
+    member_timeout: float = Field(default=30.0, ge=2, le=3600)
+    """Seconds of silence after which a node is expelled: erasures are finished without it, and it has to rejoin."""
 
     # --- erasure
     erasure_deadline: float = Field(default=60.0, ge=1)
@@ -399,6 +426,13 @@ class Settings(_ModelSettings):
             )
         return value if parts.path.strip("/") else f"{value.rstrip('/')}/v1/traces"
 
+    @field_validator("journal")
+    @classmethod
+    def _known_journal(cls, value: str) -> str:
+        if value != SQLITE and not value.startswith(POSTGRES_SCHEMES):
+            raise ValueError("must be `sqlite`, or a URL such as postgresql://oubli@db.example/oubli")
+        return value
+
     @field_validator("workers")
     @classmethod
     def _one_worker(cls, value: int) -> int:
@@ -413,6 +447,8 @@ class Settings(_ModelSettings):
     def _fit_together(self) -> Self:
         if self.ephemeral and "data_dir" in self.model_fields_set:
             raise ValueError("data_dir and ephemeral exclude each other: set only one of them")
+        if self.ephemeral and self.journal != SQLITE:
+            raise ValueError("journal and ephemeral exclude each other: set only one of them")
         if self.data is not None and self.target is None and self.schema_file is None:
             raise ValueError("target is missing: name the column of the data file that holds the label")
         columns = (self.target, self.id_column, self.subject_column, self.expiry_column)
@@ -423,6 +459,7 @@ class Settings(_ModelSettings):
             raise ValueError(
                 "a column to drop is also the target, the ids, the subjects, the expiries or categorical: choose one"
             )
+        self._require_cluster()
         if (self.webhook_url is None) != (self.webhook_secret_file is None):
             raise ValueError("webhook_url and webhook_secret_file belong together: set both, or neither")
         opendsr = (self.opendsr_domain, self.opendsr_cert_file, self.opendsr_key_file)
@@ -437,6 +474,26 @@ class Settings(_ModelSettings):
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
             raise ValueError("tls_cert_file and tls_key_file belong together: set both, or neither")
         return self
+
+    def _require_cluster(self) -> None:
+        """Refuse a node that others could not reach, or that has no log to follow."""
+        if not self.follow:
+            return
+        if self.journal == SQLITE:
+            raise ValueError("journal is missing: nodes follow a journal in PostgreSQL, set its URL")
+        if self.node_url is None or self.cluster_secret_file is None:
+            raise ValueError("node_url and cluster_secret_file are missing: follow needs both")
+        parts = urlsplit(self.node_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("node_url must be a URL such as https://node1.example:8000")
+        if self.member_timeout < 2 * self.lease:
+            raise ValueError("member_timeout must be at least twice the lease")
+
+    @property
+    def shown_journal(self) -> str:
+        """The journal without its password, for people and logs."""
+        without_user = _PASSWORD.sub(r"\1:***@", self.journal)
+        return _PASSWORD_OPTION.sub(r"\1***", without_user)
 
     def read_again(self) -> Self:
         """Read all sources again, with the flags of this run.
@@ -518,6 +575,11 @@ class Settings(_ModelSettings):
                 "traces_endpoint needs further packages: install them with `pip install 'oubli-server[telemetry]'`, or "
                 "leave traces_endpoint out"
             )
+        if self.journal != SQLITE and not _is_importable(POSTGRES_MODULE):
+            raise SettingsError(
+                "journal needs a further package: install it with `pip install 'oubli-server[postgres]'`, or leave "
+                "journal out"
+            )
         is_guarded = self.is_loopback or self.api_key_file is not None or self.allow_anonymous
         if not is_guarded and not self._has_live_key():
             raise SettingsError(
@@ -576,6 +638,7 @@ _FIRST_OF_GROUP = {
     "config": "Settings file",
     "data": "Data",
     "data_dir": "Storage",
+    "follow": "Nodes",
     "erasure_deadline": "Erasure",
     "host": "Network",
     "webhook_url": "Webhooks and callbacks",

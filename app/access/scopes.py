@@ -62,6 +62,7 @@ _ROUTES: dict[tuple[str, str], frozenset[str]] = {
     ("GET", "/events"): _READ,
     ("GET", "/metrics/events"): ANY_KEY,
     ("GET", "/access"): ANY_KEY,
+    ("GET", "/cluster"): ANY_KEY,
     ("POST", "/expiry/confirm"): _ADMIN,
     ("GET", "/model/states"): AUDIT,
     ("POST", "/model/states"): AUDIT,

@@ -23,7 +23,7 @@ def settings_lines(settings: Settings) -> Iterator[str]:
         for name in names:
             if name == "config" or (name in MODEL_PARAMETERS and name not in parameters):
                 continue
-            value = getattr(settings, name)
+            value = settings.shown_journal if name == "journal" else getattr(settings, name)
             if value is None and name in parameters:
                 value = parameters[name].default
                 value = parameters[name].none_word if value is None else value

@@ -145,7 +145,10 @@ def _start_service(settings: Settings, url: str) -> tuple[Any, list[str]]:
         begin_import = threading.Thread(target=import_module, args=("oubli.app.http.server",), daemon=True).start
         with Bars() as progress:
             stages = at_stages(progress, (TRAINING, RECOVERING), begin_import)
-            service = build_service(settings, stages, tell=tell, warn=warn)
+            build = build_service
+            if settings.follow:
+                from oubli.app.replication.start import build_node as build  # needs psycopg
+            service = build(settings, stages, tell=tell, warn=warn)
             model = service.state.model
             compile_kernels(model.kind, model.schema_, progress, model.get_params())
         return service, tour(url, model.samples_, settings.api_key_file, settings.tls_cert_file)

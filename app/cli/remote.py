@@ -36,7 +36,7 @@ def asking(url: str, key_file: Path | None = None, retries: int = _REPETITIONS) 
         its answer is an error.
     """
     try:
-        from oubli.client import Client, ClientError, NoAnswerError, ProblemError
+        from oubli.client import Client, ClientError, NoAnswerError, NotLeaderError, ProblemError
     except ImportError as error:
         raise StartError(str(error)) from None
     try:
@@ -50,6 +50,9 @@ def asking(url: str, key_file: Path | None = None, retries: int = _REPETITIONS) 
     try:
         with client:
             yield client
+    except NotLeaderError as error:
+        remedy = "try again" if error.leader is None else f"name it with --url {error.leader}"
+        raise StartError(f"{url} is not the node that takes changes: {remedy}") from None
     except ProblemError as error:
         raise StartError(f"{url} answered {error.status}: {error.detail or error.title}") from None
     except NoAnswerError as error:

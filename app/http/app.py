@@ -30,10 +30,11 @@ from oubli.app.http.metrics_events import MetricsEvents
 from oubli.app.http.middleware import Middleware
 from oubli.app.http.observer import Observed, all_of
 from oubli.app.http.parsing import Reader
-from oubli.app.http.problems import MEDIA_TYPE, ProblemError, to_problem
+from oubli.app.http.problems import MEDIA_TYPE, ProblemError, target_of, to_problem
 from oubli.app.http.route_table import RouteTable, add_heads
 from oubli.app.http.routes import (
     access,
+    cluster,
     console,
     deliveries,
     docs,
@@ -77,6 +78,9 @@ prediction when they are answered. What was deleted is gone from all files soon 
 
 A request with the header `Min-Version` asks for this `model_version` or a later one: a server that is behind it answers
 503 (`behind`), not from an older model.
+
+Of several nodes one takes changes. The others answer them with a redirect (307) to it, or with 503 while none does
+(`not-leader`); `GET /cluster` tells which one it is.
 """
 # Spans and log records of FastAPI's telemetry hold paths and exception texts, and paths hold ids.
 _TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}
@@ -99,6 +103,7 @@ _ROUTES = (
     model_jobs,
     jobs,
     access,
+    cluster,
     health,
     metrics,
     events,
@@ -190,7 +195,9 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(RequestValidationError, _answer_validation)
     # The last one is the outermost: it sees a request first.
-    app.add_middleware(Middleware, idle=service.idle, rules=rules, version=lambda: service.state.version)
+    app.add_middleware(
+        Middleware, idle=service.idle, rules=rules, version=lambda: service.state.version, reach=service.reach
+    )
     app.add_middleware(
         CompressMiddleware, minimum_size=LEAST_COMPRESSED, brotli=False, gzip_level=_GZIP_LEVEL, zstd_level=_ZSTD_LEVEL
     )
@@ -206,7 +213,7 @@ async def _answer(request: Request, error: Exception) -> Response:
     problem = to_problem(error)
     if problem is None:
         raise error
-    return problem.response(request.scope["path"])
+    return problem.response(request.scope["path"], target_of(request.scope))
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:

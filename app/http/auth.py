@@ -34,6 +34,8 @@ OPENDSR_PATHS = frozenset({"/opendsr/v2/discovery", "/opendsr/v2/certificate"})
 PROOF_PATHS = frozenset({"/keys", "/log/checkpoint"})
 OPEN_PATHS = HEALTH_PATHS | DOCS_PATHS | OPENDSR_PATHS | CONSOLE_PATHS | PROOF_PATHS
 UPLOAD_PATH = "/snapshot/file"
+# Between nodes, which know a secret of their own, and each other by whatever name they were given.
+NODE_PATHS = "/cluster/node/"
 MIN_VERSION = b"min-version"
 _MOST_VERSION_DIGITS = 15
 _OTHER_TYPES = (
@@ -160,8 +162,9 @@ class AccessRules:
         ProblemError
             When it must not pass.
         """
-        host = self._check_host(headers, path in HEALTH_PATHS)
-        if self.asks_for_key and not is_open(path):
+        is_nodes = path.startswith(NODE_PATHS)
+        host = self._check_host(headers, path in HEALTH_PATHS or is_nodes)
+        if self.asks_for_key and not is_open(path) and not is_nodes:
             self._check_key(headers, needed_scopes(method, path))
         # A download is noted in the ledger, so that it is no safe method.
         if method not in _SAFE_METHODS or path == UPLOAD_PATH:
@@ -275,8 +278,8 @@ def _caller_of(key: AccessKey) -> Caller:
     return Caller(key.id, key.name, key.grants, key.created_ms, key.expires_ms, key.revoked_ms)
 
 
-def require_version(path: str, headers: Headers, version: int) -> None:
-    """Refuse a request that asks, by `Min-Version`, for a later version of the model than the one that is served.
+def require_version(path: str, headers: Headers) -> int:
+    """Return which version of the model a request asks for at least, by `Min-Version`; 0 when it does not.
 
     So a client reads its own writes whichever node it asks, and notices when a server was put back to an older state.
     As versions never go back, a request that may be answered once may always be.
@@ -284,17 +287,16 @@ def require_version(path: str, headers: Headers, version: int) -> None:
     Raises
     ------
     ProblemError
-        Also when the header is no version.
+        When the header is no version.
     """
     text = headers.get(MIN_VERSION)
     if text is None or is_open(path):
-        return
+        return 0
     if not (text.isdigit() and len(text) <= _MOST_VERSION_DIGITS):
         raise ProblemError(
             "bad-request", "The header 'Min-Version' must be a model version: digits, as in the answers."
         )
-    if int(text) > version:
-        raise ProblemError("behind")
+    return int(text)
 
 
 def known_hosts(host: str, further: Iterable[str]) -> list[str]:

@@ -53,6 +53,9 @@ class Context:
         """Refuse a request that asks whether the server is ready for predictions, while it is not."""
         if self.service.phase != "ready":
             raise ProblemError("not-ready", f"The server is {self.service.phase}.")
+        unready = self.service.role.unready()
+        if unready is not None:
+            raise ProblemError("not-ready", unready)
         if not self.service.state.model.is_usable:
             raise ProblemError("model-unusable")
 

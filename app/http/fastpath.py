@@ -232,8 +232,8 @@ class FastPath:
             return False
         try:
             self._rules.check(occasion.method.decode("ascii"), occasion.path, values)
-            if MIN_VERSION in values:
-                require_version(occasion.path, values, self._service.state.version)
+            if MIN_VERSION in values and require_version(occasion.path, values) > self._service.state.version:
+                return False
         except ProblemError:
             return False
         return True
@@ -324,7 +324,7 @@ class FastPath:
 
         def done(error: BaseException | None) -> None:
             if error is not None:
-                reply.give(_refusal(explain_addition(error, sent, reader.schema)))
+                reply.give(_refusal(explain_addition(error, sent, reader.schema), "/samples"))
                 return
             added = command.result()
             content = to_json(addition_content(added, durable=service.is_durable))
@@ -345,7 +345,7 @@ class FastPath:
 
         def done(error: BaseException | None) -> None:
             if error is not None:
-                reply.give(_refusal(error))
+                reply.give(_refusal(error, target.decode("latin-1")))
                 return
             reply.give(_in_json(200, _OK, to_json(receipt_content(command.result(), durable=service.is_durable))))
 
@@ -389,16 +389,16 @@ class _Reply:
         return LATER
 
 
-def _refusal(error: BaseException) -> Answer:
+def _refusal(error: BaseException, target: str) -> Answer:
     """Return the answer to a mutation that was refused."""
     problem = to_problem(error) if isinstance(error, Exception) else None
     if problem is None:
         problem = report_mistake(error)
-    return _problem_answer(problem)
+    return _problem_answer(problem, target)
 
 
-def _problem_answer(problem: ProblemError) -> Answer:
-    response = problem.response()
+def _problem_answer(problem: ProblemError, target: str = "") -> Answer:
+    response = problem.response(target=target)
     return _in_json(response.status_code, _head(response), bytes(response.body))
 
 

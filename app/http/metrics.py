@@ -111,6 +111,17 @@ TABLE = (
            CounterMetricFamily),
     Series("oubli_delivery_failures_total", "Attempts that have failed since the start.", lambda m: m.deliveries_failed,
            CounterMetricFamily),
+    Series("oubli_cluster_is_leader", "1 when this node leads; not there without `follow`, as all that follow.",
+           lambda m: None if m.standing is None else m.standing.is_leader),
+    Series("oubli_cluster_epoch", "One more whenever another node takes over.",
+           lambda m: None if m.standing is None else m.standing.epoch),
+    Series("oubli_cluster_lag_versions", "Versions that this node is behind the one that leads.",
+           lambda m: None if m.standing is None else m.standing.lag_versions),
+    Series("oubli_cluster_lag_seconds", "Seconds since this node had everything; 0 while it has.",
+           lambda m: None if m.standing is None else m.standing.lag_seconds),
+    Series("oubli_cluster_digests_equal",
+           "1 when the model was that of the leader when they were compared last; not there while that is not known.",
+           lambda m: None if m.standing is None else m.standing.digests_equal),
 )  # fmt: skip
 """What is one number; `GET /metrics` tells histograms, infos and the process besides."""
 
@@ -119,6 +130,7 @@ OTHERS = (
     (COMMITS, "histogram", "Duration of writing records to the journal, the flush included."),
     ("oubli_phase", "gauge", "1 for the phase that the server is in: starting, ready or stopping."),
     ("oubli_changes_stopped", "gauge", "1 for the reason for which nothing is changed at present."),
+    ("oubli_cluster_members", "gauge", "Nodes in each state: in-step, behind, silent or expelled."),
     ("oubli_build_info", "gauge", "1, labelled with the versions of Oubli and Python."),
     ("oubli_model_info", "gauge", "1, labelled with kind, task and guarantee of the model."),
 )
@@ -183,6 +195,11 @@ class Exposition(Collector):
         for reason in StopReason:
             stopped.add_metric((reason,), reason is measured.stopped)
         yield stopped
+        if measured.standing is not None:
+            members = GaugeMetricFamily("oubli_cluster_members", _TEXTS["oubli_cluster_members"], labels=("state",))
+            for word, count in measured.standing.members.items():
+                members.add_metric((word,), count)
+            yield members
         yield _histogram(COMMITS, (), {(): measured.commits})
         yield _histogram(REQUESTS, _LABELS, self._requests)
         yield from _PROCESS.collect()

@@ -4,12 +4,12 @@ The last line behind the routes: an exception that nobody expected becomes a 500
 because it could hold what was submitted. The log gets its type and the place in the code.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from oubli.app.http.auth import MIN_VERSION, AccessRules, first_values, require_version
+from oubli.app.http.auth import MIN_VERSION, AccessRules, Headers, first_values, require_version
 from oubli.app.http.encodings import decoded
 from oubli.app.http.problems import ProblemError, body_too_large, report_mistake
 from oubli.app.service.background import IdleResolver
@@ -30,13 +30,24 @@ class Middleware:
         Say which requests may pass.
     version
         Returns the model's.
+    reach
+        Waits for a moment until the model has a version.
     """
 
-    def __init__(self, app: ASGIApp, *, idle: IdleResolver, rules: AccessRules, version: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        idle: IdleResolver,
+        rules: AccessRules,
+        version: Callable[[], int],
+        reach: Callable[[int], Awaitable[None]],
+    ) -> None:
         self._app = app
         self._idle = idle
         self._rules = rules
         self._version = version
+        self._reach = reach
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, hand it on, and catch what comes out of it."""
@@ -58,7 +69,7 @@ class Middleware:
             headers = first_values(scope["headers"])
             limit = self._rules.check(scope["method"], scope["path"], headers, scope.get("scheme", "http"))
             if MIN_VERSION in headers:
-                require_version(scope["path"], headers, self._version())
+                await self._require_version(scope["path"], headers)
             if limit is not None:
                 receive = _limited(receive, limit)
                 if b"content-encoding" in headers:
@@ -76,6 +87,14 @@ class Middleware:
         finally:
             if is_asking:
                 self._idle.request_ends()
+
+    async def _require_version(self, path: str, headers: Headers) -> None:
+        """Refuse what asks for a version that the model does not have soon."""
+        asked = require_version(path, headers)
+        if asked > self._version():
+            await self._reach(asked)
+        if asked > self._version():
+            raise ProblemError("behind")
 
 
 def _limited(receive: Receive, limit: int) -> Receive:

@@ -19,6 +19,7 @@ EVERYWHERE = (
     "head-too-large",
     "not-ready",
     "behind",
+    "not-leader",
     "too-many-connections",
     "internal-error",
 )
@@ -36,6 +37,8 @@ def ref_to(shape: Any) -> dict[str, str]:
 
 def problems(*slugs: str) -> Responses:
     """Return the error answers of a route, each with an example, for its `responses`."""
+    if "changes-stopped" in slugs:
+        slugs = (*slugs, "journal-unreachable")
     return _errors(
         (*slugs, *_WITH_BODY) if "broken-json" in slugs else slugs, MEDIA_TYPE, Problem, ProblemError.content
     )

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 from starlette.responses import Response
@@ -24,6 +25,7 @@ NOT_ADDED = "does not come with a sample: leave out a sample that is restricted 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:oubli:problem:"
 RETRY_SECONDS = 1
+_REDIRECT = 307
 INFERENCE_PATH = "/v2"
 """Below it the routes are those of the Open Inference Protocol, whose errors are `{"error": "..."}`."""
 OPENDSR_FOLDER = "/opendsr/"
@@ -222,6 +224,14 @@ Nothing was changed: the model cannot hold more. Delete samples, or serve a seco
 Nothing was changed: a file of the journal could not be opened or written, and no flush had failed. See to the disk and
 to the limit of open files, and try again: it works again when they do.
 
+503 journal-unreachable retry: PostgreSQL cannot be reached
+Nothing was changed: PostgreSQL, which keeps the journal, cannot be reached, or refuses to write. See to it and to the
+network, and try again: changes are taken again as soon as it writes.
+
+503 not-leader retry: Another node takes the changes
+Nothing was changed: another node leads, and takes the changes. It is in 'leader', and where it is known the answer is a
+redirect (307) to it.
+
 503 model-changed retry: The model changed while the answer was made
 The model has other classes or columns than when the answer began: send the rows again that were not answered.
 
@@ -319,8 +329,9 @@ class ProblemError(Exception):
         ]
         return {"error": {"code": opendsr_status(self.kind), "message": self.detail, "errors": errors}}
 
-    def response(self, path: str = "") -> Response:
-        """Return the answer to a request for a path, which decides its form."""
+    def response(self, path: str = "", target: str = "") -> Response:
+        """Return the answer to a request for a path, which decides its form; `target` is where a redirect leads."""
+        del target
         status = self.kind.status
         if is_inference(path):
             content, media_type = orjson.dumps(self.inference_content()), "application/json"
@@ -330,6 +341,46 @@ class ProblemError(Exception):
         else:
             content, media_type = orjson.dumps(self.content()), MEDIA_TYPE
         return Response(content, status, self.headers, media_type=media_type)
+
+
+class OtherLeaderError(ProblemError):
+    """A change that another node takes.
+
+    Parameters
+    ----------
+    leader
+        Where that is reached; None when it is not known.
+    detail
+        More precise than the kind's own text.
+    is_redirected
+        Whether the answer leads there.
+    """
+
+    def __init__(self, leader: str | None, detail: str | None = None, *, is_redirected: bool = True) -> None:
+        super().__init__("not-leader", detail)
+        self.leader = leader
+        self._redirects = is_redirected and leader is not None
+
+    def content(self) -> dict[str, Any]:
+        """Return the body as an object."""
+        content = {**super().content(), "leader": self.leader}
+        return {**content, "status": _REDIRECT} if self._redirects else content
+
+    def response(self, path: str = "", target: str = "") -> Response:
+        """Return the answer: a redirect to the same target of the other node, where that is known."""
+        answer = super().response(path)
+        if self._redirects and target:
+            answer.status_code = _REDIRECT
+            answer.headers["Location"] = f"{self.leader}{target}"
+            del answer.headers["Retry-After"]
+        return answer
+
+
+def target_of(scope: Mapping[str, Any]) -> str:
+    """Return path and query of a request, as they were sent."""
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode("ascii")
+    query: bytes = scope.get("query_string", b"")
+    return (raw.partition(b"?")[0] + (b"?" + query if query else b"")).decode("latin-1")
 
 
 def opendsr_status(kind: Kind) -> int:
@@ -343,8 +394,8 @@ def is_inference(path: str) -> bool:
 
 
 _STOPPED: dict[StopReason, str] = {
-    StopReason.DISK_FAILED: "A write to the data directory failed, so that what is on the disk is in doubt. Check the "
-    "disk, then restart the server: it reads what is there.",
+    StopReason.DISK_FAILED: "A write to the data directory or to the journal failed, so that what was written is in "
+    "doubt. Check the disk, and PostgreSQL if it keeps the journal, then restart the server: it reads what is there.",
     StopReason.MODEL_UNUSABLE: "A change failed inside the model, so that the model is in doubt. Restart the server: "
     "it makes the model anew from its snapshot and its journal.",
     StopReason.LEDGER_FAILED: "The ledger does not go on where the journal does. Restart the server: it says what is "
@@ -357,6 +408,8 @@ _STOPPED: dict[StopReason, str] = {
     "changes are taken again without a restart as soon as it works.",
     StopReason.NO_DESCRIPTORS: "The process may not open more files. Raise its limit of open files (ulimit -n): "
     "changes are taken again without a restart as soon as files can be opened.",
+    StopReason.JOURNAL_UNREACHABLE: "PostgreSQL, which keeps the journal, cannot be reached, or refuses to write. See "
+    "to it and to the network: changes are taken again without a restart as soon as it writes.",
 }
 
 
@@ -388,6 +441,7 @@ _SLUGS: tuple[tuple[type[Exception], str], ...] = (  # the first that fits
     (errors.RepeatedRequestError, "request-repeated"),
     (errors.UncancellableError, "request-begun"),
     (errors.NoLetterError, "no-dead-letter"),
+    (errors.JournalUnreachableError, "journal-unreachable"),
     (errors.JournalRefusedError, "journal"),
     (errors.NoDescriptorsError, "journal"),
     (errors.JournalFullError, "storage"),
@@ -412,6 +466,10 @@ def to_problem(error: Exception) -> ProblemError | None:
     match error:
         case ProblemError():
             return error
+        case errors.NotLeaderError(leader_url=leader):
+            return OtherLeaderError(leader)
+        case errors.DeposedError():
+            return OtherLeaderError(None)
         case errors.UnavailableError(reason=reason):
             return ProblemError("changes-stopped" if reason == "failed" else "not-ready")
         case errors.ConflictError(rows=rows):

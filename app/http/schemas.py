@@ -61,7 +61,6 @@ def _without_default(schema: dict[str, Any]) -> None:
 
 # Of a field that is in every answer but those that earlier versions have signed.
 _LATER = Field(json_schema_extra=_without_default)
-Place = Annotated[str, Field(pattern="^[0-9a-f]{12}$", description="48 bits in hexadecimal.")]
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 in hexadecimal.")]
 if TYPE_CHECKING:
     Kind = str
@@ -94,6 +93,8 @@ class Problem(Shape):
     detail: str
     errors: list[InputProblem] = []
     """What is wrong with the input; left out where it is not the input."""
+    leader: str | None = None
+    """Of `not-leader`: URL of the node that takes changes, null while none does; left out of other problems."""
 
 
 class InferenceError(Shape):
@@ -378,23 +379,11 @@ class AbsenceProof(Shape):
     name: str
     model_version: Version
     """Of the state of the model that it is about."""
-    n_samples: int
-    root: Hash
-    """Of the tree."""
-    positions_key: Hash
-    """Hash of the key that says where names are; the same for all names."""
-    position: Place
-    """Of the name, 48 bits: the way from the root down."""
-    end: Annotated[int, Field(ge=0, lt=48)]
-    """The depth at which the way leaves the tree."""
-    last: str | None
-    """Hash, base64, of the other child there; null when the set is empty."""
-    depths: Place
-    """A bit for each depth that has another child on the way."""
-    siblings: str
-    """Hashes of these, base64."""
+    way: str
+    """Base64 of the position of the name (6 bytes), a bit for each depth with another child on the way (6 bytes; at the
+    last the way leaves the tree), and the hashes of these children, from the root down. They lead to the root."""
     state: str | None
-    """Proof that the log tells of this state; null where it does not."""
+    """Proof that the log tells of this state, and of the root; null where it does not."""
 
 
 class SearchIdsRequest(Shape):
@@ -637,7 +626,8 @@ class ModelAnswer(Shape):
     changes: Changes
     """Whether samples can be added, rectified and deleted at present."""
     changes_stopped: StopReason | None
-    """Why not; null while they can. `disk-full` and `no-descriptors` pass by themselves, the others with a restart."""
+    """Why not; null while they can. `disk-full`, `disk-errors`, `no-descriptors` and `journal-unreachable` pass by
+    themselves, the others with a restart."""
     memory_bytes: int
 
 

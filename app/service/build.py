@@ -36,6 +36,7 @@ from oubli.app.service.idempotency import IdempotencyKeys
 from oubli.app.service.influence import InfluenceRanker
 from oubli.app.service.inspection import Inspector
 from oubli.app.service.jobs import JobBoard
+from oubli.app.service.journals import segment_keys_of, server_name
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.model_service import Limits, ModelService
 from oubli.app.service.nonces import give_nonces
@@ -48,6 +49,7 @@ from oubli.app.service.rebuild import Rebuilder
 from oubli.app.service.receipts import Receipts
 from oubli.app.service.recovery import LedgerChoice, accepted_keys, fold_journal, recover, require_keys
 from oubli.app.service.retention import Retention
+from oubli.app.service.roles import Alone, Role
 from oubli.app.service.sample_set import SampleSet
 from oubli.app.service.scoring import Scorer
 from oubli.app.service.state import ModelState, new_epoch
@@ -58,9 +60,10 @@ from oubli.app.service.uploads import UploadPolicy, Uploads
 from oubli.app.service.without import Comparer
 from oubli.app.service.witnesses import Witness, parse_witness
 from oubli.app.service.writer import Transaction, Writer
-from oubli.app.settings import Settings
+from oubli.app.settings import SQLITE, Settings
 from oubli.app.storage.directory import DataDirectory
-from oubli.app.storage.journal import MemoryJournal, Record
+from oubli.app.storage.journal import Journal, MemoryJournal, Record
+from oubli.app.storage.moving import move_journal
 from oubli.app.storage.snapshots import Recovered, SnapshotStore
 from oubli.app.storage.sqlite_journal import SqliteJournal
 from oubli.app.storage.storage import Storage
@@ -226,6 +229,7 @@ def open_directory(
     log_name: str = LOG_NAME,
     new_clock: Callable[[int | None], Clock] = Clock,
     now: Callable[[], float] = time.time,
+    new_journal: Callable[[], Journal] | None = None,
 ) -> OpenDirectory:
     """Open a data directory.
 
@@ -239,6 +243,8 @@ def open_directory(
         Of a log that begins.
     new_clock, now
         Make the clock of the service, and tell the machine's time in seconds since 1970.
+    new_journal
+        Opens a journal that is elsewhere; None: it is in files of the directory.
 
     Raises
     ------
@@ -250,7 +256,7 @@ def open_directory(
         opened.callback(directory.close)
         snapshots = SnapshotStore(directory)
         keys = LedgerKeys(key_dir or path / KEYS_NAME, complete=False)
-        journal = SqliteJournal(path, now=now)
+        journal = SqliteJournal(path, now=now) if new_journal is None else new_journal()
         opened.callback(journal.close)
         database = LedgerDatabase(path / LEDGER_NAME, keys, log_name=log_name)
         opened.pop_all()
@@ -281,6 +287,7 @@ def compose(
     processor: Processor | None = None,
     witnesses: Sequence[Witness] = (),
     accept_missing: bool = False,
+    role: Role | None = None,
 ) -> ModelService:
     """Put the parts of a service together.
 
@@ -302,7 +309,10 @@ def compose(
         Who cosigns the log.
     accept_missing
         Whether another log is begun when witnesses have seen entries that are missing.
+    role
+        Knows other nodes; None: there are none.
     """
+    role = role or Alone()
     limits, policy = limits or Limits(), policy or CheckpointPolicy()
     opened, state, ledger, clock = start.opened, start.state, start.ledger, start.clock
     storage = opened.storage
@@ -337,7 +347,10 @@ def compose(
     states = StateEntries(
         state, sample_set, key, storage, writer, ledger, database, lock, threads, copier, holders
     )  # fmt: skip
-    erasures = Erasures(state, storage, writer, ledger, database, threads, clock, deadline, holders, outbox, states)
+    erasures = Erasures(
+        state, storage, writer, ledger, database, threads, clock, deadline, holders, outbox, states,
+        role,
+    )  # fmt: skip
     fingerprints = Fingerprints(holders)
     rebuilder = Rebuilder(
         state, storage, writer, erasures, ledger, database, lock, threads, copier, holders, clock, activities, states,
@@ -345,7 +358,7 @@ def compose(
     )  # fmt: skip
     checkpointer = Checkpointer(
         state, storage, writer, ledger, database, lock, threads, copier, erasures, rebuilder.rebuild, states, policy,
-        clock, activities,
+        clock, activities, role,
     )  # fmt: skip
     receipts, reader = Receipts(ledger, database, deadline), LongReader(state, lock, threads)
     influence = InfluenceRanker(state, copier, lock, threads, jobs, holders)
@@ -356,10 +369,13 @@ def compose(
         await threads.finish(writer.note(partial(ledger.event, ACCEPTED, {"snapshot_index": size, **fields})))
 
     halt_log = partial(state.halt, StopReason.LOG_ROLLED_BACK)
-    publisher = LogPublisher(database, witnesses, halt_log, begin_log if accept_missing else None)
-    requests = SubjectRequests(
-        processor, exporter, writer, threads, ledger, database, receipts, deadline, clock, jobs, outbox
+    publisher = LogPublisher(
+        database, witnesses, halt_log, begin_log if accept_missing else None, state.require_leading
     )
+    requests = SubjectRequests(
+        processor, exporter, writer, threads, ledger, database, receipts, deadline, clock, jobs, outbox,
+        state.require_leading,
+    )  # fmt: skip
     couriers: list[Courier] = []
     if push is not None:
         channels: list[Channel] = [] if push.webhook is None else [WebhookChannel(*push.webhook, clock)]
@@ -398,11 +414,13 @@ def compose(
         sample_set=sample_set,
         subject_requests=requests,
         states=states,
-        prediction_signer=PredictionSigner(sample_set, ledger, lock, threads),
+        prediction_signer=PredictionSigner(sample_set, ledger, lock, threads, state.require_leading),
+        tombstones=tombstones,
         limits=limits,
         idle_resolve=idle_resolve,
         warm_up=warm_up,
         n_threads=n_threads,
+        role=role,
     )
 
 
@@ -486,15 +504,15 @@ def build_service(
         When that is not possible, with the remedy.
     """
     settings.require_servable()
-    n_threads = take_cores(settings)
-    push, processor = push_of(settings), processor_of(settings)
+    means = Means.of(settings)
     if settings.ephemeral:
         warn(EPHEMERAL_NOTE)
-    witnesses = witnesses_of(settings)
     if settings.ephemeral:
         opened = open_nothing(settings.log_name)
     else:
-        opened = open_directory(settings.data_dir, settings.key_dir, log_name=settings.log_name)
+        opened = open_directory(
+            settings.data_dir, settings.key_dir, log_name=settings.log_name, new_journal=_journal_of(settings)
+        )
     choice = LedgerChoice(settings.ledger, settings.accept_missing_erasures, settings.accept_missing_keys)
     try:
         if opened.snapshots is not None and opened.holds_model:
@@ -505,24 +523,80 @@ def build_service(
                 warn(note)
             _tell_recovered(settings, recovered, start, tell, warn)
         else:
-            start = _begin(settings, opened, choice, progress, warn)
-        return compose(
-            start,
-            limits=_set_by(settings, Limits),
-            policy=_set_by(settings, CheckpointPolicy),
-            uploads=UploadPolicy(settings.upload_pause, settings.upload_deadline),
-            idle_resolve=settings.idle_resolve,
-            warm_up=partial(_warm_up, start.state.model),
-            n_threads=n_threads,
-            push=push,
-            processor=processor,
-            witnesses=witnesses,
-            accept_missing=settings.accept_missing_erasures,
-        )
+            start = begin_directory(settings, opened, choice, progress, warn)
+        return compose_from(settings, start, means)
+    except JournalError:
+        opened.close()
+        set_default(1)
+        raise StartError(
+            "the journal could not be read or written while the server started: see to what keeps it, and start again"
+        ) from None
     except BaseException:
         opened.close()
         set_default(1)
         raise
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a service works with besides its files.
+
+    Attributes
+    ----------
+    n_threads
+        For long work.
+    push, processor, witnesses
+        See `compose`.
+    """
+
+    n_threads: int
+    push: Push | None
+    processor: Processor | None
+    witnesses: Sequence[Witness]
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Means":
+        """Return what the settings ask for; raises `StartError` when a file or a key cannot be used."""
+        n_threads = take_cores(settings)
+        return cls(n_threads, push_of(settings), processor_of(settings), witnesses_of(settings))
+
+
+def compose_from(settings: Settings, start: Start, means: Means, role: Role | None = None) -> ModelService:
+    """Put a service together as the settings ask for it; see `compose`."""
+    return compose(
+        start,
+        limits=_set_by(settings, Limits),
+        policy=_set_by(settings, CheckpointPolicy),
+        uploads=UploadPolicy(settings.upload_pause, settings.upload_deadline),
+        idle_resolve=settings.idle_resolve,
+        warm_up=partial(_warm_up, start.state.model),
+        n_threads=means.n_threads,
+        push=means.push,
+        processor=means.processor,
+        witnesses=means.witnesses,
+        accept_missing=settings.accept_missing_erasures,
+        role=role or Alone(settings.node_name),
+    )
+
+
+def _journal_of(settings: Settings) -> Callable[[], Journal] | None:
+    """Return what opens the journal once the data directory is locked; None for the one in its files."""
+    if settings.journal == SQLITE:
+        return None
+
+    def opened() -> Journal:
+        # Only who asks for it needs psycopg.
+        from oubli.app.storage.postgres.sole import SoleJournal
+
+        journal = SoleJournal(settings.journal, segment_keys_of(settings), name=server_name(settings.data_dir))
+        try:
+            move_journal(settings.data_dir, journal)
+        except BaseException:
+            journal.close()
+            raise
+        return journal
+
+    return opened
 
 
 def _set_by(settings: Settings, part: type[T]) -> T:
@@ -577,7 +651,9 @@ def _new_model(settings: Settings, progress: Progress, warn: Say) -> Model:
     )
 
 
-def _begin(settings: Settings, opened: OpenDirectory, choice: LedgerChoice, progress: Progress, warn: Say) -> Start:
+def begin_directory(
+    settings: Settings, opened: OpenDirectory, choice: LedgerChoice, progress: Progress, warn: Say
+) -> Start:
     """Make the model of an empty data directory, and write its first snapshot."""
     model = _new_model(settings, progress, warn)
     if not settings.ephemeral:

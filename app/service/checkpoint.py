@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from oubli.app.service.erasures import Erasures
     from oubli.app.service.jobs import Report
     from oubli.app.service.lock import ModelLock
+    from oubli.app.service.roles import Role
     from oubli.app.service.state import ModelState
     from oubli.app.service.state_entries import StateEntries
     from oubli.app.service.writer import Writer
@@ -108,6 +109,8 @@ class Checkpointer:
         Tells the time, and how long something has waited.
     activities
         Told of snapshots.
+    role
+        Has the digest compared by other nodes.
 
     Attributes
     ----------
@@ -130,6 +133,7 @@ class Checkpointer:
     _policy: CheckpointPolicy
     _clock: Clock
     _activities: Activities
+    _role: Role
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     scrubbed_at: float | None = field(default=None, init=False)
     _lasted: float = field(default=0.0, init=False)
@@ -191,6 +195,7 @@ class Checkpointer:
                 tell(_SCRUBBED)
                 await self._states.catch_up()
                 async with self._lock.mutation(refusable=False):
+                    state.require_leading()
                     if state.failed:
                         raise UnavailableError("failed")
                     captured = await self._states.capture_beside()
@@ -209,6 +214,8 @@ class Checkpointer:
                 finally:
                     await self._threads.save(partial(let_go_of, copy))
                     del copy
+                if state.model.guarantee == "exact":
+                    self._role.tell_digest(facts.seq + 1, snapshot.digest)
                 await self._states.write_beside(captured, snapshot.digest)
                 await erasures.remove_older_files()
                 await erasures.finish(finished, period)
@@ -217,6 +224,11 @@ class Checkpointer:
                 if twice:
                     self.scrubbed_at = self._clock.latest_ms() / 1000
             return snapshot
+
+    async def settle(self) -> None:
+        """Return when no snapshot is being written."""
+        async with self._one_at_a_time:
+            pass
 
     async def export(self) -> Snapshot:
         """Return the newest snapshot to be handed out; the ledger knows of it first."""

@@ -470,11 +470,16 @@ class Deliveries:
         if self._push is not None and self._push.targets:
             self._tasks.append(loop.create_task(self._watch(self._push.pause)))
 
-    async def stop(self) -> None:
-        """Tell nobody any more, and note what has arrived."""
+    async def pause(self) -> None:
+        """Tell nobody, until `start` is called again."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    async def stop(self) -> None:
+        """Tell nobody any more, and note what has arrived."""
+        await self.pause()
         if self._push is not None:
             self._push.sender.close()
         for courier in self._couriers:

@@ -17,12 +17,13 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from oubli.app.errors import FlushFailedError, JournalError, StopReason, StorageError
+from oubli.app.errors import DeposedError, FlushFailedError, JournalError, StopReason, StorageError
 
 if TYPE_CHECKING:
     from oubli.app.ledger.ledger import Ledger, LedgerWorker
     from oubli.app.service.holders import Holders
     from oubli.app.service.outbox import Outbox
+    from oubli.app.service.roles import Role
     from oubli.app.service.state import ModelState
     from oubli.app.service.state_entries import StateEntries
     from oubli.app.service.writer import Writer
@@ -121,6 +122,8 @@ class Erasures:
         Knows who is told.
     states
         Forgets the digests of what was.
+    role
+        Knows what other nodes hold.
 
     Attributes
     ----------
@@ -142,6 +145,7 @@ class Erasures:
     _holders: Holders
     _outbox: Outbox
     _states: StateEntries
+    _role: Role
     retry_at: float | None = field(default=None, init=False)
     n_erased: int = field(default=0, init=False)
     _finishing: set[str] = field(default_factory=set, init=False)  # receipts that only wait for `holders`
@@ -177,7 +181,7 @@ class Erasures:
         # The journal is what the ledger's database could be made from again.
         await self._database.flush()
         seq = await self._threads.save(self._storage.snapshots.keep_newest)
-        await self.write_journal(partial(self._storage.journal.drop_before, seq + 1))
+        await self._drop_journal(self._role.kept_from(seq + 1))
 
     async def finish(self, receipts: list[str], period: int) -> None:
         """Finish erasures that no file holds anything of any more: now, or when nothing else does.
@@ -191,12 +195,13 @@ class Erasures:
         """
         if not receipts:
             return
-        if self._holders.is_rid(period):
+        seq = self._storage.newest_seq()
+        if self._holders.is_rid(period) and self._role.is_rid(seq):
             await self._note_finished(receipts)
             return
         self._finishing.update(receipts)
         # At the end of the server it is cancelled: what only memory holds ends with the process.
-        task = self._threads.begin(self._finish_later(receipts, period), endless=True)
+        task = self._threads.begin(self._finish_later(receipts, period, seq), endless=True)
         self._finishers.add(task)
         task.add_done_callback(self._finishers.discard)
 
@@ -205,10 +210,22 @@ class Erasures:
         while self._finishers:
             await asyncio.wait(list(self._finishers))
 
+    async def abandon(self) -> None:
+        """Finish nothing any more: another node does."""
+        finishers = list(self._finishers)
+        for task in finishers:
+            task.cancel()
+        await asyncio.gather(*finishers, return_exceptions=True)
+        self._finishing.clear()
+        self.retry_at = None
+
     async def write_journal(self, work: Callable[[], None]) -> None:
         """Do something with the journal; when it has failed, nothing is changed any more."""
         try:
             await self._threads.write(work)
+        except DeposedError:
+            self._state.depose()
+            raise
         finally:
             if self._storage.journal.failed:
                 self._state.halt(StopReason.DISK_FAILED)
@@ -222,9 +239,15 @@ class Erasures:
             self._state.halt(StopReason.DISK_FAILED)
             raise
 
-    async def _finish_later(self, receipts: list[str], period: int) -> None:
+    async def _drop_journal(self, seq: int) -> None:
+        await self.write_journal(partial(self._storage.journal.drop_before, seq))
+
+    async def _finish_later(self, receipts: list[str], period: int, seq: int) -> None:
         try:
             await self._holders.rid(period, min(_MOST_PATIENCE, self.deadline.seconds / 4))
+            if self._role.is_shared:
+                await self._role.rid(seq)
+                await self._drop_journal(seq + 1)
             with self.halting():
                 await self._note_finished(receipts)
         except (JournalError, StorageError) as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from oubli.app.errors import StopReason
+    from oubli.app.service.roles import Standing
 
 Phase = Literal["starting", "ready", "stopping"]
 """What a server is doing, from its first moment to its last."""
@@ -97,6 +98,8 @@ class Measurements(NamedTuple):
         How many seconds the oldest of those that are to be told has waited; 0 when there is none.
     deliveries_arrived, deliveries_failed
         Attempts since the start.
+    standing
+        How the server stands to other nodes; None when it is alone.
     """
 
     phase: Phase
@@ -132,3 +135,4 @@ class Measurements(NamedTuple):
     deliveries_oldest: float
     deliveries_arrived: int
     deliveries_failed: int
+    standing: Standing | None = None

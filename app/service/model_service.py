@@ -10,9 +10,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Coroutine, Sequence, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -54,7 +55,9 @@ from oubli.app.service.results import (
     Replacement,
     Restricted,
 )
+from oubli.app.service.roles import Alone
 from oubli.app.service.stages import stages
+from oubli.app.service.state import inherited
 from oubli.app.service.writer import Cost
 from oubli.core.data.schema import Task
 from oubli.core.errors import UnknownIdError
@@ -63,8 +66,9 @@ from oubli.core.threads import set_default
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from oubli.app.ledger.database import LedgerDatabase
     from oubli.app.ledger.entries import By, Entry, IdempotencyRecord, Receipt
-    from oubli.app.ledger.ledger import Ledger, LedgerWorker
+    from oubli.app.ledger.ledger import Ledger, LedgerWorker, Tombstones
     from oubli.app.service.activities import Activities
     from oubli.app.service.background import IdleResolver
     from oubli.app.service.checkpoint import Checkpointer
@@ -83,7 +87,8 @@ if TYPE_CHECKING:
     from oubli.app.service.rebuild import Rebuilder
     from oubli.app.service.receipts import Receipts
     from oubli.app.service.retention import Retention
-    from oubli.app.service.sample_set import NameProof, SampleSet
+    from oubli.app.service.roles import Role
+    from oubli.app.service.sample_set import AbsenceProof, SampleSet
     from oubli.app.service.scoring import Scorer
     from oubli.app.service.state import ModelState
     from oubli.app.service.state_entries import StateEntries
@@ -102,6 +107,7 @@ log = logging.getLogger("oubli.service")
 
 _RESTRICTED_FROM = 2**40  # in lists, the places of restricted samples: behind all slots of the others
 _ATTEMPTS = 3
+_REACHING = 1.0  # seconds for which a request waits for a version that another node has made
 _NO_SLOTS = np.zeros(0, np.int64)
 
 
@@ -185,6 +191,8 @@ class ModelService:
         Tells in the ledger what the model was at a version.
     prediction_signer
         Signs predictions.
+    tombstones
+        The ids that were erased lately.
     idle
         Told of requests, so that idle work stops.
     limits
@@ -193,6 +201,8 @@ class ModelService:
         Whether tags are resolved when nothing is asked.
     warm_up
         Compiles what the first requests would otherwise wait for; called in a thread by `start`.
+    role
+        Knows other nodes.
     n_threads
         For long work; once the service is ready, one of them is left to requests.
     phase
@@ -236,15 +246,19 @@ class ModelService:
     subject_requests: SubjectRequests
     states: StateEntries
     prediction_signer: PredictionSigner
+    tombstones: Tombstones
     limits: Limits
     idle_resolve: bool = True
     warm_up: Callable[[], object] | None = None
     n_threads: int = 1
+    role: Role = field(default_factory=Alone)
     phase: Phase = field(default="starting", init=False)
     is_durable: bool = field(init=False)
     stop_error: str | None = field(default=None, init=False)
     last_check: Check | None = field(default=None, init=False)
     _row_cost: Cost = field(default_factory=lambda: Cost(50e-6), init=False)
+    _keeping: list[asyncio.Task[None]] = field(default_factory=list, init=False)
+    _moved: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def __post_init__(self) -> None:
         self.is_durable = self.storage.journal.is_durable
@@ -255,11 +269,49 @@ class ModelService:
         """Begin in the background to make the service ready; call it on the event loop."""
         self.threads.begin(self.writer.run(), endless=True)
         self.threads.begin(self.database.run(), endless=True)
-        if not self.storage.is_ephemeral:
-            self.threads.begin(self.checkpointer.run(), endless=True)
-        self.deliveries.start()
-        self.threads.begin(self.subject_requests.run(), endless=True)
+        if not self.state.following:
+            self._begin_to_keep()
         self.threads.begin(self._make_ready())
+        self.role.start(self)
+
+    async def lead(self) -> None:
+        """Take changes from now on; everything that the node has changed that led before was taken in."""
+        state, since_ms = self.state, self.clock.now_ms() - round(self.limits.readd_grace * 1000)
+        signing_id = self.ledger.signing_id
+
+        def read(database: LedgerDatabase) -> tuple[Any, ...]:
+            erased = database.recently_erased(since_ms) if self.limits.readd_grace else []
+            is_introduced = database.introduces(signing_id)
+            return database.head(), database.highest_ms() or 0, is_introduced, erased, database.pending()
+
+        head, highest_ms, is_introduced, erased, pending = await self.database.read(read)
+        self.clock.witness(highest_ms)
+        self.ledger.resume(head, highest_ms, is_introduced=is_introduced)
+        self.tombstones.replace([(known, self.clock.steady_since(at_ms)) for known, at_ms in erased])
+        known = state.pending
+        state.pending = {one.receipt_id: inherited(one, self.clock) for one in pending}
+        for name, one in state.pending.items():
+            one.period = known[name].period if name in known else state.period
+        state.following, state.leader_url = False, None
+        self._begin_to_keep()
+        self._keep_at(self._compare_log())
+        self._keep_at(self.retention.run())
+
+    async def follow(self) -> None:
+        """Take no changes any more, until `lead` is called: another node does, as `state.following` says already.
+
+        Returns when nothing is under way that only a node that leads may do.
+        """
+        for task in self._keeping:
+            task.cancel()
+        await asyncio.gather(*self._keeping, return_exceptions=True)
+        self._keeping.clear()
+        await self.deliveries.pause()
+        await self.erasures.abandon()
+        await self.writer.drain()  # what waits is told that another node takes it
+        await self.checkpointer.settle()
+        async with self.lock.mutation(refusable=False):
+            self.state.hindered = None
 
     def drain(self) -> None:
         """Say no to readiness from now on; requests are answered as before."""
@@ -278,9 +330,10 @@ class ModelService:
             await self.jobs.close()
             await self.deliveries.stop()
             await self.writer.drain()
-            if not (state.failed or (self.storage.is_current(state.seq) and not state.pending)):
+            if self._needs_snapshot:
                 await self.checkpointer.write_snapshot()
                 log.info("snapshot written at model version %d", state.version)
+            await self.role.resign()
             now = self.clock.now_ms()
             await self.database.read(lambda database: database.witness(now))
             await self.database.flush()
@@ -288,15 +341,38 @@ class ModelService:
             self.stop_error = "the last snapshot could not be written; what was acknowledged is in the journal"
         finally:
             await self.threads.settle()
+            self.role.close()
             self.publisher.close()
             self.threads.close()
             self.close()
+
+    @property
+    def _needs_snapshot(self) -> bool:
+        """Whether a snapshot is written at the end; where other nodes go on, they must not wait for it."""
+        state = self.state
+        if state.failed or state.following or self.role.is_shared:
+            return False
+        return bool(state.pending) or not self.storage.is_current(state.seq)
 
     def close(self) -> None:
         """Let go of the files, without a last snapshot."""
         self.database.close()
         self.storage.close()
         set_default(1)
+
+    # --- among other nodes
+
+    def moved(self) -> None:
+        """Tell who waits that changes of the node that leads were taken in."""
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def reach(self, version: int) -> None:
+        """Wait for a moment until the model has a version, where it follows that of another node."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REACHING):
+                while self.state.following and self.state.version < version:
+                    await self._moved.wait()
 
     # --- reading
 
@@ -511,12 +587,14 @@ class ModelService:
             deliveries_oldest=0.0 if counts.oldest_ms is None else max(0, now - counts.oldest_ms) / 1000,
             deliveries_arrived=self.deliveries.n_delivered,
             deliveries_failed=self.deliveries.n_failed,
+            standing=self.role.measure(self),
         )
 
     # --- changing
 
     async def add(self, samples: NewSamples, key: IdempotencyKey | None = None) -> Added:
         """Add samples; see `AddSamples`. What was answered before under the same key is answered again."""
+        self.state.require_leading()
         if key is not None and key.earlier is not None:
             added = _added_before(samples, key, key.earlier)
             restricted = self.state.model.samples_.restricted
@@ -681,7 +759,7 @@ class ModelService:
         self._require_changeable()
         return await self.threads.finish(self.states.write_now())
 
-    async def prove_absence(self, by: By, name: str) -> tuple[NameProof, str | None]:
+    async def prove_absence(self, by: By, name: str) -> tuple[AbsenceProof, str | None]:
         """Prove that a name is not in the set of samples, and that the log tells of this set.
 
         The second proof is None where nothing can be written or signed, or changes come too fast.
@@ -691,6 +769,7 @@ class ModelService:
         StillHeldError
             When the name is in the set.
         """
+        self.state.require_leading()
         for _ in range(_ATTEMPTS):
             found = await self.sample_set.prove_absence(by, name)
             with suppress(JournalError, NotLoggedError, StorageError):
@@ -777,7 +856,8 @@ class ModelService:
             self.threads.begin(self.idle.run(), endless=True)
         self.idle.tagged.set()
         self.threads.begin(self.sample_set.run(), endless=True)
-        await self._compare_log()
+        if not self.state.following:
+            await self._compare_log()
         if not self.storage.is_unchecked:
             self._begin_to_serve()
             return
@@ -789,7 +869,19 @@ class ModelService:
     def _begin_to_serve(self) -> None:
         if self.phase == "starting":
             self.phase = "ready"
-            self.threads.begin(self.retention.run(), endless=True)
+            if not self.state.following:
+                self._keep_at(self.retention.run())
+
+    def _begin_to_keep(self) -> None:
+        """Begin what keeps the disk in order and tells others: only the node that leads does that."""
+        if not self.storage.is_ephemeral:
+            self._keep_at(self.checkpointer.run())
+        self.deliveries.start()
+        self._keep_at(self.subject_requests.run())
+
+    def _keep_at(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin work that ends when another node leads."""
+        self._keeping.append(self.threads.begin(work, endless=True))
 
     async def _check_first_snapshot(self) -> None:
         try:
@@ -805,14 +897,17 @@ class ModelService:
             await self.publisher.compare()
         except (ServiceError, JournalError) as error:
             log.error("the log could not be compared with its witnesses (%s)", type(error).__name__)
-        self.threads.begin(self.publisher.run(), endless=True)
+        self._keep_at(self.publisher.run())
 
     def _require_started(self) -> None:
         if self.phase == "starting":
             raise UnavailableError("starting")
+        if self.state.is_withdrawn:
+            raise UnavailableError("withdrawn")
 
     def _require_changeable(self) -> None:
         self._require_started()
+        self.state.require_leading()
         if self.state.halted is not None:
             raise UnavailableError("failed")
 

@@ -46,18 +46,22 @@ class PredictionSigner:
         Has the key.
     lock, threads
         Who may change the model, and the threads.
+    require_leading
+        Raises `NotLeaderError` where another node signs.
     """
 
     _sets: SampleSet
     _ledger: Ledger
     _lock: ModelLock
     _threads: Threads
+    _require_leading: Callable[[], object]
 
     async def predict(self, predict: Callable[[], Awaitable[Predicted]]) -> tuple[Predicted, str]:
         """Return predictions, and in hexadecimal the root over the samples at their version.
 
         Where changes come so often that the two do not meet, they are made in the turn of one.
         """
+        self._require_leading()
         for _ in range(_ATTEMPTS):
             found = await self._sets.root()
             predicted = await predict()

@@ -46,12 +46,15 @@ class LogPublisher:
         Called when the ledger here is not the one that was signed.
     begin_anew
         Begins another log instead, and is told the size that the one before had; None: nobody has asked for that.
+    require_leading
+        Raises `NotLeaderError` where another node signs the log.
     """
 
     _database: LedgerWorker
     _witnesses: Sequence[Witness]
     _halt: Callable[[], object]
     _begin_anew: Callable[[int], Awaitable[None]] | None = None
+    _require_leading: Callable[[], object] = lambda: None
     _may_sign: bool = field(default=False, init=False)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
@@ -99,6 +102,7 @@ class LogPublisher:
         StorageError
             When that cannot be written.
         """
+        self._require_leading()
         async with self._turn:
             if not self._may_sign:
                 return
@@ -119,6 +123,7 @@ class LogPublisher:
 
     async def published(self) -> Checkpoint:
         """Return the checkpoint that was published last; raises `NotLoggedError` when none was."""
+        self._require_leading()
         found = await self._database.read(lambda database: database.log.published)
         if found is None:
             await self.publish()
@@ -150,6 +155,7 @@ class LogPublisher:
 
     async def _prove(self, question: Callable[[LedgerDatabase], T | NotPublished]) -> T:
         """Ask the ledger for a proof; what the published log does not hold yet is published first."""
+        self._require_leading()
         for _ in range(_ATTEMPTS):
             found = await self._database.read(question)
             if not isinstance(found, NotPublished):

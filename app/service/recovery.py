@@ -24,29 +24,36 @@ from typing import TYPE_CHECKING
 import orjson
 
 from oubli.app.errors import JournalError, StartError, StorageError
-from oubli.app.ledger.entries import ACCEPTED, ACCEPTED_KEY, LOG_BEGUN, SIGNING_KEY, Entry, original_of, read_notes
+from oubli.app.ledger.entries import (
+    ACCEPTED,
+    ACCEPTED_KEY,
+    EXPORT,
+    LOG_BEGUN,
+    REGROWN,
+    SIGNING_KEY,
+    Entry,
+    original_of,
+    read_notes,
+)
 from oubli.app.ledger.keys import KeyNames
 from oubli.app.ledger.ledger import Ledger
 from oubli.app.service.bodies import AddBody, decode
 from oubli.app.service.copies import facts_of
 from oubli.app.service.restoration import drop_gone, dropped_fields, ids_of, subjects_of
-from oubli.app.service.state import ModelState, Pending, new_epoch
+from oubli.app.service.state import ModelState, inherited, new_epoch
 from oubli.app.storage.journal import Record
 from oubli.core.errors import FileError, OubliError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oubli.app.ledger.database import LedgerDatabase, PendingErasure
+    from oubli.app.ledger.database import LedgerDatabase
     from oubli.app.ledger.keys import LedgerKeys
     from oubli.app.ledger.ledger import Field
     from oubli.app.storage.journal import Journal
     from oubli.app.storage.snapshots import Recovered, Snapshot
     from oubli.app.storage.storage import Storage
     from oubli.app.times import Clock
-
-EXPORT = "export"  # the type of the ledger's entry of a snapshot that was handed out
-REGROWN = "trees-grown-anew"  # the type of the ledger's entry
 
 _AT_ONCE = 1000  # records folded in one transaction
 _IDS_AT_ONCE = 10_000
@@ -116,7 +123,7 @@ def recover(
     )
     n_records = replay(state, journal.records(facts.seq))
     ledger = Ledger(database, keys, clock.now_ms)
-    state.pending = {one.receipt_id: _inherited(one, clock) for one in database.pending()}
+    state.pending = {one.receipt_id: inherited(one, clock) for one in database.pending()}
     if accepted:
         # What was signed over the missing entries cannot be signed again: another log begins.
         fields: dict[str, Field] = {"snapshot_index": facts.ledger_index, **database.log.new_fields()}
@@ -288,12 +295,6 @@ def _note_regrown(state: ModelState, ledger: Ledger, storage: Storage, database:
     _write_down(state, storage, database, [ledger.event(REGROWN, fields)])
 
 
-def _inherited(erasure: PendingErasure, clock: Clock) -> Pending:
-    """Return an erasure that an earlier process has not finished; it has waited for as long as any clock says."""
-    at_ms = erasure.acknowledged_ms
-    return Pending(erasure.seq, min(clock.steady_since(at_ms), clock.steady_since_wall(at_ms)), is_inherited=True)
-
-
 def _finish_restore(snapshot: Snapshot, storage: Storage) -> None:
     """Do what is left of a restore when its snapshot was written and the server was killed then."""
     facts, journal = snapshot.facts, storage.journal
@@ -302,7 +303,8 @@ def _finish_restore(snapshot: Snapshot, storage: Storage) -> None:
     if journal.last_seq < facts.seq:
         raise StartError(
             f"the journal ends with record {journal.last_seq}, and {snapshot.path.name} has taken in {facts.seq}: "
-            "segments of the journal are missing. Restore all files of the data directory from one backup"
+            "segments of the journal are missing. Restore all files of the data directory from one backup, or name the "
+            "database with the journal in --journal if it was there"
         )
 
 

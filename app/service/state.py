@@ -1,10 +1,18 @@
 """The state that requests see and mutations change: the model, and its place in its history."""
 
-import secrets
-from dataclasses import dataclass, field
+from __future__ import annotations
 
-from oubli.app.errors import StopReason
-from oubli.core.model import Model
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from oubli.app.errors import NotLeaderError, StopReason
+
+if TYPE_CHECKING:
+    from oubli.app.ledger.database import PendingErasure
+    from oubli.app.times import Clock
+    from oubli.core.model import Model
 
 
 @dataclass(slots=True)
@@ -57,6 +65,14 @@ class ModelState:
         Why nothing is changed until a restart: an error left the model or the disk in doubt. None when none did.
     hindered
         Why the last change could not be written, although the disk and the model are sound. None when it could.
+    following
+        Whether another node leads, so that nothing is changed here but by its records.
+    leader_url
+        Where that node is reached, as far as this one knows.
+    is_withdrawn
+        Whether nothing is answered from the model, which is not the leader's.
+    deposed
+        Called when a change was refused because another node leads by now.
     """
 
     model: Model
@@ -70,6 +86,10 @@ class ModelState:
     n_resolved: int = 0
     halted: StopReason | None = None
     hindered: StopReason | None = None
+    following: bool = False
+    leader_url: str | None = None
+    is_withdrawn: bool = False
+    deposed: Callable[[], object] = field(default=lambda: None, repr=False)
 
     @property
     def stopped(self) -> StopReason | None:
@@ -93,7 +113,24 @@ class ModelState:
         """Change nothing until a restart; the first reason stays."""
         self.halted = self.halted or reason
 
+    def require_leading(self) -> None:
+        """Refuse what only the node that leads may do; raises `NotLeaderError`."""
+        if self.following:
+            raise NotLeaderError(self.leader_url)
+
+    def depose(self) -> None:
+        """Note that another node leads by now: nothing is changed here any more."""
+        if not self.following:
+            self.following, self.leader_url = True, None
+            self.deposed()
+
 
 def new_epoch() -> int:
     """Name an order of samples; cursors of another order are refused."""
     return secrets.randbits(48)
+
+
+def inherited(erasure: PendingErasure, clock: Clock) -> Pending:
+    """Return an erasure that an earlier process has not finished; it has waited for as long as any clock says."""
+    at_ms = erasure.acknowledged_ms
+    return Pending(erasure.seq, min(clock.steady_since(at_ms), clock.steady_since_wall(at_ms)), is_inherited=True)

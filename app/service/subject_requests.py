@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
@@ -67,6 +68,8 @@ class SubjectRequests:
         Make bundles.
     outbox
         Told when there is something to tell.
+    require_leading
+        Raises `NotLeaderError` where another node takes them, which knows what it makes for them.
     """
 
     processor: Processor | None
@@ -80,6 +83,7 @@ class SubjectRequests:
     _clock: Clock
     _jobs: JobBoard
     _outbox: Outbox
+    _require_leading: Callable[[], object]
     _exports: dict[str, str] = field(default_factory=dict, init=False)  # jobs, by request
     _ended: dict[str, str] = field(default_factory=dict, init=False)  # how requests have ended, not noted yet
     _bell: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -100,6 +104,7 @@ class SubjectRequests:
         RepeatedRequestError
             When the id was given to another request.
         """
+        self._require_leading()
         # To the end also when the controller has gone: it comes again, and must not find half of it.
         return await self._threads.finish(self._take(asked, caller))
 
@@ -124,6 +129,7 @@ class SubjectRequests:
 
     async def progress(self, request_id: str) -> Progress:
         """Return how far a request is; raises `NoRequestError`."""
+        self._require_leading()
         request = await self._find(request_id)
         if request is None:
             raise NoRequestError

@@ -25,10 +25,13 @@ import orjson
 from oubli.app import logs
 from oubli.app.errors import (
     BusyError,
+    DeposedError,
     JournalError,
     JournalFullError,
     JournalRefusedError,
+    JournalUnreachableError,
     NoDescriptorsError,
+    NotLeaderError,
     StopReason,
     StorageError,
     UnavailableError,
@@ -408,8 +411,11 @@ class Writer:
             When as many wait as may.
         UnavailableError
             When nothing is changed any more.
+        NotLeaderError
+            When another node leads.
         """
         state = self._state
+        state.require_leading()
         if state.halted is not None:
             raise UnavailableError("failed")
         command.n_items = command.count(state.model)
@@ -511,13 +517,17 @@ class Writer:
             When it is not in the journal.
         """
         transaction, state = self._begin(), self._state
+        if state.following:
+            raise DeposedError("another node leads")
         changes = int(swap is not None)
         body = b"" if swap is None or swap.body is None else orjson.dumps(swap.body)
         record = Record(state.seq + 1, state.version + changes, body, notes())
         try:
             await self._append([record], reserve=True)
-        except JournalError:
+        except JournalError as error:
             transaction.rewind()
+            if isinstance(error, DeposedError):
+                state.depose()
             if self._journal.failed:
                 state.halt(StopReason.DISK_FAILED)
             raise
@@ -562,7 +572,10 @@ class Writer:
         except JournalFullError as error:
             transaction.rewind()
             self._state.hindered = hindrance(error)
-            self._give_way(transaction)
+            if isinstance(error, JournalUnreachableError):  # there is no reserve to try again with
+                transaction.refuse(error)
+            else:
+                self._give_way(transaction)
             return
         except Exception as error:  # also a mistake of ours: what waits must be told, and what comes later be served
             transaction.rewind()
@@ -649,7 +662,7 @@ class Writer:
         except JournalFullError as error:
             transaction.rewind()
             state.hindered = hindrance(error)
-            transaction.refuse(StorageError(str(error)))
+            transaction.refuse(error if isinstance(error, JournalUnreachableError) else StorageError(str(error)))
             return
         except JournalError as error:
             transaction.rewind()
@@ -715,7 +728,11 @@ class Writer:
         self._use_reserve = not self._use_reserve and bool(erasures)
 
     def _fail(self, transaction: Transaction, error: BaseException) -> None:
-        """Nothing is changed from now on: the disk or the model is in doubt until a restart."""
+        """Nothing is changed from now on: the disk or the model is in doubt until a restart, or another node leads."""
+        if isinstance(error, DeposedError):
+            self._state.depose()
+            transaction.refuse(NotLeaderError())
+            return
         is_known = isinstance(error, JournalError)
         self._state.halt(StopReason.DISK_FAILED if is_known else StopReason.MODEL_UNUSABLE)
         transaction.refuse(UnavailableError("failed") if is_known else error)
@@ -723,12 +740,15 @@ class Writer:
             transaction.log_error("the journal could not be written: no mutation is accepted until a restart")
 
     def _require_sound(self) -> None:
+        self._state.require_leading()
         if self._state.halted is not None or not self._state.model.is_usable:
             raise UnavailableError("failed")
 
 
 def hindrance(error: JournalFullError) -> StopReason:
     """Return why a change could not be written that may be written later."""
+    if isinstance(error, JournalUnreachableError):
+        return StopReason.JOURNAL_UNREACHABLE
     if isinstance(error, JournalRefusedError):
         return StopReason.DISK_ERRORS
     return StopReason.NO_DESCRIPTORS if isinstance(error, NoDescriptorsError) else StopReason.DISK_FULL

@@ -1,6 +1,7 @@
 /** The frame of the page: views, the key, light and dark, and what has to be known everywhere. */
 
 import { explain, isAbort, OfflineError } from "./lib/api.js";
+import { cluster } from "./lib/cluster.js";
 import { h, replace } from "./lib/dom.js";
 import { live } from "./lib/live.js";
 import { session } from "./lib/session.js";
@@ -93,7 +94,7 @@ function addStyles(name) {
   });
 }
 
-const access = () => [...session.scopes].sort().join(" ") + session.key;
+const access = () => [...session.scopes].sort().join(" ") + session.key + cluster.follows;
 
 function showAccess() {
   if (shown.name !== null && shown.access === access()) return;
@@ -124,6 +125,10 @@ session.addEventListener("change", showAccess);
 for (const type of ["changes", "expiry", "state"]) {
   live.addEventListener(type, () => replace(document.querySelector(".shell-banners"), banners()));
 }
+cluster.addEventListener("change", () => {
+  replace(document.querySelector(".shell-banners"), banners());
+  if (session.scopes.size) showAccess(); // what may be done here has changed
+});
 addEventListener("hashchange", () => showView());
 document.querySelector(".shell-skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address keeps the name of the view
@@ -131,4 +136,5 @@ document.querySelector(".shell-skip").addEventListener("click", (event) => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("themechange")));
 replace(document.querySelector(".shell-tools"), tools());
+cluster.start();
 live.start();

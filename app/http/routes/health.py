@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 
 from oubli.app.http.context import context_of
 from oubli.app.http.openapi import parameter, problems
-from oubli.app.http.problems import changes_stopped, invalid
+from oubli.app.http.problems import OtherLeaderError, changes_stopped, invalid
 from oubli.app.http.schemas import Changes, HealthAnswer, ReadyAnswer
 
 router = APIRouter(tags=["health"])
@@ -27,7 +27,7 @@ _FOR = parameter(
     "/readyz",
     summary="Readiness",
     response_model_exclude_none=True,
-    responses=problems("invalid-input", "not-ready", "model-unusable", "changes-stopped"),
+    responses=problems("invalid-input", "not-ready", "model-unusable", "changes-stopped", "not-leader"),
     openapi_extra={"parameters": [_FOR]},
 )
 async def get_readiness(request: Request) -> ReadyAnswer:
@@ -41,8 +41,10 @@ async def get_readiness(request: Request) -> ReadyAnswer:
     if wanted not in ("predictions", "changes"):
         raise invalid("/for", "must be 'predictions' or 'changes'")
     context.require_ready()
-    stopped = service.state.stopped
+    state, stopped = service.state, service.state.stopped
+    if state.following and wanted == "changes":
+        raise OtherLeaderError(state.leader_url, is_redirected=False)
     if stopped is not None and wanted == "changes":
         raise changes_stopped(stopped)
-    changes: Changes = "accepted" if stopped is None else "stopped"
+    changes: Changes = "accepted" if stopped is None and not state.following else "stopped"
     return ReadyAnswer(status="ready", model_version=service.state.version, changes=changes, reason=stopped)

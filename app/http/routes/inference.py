@@ -144,6 +144,8 @@ async def infer(request: Request) -> Response:
     lengths = request.headers.getlist(HEADER_LENGTH)
     asked = read_inference(await request.body(), lengths, reader.schema, reader.max_rows)
     if asked.min_version is not None and asked.min_version > service.state.version:
+        await service.reach(asked.min_version)
+    if asked.min_version is not None and asked.min_version > service.state.version:
         raise ProblemError("behind")
     try:
         predicted = await service.predict(asked.rows)

@@ -60,7 +60,6 @@ from oubli.app.http.schemas import (
     SamplesList,
     SearchRequest,
 )
-from oubli.app.ledger.set_leaves import commitment_of
 from oubli.app.service.results import Page
 from oubli.core.errors import InputError
 
@@ -201,7 +200,7 @@ async def prove_absence(request: Request) -> Response:
     context = context_of(request)
     service = context.service
     found, told = await service.prove_absence(*context.reader().absent_name(await request.body()))
-    return json_answer(absence_content(found, commitment_of(service.sample_set.key.secret), told))
+    return json_answer(absence_content(found, told))
 
 
 @router.get(

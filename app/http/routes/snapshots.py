@@ -1,54 +1,18 @@
 """Snapshots: write, look at, download, restore."""
 
-import asyncio
-import os
-from typing import BinaryIO
-
 from fastapi import APIRouter, Request, Response
 from starlette.responses import FileResponse
-from starlette.types import Receive, Scope, Send
 
 from oubli.app.http.context import context_of
+from oubli.app.http.files import MEDIA_TYPE, OpenedFile
 from oubli.app.http.openapi import FILE, FILE_BODY, problems
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.responses import json_answer
 from oubli.app.http.schemas import RestoreAnswer, SnapshotAnswer
-from oubli.app.service.holders import Holders
 from oubli.app.storage.directory import storage_errors
 from oubli.app.storage.snapshots import Snapshot
 
 router = APIRouter(tags=["snapshots"])
-MEDIA_TYPE = "application/octet-stream"
-
-
-class _OpenedFile(FileResponse):
-    """A file that is sent whole even if its name is gone before the end, as snapshots go when something is erased.
-
-    Who takes it in so slowly that the erasure could not be finished in time gets half of it.
-    """
-
-    def __init__(self, file: BinaryIO, name: str, holders: Holders) -> None:
-        self._file = file
-        self._holders = holders
-        super().__init__(
-            f"/dev/fd/{file.fileno()}",
-            media_type=MEDIA_TYPE,
-            filename=name,
-            headers={"Cache-Control": "no-store"},
-            stat_result=os.fstat(file.fileno()),
-        )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it, and close it whatever happens."""
-        sending = asyncio.ensure_future(super().__call__(scope, receive, send))
-        with self._file, self._holders.hold("downloads", sending.cancel) as hold:
-            try:
-                await sending
-            except asyncio.CancelledError:
-                sending.cancel()
-                if hold.is_ended:
-                    raise ConnectionAbortedError from None
-                raise
 
 
 @router.post(
@@ -97,7 +61,7 @@ async def download_snapshot(request: Request) -> Response:
             file = snapshot.path.open("rb")
         except FileNotFoundError:
             continue  # newer ones have taken its place meanwhile
-        return _OpenedFile(file, f"oubli-{snapshot.model_version}.safetensors", service.holders)
+        return OpenedFile(file, f"oubli-{snapshot.model_version}.safetensors", service.holders)
 
 
 @router.put(

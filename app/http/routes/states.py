@@ -77,7 +77,7 @@ async def get_state(request: Request) -> Response:
     proof = await service.publisher.entry_proof(index)
     entry, opening = found
     key = service.states.positions_key
-    is_same = commitment_of(key) == entry["positions_key"]
+    is_same = commitment_of(key) == entry["positions_key_hash"]
     return json_answer(
         {
             "state": entry,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from oubli.app import settings as settings_module
+from oubli.app.cli.config import settings_lines
 from oubli.app.settings import (
     DEFAULT_CONFIG,
     GROUPS,
@@ -231,6 +232,44 @@ def test_a_collector_is_a_url_without_credentials(given: str) -> None:
     with pytest.raises(SettingsError, match="must be a URL") as refused:
         load_settings(traces_endpoint=given)
     assert "SECRET" not in str(refused.value)
+
+
+@pytest.mark.parametrize("wrong", ["postgres", "mysql://SECRET@db/x", "postgresql:SECRET", ""])
+def test_a_journal_is_one_that_there_is(wrong: str) -> None:
+    with pytest.raises(SettingsError, match=r"journal .*must be `sqlite`, or a URL") as refused:
+        load_settings(journal=wrong)
+    assert "SECRET" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("sqlite", "sqlite"),
+        ("postgresql://db/oubli", "postgresql://db/oubli"),
+        ("postgresql://me@db:5432/oubli", "postgresql://me@db:5432/oubli"),
+        ("postgresql://me:SECRET@one:1,two:2/oubli", "postgresql://me:***@one:1,two:2/oubli"),
+        ("postgres://:SEC:R@ET@db/oubli", "postgres://:***@db/oubli"),
+        ("postgresql:///o?user=me&password=SECRET&port=1", "postgresql:///o?user=me&password=***&port=1"),
+        ("postgresql://db/o?sslpassword=SECRET", "postgresql://db/o?sslpassword=***"),
+    ],
+)
+def test_the_password_of_a_journal_is_not_shown(given: str, shown: str) -> None:
+    settings = load_settings(journal=given)
+    assert settings.journal == given
+    assert settings.shown_journal == shown
+    assert "SECRET" not in "\n".join(settings_lines(settings))
+
+
+def test_a_journal_elsewhere_and_none_exclude_each_other() -> None:
+    with pytest.raises(SettingsError, match="journal and ephemeral exclude each other"):
+        load_settings(journal="postgresql://db/oubli", ephemeral=True)
+
+
+def test_a_journal_in_postgresql_needs_the_package_of_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings_module, "POSTGRES_MODULE", "psycopg_not_installed")
+    with pytest.raises(SettingsError, match=r"oubli-server\[postgres\]"):
+        load_settings(journal="postgresql://db/oubli").require_servable()
+    load_settings().require_servable()
 
 
 def test_traces_need_the_packages_of_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

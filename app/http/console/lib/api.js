@@ -2,6 +2,7 @@
 
 import { session } from "./session.js";
 
+const ELSEWHERE = { type: "not-leader", detail: "Nothing was changed: another node leads, and changes go to it. The page names it above." };
 const ROOT = new URL("../../", import.meta.url); // the page may be served below a path
 
 /** What the server has refused. */
@@ -43,14 +44,16 @@ async function raw(method, path, { query, body, headers = {}, signal, once = fal
   try {
     answer = await fetch(url, {
       method, body, headers: sent, signal,
-      cache: "no-store", credentials: "omit", redirect: "error", referrerPolicy: "no-referrer",
+      cache: "no-store", credentials: "omit", redirect: "manual", referrerPolicy: "no-referrer",
     });
   } catch (error) {
     if (isAbort(error)) throw error;
     throw new OfflineError();
   }
   if (answer.ok) return answer;
-  const error = new ApiError(answer.status, await answer.json().catch(() => ({})));
+  const isElsewhere = answer.type === "opaqueredirect"; // never followed: the key is for this server
+  const error = isElsewhere ? new ApiError(307, ELSEWHERE) : new ApiError(answer.status, await answer.json().catch(() => ({})));
+  if (error.slug === "not-leader") dispatchEvent(new Event("notleader"));
   if (error.status === 401) session.lock();
   throw error;
 }

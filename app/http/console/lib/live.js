@@ -1,6 +1,7 @@
 /** What the server tells by itself: the model and what goes on around it, over streams, or asked for now and then. */
 
 import { api, ApiError, isAbort, OfflineError } from "./api.js";
+import { cluster } from "./cluster.js";
 import { session } from "./session.js";
 import { pause, readEvents, withSlot } from "./stream.js";
 
@@ -30,6 +31,7 @@ class Live extends EventTarget {
   /** Forget what was told, and begin again with another key. */
   forget() {
     Object.assign(this, { model: null, sections: {} });
+    cluster.forget();
     this.#eventId = null;
     this.restart();
   }
@@ -104,7 +106,7 @@ class Live extends EventTarget {
   async #enter(signal) {
     await api.get("/readyz", { signal });
     try {
-      const [access, model] = await Promise.all([api.get("/access", { signal }), api.get("/model", { signal })]);
+      const [access, model] = await Promise.all([api.get("/access", { signal }), api.get("/model", { signal }), cluster.read(signal)]);
       this.model = model; // views begin when access is known, and read it
       session.allow(access);
       this.#takeModel(model);

@@ -6,6 +6,7 @@ import { definitions } from "../elements/table.js";
 import { digest, time } from "../elements/text.js";
 import { toast } from "../elements/toast.js";
 import { api } from "../lib/api.js";
+import { mayChange } from "../lib/cluster.js";
 import { h, replace } from "../lib/dom.js";
 import { download, save, upload } from "../lib/files.js";
 import { bytes, number, share } from "../lib/format.js";
@@ -62,11 +63,11 @@ class Snapshot {
 
   constructor(view, body) {
     this.#view = view;
-    const admin = session.can("admin");
+    const admin = mayChange("admin");
     replace(body, this.#newest,
       h("div", { class: "row" },
         admin ? button("Write a snapshot now", { onclick: () => this.#write() }) : null,
-        session.can("read") ? button("Download", { onclick: () => this.#download() }) : null),
+        mayChange("read") ? button("Download", { onclick: () => this.#download() }) : null),
       admin ? this.#restoreForm() : null, this.#going, this.#said);
     if (session.can("read")) this.#read();
     view.on("snapshot", () => this.#read());

@@ -7,6 +7,7 @@ import { quoted } from "../elements/text.js";
 import "../elements/tree.js";
 import { toast } from "../elements/toast.js";
 import { api, explain } from "../lib/api.js";
+import { mayChange } from "../lib/cluster.js";
 import { h, replace } from "../lib/dom.js";
 import { bytes, capital, number, share } from "../lib/format.js";
 import { live } from "../lib/live.js";
@@ -31,7 +32,7 @@ export default class Model extends View {
     const tree = reads && this.section("Trees");
     const importances = reads && this.section("Importances");
     const parameters = this.section("Parameters");
-    const admin = session.can("admin");
+    const admin = mayChange("admin");
     const [fit, work] = admin ? [this.section("Fit anew"), this.section("Look after it")] : [];
     const file = (reads || admin) && this.section("Snapshot");
     if (reads) {

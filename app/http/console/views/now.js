@@ -12,6 +12,7 @@ import { live } from "../lib/live.js";
 import { session } from "../lib/session.js";
 import { go, View } from "../lib/view.js";
 import "./now-field.js";
+import { showNodes } from "./now-nodes.js";
 
 const NAMES = { forest: "forest", tree: "tree", "online-boosting": "boosted model", "incremental-boosting": "boosted model" };
 const CLAIMS = {
@@ -35,6 +36,7 @@ export default class Now extends View {
     this.legend = h("p", { class: "now-legend small muted" });
     this.append(h("div", { class: "now-hero" }, h("p", { class: "now-head" }, this.count, h("span", {}, " samples held")), this.claim, this.field, this.legend));
     this.erasures = this.section("Erasures");
+    showNodes(this.section("Nodes", { hidden: true }), this.signal);
     this.work = this.section("Going on", { hidden: true });
     this.#addTraffic();
     this.about = this.section("Model");

@@ -6,6 +6,7 @@ import { state } from "../elements/state.js";
 import { definitions } from "../elements/table.js";
 import { quoted, time } from "../elements/text.js";
 import { api, explain } from "../lib/api.js";
+import { mayChange } from "../lib/cluster.js";
 import { h, replace } from "../lib/dom.js";
 import { session } from "../lib/session.js";
 import { erase, exportSubject, restrict } from "./sample-actions.js";
@@ -36,8 +37,8 @@ function content(sample, dialog, changed) {
   const features = Object.entries(sample.features).map(([name, value]) => [quoted(name), value === null ? h("span", { class: "muted" }, "missing") : quoted(String(value))]);
   const person = sample.subject !== null && [
     session.can("read") && button("Export what is held about the person", { onclick: () => exportSubject(sample.subject) }),
-    session.can("erase") && button(sample.restricted_at ? "Release the person" : "Restrict the person", { onclick: () => restrict(sample.subject, { release: Boolean(sample.restricted_at), onDone: () => changed() }) }),
-    session.can("erase") && button("Forget the person", { kind: "danger", onclick: () => erase({ subjects: [sample.subject] }, { onDone: changed }) }),
+    mayChange("erase") && button(sample.restricted_at ? "Release the person" : "Restrict the person", { onclick: () => restrict(sample.subject, { release: Boolean(sample.restricted_at), onDone: () => changed() }) }),
+    mayChange("erase") && button("Forget the person", { kind: "danger", onclick: () => erase({ subjects: [sample.subject] }, { onDone: changed }) }),
   ];
   return [
     definitions([
@@ -49,8 +50,8 @@ function content(sample, dialog, changed) {
     ]),
     h("details", { open: true }, h("summary", {}, "Features"), definitions(features)),
     h("div", { class: "row" },
-      session.can("write") && button("Rectify", { onclick: () => rectify(sample, { onDone: changed }) }),
-      session.can("erase") && button("Forget this sample", { kind: "danger", onclick: () => erase({ ids: [sample.id] }, { onDone: changed }) })),
+      mayChange("write") && button("Rectify", { onclick: () => rectify(sample, { onDone: changed }) }),
+      mayChange("erase") && button("Forget this sample", { kind: "danger", onclick: () => erase({ ids: [sample.id] }, { onDone: changed }) })),
     person && h("div", { class: "row" }, person),
   ];
 }

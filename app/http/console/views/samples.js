@@ -4,6 +4,7 @@ import { button, formField } from "../elements/field.js";
 import { table } from "../elements/table.js";
 import { quoted, time } from "../elements/text.js";
 import { api } from "../lib/api.js";
+import { mayChange } from "../lib/cluster.js";
 import { h, replace } from "../lib/dom.js";
 import { number } from "../lib/format.js";
 import { live } from "../lib/live.js";
@@ -31,7 +32,7 @@ export default class Samples extends View {
       this.#showTotal();
       this.#browse();
     }
-    if (session.can("write")) await this.#addForms();
+    if (mayChange("write")) await this.#addForms();
     if (hint.id && session.can("read")) openSample(hint.id, { onChange: () => this.#again() });
     if (hint.subject) {
       this.kind.value = "subject";
@@ -47,10 +48,10 @@ export default class Samples extends View {
     this.outcome = h("div", { class: "stack" });
     const ofPerson = [
       session.can("read") && button("Export", { onclick: () => this.#named((name) => exportSubject(name)) }),
-      session.can("erase") && button("Restrict", { onclick: () => this.#named((name) => restrict(name, { onDone: () => this.#again() })) }),
-      session.can("erase") && button("Release", { onclick: () => this.#named((name) => restrict(name, { release: true, onDone: () => this.#again() })) }),
+      mayChange("erase") && button("Restrict", { onclick: () => this.#named((name) => restrict(name, { onDone: () => this.#again() })) }),
+      mayChange("erase") && button("Release", { onclick: () => this.#named((name) => restrict(name, { release: true, onDone: () => this.#again() })) }),
     ].filter(Boolean);
-    const forget = session.can("erase") && button("Forget", { kind: "danger", onclick: () => this.#named((name) => this.#forget(name)) });
+    const forget = mayChange("erase") && button("Forget", { kind: "danger", onclick: () => this.#named((name) => this.#forget(name)) });
     const showKind = () => ofPerson.forEach((one) => { one.hidden = this.kind.value === "id"; });
     this.kind.addEventListener("change", showKind);
     this.name.addEventListener("input", () => this.field.setError(null));
@@ -90,7 +91,7 @@ export default class Samples extends View {
 
   #browse() {
     const read = (cursor) => api.get("/samples", { query: { limit: PAGE, cursor }, signal: this.signal });
-    this.#list(read, "No sample is held. Add one below.", [this.total]);
+    this.#list(read, mayChange("write") ? "No sample is held. Add one below." : "No sample is held.", [this.total]);
   }
 
   #showTotal() {

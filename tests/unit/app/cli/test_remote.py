@@ -24,6 +24,9 @@ class Handler(BaseHTTPRequestHandler):
         SEEN.append(dict(self.headers))
         if self.path == "/snapshot":
             self.answer(201, SNAPSHOT)
+        elif self.path == "/follower/snapshot":
+            leader = b'{"type": "urn:oubli:problem:not-leader", "leader": "http://leader.example:8000"}'
+            self.answer(307, leader)
         elif self.path == "/problem/snapshot":
             self.answer(409, b'{"title": "Nothing is kept", "detail": "Start it with --data-dir."}')
         else:
@@ -50,6 +53,14 @@ def url() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
         thread.join()
+
+
+def test_a_follower_names_the_node_to_ask(url: str) -> None:
+    with (
+        pytest.raises(StartError, match=r"name it with --url http://leader\.example:8000"),
+        asking(f"{url}follower/", retries=0) as client,
+    ):
+        client.snapshot()
 
 
 def test_an_answer_is_read_and_the_key_is_sent(url: str, tmp_path: Path) -> None:

@@ -235,11 +235,16 @@ def test_a_key_is_needed_when_there_is_one(key_file):
         assert client.get("/nowhere").status_code == 401
 
 
+async def _never(version: int) -> None:
+    raise AssertionError(version)
+
+
 def _guarded(inner) -> TestClient:
     guards = Middleware(
         inner,
         idle=make_service().idle,
         version=lambda: 1,
+        reach=_never,
         rules=AccessRules(
             allowed_hosts=["127.0.0.1"],
             api_key=None,

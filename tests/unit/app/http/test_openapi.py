@@ -68,6 +68,7 @@ ROUTES = {
     "/readyz": {"get"},
     "/metrics": {"get"},
     "/access": {"get"},
+    "/cluster": {"get"},
     "/events": {"get"},
     "/metrics/events": {"get"},
     "/model/importances": {"get"},

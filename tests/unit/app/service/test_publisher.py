@@ -228,6 +228,7 @@ def test_an_unknown_entry_or_receipt_has_no_proof(tmp_path):
                 ("/ledger/99/proof", "not-logged"),
                 ("/ledger/x/proof", "not-logged"),
                 ("/ledger/consistency?from=1&to=99", "not-logged"),
+                ("/ledger/consistency?from=99", "not-logged"),
                 ("/ledger/consistency", "invalid-input"),
                 ("/ledger/consistency?from=x", "invalid-input"),
                 ("/ledger/consistency?from=2&to=1", "invalid-input"),

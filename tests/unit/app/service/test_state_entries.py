@@ -230,7 +230,7 @@ def test_a_proof_of_absence_is_over_a_root_that_the_log_tells_of(client):
     later = absence(client, "s1")
     check_absence(json.dumps(later), policy, name="s1")
     # Against the root from before, in which the subject was.
-    for lie in ({"state": first["state"]}, {"root": first["root"], "state": first["state"]}):
+    for lie in ({"state": first["state"]}, {"model_version": first["model_version"], "state": first["state"]}):
         with pytest.raises(FailedError):
             check_absence(json.dumps({**later, **lie}), policy, name="s1")
 

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from oubli.app.errors import ConflictError, JournalError, JournalFullError, NotHeldError, StorageError, UnavailableError
+from oubli.app.errors import (
+    ConflictError,
+    DeposedError,
+    JournalError,
+    JournalFullError,
+    JournalUnreachableError,
+    NotHeldError,
+    NotLeaderError,
+    StopReason,
+    StorageError,
+    UnavailableError,
+)
 from oubli.app.service.commands import AddSamples
 from oubli.app.service.model_service import ModelService
 from oubli.app.service.results import Replacement
@@ -183,6 +194,58 @@ def test_a_long_change_that_is_refused_leaves_the_model_as_it_was(service, error
         assert service.state.model.digest() == forest().digest()
         assert service.state.version == 1
 
+    run(service, work)
+
+
+def test_while_the_journal_is_away_everything_is_refused_and_nothing_stops(service):
+    appends = Appends(service)
+
+    async def work() -> None:
+        appends.refusals = [JournalUnreachableError("away") for _ in range(3)]
+        waiting = [
+            asyncio.create_task(service.add(new_samples(1))),
+            asyncio.create_task(service.delete(ids=["c1"])),
+        ]
+        for each in waiting:
+            with pytest.raises(JournalUnreachableError):
+                await each
+        assert appends.reserved == [False], "there is no reserve to try again with"
+        assert service.state.stopped is StopReason.JOURNAL_UNREACHABLE
+        service.writer.costs[AddSamples]._seconds = 1.0
+        with pytest.raises(JournalUnreachableError):
+            await service.add(new_samples(40))
+        with pytest.raises(JournalUnreachableError):
+            await service.writer.note(lambda: service.ledger.event("export", {}))
+        assert service.state.model.digest() == forest().digest()
+        await service.delete(ids=["c1"])
+        assert not service.state.model.samples_.contains("c1")
+        assert service.state.stopped is None
+        assert (await service.add(new_samples(40))).n_new == 40
+
+    run(service, work)
+
+
+def test_a_change_that_another_node_takes_is_refused_and_nothing_stops(service):
+    appends, deposed = Appends(service), []
+
+    async def work() -> None:
+        service.state.deposed = lambda: deposed.append(1)
+        appends.refusals = [DeposedError("another node leads")]
+        waiting = [
+            asyncio.create_task(service.add(new_samples(1))),
+            asyncio.create_task(service.delete(ids=["c1"])),
+        ]
+        for each in waiting:
+            with pytest.raises(NotLeaderError):
+                await each
+        with pytest.raises(NotLeaderError):
+            await service.delete(ids=["c2"])
+        assert (deposed, len(appends.batches), service.state.failed) == ([1], 1, False)
+        assert service.state.model.digest() == forest().digest()
+        assert service.ledger.head == before
+        assert (await service.predict(rows(3))).result.labels is not None
+
+    before = service.ledger.head
     run(service, work)
 
 

@@ -1,0 +1,28 @@
+"""A PostgreSQL for all tests of this folder, and nodes that several of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.postgres import Server, needs_postgres, temporary_server
+from tests.process.replication.nodes import Nodes
+
+
+@pytest.fixture(scope="session")
+def database_server() -> Iterator[Server]:
+    needs_postgres()
+    with temporary_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def nodes(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """Two nodes that are ready; tests leave them so."""
+    found = Nodes(tmp_path_factory.mktemp("nodes"), database_server, 2, "--erasure-deadline", "2", "--lease", "2")
+    try:
+        found.start()
+        yield found
+    finally:
+        found.close()

@@ -1,0 +1,200 @@
+"""Nodes of one cluster for tests: real servers on fixed ports, which may begin anew, and a PostgreSQL of their own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.postgres import Server
+from tests.process.durability.people import flags, write_csv
+from tests.serving import APP, Process, environment, free_port, spawned
+
+SECRET = "a-secret-of-a-cluster-in-a-test-0123456789"
+REDIRECT = 307
+PATIENCE = 240.0
+
+
+class Answer(NamedTuple):
+    status: int
+    content: Any
+    headers: dict[str, str]
+
+
+@dataclass
+class Node:
+    """One node, running or not."""
+
+    name: str
+    folder: Path
+    port: int
+    database: str
+    more: tuple[str, ...] = ()
+    address: str = "127.0.0.1"
+    before: tuple[str, ...] = ()  # of the command: where it runs
+    process: Process | None = None
+    n_starts: int = field(default=0)
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def output(self) -> str:
+        texts = [path.read_text(errors="replace") for path in sorted(self.folder.glob("output-*.txt"))]
+        return "\n".join(texts)
+
+    def start(self) -> None:
+        self.n_starts += 1
+        command = (
+            *self.before, *APP, "serve", "--port", str(self.port), "--data-dir", str(self.data),
+            "--journal", self.database, "--follow", "--node-name", self.name, "--node-url", self.url,
+            "--cluster-secret-file", str(self.folder.parent / "secret"), *flags(), *self.more,
+        )  # fmt: skip
+        output = self.folder / f"output-{self.n_starts}.txt"
+        self.process = spawned(command, self.folder.parent, environment(), output)
+
+    def send(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
+        assert self.process is not None
+        self.process.wait(30)
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+    def close(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            os.kill(self.process.pid, signal.SIGCONT)
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait(30)
+
+    def ask(self, method: str, path: str, body: Any = None, *, seconds: float = 30, **headers: str) -> Answer:
+        """Send one request, and follow no redirect."""
+        connection = http.client.HTTPConnection(self.address, self.port, timeout=seconds)
+        try:
+            sent = {name.replace("_", "-"): value for name, value in headers.items()}
+            if body is not None:
+                sent["Content-Type"] = "application/json"
+            connection.request(method, path, None if body is None else json.dumps(body), sent)
+            answer = connection.getresponse()
+            content = answer.read()
+            return Answer(answer.status, _parsed(content), {k.lower(): v for k, v in answer.getheaders()})
+        finally:
+            connection.close()
+
+    def cluster(self) -> Any:
+        return self.ask("GET", "/cluster").content
+
+    def is_ready(self) -> bool:
+        try:
+            return self.ask("GET", "/readyz", seconds=5).status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def digest(self) -> str:
+        """The digest of the model, and its version; `verify` compares with a fresh fit besides."""
+        job = self.ask("POST", "/model/verify").content
+        while job["status"] not in ("succeeded", "failed"):
+            time.sleep(0.05)
+            job = self.ask("GET", f"/jobs/{job['id']}").content
+        assert job["result"]["ok"], job
+        return f"{job['result']['live_digest']}@{job['result']['model_version']}"
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return content
+
+
+class Nodes:
+    """The nodes of one cluster."""
+
+    def __init__(self, folder: Path, server: Server, n: int = 2, *more: str, database: str | None = None) -> None:
+        self.folder = folder
+        self.server = server
+        self.database = database or server.new_database()
+        write_csv(folder / "people.csv")
+        secret = folder / "secret"
+        secret.write_text(SECRET)
+        secret.chmod(0o600)
+        self.all = [self.new(f"node{i}", *more) for i in range(n)]
+
+    def new(self, name: str, *more: str) -> Node:
+        own = self.folder / name
+        own.mkdir()
+        return Node(name, own, free_port(), self.server.url(self.database), more)
+
+    def start(self) -> None:
+        """Start all; the first one begins the cluster."""
+        self.all[0].start()
+        self.wait(lambda: self.all[0].is_ready(), "the first node is ready")
+        for one in self.all[1:]:
+            one.start()
+        for one in self.all[1:]:
+            self.wait(one.is_ready, f"{one.name} is ready")
+
+    def close(self) -> None:
+        for one in self.all:
+            one.close()
+
+    def wait(self, holds: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                found = holds()
+            except (OSError, http.client.HTTPException):
+                found = None
+            if found:
+                return found
+            assert time.monotonic() < end, f"not so after {seconds} s: {what}\n" + "\n".join(
+                f"--- {one.name}\n{one.output[-3000:]}" for one in self.all
+            )
+            time.sleep(0.05)
+
+    @property
+    def live(self) -> list[Node]:
+        return [one for one in self.all if one.process is not None and one.process.poll() is None]
+
+    def leader(self, *, besides: Node | None = None) -> Node:
+        """The node that leads and takes changes."""
+
+        def found() -> Node | None:
+            for one in self.live:
+                if one is not besides and one.ask("GET", "/readyz?for=changes", seconds=2).status == 200:
+                    return one
+            return None
+
+        led: Node = self.wait(found, "a node leads")
+        return led
+
+    def followers(self) -> list[Node]:
+        led = self.leader()
+        return [one for one in self.live if one is not led]
+
+    def wait_in_step(self) -> int:
+        """Return when all have the same version; that version."""
+
+        def same() -> int:
+            seqs = {one.cluster()["seq"] for one in self.live}
+            return seqs.pop() if len(seqs) == 1 else 0
+
+        found: int = self.wait(same, "all nodes are in step")
+        return found

@@ -1,0 +1,145 @@
+"""Nodes that are silent, cut off from what they need, or other than the one that leads."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oubli.core.persistence import load_own, read_metadata
+from tests.postgres import Server
+from tests.process.durability.people import rows
+from tests.process.replication.nodes import Nodes
+from tests.process.replication.test_nodes import files_with, series
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
+_, CELLS, LABELS = rows()
+
+
+@pytest.fixture(scope="module")
+def nodes(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    flags = ("--erasure-deadline", "2", "--lease", "1.5", "--member-timeout", "12")
+    found = Nodes(tmp_path_factory.mktemp("members"), database_server, 2, *flags)
+    try:
+        found.start()
+        yield found
+    finally:
+        found.close()
+
+
+def add(nodes: Nodes, name: str, subject: str | None = None) -> None:
+    sample = {"id": name, "features": CELLS[0], "label": LABELS[0], "subject": subject}
+    assert nodes.leader().ask("POST", "/samples", {"samples": [sample]}).status == 201
+
+
+def member(nodes: Nodes, name: str) -> dict[str, object]:
+    found: dict[str, object] = next(one for one in nodes.leader().cluster()["nodes"] if one["name"] == name)
+    return found
+
+
+def test_a_node_that_differs_is_taken_out_of_service_and_rejoins(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    (follower,) = nodes.followers()
+    add(nodes, "before")
+    assert leader.ask("POST", "/snapshot").status == 201
+    nodes.wait(lambda: member(nodes, follower.name)["digests_equal"] is True, "digests were compared")
+    follower.stop()
+    for path in follower.data.glob("snapshot-*.safetensors"):
+        alter(path)
+    follower.start()
+    nodes.wait(lambda: member(nodes, follower.name)["digests_equal"] is False, "the difference is told")
+    assert series(leader, "oubli_cluster_is_leader") == 1
+    nodes.wait(lambda: "is not that of the leader" in follower.output, "it says so")
+    assert follower.ask("GET", "/readyz").status == 503
+    assert follower.ask("POST", "/predict", {"instances": [CELLS[0]]}).status == 503
+    assert leader.ask("POST", "/predict", {"instances": [CELLS[0]]}).status == 200
+    nodes.wait(lambda: follower.output.count("Joined the cluster") > 1 and follower.is_ready(), "it has rejoined")
+    nodes.wait_in_step()
+    assert leader.digest() == follower.digest()
+
+
+def alter(path: Path) -> None:
+    """Take a sample out of a snapshot, as no server would."""
+    model = load_own(path).model
+    model.delete(["before"])
+    model.resolve()
+    model.save(path, extra=read_metadata(path)["extra"])
+
+
+def test_a_silent_node_is_expelled_and_forgets_everything(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    (follower,) = nodes.followers()
+    add(nodes, "canary-of-the-silent", "canary-sub")
+    assert leader.ask("POST", "/snapshot").status == 201
+    nodes.wait(lambda: files_with(follower.data, b"canary-of-the-silent"), "the follower has written it")
+    nodes.wait_in_step()
+    follower.kill()
+    killed = time.monotonic()
+    receipt = leader.ask("DELETE", "/samples/canary-of-the-silent").content["id"]
+    seen = []
+
+    def is_erased() -> bool:
+        seen.append(leader.ask("GET", f"/erasures/{receipt}").content["status"])
+        return seen[-1] == "erased"
+
+    nodes.wait(is_erased, "the receipt ends without the node")
+    assert time.monotonic() - killed >= 12.0 - 3.0
+    assert member(nodes, follower.name)["state"] == "expelled"
+    assert files_with(leader.data, b"canary-of-the-silent") == []
+    assert files_with(follower.data, b"canary-of-the-silent") != []
+    follower.start()
+    nodes.wait(follower.is_ready, "it has rejoined")
+    assert files_with(follower.data, b"canary-of-the-silent", b"canary-sub") == []
+    nodes.wait_in_step()
+    assert leader.digest() == follower.digest()
+    assert member(nodes, follower.name)["state"] == "in-step"
+
+
+def test_a_frozen_node_that_was_expelled_rejoins_in_place(nodes: Nodes) -> None:
+    (follower,) = nodes.followers()
+    follower.send(signal.SIGSTOP)
+    nodes.wait(lambda: member(nodes, follower.name)["state"] == "expelled", "it is expelled")
+    add(nodes, "meanwhile")
+    n_joined = follower.output.count("Joined the cluster")
+    follower.send(signal.SIGCONT)
+    nodes.wait(lambda: follower.output.count("Joined the cluster") > n_joined and follower.is_ready(), "it rejoins")
+    assert follower.ask("GET", "/samples/meanwhile").status == 200
+
+
+def test_followers_predict_while_the_database_is_away(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    (follower,) = nodes.followers()
+    nodes.server.stop()
+    try:
+        for one in (leader, follower):
+            started = time.monotonic()
+            assert one.ask("POST", "/predict", {"instances": [CELLS[0]]}).status == 200
+            assert time.monotonic() - started < 1.0
+        sample = {"id": "nowhere", "features": CELLS[0], "label": LABELS[0]}
+        assert leader.ask("POST", "/samples", {"samples": [sample]}).status == 503
+    finally:
+        nodes.server.start()
+    led = nodes.leader()
+    add(nodes, "again")
+    nodes.wait_in_step()
+    assert len({one.digest() for one in nodes.live}) == 1
+    assert led.ask("GET", "/samples/nowhere").status == 404
+
+
+def test_a_restore_makes_others_rejoin(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    (follower,) = nodes.followers()
+    n_joined = follower.output.count("Joined the cluster")
+    path = max(leader.data.glob("snapshot-*.safetensors"))
+    import http.client
+
+    connection = http.client.HTTPConnection("127.0.0.1", leader.port, timeout=60)
+    connection.request("PUT", "/snapshot/file", path.read_bytes(), {"Content-Type": "application/octet-stream"})
+    assert connection.getresponse().status == 200
+    connection.close()
+    nodes.wait(lambda: follower.output.count("Joined the cluster") > n_joined and follower.is_ready(), "it rejoins")
+    nodes.wait_in_step()
+    assert leader.digest() == follower.digest()

@@ -1,0 +1,185 @@
+"""Two nodes as their users see them: one takes changes, both answer, each takes over from the other."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process.durability.people import rows
+from tests.process.replication.load import Load
+from tests.process.replication.nodes import REDIRECT, Node, Nodes
+
+pytestmark = pytest.mark.timeout(600)
+_, CELLS, LABELS = rows()
+
+
+def sample(name: str, place: int = 0, **more: Any) -> dict[str, Any]:
+    return {"samples": [{"id": name, "features": CELLS[place], "label": LABELS[place], **more}]}
+
+
+def series(node: Node, name: str) -> float | None:
+    text = node.ask("GET", "/metrics").content.decode()
+    found = [line.rpartition(" ")[2] for line in text.splitlines() if line.startswith(f"{name} ")]
+    return float(found[0]) if found else None
+
+
+def test_all_know_who_leads(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    (follower,) = nodes.followers()
+    for one in (leader, follower):
+        told = one.cluster()
+        assert told["node"] == one.name
+        assert told["role"] == ("leader" if one is leader else "follower")
+        assert told["leader"] == {"name": leader.name, "url": leader.url}
+        assert {node["name"] for node in told["nodes"]} == {"node0", "node1"}
+    assert series(leader, "oubli_cluster_is_leader") == 1
+    assert series(follower, "oubli_cluster_is_leader") == 0
+
+
+def test_a_change_is_redirected_with_its_target(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    (follower,) = nodes.followers()
+    for method, path, body in (
+        ("POST", "/samples?a=b", sample("redirected")),
+        ("DELETE", "/samples/p%2F1", None),
+        ("POST", "/model/fit", {}),
+        ("POST", "/snapshot", None),
+        ("GET", "/log/checkpoint", None),
+    ):
+        answer = follower.ask(method, path, body)
+        assert answer.status == REDIRECT, (path, answer)
+        assert answer.headers["location"] == leader.url + path
+    problem = follower.ask("POST", "/samples", sample("redirected")).content
+    assert problem["type"] == "urn:oubli:problem:not-leader"
+    assert problem["leader"] == leader.url
+    assert follower.ask("GET", "/readyz").status == 200
+    assert follower.ask("GET", "/readyz?for=changes").status == 503
+
+
+def test_nobody_without_the_secret_gets_keys(nodes: Nodes) -> None:
+    for path in ("keys", "snapshot", "ledger"):
+        assert nodes.leader().ask("GET", f"/cluster/node/{path}").status == 401
+        assert nodes.leader().ask("GET", f"/cluster/node/{path}", Authorization="Oubli-Node 00").status == 401
+    assert nodes.leader().ask("PUT", "/cluster/node/segment-keys", {}).status == 401
+
+
+def test_what_was_written_is_read_from_a_follower(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    (follower,) = nodes.followers()
+    for i in range(40):
+        added = leader.ask("POST", "/samples", sample(f"mine{i}", i)).content
+        asked = {"Min-Version": str(added["model_version"])}
+        answer = follower.ask("POST", "/predict", {"instances": [CELLS[i]]}, **asked)
+        assert answer.status == 200
+        assert answer.content["model_version"] >= added["model_version"]
+        assert follower.ask("GET", f"/samples/mine{i}", **asked).status == 200
+    far = follower.ask("POST", "/predict", {"instances": [CELLS[0]]}, Min_Version="100000000")
+    assert far.status == 503
+    assert far.content["type"] == "urn:oubli:problem:behind"
+
+
+def test_digests_are_equal_after_mixed_changes(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    with Load(nodes, prefix="mixed") as load:
+        load.wait_for(150)
+    assert leader.ask("POST", "/subjects/restrict", {"subjects": ["h3", "h4"]}).status == 200
+    assert leader.ask("POST", "/subjects/release", {"subjects": ["h3"]}).status == 200
+    changed = {"features": CELLS[9], "label": LABELS[8]}
+    assert leader.ask("PUT", "/samples/p0", changed).status == 200
+    nodes.wait_in_step()
+    assert len({one.digest() for one in nodes.live}) == 1
+    for one in nodes.live:
+        assert load.check(one) == (0, 0)
+
+
+def test_erased_is_said_when_all_nodes_are_rid(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    (follower,) = nodes.followers()
+    marked = {"samples": [{"id": "canary-of-nodes", "features": CELLS[1], "label": LABELS[1], "subject": "canary-sub"}]}
+    assert leader.ask("POST", "/samples", marked).status == 201
+    assert leader.ask("POST", "/snapshot").status == 201
+    nodes.wait_in_step()
+    receipt = leader.ask("DELETE", "/samples/canary-of-nodes").content["id"]
+    nodes.wait(lambda: leader.ask("GET", f"/erasures/{receipt}").content["status"] == "erased", "it is erased")
+    found = [str(path) for one in nodes.all for path in files_with(one.data, b"canary-of-nodes", b"canary-sub")]
+    found += [str(path) for path in files_with(nodes.server.data, b"canary-of-nodes", b"canary-sub")]
+    assert found == []
+    nodes.wait(
+        lambda: follower.ask("GET", f"/erasures/{receipt}").content["status"] == "erased", "the follower knows it"
+    )
+    nodes.wait(lambda: series(follower, "oubli_cluster_digests_equal") == 1, "digests were compared")
+
+
+def files_with(folder: Path, *texts: bytes) -> list[Path]:
+    found = []
+    for path in sorted(folder.rglob("*")):
+        try:
+            content = path.read_bytes() if path.is_file() else b""
+        except OSError:  # it has gone meanwhile
+            continue
+        if any(text in content for text in texts):
+            found.append(path)
+    return found
+
+
+def test_a_clean_stop_hands_over_with_keys_and_tombstones(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    (follower,) = nodes.followers()
+    first = leader.ask("POST", "/samples", sample("kept"), Idempotency_Key="again")
+    deleted = leader.ask("POST", "/samples", sample("erased-lately"))
+    assert deleted.status == 201
+    receipt = leader.ask("DELETE", "/samples/erased-lately", Idempotency_Key="deletion").content["id"]
+    assert leader.stop() == 0
+    stopped = time.monotonic()
+    assert nodes.leader() is follower
+    assert time.monotonic() - stopped < 1.0
+    assert follower.ask("POST", "/samples", sample("kept"), Idempotency_Key="again").content == first.content
+    assert follower.ask("DELETE", "/samples/erased-lately", Idempotency_Key="deletion").content["id"] == receipt
+    assert follower.ask("POST", "/samples", sample("erased-lately")).status == 409
+    leader.start()
+    nodes.wait(leader.is_ready, "the other one is back")
+    nodes.wait_in_step()
+    assert len({one.digest() for one in nodes.live}) == 1
+
+
+def test_a_leader_that_is_killed_loses_nothing_and_brings_nothing_back(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    with Load(nodes, prefix="killed") as load:
+        load.wait_for(80)
+        leader.kill()
+        killed = time.monotonic()
+        load.wait_for(80)
+    after = next(at for at in load.acknowledged_at if at > killed + 0.05)
+    assert after - killed < 15
+    led = nodes.leader()
+    assert led is not leader
+    assert load.check(led) == (0, 0)
+    leader.start()
+    nodes.wait(leader.is_ready, "it is back")
+    nodes.wait_in_step()
+    assert load.check(leader) == (0, 0)
+    assert len({one.digest() for one in nodes.live}) == 1
+
+
+def test_a_leader_that_was_frozen_follows(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    epoch = leader.cluster()["epoch"]
+    with Load(nodes, prefix="frozen") as load:
+        load.wait_for(40)
+        leader.send(signal.SIGSTOP)
+        led = nodes.leader(besides=leader)
+        load.wait_for(40)
+        leader.send(signal.SIGCONT)
+        nodes.wait(lambda: leader.cluster()["role"] == "follower" and leader.is_ready(), "it follows")
+        load.wait_for(40)
+    assert "follows at version" in leader.output  # in place: it has not begun anew
+    assert led.cluster()["epoch"] == epoch + 1
+    assert led.cluster()["role"] == "leader"
+    nodes.wait_in_step()
+    for one in nodes.live:
+        assert load.check(one) == (0, 0)
+    assert len({one.digest() for one in nodes.live}) == 1

@@ -1,0 +1,100 @@
+"""The tables of a cluster in memory, as several nodes of one process may share them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("psycopg")
+
+from oubli.app.errors import JournalUnreachableError
+from oubli.app.storage.postgres.cluster import Leader, Member, SegmentRow
+
+
+class Tables:
+    """What `Cluster` asks PostgreSQL, for nodes that are threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.epoch, self.holder, self.url, self.until, self.last_seq = 0, "", None, 0.0, 0
+        self.nodes: dict[str, tuple[Member, float]] = {}
+        self.rows: list[SegmentRow] = []
+        self.is_away = False
+        self.calls: list[str] = []
+
+    def leader(self) -> Leader | None:
+        with self._lock:
+            self._require_there("leader")
+            if not self.epoch:
+                return None
+            return Leader(self.epoch, self.holder, self.url, self.until - time.monotonic(), self.last_seq)
+
+    def take_over(self, name: str, url: str | None, seconds: float) -> int | None:
+        with self._lock:
+            self._require_there("take_over")
+            if self.until > time.monotonic() and self.holder != name:
+                return None
+            self.epoch += 1
+            self.holder, self.url, self.until = name, url, time.monotonic() + seconds
+            return self.epoch
+
+    def renew(self, epoch: int, seconds: float) -> bool:
+        with self._lock:
+            self._require_there("renew")
+            if epoch != self.epoch:
+                return False
+            self.until = max(self.until, time.monotonic() + seconds)
+            return True
+
+    def resign(self, epoch: int) -> None:
+        with self._lock:
+            self._require_there("resign")
+            if epoch == self.epoch:
+                self.until = time.monotonic()
+
+    def report(self, member: Member) -> bool:
+        with self._lock:
+            self._require_there("report")
+            known = self.nodes.get(member.name)
+            if known is not None and known[0].expelled:
+                return False
+            self.nodes[member.name] = member, time.monotonic()
+            return True
+
+    def members(self) -> list[Member]:
+        with self._lock:
+            self._require_there("members")
+            now = time.monotonic()
+            return [replace(one, seen_seconds_ago=now - at) for one, at in self.nodes.values()]
+
+    def expel(self, name: str, epoch: int) -> bool:
+        with self._lock:
+            self._require_there("expel")
+            member, at = self.nodes[name]
+            self.nodes[name] = replace(member, expelled=True), at
+            return epoch == self.epoch
+
+    def readmit(self, name: str, url: str | None) -> None:
+        with self._lock:
+            self.nodes[name] = Member(name, url), time.monotonic()
+
+    def segments(self) -> list[SegmentRow]:
+        with self._lock:
+            self._require_there("segments")
+            return list(self.rows)
+
+    def post_mac(self, first_seq: int, mac: bytes, epoch: int) -> bool:
+        with self._lock:
+            self.rows = [replace(row, mac=mac) if row.first_seq == first_seq else row for row in self.rows]
+            return epoch == self.epoch
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _require_there(self, call: str) -> None:
+        self.calls.append(call)
+        if self.is_away:
+            raise JournalUnreachableError("away")

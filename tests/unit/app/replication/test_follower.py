@@ -1,0 +1,375 @@
+"""A node that follows has the model, the ledger and the unfinished erasures of the one that leads."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+pytest.importorskip("psycopg")
+
+from oubli.app.errors import JournalDamagedError, NotLeaderError
+from oubli.app.ledger.database import LedgerDatabase
+from oubli.app.ledger.ledger import Ledger
+from oubli.app.replication.follower import Follower, RejoinError
+from oubli.app.service.build import OpenDirectory, Start, compose, open_nothing
+from oubli.app.service.model_service import Limits, ModelService
+from oubli.app.service.state import ModelState
+from oubli.app.storage.journal import MemoryJournal, Record
+from oubli.app.storage.storage import Storage
+from oubli.app.times import Clock
+from tests.closing import closed_at_the_end
+from tests.unit.app.support import forest, rows, samples, served_here
+
+
+class Journal(MemoryJournal):
+    """Keeps what is written, for those who follow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Record] = []
+        self.epoch = 1
+        self.altered: set[int] = set()  # numbers of records that are others by now
+
+    def append(self, records: Any, *, reserve: bool = False) -> None:
+        super().append(records, reserve=reserve)
+        self.kept += records
+
+    def positioned_records(self, after_seq: int) -> Iterator[tuple[int, int, bytes, Record]]:
+        for record in list(self.kept):
+            if record.seq > after_seq:
+                checksum = bytes([record.seq % 256, record.seq in self.altered])
+                yield 1, self.epoch, checksum, record
+
+    def wait(self, after_seq: int, timeout: float) -> bool:
+        del after_seq, timeout
+        return False
+
+
+class Boundary:
+    """No segment begins."""
+
+    def __init__(self) -> None:
+        self.crossed: list[int] = []
+
+    def is_before(self, first_seq: int) -> bool:
+        del first_seq
+        return False
+
+    async def cross(self, first_seq: int) -> None:
+        self.crossed.append(first_seq)
+
+
+class Pair:
+    """A service that leads, and one that follows it."""
+
+    def __init__(self, model: Any) -> None:
+        opened = open_nothing()
+        self.journal = opened.storage.journal = Journal()
+        start = opened.begin(model)
+        closed_at_the_end(opened.database)
+        self.leader = compose(start, limits=Limits(page_size_max=50))
+        database = LedgerDatabase(None, opened.keys)
+        closed_at_the_end(database)
+        database.fold_many([(record.seq, record.notes) for record in self.journal.kept])
+        state = ModelState(model.copy(), 1, start.state.epoch, seq=start.state.seq, following=True)
+        state.leader_url = "http://leader"
+        clock = Clock(database.highest_ms())
+        self.own_journal = Journal()
+        other = OpenDirectory(Storage(None, None, self.own_journal), opened.keys, database, None)
+        self.node = compose(
+            Start(other, state, Ledger(database, opened.keys, clock.now_ms), clock), limits=Limits(page_size_max=50)
+        )
+        self.boundary = Boundary()
+        self.follower = Follower(self.node, self.journal, self.boundary)  # type: ignore[arg-type]
+
+    async def follow(self) -> None:
+        await self.follower.catch_up()
+
+    def require_same(self) -> None:
+        leader, node = self.leader.state, self.node.state
+        assert (node.seq, node.version) == (leader.seq, leader.version)
+        assert node.model.digest() == leader.model.digest()
+        assert set(node.pending) == set(leader.pending)
+        assert max(node.next_id, node.model.samples_.next_id) == max(leader.next_id, leader.model.samples_.next_id)
+
+
+@asynccontextmanager
+async def paired(model: Any = None) -> AsyncIterator[tuple[Pair, Any, Any]]:
+    """A pair, and a client of each."""
+    pair = Pair(model or forest())
+    async with served_here(pair.leader) as leading, served_here(pair.node) as following:
+        yield pair, leading, following
+
+
+async def change(client: Any, chance: random.Random, n: int) -> None:
+    """Change something at random."""
+    held = (await client.get("/samples?limit=50")).json()["samples"]
+    name = chance.choice(held)["id"] if held else "c0"
+    subject = f"s{chance.randrange(6)}"
+    match chance.randrange(8):
+        case 0 | 1:
+            assert (await client.post("/samples", json=samples(3, f"a{n}-", subject=subject))).status_code in (201, 409)
+        case 2:
+            await client.post("/samples", json=samples(40, f"b{n}-"))
+        case 3:
+            assert (await client.delete(f"/samples/{name}")).status_code == 200
+        case 4:
+            body = {"features": rows(9)[chance.randrange(9)], "label": "no"}
+            assert (await client.put(f"/samples/{name}", json=body)).status_code in (200, 409, 422)
+        case 5:
+            assert (await client.post("/subjects/restrict", json={"subjects": [subject]})).status_code == 200
+        case 6:
+            assert (await client.post("/subjects/release", json={"subjects": [subject]})).status_code == 200
+        case 7:
+            assert (await client.delete(f"/samples?subject={subject}")).status_code == 200
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_after_mixed_changes(seed: int) -> None:
+    async def run() -> None:
+        async with paired() as (pair, leading, following):
+            chance = random.Random(seed)
+            for n in range(40):
+                await change(leading, chance, n)
+                if chance.random() < 0.3:
+                    await pair.follow()
+                    pair.require_same()
+                    await following.post("/predict", json={"instances": rows(2)})
+            await pair.follow()
+            pair.require_same()
+            heads = [await one.database.read(lambda database: database.head()) for one in (pair.leader, pair.node)]
+            assert heads[0] == heads[1]
+            roots = [await one.sample_set.root() for one in (pair.leader, pair.node)]
+            assert roots[0] == roots[1]
+
+    asyncio.run(run())
+
+
+def test_a_fit_is_made_again() -> None:
+    async def run() -> None:
+        async with paired() as (pair, leading, following):
+            job = (await leading.post("/model/fit", json={"parameters": {"n_estimators": 7}})).json()
+            while (await leading.get(f"/jobs/{job['id']}")).json()["status"] != "succeeded":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await pair.follow()
+            pair.require_same()
+            described = (await following.get("/model")).json()
+            assert described["parameters"]["n_estimators"] == 7
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/samples", samples(1)),
+        ("DELETE", "/samples/c0", None),
+        ("PUT", "/samples/c0", {"features": rows(1)[0], "label": "no"}),
+        ("POST", "/subjects/restrict", {"subjects": ["s0"]}),
+        ("POST", "/model/fit", {}),
+        ("POST", "/model/states", None),
+        ("POST", "/expiry/confirm", None),
+        ("POST", "/samples/absence-proofs", {"id": "nobody"}),
+        ("GET", "/log/checkpoint", None),
+        ("GET", "/ledger/1/proof", None),
+        ("POST", "/predict", {"instances": rows(1), "receipt": True}),
+    ],
+)
+def test_changes_and_signatures_are_for_the_leader(method: str, path: str, body: Any) -> None:
+    async def run() -> None:
+        async with paired() as (pair, _, following):
+            before = pair.node.state.seq
+            answer = await following.request(method, path, json=body)
+            assert answer.status_code == 307, answer.text
+            assert answer.headers["location"].startswith(f"http://leader{path}")
+            assert answer.json()["leader"] == "http://leader"
+            assert pair.node.state.seq == before
+            assert pair.node.storage.journal.last_seq == 0
+
+    asyncio.run(run())
+
+
+def test_without_a_leader_there_is_no_redirect() -> None:
+    async def run() -> None:
+        async with paired() as (pair, _, following):
+            pair.node.state.leader_url = None
+            answer = await following.post("/samples", json=samples(1))
+            assert (answer.status_code, answer.json()["leader"]) == (503, None)
+            assert answer.headers["retry-after"] == "1"
+
+    asyncio.run(run())
+
+
+def test_it_leads_where_the_other_one_has_ended() -> None:
+    async def run() -> None:
+        async with paired() as (pair, leading, following):
+            keyed = {"Idempotency-Key": "again"}
+            first = await leading.post("/samples", json=samples(2, "kept"), headers=keyed)
+            await leading.post("/samples", json=samples(1, "gone"))
+            receipt = (await leading.delete("/samples/gone0")).json()["id"]
+            await pair.follow()
+            journal = pair.own_journal
+            journal.rotate(pair.node.state.seq + 1)  # it goes on where the other one has ended
+            await pair.node.lead()
+            assert (await following.post("/samples", json=samples(2, "kept"), headers=keyed)).json() == first.json()
+            assert (await following.post("/samples", json=samples(1, "gone"))).status_code == 409
+            assert (await following.get(f"/erasures/{receipt}")).json()["status"] == "unlearned"
+            added = await following.post("/samples", json=samples(1, "new"))
+            assert added.json()["model_version"] == pair.leader.state.version + 1, added.text
+            assert (await following.delete("/samples/new0")).status_code == 200
+            entries = await pair.node.database.read(lambda database: database.entries(0, 100))
+            assert [one["index"] for one in entries] == list(range(1, len(entries) + 1))
+            assert sum(one["type"] == "signing-key" for one in entries) == 1
+
+    asyncio.run(run())
+
+
+def test_a_request_waits_for_the_version_that_it_asks_for() -> None:
+    async def run() -> None:
+        async with paired() as (pair, leading, following):
+            version = (await leading.post("/samples", json=samples(1))).json()["model_version"]
+            asked = following.post("/predict", json={"instances": rows(1)}, headers={"Min-Version": str(version)})
+            waiting = asyncio.ensure_future(asked)
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            await pair.follow()
+            assert (await waiting).json()["model_version"] == version
+            headers = {"Min-Version": str(version + 1)}
+            behind = await following.post("/predict", json={"instances": rows(1)}, headers=headers)
+            assert behind.status_code == 503
+
+    asyncio.run(run())
+
+
+def _restored(pair: Pair) -> None:
+    notes = b'{"entries":[{"type":"restore"}]}'
+    pair.journal.append([Record(pair.journal.last_seq + 1, 9, b"", notes)])
+
+
+def _missing(pair: Pair) -> None:
+    pair.journal.rotate(pair.journal.last_seq + 2)
+    pair.journal.append([Record(pair.journal.last_seq + 1, 9, b"", b"")])
+
+
+def _foreign(pair: Pair) -> None:
+    pair.journal.append([Record(pair.journal.last_seq + 1, 9, b'{"do":"delete","ids":["nobody"]}', b"")])
+
+
+def _lost(pair: Pair) -> None:
+    pair.journal.epoch = 2
+    pair.journal.altered.add(pair.journal.last_seq)
+    pair.journal.append([Record(pair.journal.last_seq + 1, 9, b"", b"")])
+
+
+@pytest.mark.parametrize("happens", [_restored, _missing, _foreign, _lost])
+def test_what_cannot_be_followed_makes_it_rejoin(happens: Callable[[Pair], None]) -> None:
+    async def run() -> None:
+        async with paired() as (pair, leading, _):
+            await leading.post("/samples", json=samples(1))
+            await pair.follow()
+            happens(pair)
+            with pytest.raises(RejoinError):
+                await pair.follow()
+
+    asyncio.run(run())
+
+
+def test_another_epoch_alone_is_no_reason_to_rejoin() -> None:
+    async def run() -> None:
+        async with paired() as (pair, leading, _):
+            await leading.post("/samples", json=samples(1))
+            await pair.follow()
+            pair.journal.epoch = 2
+            await leading.post("/samples", json=samples(1, "later"))
+            await pair.follow()
+            pair.require_same()
+
+    asyncio.run(run())
+
+
+def test_the_first_record_of_a_segment_is_a_boundary() -> None:
+    async def run() -> None:
+        async with paired() as (pair, leading, _):
+            await leading.post("/samples", json=samples(1))
+            first = pair.journal.last_seq
+            plain = pair.journal.positioned_records
+
+            def positioned(after_seq: int) -> Iterator[tuple[int, int, bytes, Record]]:
+                for _, epoch, checksum, record in plain(after_seq):
+                    yield first, epoch, checksum, record
+
+            pair.journal.positioned_records = positioned  # type: ignore[method-assign]
+            await pair.follow()
+            assert pair.boundary.crossed == [first]
+
+    asyncio.run(run())
+
+
+def test_damage_that_stays_makes_it_rejoin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oubli.app.replication.follower._RETRY", 0.001)
+
+    async def run() -> None:
+        async with paired() as (pair, _, __):
+
+            def damaged(after_seq: int) -> Iterator[Any]:
+                raise JournalDamagedError(str(after_seq))
+
+            pair.journal.positioned_records = damaged  # type: ignore[method-assign]
+            with pytest.raises(RejoinError):
+                await pair.follower.run()
+
+    asyncio.run(run())
+
+
+def test_the_service_itself_refuses_to_note_anything() -> None:
+    async def run() -> None:
+        async with paired() as (pair, _, __):
+            service: ModelService = pair.node
+            with pytest.raises(NotLeaderError):
+                await service.delete(ids=["c0"])
+            with pytest.raises(Exception, match="another node leads"):
+                await service.writer.note(lambda: b"{}")
+
+    asyncio.run(run())
+
+
+def test_who_was_deposed_follows_and_may_lead_again() -> None:
+    async def run() -> None:
+        async with paired() as (pair, leading, following):
+            await leading.post("/samples", json=samples(3))
+            await leading.delete("/samples/c1")
+            await pair.follow()
+            pair.own_journal.rotate(pair.node.state.seq + 1)
+            await pair.node.lead()
+            waiting = [asyncio.ensure_future(leading.delete(f"/samples/c{i}")) for i in range(2, 6)]
+            pair.leader.state.depose()
+            pair.leader.state.leader_url = "http://node"
+            await pair.leader.follow()
+            answers = [await one for one in waiting]
+            assert {one.status_code for one in answers} <= {200, 307}
+            made = pair.leader.state.seq - pair.node.state.seq
+            assert made == sum(one.status_code == 200 for one in answers)
+            if made:  # they came before it was deposed, so that the other one has to have them
+                return
+            await following.post("/samples", json=samples(4, "later"))
+            await following.delete("/samples/later1")
+            back = Follower(pair.leader, pair.own_journal, Boundary())  # type: ignore[arg-type]
+            await back.catch_up()
+            pair.require_same()
+            assert (await leading.post("/samples", json=samples(1, "other"))).headers[
+                "location"
+            ] == "http://node/samples"
+            pair.node.state.depose()
+            await pair.node.follow()
+            await pair.leader.lead()
+            pair.journal.rotate(pair.leader.state.seq + 1)
+            added = await leading.post("/samples", json=samples(1, "again"))
+            assert added.status_code == 201, added.text
+            assert (await leading.post("/samples", json=samples(2, "later"))).status_code == 409  # erased lately
+
+    asyncio.run(run())

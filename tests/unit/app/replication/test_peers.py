@@ -1,0 +1,152 @@
+"""What nodes send each other, and how a node begins anew."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("psycopg")
+
+from oubli.app.errors import JournalRefusedError, StartError
+from oubli.app.replication.files import is_marked, ledger_key_files, mark
+from oubli.app.replication.peers import KEYS_PATH, NodeKeys, PeerError, Peers, Secret
+from oubli.app.replication.replica import KeyDoor
+from oubli.app.replication.start import read_secret
+from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
+
+SECRET = Secret(b"0123456789abcdef0123456789abcdef")
+OTHER = Secret(b"another-secret-of-another-cluster")
+KEY = SegmentKey("0123456789abcdef", bytes(range(32)))
+
+
+class _Answering(http.server.BaseHTTPRequestHandler):
+    door: KeyDoor
+
+    def do_GET(self) -> None:
+        self._answer(200, self.door.keys() if self.path == KEYS_PATH else b"whole")
+
+    def do_PUT(self) -> None:
+        sealed = self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(204 if self.door.take_key(sealed) else 400, b"")
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+    def _answer(self, status: int, content: bytes) -> None:
+        if not self.door.admits(self.headers.get("Authorization", "")):
+            status, content = 401, b""
+        self.send_response(status)
+        cut = self.path.endswith("snapshot")
+        self.send_header("Content-Length", str(len(content) + cut))
+        self.end_headers()
+        self.wfile.write(content)
+        self.close_connection = True
+
+
+@pytest.fixture
+def answering(tmp_path: Path) -> Iterator[Callable[[str], tuple[str, SegmentKeys]]]:
+    servers = []
+
+    def start(name: str) -> tuple[str, SegmentKeys]:
+        keys = SegmentKeys(tmp_path / name / "segments")
+        (tmp_path / name / "signing-ab.pem").write_text("a key")
+        (tmp_path / name / "unrelated").write_text("no key")
+        handler = type("Answering", (_Answering,), {"door": KeyDoor(SECRET, tmp_path / name, keys)})
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}", keys
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_the_secret_is_not_sent_and_another_does_not_open(tmp_path: Path) -> None:
+    assert "0123456789abcdef0123456789abcdef" not in SECRET.authorization()
+    assert SECRET.admits(SECRET.authorization())
+    assert not SECRET.admits(OTHER.authorization())
+    assert SECRET.open(SECRET.seal(b"keys")) == b"keys"
+    with pytest.raises(PeerError):
+        OTHER.open(SECRET.seal(b"keys"))
+    with pytest.raises(PeerError):
+        SECRET.open(b"short")
+    assert "0123456789abcdef" not in repr(SECRET)
+
+
+def test_keys_are_handed_over_and_fetched(answering: Callable[[str], tuple[str, SegmentKeys]]) -> None:
+    (first, its_keys), (second, others) = answering("first"), answering("second")
+    peers = Peers(SECRET, lambda: ["http://127.0.0.1:1", first, second])
+    peers.hand_over(KEY)
+    assert its_keys.get(KEY.id) == KEY
+    assert others.get(KEY.id) == KEY
+    assert peers.fetch_key(KEY.id) == KEY.secret
+    assert peers.fetch_key("f" * 16) is None
+    assert dict(peers.keys(first).files) == {"signing-ab.pem": b"a key"}
+
+
+def test_a_key_that_nobody_has_taken_is_not_used() -> None:
+    with pytest.raises(JournalRefusedError):
+        Peers(SECRET, lambda: ["http://127.0.0.1:1"]).hand_over(KEY)
+    Peers(SECRET, list).hand_over(KEY)  # there is no other node
+
+
+def test_another_cluster_gets_nothing(answering: Callable[[str], tuple[str, SegmentKeys]], tmp_path: Path) -> None:
+    url, keys = answering("first")
+    peers = Peers(OTHER, lambda: [url])
+    with pytest.raises(PeerError):
+        peers.keys(url)
+    with pytest.raises(JournalRefusedError):
+        peers.hand_over(KEY)
+    assert keys.ids() == []
+    assert not KeyDoor(SECRET, tmp_path, keys).take_key(b"not sealed")
+    with (tmp_path / "file").open("wb") as file, pytest.raises(PeerError):
+        peers.download(url, "/cluster/node/ledger", file)
+
+
+def test_a_download_that_is_cut_short_is_refused(
+    answering: Callable[[str], tuple[str, SegmentKeys]], tmp_path: Path
+) -> None:
+    url, _ = answering("first")
+    peers = Peers(SECRET, lambda: [url])
+    with (tmp_path / "whole").open("wb") as file:
+        peers.download(url, "/cluster/node/ledger", file)
+    assert (tmp_path / "whole").read_bytes() == b"whole"
+    with (tmp_path / "cut").open("wb") as file, pytest.raises(PeerError):
+        peers.download(url, "/cluster/node/snapshot", file)
+
+
+def test_what_is_no_list_of_keys_is_refused() -> None:
+    assert NodeKeys.from_json(NodeKeys({"a": b"1"}, {"b": b"2"}).to_json()) == NodeKeys({"a": b"1"}, {"b": b"2"})
+    for content in (b"", b"[]", b'{"files": {}}', b'{"files": {"a": "x"}, "segments": {}}'):
+        with pytest.raises(PeerError):
+            NodeKeys.from_json(content)
+
+
+def test_a_secret_is_for_its_owner_and_long(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    with pytest.raises(StartError, match="cannot be read"):
+        read_secret(path)
+    path.write_text("0" * 31)
+    path.chmod(0o600)
+    with pytest.raises(StartError, match="less than 32"):
+        read_secret(path)
+    path.write_text("0" * 32 + "\n")
+    assert read_secret(path) == Secret(b"0" * 32)
+    path.chmod(0o640)
+    with pytest.raises(StartError, match="chmod 600"):
+        read_secret(path)
+
+
+def test_a_marked_directory_stays_so(tmp_path: Path) -> None:
+    assert not is_marked(tmp_path)
+    mark(tmp_path)
+    mark(tmp_path)
+    assert is_marked(tmp_path)
+    assert list(ledger_key_files(tmp_path)) == []
