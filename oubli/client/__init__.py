@@ -20,6 +20,7 @@ from oubli.client.errors import (
     JobFailedError,
     NoAnswerError,
     NotFoundError,
+    NotLeaderError,
     ProblemError,
     ReceiptError,
     RestrictedError,
@@ -31,6 +32,8 @@ from oubli.client.errors import (
     WaitTimeoutError,
 )
 from oubli.client.messages import Answer, Request
+from oubli.client.nodes import Cluster, ClusterNode, Leader
+from oubli.client.proofs import AbsenceProof, ModelState, ProvedState, SignedPredictions
 from oubli.client.results import (
     Access,
     AccessKey,
@@ -65,6 +68,7 @@ if _typing.TYPE_CHECKING:
     from oubli.client.client import AsyncClient, Client
 
 __all__ = [
+    "AbsenceProof",
     "Access",
     "AccessError",
     "AccessKey",
@@ -75,6 +79,8 @@ __all__ = [
     "BusyError",
     "Client",
     "ClientError",
+    "Cluster",
+    "ClusterNode",
     "ConflictError",
     "DataError",
     "DeadLetter",
@@ -93,14 +99,18 @@ __all__ = [
     "Job",
     "JobFailedError",
     "Label",
+    "Leader",
     "LedgerEntry",
     "ListedDeletion",
     "Model",
+    "ModelState",
     "NoAnswerError",
     "NotFoundError",
+    "NotLeaderError",
     "NothingHeld",
     "Predictions",
     "ProblemError",
+    "ProvedState",
     "PublicKey",
     "Readiness",
     "Receipt",
@@ -112,6 +122,7 @@ __all__ = [
     "Retries",
     "Schema",
     "ServerError",
+    "SignedPredictions",
     "Snapshot",
     "TimedOutError",
     "TooLargeError",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
@@ -13,6 +14,7 @@ from oubli.client.operations import (
     health,
     inspection,
     job_progress,
+    model_states,
     predictions,
     requests,
     sample_set,
@@ -21,8 +23,9 @@ from oubli.client.operations import (
     training,
 )
 from oubli.client.results import PublicKey
+from oubli.client.servers import Servers
 from oubli.client.session import Retries, Session
-from oubli.client.transport import AsyncTransport, Transport, timeouts
+from oubli.client.transport import AsyncTransport, Transport, address, timeouts
 
 if TYPE_CHECKING:
     import ssl
@@ -58,9 +61,19 @@ class _Shared:
         self.session.forget_version()
 
 
-def _session(retries: Retries | int, trusted_keys: Iterable[PublicKey] | None) -> Session:
+def _session(addresses: Sequence[str], retries: Retries | int, trusted_keys: Iterable[PublicKey] | None) -> Session:
     trusted = None if trusted_keys is None else {key.key_id: key.public_key for key in trusted_keys}
-    return Session(Retries(retries) if isinstance(retries, int) else retries, trusted)
+    # Chosen by chance, so that many clients with the same addresses do not all read from the first.
+    servers = Servers(addresses, random.randrange(len(addresses)))  # noqa: S311 - no secret
+    return Session(Retries(retries) if isinstance(retries, int) else retries, trusted, servers)
+
+
+def _addresses(url: str | Sequence[str]) -> list[str]:
+    """Return the addresses of a client, each of them once."""
+    found = list(dict.fromkeys(map(address, [url] if isinstance(url, str) else url)))
+    if not found:
+        raise ValueError("the client needs the server's address")
+    return found
 
 
 def _headers(api_key: str | None, headers: Mapping[str, str] | None) -> dict[str, str]:
@@ -110,8 +123,9 @@ class Client(_Shared):
 
     Parameters
     ----------
-    url : str
-        Of the server, such as ``"http://127.0.0.1:8000"``.
+    url : str or list of str
+        Of the server, such as ``"http://127.0.0.1:8000"``, or of several nodes of a cluster: changes go to the leader,
+        everything else to any node that answers.
     api_key : str, optional
         Where the server asks for one.
     timeout : float or httpx2.Timeout
@@ -141,7 +155,7 @@ class Client(_Shared):
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         api_key: str | None = None,
         *,
         timeout: float | httpx2.Timeout = 60.0,
@@ -153,9 +167,10 @@ class Client(_Shared):
     ) -> None:
         import httpx2
 
-        self.session = _session(retries, trusted_keys)
+        addresses = _addresses(url)
+        self.session = _session(addresses, retries, trusted_keys)
         self._owned = None if http_client is not None else httpx2.Client(timeout=timeouts(timeout), verify=verify)
-        self.transport = Transport(http_client or self._owned, url, _headers(api_key, headers))  # type: ignore[arg-type]
+        self.transport = Transport(http_client or self._owned, addresses[0], _headers(api_key, headers))  # type: ignore[arg-type]
 
     def close(self) -> None:
         """Close the connections."""
@@ -172,6 +187,7 @@ class Client(_Shared):
 
     send = _waiting(requests.send)
     predict = _waiting(predictions.predict)
+    predict_signed = _waiting(predictions.predict_signed)
     influence = _waiting(predictions.influence)
     predict_without = _waiting(inspection.predict_without)
     importances = _waiting(inspection.importances)
@@ -207,6 +223,10 @@ class Client(_Shared):
     keys = _waiting(evidence.keys)
     verify_receipt = _waiting(evidence.verify_receipt)
     ledger = _iterated(evidence.ledger)
+    tell_state = _waiting(model_states.tell_state)
+    states = _iterated(model_states.states)
+    state = _waiting(model_states.state)
+    prove_absence = _waiting(model_states.prove_absence)
     snapshot = _waiting(snapshots.snapshot)
     newest_snapshot = _waiting(snapshots.newest_snapshot)
     download_snapshot = _waiting(snapshots.download_snapshot)
@@ -214,6 +234,7 @@ class Client(_Shared):
     is_alive = _waiting(health.is_alive)
     ready = _waiting(health.ready)
     wait_ready = _waiting(health.wait_ready)
+    cluster = _waiting(health.cluster)
 
 
 class AsyncClient(_Shared):
@@ -234,7 +255,7 @@ class AsyncClient(_Shared):
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         api_key: str | None = None,
         *,
         timeout: float | httpx2.Timeout = 60.0,
@@ -246,9 +267,10 @@ class AsyncClient(_Shared):
     ) -> None:
         import httpx2
 
-        self.session = _session(retries, trusted_keys)
+        addresses = _addresses(url)
+        self.session = _session(addresses, retries, trusted_keys)
         self._owned = None if http_client is not None else httpx2.AsyncClient(timeout=timeouts(timeout), verify=verify)
-        self.transport = AsyncTransport(http_client or self._owned, url, _headers(api_key, headers))  # type: ignore[arg-type]
+        self.transport = AsyncTransport(http_client or self._owned, addresses[0], _headers(api_key, headers))  # type: ignore[arg-type]
 
     async def close(self) -> None:
         """Close the connections."""
@@ -265,6 +287,7 @@ class AsyncClient(_Shared):
 
     send = _awaiting(requests.send)
     predict = _awaiting(predictions.predict)
+    predict_signed = _awaiting(predictions.predict_signed)
     influence = _awaiting(predictions.influence)
     predict_without = _awaiting(inspection.predict_without)
     importances = _awaiting(inspection.importances)
@@ -300,6 +323,10 @@ class AsyncClient(_Shared):
     keys = _awaiting(evidence.keys)
     verify_receipt = _awaiting(evidence.verify_receipt)
     ledger = _async_iterated(evidence.ledger)
+    tell_state = _awaiting(model_states.tell_state)
+    states = _async_iterated(model_states.states)
+    state = _awaiting(model_states.state)
+    prove_absence = _awaiting(model_states.prove_absence)
     snapshot = _awaiting(snapshots.snapshot)
     newest_snapshot = _awaiting(snapshots.newest_snapshot)
     download_snapshot = _awaiting(snapshots.download_snapshot)
@@ -307,3 +334,4 @@ class AsyncClient(_Shared):
     is_alive = _awaiting(health.is_alive)
     ready = _awaiting(health.ready)
     wait_ready = _awaiting(health.wait_ready)
+    cluster = _awaiting(health.cluster)

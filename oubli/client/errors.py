@@ -15,6 +15,7 @@ ClientError
         BusyError                  429
         ServerError                500 and above
             UnavailableError       502, 503, 504
+        NotLeaderError             another node of the cluster takes changes
     JobFailedError                 a job that was awaited has failed
     ReceiptError                   a receipt is not what it claims to be
     WaitTimeoutError               what was awaited has not happened in time
@@ -189,6 +190,22 @@ class UnavailableError(ServerError):
     """The server is not ready, accepts no changes, or is behind what this client has seen."""
 
 
+class NotLeaderError(ProblemError):
+    """A node of a cluster that follows was asked for what only the leader does; nothing was changed.
+
+    A client of several addresses goes on to the leader when it is among them.
+
+    Attributes
+    ----------
+    leader
+        Address of the leader, as the nodes know it; None while there is none.
+    """
+
+    def __init__(self, status: int, *, leader: str | None = None, **further: Any) -> None:
+        super().__init__(status, **further)
+        self.leader = leader
+
+
 class JobFailedError(ClientError):
     """A job that was awaited has failed.
 
@@ -252,14 +269,16 @@ def problem_of(status: int, content: Any, retry_after: float | None, request_id:
         for one in (sent if isinstance(sent, list) else [])
         if isinstance(one, dict)
     ]
+    further: dict[str, Any] = {
+        "kind": kind,
+        "title": str(document.get("title") or "the answer is no problem document of this server"),
+        "detail": str(document.get("detail", "")),
+        "errors": errors,
+        "retry_after": retry_after,
+        "request_id": request_id,
+    }
+    if kind == "not-leader":
+        leader = document.get("leader")
+        return NotLeaderError(status, leader=leader if isinstance(leader, str) else None, **further)
     default = ServerError if status >= 500 else ProblemError
-    error = _BY_KIND.get(kind) or _BY_STATUS.get(status, default)
-    return error(
-        status,
-        kind=kind,
-        title=str(document.get("title") or "the answer is no problem document of this server"),
-        detail=str(document.get("detail", "")),
-        errors=errors,
-        retry_after=retry_after,
-        request_id=request_id,
-    )
+    return (_BY_KIND.get(kind) or _BY_STATUS.get(status, default))(status, **further)

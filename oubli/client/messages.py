@@ -50,6 +50,10 @@ class Request:
         Whether the client tries again by itself.
     is_streamed
         Whether the answer's body is read piece by piece; of refusals it is always read.
+    is_spread
+        Whether a client of several servers asks them in turn; others are read from one as long as it answers.
+    is_local
+        Whether what it asks for may be known to one server alone, such as a job, so that a 404 is asked of the others.
     """
 
     method: str
@@ -61,6 +65,8 @@ class Request:
     takes_key: bool = False
     is_retried: bool = True
     is_streamed: bool = False
+    is_spread: bool = False
+    is_local: bool = False
 
     @property
     def may_repeat(self) -> bool:
@@ -119,9 +125,10 @@ class Answer:
 
 
 class Send(NamedTuple):
-    """Send a request; gives an `Answer`."""
+    """Send a request to a server, by default the transport's first; gives an `Answer`."""
 
     request: Request
+    server: str | None = None
 
 
 class Sleep(NamedTuple):

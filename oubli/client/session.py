@@ -1,4 +1,4 @@
-"""What all requests of a client share: when to try again, keys of requests, and the newest version that was seen."""
+"""What all requests of a client share: when to try again, keys of requests, servers, and the newest version seen."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 
 import orjson
 
-from oubli.client.errors import ClientError, NoAnswerError, ProblemError, problem_of
+from oubli.client.errors import ClientError, NoAnswerError, NotLeaderError, ProblemError, problem_of
 from oubli.client.messages import JSON_TYPE, Answer, Flow, Request, Send, Sleep
+from oubli.client.servers import Round, Servers
 
 KEY_HEADER = "Idempotency-Key"
 VERSION_HEADER = "Min-Version"
@@ -28,6 +29,8 @@ class Retries:
 
     The wait before the n-th repetition is drawn between 0 and `first_wait` times 2 to the n, at most `longest_wait`
     (exponential backoff with full jitter). A `Retry-After` of the server comes on top.
+
+    A client of several servers has asked all that may answer before it waits: that counts as once.
 
     Sent again is what was answered 429 or 503 (and 502 or 504 by a proxy), and what had no answer. A request that
     changes something and may have been applied is sent again only with an `Idempotency-Key`.
@@ -47,7 +50,9 @@ class Retries:
     longest_wait: float = 30.0
     longest_retry_after: float = 60.0
 
-    def wait(self, n: int, request: Request, error: ClientError, draw: random.Random) -> float | None:
+    def wait(
+        self, n: int, request: Request, error: ClientError, draw: random.Random, asked: float = 0.0
+    ) -> float | None:
         """Return the seconds to wait before a request is sent for the n-th time again; None: raise the error.
 
         Parameters
@@ -60,10 +65,13 @@ class Retries:
             What came of it.
         draw
             Draws the jitter.
+        asked
+            Seconds that another server has asked for.
         """
         if n > self.most or not request.is_retried or not _may_try_again(request, error):
             return None
-        asked = error.retry_after or 0.0 if isinstance(error, ProblemError) else 0.0
+        if isinstance(error, ProblemError):
+            asked = max(asked, error.retry_after or 0.0)
         if asked > self.longest_retry_after:
             return None
         return asked + draw.uniform(0.0, min(self.longest_wait, self.first_wait * 2.0 ** (n - 1)))
@@ -76,6 +84,8 @@ def _may_try_again(request: Request, error: ClientError) -> bool:
         return False
     if error.status == 429:
         return True
+    if isinstance(error, NotLeaderError):
+        return error.retry_after is not None
     if error.kind:  # of the server itself, which names a time where a repetition can help
         is_temporary = error.status == 503 and error.retry_after is not None
         return is_temporary and (request.may_repeat or error.kind not in _IN_DOUBT)
@@ -92,12 +102,15 @@ class Session:
         When to try again.
     trusted_keys
         Public keys of receipts by id, in base64; None: those that the server publishes.
+    servers
+        Where requests go.
     draw, clock, now
         Randomness, seconds that never go back, and Unix time; tests replace them.
     """
 
     retries: Retries = field(default_factory=Retries)
     trusted_keys: Mapping[str, str] | None = None
+    servers: Servers = field(default_factory=Servers)
     draw: random.Random = field(default_factory=random.SystemRandom)
     clock: Any = time.monotonic
     now: Any = time.time
@@ -143,19 +156,31 @@ class Session:
         request = self.prepared(request)
         n = 0
         while True:
+            way = Round(self.servers, request, self.clock())
+            answer = yield from self._ask_around(request, way)
+            if answer is not None:
+                return answer
+            n += 1
+            error = way.error()
+            wait = self.retries.wait(n, request, error, self.draw, way.asked_to_wait())
+            if wait is None:
+                raise error
+            yield Sleep(wait)
+
+    def _ask_around(self, request: Request, way: Round) -> Flow[Answer | None]:
+        """Send a request to one server, and to the others while that helps; None when none has answered as asked."""
+        while True:
             error: ClientError
             try:
-                answer: Answer = yield Send(request)
+                answer: Answer = yield Send(request, way.server)
                 if answer.is_success:
+                    self.servers.answered(request, way.server)
                     return answer
                 error = self._refusal(answer)
             except NoAnswerError as failure:
                 error = failure
-            n += 1
-            wait = self.retries.wait(n, request, error, self.draw)
-            if wait is None:
-                raise error
-            yield Sleep(wait)
+            if not way.goes_on(error):
+                return None
 
     def ask(self, request: Request) -> Flow[Any]:
         """Exchange a request and return the answer's JSON, whose version is remembered."""

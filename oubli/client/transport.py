@@ -53,13 +53,32 @@ def timeouts(timeout: float | httpx2.Timeout) -> httpx2.Timeout:
     return httpx2.Timeout(timeout, connect=min(timeout, _LONGEST_CONNECT))
 
 
+def address(url: str) -> str:
+    """Return the address of a server as requests begin with it.
+
+    Raises
+    ------
+    ValueError
+        When it is none.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("the server's address must begin with http:// or https://")
+    try:
+        parts = httpx2.URL(url)
+    except httpx2.InvalidURL:
+        raise ValueError("the server's address is no valid URL") from None
+    if parts.userinfo or parts.query or parts.fragment:  # errors name the address, and it must hold no secret
+        raise ValueError("the server's address must have no user name, query or fragment: pass the key as api_key")
+    return url.rstrip("/")
+
+
 class _Common:
     """What both transports do alike.
 
     Parameters
     ----------
     url
-        Of the server; what it has of a path comes in front of all paths.
+        Of the server that requests go to unless they name another; what it has of a path comes in front of all paths.
     headers
         Of every request.
 
@@ -70,21 +89,15 @@ class _Common:
     """
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise ValueError("the server's address must begin with http:// or https://")
-        try:
-            parts = httpx2.URL(url)
-        except httpx2.InvalidURL:
-            raise ValueError("the server's address is no valid URL") from None
-        if parts.userinfo or parts.query or parts.fragment:  # errors name the address, and it must hold no secret
-            raise ValueError("the server's address must have no user name, query or fragment: pass the key as api_key")
-        self.url = url.rstrip("/")
+        self.url = address(url)
         self._headers = dict(headers)
         # The errors of httpx2 would repeat them, and a key is among them.
         if not all(_VISIBLE.issuperset(value.replace(" ", "")) for value in self._headers.values()):
             raise ValueError("the API key or another header holds characters that no header may hold")
 
-    def _built(self, http: httpx2.Client | httpx2.AsyncClient, request: Request, content: Any) -> httpx2.Request:
+    def _built(
+        self, http: httpx2.Client | httpx2.AsyncClient, request: Request, content: Any, server: str
+    ) -> httpx2.Request:
         headers = {**self._headers, **request.headers}
         if isinstance(request.body, Path):
             length = str(request.body.stat().st_size)
@@ -92,19 +105,20 @@ class _Common:
         # An empty dictionary of parameters would take away a query.
         params = request.query or None
         return http.build_request(
-            request.method, self.url + request.path, params=params, headers=headers, content=content
+            request.method, server + request.path, params=params, headers=headers, content=content
         )
 
-    def _failure(self, error: Exception) -> ClientError:
+    def _failure(self, error: Exception, server: str | None = None) -> ClientError:
         """Return what an exception of httpx2 means."""
+        server = server or self.url
         reason = str(error) or type(error).__name__
         if isinstance(error, _NOT_SENT):
-            text = f"no server answers at {self.url} ({reason})"
+            text = f"no server answers at {server} ({reason})"
             kind = TimedOutError if isinstance(error, httpx2.TimeoutException) else NoAnswerError
             return kind(text, may_have_been_applied=False)
         if isinstance(error, httpx2.TimeoutException):
-            return TimedOutError(f"{self.url} did not answer in time", may_have_been_applied=True)
-        return NoAnswerError(f"{self.url} sent no whole answer ({reason})", may_have_been_applied=True)
+            return TimedOutError(f"{server} did not answer in time", may_have_been_applied=True)
+        return NoAnswerError(f"{server} sent no whole answer ({reason})", may_have_been_applied=True)
 
 
 def _headers_of(response: httpx2.Response) -> dict[str, str]:
@@ -112,11 +126,16 @@ def _headers_of(response: httpx2.Response) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers.raw}
 
 
+def _server_of(step: Step) -> str | None:
+    """Return the server that a step reads from."""
+    return step.stream.server if isinstance(step, NextEvent | NextChunk | Close) else None
+
+
 class _Stream:
     """An answer whose body is read piece by piece, by a waiting transport."""
 
-    def __init__(self, response: httpx2.Response) -> None:
-        self.response = response
+    def __init__(self, response: httpx2.Response, server: str | None) -> None:
+        self.response, self.server = response, server
         self.events = iter(httpx2.EventSource(response))
         self.chunks = response.iter_bytes(_CHUNK)
 
@@ -165,8 +184,8 @@ class Transport(_Common):
                 else:
                     given, error = self._tried(step, streams)
 
-    def send(self, request: Request, streams: ExitStack | None = None) -> Answer:
-        """Send a request once.
+    def send(self, request: Request, server: str | None = None, streams: ExitStack | None = None) -> Answer:
+        """Send a request once, to the first server or another one.
 
         Raises
         ------
@@ -178,7 +197,8 @@ class Transport(_Common):
             if isinstance(content, Path):
                 content = files.enter_context(content.open("rb"))
             try:
-                response = self.http.send(self._built(self.http, request, content), stream=True, follow_redirects=False)
+                built = self._built(self.http, request, content, server or self.url)
+                response = self.http.send(built, stream=True, follow_redirects=False)
                 keeps = request.is_streamed and response.is_success and streams is not None
                 if keeps and streams is not None:
                     streams.callback(response.close)
@@ -188,24 +208,24 @@ class Transport(_Common):
                     finally:
                         response.close()
             except httpx2.RequestError as error:
-                raise self._failure(error) from None
+                raise self._failure(error, server) from None
         headers = _headers_of(response)
         if keeps:
-            return Answer(response.status_code, headers, stream=_Stream(response))
+            return Answer(response.status_code, headers, stream=_Stream(response, server))
         return Answer(response.status_code, headers, response.content)
 
     def _tried(self, step: Step, streams: ExitStack) -> tuple[Any, BaseException | None]:
         try:
             return self._take(step, streams), None
         except httpx2.RequestError as error:
-            return None, self._failure(error)
+            return None, self._failure(error, _server_of(step))
         except Exception as error:
             return None, error
 
     def _take(self, step: Step, streams: ExitStack) -> Any:
         match step:
-            case Send(request):
-                return self.send(request, streams)
+            case Send(request, server):
+                return self.send(request, server, streams)
             case Sleep(seconds):
                 return time.sleep(seconds)
             case NextEvent(stream):
@@ -222,8 +242,8 @@ class Transport(_Common):
 class _AsyncStream:
     """An answer whose body is read piece by piece, by an awaiting transport."""
 
-    def __init__(self, response: httpx2.Response) -> None:
-        self.response = response
+    def __init__(self, response: httpx2.Response, server: str | None) -> None:
+        self.response, self.server = response, server
         self.events = aiter(httpx2.EventSource(response))
         self.chunks = response.aiter_bytes(_CHUNK)
 
@@ -272,8 +292,8 @@ class AsyncTransport(_Common):
                 else:
                     given, error = await self._tried(step, streams)
 
-    async def send(self, request: Request, streams: AsyncExitStack | None = None) -> Answer:
-        """Send a request once.
+    async def send(self, request: Request, server: str | None = None, streams: AsyncExitStack | None = None) -> Answer:
+        """Send a request once, to the first server or another one.
 
         Raises
         ------
@@ -284,7 +304,7 @@ class AsyncTransport(_Common):
         if isinstance(content, Path):
             content = _pieces(content)
         try:
-            built = self._built(self.http, request, content)
+            built = self._built(self.http, request, content, server or self.url)
             response = await self.http.send(built, stream=True, follow_redirects=False)
             keeps = request.is_streamed and response.is_success and streams is not None
             if keeps and streams is not None:
@@ -295,24 +315,24 @@ class AsyncTransport(_Common):
                 finally:
                     await response.aclose()
         except httpx2.RequestError as error:
-            raise self._failure(error) from None
+            raise self._failure(error, server) from None
         headers = _headers_of(response)
         if keeps:
-            return Answer(response.status_code, headers, stream=_AsyncStream(response))
+            return Answer(response.status_code, headers, stream=_AsyncStream(response, server))
         return Answer(response.status_code, headers, response.content)
 
     async def _tried(self, step: Step, streams: AsyncExitStack) -> tuple[Any, BaseException | None]:
         try:
             return await self._take(step, streams), None
         except httpx2.RequestError as error:
-            return None, self._failure(error)
+            return None, self._failure(error, _server_of(step))
         except Exception as error:
             return None, error
 
     async def _take(self, step: Step, streams: AsyncExitStack) -> Any:
         match step:
-            case Send(request):
-                return await self.send(request, streams)
+            case Send(request, server):
+                return await self.send(request, server, streams)
             case Sleep(seconds):
                 return await anyio.sleep(seconds)
             case NextEvent(stream):

@@ -6,13 +6,14 @@ from dataclasses import replace as replaced
 
 from oubli.client.errors import NoAnswerError, ProblemError, UnavailableError
 from oubli.client.messages import Flow, Sleep
+from oubli.client.nodes import Cluster
 from oubli.client.operations.requests import FIRST_POLL, reading
 from oubli.client.results import Readiness, read
 from oubli.client.session import Session
 
 
 def is_alive(session: Session) -> Flow[bool]:
-    """Whether the server's process answers, whatever it is busy with. It is asked once."""
+    """Whether a process answers, whatever it is busy with. Each server is asked once."""
     try:
         yield from session.exchange(replaced(reading("/healthz"), is_retried=False))
     except (NoAnswerError, ProblemError):
@@ -62,3 +63,8 @@ def wait_ready(session: Session, *, timeout: float = 120.0, for_changes: bool = 
                 raise
         yield Sleep(pause)
         pause = min(1.0, 1.5 * pause)
+
+
+def cluster(session: Session) -> Flow[Cluster]:
+    """Return the nodes of the cluster, as the node sees them that answers. A server without others is `alone`."""
+    return read(Cluster, (yield from session.ask(reading("/cluster"))))

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from oubli.client.messages import Flow
 from oubli.client.operations.job_progress import wait
-from oubli.client.operations.requests import Names, object_of, posting, reading
+from oubli.client.operations.requests import Names, local, object_of, posting, reading
 from oubli.client.results import Access, Job, Without, read, read_without
 from oubli.client.session import Session
 from oubli.client.tables import is_frame, names_of, rows_of
@@ -57,7 +57,7 @@ def predict_without(
     if answer.status == 202:
         job = yield from wait(session, read(Job, found), progress=progress, timeout=timeout)
         name = str((job.result or {}).get("without", ""))
-        found = yield from session.ask(reading(f"/predict/without/{quote(name, safe='')}"))
+        found = yield from session.ask(local(f"/predict/without/{quote(name, safe='')}"))
     session.saw(found)
     return read_without(found, X.index if is_frame(X) and hasattr(X, "index") else None)
 

@@ -11,7 +11,7 @@ import orjson
 
 from oubli.client.errors import JobFailedError, NoAnswerError, ProblemError, WaitTimeoutError
 from oubli.client.messages import Close, Emit, Emits, Flow, NextEvent, Sleep
-from oubli.client.operations.requests import FIRST_POLL, LONGEST_POLL, object_of, reading
+from oubli.client.operations.requests import FIRST_POLL, LONGEST_POLL, local, object_of, reading
 from oubli.client.results import Job, read
 from oubli.client.session import Session
 
@@ -24,7 +24,7 @@ def job(session: Session, job_id: str) -> Flow[Job]:
     NotFoundError
         When it is not known, or forgotten.
     """
-    found = read(Job, (yield from session.ask(reading(f"/jobs/{quote(job_id, safe='')}"))))
+    found = read(Job, (yield from session.ask(local(f"/jobs/{quote(job_id, safe='')}"))))
     session.saw(found.result)
     return found
 
@@ -131,7 +131,7 @@ class _Follower:
         try:
             if self._stream is None:
                 request = replaced(
-                    reading(f"/jobs/{quote(self._id, safe='')}/events"),
+                    local(f"/jobs/{quote(self._id, safe='')}/events"),
                     headers={"Accept": "text/event-stream"},
                     is_streamed=True,
                 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from oubli.client.messages import Flow
+from oubli.client.messages import Flow, to_json
 from oubli.client.operations.job_progress import wait
-from oubli.client.operations.requests import posting, reading
+from oubli.client.operations.requests import local, posting
+from oubli.client.proofs import SignedPredictions, read_signed
 from oubli.client.results import Influence, Job, Predictions, read, read_predictions
 from oubli.client.session import Session
 from oubli.client.tables import is_frame, labels_of, rows_of
@@ -34,9 +36,35 @@ def predict(session: Session, X: Any) -> Flow[Predictions]:
     EmptyModelError
         When no samples are held.
     """
-    request = posting("/predict", {"instances": rows_of(X)}, is_safe=True)
+    request = posting("/predict", {"instances": rows_of(X)}, is_safe=True, is_spread=True)
     content = yield from session.ask(request)
     return read_predictions(content, X.index if is_frame(X) and hasattr(X, "index") else None)
+
+
+def predict_signed(session: Session, X: Any) -> Flow[SignedPredictions]:
+    """Predict rows, and have the server sign rows, answer, model version and the root over its samples.
+
+    Parameters
+    ----------
+    X : DataFrame, array of shape (n, d), or list of rows
+        As for `predict`.
+
+    Returns
+    -------
+    SignedPredictions
+        Keep its `content`: an audit of that version shows whether the model has made them.
+
+    Raises
+    ------
+    DataError, InvalidInputError
+        With the row, the field and the rule.
+    EmptyModelError
+        When no samples are held.
+    """
+    rows = rows_of(X)
+    answer = yield from session.ask(posting("/predict", {"receipt": True, "instances": rows}, is_safe=True))
+    sent = json.loads(to_json(rows))  # as the server reads them
+    return read_signed(sent, answer, X.index if is_frame(X) and hasattr(X, "index") else None)
 
 
 def influence(
@@ -89,6 +117,6 @@ def influence(
     if answer.status == 202:
         job = yield from wait(session, read(Job, found), progress=progress, timeout=timeout)
         name = str((job.result or {}).get("influence", ""))
-        found = yield from session.ask(reading(f"/influence/{quote(name, safe='')}"))
+        found = yield from session.ask(local(f"/influence/{quote(name, safe='')}"))
     session.saw(found)
     return read(Influence, found)

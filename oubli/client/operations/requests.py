@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from oubli.client.errors import DataError, UnexpectedAnswerError
@@ -18,6 +19,11 @@ def reading(path: str, **query: Any) -> Request:
     """Make a GET request."""
     pairs = tuple((name, str(value)) for name, value in query.items() if value is not None)
     return Request("GET", path, pairs, is_safe=True)
+
+
+def local(path: str) -> Request:
+    """Make a GET request for what may be known to the node alone that has made it."""
+    return replace(reading(path), is_local=True)
 
 
 def posting(path: str, content: Any = None, *, key: str | None = None, **options: Any) -> Request:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from oubli.client.errors import JobFailedError
 from oubli.client.messages import Flow
 from oubli.client.operations.job_progress import wait
-from oubli.client.operations.requests import Names, object_of, posting, reading
+from oubli.client.operations.requests import Names, local, object_of, posting
 from oubli.client.results import Bundle, Job, Restriction, read, read_bundle
 from oubli.client.session import Session
 from oubli.client.tables import names_of
@@ -138,4 +138,4 @@ def export(
     name = (job.result or {}).get("export")
     if not isinstance(name, str):
         raise JobFailedError(job.id, "the server does not say under which id the bundle is kept")
-    return read_bundle((yield from session.ask(reading(f"/exports/{quote(name, safe='')}"))))
+    return read_bundle((yield from session.ask(local(f"/exports/{quote(name, safe='')}"))))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oubli.client.messages import Answer, Close, Emit, NextEvent, Request, Send, Sleep, Work
+from oubli.client.servers import Servers
 from oubli.client.session import Retries, Session
 
 
@@ -17,11 +18,18 @@ def answer(status: int, content: Any = None, **headers: str) -> Answer:
     )
 
 
-def problem(status: int, kind: str, **headers: str) -> Answer:
+def problem(status: int, kind: str, *, members: dict[str, Any] | None = None, **headers: str) -> Answer:
     """A refusal of a server of Oubli."""
-    return answer(
-        status, {"type": f"urn:oubli:problem:{kind}", "title": "T", "status": status, "detail": "D."}, **headers
-    )
+    content = {"type": f"urn:oubli:problem:{kind}", "title": "T", "status": status, "detail": "D.", **(members or {})}
+    return answer(status, content, **headers)
+
+
+def not_leader(leader: str | None) -> Answer:
+    """What a follower answers to a change."""
+    members = {"leader": leader}
+    if leader is None:
+        return problem(503, "not-leader", members=members, retry_after="1")
+    return problem(307, "not-leader", members=members, location=f"{leader}/samples")
 
 
 def stream(*events: Any) -> Answer:
@@ -36,9 +44,9 @@ class HalfOfIt:
         return (low + high) / 2
 
 
-def session(retries: Retries | None = None) -> Session:
+def session(retries: Retries | None = None, servers: Servers | None = None) -> Session:
     """A session that draws the middle of every range, and whose time stands still."""
-    made = Session(Retries() if retries is None else retries)
+    made = Session(Retries() if retries is None else retries, servers=Servers() if servers is None else servers)
     made.draw = HalfOfIt()  # type: ignore[assignment]
     made.now = lambda: 0.0
     return made
@@ -49,13 +57,14 @@ class Scripted:
 
     Attributes
     ----------
-    sent, slept, emitted
-        Requests, seconds and items, in order.
+    sent, asked, slept, emitted
+        Requests, the servers that they went to, seconds and items, in order.
     """
 
     def __init__(self, *script: Answer | Exception) -> None:
         self._script = list(script)
         self.sent: list[Request] = []
+        self.asked: list[str | None] = []
         self.slept: list[float] = []
         self.emitted: list[Any] = []
         self.closed = 0
@@ -77,8 +86,9 @@ class Scripted:
 
     def _take(self, step: Any) -> Any:
         match step:
-            case Send(request):
+            case Send(request, server):
                 self.sent.append(request)
+                self.asked.append(server)
                 return raised(self._script.pop(0))
             case Sleep(seconds):
                 return self.slept.append(seconds)

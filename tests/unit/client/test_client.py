@@ -23,6 +23,8 @@ from oubli.client import (
     AccessError,
     AsyncClient,
     Client,
+    ConflictError,
+    DataError,
     ErasedLatelyError,
     IdConflictError,
     InvalidInputError,
@@ -33,6 +35,7 @@ from oubli.client import (
     operations,
 )
 from oubli.core import DynamicForestClassifier
+from oubli.verifier import Policy, check_absence, check_prediction, check_state, read_policy
 from tests.unit.app.support import BASE, CLASSES, forest, make_service, rows, served, served_here
 
 NAMES = ["age", "job", "member"]
@@ -200,6 +203,56 @@ def test_receipts_snapshots_and_the_ledger(client: Client, tmp_path: Path) -> No
     indices = [entry.index for entry in client.ledger(page_size=3)]
     assert indices == list(range(1, len(indices) + 1))
     assert [entry.index for entry in client.ledger(after=2)] == indices[2:]
+
+
+def trusted_by(client: Client) -> Policy:
+    published = client.keys()
+    return read_policy("".join(f"log {one.log_key}\n" for one in published).encode() + b"quorum none\n")
+
+
+def test_states_and_absence_are_proved(client: Client) -> None:
+    told = client.tell_state()
+    assert client.tell_state() == told, "a version has one"
+    assert [one.index for one in client.states(page_size=1)][-1] == told.index
+    proved, policy = client.state(told), trusted_by(client)
+    checked = check_state(proved.content, policy)
+    assert client.state(told.index) == proved
+    assert (checked.model_version, checked.digest) == (told.model_version, proved.digest)
+    assert (proved.state, checked.entry["set_root"]) == (told, told.set_root)
+    for absent, by in ((client.prove_absence("nobody"), "ids"), (client.prove_absence(subject="nobody"), "subjects")):
+        assert (absent.by, absent.name, absent.model_version) == (by, "nobody", told.model_version)
+        found = check_absence(json.dumps(absent.content), policy, name="nobody")
+        assert (found.root.hex(), found.n_samples) == (told.set_root, told.n_samples)
+    with pytest.raises(ConflictError) as caught:
+        client.prove_absence(next(client.samples()).id)
+    assert caught.value.kind == "still-held"
+    with pytest.raises(DataError):
+        client.prove_absence("a", subject="b")
+    with pytest.raises(NotFoundError):
+        client.state(10**9)
+
+
+def test_predictions_are_signed(client: Client) -> None:
+    signed = client.predict_signed(FRAME)
+    np.testing.assert_array_equal(signed.predictions.probabilities, client.predict(FRAME).probabilities)
+    assert list(signed.predictions.to_frame().index) == ["p", "q"]
+    checked = check_prediction(json.loads(json.dumps(signed.content)), trusted_by(client))
+    assert (checked.set_root, checked.model_version) == (signed.set_root, signed.predictions.model_version)
+    assert checked.instances[1] == {"age": None, "job": None, "member": None}
+    published = client.keys()
+    assert signed.key_id in [one.key_id for one in published]
+
+
+def test_the_awaiting_client_proves_too() -> None:
+    async def work() -> None:
+        async with served_here(make_service()) as http, AsyncClient(BASE, http_client=http) as one:
+            told = await one.tell_state()
+            assert [state async for state in one.states()] == [told]
+            assert (await one.state(told)).state == told
+            assert (await one.prove_absence("nobody")).model_version == told.model_version
+            assert (await one.predict_signed(rows(1))).set_root == told.set_root
+
+    asyncio.run(work())
 
 
 def test_refusals_say_where(client: Client) -> None:

@@ -267,3 +267,46 @@ def test_a_server_that_is_starting_is_waited_for() -> None:
     script = Scripted(LOST, starting, ready)
     assert script.run(health.wait_ready(session())).model_version == 3
     assert Scripted(starting).run(health.is_alive(session())) is False
+
+
+# --- clusters
+
+
+NODE = {
+    "name": "b",
+    "url": "http://b:8000",
+    "role": "follower",
+    "state": "in-step",
+    "applied_seq": 41,
+    "model_version": 12,
+    "lag_versions": 1,
+    "erased_seq": 30,
+    "digests_equal": None,
+    "seen_seconds_ago": 0.4,
+    "new": "of a later version",
+}
+
+
+def test_a_cluster_is_read_with_its_nodes() -> None:
+    content = {
+        "node": "a",
+        "role": "leader",
+        "epoch": 3,
+        "leader": {"name": "a", "url": "http://a:8000"},
+        "model_version": 13,
+        "seq": 42,
+        "nodes": [{**NODE, "name": "a", "role": "leader", "digests_equal": True}, NODE],
+    }
+    script = Scripted(answer(200, content))
+    found = script.run(health.cluster(session()))
+    assert (script.sent[0].method, script.sent[0].path) == ("GET", "/cluster")
+    assert (found.epoch, found.leader.url, found.model_version) == (3, "http://a:8000", 13)
+    assert [(one.name, one.digests_equal, one.lag_versions) for one in found.nodes] == [("a", True, 1), ("b", None, 1)]
+
+
+def test_a_server_without_others_is_a_cluster_of_one() -> None:
+    alone = {"node": "a", "role": "alone", "epoch": 1, "leader": None, "model_version": 2, "seq": 5, "nodes": []}
+    found = Scripted(answer(200, alone)).run(health.cluster(session()))
+    assert (found.role, found.leader, found.nodes) == ("alone", None, [])
+    with pytest.raises(UnexpectedAnswerError):
+        Scripted(answer(200, {"role": "alone"})).run(health.cluster(session()))

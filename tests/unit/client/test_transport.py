@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,8 +14,19 @@ from typing import Any
 import httpx2
 import pytest
 
-from oubli.client import AsyncClient, Client, NoAnswerError, Request, Retries, TimedOutError, UnexpectedAnswerError
+from oubli.client import (
+    AsyncClient,
+    Client,
+    NoAnswerError,
+    NotLeaderError,
+    Request,
+    Retries,
+    TimedOutError,
+    UnexpectedAnswerError,
+)
 from oubli.client.messages import Close, NextChunk, NextEvent, Send, Work
+from oubli.client.servers import Servers
+from oubli.client.session import Session
 from tests.unit.client.sockets import received
 
 WHOLE = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{"model_version": 3'
@@ -50,7 +62,7 @@ def answering(*answers: bytes) -> Iterator[tuple[str, list[bytes]]]:
             assert not thread.is_alive()
 
 
-def ask(kind: str, url: str, flow: Any, **options: Any) -> Any:
+def ask(kind: str, url: str | list[str], flow: Any, **options: Any) -> Any:
     """Run a flow with one of the clients."""
     if kind == "waiting":
         with Client(url, **options) as client:
@@ -125,6 +137,58 @@ def test_a_redirection_is_not_followed_with_the_key(kind: str) -> None:
     assert found.status == 307
 
 
+def following(leader: str) -> bytes:
+    """What a follower answers to a change."""
+    body = json.dumps({"type": "urn:oubli:problem:not-leader", "status": 307, "leader": leader}).encode()
+    head = f"HTTP/1.1 307 X\r\nLocation: {leader}/samples\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+@both
+def test_the_leader_is_followed_with_key_and_body_to_an_address_that_was_given(kind: str) -> None:
+    with answering(WHOLE + b"}", WHOLE + b"}") as (leader, at_leader), answering(following(leader)) as (url, at_first):
+
+        def flow(session: Session) -> Any:
+            session.servers = Servers([url, leader])  # the first one is drawn otherwise
+            yield from session.ask(ADD)
+            return (yield from session.ask(ADD))
+
+        found = ask(kind, [url, leader], flow, api_key="secret", retries=FAST)
+    assert found == {"model_version": 3}
+    assert (len(at_first), len(at_leader)) == (1, 2)
+    first, second = at_first[0].split(b"\r\n"), at_leader[0].split(b"\r\n")
+    assert {line for line in first if not line.startswith(b"Host")} == {
+        line for line in second if not line.startswith(b"Host")
+    }
+    assert b"Authorization: bearer secret".lower() in {line.lower() for line in second}
+
+
+@both
+def test_a_leader_that_was_not_given_gets_nothing(kind: str) -> None:
+    with answering() as (elsewhere, at_elsewhere), answering(following(elsewhere)) as (url, _):
+        with pytest.raises(NotLeaderError) as caught:
+            ask(kind, url, lambda session: session.ask(ADD), api_key="secret", retries=FAST)
+        assert caught.value.leader == elsewhere
+        assert at_elsewhere == []
+
+
+@both
+def test_an_error_names_the_server_that_it_is_of(kind: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        gone = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with answering(EVENTS.replace(b"\r\n\r\n", b"\r\nContent-Length: 999\r\n\r\n")) as (url, _):
+
+        def flow(_: Any) -> Any:
+            answer = yield Send(Request("GET", "/events", is_streamed=True), url)
+            while (yield NextEvent(answer.stream)) is not None:
+                pass
+
+        with pytest.raises(NoAnswerError, match=url):
+            ask(kind, gone, flow)
+    with pytest.raises(NoAnswerError, match=gone):
+        ask(kind, "http://127.0.0.1:1", lambda _: (yield Send(SNAPSHOT, gone)))
+
+
 @both
 def test_key_path_query_and_a_file_arrive(kind: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 3_000_000)
@@ -181,9 +245,10 @@ def test_what_a_step_raises_is_raised_in_the_flow(kind: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "url", ["", "ftp://x", "127.0.0.1:8000", "http://[::1", "http://a:SECRET@b", "http://b/?SECRET"]
+    "url",
+    ["", "ftp://x", "127.0.0.1:8000", "http://[::1", "http://a:SECRET@b", "http://b/?SECRET", [], ["http://a", "b"]],
 )
-def test_what_is_no_address(url: str) -> None:
+def test_what_is_no_address(url: str | list[str]) -> None:
     with pytest.raises(ValueError, match="the server's address") as caught:
         Client(url)
     assert "SECRET" not in str(caught.value)

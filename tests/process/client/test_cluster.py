@@ -1,0 +1,71 @@
+"""The client and real nodes: it writes at the leader, reads its writes anywhere, and goes on when the leader dies."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oubli.client import Client, NotLeaderError, Retries
+from tests.postgres import Server
+from tests.process.replication.nodes import Nodes
+
+pytestmark = pytest.mark.long
+FLAGS = ("--lease", "1")
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, postgres: Server) -> Iterator[Nodes]:
+    made = Nodes(tmp_path, postgres, 2, *FLAGS)
+    try:
+        made.start()
+        yield made
+    finally:
+        for one in made.all:
+            one.close()
+
+
+def test_changes_reach_the_leader_and_every_node_answers_what_was_written(nodes: Nodes) -> None:
+    leader, follower = nodes.all
+    addresses = [follower.url, leader.url]
+    with Client(addresses) as client:
+        cluster = client.cluster()
+        assert {node.name for node in cluster.nodes} == {"node0", "node1"}
+        assert cluster.leader is not None
+        assert cluster.leader.url == leader.url
+        row = next(client.samples()).features
+        for i in range(20):
+            added = client.add([row], [">50K"], ids=[f"cluster-{i}"])
+            assert client.predict([row]).model_version >= added.model_version
+            assert client.get(f"cluster-{i}").id == f"cluster-{i}"
+        assert client.wait(client.verify()).result["ok"]  # type: ignore[index]
+    with Client(follower.url) as alone, pytest.raises(NotLeaderError) as caught:
+        alone.add([row], [">50K"], ids=["refused"])
+    assert caught.value.leader == leader.url
+
+
+def test_a_leader_that_dies_under_load_loses_and_doubles_nothing(nodes: Nodes) -> None:
+    leader, follower = nodes.all
+    with Client([leader.url, follower.url], retries=Retries(20, longest_wait=2.0), timeout=5) as client:
+        before = client.model().n_samples
+        row = next(client.samples()).features
+        killed = threading.Event()
+
+        def kill() -> None:
+            killed.wait(60)
+            leader.kill()
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        for i in range(60):
+            if i == 20:
+                killed.set()
+            client.add([row], [">50K"], idempotency_key=f"key-{i}")  # without an id: once only by the key
+        thread.join()
+        assert client.model().n_samples == before + 60
+        cluster = client.cluster()
+        assert cluster.leader is not None
+        assert cluster.leader.url == follower.url
+        assert cluster.epoch > 1

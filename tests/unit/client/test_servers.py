@@ -1,0 +1,327 @@
+"""Several servers: who is asked, who is asked next, and that nobody else is ever sent a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oubli.client import ClientError, NoAnswerError, NotFoundError, NotLeaderError, Request, Retries, UnavailableError
+from oubli.client.messages import Answer, Send, Sleep
+from oubli.client.operations import health, job_progress, predictions, training
+from oubli.client.servers import REST_SECONDS, Servers, same_address
+from oubli.client.session import Session
+from tests.unit.client.scripted import Scripted, answer, keys_of, not_leader, problem, session
+
+A, B, C = "http://a:8000", "http://b:8000", "http://c:8000"
+ALL = [A, B, C]
+ELSEWHERE = "http://evil:8000"
+READ = Request("GET", "/model", is_safe=True)
+KEYED = Request("POST", "/samples", body=b"{}", takes_key=True)
+CHANGE = Request("POST", "/snapshot", body=b"{}")
+OK = answer(200, {"model_version": 3})
+LOST = NoAnswerError("lost", may_have_been_applied=True)
+REFUSED = NoAnswerError("refused", may_have_been_applied=False)
+BEHIND = problem(503, "behind", retry_after="1")
+
+
+def three(retries: Retries | None = None, first: int = 0) -> Session:
+    return session(retries, Servers(ALL, first))
+
+
+def one_after_another(shared: Session, *requests: Request) -> Any:
+    for request in requests:
+        yield from shared.exchange(request)
+
+
+# --- reads
+
+
+def test_reads_stay_with_one_server_as_long_as_it_answers() -> None:
+    script = Scripted(OK, OK, REFUSED, OK, OK)
+    script.run(one_after_another(three(first=1), READ, READ, READ, READ))
+    assert script.asked == [B, B, B, C, C]
+    assert script.slept == []
+
+
+def test_predictions_go_to_all_in_turn_but_for_those_that_failed_a_moment_ago() -> None:
+    shared = three()
+    time = [0.0]
+    shared.clock = lambda: time[0]
+    found = answer(200, {"predictions": [1], "model_version": 3})
+
+    def ask(n: int) -> Any:
+        for _ in range(n):
+            yield from predictions.predict(shared, [[1]])
+
+    script = Scripted(found, found, REFUSED, found, found, found, found)
+    script.run(ask(6))
+    assert script.asked == [B, C, A, B, B, C, B]  # A was to come, and rests
+    time[0] = REST_SECONDS
+    script = Scripted(*[found] * 3)
+    script.run(ask(3))
+    assert sorted(map(str, script.asked)) == ALL
+
+
+@pytest.mark.parametrize("first", [REFUSED, LOST, BEHIND, problem(429, "queue-full"), Answer(502, {}, b"<html>")])
+def test_a_read_that_is_not_answered_is_asked_of_the_next_at_once(first: Any) -> None:
+    script = Scripted(first, OK)
+    assert script.run(three().exchange(READ)) is OK
+    assert (script.asked, script.slept) == ([A, B], [])
+
+
+def test_when_all_are_behind_the_client_waits_as_long_as_they_ask() -> None:
+    shared = three()
+    shared.saw({"model_version": 9})
+    script = Scripted(BEHIND, REFUSED, BEHIND, OK)
+    script.run(shared.exchange(READ))
+    assert script.asked == [A, B, C, A]
+    assert script.slept == [1.05]  # Retry-After, and the middle of the first wait
+    assert {one.headers["Min-Version"] for one in script.sent} == {"9"}
+
+
+def test_what_is_no_failure_is_not_asked_of_others() -> None:
+    script = Scripted(problem(422, "invalid-input"))
+    with pytest.raises(ClientError):
+        script.run(three().exchange(READ))
+    assert script.asked == [A]
+
+
+def test_a_job_is_asked_for_where_it_is_known_and_there_again() -> None:
+    unknown, running = (
+        problem(404, "no-job"),
+        answer(200, {"id": "j", "kind": "fit", "status": "running", "progress": 0.5}),
+    )
+
+    def ask(shared: Session) -> Any:
+        for _ in range(2):
+            yield from job_progress.job(shared, "j")
+
+    script = Scripted(unknown, running, running)
+    script.run(ask(three()))
+    assert script.asked == [A, B, B]
+    script = Scripted(unknown, unknown, unknown)
+    with pytest.raises(NotFoundError):
+        script.run(job_progress.job(three(), "j"))
+    assert (script.asked, script.slept) == (ALL, [])
+
+
+def test_a_job_whose_server_does_not_answer_is_waited_for() -> None:
+    unknown = problem(404, "no-job")
+    script = Scripted(
+        unknown,
+        REFUSED,
+        unknown,
+        unknown,
+        answer(200, {"id": "j", "kind": "fit", "status": "running", "progress": 0.5}),
+    )
+    script.run(job_progress.job(three(), "j"))
+    assert script.asked == [A, B, C, A, C]
+    assert script.slept == [0.05]
+
+
+def test_health_is_asked_of_each_server_once() -> None:
+    down = Scripted(REFUSED, LOST, REFUSED)
+    assert down.run(health.is_alive(three())) is False
+    assert (down.asked, down.slept) == (ALL, [])
+    assert Scripted(REFUSED, OK).run(health.is_alive(three())) is True
+    following = answer(503, {"status": "ready", "changes": "stopped", "reason": "following", "model_version": 1})
+    leading = answer(200, {"status": "ready", "changes": "accepted", "model_version": 1})
+    asked = Scripted(following, leading)
+    assert asked.run(health.ready(three(), for_changes=True)).changes == "accepted"
+    assert asked.asked == [A, B]
+
+
+# --- changes
+
+
+def test_a_change_follows_to_the_leader_and_the_next_one_goes_there() -> None:
+    script = Scripted(not_leader("http://C:8000/"), OK, OK)
+    script.run(one_after_another(three(), KEYED, CHANGE))
+    assert (script.asked, script.slept) == ([A, C, C], [])
+    first, second, _ = keys_of(script.sent)
+    assert first == second is not None
+
+
+def test_reads_do_not_go_to_the_leader_because_changes_do() -> None:
+    script = Scripted(not_leader(B), OK, OK)
+    script.run(one_after_another(three(), KEYED, READ))
+    assert script.asked == [A, B, A]
+
+
+def test_a_leader_that_the_caller_has_not_named_is_not_followed() -> None:
+    script = Scripted(not_leader(ELSEWHERE), not_leader(ELSEWHERE), not_leader(ELSEWHERE))
+    with pytest.raises(NotLeaderError) as caught:
+        script.run(three().exchange(KEYED))
+    assert (caught.value.leader, caught.value.status, caught.value.kind) == (ELSEWHERE, 307, "not-leader")
+    assert (script.asked, script.slept) == (ALL, [])
+    alone = Scripted(not_leader(ELSEWHERE))
+    with pytest.raises(NotLeaderError):
+        alone.run(session(servers=Servers([A])).exchange(KEYED))
+    assert alone.asked == [A]
+
+
+def test_the_leader_may_be_among_the_others_by_another_name() -> None:
+    script = Scripted(not_leader("http://10.0.0.7:8000"), not_leader("http://10.0.0.7:8000"), OK)
+    script.run(three().exchange(KEYED))
+    assert script.asked == ALL
+
+
+def test_without_a_leader_the_client_waits_as_long_as_it_is_told_to() -> None:
+    script = Scripted(*[not_leader(None)] * 3, not_leader(None), OK)
+    script.run(three().exchange(KEYED))
+    assert script.asked == [A, B, C, A, B]
+    assert script.slept == [1.05]
+
+
+def test_a_leader_that_dies_is_followed_by_the_next_with_the_same_key() -> None:
+    shared = three()
+    Scripted(OK).run(shared.exchange(KEYED))  # A leads
+    script = Scripted(LOST, not_leader(None), not_leader(None), not_leader(C), OK)
+    script.run(shared.exchange(KEYED))
+    assert script.asked == [A, B, C, B, C]
+    assert script.slept == [1.05]
+    assert len(set(keys_of(script.sent))) == 1
+
+
+def test_a_leader_that_goes_and_others_that_still_name_it_are_waited_for() -> None:
+    shared = three()
+    Scripted(OK).run(shared.exchange(CHANGE))
+    script = Scripted(REFUSED, not_leader(A), not_leader(A), not_leader(A), REFUSED, OK)
+    script.run(shared.exchange(CHANGE))
+    assert script.asked == [A, B, C, B, A, C]
+    assert script.slept == [1.05]
+
+
+def test_a_change_without_a_key_that_may_have_been_applied_goes_nowhere_else() -> None:
+    script = Scripted(LOST)
+    with pytest.raises(NoAnswerError):
+        script.run(three().exchange(CHANGE))
+    assert script.asked == [A]
+    script = Scripted(REFUSED, not_leader(C), LOST)
+    with pytest.raises(NoAnswerError) as caught:
+        script.run(three().exchange(CHANGE))
+    assert caught.value.may_have_been_applied
+    assert script.asked == [A, B, C]
+
+
+def test_what_may_have_been_applied_is_what_the_caller_is_told() -> None:
+    script = Scripted(LOST, *[not_leader(None)] * 2)
+    with pytest.raises(NoAnswerError) as caught:
+        script.run(three(Retries(0)).exchange(Request("POST", "/samples", body=b"", headers={"Idempotency-Key": "k"})))
+    assert caught.value.may_have_been_applied
+
+
+def test_without_repetitions_the_leader_is_found_all_the_same() -> None:
+    script = Scripted(not_leader(C), OK)
+    script.run(three(Retries(0)).exchange(KEYED))
+    assert script.asked == [A, C]
+
+
+def test_a_leader_that_has_no_room_is_not_left() -> None:
+    script = Scripted(problem(429, "queue-full", retry_after="1"), OK)
+    script.run(three().exchange(KEYED))
+    assert (script.asked, script.slept) == ([A, A], [1.05])
+
+
+def test_a_read_that_only_the_leader_answers_goes_there() -> None:
+    export = Request("POST", "/subjects/export", body=b"{}", is_safe=True)
+    script = Scripted(not_leader(B), OK)
+    script.run(three().exchange(export))
+    assert script.asked == [A, B]
+
+
+def test_a_fit_that_dies_with_its_leader_is_told_as_unknown() -> None:
+    def ask(shared: Session) -> Any:
+        job = yield from training.fit(shared)
+        return (yield from job_progress.wait(shared, job, timeout=60))
+
+    begun = answer(202, {"id": "j", "kind": "fit", "status": "queued", "progress": 0.0})
+    unknown = problem(404, "no-job")
+    with pytest.raises(NotFoundError):
+        Scripted(begun, unknown, unknown, unknown).run(ask(three()))
+
+
+# --- any cluster
+
+
+class Cluster:
+    """Servers that change at will, and a transport that asks them and nobody else."""
+
+    def __init__(self, draw: Callable[[Any], Any], behaviour: Any) -> None:
+        self.draw, self.behaviour = draw, behaviour
+        self.rounds: list[list[str | None]] = [[]]
+        self.applied = 0
+
+    def run(self, flow: Any) -> Any:
+        given: Any = None
+        error: Exception | None = None
+        while True:
+            try:
+                step = flow.send(given) if error is None else flow.throw(error)
+            except StopIteration as end:
+                return end.value
+            given = error = None
+            if isinstance(step, Sleep):
+                self.rounds.append([])
+                continue
+            assert isinstance(step, Send)
+            self.rounds[-1].append(step.server)
+            found = self.draw(self.behaviour)
+            if found is OK or found is LOST:  # the worst case: what was lost was made
+                self.applied += 1
+            if isinstance(found, Exception):
+                error = found
+            else:
+                given = found
+
+
+LEADERS = st.sampled_from([A, B, C, ELSEWHERE, "http://[", "", None])
+BEHAVIOUR = st.one_of(
+    LEADERS.map(not_leader),
+    st.sampled_from([OK, LOST, REFUSED, BEHIND, problem(429, "queue-full", retry_after="1"), Answer(502, {}, b"")]),
+    st.sampled_from([problem(503, "changes-stopped", retry_after="1"), problem(503, "not-ready", retry_after="1")]),
+)
+
+
+@given(st.data(), st.sampled_from([READ, KEYED, CHANGE]), st.integers(0, 2))
+def test_only_the_addresses_given_are_asked_and_a_change_without_a_key_is_made_once(
+    data: st.DataObject, request: Request, first: int
+) -> None:
+    cluster = Cluster(data.draw, BEHAVIOUR)
+    try:
+        cluster.run(three(Retries(3), first).exchange(request))
+    except ClientError as error:
+        is_in_doubt = isinstance(error, NoAnswerError) and error.may_have_been_applied
+        assert is_in_doubt or cluster.applied == 0 or request is not CHANGE
+    asked = [server for one in cluster.rounds for server in one]
+    assert set(asked) <= set(ALL)
+    assert all(len(one) == len(set(one)) for one in cluster.rounds)
+    assert len(cluster.rounds) <= 4
+    if request is CHANGE:
+        assert cluster.applied <= 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("http://a", "HTTP://A:80/", True),
+        ("https://a:443/x/", "https://a/x", True),
+        ("http://a", "https://a", False),
+        ("http://a", "http://a.evil", False),
+        ("http://a:8000", "http://a:8001", False),
+        ("http://a/x", "http://a/y", False),
+    ],
+)
+def test_the_same_address_in_two_ways(one: str, other: str, is_same: bool) -> None:
+    assert (same_address(one) == same_address(other)) is is_same
+
+
+def test_what_is_no_address_is_nobodys() -> None:
+    assert same_address("http://[") is None
+    assert Servers(ALL).leads("http://a:x") is None
+    with pytest.raises(UnavailableError):
+        Scripted(*[problem(503, "not-ready")]).run(session(servers=Servers([A])).exchange(CHANGE))
