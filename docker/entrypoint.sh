@@ -9,4 +9,16 @@ if [ -d "$kernels" ] && [ -n "${NUMBA_CACHE_DIR:-}" ] && [ ! -e "$NUMBA_CACHE_DI
     cp -R "$kernels" "$NUMBA_CACHE_DIR"
 fi
 
+# Secrets are mounted with a mode that lets others read them too: that of the host (Compose), or with the pod's group (Kubernetes).
+# The server and libpq take such files only when nobody else may read them, so they are copied, to memory.
+if [ -n "${SECRETS_FROM:-}" ]; then
+    (
+        umask 077
+        mkdir -p "$SECRETS_TO"
+        for file in "$SECRETS_FROM"/*; do
+            cp "$file" "$SECRETS_TO/"
+        done
+    )
+fi
+
 exec oubli "$@"

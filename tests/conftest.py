@@ -14,7 +14,7 @@ use_kernel_cache()  # before anything imports Numba
 from tests.budget import pytest_addoption, pytest_collection_modifyitems, pytest_configure  # noqa: E402, F401
 from tests.serving import EXAMPLE, Running, serving  # noqa: E402
 
-pytest_plugins = ("tests.closing", "tests.recorder")
+pytest_plugins = ("tests.closing", "tests.postgres", "tests.recorder")
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, and so would everything that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

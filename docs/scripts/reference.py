@@ -49,6 +49,7 @@ TAGS = {
     "snapshots": "Snapshots",
     "model": "Model",
     "jobs": "Jobs",
+    "cluster": "Nodes",
     "health": "Health",
 }
 

@@ -20,16 +20,17 @@ USER = 10001  # of the image
 PROBE = {"Host": "10.244.0.7:8000"}  # a probe names the address of the pod, and sends no key
 
 
-def objects() -> list[dict[str, Any]]:
+CLUSTER = KUBERNETES / "cluster"
+
+
+def objects(folder: Path = KUBERNETES) -> list[dict[str, Any]]:
     return [
-        one
-        for path in sorted(KUBERNETES.glob("*.yaml"))
-        for one in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        one for path in sorted(folder.glob("*.yaml")) for one in yaml.safe_load_all(path.read_text(encoding="utf-8"))
     ]
 
 
-def the(kind: str) -> dict[str, Any]:
-    (found,) = [one for one in objects() if one["kind"] == kind]
+def the(kind: str, folder: Path = KUBERNETES) -> dict[str, Any]:
+    (found,) = [one for one in objects(folder) if one["kind"] == kind]
     return found
 
 
@@ -52,7 +53,8 @@ def container(pod: dict[str, Any]) -> dict[str, Any]:
 def test_the_schemas_of_kubernetes_accept_every_object(version: str) -> None:
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
     wanted = kubernetes_validate.latest_version() if version == "latest" else version
-    for one in objects():
+    assert {one["kind"] for one in objects(CLUSTER)} > {"StatefulSet", "PodDisruptionBudget", "NetworkPolicy"}
+    for one in [*objects(), *objects(CLUSTER)]:
         kubernetes_validate.validate(one, wanted, strict=True)
 
 
@@ -132,6 +134,78 @@ def test_the_empty_key_of_the_example_is_refused(tmp_path: Path) -> None:
     done = run_cli("serve", "--schema", str(schema), "--api-key-file", str(key), "--port", "0", cwd=tmp_path)
     assert done.returncode != 0
     assert "api_key_file" in done.stderr
+
+
+# -- Kubernetes, several nodes ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def node() -> dict[str, Any]:
+    (only,) = the("StatefulSet", CLUSTER)["spec"]["template"]["spec"]["containers"]
+    return dict(only)
+
+
+def test_the_objects_of_the_cluster_find_each_other(node: dict[str, Any]) -> None:
+    stateful = the("StatefulSet", CLUSTER)["spec"]
+    labels = stateful["template"]["metadata"]["labels"]
+    services = {one["metadata"]["name"]: one["spec"] for one in objects(CLUSTER) if one["kind"] == "Service"}
+    for one in (*services.values(), the("NetworkPolicy", CLUSTER)["spec"]["podSelector"]["matchLabels"]):
+        assert one.get("selector", one) == labels
+    assert stateful["selector"]["matchLabels"] == labels
+    assert the("PodDisruptionBudget", CLUSTER)["spec"]["selector"]["matchLabels"] == labels
+    (spread,) = stateful["template"]["spec"]["topologySpreadConstraints"]
+    assert spread["labelSelector"]["matchLabels"] == labels
+    assert labels.items().isdisjoint(the("StatefulSet")["spec"]["template"]["metadata"]["labels"].items())
+    ports = {port["name"]: port["containerPort"] for port in node["ports"]}
+    assert {service["ports"][0]["targetPort"] for service in services.values()} <= ports.keys()
+    headless = services[stateful["serviceName"]]
+    assert headless["clusterIP"] == "None"
+    assert headless["publishNotReadyAddresses"] is True, "nodes ask each other before they are ready"
+    volumes = {volume["name"] for volume in stateful["template"]["spec"]["volumes"]}
+    claims = {claim["metadata"]["name"] for claim in stateful["volumeClaimTemplates"]}
+    assert {mount["name"] for mount in node["volumeMounts"]} == claims | volumes
+    assert stateful["template"]["spec"]["enableServiceLinks"] is False
+
+
+def test_each_pod_is_reached_by_a_name_that_it_answers_to(node: dict[str, Any]) -> None:
+    stateful = the("StatefulSet", CLUSTER)
+    arguments: list[str] = node["args"]
+    url = arguments[arguments.index("--node-url") + 1]
+    hosts = [one.partition("=")[2] for one in arguments if one.startswith("--allowed-hosts=")]  # a flag a name
+    for n in range(stateful["spec"]["replicas"]):
+        name = f"{stateful['metadata']['name']}-{n}"
+        assert url.replace("$(POD_NAME)", name) == f"http://{name}.{stateful['spec']['serviceName']}:8000"
+        assert f"{name}.{stateful['spec']['serviceName']}" in hosts
+    names = {one["metadata"]["name"] for one in objects(CLUSTER) if one["kind"] == "Service"}
+    assert set(hosts) & names == {"oubli-cluster-read"}
+
+
+def test_a_pod_of_the_cluster_may_do_as_little_as_a_single_one(
+    pod: dict[str, Any], container: dict[str, Any], node: dict[str, Any]
+) -> None:
+    spec = the("StatefulSet", CLUSTER)["spec"]["template"]["spec"]
+    assert spec["securityContext"] == pod["securityContext"]
+    assert spec["automountServiceAccountToken"] is False
+    assert node["securityContext"] == container["securityContext"]
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert node[name] == container[name]
+    egress = the("NetworkPolicy", CLUSTER)["spec"]["egress"]
+    assert {port["port"] for rule in egress for port in rule["ports"]} == {"http", 5432, 53}
+    assert all(rule["to"] for rule in egress), "a rule without `to` lets everything out"
+
+
+def test_the_secrets_of_the_cluster_are_copied_to_memory_and_taken_from_there(node: dict[str, Any]) -> None:
+    variables = {one["name"]: one.get("value") for one in node["env"]}
+    mounts = {mount["mountPath"]: mount["name"] for mount in node["volumeMounts"]}
+    spec = the("StatefulSet", CLUSTER)["spec"]["template"]["spec"]
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    assert "secret" in volumes[mounts[variables["SECRETS_FROM"]]]
+    private = variables["SECRETS_TO"].rstrip("/")
+    assert volumes[mounts[private]]["emptyDir"]["medium"] == "Memory"
+    text = (CLUSTER / "oubli.yaml").read_text(encoding="utf-8")
+    for path in (*(one for one in node["args"] if one.startswith(private)), variables["PGPASSFILE"]):
+        assert f"--from-literal={Path(path).name}=" in text
+    assert not any(one.startswith(ENV_PREFIX) for one in variables)
 
 
 # -- systemd ----------------------------------------------------------------------------------------

@@ -205,8 +205,27 @@ def test_the_entry_point_copies_the_kernels_to_where_numba_can_write(bin_folder:
         assert not (cache / "image").exists()
 
 
+def test_the_entry_point_copies_secrets_so_that_nobody_else_may_read_them(bin_folder: Path, tmp_path: Path) -> None:
+    mounted, private = tmp_path / "mounted", tmp_path / "private"
+    (mounted / "..data").mkdir(parents=True)  # as Kubernetes has it
+    (mounted / "..data" / "pgpass").write_text("*:*:*:oubli:secret\n")
+    (mounted / "pgpass").symlink_to("..data/pgpass")
+    (mounted / "cluster_secret").write_text("s" * 64)
+    (mounted / "cluster_secret").chmod(0o644)
+    variables = environment(
+        PATH=f"{bin_folder}{os.pathsep}{os.environ['PATH']}", SECRETS_FROM=str(mounted), SECRETS_TO=str(private)
+    )
+    for _ in range(2):
+        subprocess.run([ROOT / "docker" / "entrypoint.sh", "--version"], env=variables, check=True)
+        assert {path.name for path in private.iterdir()} == {"pgpass", "cluster_secret"}
+        assert private.stat().st_mode & 0o777 == 0o700
+        assert all(path.stat().st_mode & 0o777 == 0o600 for path in private.iterdir())
+        assert (private / "pgpass").read_text() == "*:*:*:oubli:secret\n"
+
+
 def test_scripts_are_executable_and_the_shell_can_read_them() -> None:
-    for script, shell in (("entrypoint.sh", "sh"), ("smoke.sh", "bash")):
+    scripts = ("entrypoint.sh", "secrets.sh", "postgres/start.sh", "postgres/init.sh")
+    for script, shell in (("smoke.sh", "bash"), *((script, "sh") for script in scripts)):
         path = ROOT / "docker" / script
         assert os.access(path, os.X_OK)
         assert shutil.which(shell)

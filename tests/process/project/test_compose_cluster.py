@@ -1,0 +1,303 @@
+"""The profile `cluster` of docker-compose.yml: what its services say, and its PostgreSQL with a standby, run here."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from oubli.app.settings import Settings
+from tests.serving import ROOT, free_port, serving
+
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+SERVICES: dict[str, Any] = COMPOSE["services"]
+NODES = ["oubli-1", "oubli-2", "oubli-3"]
+DATABASES = ["postgres-1", "postgres-2"]
+FOLDER = ROOT / "docker" / "postgres"
+SMALL = (
+    "-c",
+    "fsync=off",
+    "-c",
+    "shared_buffers=16MB",
+    "-c",
+    "min_wal_size=32MB",
+    "-c",
+    "dynamic_shared_memory_type=mmap",
+)
+# What the image does at a start, as far as it matters here: the data directory, and the scripts that are run once.
+IMAGE = """#!/bin/sh
+set -eu
+if [ ! -s "$PGDATA/PG_VERSION" ]; then
+    initdb --pgdata="$PGDATA" --no-sync --username=postgres --auth-local=trust --auth-host=scram-sha-256 \\
+        --pwfile="$POSTGRES_PASSWORD_FILE" >/dev/null
+    echo "host all all all scram-sha-256" >>"$PGDATA/pg_hba.conf"
+    pg_ctl --pgdata="$PGDATA" --wait --silent --log="$PGDATA.init" \\
+        --options="-c listen_addresses='' -c unix_socket_directories=$PGHOST -p $PGPORT" start
+    "$INIT_SCRIPT"
+    pg_ctl --pgdata="$PGDATA" --wait --silent --mode=fast stop
+fi
+exec "$@"
+"""
+
+
+def test_three_nodes_differ_by_their_address_alone() -> None:
+    assert [name for name, one in SERVICES.items() if "cluster" in one.get("profiles", [])] == [*NODES, *DATABASES]
+    own = ("hostname", "ports", "volumes", "environment")
+    shared = [{key: value for key, value in SERVICES[name].items() if key not in own} for name in NODES]
+    assert shared[0] == shared[1] == shared[2]
+    for n, name in enumerate(NODES, 1):
+        node = SERVICES[name]
+        assert node["hostname"] == name
+        assert node["environment"]["OUBLI_NODE_URL"] == f"http://{name}:8000"
+        assert node["ports"] == [f"127.0.0.1:{8000 + n}:8000"]
+        assert node["volumes"] == [f"{name}-data:/var/lib/oubli"]
+        assert f"{name}-data" in COMPOSE["volumes"]
+        assert node["environment"]["OUBLI_ALLOWED_HOSTS"].split(",") == NODES
+
+
+def test_the_nodes_are_as_small_as_the_single_server() -> None:
+    for name in NODES:
+        for key in ("image", "cap_drop", "security_opt", "read_only", "ulimits", "stop_grace_period"):
+            assert SERVICES[name][key] == SERVICES["oubli"][key]
+        assert SERVICES[name]["healthcheck"]["test"] == SERVICES["oubli"]["healthcheck"]["test"]
+    for name in DATABASES:
+        assert SERVICES[name]["user"] == "postgres"
+        assert SERVICES[name]["read_only"] is True
+        assert SERVICES[name]["cap_drop"] == ["ALL"]
+        assert "ports" not in SERVICES[name], "nobody but the nodes asks it"
+        assert re.fullmatch(r"postgres:\d+\.\d+", SERVICES[name]["image"])
+
+
+def test_secrets_are_files_that_are_made_by_the_script_and_kept_out_of_images_and_of_version_control(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "secrets"
+    script = [ROOT / "docker" / "secrets.sh", folder]
+    subprocess.run(script, check=True, capture_output=True)
+    made = {path.name: path.read_text() for path in folder.iterdir()}
+    assert set(made) == set(COMPOSE["secrets"])
+    assert {Path(one["file"]).parent.as_posix() for one in COMPOSE["secrets"].values()} == {"docker/secrets"}
+    assert all(Path(one["file"]).name == name for name, one in COMPOSE["secrets"].items())
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert len(made["cluster_secret"].strip()) == 64
+    assert len(set(made.values())) == len(made)
+    assert made["pgpass"] == f"*:*:*:oubli:{made['oubli_password']}"
+    subprocess.run(script, check=True, capture_output=True)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == made
+    assert "docker/secrets/" in (ROOT / ".gitignore").read_text().splitlines()
+    assert "docker/secrets" in (ROOT / ".dockerignore").read_text().splitlines()
+    named = {name for service in SERVICES.values() for name in service.get("secrets", [])}
+    assert named == set(COMPOSE["secrets"])
+    assert not any("PASSWORD:" in line for line in (ROOT / "docker-compose.yml").read_text().splitlines())
+
+
+def test_the_command_of_a_node_is_of_flags_that_are_there() -> None:
+    command: list[str] = SERVICES["oubli-1"]["command"]
+    flags = {one.removeprefix("--").replace("-", "_") for one in command if one.startswith("--")}
+    assert flags <= set(Settings.model_fields)
+
+
+# --- PostgreSQL, by the scripts that its image is started with
+
+
+def as_postgres() -> dict[str, Any]:
+    """Return how to run what refuses to run as root."""
+    if os.getuid() != 0:
+        return {}
+    user = pwd.getpwnam("postgres" if "postgres" in {one.pw_name for one in pwd.getpwall()} else "nobody")
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+class Database:
+    """A service of docker-compose.yml, in folders and at a port of its own."""
+
+    def __init__(self, name: str, folder: Path, port: int, clone_of: str) -> None:
+        self.port = port
+        self.data = folder / name
+        self._log = folder / f"{name}.log"
+        sockets = folder / f"{name}-run"
+        sockets.mkdir(mode=0o777)
+        sockets.chmod(0o777)
+        service = SERVICES[name]
+        assert [mount.split(":")[0] for mount in service["volumes"][1:]] == [
+            "./docker/postgres/start.sh",
+            "./docker/postgres/init.sh",
+        ]
+        self._command = [FOLDER / "start.sh", *service["command"], "-p", str(port), "-k", str(sockets), *SMALL]
+        self._variables = {
+            "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "PGDATA": str(self.data),
+            "PGPORT": str(port),
+            "PGHOST": str(sockets),
+            "SECRETS_FROM": str(folder / "secrets"),
+            "POSTGRES_PASSWORD_FILE": str(folder / "secrets" / "postgres_password"),
+            "REPLICATION_PASSFILE": str(folder / f"{name}.pgpass"),
+            "INIT_SCRIPT": str(FOLDER / "init.sh"),
+            "CLONE_OF": clone_of,
+            "LC_ALL": "C.UTF-8",
+        }
+        self._password = (folder / "secrets" / "oubli_password").read_text().strip()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, env=self._variables, stdout=log, stderr=log, cwd=self.data.parent, **as_postgres()
+            )
+        deadline = time.monotonic() + 60
+        while subprocess.run(["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)], check=False).returncode:
+            assert self._process.poll() is None, self._log.read_text()[-2000:]
+            assert time.monotonic() < deadline, self._log.read_text()[-2000:]
+            time.sleep(0.1)
+
+    def ask(self, statement: str, seconds: float = 30.0) -> list[Any]:
+        """Run a statement as the role of the nodes."""
+        import psycopg
+
+        with psycopg.connect(
+            host="127.0.0.1", port=self.port, user="oubli", dbname="oubli", password=self._password, autocommit=True
+        ) as connection:
+            connection.execute(f"SET statement_timeout = {int(1000 * seconds)}")
+            cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def stop(self, with_signal: signal.Signals = signal.SIGINT) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(with_signal)
+            self._process.wait(60)
+
+
+@contextmanager
+def databases() -> Iterator[tuple[Database, Database]]:
+    """Have a primary and a standby, neither of them started."""
+    missing = [name for name in ("initdb", "pg_ctl", "pg_basebackup", "psql") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"PostgreSQL is not installed ({', '.join(missing)})")
+    pytest.importorskip("psycopg")
+    # In memory where there is such a place: what is tried are the scripts, not the disk.
+    place = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
+    with tempfile.TemporaryDirectory(prefix="oubli-postgres-", dir=place) as name, ExitStack() as ends:
+        folder = Path(name)
+        folder.chmod(0o777)
+        subprocess.run([ROOT / "docker" / "secrets.sh", folder / "secrets"], check=True, capture_output=True)
+        (folder / "secrets").chmod(0o755)  # in a container each file is mounted by itself
+        (folder / "bin").mkdir()
+        image = folder / "bin" / "docker-entrypoint.sh"
+        image.write_text(IMAGE)
+        image.chmod(0o755)
+        port = free_port()
+        first = Database("postgres-1", folder, port, "")
+        second = Database("postgres-2", folder, free_port(), f"127.0.0.1:{port}")
+        for database in (first, second):
+            ends.callback(database.stop, signal.SIGQUIT)
+        yield first, second
+
+
+def test_a_commit_waits_for_the_standby_which_can_take_over() -> None:
+    with databases() as (first, second):
+        first.start()
+        second.start()
+        assert second.ask("SELECT pg_is_in_recovery()") == [(True,)]
+        first.ask("CREATE TABLE kept (n integer)")
+        first.ask("INSERT INTO kept SELECT generate_series(1, 100)")
+        assert second.ask("SELECT count(*) FROM kept") in ([(100,)], [(0,)])  # flushed there, and applied soon after
+        # What the server does after an erasure is allowed.
+        first.ask("SELECT pg_switch_wal()")
+        first.ask("CHECKPOINT")
+        assert first.ask("SHOW wal_recycle") == second.ask("SHOW wal_recycle") == [("off",)]
+        # A standby that comes back goes on where it was, without another copy.
+        second.stop()
+        second.start()
+        first.ask("INSERT INTO kept VALUES (101)")
+        # The primary dies: everything that was acknowledged is there.
+        first.stop(signal.SIGQUIT)
+        assert second.ask("SELECT count(*) FROM kept")[0][0] >= 100
+        subprocess.run(
+            ["pg_ctl", "promote", "--pgdata", str(second.data), "--wait", "--silent"], check=True, **as_postgres()
+        )
+        assert second.ask("SELECT count(*) FROM kept") == [(101,)]
+        # It waits for a standby of its own, and the one that died becomes it, with an empty volume.
+        assert second.ask("SHOW synchronous_standby_names") == [("FIRST 1 (oubli_standby)",)]
+        shutil.rmtree(first.data)
+        first._variables["CLONE_OF"] = f"127.0.0.1:{second.port}"
+        first.start()
+        second.ask("INSERT INTO kept VALUES (102)")
+        assert first.ask("SELECT pg_is_in_recovery()") == [(True,)]
+        # And once more in the other direction, where the slot of before is still there.
+        first.stop()
+        shutil.rmtree(first.data)
+        first.start()
+        second.ask("INSERT INTO kept VALUES (103)")
+
+
+def test_without_its_standby_the_primary_acknowledges_nothing() -> None:
+    with databases() as (first, second):
+        first.start()
+        assert first.ask("SHOW synchronous_standby_names") == [("FIRST 1 (oubli_standby)",)]
+        second.start()
+        first.ask("CREATE TABLE kept (n integer)")
+        second.stop()
+        ended = threading.Event()
+
+        def insert() -> None:
+            first.ask("INSERT INTO kept VALUES (1)", seconds=0)
+            ended.set()
+
+        thread = threading.Thread(target=insert)
+        thread.start()
+        assert not ended.wait(1.5), "it was acknowledged on one disk alone"
+        second.start()
+        assert ended.wait(30)
+        thread.join()
+
+
+@pytest.mark.long
+def test_a_node_serves_with_the_command_and_the_secrets_of_its_service(tmp_path: Path) -> None:
+    with databases() as (first, second):
+        first.start()
+        second.start()
+        secrets, private = tmp_path / "mounted", tmp_path / "private"
+        secrets.mkdir()
+        for name in SERVICES["oubli-1"]["secrets"]:
+            shutil.copy(first.data.parent / "secrets" / name, secrets)
+        program = tmp_path / "bin" / "oubli"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m oubli "$@"\n')
+        program.chmod(0o755)
+        (tmp_path / "small.csv").write_text("a,y\n" + "".join(f"{i},{'pq'[i % 2]}\n" for i in range(40)))
+        places = {
+            "/opt/oubli/examples/adult.csv.gz": "small.csv",
+            "income": "y",
+            "/run/oubli/cluster_secret": str(private / "cluster_secret"),
+            # Both hosts, as there; the one that takes writes is found whatever the order.
+            "postgresql://oubli@postgres-1,postgres-2/oubli": (
+                f"postgresql://oubli@127.0.0.1:{second.port},127.0.0.1:{first.port}/oubli"
+            ),
+        }
+        assert places.keys() <= {*SERVICES["oubli-1"]["command"]}
+        _, *arguments = [places.get(argument, argument) for argument in SERVICES["oubli-1"]["command"]]
+        environment = dict(SERVICES["oubli-1"]["environment"])
+        environment |= {"SECRETS_FROM": str(secrets), "SECRETS_TO": str(private), "PGPASSFILE": str(private / "pgpass")}
+        environment["PATH"] = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+        entrypoint = str(ROOT / "docker" / "entrypoint.sh")
+        with serving(*arguments, "--n-estimators", "3", cwd=tmp_path, command=(entrypoint,), **environment) as server:
+            _, cluster = server.get("/cluster")
+            assert (cluster["role"], cluster["leader"]["url"]) == ("leader", "http://oubli-1:8000")
+            sample = {"id": "a", "features": [3], "label": "p"}
+            assert server.ask("POST", "/samples", {"samples": [sample]})[0] == 201
+            assert second.ask("SELECT count(*) FROM oubli_records")[0][0] > 0
+            assert server.stop() == 0
