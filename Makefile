@@ -60,7 +60,7 @@ lock: $(VENV)/.installed-dev  ## write the lock files anew from pyproject.toml
 	@# The widest first: its tools may ask for older versions of what the others have as well.
 	$(COMPILE) --upgrade --extra dev --extra benchmarks --output-file requirements-benchmarks.lock pyproject.toml
 	$(COMPILE) --upgrade --extra dev --constraint requirements-benchmarks.lock --output-file requirements-dev.lock pyproject.toml
-	$(COMPILE) --upgrade --extra client --build-deps-for=editable --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
+	$(COMPILE) --upgrade --extra client --extra postgres --build-deps-for=editable --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
 
 clean:  ## remove the environment and what tools left behind; data directories stay
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache *.egg-info
