@@ -91,8 +91,8 @@ def survive(folder: Path, steps: Iterable[str], *, tls: bool) -> int:
                     pass
             else:
                 with start(folder, port, step, tls=tls) as server:
-                    add(server, step)
-                    added.append(step)
+                    added.append(f"{step}-{n_killed}")
+                    add(server, added[-1])
                     server.process.send_signal(signal.SIGTERM)
                     assert server.process.wait(60) == -signal.SIGKILL
             n_killed += 1
