@@ -15,12 +15,12 @@ use_kernel_cache()  # before anything imports Numba
 import oubli.app.cli.main  # noqa: E402
 import oubli.app.http.server  # noqa: E402
 import oubli.app.http.standby  # noqa: E402, F401
-from oubli.app.service.compiling import compile_kernels  # noqa: E402
+from oubli.app.service.compiling import prepare_kernels  # noqa: E402
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task  # noqa: E402
 
 # What only some commands import, when they run.
 for _name in ("build", "training", "recovery"):
     import_module(f"oubli.app.service.{_name}")
-compile_kernels("forest", Schema((Column("x", ColumnType.NUMERIC, "float32"),), Task.CLASSIFICATION, LabelType.INTEGER))
+prepare_kernels("forest", Schema((Column("x", ColumnType.NUMERIC, "float32"),), Task.CLASSIFICATION, LabelType.INTEGER))
 gc.collect()
 gc.freeze()  # so that children need no copies of it

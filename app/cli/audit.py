@@ -151,7 +151,7 @@ def fit(samples: Samples, checked: CheckedState, progress: Any = None) -> Model:
     UncheckableError
         When they cannot be fitted.
     """
-    from oubli.app.service.compiling import compile_kernels
+    from oubli.app.service.compiling import prepare_kernels
     from oubli.app.service.fitting import estimator_of
     from oubli.core.data.schema import Schema
     from oubli.core.errors import OubliError
@@ -163,7 +163,7 @@ def fit(samples: Samples, checked: CheckedState, progress: Any = None) -> Model:
         if not samples:
             empty: Model = estimator.start(schema)
             return empty
-        compile_kernels(checked.entry["kind"], schema, parameters=estimator.get_params())
+        prepare_kernels(checked.entry["kind"], schema, estimator.get_params())
         rows = [[one["features"][name] for name in schema.names] for one in samples]
         labels, ids = [one["label"] for one in samples], [one["id"] for one in samples]
         model: Model = estimator.fit(rows, labels, ids=ids, schema=schema, progress=progress)

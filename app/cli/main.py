@@ -138,7 +138,7 @@ def _start_service(settings: Settings, url: str) -> tuple[Any, list[str]]:
         from oubli.app.cli.examples import tour
         from oubli.app.progress import at_stages
         from oubli.app.service.build import RECOVERING, build_service
-        from oubli.app.service.compiling import compile_kernels
+        from oubli.app.service.compiling import prepare_kernels
         from oubli.app.service.training import TRAINING
 
         # The HTTP layer takes half a second to import; while the forest grows or is checked, other threads can work.
@@ -150,7 +150,7 @@ def _start_service(settings: Settings, url: str) -> tuple[Any, list[str]]:
                 from oubli.app.replication.start import build_node as build  # needs psycopg
             service = build(settings, stages, tell=tell, warn=warn)
             model = service.state.model
-            compile_kernels(model.kind, model.schema_, progress, model.get_params())
+            prepare_kernels(model.kind, model.schema_, model.get_params(), progress)
         return service, tour(url, model.samples_, settings.api_key_file, settings.tls_cert_file)
 
 

@@ -1,8 +1,9 @@
-"""Compiling kernels beside a server that answers.
+"""Compiling kernels by another process.
 
 Numba holds the interpreter while it compiles, for most of a second at a time: a server that compiles in a thread stops
-answering for as long. So what is not in the kernel cache is compiled by another process, which fills the cache, and
-then loaded by a thread. When the cache cannot be written, the thread compiles after all.
+answering for as long. A process that has compiled also keeps a gigabyte for the rest of its life. So what is not in the
+kernel cache is compiled by another process, which fills the cache, and then loaded by this one. When the cache cannot
+be written, this process compiles after all.
 
 Nothing compiles on the event loop: whatever is about to be served is prepared before it is.
 """
@@ -13,7 +14,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from oubli.app.progress import Progress, silent, within
+from oubli.app.service.kernel_cache import is_writable
 from oubli.core.data.schema import Schema, Task
 from oubli.core.jit.policy import NotKeptError, only_kept
 from oubli.core.model import Model
@@ -30,6 +33,7 @@ from oubli.core.warmup import variant_of, warm_up, warm_up_influence
 log = logging.getLogger("oubli.compiling")
 
 What = Literal["model", "influence"]
+_Report = Callable[[int, int], None]
 _Key = tuple[What, str, Task, np.dtype[Any], str]
 _NICENESS = 10  # of the process that compiles: requests come first
 _LONGEST = 1800  # seconds
@@ -38,23 +42,12 @@ _prepared: set[_Key] = set()  # in this process
 _one_at_a_time = threading.Lock()
 
 
-def compile_kernels(
-    kind: str, schema: Schema, progress: Progress = silent, parameters: Mapping[str, Any] | None = None
+def prepare_kernels(
+    kind: str, schema: Schema, parameters: Mapping[str, Any] | None = None, progress: Progress = silent
 ) -> None:
-    """Compile what a model of this schema runs, or load it from the kernel cache; nothing when it was done before.
-
-    In this process: for programs that do not answer yet.
-    """
-    key = _key("model", kind, schema.task, schema.cell_dtype, parameters)
-    if key not in _prepared:
-        reported = within(progress, "compiling the kernels")
-        warm_up(schema.task, schema.cell_dtype, reported, kind=kind, parameters=parameters)
-        _prepared.add(key)
-
-
-def prepare_kernels(kind: str, schema: Schema, parameters: Mapping[str, Any] | None = None) -> None:
     """Have what a model of this schema runs ready in this process; call it in a thread of a server."""
-    _prepare(_key("model", kind, schema.task, schema.cell_dtype, parameters))
+    key = _key("model", kind, schema.task, schema.cell_dtype, parameters)
+    _prepare(key, within(progress, "compiling the kernels"))
 
 
 def prepare_model_file(path: Path) -> None:
@@ -92,7 +85,7 @@ def _key(what: What, kind: str, task: Task, cell_dtype: Any, parameters: Mapping
     return what, kind, task, np.dtype(cell_dtype), json.dumps(variant_of(kind, parameters))
 
 
-def _prepare(key: _Key) -> None:
+def _prepare(key: _Key, report: _Report | None = None) -> None:
     with _one_at_a_time:
         if key in _prepared:
             return
@@ -101,7 +94,7 @@ def _prepare(key: _Key) -> None:
             with only_kept():
                 work()
         except NotKeptError:
-            _compile_elsewhere(key)
+            _compile_elsewhere(key, report)
             work()
         _prepared.add(key)
 
@@ -112,8 +105,10 @@ def _work(key: _Key) -> partial[None]:
     return partial(compile_, task, cell_dtype, kind=kind, parameters=json.loads(variant))
 
 
-def _compile_elsewhere(key: _Key) -> None:
+def _compile_elsewhere(key: _Key, report: _Report | None) -> None:
     """Fill the kernel cache by another process; it does not matter whether that works out."""
+    if not is_writable():
+        return
     what, kind, task, cell_dtype, variant = key
     command = [sys.executable, "-m", __name__, what, kind, task.value, cell_dtype.name, variant]
     root = str(Path(__file__).resolve().parent.parent)
@@ -121,20 +116,37 @@ def _compile_elsewhere(key: _Key) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     log.info("compiling the kernels of %s (%s, %s) in a process of its own", kind, task.value, cell_dtype.name)
     try:
-        done = subprocess.run(  # noqa: S603 - ourselves
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=_LONGEST,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
+        exit_code = _follow(command, environment, report)
+    except OSError as error:
         log.warning("kernels are compiled in this process (%s): answers are slow meanwhile", type(error).__name__)
         return
-    if done.returncode:
-        log.warning("kernels are compiled in this process (exit code %d): answers are slow meanwhile", done.returncode)
+    if exit_code:
+        log.warning("kernels are compiled in this process (exit code %d): answers are slow meanwhile", exit_code)
+
+
+def _follow(command: list[str], environment: dict[str, str], report: _Report | None) -> int:
+    """Run a process that writes a line for each step it has done; return its exit code."""
+    process = subprocess.Popen(  # noqa: S603 - ourselves
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    too_long = threading.Timer(_LONGEST, process.kill)
+    too_long.daemon = True
+    too_long.start()
+    try:
+        with process:
+            for line in process.stdout or ():
+                done, _, total = line.strip().partition("/")
+                if report is not None and done.isdecimal() and total.isdecimal():
+                    report(int(done), int(total))
+    finally:
+        too_long.cancel()
+        process.kill()
+    return process.returncode
 
 
 def main(arguments: list[str]) -> None:
@@ -142,9 +154,19 @@ def main(arguments: list[str]) -> None:
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
     what, kind, task, cell_dtype, variant = arguments
-    if what not in ("model", "influence"):
+    if what == "model":
+        _work(("model", kind, Task(task), np.dtype(cell_dtype), variant))(progress=_tell)
+    elif what == "influence":
+        _work(("influence", kind, Task(task), np.dtype(cell_dtype), variant))()
+    else:
         raise SystemExit(2)
-    _work(("model" if what == "model" else "influence", kind, Task(task), np.dtype(cell_dtype), variant))()
+
+
+def _tell(done: int, total: int) -> None:
+    """Tell the process that waits how far it is."""
+    with suppress(OSError):  # it is gone: what is compiled is kept all the same
+        sys.stdout.write(f"{done}/{total}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -32,6 +32,18 @@ def use_kernel_cache() -> Path:
     return directory
 
 
+def is_writable() -> bool:
+    """Whether a process that compiles can keep what it compiled where this one finds it."""
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return True  # the user's cache or beside the sources
+    try:
+        Path(named).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(named, os.W_OK | os.X_OK)
+
+
 def _home() -> Path:
     """The user's cache directory, as the platform has it."""
     named = os.environ.get("XDG_CACHE_HOME")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from oubli.app.errors import StartError
 from oubli.app.progress import Progress, silent, within
-from oubli.app.service.compiling import compile_kernels
+from oubli.app.service.compiling import prepare_kernels
 from oubli.app.service.fitting import estimator_of
 from oubli.app.settings import Settings
 from oubli.core.data.schema import Task
@@ -60,7 +60,7 @@ def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
     take_cores(settings)
     table = load_table(settings, progress)
     estimator = new_estimator(settings, table.schema.task)
-    compile_kernels(settings.model, table.schema, progress, estimator.get_params())
+    prepare_kernels(settings.model, table.schema, estimator.get_params(), progress)
     try:
         estimator.fit(table.X, table.y, ids=table.ids, schema=table.schema, progress=within(progress, TRAINING))
     except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ import pytest
 
 import oubli.app.service.compiling
 import oubli.core.jit.policy
+from oubli.app.progress import Progress, silent
 from oubli.app.service.compiling import prepare_kernels
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.jit.policy import NotKeptError
@@ -218,12 +220,10 @@ def _nothing_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oubli.app.service.compiling, "_prepared", set())
 
 
-@pytest.mark.usefixtures("_nothing_prepared")
-@pytest.mark.parametrize("failure", [None, OSError(), subprocess.TimeoutExpired("x", 1), 1])
-def test_what_is_not_kept_is_compiled_by_another_process_and_else_here(
-    monkeypatch: pytest.MonkeyPatch, failure: Any
-) -> None:
-    steps: list[str] = []
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is done to have kernels ready, in order; none is kept."""
+    steps: list[Any] = []
 
     def warm_up(task: Task, dtype: Any, *, kind: str, parameters: Any) -> None:
         assert (task, dtype, kind, parameters) == (Task.REGRESSION, np.float64, "incremental-boosting",
@@ -233,19 +233,78 @@ def test_what_is_not_kept_is_compiled_by_another_process_and_else_here(
         if not kept:
             raise NotKeptError("a kernel")
 
-    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
-        assert command[3:] == ["model", "incremental-boosting", "regression", "float64", '{"quantization": null}']
-        steps.append("process")
-        if isinstance(failure, BaseException):
-            raise failure
-        return subprocess.CompletedProcess(command, failure or 0)
-
     monkeypatch.setattr(oubli.app.service.compiling, "warm_up", warm_up)
-    monkeypatch.setattr(oubli.app.service.compiling.subprocess, "run", run)
+    return steps
+
+
+def prepare(progress: Progress = silent) -> None:
     schema = schema_of("regression", "number", "float64")
+    prepare_kernels("incremental-boosting", schema, {"quantization": None, "n_estimators": 7}, progress)
+
+
+# A process that does two steps of three and ends.
+TWO_STEPS = """
+import sys
+assert sys.argv[1:] == ["model", "incremental-boosting", "regression", "float64", '{"quantization": null}']
+print("1/3\\n2/3\\nno number", flush=True)
+sys.exit(EXIT_CODE)
+"""
+
+
+@pytest.mark.usefixtures("_nothing_prepared")
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_what_is_not_kept_is_compiled_by_another_process_and_else_here(
+    monkeypatch: pytest.MonkeyPatch, steps: list[Any], exit_code: int
+) -> None:
+    class Other(subprocess.Popen[str]):
+        def __init__(self, command: list[str], **options: Any) -> None:
+            code = TWO_STEPS.replace("EXIT_CODE", str(exit_code))
+            super().__init__([sys.executable, "-c", code, *command[3:]], **options)
+            steps.append("process")
+
+    monkeypatch.setattr(oubli.app.service.compiling.subprocess, "Popen", Other)
     for _ in range(2):
-        prepare_kernels("incremental-boosting", schema, {"quantization": None, "n_estimators": 7})
-    assert steps == ["load", "process", "compile"]
+        prepare(lambda *told: steps.append(told))
+    told = [("compiling the kernels", done, 3) for done in (1, 2)]
+    assert steps == ["load", "process", *told, "compile"]
+
+
+@pytest.mark.usefixtures("_nothing_prepared")
+def test_a_process_that_cannot_be_started_leaves_the_work_here(
+    monkeypatch: pytest.MonkeyPatch, steps: list[Any]
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        steps.append("refused")
+        raise OSError
+
+    monkeypatch.setattr(oubli.app.service.compiling.subprocess, "Popen", refuse)
+    prepare()
+    assert steps == ["load", "refused", "compile"]
+
+
+@pytest.mark.usefixtures("_nothing_prepared")
+def test_a_process_that_takes_too_long_is_killed(monkeypatch: pytest.MonkeyPatch, steps: list[Any]) -> None:
+    class Endless(subprocess.Popen[str]):
+        def __init__(self, _: list[str], **options: Any) -> None:
+            super().__init__([sys.executable, "-c", "import time; time.sleep(600)"], **options)
+            steps.append(self)
+
+    monkeypatch.setattr(oubli.app.service.compiling.subprocess, "Popen", Endless)
+    monkeypatch.setattr(oubli.app.service.compiling, "_LONGEST", 0.1)
+    prepare()
+    assert [steps[0], steps[2]] == ["load", "compile"]
+    assert steps[1].returncode == -signal.SIGKILL
+
+
+@pytest.mark.usefixtures("_nothing_prepared")
+def test_where_nothing_can_be_kept_no_other_process_compiles(
+    monkeypatch: pytest.MonkeyPatch, steps: list[Any], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "kernels"))
+    monkeypatch.setattr(oubli.app.service.compiling.subprocess, "Popen", lambda *_, **__: steps.append("process"))
+    prepare()
+    assert steps == ["load", "compile"]
 
 
 @pytest.mark.usefixtures("_nothing_prepared")
