@@ -14,6 +14,7 @@ import argparse
 import http.client
 import itertools
 import json
+import multiprocessing
 import os
 import secrets
 import tempfile
@@ -22,6 +23,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -57,61 +59,61 @@ def changes(samples: Samples, n_rows: int) -> Iterator[bytes]:
             yield from samples.additions(range(first, first + step))
 
 
-class Probe(threading.Thread):
-    """Changes the leader, and asks the follower for what comes of it.
+def probe(leader: int, follower: int, row: Sequence[Any], label: Any, is_over: Any, found: Any) -> None:
+    """Change the leader and ask the follower for what comes of it, until it is over; give back all times.
 
     Parameters
     ----------
     leader, follower
-        The nodes.
-    samples
-        What is added.
+        Ports.
+    row, label
+        What is added and asked for.
+    is_over
+        The event that ends it.
+    found
+        The queue that gets both lists of seconds: with and without waiting for a version.
     """
-
-    def __init__(self, leader: Server, follower: Server, samples: Samples) -> None:
-        super().__init__(daemon=True)
-        self._leader = http.client.HTTPConnection("127.0.0.1", leader.port, timeout=30)
-        self._follower = http.client.HTTPConnection("127.0.0.1", follower.port, timeout=30)
-        self._samples = samples
-        self.is_over = threading.Event()
-        self.behind: list[float] = []
-        self.alone: list[float] = []
-
-    def run(self) -> None:
-        """Probe until it is over."""
-        row, label = self._samples.rows[0], self._samples.labels[0]
-        for number in itertools.count():
-            if self.is_over.wait(PAUSE):
-                return
-            sample = {"id": f"probe-{number}", "features": row, "label": label}
-            version = self._ask(self._leader, "/samples", {"samples": [sample]}, {})["model_version"]
-            answered = time.perf_counter()
-            self._ask(self._follower, "/predict", {"instances": [row]}, {"Min-Version": str(version)})
-            reached = time.perf_counter()
-            self._ask(self._follower, "/predict", {"instances": [row]}, {"Min-Version": "1"})
-            self.behind.append(reached - answered)
-            self.alone.append(time.perf_counter() - reached)
-
-    def _ask(
-        self, connection: http.client.HTTPConnection, path: str, content: object, headers: dict[str, str]
-    ) -> dict[str, int]:
-        connection.request("POST", path, json.dumps(content), {"Content-Type": "application/json", **headers})
-        answer = connection.getresponse()
-        body = answer.read()
-        if answer.status not in (200, 201):
-            raise RuntimeError(f"{path} was answered with {answer.status}")
-        found: dict[str, int] = json.loads(body)
-        return found
+    leading, following = (http.client.HTTPConnection("127.0.0.1", port, timeout=30) for port in (leader, follower))
+    behind, alone = [], []
+    for number in itertools.count():
+        if is_over.wait(PAUSE):
+            found.put((behind, alone))
+            return
+        sample = {"id": f"probe-{number}", "features": row, "label": label}
+        version = ask(leading, "/samples", {"samples": [sample]}, {})["model_version"]
+        answered = time.perf_counter()
+        ask(following, "/predict", {"instances": [row]}, {"Min-Version": str(version)})
+        reached = time.perf_counter()
+        ask(following, "/predict", {"instances": [row]}, {"Min-Version": "1"})
+        behind.append(reached - answered)
+        alone.append(time.perf_counter() - reached)
 
 
-def measure_lag(leader: Server, follower: Server, samples: Samples, n_rows: int, seconds: float) -> tuple[Probe, float]:
-    """Return what a probe has found, and how many changes were made a second."""
-    probe = Probe(leader, follower, samples)
-    probe.start()
+def ask(connection: http.client.HTTPConnection, path: str, content: object, headers: dict[str, str]) -> dict[str, int]:
+    """Post something and return what is answered."""
+    connection.request("POST", path, json.dumps(content), {"Content-Type": "application/json", **headers})
+    answer = connection.getresponse()
+    body = answer.read()
+    if answer.status not in (200, 201):
+        raise RuntimeError(f"{path} was answered with {answer.status}")
+    found: dict[str, int] = json.loads(body)
+    return found
+
+
+def measure_lag(
+    leader: Server, follower: Server, samples: Samples, n_rows: int, seconds: float
+) -> tuple[dict[str, list[float]], float]:
+    """Return what a probe in a process of its own has found, and how many changes were made a second."""
+    context = multiprocessing.get_context("spawn")
+    is_over, found = context.Event(), context.Queue()
+    arguments = (leader.port, follower.port, samples.rows[0], samples.labels[0], is_over, found)
+    process = context.Process(target=probe, args=arguments, daemon=True)
+    process.start()
     paces = list(paced(leader.port, changes(samples, n_rows), RATE, seconds, 32, seconds / 2))
-    probe.is_over.set()
-    probe.join()
-    return probe, median(one.rate for one in paces)
+    is_over.set()
+    behind, alone = found.get(timeout=60)
+    process.join()
+    return {"behind": behind, "without waiting": alone}, median(one.rate for one in paces)
 
 
 def measure_cost(servers: Sequence[Server], samples: Samples, n_requests: int) -> float:
@@ -160,11 +162,11 @@ def run(cache: Path, n_rows: int, rounds: int, seconds: float, n_requests: int) 
         for number in range(rounds):
             for both in (False, True) if number % 2 else (True, False):
                 costs[both].append(measure_cost([leader, follower] if both else [alone], samples, n_requests))
-        probe, achieved = measure_lag(leader, follower, samples, n_rows, seconds)
+        seconds_by_name, achieved = measure_lag(leader, follower, samples, n_rows, seconds)
     busy = BUSY.format(load=load_average) if load_average > 0.5 else ""
     milliseconds = {
         name: [1000 * float(np.quantile(times, share)) for share in (0.5, 0.99)]
-        for name, times in (("behind", probe.behind), ("without waiting", probe.alone))
+        for name, times in seconds_by_name.items()
     }
     rows = [
         Row((name, shown(p50)), p99, at_most(50) if name == "behind" else None)
