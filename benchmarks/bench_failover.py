@@ -4,9 +4,10 @@
 
 Three nodes and PostgreSQL with a synchronous standby run on hosts of their own, in network namespaces. Clients add and
 delete samples at all nodes, repeat each request until it is answered, and ask for predictions of the newest version.
-Meanwhile the leader, a follower or the primary database is killed, stopped for some seconds, or cut off. After each
-failure the nodes have to come back in step. At the end every node must hold what was acknowledged, nothing of what was
-deleted, and have the digest of the others. Needs root, `ip` and PostgreSQL. SIGUSR1 ends it early, with a report.
+Meanwhile the leader, a follower, the primary database or its standby is killed, stopped for some seconds, or cut off
+from all others. After each failure the nodes have to come back in step. At the end every node must hold what was
+acknowledged, nothing of what was deleted, and have the digest of the others. Needs root, `ip` and PostgreSQL. SIGUSR1
+ends it early, with a report.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.failover.clients import Client, Notes, wrong_versions
+from benchmarks.failover.clients import Client, Notes, wrong_answers, wrong_versions
 from benchmarks.failover.database import Database
 from benchmarks.failover.network import hosts
 from benchmarks.failover.nodes import Node, wait_in_step
@@ -39,7 +40,7 @@ DOWN = (4.0, 9.0)  # seconds for which somebody is stopped or cut off: longer th
 PAUSE = 1.0  # seconds between two failures
 PATIENCE = 60.0  # seconds for an answer once all is mended
 WHATS = ("kill", "stop", "cut")
-WHOSE = ("leader", "follower", "primary")
+WHOSE = ("leader", "follower", "primary", "standby")
 TITLE = "Failures of a cluster"
 TEXT = (
     "Three nodes and PostgreSQL with a synchronous standby, each on a host of its own on one machine of 2 cores. "
@@ -61,6 +62,8 @@ class Outcome:
     lost: int = 0
     back: int = 0
     twice: int = 0
+    impossible: int = 0
+    alone: int = 0  # acknowledged while the primary or the standby was away
     stale: int = 0
     unequal: int = 0
     unfinished: int = 0  # erasures that did not end
@@ -71,17 +74,17 @@ class Trial:
 
     Parameters
     ----------
-    nodes, primary
-        Who may fail.
+    nodes, databases
+        Who may fail; the databases by what they are, primary and standby.
     notes
         Of the clients.
     source
         Draws the failures.
     """
 
-    def __init__(self, nodes: list[Node], primary: Database, notes: Notes, source: random.Random) -> None:
+    def __init__(self, nodes: list[Node], databases: dict[str, Database], notes: Notes, source: random.Random) -> None:
         self._nodes = nodes
-        self._primary = primary
+        self._databases = databases
         self._notes = notes
         self._source = source
         self.outcome = Outcome()
@@ -89,32 +92,35 @@ class Trial:
     def fail(self, what: str, whose: str) -> None:
         """Let something fail, mend it, and wait until all is in step again."""
         leader = wait_in_step(self._nodes)
+        database = self._databases.get(whose)
         node = leader if whose == "leader" else self._source.choice([one for one in self._nodes if one is not leader])
-        host = self._primary.host if whose == "primary" else node.host
-        seconds, moment = self._source.uniform(*DOWN), time.monotonic()
-        if what == "cut":
-            host.cut()
-            time.sleep(seconds)
-            host.mend()
-        elif what == "stop":
-            fallen: Node | Database = self._primary if whose == "primary" else node
-            fallen.signal(signal.SIGSTOP)
-            time.sleep(seconds)
-            fallen.signal(signal.SIGCONT)
-        elif whose == "primary":
-            self._primary.kill()
-            self._primary.start()
+        fallen: Node | Database = database or node
+        if what == "kill":
+            moment = time.monotonic()
+            fallen.kill()
+            if database is None:
+                time.sleep(2.0)
+            fallen.start()
         else:
-            node.kill()
-            time.sleep(2.0)
-            node.start()
+            if what == "cut":
+                fallen.host.cut()
+            else:
+                fallen.signal(signal.SIGSTOP)
+            moment = time.monotonic()  # to cut somebody off takes longer than a change
+            time.sleep(self._source.uniform(*DOWN))
+            if database is not None:
+                self.outcome.alone += self._notes.n_made_between(moment, time.monotonic())
+            if what == "cut":
+                fallen.host.mend()
+            else:
+                fallen.signal(signal.SIGCONT)
         wait_in_step(self._nodes)
         other = leader.name if whose == "leader" else None
         first = self._first_answer(moment, other)
         self.outcome.waits[whose, what].append(first - moment)
 
     def _first_answer(self, moment: float, other_than: str | None) -> float:
-        """Return when a change was answered that was under way at a moment, or sent after it."""
+        """Return when a change was answered that was sent or repeated after a moment."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             first = self._notes.first_after(moment, other_than)
@@ -140,6 +146,7 @@ class Trial:
                 outcome.back += not must and name in ids
         outcome.n_changes = sum(change.answered_at is not None for change in self._notes.changes)
         outcome.twice = wrong_versions(self._notes)
+        outcome.impossible = wrong_answers(self._notes)
         outcome.stale = len(self._notes.stale)
         outcome.unequal = n_unequal(leader)
         receipts = [change.receipt for change in self._notes.changes if change.receipt is not None]
@@ -218,7 +225,7 @@ def run(n_failures: int, seed: int, kinds: Sequence[tuple[str, str]], enough: th
         clients = [Client(f"client{number}", nodes, notes, seed + number) for number in range(N_CLIENTS)]
         for client in clients:
             client.start()
-        trial = Trial(nodes, primary, notes, source)
+        trial = Trial(nodes, {"primary": primary, "standby": standby}, notes, source)
         for number, (what, whose) in enumerate(itertools.islice(itertools.cycle(kinds), n_failures), 1):
             time.sleep(PAUSE)
             trial.fail(what, whose)
@@ -248,6 +255,8 @@ def report(outcome: Outcome) -> dict[str, tuple[str, str, str]]:
         "acknowledged and lost": outcome.lost,
         "deleted and back": outcome.back,
         "versions that two changes have": outcome.twice,
+        "acknowledged without both databases": outcome.alone,
+        "changes refused as impossible": outcome.impossible,
         "predictions older than asked for": outcome.stale,
         "digests that differ at the end": outcome.unequal,
         "erasures that do not end": outcome.unfinished,
@@ -265,14 +274,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--failures", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
+    kinds = [f"{what} {whose}" for what, whose in itertools.product(WHATS, WHOSE)]
+    parser.add_argument("--only", action="append", choices=kinds, metavar="KIND", help="such as 'cut standby'; repeat")
     parser.add_argument("--write-results", action="store_true")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing of the cluster stays
     enough = threading.Event()
     signal.signal(signal.SIGUSR1, lambda *_: enough.set())
-    kinds = list(itertools.product(WHATS, WHOSE))
-    random.Random(options.seed).shuffle(kinds)
-    outcome = run(options.failures, options.seed, kinds, enough)
+    chosen = options.only or kinds
+    random.Random(options.seed).shuffle(chosen)
+    pairs = [(what, whose) for what, whose in (kind.split() for kind in chosen)]
+    outcome = run(options.failures, options.seed, pairs, enough)
     write_report(report(outcome), write=options.write_results)
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _REST = 0.01  # seconds between two requests: the servers share two cores with all else
 _PAUSE = 0.05  # seconds before a request is sent again
-_DONE = frozenset({200, 201, 404, 409})
+_IMPOSSIBLE = frozenset({404, 409})
+_DONE = frozenset({200, 201}) | _IMPOSSIBLE
 
 
 @dataclass
@@ -25,6 +26,7 @@ class Change:
     id: str
     sent_at: float
     features: list[float] | None = None
+    asked_at: float = 0.0  # when it was sent, or repeated, last
     answered_at: float | None = None
     by: str = ""  # name of the node that has answered
     status: int = 0
@@ -43,14 +45,22 @@ class Notes:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def first_after(self, moment: float, other_than: str | None = None) -> Change | None:
-        """Return the first change that was sent after a moment and answered, by another node than one."""
+        """Return the first answered change that was sent or repeated after a moment, and not by a certain node."""
         with self.lock:
             found = [
                 one
                 for one in self.changes
-                if one.answered_at is not None and one.answered_at > moment and one.by != other_than
+                if one.answered_at is not None and one.asked_at > moment and one.by != other_than
             ]
         return min(found, key=lambda one: one.answered_at or 0.0, default=None)
+
+    def n_made_between(self, begin: float, end: float) -> int:
+        """Return how many changes were first sent, and acknowledged, between two moments."""
+        with self.lock:
+            return sum(
+                begin < one.sent_at and one.answered_at is not None and one.answered_at < end and one.status < 300
+                for one in self.changes
+            )
 
 
 class Client(threading.Thread):
@@ -98,7 +108,7 @@ class Client(threading.Thread):
             self._notes.changes.append(change)
         key = {"Idempotency-Key": str(uuid.UUID(int=self._random.getrandbits(128)))}
         while not self.is_over.is_set():
-            node = self._likely
+            node, change.asked_at = self._likely, time.monotonic()
             try:
                 if change.kind == "add":
                     sample = {"features": change.features, "label": self._label(change), "id": change.id}
@@ -155,6 +165,11 @@ class Client(threading.Thread):
                 self._likely = node
                 return
         self._try_another()
+
+
+def wrong_answers(notes: Notes) -> int:
+    """Return how many changes were refused as impossible: each new id is free, and only a sample held is deleted."""
+    return sum(change.status in _IMPOSSIBLE for change in notes.changes)
 
 
 def wrong_versions(notes: Notes) -> int:

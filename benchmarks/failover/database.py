@@ -81,7 +81,8 @@ class Database:
     def follow(self, primary: Database) -> None:
         """Become the standby that commits of another server wait for, and start."""
         source = f"{primary.url}?application_name=standby"
-        how = ("-R", "-c", "fast", "-X", "stream", "-d", source)
+        # The slot keeps what the standby lacks: erasures have old files of the log removed at once.
+        how = ("-R", "-c", "fast", "-X", "stream", "-C", "-S", "standby", "-d", source)
         command = as_user([str(_programs() / "pg_basebackup"), "-D", str(self._data), *how], USER)
         process = self.host.start(command, self._log, cwd=self._folder)
         if process.wait(60):

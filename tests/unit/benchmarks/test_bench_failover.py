@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from benchmarks.bench_failover import Outcome, report
-from benchmarks.failover.clients import Change, Notes, wrong_versions
+from benchmarks.failover.clients import Change, Notes, wrong_answers, wrong_versions
 
 
 def test_each_failure_has_a_row_and_losses_miss_their_mark() -> None:
     outcome = Outcome(n_changes=12_345, lost=1)
     outcome.waits["leader", "kill"] += [3.0, 4.0, 20.0]
     outcome.waits["primary", "stop"] += [6.0]
+    outcome.waits["standby", "cut"] += [7.0]
     found = report(outcome)
     text, waits = found["failover-waits"][1:]
     assert "12,345 in all" in text
-    assert "4 failures" in text
+    assert "5 failures" in text
     assert "| kill leader | 3 | 4 | 20 |" in waits
     assert "| stop primary | 1 | 6 | 6 |" in waits
+    assert "| cut standby | 1 | 7 | 7 |" in waits
     assert "| p50 | 4 | at most 5 | yes |" in found["failover-leaders"][2]
     assert "| longest | 20 | at most 15 | **no** |" in found["failover-leaders"][2]
     assert "| acknowledged and lost | 1 | at most 0 | **no** |" in found["failover-losses"][2]
@@ -31,10 +33,24 @@ def test_two_changes_with_one_version_are_seen() -> None:
     assert wrong_versions(notes) == 1
 
 
+def test_changes_made_while_a_database_is_away_are_counted() -> None:
+    notes = Notes()
+    for sent, answered, status in ((0.5, 1.5, 201), (1.1, 1.9, 201), (1.2, 1.3, 404), (1.2, None, 0), (1.8, 2.1, 201)):
+        notes.changes.append(Change("add", str(sent), sent, answered_at=answered, status=status))
+    assert notes.n_made_between(1.0, 2.0) == 1
+
+
+def test_changes_that_are_refused_as_impossible_are_counted() -> None:
+    notes = Notes()
+    for kind, status in (("add", 201), ("add", 409), ("delete", 200), ("delete", 404), ("add", 0)):
+        notes.changes.append(Change(kind, f"{kind}-{status}", 0.0, status=status))
+    assert wrong_answers(notes) == 2
+
+
 def test_the_first_answer_after_a_failure_is_that_of_another_node() -> None:
     notes = Notes()
-    for by, at in (("a", 1.0), ("a", 3.0), ("b", 4.0), ("c", 3.5)):
-        notes.changes.append(Change("add", by, 0.0, status=201, by=by, answered_at=at))
+    for by, asked, at in (("a", 0.9, 1.0), ("a", 1.9, 2.5), ("a", 2.9, 3.0), ("b", 3.9, 4.0), ("c", 2.1, 3.5)):
+        notes.changes.append(Change("add", by, 0.0, asked_at=asked, status=201, by=by, answered_at=at))
     first, other = notes.first_after(2.0), notes.first_after(2.0, "a")
     assert first is not None
     assert first.answered_at == 3.0
