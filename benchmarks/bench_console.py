@@ -1,11 +1,12 @@
 """Measure what open consoles cost: predictions on a server whose streams of events many read, and nobody, in turn.
 
-    python -m benchmarks.bench_console [--quick] [--tabs 20] [--rounds 11] [--write-results]
+    python -m benchmarks.bench_console [--quick] [--tabs 20] [--rounds 48] [--write-results]
 
 A tab reads `GET /events` and `GET /metrics/events`. The server runs on one core, the client on another, with the tabs
 in a process beside it. Meanwhile samples are deleted, so that there is something to tell. In each round the same server
-is measured with and without tabs: how many predictions it answers a second at most, and at half of that rate how long
-they take and how much of its core it uses. Ratios are formed within a round.
+is measured with and without tabs: how many predictions it answers a second at most, and how many for each second that
+its core works. In every eighth round also, at half of that rate, how long they take and how much of its core it uses.
+Ratios are formed within a round; rounds are short, because what else a machine does changes within seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,12 @@ TEXT = (
     "`POST /predict` with one row, on a server that tells nobody of what goes on, and on the same server with {tabs} "
     "open consoles, each of which reads both streams of events. Samples are deleted meanwhile, {erasures:g} a second. "
     "At most: 8 connections that are always busy. At half: half of that rate without consoles; microseconds from due "
-    "to answered, and the share of a core that the server uses."
+    "to answered, and the share of a core that the server uses. A core's second is one in which the server's core "
+    "works for it: what other machines take from this one is left out."
 )
 HEAD = ("consoles:", "predictions a second without", "with", "p50 at half without", "p50 at half with",
         "p99 at half without", "p99 at half with", "core at half without", "core at half with",
-        "events read", "throughput with / without")  # fmt: skip
+        "events read", "with / without for a core's second", "throughput with / without")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Sizes:
     rounds: int
     seconds: float
     erasures: float
+    half_every: int
 
 
 @dataclass(frozen=True)
@@ -61,45 +64,77 @@ class Found:
     """What one stretch has shown."""
 
     rate: float
-    p50: float
-    p99: float
-    core: float
+    by_core: float
+    p50: float = 0.0
+    p99: float = 0.0
+    core: float = 0.0  # at half load; 0 when that was left out
 
 
-def read_streams(port: int, n_tabs: int, ready: Any, told: Any) -> None:
-    """Be some consoles that read all they are told, until the process is ended."""
-    poll, by_number = select.epoll(), {}
-    for path in STREAMS * n_tabs:
-        connection = connect(port)
-        connection.sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode())
-        by_number[connection.fileno()] = connection
-        poll.register(connection.fileno(), select.EPOLLIN)
-    waiting = set(by_number)
-    while True:
-        for number, _ in poll.poll():
-            data = by_number[number].recv(65_536)
-            if not data:
-                raise ConnectionError("the server has ended a stream")
-            told.value += data.count(b"\nevent: ") + data.startswith(b"event: ")
-            waiting.discard(number)
-            if not waiting:
-                ready.set()
+def read_streams(port: int, n_tabs: int, is_open: Any, is_ready: Any, told: Any) -> None:
+    """Be some consoles that read all they are told, whenever they are to be open, until the process is ended."""
+    while is_open.wait():
+        with ExitStack() as opened, select.epoll() as poll:
+            by_number = {}
+            for path in STREAMS * n_tabs:
+                connection = opened.enter_context(closing(connect(port)))
+                connection.sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode())
+                by_number[connection.fileno()] = connection
+                poll.register(connection.fileno(), select.EPOLLIN)
+            waiting = set(by_number)
+            while is_open.is_set():
+                for number, _ in poll.poll(0.1):
+                    data = by_number[number].recv(65_536)
+                    if not data:
+                        raise ConnectionError("the server has ended a stream")
+                    told.value += data.count(b"\nevent: ") + data.startswith(b"event: ")
+                    waiting.discard(number)
+                    if not waiting:
+                        is_ready.set()
+        is_ready.clear()
 
 
-@contextmanager
-def tabs(port: int, n_tabs: int) -> Iterator[Any]:
-    """Open some consoles; return what counts the events that they read."""
-    context = multiprocessing.get_context("spawn")
-    ready, told = context.Event(), context.Value("q", 0, lock=False)
-    process = context.Process(target=read_streams, args=(port, n_tabs, ready, told), daemon=True)
-    process.start()
-    try:
-        if not ready.wait(60):
+class Tabs:
+    """Consoles in a process of their own; a context manager that ends it.
+
+    Parameters
+    ----------
+    port
+        Of the server.
+    n_tabs
+        How many.
+    """
+
+    def __init__(self, port: int, n_tabs: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._is_open, self._is_ready, self._told = context.Event(), context.Event(), context.Value("q", 0, lock=False)
+        arguments = (port, n_tabs, self._is_open, self._is_ready, self._told)
+        self._process = context.Process(target=read_streams, args=arguments, daemon=True)
+
+    def __enter__(self) -> Tabs:
+        self._process.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Have the consoles open for the length of the block."""
+        self._is_open.set()
+        if not self._is_ready.wait(60):
             raise TimeoutError("the streams have not begun")
-        yield told
-    finally:
-        process.kill()
-        process.join()
+        try:
+            yield
+        finally:
+            self._is_open.clear()
+            while self._is_ready.is_set():
+                time.sleep(0.01)
+
+    @property
+    def n_told(self) -> int:
+        """How many events they have read."""
+        return int(self._told.value)
 
 
 def core_seconds(server: Server) -> float:
@@ -137,38 +172,44 @@ def measure(server: Server, data: Samples, sizes: Sizes, ids: Iterator[int], hal
     """Measure one stretch at full and one at half load; a half of 0 leaves that out."""
     predictions = data.predictions()
     with erasing(server, data, sizes, ids):
+        before, started = core_seconds(server), time.monotonic()
         rate = most(server, predictions, sizes.seconds)
+        by_core = rate * (time.monotonic() - started) / (core_seconds(server) - before)
         if not half:
-            return Found(rate, 0.0, 0.0, 0.0)
+            return Found(rate, by_core)
         before, started = core_seconds(server), time.monotonic()
         requests = itertools.cycle(predictions)
-        (pace,) = itertools.islice(
-            paced(server.port, requests, half, sizes.seconds + 5, N_CONNECTIONS, sizes.seconds), 1
-        )
+        seconds = 3 * sizes.seconds
+        (pace,) = itertools.islice(paced(server.port, requests, half, seconds + 5, N_CONNECTIONS, seconds), 1)
         core = (core_seconds(server) - before) / (time.monotonic() - started)
-    return Found(rate, pace.p50, pace.p99, core)
+    return Found(rate, by_core, pace.p50, pace.p99, core)
 
 
 def run(sizes: Sizes) -> dict[str, tuple[str, str, str]]:
     """Measure everything; return title, text and table of each section by its name."""
-    data, ids, n_told = adult(), itertools.count(), 0
+    data, ids = adult(), itertools.count()
     found: dict[bool, list[Found]] = {False: [], True: []}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(serving("served", command(data, "fast", folder)))
         run_here()
         server.wait_until_quiet()
+        tabs = stack.enter_context(Tabs(server.port, sizes.tabs))
         half = measure(server, data, sizes, ids, 0.0).rate / 2
         for number in range(sizes.rounds):
             for is_watched in (False, True) if number % 2 else (True, False):
-                with tabs(server.port, sizes.tabs) if is_watched else nullcontext() as told:
-                    found[is_watched].append(measure(server, data, sizes, ids, half))
-                    n_told += told.value if told is not None else 0
-    ratio = median(b.rate / a.rate for a, b in zip(found[False], found[True], strict=True))
-    cells = [str(sizes.tabs)]
-    for name, scale in (("rate", 1.0), ("p50", 1e6), ("p99", 1e6), ("core", 1.0)):
-        cells += [shown(scale * median(getattr(one, name) for one in found[which])) for which in (False, True)]
-    cells.append(str(n_told))
+                with tabs.opened() if is_watched else nullcontext():
+                    asked = 0.0 if number % sizes.half_every else half
+                    found[is_watched].append(measure(server, data, sizes, ids, asked))
+        n_told = tabs.n_told
+    pairs = list(zip(found[False], found[True], strict=True))
+    ratio, by_core = (median(getattr(b, name) / getattr(a, name) for a, b in pairs) for name in ("rate", "by_core"))
+    cells = [str(sizes.tabs), *(shown(median(one.rate for one in found[which])) for which in (False, True))]
+    for name, scale in (("p50", 1e6), ("p99", 1e6), ("core", 1.0)):
+        cells += [
+            shown(scale * median(getattr(one, name) for one in found[which] if one.core)) for which in (False, True)
+        ]
+    cells += [str(n_told), f"{by_core:.3f}"]
     text = TEXT.format(tabs=sizes.tabs, erasures=sizes.erasures)
     text += f" Median of {sizes.rounds} rounds of {sizes.seconds:g} seconds."
     return {"http-console": (TITLE, text, table(HEAD, [Row(tuple(cells), ratio, at_least(0.98))]))}
@@ -178,13 +219,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the table, and write it when asked."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--tabs", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--rounds", type=int, default=48)
     parser.add_argument("--quick", action="store_true", help="two short rounds: whether it works")
     parser.add_argument("--write-results", action="store_true")
     options = parser.parse_args(arguments)
-    sizes = Sizes(options.tabs, options.rounds, 6.0, 2.0)
+    sizes = Sizes(options.tabs, options.rounds, 2.0, 2.0, 8)
     if options.quick:
-        sizes = Sizes(options.tabs, 2, 3.0, 2.0)
+        sizes = Sizes(options.tabs, 4, 2.0, 2.0, 2)
     write_report(run(sizes), write=options.write_results)
 
 
