@@ -12,27 +12,16 @@ from pydantic.json_schema import JsonSchemaMode
 from oubli.app.access.scopes import SCOPES, needed_scopes
 from oubli.app.http.auth import is_open
 from oubli.app.http.inference import describe
-from oubli.app.http.inference_schemas import InferenceRequest
-from oubli.app.http.inspection_schemas import MetricsEvent, StateEvent, WithoutRequest
 from oubli.app.http.openapi import DEFAULT_PAGE, REF
-from oubli.app.http.schemas import (
-    AbsenceRequest,
-    AddRequest,
-    BatchDeleteRequest,
-    ExportRequest,
-    FitRequest,
-    InferenceError,
-    InfluenceRequest,
-    OpendsrError,
-    OpendsrRequest,
-    PredictRequest,
-    Problem,
-    ReleaseRequest,
-    ReplaceRequest,
-    RestrictRequest,
-    RetainRequest,
-    SearchRequest,
-)
+from oubli.app.http.schemas.erasures import BatchDeleteRequest
+from oubli.app.http.schemas.inference import InferenceError, InferenceRequest
+from oubli.app.http.schemas.inspection import MetricsEvent, StateEvent, WithoutRequest
+from oubli.app.http.schemas.model import FitRequest
+from oubli.app.http.schemas.opendsr import OpendsrError, OpendsrRequest
+from oubli.app.http.schemas.predictions import InfluenceRequest, PredictRequest
+from oubli.app.http.schemas.samples import AbsenceRequest, AddRequest, ReplaceRequest, SearchRequest
+from oubli.app.http.schemas.shapes import Problem
+from oubli.app.http.schemas.subjects import ExportRequest, ReleaseRequest, RestrictRequest, RetainRequest
 from oubli.core.data.schema import Schema
 from oubli.core.data.values import ColumnType, LabelType
 

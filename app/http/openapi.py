@@ -5,7 +5,9 @@ from typing import Any
 
 from oubli.app.http.formats import Format
 from oubli.app.http.problems import KINDS, MEDIA_TYPE, Kind, ProblemError, opendsr_status
-from oubli.app.http.schemas import InferenceError, OpendsrError, Problem
+from oubli.app.http.schemas.inference import InferenceError
+from oubli.app.http.schemas.opendsr import OpendsrError
+from oubli.app.http.schemas.shapes import Problem
 
 Responses = dict[int | str, dict[str, Any]]
 

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Request, Response
 from oubli.app.access.scopes import ADMIN, SCOPES
 from oubli.app.http.auth import AccessRules, Caller
 from oubli.app.http.context import context_of
-from oubli.app.http.inspection_schemas import AccessAnswer
 from oubli.app.http.openapi import problems
 from oubli.app.http.responses import json_answer
+from oubli.app.http.schemas.inspection import AccessAnswer
 from oubli.app.times import to_text
 
 router = APIRouter(tags=["health"])

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from fastapi import APIRouter, Request, Response
 
-from oubli.app.http.cluster_schemas import ClusterAnswer
 from oubli.app.http.context import context_of
 from oubli.app.http.files import OpenedFile
 from oubli.app.http.openapi import problems
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.responses import NO_STORE, json_answer
+from oubli.app.http.schemas.cluster import ClusterAnswer
 from oubli.app.storage.directory import storage_errors
 
 if TYPE_CHECKING:

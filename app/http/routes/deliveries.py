@@ -9,7 +9,7 @@ from oubli.app.http.openapi import DEFAULT_PAGE, PATH, QUERY, problems
 from oubli.app.http.parsing import one_value, parse_limit, parse_number_cursor, parse_query
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.responses import json_answer
-from oubli.app.http.schemas import DeadLettersAnswer, RedeliveryAnswer
+from oubli.app.http.schemas.erasures import DeadLettersAnswer, RedeliveryAnswer
 from oubli.app.ledger.deliveries import Delivery
 from oubli.app.times import to_text
 

@@ -10,7 +10,7 @@ from oubli.app.http.openapi import DEFAULT_PAGE, PATH, QUERY, problems
 from oubli.app.http.parsing import one_value, parse_limit, parse_number_cursor, parse_query, parse_ref
 from oubli.app.http.problems import ProblemError, invalid
 from oubli.app.http.responses import json_answer, receipt_content
-from oubli.app.http.schemas import ErasuresAnswer, Receipt
+from oubli.app.http.schemas.erasures import ErasuresAnswer, Receipt
 from oubli.app.ledger.entries import StatusFilter
 
 router = APIRouter(tags=["erasures"])

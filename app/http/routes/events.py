@@ -4,9 +4,9 @@ from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import feeds_of
 from oubli.app.http.feeds import EventStream, stream_of
-from oubli.app.http.inspection_schemas import MetricsEvent, StateEvent
 from oubli.app.http.openapi import LAST_EVENT_ID, events_of, problems
 from oubli.app.http.responses import NO_STORE
+from oubli.app.http.schemas.inspection import MetricsEvent, StateEvent
 
 router = APIRouter(tags=["health"])
 

@@ -5,7 +5,8 @@ from fastapi import APIRouter, Request
 from oubli.app.http.context import context_of
 from oubli.app.http.openapi import parameter, problems
 from oubli.app.http.problems import OtherLeaderError, changes_stopped, invalid
-from oubli.app.http.schemas import Changes, HealthAnswer, ReadyAnswer
+from oubli.app.http.schemas.model import HealthAnswer, ReadyAnswer
+from oubli.app.http.schemas.shapes import Changes
 
 router = APIRouter(tags=["health"])
 

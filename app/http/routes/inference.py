@@ -17,7 +17,10 @@ from oubli.app.http.inference import (
     inference_content,
     read_inference,
 )
-from oubli.app.http.inference_schemas import (
+from oubli.app.http.openapi import PATH, body, inference_problems, parameter
+from oubli.app.http.problems import ProblemError
+from oubli.app.http.responses import NO_STORE, json_answer
+from oubli.app.http.schemas.inference import (
     InferenceAnswer,
     InferenceRequest,
     ModelHealth,
@@ -25,9 +28,6 @@ from oubli.app.http.inference_schemas import (
     ServerHealth,
     ServerMetadata,
 )
-from oubli.app.http.openapi import PATH, body, inference_problems, parameter
-from oubli.app.http.problems import ProblemError
-from oubli.app.http.responses import NO_STORE, json_answer
 from oubli.app.version import VERSION
 from oubli.core.errors import InputError
 

@@ -9,7 +9,8 @@ from oubli.app.http.openapi import PATH, body, problems
 from oubli.app.http.parsing import explain
 from oubli.app.http.problems import ProblemError, invalid, pointer
 from oubli.app.http.responses import job_content, json_answer
-from oubli.app.http.schemas import InfluenceAnswer, InfluenceRequest, JobAnswer
+from oubli.app.http.schemas.model import JobAnswer
+from oubli.app.http.schemas.predictions import InfluenceAnswer, InfluenceRequest
 from oubli.app.service.influence import Question
 from oubli.app.service.influence_methods import UnfitError
 from oubli.core.data.schema import Schema

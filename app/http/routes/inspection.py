@@ -6,11 +6,11 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
-from oubli.app.http.inspection_schemas import ColumnsAnswer, ImportancesAnswer, KindsAnswer, TreeAnswer
 from oubli.app.http.openapi import PATH, QUERY, problems
 from oubli.app.http.parsing import one_value, parse_query
 from oubli.app.http.problems import invalid
 from oubli.app.http.responses import json_answer
+from oubli.app.http.schemas.inspection import ColumnsAnswer, ImportancesAnswer, KindsAnswer, TreeAnswer
 from oubli.app.service.kinds import kinds_for
 from oubli.core.drawing import LONGEST_PATH, MOST_LEVELS
 

@@ -10,7 +10,7 @@ from oubli.app.http.context import context_of
 from oubli.app.http.openapi import PATH, problems
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.responses import job_content, json_answer, to_json
-from oubli.app.http.schemas import JobAnswer, JobsAnswer
+from oubli.app.http.schemas.model import JobAnswer, JobsAnswer
 from oubli.app.service.jobs import Job
 
 router = APIRouter(tags=["jobs"])

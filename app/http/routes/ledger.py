@@ -6,7 +6,7 @@ from oubli.app.http.context import context_of
 from oubli.app.http.openapi import DEFAULT_PAGE, QUERY, problems
 from oubli.app.http.parsing import one_value, parse_limit, parse_number_cursor, parse_query
 from oubli.app.http.responses import json_answer
-from oubli.app.http.schemas import KeysAnswer, LedgerAnswer
+from oubli.app.http.schemas.ledger import KeysAnswer, LedgerAnswer
 
 router = APIRouter(tags=["erasures"])
 

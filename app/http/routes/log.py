@@ -10,7 +10,7 @@ from oubli.app.http.openapi import FILE, PATH, QUERY, TEXT, problems
 from oubli.app.http.parsing import one_value, parse_query
 from oubli.app.http.problems import ProblemError, invalid
 from oubli.app.http.responses import NO_STORE, json_answer
-from oubli.app.http.schemas import ConsistencyAnswer, OpeningAnswer
+from oubli.app.http.schemas.ledger import ConsistencyAnswer, OpeningAnswer
 from oubli.app.ledger.tree import TILE
 
 router = APIRouter(tags=["log"])

@@ -6,7 +6,7 @@ from starlette.responses import Response
 from oubli.app.http.context import context_of
 from oubli.app.http.openapi import problems
 from oubli.app.http.responses import json_answer
-from oubli.app.http.schemas import ModelAnswer
+from oubli.app.http.schemas.model import ModelAnswer
 
 router = APIRouter(tags=["model"])
 _CHANGE = ("changes-stopped", "storage")

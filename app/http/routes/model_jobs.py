@@ -10,7 +10,7 @@ from oubli.app.http.context import context_of
 from oubli.app.http.openapi import IDEMPOTENCY_KEY, KEY_HEADER, body, problems
 from oubli.app.http.problems import ProblemError, invalid, pointer
 from oubli.app.http.responses import job_content, json_answer
-from oubli.app.http.schemas import FitRequest, JobAnswer
+from oubli.app.http.schemas.model import FitRequest, JobAnswer
 from oubli.app.service.fitting import estimator_of
 from oubli.app.service.jobs import Job
 from oubli.core.data.schema import Schema

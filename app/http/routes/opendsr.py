@@ -21,7 +21,7 @@ from oubli.app.http.openapi import PATH, body, opendsr_problems
 from oubli.app.http.parsing import parse_name
 from oubli.app.http.problems import ProblemError, invalid, pointer
 from oubli.app.http.responses import NO_STORE, json_answer
-from oubli.app.http.schemas import (
+from oubli.app.http.schemas.opendsr import (
     OpendsrCancellation,
     OpendsrDiscovery,
     OpendsrReply,

@@ -11,7 +11,7 @@ from oubli.app.http.openapi import TABLES, problems, table_body
 from oubli.app.http.parsing import explain
 from oubli.app.http.problems import invalid
 from oubli.app.http.responses import json_answer, prediction_content
-from oubli.app.http.schemas import PredictAnswer, PredictRequest
+from oubli.app.http.schemas.predictions import PredictAnswer, PredictRequest
 from oubli.core.errors import InputError
 
 router = APIRouter(tags=["predictions"])

@@ -45,15 +45,12 @@ from oubli.app.http.responses import (
     sample_content,
     wants_csv,
 )
-from oubli.app.http.schemas import (
+from oubli.app.http.schemas.erasures import BatchDeleteRequest, BatchDeletion, DeletionOutcome, Receipt
+from oubli.app.http.schemas.samples import (
     AbsenceProof,
     AbsenceRequest,
     AddAnswer,
     AddRequest,
-    BatchDeleteRequest,
-    BatchDeletion,
-    DeletionOutcome,
-    Receipt,
     ReplaceRequest,
     SampleAnswer,
     SamplesAnswer,

@@ -8,7 +8,7 @@ from oubli.app.http.files import MEDIA_TYPE, OpenedFile
 from oubli.app.http.openapi import FILE, FILE_BODY, problems
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.responses import json_answer
-from oubli.app.http.schemas import RestoreAnswer, SnapshotAnswer
+from oubli.app.http.schemas.model import RestoreAnswer, SnapshotAnswer
 from oubli.app.storage.directory import storage_errors
 from oubli.app.storage.snapshots import Snapshot
 

@@ -10,7 +10,7 @@ from oubli.app.http.openapi import DEFAULT_PAGE, PATH, QUERY, problems
 from oubli.app.http.parsing import one_value, parse_limit, parse_number_cursor, parse_query
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.responses import json_answer
-from oubli.app.http.state_schemas import StateAnswer, StateEntry, StatesAnswer
+from oubli.app.http.schemas.states import StateAnswer, StateEntry, StatesAnswer
 from oubli.app.ledger.set_leaves import commitment_of
 
 router = APIRouter(tags=["log"])

@@ -18,10 +18,10 @@ from oubli.app.http.responses import (
     to_json,
     wants_csv,
 )
-from oubli.app.http.schemas import (
+from oubli.app.http.schemas.model import JobAnswer
+from oubli.app.http.schemas.subjects import (
     ExportAnswer,
     ExportRequest,
-    JobAnswer,
     ReleaseAnswer,
     ReleaseRequest,
     RestrictAnswer,

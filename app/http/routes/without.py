@@ -5,12 +5,12 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
-from oubli.app.http.inspection_schemas import WithoutAnswer, WithoutRequest
 from oubli.app.http.openapi import PATH, body, problems
 from oubli.app.http.parsing import explain
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.responses import job_content, json_answer, result_content
-from oubli.app.http.schemas import JobAnswer
+from oubli.app.http.schemas.inspection import WithoutAnswer, WithoutRequest
+from oubli.app.http.schemas.model import JobAnswer
 from oubli.app.service.without import Absence, Comparison
 from oubli.core.errors import InputError
 

@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from oubli.app.errors import JournalFullError
-from oubli.app.http.state_schemas import StateAnswer, StateEntry, StatesAnswer
+from oubli.app.http.schemas.states import StateAnswer, StateEntry, StatesAnswer
 from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.model_service import ModelService
 from oubli.core import OnlineBoostingClassifier

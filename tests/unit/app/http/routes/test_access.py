@@ -6,7 +6,7 @@ from pathlib import Path
 
 from oubli.app.access.key_file import FILE_NAME, create_key, now_ms, revoke_key
 from oubli.app.access.scopes import SCOPES
-from oubli.app.http.inspection_schemas import AccessAnswer
+from oubli.app.http.schemas.inspection import AccessAnswer
 from tests.unit.app.support import make_service, served
 
 

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
 from oubli.app.access.key_file import FILE_NAME, create_key
-from oubli.app.http.schemas import BatchDeletion, ListedDeletion, NothingHeld, Receipt
+from oubli.app.http.schemas.erasures import BatchDeletion, ListedDeletion, NothingHeld, Receipt
 from oubli.app.ledger.verify import check_ledger, check_receipt
 from oubli.app.times import parse_time
 from tests.unit.app.support import make_service, served

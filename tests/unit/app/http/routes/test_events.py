@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import oubli.app.http.metrics_events
-from oubli.app.http.inspection_schemas import MetricsEvent, StateEvent
 from oubli.app.http.metrics_events import quantile_ms
+from oubli.app.http.schemas.inspection import MetricsEvent, StateEvent
 from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.measurements import BOUNDS, Histogram
 from tests.unit.app.hosted import Hosted, hosted

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from oubli.app.access.key_file import FILE_NAME, create_key
-from oubli.app.http.inference_schemas import InferenceAnswer, InferenceRequest, ModelMetadata, ServerMetadata
+from oubli.app.http.schemas.inference import InferenceAnswer, InferenceRequest, ModelMetadata, ServerMetadata
 from oubli.app.http.tensors import DTYPES, to_bytes
 from oubli.core import DynamicForestClassifier
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task

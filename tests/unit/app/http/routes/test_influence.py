@@ -11,7 +11,7 @@ import pytest
 
 import oubli.app.service.compiling
 import oubli.app.service.influence
-from oubli.app.http.schemas import InfluenceAnswer
+from oubli.app.http.schemas.predictions import InfluenceAnswer
 from oubli.app.service.jobs import JobBoard
 from oubli.core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingRegressor
 from oubli.core.data.schema import Schema, Task

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from oubli.app.http.inspection_schemas import ColumnsAnswer, ImportancesAnswer, KindsAnswer, TreeAnswer
+from oubli.app.http.schemas.inspection import ColumnsAnswer, ImportancesAnswer, KindsAnswer, TreeAnswer
 from oubli.core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingRegressor
 from oubli.core.drawing import look_at_tree
 from oubli.core.registry import parameters_of

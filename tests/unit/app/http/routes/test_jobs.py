@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.routes import jobs, model_jobs
-from oubli.app.http.schemas import JobAnswer
+from oubli.app.http.schemas.model import JobAnswer
 from oubli.app.service.jobs import Job, JobBoard, Report
 from oubli.core.data.schema import Task
 from oubli.core.registry import KINDS

@@ -16,8 +16,9 @@ from starlette.testclient import TestClient
 from oubli.app.errors import ServiceError
 from oubli.app.http.problems import ProblemError, to_problem
 from oubli.app.http.routes import erasures, ledger
-from oubli.app.http.schemas import ErasuresAnswer, KeysAnswer, LedgerAnswer
-from oubli.app.http.schemas import Receipt as ReceiptAnswer
+from oubli.app.http.schemas.erasures import ErasuresAnswer
+from oubli.app.http.schemas.erasures import Receipt as ReceiptAnswer
+from oubli.app.http.schemas.ledger import KeysAnswer, LedgerAnswer
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.verify import check_ledger, check_receipt, read_public_keys
 from oubli.app.service.receipts import Receipts

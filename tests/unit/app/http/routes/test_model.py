@@ -1,4 +1,4 @@
-from oubli.app.http.schemas import ModelAnswer
+from oubli.app.http.schemas.model import ModelAnswer
 from tests.unit.app.support import NUMBERS, forest, make_service, samples, served
 
 

@@ -23,7 +23,7 @@ from cryptography.x509 import load_pem_x509_certificate
 from oubli.app.access.key_file import FILE_NAME, create_key, now_ms
 from oubli.app.access.keys import AccessKeys
 from oubli.app.errors import JournalFullError
-from oubli.app.http.schemas import OpendsrDiscovery, OpendsrError, OpendsrReply, OpendsrStatus
+from oubli.app.http.schemas.opendsr import OpendsrDiscovery, OpendsrError, OpendsrReply, OpendsrStatus
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
 from oubli.app.privacy.addresses import AddressRules, parse_endpoint
 from oubli.app.privacy.sender import Sender

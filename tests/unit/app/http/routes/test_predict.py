@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oubli.app.http.schemas import PredictAnswer
+from oubli.app.http.schemas.predictions import PredictAnswer
 from oubli.verifier import FailedError, check_prediction, read_policy
 from tests.unit.app.support import NUMBERS, forest, make_service, rows, served
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from oubli.app.http.schemas import RetainAnswer
+from oubli.app.http.schemas.subjects import RetainAnswer
 from oubli.app.service.build import compose, open_directory
 from oubli.app.service.model_service import Limits, ModelService
 from oubli.app.times import parse_time

@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
-from oubli.app.http.schemas import AddAnswer, Receipt, SampleAnswer, SamplesAnswer
+from oubli.app.http.schemas.erasures import Receipt
+from oubli.app.http.schemas.samples import AddAnswer, SampleAnswer, SamplesAnswer
 from tests.unit.app.support import forest, make_service, rows, samples, served
 
 UUID = "123e4567-e89b-12d3-a456-426614174000"

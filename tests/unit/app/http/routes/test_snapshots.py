@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from oubli.app.http.schemas import RestoreAnswer, SnapshotAnswer
+from oubli.app.http.schemas.model import RestoreAnswer, SnapshotAnswer
 from oubli.app.service.checkpoint import Checkpointer
 from tests.unit.app.support import NUMBERS, forest, make_service, rows, samples, served
 

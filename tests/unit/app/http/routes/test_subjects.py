@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 import oubli.app.service.influence
 import oubli.app.service.rebuild
-from oubli.app.http.schemas import ExportAnswer, ReleaseAnswer, RestrictAnswer
+from oubli.app.http.schemas.subjects import ExportAnswer, ReleaseAnswer, RestrictAnswer
 from oubli.app.service.build import compose, open_directory
 from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.model_service import Limits

@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import oubli.app.service.without
-from oubli.app.http.inspection_schemas import WithoutAnswer
+from oubli.app.http.schemas.inspection import WithoutAnswer
 from oubli.core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingClassifier
 from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, rows, served
 

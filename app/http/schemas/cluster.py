@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from oubli.app.http.schemas import Shape, Version
+from oubli.app.http.schemas.shapes import Shape, Version
 
 
 class LeaderAnswer(Shape):

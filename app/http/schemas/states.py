@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from oubli.app.http.schemas import Hash, NextCursor, Shape, Version
+from oubli.app.http.schemas.shapes import Hash, NextCursor, Shape, Version
 
 Secret = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="32 bytes in hexadecimal.")]
 

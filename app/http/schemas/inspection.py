@@ -7,7 +7,8 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from oubli.app.errors import StopReason
-from oubli.app.http.schemas import Changes, Durable, Features, Name, Scalar, Shape, SnapshotAnswer, Uuid, Version
+from oubli.app.http.schemas.model import SnapshotAnswer
+from oubli.app.http.schemas.shapes import Changes, Durable, Features, Name, Scalar, Shape, Uuid, Version
 
 Guarantee = Literal["exact", "epsilon-feasible", "approximate"]
 _Instances = Annotated[list[Features], Field(min_length=1, max_length=100)]

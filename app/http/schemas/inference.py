@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from oubli.app.http.schemas import Scalar, Shape
+from oubli.app.http.schemas.shapes import Scalar, Shape
 from oubli.app.http.tensors import DATATYPES
 
 Datatype = Literal[DATATYPES]  # type: ignore[valid-type]
@@ -117,3 +117,10 @@ class ModelHealth(Shape):
 
     name: str
     ready: bool
+
+
+class InferenceError(Shape):
+    """An error of the Open Inference Protocol."""
+
+    error: str
+    """Names positions, names of the schema and rules, and never repeats what was sent."""
