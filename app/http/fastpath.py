@@ -42,7 +42,8 @@ from oubli.app.http.responses import (
     receipt_content,
     to_json,
 )
-from oubli.app.service.commands import AddSamples, DeleteSamples
+from oubli.app.service.commands.additions import AddSamples
+from oubli.app.service.commands.deletions import DeleteSamples
 from oubli.app.service.stages import Stages, stages
 from oubli.core.errors import OubliError
 

@@ -22,7 +22,7 @@ import orjson
 from oubli.app.errors import JournalDamagedError, JournalError
 from oubli.app.ledger.entries import ERASED, EXPORT, REGROWN, RESTORE, UNLEARNED, original_of
 from oubli.app.service.bodies import AddBody, Body, DeleteBody, FitBody, ReplaceBody, RetainBody, decode
-from oubli.app.service.commands import held_of, names_leaving
+from oubli.app.service.commands.held import held_of, names_leaving
 from oubli.app.service.compiling import prepare_kernels
 from oubli.app.service.copies import ModelCopier
 from oubli.app.service.fitting import another_estimator, refit

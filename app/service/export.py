@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oubli.app.errors import SupersededError
-from oubli.app.service.commands import held_of
+from oubli.app.service.commands.held import held_of
 from oubli.app.service.influence import Question
 from oubli.app.service.results import Bundle, Exported
 

@@ -33,16 +33,10 @@ from oubli.app.errors import (
     UnavailableError,
 )
 from oubli.app.ledger.entries import original_of
-from oubli.app.service.commands import (
-    AddSamples,
-    DeleteSamples,
-    ReleaseSubjects,
-    ReplaceSample,
-    RestrictSubjects,
-    RetainSubjects,
-    held_of,
-    require_unrestricted,
-)
+from oubli.app.service.commands.additions import AddSamples
+from oubli.app.service.commands.deletions import DeleteSamples, ReplaceSample
+from oubli.app.service.commands.held import held_of, require_unrestricted
+from oubli.app.service.commands.restrictions import ReleaseSubjects, RestrictSubjects, RetainSubjects
 from oubli.app.service.jobs import Job
 from oubli.app.service.measurements import Check, Measurements, Phase
 from oubli.app.service.results import (

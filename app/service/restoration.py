@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from oubli.app.ledger.entries import RELEASED, RESTRICTED, Entry
 from oubli.app.service.bodies import ReleaseBody, RetainBody, delete
-from oubli.app.service.commands import held_of, retention_of
+from oubli.app.service.commands.held import held_of, retention_of
 from oubli.app.times import parse_time
 from oubli.core.model import Model
 from oubli.core.samples.additions import Retention

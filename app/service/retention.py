@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from oubli.app.service.commands import DeleteSamples
+from oubli.app.service.commands.deletions import DeleteSamples
 
 if TYPE_CHECKING:
     from oubli.app.service.state import ModelState

@@ -20,7 +20,7 @@ import orjson
 
 from oubli.app.errors import NoRequestError, RepeatedRequestError, UncancellableError
 from oubli.app.ledger.entries import DeliveryNotes, SubjectRequest, delivery_notes, with_request
-from oubli.app.service.commands import DeleteSamples
+from oubli.app.service.commands.deletions import DeleteSamples
 from oubli.app.service.deliveries import pause
 from oubli.app.service.opendsr import OPENDSR_PATH, Asked, Processor, Progress, status_content
 from oubli.app.service.outbox import Message

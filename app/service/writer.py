@@ -39,21 +39,12 @@ from oubli.app.errors import (
 from oubli.app.ledger.entries import Head, with_idempotency, with_request
 from oubli.app.ledger.ledger import Ledger, LedgerWorker, Tombstones
 from oubli.app.service.bodies import AddBody
-from oubli.app.service.commands import (
-    LARGE,
-    AddSamples,
-    Command,
-    DeleteSamples,
-    Erasure,
-    ModelSwap,
-    ReleaseSubjects,
-    ReplaceSample,
-    RestrictSubjects,
-    RetainSubjects,
-    apply_all,
-    is_erasure,
-    is_restriction,
-)
+from oubli.app.service.commands.additions import AddSamples
+from oubli.app.service.commands.application import apply_all
+from oubli.app.service.commands.command import LARGE, Command
+from oubli.app.service.commands.deletions import DeleteSamples, Erasure, ReplaceSample, is_erasure
+from oubli.app.service.commands.restrictions import ReleaseSubjects, RestrictSubjects, RetainSubjects, is_restriction
+from oubli.app.service.commands.swaps import ModelSwap
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.measurements import Histogram
 from oubli.app.service.memory import let_go_of

@@ -5,14 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from oubli.app.errors import ConflictError, ErasedLatelyError
-from oubli.app.service.commands import (
-    AddSamples,
-    DeleteSamples,
-    ReplaceSample,
-    apply_all,
-    end_of_ids,
-    with_generated,
-)
+from oubli.app.service.commands.additions import AddSamples, end_of_ids, with_generated
+from oubli.app.service.commands.application import apply_all
+from oubli.app.service.commands.deletions import DeleteSamples, ReplaceSample
 from oubli.app.service.results import NewSamples, Replacement
 from tests.unit.app.support import NUMBERS, forest, rows
 

@@ -13,7 +13,7 @@ import pytest
 
 from oubli.app.errors import BusyError, JournalFullError, NotHeldError, StaleCursorError, UnavailableError
 from oubli.app.service.build import open_directory
-from oubli.app.service.commands import AddSamples
+from oubli.app.service.commands.additions import AddSamples
 from oubli.app.service.model_service import ModelService
 from oubli.app.service.results import NewSamples, Replacement
 from oubli.core.errors import InputError, UnusableModelError

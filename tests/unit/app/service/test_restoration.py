@@ -22,7 +22,7 @@ from oubli.app.errors import StartError
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.verify import check_ledger
 from oubli.app.service.build import OpenDirectory, compose, open_directory
-from oubli.app.service.commands import DeleteSamples
+from oubli.app.service.commands.deletions import DeleteSamples
 from oubli.app.service.model_service import ModelService
 from oubli.app.service.recovery import LedgerChoice
 from oubli.app.storage.snapshots import SnapshotStore

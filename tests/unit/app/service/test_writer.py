@@ -20,7 +20,7 @@ from oubli.app.errors import (
     StorageError,
     UnavailableError,
 )
-from oubli.app.service.commands import AddSamples
+from oubli.app.service.commands.additions import AddSamples
 from oubli.app.service.model_service import ModelService
 from oubli.app.service.results import Replacement
 from oubli.app.storage.journal import Record

@@ -1,0 +1,143 @@
+"""What all mutations have in common: a plan, a body, its application and a result."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from oubli.app import logs
+from oubli.app.service.bodies import Body
+from oubli.app.service.stages import Stages, stages
+from oubli.core.samples.store import Prepared
+
+if TYPE_CHECKING:
+    from oubli.app.ledger.entries import Receipt
+    from oubli.app.service.idempotency import IdempotencyKey
+    from oubli.app.service.state import ModelState
+    from oubli.app.service.writer import Transaction
+    from oubli.core.model import Model
+
+log = logging.getLogger("oubli.service")
+
+
+R = TypeVar("R")
+LARGE = 32  # rows whose memory is overwritten when it is done with
+
+
+class Command(ABC, Generic[R]):
+    """One mutation of samples: `AddSamples`, `ReplaceSample`, `DeleteSamples`, or a `Restriction`.
+
+    Attributes
+    ----------
+    is_refusable
+        Whether a full queue or a full disk refuses it; erasures are not.
+    is_merged
+        Whether neighbours of the same kind may be applied to an exact model as one: the result is the same.
+    is_erasure, is_restriction
+        Whether it is an `Erasure`, or a `Restriction`.
+    key
+        The caller's idempotency key.
+    done
+        Called once: with None when the command is on the disk and in the model, else with what refused it.
+    body, encoded
+        See the module; known when it is planned, as are those that follow.
+    names
+        Ids and subjects that no other command of the same transaction may touch.
+    adds
+        The samples that come, encoded.
+    gone
+        Ids whose old content is gone then.
+    unlearned
+        Ids that leave the trees then, where they leave for good or for long.
+    n_more
+        How many samples more there are then.
+    next_id
+        The first number that is free as an id afterwards.
+    first_generated
+        The first id that was generated; None when none was.
+    request_id
+        Of the request that asks for it, for log lines; empty outside of requests.
+    stages
+        Of the same request; None when nobody reads them.
+    version, n_samples
+        Of the model after it; known when it is committed.
+    """
+
+    is_refusable: ClassVar[bool] = True
+    is_merged: ClassVar[bool] = False
+    is_erasure: ClassVar[bool] = False
+    is_restriction: ClassVar[bool] = False
+    receipt: Receipt | None = None
+
+    def __init__(self, key: IdempotencyKey | None = None) -> None:
+        self.key = key
+        self.done: Callable[[BaseException | None], None] = _nobody
+        self.request_id = ""
+        self.stages: Stages | None = None
+        self.body: Body | None = None
+        self.encoded = b""
+        self.names: set[tuple[str, str]] = set()
+        self.adds: Prepared | None = None
+        self.gone: Sequence[str] = ()
+        self.unlearned: Sequence[str] = ()
+        self.n_more = 0
+        self.next_id = 0
+        self.first_generated: int | None = None
+        self.version = 0
+        self.n_samples = 0
+        self.n_items = 1
+
+    def count(self, model: Model) -> int:
+        """Return how many samples it is about, roughly: that tells how long it takes."""
+        del model
+        return 1
+
+    @abstractmethod
+    def plan(self, model: Model, transaction: Transaction) -> None:
+        """Check it against the model and the commands before it in its transaction, and find its body.
+
+        Raises
+        ------
+        OubliError, ServiceError
+            When it is refused.
+        """
+
+    @abstractmethod
+    def apply(self, model: Model, alike: Sequence[Any]) -> None:
+        """Change the model by this command, which is the first of some that are alike."""
+
+    @abstractmethod
+    def result(self) -> R:
+        """Return what is answered."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it goes to the journal; what changes nothing and gives no receipt does not."""
+        return self.body is not None or self.key is not None
+
+    def tell(self, error: BaseException | None = None) -> None:
+        """Tell who asked, once; a mistake in an answer must not keep others from theirs."""
+        done, self.done = self.done, _nobody
+        # It is the writer's task that tells.
+        token, noted = logs.request_id.set(self.request_id), stages.set(self.stages)
+        try:
+            done(error)
+        except Exception as mistake:
+            log.error("an answer could not be made (%s)", type(mistake).__name__)
+            with suppress(Exception):
+                done(mistake)  # or who asked would wait for ever
+        finally:
+            logs.request_id.reset(token)
+            stages.reset(noted)
+
+    def tell_unchanged(self, state: ModelState) -> None:
+        """Tell who asked that nothing had to be changed."""
+        self.version, self.n_samples = state.version, state.model.n_samples_
+        self.tell()
+
+
+def _nobody(error: BaseException | None) -> None:
+    """Take in an outcome that was told before."""

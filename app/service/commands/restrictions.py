@@ -1,0 +1,243 @@
+"""Subjects are restricted, released and retained."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from oubli.app.service.bodies import ReleaseBody, RestrictBody, RetainBody
+from oubli.app.service.commands.command import Command
+from oubli.app.service.commands.held import held_of, names_leaving, retention_of
+from oubli.app.service.results import Restricted, RestrictionKind
+
+if TYPE_CHECKING:
+    from oubli.app.ledger.entries import Entry
+    from oubli.app.service.idempotency import IdempotencyKey
+    from oubli.app.service.writer import Transaction
+    from oubli.core.model import Model
+
+
+class Restriction(Command[Restricted]):
+    """A command that restricts subjects or releases them, or says how long their samples are kept.
+
+    Parameters
+    ----------
+    subjects
+        Each once.
+    ref
+        The caller's case number.
+    key
+        The caller's idempotency key.
+
+    Attributes
+    ----------
+    entry
+        That of the ledger; known when it is written.
+    """
+
+    is_restriction = True
+    kind: RestrictionKind
+
+    def __init__(self, subjects: Sequence[str], ref: str | None = None, key: IdempotencyKey | None = None) -> None:
+        super().__init__(key)
+        self._subjects = subjects
+        self._ref = ref
+        self._absent = 0
+        self._n_moved = 0
+        self._n_expired = 0
+        self._at_ms = 0
+        self._keep = False
+        self.entry: Entry = {}
+
+    def count(self, model: Model) -> int:
+        """Return how many samples are held of the subjects."""
+        return sum(len(held_of(model.samples_, subject)) for subject in self._subjects)
+
+    @property
+    def is_written(self) -> bool:
+        """Return true: the ledger tells of it, also when nothing changes."""
+        return True
+
+    def fields(self, guarantee: str) -> dict[str, Any]:
+        """Return what the ledger's entry is to say, as `Ledger.restriction` takes it."""
+        return {
+            "kind": self.kind,
+            "at_ms": self._at_ms,
+            "subjects": self._subjects,
+            "fields": {
+                "ref": self._ref,
+                "requested": len(self._subjects),
+                "absent": self._absent,
+                "n_samples": self._n_moved,
+                **self.own_fields(),
+                "guarantee": guarantee,
+                "model_version": self.version,
+            },
+        }
+
+    def own_fields(self) -> dict[str, int | bool | None]:
+        """Return what only entries of this kind say."""
+        return {"expired": self._n_expired, "keep": self._keep}
+
+    @abstractmethod
+    def apply(self, model: Model, alike: Sequence[Any]) -> None:
+        """Change the model."""
+
+    def result(self) -> Restricted:
+        """Return what became of it."""
+        return Restricted.of_entry(self.entry, self.n_samples)
+
+
+def is_restriction(command: Command[Any]) -> TypeGuard[Restriction]:
+    """Whether a command restricts or releases; of abstract classes `isinstance` takes ten times as long."""
+    return command.is_restriction
+
+
+class RestrictSubjects(Restriction):
+    """Keep all samples of some subjects, and learn from them no longer.
+
+    Parameters
+    ----------
+    subjects, ref, key
+        See `Restriction`.
+    keep
+        Whether the samples are kept beyond their expiry, until they are released.
+    """
+
+    is_refusable = False
+    kind = "restricted"
+
+    def __init__(
+        self,
+        subjects: Sequence[str],
+        ref: str | None = None,
+        key: IdempotencyKey | None = None,
+        *,
+        keep: bool = False,
+    ) -> None:
+        super().__init__(subjects, ref, key)
+        self._keep = keep
+
+    def plan(self, model: Model, transaction: Transaction) -> None:
+        """Find what is held."""
+        store, marks = model.samples_, model.samples_.restricted.marks
+        moved = [name for subject in self._subjects for name in store.ids_of_subject(subject)]
+        changed = [
+            subject
+            for subject in self._subjects
+            if store.ids_of_subject(subject) or (subject in marks and marks[subject].keeps != self._keep)
+        ]
+        self._absent = sum(not held_of(store, subject) for subject in self._subjects)
+        self._n_moved, self._at_ms = len(moved), transaction.now_ms()
+        self.names = {("subject", subject) for subject in self._subjects} | {("id", name) for name in moved}
+        self.gone = self.unlearned = moved
+        self.n_more = -len(moved)
+        self.body = RestrictBody(changed, self._at_ms, self._keep) if changed else None
+
+    def apply(self, model: Model, alike: Sequence[RestrictSubjects]) -> None:
+        """Have the samples leave the trees."""
+        for one in alike:
+            if isinstance(one.body, RestrictBody):
+                one.body.apply(model)
+
+
+class ReleaseSubjects(Restriction):
+    """Learn from the samples of restricted subjects again.
+
+    Parameters
+    ----------
+    subjects, ref, key
+        See `Restriction`.
+    n_expired
+        How many of their samples were erased just before, because their time is over.
+    """
+
+    kind = "released"
+
+    def __init__(
+        self,
+        subjects: Sequence[str],
+        ref: str | None = None,
+        key: IdempotencyKey | None = None,
+        *,
+        n_expired: int = 0,
+    ) -> None:
+        super().__init__(subjects, ref, key)
+        self._n_expired = n_expired
+
+    def plan(self, model: Model, transaction: Transaction) -> None:
+        """Find what is restricted.
+
+        Raises
+        ------
+        CapacityError
+            When the model cannot hold so many samples.
+        """
+        store, restricted = model.samples_, model.samples_.restricted
+        known = [subject for subject in self._subjects if subject in restricted.marks]
+        held = [name for subject in known for name in restricted.ids_of_subject(subject)]
+        self._absent, self._n_moved, self._at_ms = len(self._subjects) - len(known), len(held), transaction.now_ms()
+        self.names = {("subject", subject) for subject in self._subjects} | {("id", name) for name in held}
+        self.n_more, self.adds, self.body = len(held), None, None
+        if held:
+            model.require_room(transaction.n_more + len(held))
+            samples = [restricted.get(name) for name in held]
+            self.adds = store.prepare([s.features for s in samples], [s.label for s in samples], held, allow_held=True)
+            self.names |= names_leaving(model, len(held))
+        if known:
+            self.body = ReleaseBody(known)
+
+    def apply(self, model: Model, alike: Sequence[ReleaseSubjects]) -> None:
+        """Have the samples learned again."""
+        for one in alike:
+            if isinstance(one.body, ReleaseBody):
+                one.body.apply(model)
+
+
+class RetainSubjects(Restriction):
+    """Say how long samples of subjects are kept from their addition.
+
+    Parameters
+    ----------
+    subjects, ref, key
+        See `Restriction`.
+    seconds
+        How long; None takes it back.
+    """
+
+    kind = "retained"
+
+    def __init__(
+        self,
+        subjects: Sequence[str],
+        seconds: int | None,
+        ref: str | None = None,
+        key: IdempotencyKey | None = None,
+    ) -> None:
+        super().__init__(subjects, ref, key)
+        self._seconds = seconds
+
+    def own_fields(self) -> dict[str, int | bool | None]:
+        """Return the period."""
+        return {"seconds": self._seconds}
+
+    def plan(self, model: Model, transaction: Transaction) -> None:
+        """Find what is held."""
+        store = model.samples_
+        period_ms = None if self._seconds is None else self._seconds * 1000
+        counts = {subject: len(ids) for subject in self._subjects if (ids := held_of(store, subject))}
+        known = {subject: retention_of(store, subject) for subject in counts}
+        changed = [
+            subject for subject, period in known.items() if (None if period is None else period.period_ms) != period_ms
+        ]
+        self._absent, self._n_moved = len(self._subjects) - len(counts), sum(counts.values())
+        self._at_ms = transaction.now_ms()
+        self.names = {("subject", subject) for subject in self._subjects}
+        self.body = RetainBody(changed, period_ms, self._at_ms) if changed else None
+
+    def apply(self, model: Model, alike: Sequence[RetainSubjects]) -> None:
+        """Set the period."""
+        for one in alike:
+            if isinstance(one.body, RetainBody):
+                one.body.apply(model)
