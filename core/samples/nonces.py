@@ -14,6 +14,7 @@ import numpy as np
 from oubli.core.array_types import Array, Bools, Ints
 
 NONCE_BYTES = 16
+_FEW = 8  # NumPy takes longer to begin than so many copies
 
 
 class NonceIndex:
@@ -44,8 +45,14 @@ class NonceIndex:
 
     def note(self, slots: Sequence[int] | Ints, nonces: bytes) -> None:
         """Give the samples in slots, of which there is one at least, nonces: 16 bytes each, one behind the other."""
-        self.reserve(int(np.max(slots)) + 1)
-        self.rows[slots] = np.frombuffer(nonces, np.uint8).reshape(-1, NONCE_BYTES)
+        if len(slots) > _FEW:
+            self.reserve(int(np.max(slots)) + 1)
+            self.rows[slots] = np.frombuffer(nonces, np.uint8).reshape(-1, NONCE_BYTES)
+            return
+        self.reserve(int(max(slots)) + 1)
+        flat, size = memoryview(self.rows).cast("B"), NONCE_BYTES
+        for row, slot in enumerate(slots):
+            flat[size * slot : size * slot + size] = nonces[size * row : size * row + size]
 
     def forget(self, slots: Sequence[int]) -> None:
         """Overwrite the nonces of the samples in slots."""

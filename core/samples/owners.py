@@ -509,10 +509,11 @@ class OwnedSlots(SlotTable):
         slots = self.find(ids)
         if len(nonces) != NONCE_BYTES * len(slots):
             raise InputError(f"must be {NONCE_BYTES} bytes for each sample", field="nonces")
-        if len(slots):
-            self.nonces.reserve(int(slots.max()) + 1)
+        numbers = slots.tolist()
+        if numbers:
+            self.nonces.reserve(max(numbers) + 1)
             with self.changes:
-                self.nonces.note(slots, nonces)
+                self.nonces.note(numbers, nonces)
 
     def nonce(self, sample_id: object) -> bytes | None:
         """Return the nonce of a sample; None when it has none.
