@@ -17,6 +17,8 @@
       UncancellableError    a request of OpenDSR that has begun
       NotHeldError       a sample or subject that is not held, where the caller needs one that is
       NotLeaderError     another node leads, and takes the changes
+      NoNodeError        a node that the cluster does not have
+      NodeAliveError     a node that cannot be removed, because it leads or is not expelled
       NoSnapshotError    nothing was written yet
       EphemeralError     there is no directory to write to
       StorageError       the directory could not be written
@@ -182,6 +184,24 @@ class NotLeaderError(ServiceError):
     def __init__(self, leader_url: str | None = None) -> None:
         super().__init__("another node leads")
         self.leader_url = leader_url
+
+
+class NoNodeError(ServiceError):
+    """The cluster has no node of this name."""
+
+
+class NodeAliveError(ServiceError):
+    """A node cannot be removed.
+
+    Parameters
+    ----------
+    leads
+        Whether it is the one that leads; if not, it is not expelled.
+    """
+
+    def __init__(self, *, leads: bool) -> None:
+        super().__init__("the node leads" if leads else "the node is not expelled")
+        self.leads = leads
 
 
 class NoSnapshotError(ServiceError):

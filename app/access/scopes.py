@@ -89,6 +89,7 @@ _FOLDERS: tuple[tuple[str, str, frozenset[str]], ...] = (
     ("GET", "/model/states/", AUDIT),
     ("GET", "/exports/", _READ),
     ("POST", "/model/", _ADMIN),
+    ("DELETE", "/cluster/nodes/", _ADMIN),
     ("GET", "/jobs/", ANY_KEY),
     ("GET", "/v2/models/", ANY_KEY),
     ("POST", "/v2/models/", _PREDICT),

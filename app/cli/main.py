@@ -21,6 +21,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from oubli.app.cli.audit import audit
+from oubli.app.cli.cluster import remove_node
 from oubli.app.cli.console import Bars, complain, log_messages, tell, warn
 from oubli.app.cli.erase import erase
 from oubli.app.cli.keys import keys_cli
@@ -54,6 +55,7 @@ cli.add_typer(witness_cli)
 cli.command("load-test")(load_test)
 cli.command("erase")(erase)
 cli.command("audit")(audit)
+cli.command("remove-node")(remove_node)
 
 _MODEL_SETTINGS = (*GROUPS["Settings file"], *GROUPS["Data"], *GROUPS["Model"], *GROUPS["Cores"])
 _ALL_SETTINGS = tuple(field for group in GROUPS.values() for field in group)

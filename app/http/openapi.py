@@ -121,6 +121,7 @@ PATH: dict[str, dict[str, Any]] = {
     "letter": parameter("id", "`id` of the dead letter: that of the receipt or request.", _UUID, "path"),
     "request": parameter("id", "`subject_request_id` of the request.", _UUID, "path"),
     "job": parameter("id", "The job's id.", _UUID, "path"),
+    "member": parameter("name", "`name` of the node.", _TEXT, "path"),
     "index": parameter("index", "`index` of the entry.", {"type": "integer", "minimum": 1}, "path"),
     "level": parameter("level", "Level of the tile.", {"type": "integer", "minimum": 0, "maximum": 9}, "path"),
     "tile": parameter(

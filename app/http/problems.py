@@ -101,6 +101,13 @@ Nothing was done: a request with this subject_request_id came before, and asked 
 409 request-begun: The request is not pending any more
 It has begun, or is done, and cannot be cancelled.
 
+404 no-node: There is no such node
+The cluster has no node of this name: GET /cluster lists all of them.
+
+409 node-alive: The node is not expelled
+Nothing was changed: the node has reported within member_timeout, and is counted with. Stop it, wait until GET /cluster
+shows it as 'expelled', and try again.
+
 404 no-job: There is no such job
 No job has this id, or it ended so long ago that it was forgotten.
 
@@ -447,6 +454,7 @@ _SLUGS: tuple[tuple[type[Exception], str], ...] = (  # the first that fits
     (errors.JournalFullError, "storage"),
     (errors.JournalError, "changes-stopped"),
     (errors.NotHeldError, "not-held"),
+    (errors.NoNodeError, "no-node"),
     (errors.NoTreeError, "no-tree"),
     (errors.NotExactError, "not-exact"),
     (errors.NoSnapshotError, "no-snapshot"),
@@ -487,6 +495,11 @@ def to_problem(error: Exception) -> ProblemError | None:
             return ProblemError("still-held", rule)
         case errors.StillHeldError():
             return ProblemError("still-held")
+        case errors.NodeAliveError(leads=True):
+            text = "Nothing was changed: this node leads. Stop it, so that another one leads, and ask that one."
+            return ProblemError("node-alive", text)
+        case errors.NodeAliveError():
+            return ProblemError("node-alive")
         case errors.OwnerlessError():
             rule = "must be a subject, or left out: the sample is restricted, and could not be released without one"
             return ProblemError("restricted", errors=[("/subject", rule)])

@@ -82,6 +82,7 @@ STATE = "state"
 EXPORT = "export"  # a snapshot was handed out
 RESTORE = "restore"  # another model has taken the place of the live one
 REGROWN = "trees-grown-anew"
+NODE_REMOVED = "node-removed"  # receipts say nothing of its disk any more
 _BESIDE = frozenset({"hash", "keyed", "opening"})
 EVENT_TYPE = re.compile(r"[a-z][a-z0-9-]{0,63}")
 

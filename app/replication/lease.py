@@ -63,7 +63,13 @@ class ClusterTables(Protocol):
     def expel(self, name: str, epoch: int) -> bool:
         """See there."""
 
+    def enrol(self, name: str, url: str | None) -> bool:
+        """See there."""
+
     def readmit(self, name: str, url: str | None) -> None:
+        """See there."""
+
+    def remove(self, name: str, epoch: int) -> bool:
         """See there."""
 
     def segments(self) -> list[SegmentRow]:
@@ -114,7 +120,7 @@ class Lease:
     epoch
         In which this node leads; None when it does not.
     is_expelled
-        Whether it must rejoin.
+        Whether it must rejoin: it was expelled, or removed while this process ran.
     view
         What the database has told last; None before it was asked.
     progress
@@ -140,6 +146,7 @@ class Lease:
         self._steady_since: float | None = None  # since when it has answered without a gap
         self._waits_until = 0.0
         self._is_told = False
+        self._was_member = False  # in this process
         self._is_silent = False
         self._is_resigned = False
         self._thread = threading.Thread(target=self._run, name="oubli-lease", daemon=True)
@@ -235,12 +242,12 @@ class Lease:
             self.epoch = None
         leader = tables.leader()
         self._heed_silence()
+        if not self._is_silent:
+            self._report()  # before it may take over: who is expelled has to know it then
         if self.epoch is None:
             pause = self._consider(leader)
             if self.epoch is not None:
                 leader = tables.leader()
-        if not self._is_silent:
-            self._report()
         self._note_head(0 if leader is None else leader.last_seq)
         view = View(leader, tables.members(), tables.segments(), self._heads[0][1])
         if self.epoch is not None:
@@ -299,9 +306,16 @@ class Lease:
             known.erased_seq,
             known.digests_equal,
         )
-        if not self._tables.report(member) and not self.is_expelled:
+        if self._tables.report(member):
+            self._was_member = True
+            return
+        if self.is_expelled:
+            return
+        is_expelled = any(one.name == self.node.name and one.expelled for one in self._tables.members())
+        if is_expelled or self._was_member:
             self.is_expelled = True
-            log.error("this node was silent for too long and is expelled: it has to rejoin")
+            how = "was silent for too long and is expelled" if is_expelled else "was removed from the cluster"
+            log.error("this node %s: it has to rejoin", how)
 
     def _note_head(self, last_seq: int) -> None:
         now = time.monotonic()

@@ -64,6 +64,10 @@ class View:
         """Where the node is reached that leads; None when none does."""
         return self.leader.url if self.leader is not None and self.leader.seconds_left > 0 else None
 
+    def member(self, name: str) -> Member | None:
+        """Return a node; None when it is no member."""
+        return next((one for one in self.members if one.name == name), None)
+
     def others(self, name: str) -> list[Member]:
         """Return the nodes besides one that are not expelled."""
         return [one for one in self.members if one.name != name and not one.expelled]

@@ -19,7 +19,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oubli.app.errors import DeposedError, JournalError, StopReason
+from oubli.app.errors import DeposedError, JournalError, NodeAliveError, NoNodeError, StopReason
 from oubli.app.replication.boundary import Boundary
 from oubli.app.replication.files import ledger_key_files, mark
 from oubli.app.replication.follower import FollowedJournal, Follower, RejoinError
@@ -205,7 +205,7 @@ class Replica:
         if state.following and view is not None:
             state.leader_url = view.leader_url if lease.epoch is None else None
         if lease.is_expelled:
-            self._rejoin("it was silent for too long")
+            self._rejoin("it was silent for too long, or removed")
         elif lease.epoch is None and not state.following:
             state.depose()
         elif self._journal.failed:
@@ -473,6 +473,30 @@ class Replica:
                     self._erased_seq = max(self._erased_seq, seq)
                     return
             await asyncio.sleep(_LOOK)
+
+    async def require_expelled(self, name: str) -> None:
+        """Return when a node is expelled, so that it may be removed; see `Role`."""
+        if name == self._lease.node.name:
+            raise NodeAliveError(leads=True)
+        members = await asyncio.wrap_future(self._lease.ask(lambda tables: tables.members()))
+        member = next((one for one in members if one.name == name), None)
+        if member is None:
+            raise NoNodeError
+        if not member.expelled:
+            raise NodeAliveError(leads=False)
+
+    async def remove(self, name: str) -> None:
+        """Forget a node that is expelled; see `Role`."""
+        epoch = self._lease.epoch
+        if epoch is None:
+            raise DeposedError("another node leads")
+        if not await asyncio.wrap_future(self._lease.ask(lambda tables: tables.remove(name, epoch))):
+            await self.require_expelled(name)  # it has joined anew meanwhile, or was removed by another request
+            raise DeposedError("another node leads")
+        view, asked = self._lease.view, time.monotonic()
+        while view is None or view.at < asked:  # so that who is answered sees it gone
+            await asyncio.sleep(_LOOK)
+            view = self._lease.view
 
     def tell_digest(self, first_seq: int, digest: str) -> None:
         """Have others compare the digest of the model before a record, which begins a segment."""

@@ -202,13 +202,14 @@ def _urls(lease: Lease) -> list[str]:
 def _start(settings: Settings, parts: _Parts, progress: ProgressBar, tell: Say, warn: Say) -> tuple[Start, int]:
     """Return a model to be served, and up to which record its files hold nothing that was erased."""
     lease, path = parts.lease, parts.directory.path
-    told = ""
+    told, is_warned = "", False
     while True:
         view = _seen(lease)
         if lease.is_expelled:
             _mark(path)
         snapshots = SnapshotStore(parts.directory)
-        if snapshots.holds_model() and not is_marked(path):
+        has_files = snapshots.holds_model() and not is_marked(path)
+        if has_files and _is_member(lease, view):
             progress(RECOVERING, 0, 0)
             try:
                 return _from_files(settings, parts, snapshots, view, warn)
@@ -216,6 +217,12 @@ def _start(settings: Settings, parts: _Parts, progress: ProgressBar, tell: Say, 
                 warn(f"the files in {path} cannot be gone on from ({error}): the node joins anew")
                 _mark(path)
                 continue
+        if has_files and not is_warned:
+            is_warned = True
+            warn(
+                f"{lease.node.name} is no member of this cluster: it was removed, or had another name before. What was "
+                f"erased since may be in {path}, so the node joins anew"
+            )
         leader = view.leader
         if view.leader_url is not None and leader is not None and leader.holder != lease.node.name:
             if _joined(parts, view.leader_url):
@@ -223,7 +230,7 @@ def _start(settings: Settings, parts: _Parts, progress: ProgressBar, tell: Say, 
                 told = ""
                 continue
             waiting = f"waiting for {leader.holder}, which leads, to give its snapshot"
-        elif not is_marked(path) and view.is_new(lease.node.name):
+        elif not has_files and not is_marked(path) and view.is_new(lease.node.name):
             start = _begun(settings, parts, progress, warn)
             if start is not None:
                 return start, start.state.seq
@@ -234,6 +241,14 @@ def _start(settings: Settings, parts: _Parts, progress: ProgressBar, tell: Say, 
             warn(waiting)
             told = waiting
         time.sleep(_RETRY)
+
+
+def _is_member(lease: Lease, view: View) -> bool:
+    """Whether the cluster counts with the files here; where it has no member yet, this node is the first."""
+    name = lease.node.name
+    if view.member(name) is not None:
+        return True
+    return not view.members and lease.ask(lambda tables: tables.enrol(name, lease.node.url)).result()
 
 
 def _mark(path: Path) -> None:
@@ -255,6 +270,7 @@ def _seen(lease: Lease) -> View:
 def _joined(parts: _Parts, url: str) -> bool:
     """Take over the files of the node that leads; whether it has given them."""
     lease = parts.lease
+    _mark(parts.directory.path)  # before it is a member again: what is here is not to be gone on from any more
     lease.ask(lambda tables: tables.readmit(lease.node.name, lease.node.url)).result()
     lease.is_expelled = False
     try:
@@ -270,6 +286,8 @@ def _begun(settings: Settings, parts: _Parts, progress: ProgressBar, warn: Say) 
     epoch = parts.lease.try_now()
     if epoch is None:
         return None
+    name, url = parts.lease.node.name, parts.lease.node.url
+    parts.lease.ask(lambda tables: tables.enrol(name, url)).result()
     parts.journal.lead(epoch)
     keys = LedgerKeys(parts.key_dir, complete=False)
     database = LedgerDatabase(parts.directory.path / LEDGER_NAME, keys, log_name=settings.log_name)

@@ -217,7 +217,7 @@ class Checkpointer:
                 if state.model.guarantee == "exact":
                     self._role.tell_digest(facts.seq + 1, snapshot.digest)
                 await self._states.write_beside(captured, snapshot.digest)
-                await erasures.remove_older_files()
+                await erasures.remove_older_files(erases=twice)
                 await erasures.finish(finished, period)
                 self._lasted = time.monotonic() - started
                 erasures.retry_at = None

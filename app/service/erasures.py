@@ -174,14 +174,20 @@ class Erasures:
             return state.period - 1
         return max((state.pending[name].period for name in receipts), default=-1)
 
-    async def remove_older_files(self) -> None:
-        """Remove older snapshots, and the journal up to those that stay."""
+    async def remove_older_files(self, *, erases: bool) -> None:
+        """Remove older snapshots, and the journal up to those that stay.
+
+        Parameters
+        ----------
+        erases
+            Whether they hold what is to be erased.
+        """
         now = self._clock.steady_ms()
         await self._database.read(lambda database: database.forget_idempotent(now))
         # The journal is what the ledger's database could be made from again.
         await self._database.flush()
         seq = await self._threads.save(self._storage.snapshots.keep_newest)
-        await self._drop_journal(self._role.kept_from(seq + 1))
+        await self._drop_journal(self._role.kept_from(seq + 1), erases=erases)
 
     async def finish(self, receipts: list[str], period: int) -> None:
         """Finish erasures that no file holds anything of any more: now, or when nothing else does.
@@ -239,15 +245,15 @@ class Erasures:
             self._state.halt(StopReason.DISK_FAILED)
             raise
 
-    async def _drop_journal(self, seq: int) -> None:
-        await self.write_journal(partial(self._storage.journal.drop_before, seq))
+    async def _drop_journal(self, seq: int, *, erases: bool) -> None:
+        await self.write_journal(partial(self._storage.journal.drop_before, seq, erases=erases))
 
     async def _finish_later(self, receipts: list[str], period: int, seq: int) -> None:
         try:
             await self._holders.rid(period, min(_MOST_PATIENCE, self.deadline.seconds / 4))
             if self._role.is_shared:
                 await self._role.rid(seq)
-                await self._drop_journal(seq + 1)
+                await self._drop_journal(seq + 1, erases=True)
             with self.halting():
                 await self._note_finished(receipts)
         except (JournalError, StorageError) as error:

@@ -32,7 +32,7 @@ from oubli.app.errors import (
     StorageError,
     UnavailableError,
 )
-from oubli.app.ledger.entries import original_of
+from oubli.app.ledger.entries import NODE_REMOVED, original_of
 from oubli.app.service.commands.additions import AddSamples
 from oubli.app.service.commands.deletions import DeleteSamples, ReplaceSample
 from oubli.app.service.commands.held import held_of, require_unrestricted
@@ -741,6 +741,35 @@ class ModelService:
         """
         self._require_changeable()
         await self.writer.note(partial(self.ledger.event, "expiry-confirmed", {}), self.retention.confirm)
+
+    async def remove_node(self, name: str) -> None:
+        """Forget a node that does not come back; the ledger notes it first.
+
+        Erasures do not wait for an expelled node. Whether its disk still holds what they have erased is not known here.
+
+        Parameters
+        ----------
+        name
+            Of the node.
+
+        Raises
+        ------
+        NotLeaderError
+            When another node leads.
+        NoNodeError
+            When there is none of this name.
+        NodeAliveError
+            When it leads, or is not expelled.
+        JournalError
+            When that cannot be noted; the node stays.
+        """
+        self._require_changeable()
+        await self.threads.finish(self._remove_node(name))
+
+    async def _remove_node(self, name: str) -> None:
+        await self.role.require_expelled(name)
+        await self.writer.note(partial(self.ledger.event, NODE_REMOVED, {"node": name}))
+        await self.role.remove(name)
 
     async def tell_state(self) -> tuple[Entry, bool]:
         """Return the ledger's entry of what the model is now, and whether it is a new one.

@@ -218,7 +218,7 @@ class Rebuilder:
             if finished:
                 self._states.close_before(state.version)
             with erasures.halting():
-                await erasures.remove_older_files()
+                await erasures.remove_older_files(erases=True)
             self._threads.begin(erasures.finish(finished, period))
             self._threads.begin(self._states.write_now())
 

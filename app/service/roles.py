@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from oubli.app.errors import NodeAliveError, NoNodeError
+
 if TYPE_CHECKING:
     from oubli.app.service.model_service import ModelService
 
@@ -91,6 +93,22 @@ class Role(Protocol):
     def tell_digest(self, first_seq: int, digest: str) -> None:
         """Have others compare the digest of the model before a record, which begins a segment."""
 
+    async def require_expelled(self, name: str) -> None:
+        """Return when a node is expelled, so that it may be removed.
+
+        Raises
+        ------
+        NoNodeError
+            When there is none of this name.
+        NodeAliveError
+            When it is not expelled, or leads.
+        JournalError
+            When that cannot be asked.
+        """
+
+    async def remove(self, name: str) -> None:
+        """Forget a node that is expelled; raises as `require_expelled`."""
+
 
 class Alone:
     """A server that no other one follows.
@@ -166,3 +184,13 @@ class Alone:
     def tell_digest(self, first_seq: int, digest: str) -> None:
         """Do nothing."""
         del first_seq, digest
+
+    async def require_expelled(self, name: str) -> None:
+        """Refuse: this server is the only node."""
+        if name == (self._name or socket.gethostname()):
+            raise NodeAliveError(leads=True)
+        raise NoNodeError
+
+    async def remove(self, name: str) -> None:
+        """Refuse, see `require_expelled`."""
+        await self.require_expelled(name)

@@ -113,8 +113,15 @@ class Journal(Protocol):
             While iterating, when one is missing or not what was written.
         """
 
-    def drop_before(self, seq: int) -> None:
+    def drop_before(self, seq: int, *, erases: bool = True) -> None:
         """Remove the segments that only hold records with lower numbers.
+
+        Parameters
+        ----------
+        seq
+            The first record that is needed.
+        erases
+            Whether they hold what is to be erased, so that what else has copies of them must be rid of these soon.
 
         Raises
         ------
@@ -173,7 +180,7 @@ class MemoryJournal:
         del after_seq
         return iter(())
 
-    def drop_before(self, seq: int) -> None:
+    def drop_before(self, seq: int, *, erases: bool = True) -> None:
         """Do nothing."""
 
     def close(self) -> None:

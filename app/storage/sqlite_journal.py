@@ -175,8 +175,9 @@ class SqliteJournal:
             with contextlib.suppress(JournalFullError), self._disk_errors():
                 self._reserve.ensure()
 
-    def drop_before(self, seq: int) -> None:
+    def drop_before(self, seq: int, *, erases: bool = True) -> None:
         """Remove the segments that only hold records with lower numbers. See `Journal.drop_before`."""
+        del erases  # there are no copies
         self._require_sound()
         with self._disk_errors():
             remove_leftovers(self._directory)  # of a removal that has failed in its midst

@@ -235,6 +235,7 @@ class Client(_Shared):
     ready = _waiting(health.ready)
     wait_ready = _waiting(health.wait_ready)
     cluster = _waiting(health.cluster)
+    remove_node = _waiting(health.remove_node)
 
 
 class AsyncClient(_Shared):
@@ -335,3 +336,4 @@ class AsyncClient(_Shared):
     ready = _awaiting(health.ready)
     wait_ready = _awaiting(health.wait_ready)
     cluster = _awaiting(health.cluster)
+    remove_node = _awaiting(health.remove_node)

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
 from oubli.app.http.files import OpenedFile
-from oubli.app.http.openapi import problems
+from oubli.app.http.openapi import PATH, problems
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.responses import NO_STORE, json_answer
 from oubli.app.http.schemas.cluster import ClusterAnswer
@@ -33,6 +33,25 @@ async def get_cluster(request: Request) -> Response:
     A server that no other one follows has the role `alone`, and tells of itself.
     """
     service = context_of(request).service
+    return json_answer(service.role.describe(service))
+
+
+@router.delete(
+    "/cluster/nodes/{name}",
+    summary="Remove a node that is gone for good",
+    response_model=ClusterAnswer,
+    responses=problems("no-node", "node-alive", "changes-stopped", "storage", "journal"),
+    openapi_extra={"parameters": [PATH["member"]]},
+)
+async def remove_node(request: Request) -> Response:
+    """Forget a node that was stopped, or lost, and is `expelled` by now. The ledger notes it (`node-removed`).
+
+    Receipts say nothing of that machine any more: its disk holds what the model held when it was heard of last, also
+    what was `erased` since. Wipe the disk. Should the node start again all the same, it joins anew, and removes what it
+    has before it answers anything.
+    """
+    service = context_of(request).service
+    await service.remove_node(request.path_params["name"])
     return json_answer(service.role.describe(service))
 
 

@@ -168,19 +168,17 @@ class Cluster:
         )
 
     def report(self, member: Member) -> bool:
-        """Tell how far a node is; false when it is expelled, and nothing is written then."""
+        """Tell how far a node is; false when it is expelled or no member, and nothing is written then."""
         return self._did(
-            "INSERT INTO oubli_members AS m (name, url, applied_seq, version, erased_seq, digests_equal, seen) "
-            "VALUES (%s, %s, %s, %s, %s, %s, clock_timestamp()) ON CONFLICT (name) DO UPDATE SET url = excluded.url, "
-            "applied_seq = excluded.applied_seq, version = excluded.version, erased_seq = excluded.erased_seq, "
-            "digests_equal = excluded.digests_equal, seen = excluded.seen WHERE NOT m.expelled RETURNING 1",
+            "UPDATE oubli_members SET url = %s, applied_seq = %s, version = %s, erased_seq = %s, digests_equal = %s, "
+            "seen = clock_timestamp() WHERE name = %s AND NOT expelled RETURNING 1",
             (
-                member.name,
                 member.url,
                 member.applied_seq,
                 member.version,
                 member.erased_seq,
                 member.digests_equal,
+                member.name,
             ),
         )
 
@@ -200,6 +198,15 @@ class Cluster:
             (name, epoch),
         )
 
+    def enrol(self, name: str, url: str | None) -> bool:
+        """Make a node the first member; false when there are others, which it has to join from."""
+        return self._did(
+            "INSERT INTO oubli_members (name, url, applied_seq, version, erased_seq, seen) "
+            "SELECT %s, %s, 0, 0, 0, clock_timestamp() WHERE NOT EXISTS (SELECT 1 FROM oubli_members) "
+            "ON CONFLICT (name) DO NOTHING RETURNING 1",
+            (name, url),
+        )
+
     def readmit(self, name: str, url: str | None) -> None:
         """Take a node in, anew when it was expelled: it has applied nothing yet."""
         self._ask(
@@ -210,9 +217,13 @@ class Cluster:
             (name, url),
         )
 
-    def leave(self, name: str) -> None:
-        """Forget a node."""
-        self._ask("DELETE FROM oubli_members WHERE name = %s RETURNING 1", (name,))
+    def remove(self, name: str, epoch: int) -> bool:
+        """Forget a node that is expelled, asked by the leader of an epoch; false when it is not, or another leads."""
+        return self._did(
+            "DELETE FROM oubli_members WHERE name = %s AND expelled "
+            "AND EXISTS (SELECT 1 FROM oubli_leader WHERE epoch = %s FOR SHARE) RETURNING 1",
+            (name, epoch),
+        )
 
     def segments(self) -> list[SegmentRow]:
         """Return the segments of the journal, oldest first."""

@@ -135,6 +135,7 @@ class PostgresJournal:
         self._connection: Connection | None = None
         self._listens = False
         self._may_have_missed = True  # what was written before this connection listened
+        self._is_wal_old = True  # it may hold segments that were dropped; an earlier leader does not tell
         try:
             ensure_schema(self._connected())
         except BaseException:
@@ -229,11 +230,11 @@ class PostgresJournal:
         if self._segment != first_seq:
             self._begin(first_seq, epoch)
 
-    def drop_before(self, seq: int) -> None:
+    def drop_before(self, seq: int, *, erases: bool = True) -> None:
         """Remove the segments that only hold records with lower numbers, and their keys. See `Journal.drop_before`.
 
-        The write-ahead log of the database is cycled as well, where the role may; what is left of it cannot be read
-        without the keys.
+        For an erasure the write-ahead log of the database is cycled as well, where the role may; what is left of it
+        cannot be read without the keys. Otherwise nobody waits for that, and two checkpoints are work for the database.
         """
         epoch = self._require_leading()
         connection = self._leading()
@@ -250,8 +251,10 @@ class PostgresJournal:
             self._keys.destroy(set(ids) - {key_id for _, key_id in kept})
         except OSError:
             raise JournalRefusedError("the key of a segment could not be destroyed") from None
-        if n_removed:
+        self._is_wal_old = self._is_wal_old or n_removed > 0
+        if erases and self._is_wal_old:
             cycle_wal(connection)
+            self._is_wal_old = False
 
     def close(self) -> None:
         """Close the connection, and wait no longer for what is in doubt. See `Journal.close`."""

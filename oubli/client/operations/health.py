@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace as replaced
+from urllib.parse import quote
 
 from oubli.client.errors import NoAnswerError, ProblemError, UnavailableError
-from oubli.client.messages import Flow, Sleep
+from oubli.client.messages import Flow, Request, Sleep
 from oubli.client.nodes import Cluster
 from oubli.client.operations.requests import FIRST_POLL, reading
 from oubli.client.results import Readiness, read
@@ -68,3 +69,21 @@ def wait_ready(session: Session, *, timeout: float = 120.0, for_changes: bool = 
 def cluster(session: Session) -> Flow[Cluster]:
     """Return the nodes of the cluster, as the node sees them that answers. A server without others is `alone`."""
     return read(Cluster, (yield from session.ask(reading("/cluster"))))
+
+
+def remove_node(session: Session, name: str) -> Flow[Cluster]:
+    """Remove a node that is gone for good, and return the others. It takes a key with the scope `admin`.
+
+    Receipts say nothing of that machine any more: wipe its disk.
+
+    Parameters
+    ----------
+    name : str
+        Of the node.
+
+    Raises
+    ------
+    ProblemError
+        Of the kind `no-node` when there is none of this name, `node-alive` when it leads or is not expelled.
+    """
+    return read(Cluster, (yield from session.ask(Request("DELETE", f"/cluster/nodes/{quote(name, safe='')}"))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 from oubli.core.persistence import load_own, read_metadata
 from tests.postgres import Server
 from tests.process.durability.people import rows
-from tests.process.replication.nodes import Nodes
+from tests.process.replication.nodes import REDIRECT, Node, Nodes
 from tests.process.replication.test_nodes import files_with, series
+from tests.serving import APP, environment
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 _, CELLS, LABELS = rows()
@@ -107,6 +109,65 @@ def test_a_frozen_node_that_was_expelled_rejoins_in_place(nodes: Nodes) -> None:
     follower.send(signal.SIGCONT)
     nodes.wait(lambda: follower.output.count("Joined the cluster") > n_joined and follower.is_ready(), "it rejoins")
     assert follower.ask("GET", "/samples/meanwhile").status == 200
+
+
+def remove(leader: Node, name: str) -> str:
+    """Have the command line remove a node; what it says."""
+    command = (*APP, "remove-node", name, "--url", leader.url)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_a_node_that_is_gone_for_good_is_removed(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    (follower,) = nodes.followers()
+    refused = {leader.name: 409, follower.name: 409, "nobody": 404}
+    for name, status in refused.items():
+        assert leader.ask("DELETE", f"/cluster/nodes/{name}").status == status
+    asked = follower.ask("DELETE", f"/cluster/nodes/{leader.name}")
+    assert (asked.status, asked.headers["location"]) == (REDIRECT, f"{leader.url}/cluster/nodes/{leader.name}")
+    assert {one["name"] for one in leader.cluster()["nodes"]} == {leader.name, follower.name}
+
+    add(nodes, "canary-of-the-removed", "canary-removed")
+    assert leader.ask("POST", "/snapshot").status == 201
+    nodes.wait(lambda: files_with(follower.data, b"canary-of-the-removed"), "the follower has written it")
+    nodes.wait_in_step()
+    follower.kill()
+    nodes.wait(lambda: member(nodes, follower.name)["state"] == "expelled", "it is expelled")
+    assert "wipe the disk" in remove(leader, follower.name)
+    assert [one["name"] for one in leader.cluster()["nodes"]] == [leader.name]
+    entries = leader.ask("GET", "/ledger?cursor=0&limit=50").content
+    while entries["next"] is not None:
+        entries = leader.ask("GET", f"/ledger?cursor={entries['next']}&limit=50").content
+    assert [one["node"] for one in entries["entries"] if one["type"] == "node-removed"] == [follower.name]
+    assert leader.ask("DELETE", f"/cluster/nodes/{follower.name}").status == 404
+    receipt = leader.ask("DELETE", "/samples/canary-of-the-removed").content["id"]
+    nodes.wait(lambda: leader.ask("GET", f"/erasures/{receipt}").content["status"] == "erased", "it is erased")
+
+    assert files_with(follower.data, b"canary-of-the-removed") != []
+    n_joined = follower.output.count("Joined the cluster")
+    follower.start()
+    nodes.wait(follower.is_ready, "it is back")
+    assert "is no member of this cluster" in follower.output
+    assert follower.output.count("Joined the cluster") == n_joined + 1
+    assert files_with(follower.data, b"canary-of-the-removed", b"canary-removed") == []
+    assert follower.ask("GET", "/samples/canary-of-the-removed").status == 404
+    nodes.wait_in_step()
+    assert leader.digest() == follower.digest()
+
+
+def test_a_removed_node_that_was_only_frozen_joins_anew(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    (follower,) = nodes.followers()
+    follower.send(signal.SIGSTOP)
+    nodes.wait(lambda: member(nodes, follower.name)["state"] == "expelled", "it is expelled")
+    remove(leader, follower.name)
+    n_joined = follower.output.count("Joined the cluster")
+    follower.send(signal.SIGCONT)
+    nodes.wait(lambda: follower.output.count("Joined the cluster") > n_joined and follower.is_ready(), "it rejoins")
+    assert "was removed from the cluster" in follower.output
+    assert member(nodes, follower.name)["state"] == "in-step"
 
 
 def test_followers_predict_while_the_database_is_away(nodes: Nodes) -> None:

@@ -304,6 +304,14 @@ def test_a_cluster_is_read_with_its_nodes() -> None:
     assert [(one.name, one.digests_equal, one.lag_versions) for one in found.nodes] == [("a", True, 1), ("b", None, 1)]
 
 
+def test_a_node_is_removed_by_its_name() -> None:
+    content = {"node": "a", "role": "leader", "epoch": 3, "leader": None, "model_version": 13, "seq": 42, "nodes": []}
+    script = Scripted(answer(200, content))
+    assert script.run(health.remove_node(session(), "b/c")).nodes == []
+    assert (script.sent[0].method, script.sent[0].path) == ("DELETE", "/cluster/nodes/b%2Fc")
+    assert not script.sent[0].may_repeat
+
+
 def test_a_server_without_others_is_a_cluster_of_one() -> None:
     alone = {"node": "a", "role": "alone", "epoch": 1, "leader": None, "model_version": 2, "seq": 5, "nodes": []}
     found = Scripted(answer(200, alone)).run(health.cluster(session()))

@@ -45,6 +45,7 @@ from tests.unit.app.support import make_service, make_settings
         ("POST", "/model/scrub", {"admin"}),
         ("POST", "/model/verify", {"admin"}),
         ("POST", "/expiry/confirm", {"admin"}),
+        ("DELETE", "/cluster/nodes/three", {"admin"}),
         ("GET", "/model", set()),
         ("GET", "/keys", set()),
         ("GET", "/metrics", set()),

@@ -130,6 +130,7 @@ CHANGING = [
     ("POST", "/model/scrub"),
     ("POST", "/model/fit"),
     ("POST", "/expiry/confirm"),
+    ("DELETE", "/cluster/nodes/three"),
     ("PUT", "/snapshot/file"),
     ("PUT", "/samples/c1"),
     ("POST", "/predict"),

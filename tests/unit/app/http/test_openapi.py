@@ -69,6 +69,7 @@ ROUTES = {
     "/metrics": {"get"},
     "/access": {"get"},
     "/cluster": {"get"},
+    "/cluster/nodes/{name}": {"delete"},
     "/events": {"get"},
     "/metrics/events": {"get"},
     "/model/importances": {"get"},

@@ -59,7 +59,7 @@ class Tables:
         with self._lock:
             self._require_there("report")
             known = self.nodes.get(member.name)
-            if known is not None and known[0].expelled:
+            if known is None or known[0].expelled:
                 return False
             self.nodes[member.name] = member, time.monotonic()
             return True
@@ -76,6 +76,22 @@ class Tables:
             member, at = self.nodes[name]
             self.nodes[name] = replace(member, expelled=True), at
             return epoch == self.epoch
+
+    def enrol(self, name: str, url: str | None) -> bool:
+        with self._lock:
+            self._require_there("enrol")
+            if self.nodes:
+                return False
+            self.nodes[name] = Member(name, url), time.monotonic()
+            return True
+
+    def remove(self, name: str, epoch: int) -> bool:
+        with self._lock:
+            self._require_there("remove")
+            if epoch != self.epoch or name not in self.nodes or not self.nodes[name][0].expelled:
+                return False
+            del self.nodes[name]
+            return True
 
     def readmit(self, name: str, url: str | None) -> None:
         with self._lock:

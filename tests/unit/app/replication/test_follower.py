@@ -174,6 +174,7 @@ def test_a_fit_is_made_again() -> None:
         ("POST", "/model/fit", {}),
         ("POST", "/model/states", None),
         ("POST", "/expiry/confirm", None),
+        ("DELETE", "/cluster/nodes/three", None),
         ("POST", "/samples/absence-proofs", {"id": "nobody"}),
         ("GET", "/log/checkpoint", None),
         ("GET", "/ledger/1/proof", None),

@@ -97,13 +97,48 @@ def test_a_silent_node_is_expelled_and_knows_it_when_it_is_back(new_lease: Calla
     tables = Tables()
     leader = new_lease(tables, "a", timeout=0.5)
     until(lambda: leader.epoch == 1)
-    tables.report(Member("b", None, applied_seq=1))
+    tables.readmit("b", None)
     until(lambda: tables.nodes["b"][0].expelled)
     back = new_lease(tables, "b")
     until(lambda: back.is_expelled)
     leader.resign()
     time.sleep(2 * SECONDS)
     assert back.epoch is None
+
+
+def test_a_removed_node_knows_it_when_it_is_back(new_lease: Callable[..., Lease]) -> None:
+    tables = Tables()
+    leader = new_lease(tables, "a")
+    until(lambda: leader.epoch == 1)
+    tables.readmit("b", None)
+    node = new_lease(tables, "b")
+    until(lambda: tables.calls.count("report") > 4)
+    assert not node.is_expelled
+    assert tables.expel("b", 1)
+    assert tables.remove("b", 1)
+    until(lambda: node.is_expelled)
+    assert "b" not in tables.nodes
+
+
+def test_who_has_not_joined_yet_is_no_member(new_lease: Callable[..., Lease]) -> None:
+    tables = Tables()
+    joining = new_lease(tables, "b", may_lead=False)
+    until(lambda: tables.calls.count("report") > 2)
+    assert not joining.is_expelled
+    assert tables.nodes == {}
+    tables.readmit("b", None)
+    until(lambda: tables.calls.count("report") > 6)
+    assert not joining.is_expelled
+
+
+def test_who_is_expelled_does_not_lead_before_it_knows(new_lease: Callable[..., Lease]) -> None:
+    tables = Tables()
+    tables.readmit("b", None)
+    tables.expel("b", 0)
+    back = new_lease(tables, "b")
+    until(lambda: back.is_expelled)
+    time.sleep(SECONDS)
+    assert "take_over" not in tables.calls
 
 
 def test_the_lease_is_kept_while_somebody_is_busy_and_after_the_database_was_away(
@@ -177,8 +212,9 @@ def test_nobody_is_expelled_for_the_silence_of_the_database(new_lease: Callable[
     tables = Tables()
     leader = new_lease(tables, "a", timeout=1.0)
     until(lambda: leader.epoch == 1)
+    tables.readmit("b", None)
     other = new_lease(tables, "b", timeout=1.0)
-    until(lambda: "b" in tables.nodes)
+    until(lambda: other.view is not None)
     tables.is_away = True
     time.sleep(1.5)
     tables.is_away = False

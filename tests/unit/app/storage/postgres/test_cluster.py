@@ -91,6 +91,9 @@ def test_members_report_and_are_expelled(place: Place) -> None:
     epoch = cluster.take_over("a", None, 9.0)
     assert epoch == 1
     member = Member("b", "http://b", 7, 3, 5, True)
+    assert not cluster.report(member)  # it has not joined
+    assert cluster.members() == []
+    cluster.readmit("b", None)
     assert cluster.report(member)
     (found,) = cluster.members()
     assert 0 <= found.seen_seconds_ago < 5
@@ -107,9 +110,32 @@ def test_members_report_and_are_expelled(place: Place) -> None:
     found_all = [replace(one, seen_seconds_ago=0.0) for one in cluster.members()]
     assert found_all == [Member("b", "http://new"), Member("c", None)]
     assert cluster.report(member)
-    cluster.leave("b")
-    cluster.leave("b")
-    assert [one.name for one in cluster.members()] == ["c"]
+
+
+def test_only_the_first_member_need_not_join(place: Place) -> None:
+    cluster = place.cluster()
+    assert cluster.enrol("a", "http://a")
+    assert [replace(one, seen_seconds_ago=0.0) for one in cluster.members()] == [Member("a", "http://a")]
+    assert not cluster.enrol("a", "http://other")
+    assert not cluster.enrol("b", None)
+    assert [(one.name, one.url) for one in cluster.members()] == [("a", "http://a")]
+
+
+def test_a_node_that_is_expelled_is_removed_by_the_leader(place: Place) -> None:
+    cluster = place.cluster()
+    epoch = cluster.take_over("a", None, 9.0)
+    assert epoch is not None
+    for name in "abc":
+        cluster.readmit(name, None)
+    assert not cluster.remove("b", epoch)  # it lives
+    assert cluster.expel("b", epoch)
+    assert not cluster.remove("b", epoch + 1)  # not the leader
+    assert not cluster.remove("nobody", epoch)
+    assert cluster.remove("b", epoch)
+    assert not cluster.remove("b", epoch)
+    assert [one.name for one in cluster.members()] == ["a", "c"]
+    assert not cluster.report(Member("b", None, 9))  # it has to join anew
+    assert [one.name for one in cluster.members()] == ["a", "c"]
 
 
 def test_digests_are_posted_by_the_leader(place: Place) -> None:

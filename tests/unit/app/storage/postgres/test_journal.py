@@ -463,6 +463,28 @@ def test_a_role_without_any_power(alone: Place) -> None:
     assert (leader.last_seq, leader.epoch) == (6, 2)
 
 
+def test_the_write_ahead_log_is_cycled_for_erasures_only(place: Place) -> None:
+    journal = place.led()
+    journal.append(batch(1, 3))
+    journal.rotate(4)
+    journal.drop_before(4)
+    before = wal_file(place)
+    journal.append(batch(4, 6))
+    journal.rotate(7)
+    journal.drop_before(7, erases=False)
+    assert (journal.first_seq, wal_file(place)) == (7, before)
+    journal.drop_before(7)  # an erasure whose records went with the segment that was dropped before
+    cycled = wal_file(place)
+    assert cycled != before
+    journal.drop_before(7)
+    assert wal_file(place) == cycled  # nothing was dropped since
+
+
+def wal_file(place: Place) -> str:
+    ((name,),) = place.execute("SELECT pg_walfile_name(pg_current_wal_insert_lsn())")
+    return str(name)
+
+
 def contents_after(place: Place, seq: int) -> list[object]:
     return list(place.journal().records(seq))
 
