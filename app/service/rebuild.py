@@ -22,8 +22,7 @@ from oubli.app.errors import (
 )
 from oubli.app.ledger.entries import RESTRICTED, with_idempotency
 from oubli.app.service.bodies import FitBody
-from oubli.app.service.commands.application import apply_held
-from oubli.app.service.commands.command import Command
+from oubli.app.service.commands.command import Command, apply_held
 from oubli.app.service.commands.swaps import Fit, Restore
 from oubli.app.service.compiling import prepare_kernels, prepare_model_file
 from oubli.app.service.copies import facts_of

@@ -40,8 +40,7 @@ from oubli.app.ledger.entries import Head, with_idempotency, with_request
 from oubli.app.ledger.ledger import Ledger, LedgerWorker, Tombstones
 from oubli.app.service.bodies import AddBody
 from oubli.app.service.commands.additions import AddSamples
-from oubli.app.service.commands.application import apply_all
-from oubli.app.service.commands.command import LARGE, Command
+from oubli.app.service.commands.command import LARGE, Command, apply_all
 from oubli.app.service.commands.deletions import DeleteSamples, Erasure, ReplaceSample, is_erasure
 from oubli.app.service.commands.restrictions import ReleaseSubjects, RestrictSubjects, RetainSubjects, is_restriction
 from oubli.app.service.commands.swaps import ModelSwap

@@ -50,7 +50,7 @@ class NonceIndex:
             self.rows[slots] = np.frombuffer(nonces, np.uint8).reshape(-1, NONCE_BYTES)
             return
         self.reserve(int(max(slots)) + 1)
-        flat, size = memoryview(self.rows).cast("B"), NONCE_BYTES
+        flat, size = memoryview(self.rows.data).cast("B"), NONCE_BYTES
         for row, slot in enumerate(slots):
             flat[size * slot : size * slot + size] = nonces[size * row : size * row + size]
 

@@ -124,6 +124,11 @@ class AddSamples(Command[Added]):
             if isinstance(one.body, AddBody):
                 one.body.attach(model, one.exports)
 
+    def apply_to_fewer(self, model: Model, gone: Sequence[str]) -> None:
+        """Add the samples."""
+        del gone
+        self.apply(model, [self])
+
     def result(self) -> Added:
         """Return the ids in the order of the request, and how many samples are new."""
         return Added(self._ids, self._n_new, self.n_samples, self.version)

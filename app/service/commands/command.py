@@ -9,19 +9,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from oubli.app import logs
-from oubli.app.service.bodies import Body
 from oubli.app.service.stages import Stages, stages
 from oubli.core.samples.store import Prepared
 
 if TYPE_CHECKING:
     from oubli.app.ledger.entries import Receipt
+    from oubli.app.service.bodies import Body
     from oubli.app.service.idempotency import IdempotencyKey
     from oubli.app.service.state import ModelState
     from oubli.app.service.writer import Transaction
     from oubli.core.model import Model
 
 log = logging.getLogger("oubli.service")
-
 
 R = TypeVar("R")
 LARGE = 32  # rows whose memory is overwritten when it is done with
@@ -109,6 +108,11 @@ class Command(ABC, Generic[R]):
     def apply(self, model: Model, alike: Sequence[Any]) -> None:
         """Change the model by this command, which is the first of some that are alike."""
 
+    def apply_to_fewer(self, model: Model, gone: Sequence[str]) -> None:
+        """Change a model that holds fewer samples than the one of the plan: of those that go, only some."""
+        if gone:
+            self.apply(model, [self])
+
     @abstractmethod
     def result(self) -> R:
         """Return what is answered."""
@@ -141,3 +145,32 @@ class Command(ABC, Generic[R]):
 
 def _nobody(error: BaseException | None) -> None:
     """Take in an outcome that was told before."""
+
+
+def apply_all(model: Model, commands: Sequence[Command[Any]]) -> None:
+    """Change a model by commands that touch nothing in common, in their order.
+
+    Of an exact model neighbouring additions are made as one, and so are neighbouring deletions: the result is the
+    same. Of others each is made by itself.
+    """
+    is_exact = model.guarantee == "exact"
+    start = 0
+    while start < len(commands):
+        first, end = commands[start], start + 1
+        while is_exact and first.is_merged and end < len(commands) and type(commands[end]) is type(first):
+            end += 1
+        first.apply(model, commands[start:end])
+        start = end
+
+
+def apply_held(model: Model, commands: Sequence[Command[Any]]) -> None:
+    """Change a model that was fitted on the samples of another by commands that were planned for that one.
+
+    A sliding window may hold fewer of them: what it does not hold is neither deleted nor replaced.
+    """
+    if model.guarantee == "exact":  # has no window
+        apply_all(model, commands)
+        return
+    store = model.samples_
+    for command in commands:
+        command.apply_to_fewer(model, [name for name in command.gone if store.holding(name) is not None])

@@ -226,6 +226,11 @@ class DeleteSamples(Erasure):
         """Delete the samples of all."""
         delete(model, self.gone if len(alike) == 1 else [name for one in alike for name in one.gone])
 
+    def apply_to_fewer(self, model: Model, gone: Sequence[str]) -> None:
+        """Delete those of the samples that the model holds."""
+        if gone:
+            delete(model, gone)
+
     def result(self) -> Receipt | NothingHeld:
         """Return the receipt, or that nothing was held."""
         if self.is_recorded:

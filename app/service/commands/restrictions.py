@@ -84,6 +84,11 @@ class Restriction(Command[Restricted]):
     def apply(self, model: Model, alike: Sequence[Any]) -> None:
         """Change the model."""
 
+    def apply_to_fewer(self, model: Model, gone: Sequence[str]) -> None:
+        """Change the model, whatever it holds."""
+        del gone
+        self.apply(model, [self])
+
     def result(self) -> Restricted:
         """Return what became of it."""
         return Restricted.of_entry(self.entry, self.n_samples)

@@ -6,7 +6,7 @@ import pytest
 
 from oubli.app.errors import ConflictError, ErasedLatelyError
 from oubli.app.service.commands.additions import AddSamples, end_of_ids, with_generated
-from oubli.app.service.commands.application import apply_all
+from oubli.app.service.commands.command import apply_all
 from oubli.app.service.commands.deletions import DeleteSamples, ReplaceSample
 from oubli.app.service.results import NewSamples, Replacement
 from tests.unit.app.support import NUMBERS, forest, rows
