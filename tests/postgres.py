@@ -160,12 +160,9 @@ class Server:
         return f"postgres?options=-csearch_path%3D{name}"
 
     def standby(self, folder: Path) -> Server:
-        """Make and start a standby for which commits wait from now on."""
-        _own(folder)
+        """Make and start a standby with a replication slot, for which commits wait from now on."""
         name = f"standby_{secrets.token_hex(4)}"
-        how = ("-R", "-c", "fast", "-X", "stream", "-d", self.url(query=f"?application_name={name}"))
-        _run(["pg_basebackup", "-D", str(folder / "data"), *how], folder)
-        other = Server(folder, free_port())
+        other = self.backup(folder, "-R", "-C", "-S", name, name=name)
         other.start()
         self.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
         self.execute("SELECT pg_reload_conf()")
@@ -174,6 +171,13 @@ class Server:
             assert time.monotonic() < end
             time.sleep(0.05)
         return other
+
+    def backup(self, folder: Path, *how: str, name: str = "backup") -> Server:
+        """Make a base backup, with the log that it needs; it is what it is restored as when it is started."""
+        _own(folder)
+        source = self.url(query=f"?application_name={name}")
+        _run(["pg_basebackup", "-D", str(folder / "data"), "-c", "fast", "-X", "stream", *how, "-d", source], folder)
+        return Server(folder, free_port())
 
     def promote(self) -> None:
         """Have a standby take writes."""
