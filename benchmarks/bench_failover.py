@@ -209,13 +209,13 @@ def run(n_failures: int, seed: int, kinds: Sequence[tuple[str, str]], enough: th
         stack.callback(standby.close)
         stack.callback(primary.close)
         primary.initialise()
-        standby.follow(primary)
+        primary.feed(standby)
         write_data(folder / "data.csv", source)
         secret = folder / "secret"
         secret.touch(mode=0o600)
         secret.write_text("a-secret-of-a-measurement-of-failures")
         flags = ["--data", str(folder / "data.csv"), "--target", "level", "--n-estimators", "10", "--random-state", "0",
-                 "--journal", primary.url, "--follow", "--cluster-secret-file", str(secret), "--allow-anonymous",
+                 "--journal", primary.url(), "--follow", "--cluster-secret-file", str(secret), "--allow-anonymous",
                  "--allowed-hosts", "*", "--erasure-deadline", "10", "--member-timeout", "20"]  # fmt: skip
         nodes = [Node(name, network[name], folder / name, flags) for name in ("a", "b", "c")]
         for node in nodes:

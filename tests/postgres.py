@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -74,12 +74,15 @@ class Server:
     Parameters
     ----------
     folder
-        Made by `new_server` or `Server.standby`.
+        For its files: see `make`, `Server.standby` and `Server.backup`.
+    port, address
+        Where it takes connections.
     """
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, address: str = "127.0.0.1") -> None:
         self.folder = folder
         self.port = port
+        self.address = address
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -87,20 +90,41 @@ class Server:
         return self.folder / "data"
 
     def url(self, database: str = "postgres", *, port: int | None = None, query: str = "") -> str:
-        return f"postgresql://oubli:{PASSWORD}@127.0.0.1:{port or self.port}/{database}{query}"
+        return f"postgresql://oubli:{PASSWORD}@{self.address}:{port or self.port}/{database}{query}"
+
+    def make(self, *, flushes: bool = False, settings: str = "", allowed: str = "") -> None:
+        """Make an empty cluster, and start it.
+
+        Parameters
+        ----------
+        flushes
+            With the settings of PostgreSQL where others would be faster.
+        settings, allowed
+            More lines of `postgresql.conf` and `pg_hba.conf`.
+        """
+        _own(self.folder)
+        secret = self.folder / "password"
+        secret.write_text(PASSWORD)
+        secret.chmod(0o644)
+        how = ["-U", "oubli", "--auth=scram-sha-256", f"--pwfile={secret}", "--encoding=UTF8", "--no-locale"]
+        how += ["--no-sync"] if flushes else ["--no-sync", "--wal-segsize=1"]
+        _run(["initdb", "-D", str(self.data), *how], self.folder)
+        for name, text in (("postgresql.conf", _SETTINGS + ("" if flushes else _UNFLUSHED) + settings),
+                           ("pg_hba.conf", allowed)):  # fmt: skip
+            with (self.data / name).open("a") as file:
+                file.write(text)
+        self.start()
 
     def start(self) -> None:
-        log = (self.folder / "log").open("ab")
-        with log:
-            self._process = subprocess.Popen(
-                [_program("postgres"), "-D", str(self.data), "-p", str(self.port)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                **_user(),
-            )
+        command = [_program("postgres"), "-D", str(self.data), "-p", str(self.port)]
+        with (self.folder / "log").open("ab") as log:
+            self._process = self.spawn(command, log)
         self.wait()
+
+    def spawn(self, command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start a program that may not run as root."""
+        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "cwd": self.folder}
+        return subprocess.Popen(command, **how, **_user())
 
     def wait(self, seconds: float = 30.0) -> None:
         """Return when it takes connections."""
@@ -125,8 +149,7 @@ class Server:
 
     def kill(self) -> None:
         """Kill it with everything that belongs to it, as a power loss would; what the kernel has stays."""
-        assert self._process is not None
-        children = _children(self._process.pid)
+        children = self.processes()[1:]
         self._end(signal.SIGKILL)
         for child in children:
             with contextlib.suppress(ProcessLookupError):
@@ -134,6 +157,12 @@ class Server:
         # The shared memory goes with the last of them.
         while any(Path(f"/proc/{child}").exists() and not _is_zombie(child) for child in children):
             time.sleep(0.01)
+
+    def processes(self) -> list[int]:
+        """The ids of the server's process and of all that belong to it."""
+        assert self._process is not None
+        pid = self._process.pid
+        return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
     def close(self) -> None:
         if self._process is not None:
@@ -161,11 +190,14 @@ class Server:
 
     def standby(self, folder: Path) -> Server:
         """Make and start a standby for which commits wait from now on."""
-        _own(folder)
-        name = f"standby_{secrets.token_hex(4)}"
-        how = ("-R", "-c", "fast", "-X", "stream", "-d", self.url(query=f"?application_name={name}"))
-        _run(["pg_basebackup", "-D", str(folder / "data"), *how], folder)
         other = Server(folder, free_port())
+        self.feed(other)
+        return other
+
+    def feed(self, other: Server) -> None:
+        """Make another server a standby with a replication slot, for which commits wait from now on, and start it."""
+        name = f"standby_{secrets.token_hex(4)}"
+        self._copy(other.folder, "-R", "-C", "-S", name, name=name)
         other.start()
         self.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
         self.execute("SELECT pg_reload_conf()")
@@ -173,7 +205,16 @@ class Server:
         while not self.execute("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"):
             assert time.monotonic() < end
             time.sleep(0.05)
-        return other
+
+    def backup(self, folder: Path) -> Server:
+        """Make a base backup, with the log that it needs; return the server that it is when it is started."""
+        self._copy(folder)
+        return Server(folder, free_port())
+
+    def _copy(self, folder: Path, *how: str, name: str = "backup") -> None:
+        _own(folder)
+        source = self.url(query=f"?application_name={name}")
+        _run(["pg_basebackup", "-D", str(folder / "data"), "-c", "fast", "-X", "stream", *how, "-d", source], folder)
 
     def promote(self) -> None:
         """Have a standby take writes."""
@@ -194,34 +235,17 @@ class Server:
             process.wait(30)
 
 
-def new_server(folder: Path, *, flushes: bool = False) -> Server:
-    """Make and start a server in an empty folder; one that flushes has the settings of PostgreSQL otherwise."""
-    _own(folder)
-    secret = folder / "password"
-    secret.write_text(PASSWORD)
-    secret.chmod(0o644)
-    how = ["-U", "oubli", "--auth=scram-sha-256", f"--pwfile={secret}", "--encoding=UTF8", "--no-locale", "--no-sync"]
-    how += [] if flushes else ["--wal-segsize=1"]
-    _run(["initdb", "-D", str(folder / "data"), *how], folder)
-    with (folder / "data" / "postgresql.conf").open("a") as file:
-        file.write(_SETTINGS + ("" if flushes else _UNFLUSHED))
-    server = Server(folder, free_port())
-    server.start()
-    return server
-
-
 @contextlib.contextmanager
 def temporary_server(*, flushes: bool = False) -> Iterator[Server]:
     """Give a server that is gone at the end of the block."""
     # Not below pytest's folder: that is for its owner only, and PostgreSQL runs as somebody else.
     folder = Path(tempfile.mkdtemp(prefix="oubli-pg-", dir="/tmp"))
-    server = None
+    server = Server(folder, free_port())
     try:
-        server = new_server(folder, flushes=flushes)
+        server.make(flushes=flushes)
         yield server
     finally:
-        if server is not None:
-            server.close()
+        server.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -262,10 +286,6 @@ def _program(name: str) -> str:
     folder = programs()
     assert folder is not None
     return str(folder / name)
-
-
-def _children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _is_zombie(pid: int) -> bool:

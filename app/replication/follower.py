@@ -61,6 +61,9 @@ class FollowedJournal(Protocol):
     def positioned_records(self, after_seq: int) -> Iterator[Positioned]:
         """See there."""
 
+    def identity_of(self, seq: int) -> tuple[int, bytes] | None:
+        """See there."""
+
     def wait(self, after_seq: int, timeout: float) -> bool:
         """See there."""
 
@@ -172,11 +175,9 @@ class Follower:
 
     def _require_same(self, seq: int, last: tuple[int, bytes]) -> None:
         """Check, where another node leads, that it goes on from the record that was taken in here."""
-        try:
-            found = next(iter(self._journal.positioned_records(seq - 1)), None)
-        except JournalDamagedError:
-            return  # its segment was dropped, which needs that this node had taken it in
-        if found is None or found[3].seq != seq or found[2] != last[1]:
+        found = self._journal.identity_of(seq)
+        # Without one its segment was dropped, which needs that this node had taken it in.
+        if found is not None and found[1] != last[1]:
             raise RejoinError("the journal has lost records that were taken in here: a standby without them leads")
 
     # --- taking in, on the event loop

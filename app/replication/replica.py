@@ -322,15 +322,15 @@ class Replica:
         while True:
             try:
                 await service.threads.write(journal.follow)
-                found = await service.threads.write(lambda: next(iter(journal.positioned_records(seq - 1)), None))
+                found = await service.threads.write(partial(journal.identity_of, seq))
                 break
             except JournalError:
                 if journal.failed:
                     raise
                 await asyncio.sleep(_LOOK)
-        if found is None or found[3].seq != seq or found[1] > epoch:
+        if found is None or found[0] > epoch:
             raise RejoinError("the journal does not go on from what this node has made")
-        return found[1], found[2]
+        return found
 
     def _rejoin(self, reason: str) -> None:
         """Begin anew without the files that are here."""

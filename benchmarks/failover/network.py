@@ -11,7 +11,6 @@ from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _SUBNET = "10.213.77"  # of these hosts alone
 _HUB = 254  # the last number of the address of the machine itself
@@ -98,9 +97,3 @@ def hosts(names: Sequence[str]) -> Iterator[dict[str, Host]]:
 def as_user(command: Sequence[str], user: str) -> list[str]:
     """Return a command that runs as another user, for programs that refuse root."""
     return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
-
-
-def own(folder: Path, user: str) -> None:
-    """Give a folder to a user."""
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.chown(folder, user, user)

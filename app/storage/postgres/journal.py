@@ -23,22 +23,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import psycopg
 
-from oubli.app.errors import (
-    DeposedError,
-    JournalError,
-    JournalRefusedError,
-    JournalUnreachableError,
-)
+from oubli.app.errors import DeposedError, JournalError, JournalRefusedError, JournalUnreachableError
 from oubli.app.storage.journal import Record, require_later
 from oubli.app.storage.postgres.batch import Batch
-from oubli.app.storage.postgres.connection import (
-    Connection,
-    connect,
-    is_lost,
-    is_usable,
-    reading_errors,
-    refused,
-)
+from oubli.app.storage.postgres.connection import Connection, connect, is_lost, is_usable, reading_errors, refused
 from oubli.app.storage.postgres.partitions import begin_segment, cycle_wal, forget_segments, remove_unnamed
 from oubli.app.storage.postgres.reader import Positioned, Reader, damaged, fetch_nowhere, hand_to_nobody
 from oubli.app.storage.postgres.schema import RECORDS_CHANNEL, ensure_schema
@@ -249,6 +237,7 @@ class PostgresJournal:
                 self.first_seq = kept[0][0]
                 n_removed = remove_unnamed(connection)
             self._keys.destroy(set(ids) - {key_id for _, key_id in kept})
+            self._reader.forget()  # it may be what opens a segment that is gone
         except OSError:
             raise JournalRefusedError("the key of a segment could not be destroyed") from None
         self._is_wal_old = self._is_wal_old or n_removed > 0
@@ -300,6 +289,16 @@ class PostgresJournal:
             When the connection is lost.
         """
         return self._reader.positioned_records(after_seq)
+
+    def identity_of(self, seq: int) -> tuple[int, bytes] | None:
+        """Return epoch and checksum of a record, without opening it; None when it is not there.
+
+        Raises
+        ------
+        JournalUnreachableError
+            When the connection is lost.
+        """
+        return self._reader.identity_of(seq)
 
     def wait(self, after_seq: int, timeout: float) -> bool:
         """Return when there may be records with higher numbers, or when the time is over; whether there may be.

@@ -23,6 +23,7 @@ SELECT segment, seq, epoch, version, at, sealed, checksum FROM (
     FROM (SELECT * FROM oubli_records WHERE seq > %s ORDER BY seq LIMIT %s) p
 ) q WHERE n_before <= %s ORDER BY seq
 """
+_IDENTITY = "SELECT epoch, checksum FROM oubli_records WHERE seq = %s"
 
 Positioned = tuple[int, int, bytes, Record]
 """Number of the first record of the segment, epoch, checksum, record."""
@@ -84,6 +85,16 @@ class Reader:
                     raise damaged(seq) from None
                 last = seq
                 yield segment, epoch, checksum, Record(seq, version, body, notes)
+
+    def identity_of(self, seq: int) -> tuple[int, bytes] | None:
+        """Return epoch and checksum of a record; None when it is not there.
+
+        No key is needed, so that one which was destroyed here is not fetched from another node again.
+        """
+        connection = self._connected()
+        with reading_errors(connection):
+            row = connection.execute(_IDENTITY, (seq,)).fetchone()
+        return None if row is None else (row[0], row[1])
 
     def sealer(self, connection: Connection, segment: int) -> Sealer:
         """Return what seals and opens the records of a segment.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import numbers
 import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,14 +115,52 @@ def remains(root: object, one: Canary) -> set[str]:
     return found
 
 
-def files_with(canaries: Iterable[Canary], *places: Path) -> list[str]:
-    """Search files, and all files of directories; return where something was found, and what."""
-    every = [path for place in places for path in ([place] if place.is_file() else sorted(place.rglob("*")))]
-    found = []
+def files_with(canaries: Iterable[Canary], *places: Path, lone_numbers: bool = True) -> list[str]:
+    """Search files, and all files of directories; return where something was found, and what.
+
+    Parameters
+    ----------
+    canaries
+        What is searched for.
+    places
+        Files and directories. Files may go meanwhile.
+    lone_numbers
+        Whether a single number counts where nothing else of its canary is. Its four bytes are in megabytes of sealed
+        records by chance.
+    """
     searched = list(canaries)
+
+    def find(content: bytes) -> list[str]:
+        found = [traces(one, content) for one in searched]
+        is_chance = (not lone_numbers and len(what) == 1 and what[0].startswith("number") for what in found)
+        return [one for what, by_chance in zip(found, is_chance, strict=True) if not by_chance for one in what]
+
+    return search(find, *places)
+
+
+def files_with_secrets(secrets: Mapping[str, bytes], *places: Path) -> list[str]:
+    """Search files, and all files of directories, for keys; return where one was found, and its name."""
+    patterns = {
+        name: (secret, secret.hex().encode(), secret.hex().upper().encode(), base64.b64encode(secret).rstrip(b"="))
+        for name, secret in secrets.items()
+    }
+    return search(lambda content: [name for name, many in patterns.items() if any(p in content for p in many)], *places)
+
+
+def search(find: Callable[[bytes], list[str]], *places: Path) -> list[str]:
+    """Ask a function what it finds in each file, and in its name; files of the same content are searched once."""
+    every = [path for place in places for path in ([place] if place.is_file() else sorted(place.rglob("*")))]
+    known: dict[bytes, list[str]] = {}
+    found = []
     for path in every:
-        if path.is_file():
-            # Files of room that is kept are all zeros.
-            content = path.read_bytes().rstrip(b"\0") + path.name.encode("utf-8")
-            found += [f"{path.name}: {what}" for one in searched for what in traces(one, content)]
+        try:
+            content = path.read_bytes() if path.is_file() else b""
+        except FileNotFoundError:
+            content = b""
+        # Files of room that is kept are all zeros.
+        content = content.rstrip(b"\0")
+        digest = hashlib.sha256(content).digest()
+        if digest not in known:
+            known[digest] = find(content)
+        found += [f"{path.name}: {what}" for what in [*known[digest], *find(path.name.encode("utf-8"))]]
     return found

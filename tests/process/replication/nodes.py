@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -48,6 +49,19 @@ class Node:
     @property
     def data(self) -> Path:
         return self.folder / "data"
+
+    @property
+    def key_folder(self) -> Path:
+        """Of the keys of the journal's segments."""
+        return self.data / "keys" / "segments"
+
+    def segment_keys(self) -> dict[str, bytes]:
+        """The keys of the journal's segments that it has now, by their ids."""
+        found = {}
+        for path in self.key_folder.glob("*.key"):
+            with contextlib.suppress(FileNotFoundError):
+                found[path.stem] = bytes.fromhex(path.read_text())
+        return found
 
     @property
     def output(self) -> str:

@@ -7,14 +7,16 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from oubli.core.persistence import load_own, read_metadata
 from tests.postgres import Server
+from tests.process.durability.canaries import canary, files_with
 from tests.process.durability.people import rows
 from tests.process.replication.nodes import REDIRECT, Node, Nodes
-from tests.process.replication.test_nodes import files_with, series
+from tests.process.replication.test_nodes import series
 from tests.serving import APP, environment
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
@@ -32,8 +34,8 @@ def nodes(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -> 
         found.close()
 
 
-def add(nodes: Nodes, name: str, subject: str | None = None) -> None:
-    sample = {"id": name, "features": CELLS[0], "label": LABELS[0], "subject": subject}
+def add(nodes: Nodes, name: str) -> None:
+    sample = {"id": name, "features": CELLS[0], "label": LABELS[0]}
     assert nodes.leader().ask("POST", "/samples", {"samples": [sample]}).status == 201
 
 
@@ -74,13 +76,14 @@ def alter(path: Path) -> None:
 def test_a_silent_node_is_expelled_and_forgets_everything(nodes: Nodes) -> None:
     leader = nodes.leader()
     (follower,) = nodes.followers()
-    add(nodes, "canary-of-the-silent", "canary-sub")
+    bird = canary(1, tuple(CELLS[0]))
+    assert leader.ask("POST", "/samples", {"samples": [bird.as_json()]}).status == 201
     assert leader.ask("POST", "/snapshot").status == 201
-    nodes.wait(lambda: files_with(follower.data, b"canary-of-the-silent"), "the follower has written it")
+    nodes.wait(lambda: files_with([bird], follower.data), "the follower has written it")
     nodes.wait_in_step()
     follower.kill()
     killed = time.monotonic()
-    receipt = leader.ask("DELETE", "/samples/canary-of-the-silent").content["id"]
+    receipt = leader.ask("DELETE", f"/samples/{quote(bird.id, safe='')}").content["id"]
     seen = []
 
     def is_erased() -> bool:
@@ -90,11 +93,11 @@ def test_a_silent_node_is_expelled_and_forgets_everything(nodes: Nodes) -> None:
     nodes.wait(is_erased, "the receipt ends without the node")
     assert time.monotonic() - killed >= 12.0 - 3.0
     assert member(nodes, follower.name)["state"] == "expelled"
-    assert files_with(leader.data, b"canary-of-the-silent") == []
-    assert files_with(follower.data, b"canary-of-the-silent") != []
+    assert files_with([bird], leader.data) == []
+    assert files_with([bird], follower.data) != []
     follower.start()
     nodes.wait(follower.is_ready, "it has rejoined")
-    assert files_with(follower.data, b"canary-of-the-silent", b"canary-sub") == []
+    assert files_with([bird], follower.data) == []
     nodes.wait_in_step()
     assert leader.digest() == follower.digest()
     assert member(nodes, follower.name)["state"] == "in-step"

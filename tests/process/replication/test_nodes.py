@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 import time
-from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from tests.process.durability.canaries import canary, files_with, files_with_secrets
 from tests.process.durability.people import rows
 from tests.process.replication.load import Load
 from tests.process.replication.nodes import REDIRECT, Node, Nodes
@@ -99,31 +100,21 @@ def test_digests_are_equal_after_mixed_changes(nodes: Nodes) -> None:
 def test_erased_is_said_when_all_nodes_are_rid(nodes: Nodes) -> None:
     leader = nodes.leader()
     (follower,) = nodes.followers()
-    marked = {"samples": [{"id": "canary-of-nodes", "features": CELLS[1], "label": LABELS[1], "subject": "canary-sub"}]}
-    assert leader.ask("POST", "/samples", marked).status == 201
+    bird = canary(1, tuple(CELLS[1]))
+    assert leader.ask("POST", "/samples", {"samples": [bird.as_json()]}).status == 201
     assert leader.ask("POST", "/snapshot").status == 201
-    nodes.wait_in_step()
-    receipt = leader.ask("DELETE", "/samples/canary-of-nodes").content["id"]
+    nodes.wait(lambda: all(files_with([bird], one.data) for one in nodes.all), "all nodes have written it")
+    keys = {name: secret for one in nodes.all for name, secret in one.segment_keys().items()}
+    assert files_with_secrets(keys, *(one.folder for one in nodes.all))
+    receipt = leader.ask("DELETE", f"/samples/{quote(bird.id, safe='')}").content["id"]
     nodes.wait(lambda: leader.ask("GET", f"/erasures/{receipt}").content["status"] == "erased", "it is erased")
-    found = [str(path) for one in nodes.all for path in files_with(one.data, b"canary-of-nodes", b"canary-sub")]
-    found += [str(path) for path in files_with(nodes.server.data, b"canary-of-nodes", b"canary-sub")]
-    assert found == []
+    assert files_with([bird], *(one.folder for one in nodes.all)) == []
+    assert files_with([bird], nodes.server.folder, lone_numbers=False) == []
+    assert files_with_secrets(keys, nodes.folder, nodes.server.folder) == []
     nodes.wait(
         lambda: follower.ask("GET", f"/erasures/{receipt}").content["status"] == "erased", "the follower knows it"
     )
     nodes.wait(lambda: series(follower, "oubli_cluster_digests_equal") == 1, "digests were compared")
-
-
-def files_with(folder: Path, *texts: bytes) -> list[Path]:
-    found = []
-    for path in sorted(folder.rglob("*")):
-        try:
-            content = path.read_bytes() if path.is_file() else b""
-        except OSError:  # it has gone meanwhile
-            continue
-        if any(text in content for text in texts):
-            found.append(path)
-    return found
 
 
 def test_a_clean_stop_hands_over_with_keys_and_tombstones(nodes: Nodes) -> None:

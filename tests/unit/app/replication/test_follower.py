@@ -34,16 +34,23 @@ class Journal(MemoryJournal):
         self.kept: list[Record] = []
         self.epoch = 1
         self.altered: set[int] = set()  # numbers of records that are others by now
+        self.read_after: list[int] = []
 
     def append(self, records: Any, *, reserve: bool = False) -> None:
         super().append(records, reserve=reserve)
         self.kept += records
 
     def positioned_records(self, after_seq: int) -> Iterator[tuple[int, int, bytes, Record]]:
+        self.read_after.append(after_seq)
         for record in list(self.kept):
             if record.seq > after_seq:
-                checksum = bytes([record.seq % 256, record.seq in self.altered])
-                yield 1, self.epoch, checksum, record
+                yield 1, self.epoch, self._checksum(record.seq), record
+
+    def identity_of(self, seq: int) -> tuple[int, bytes] | None:
+        return (self.epoch, self._checksum(seq)) if any(record.seq == seq for record in self.kept) else None
+
+    def _checksum(self, seq: int) -> bytes:
+        return bytes([seq % 256, seq in self.altered])
 
     def wait(self, after_seq: int, timeout: float) -> bool:
         del after_seq, timeout
@@ -285,10 +292,13 @@ def test_another_epoch_alone_is_no_reason_to_rejoin() -> None:
         async with paired() as (pair, leading, _):
             await leading.post("/samples", json=samples(1))
             await pair.follow()
+            taken_in = pair.journal.last_seq
             pair.journal.epoch = 2
+            pair.journal.read_after.clear()
             await leading.post("/samples", json=samples(1, "later"))
             await pair.follow()
             pair.require_same()
+            assert min(pair.journal.read_after) == taken_in, "what it has was opened again, with a key that may be gone"
 
     asyncio.run(run())
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -288,6 +290,17 @@ def test_a_key_of_a_segment_that_never_began_is_destroyed(place: Place) -> None:
     assert place.keys.ids() == [row.key_id for row in place.cluster().segments()]
 
 
+def test_nothing_that_opens_a_dropped_segment_stays_in_memory(place: Place) -> None:
+    journal = place.led()
+    journal.append(batch(1, 2))
+    journal.lead(place.take_over("a"))  # which reads the key of the newest segment
+    opens = weakref.ref(journal._sealer)
+    journal.rotate(3)
+    journal.drop_before(3)
+    gc.collect()
+    assert opens() is None
+
+
 def test_a_key_that_cannot_be_written_or_destroyed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = place.led()
     journal.append(batch(1, 1))
@@ -368,6 +381,22 @@ def test_a_key_is_fetched_from_another_node_once(place: Place) -> None:
     assert list(follower.records(0)) == batch(1, 3)
     assert asked == keys.ids() == other.keys.ids()
     assert list(other.journal().records(0)) == batch(1, 3)
+
+
+def test_a_record_is_compared_without_the_key_of_its_segment(place: Place) -> None:
+    """Who has destroyed a key must not get it from others again: nothing would destroy it once more."""
+    journal = place.led()
+    journal.append(batch(1, 2))
+    journal.lead(place.take_over("a"))
+    journal.rotate(3)
+    journal.append(batch(3, 3))
+    other = Place(place.server, place.database, place.folder / "other", place.port, place.opened)
+    asked: list[str] = []
+    follower = other.journal(fetch_key=asked.append)
+    known = place.execute("SELECT epoch, checksum FROM oubli_records ORDER BY seq")
+    assert [follower.identity_of(seq) for seq in range(1, 5)] == [*known, None]
+    assert [epoch for epoch, _ in known] == [1, 1, 2]
+    assert asked == other.keys.ids() == []
 
 
 def test_what_followers_compare(place: Place) -> None:

@@ -1,0 +1,184 @@
+"""After `erased` nothing of a sample can be read anywhere: nodes, primary, standby, base backup, a copy of the log."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from oubli.app.errors import JournalDamagedError
+from oubli.app.storage.postgres.connection import connect
+from oubli.app.storage.postgres.reader import Positioned, Reader, fetch_nowhere
+from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
+from tests.postgres import Server, needs_postgres, temporary_server
+from tests.process.durability.canaries import Canary, canary, files_with, files_with_secrets, search, traces
+from tests.process.durability.people import people
+from tests.process.replication.nodes import Nodes
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
+
+FLAGS = ("--erasure-deadline", "2", "--lease", "2")
+ROW = people(1)["p0"].features
+ERASED = [canary(i, people(i + 1)[f"p{i}"].features) for i in range(1, 4)]
+KEPT, NEVER, CONTROL = (canary(number, ROW) for number in (500, 600, 700))
+
+
+@dataclass
+class Cluster:
+    """Two nodes over a primary with a standby, and what was copied of these."""
+
+    nodes: Nodes
+    primary: Server
+    standby: Server
+    copies: list[Path] = field(default_factory=list)
+
+    @property
+    def databases(self) -> list[Path]:
+        """Every place that has something of the database."""
+        return [self.primary.data, self.standby.data, *self.copies]
+
+    def learn(self, *canaries: Canary) -> None:
+        content = {"samples": [one.as_json() for one in canaries]}
+        assert self.nodes.leader().ask("POST", "/samples", content).status == 201
+
+    def sealed(self) -> list[bytes]:
+        """What the database holds of all records."""
+        rows = self.primary.execute("SELECT sealed FROM oubli_records", database=self.nodes.database)
+        return [sealed for (sealed,) in rows]
+
+    def copy(self, folder: Path) -> Server:
+        """Copy the write-ahead log, and make a base backup; return what that is restored as."""
+        log = folder / "wal"
+        shutil.copytree(self.primary.data / "pg_wal", log)
+        backup = self.primary.backup(folder / "backup")
+        self.copies = [backup.data, log]
+        return backup
+
+    def freeze(self) -> dict[str, bytes]:
+        """Stop all nodes where they are; return the keys that they have."""
+        for one in self.nodes.all:
+            one.send(signal.SIGSTOP)
+        return self.segment_keys()
+
+    def segment_keys(self) -> dict[str, bytes]:
+        return {name: secret for one in self.nodes.all for name, secret in one.segment_keys().items()}
+
+    def checkpoint(self) -> None:
+        """Have files hold what was in the memory of primary and standby."""
+        for one in (self.primary, self.standby):
+            one.execute("CHECKPOINT")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    needs_postgres()
+    with ExitStack() as opened:
+        primary = opened.enter_context(temporary_server())
+        standby = primary.standby(primary.folder / "standby")
+        opened.callback(standby.close)
+        nodes = Nodes(tmp_path, primary, 2, *FLAGS)
+        opened.callback(nodes.close)
+        nodes.start()
+        yield Cluster(nodes, primary, standby)
+
+
+def holds(content: bytes, place: Path) -> bool:
+    """Whether something of some bytes is in files; pages of the log begin with heads that may cut one piece in two."""
+    pieces = [content[start : start + 32] for start in range(0, 320, 64)]
+    return bool(search(lambda found: ["it"] if any(piece in found for piece in pieces) else [], place))
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A base backup that was restored.
+
+    Parameters
+    ----------
+    url
+        Of the database.
+    """
+
+    url: str
+
+    def records(
+        self, keys: Path, fetch_key: Callable[[str], bytes | None], after: int | None = None
+    ) -> list[Positioned]:
+        """Read records with the keys of a folder, and those that somebody else gives: all, or those after one."""
+        with connect(self.url) as connection:
+            if after is None:
+                ((after,),) = connection.execute("SELECT min(seq) - 1 FROM oubli_records").fetchall()
+            reader = Reader(lambda: connection, SegmentKeys(keys), fetch_key)
+            return list(reader.positioned_records(after))
+
+    def first_with(self, canaries: list[Canary], keys: dict[str, bytes], folder: Path) -> int:
+        """Open all records with some keys; return the first that has something of canaries, which all are there."""
+        own = SegmentKeys(folder)
+        for name, secret in keys.items():
+            own.add(SegmentKey(name, secret))
+        found = [record for *_, record in self.records(folder, fetch_nowhere)]
+        content = b"".join(record.body for record in found)
+        assert all({"id", "subject", "word"} <= set(traces(one, content)) for one in canaries)
+        return min(record.seq for record in found if any(traces(one, record.body) for one in canaries))
+
+
+def test_nothing_of_an_erased_sample_can_be_read_anywhere(cluster: Cluster, tmp_path: Path) -> None:
+    nodes, primary = cluster.nodes, cluster.primary
+    cluster.learn(*ERASED, KEPT)
+    late = nodes.new("late", *FLAGS)  # it joins with what the others have, keys included
+    nodes.all.append(late)
+    late.start()
+    nodes.wait(late.is_ready, "the late node is ready")
+    nodes.wait_in_step()
+
+    # What is copied while the samples are in the journal: sealed, beside a text that is not.
+    primary.execute("CREATE TABLE control (content text)")
+    primary.execute("INSERT INTO control VALUES (%s)", (CONTROL.id,))
+    sealed = max(cluster.sealed(), key=len)
+    backup = cluster.copy(primary.folder)
+    cluster.checkpoint()
+    assert [bool(files_with([CONTROL], place, lone_numbers=False)) for place in cluster.databases] == [True] * 4
+    assert [holds(sealed, place) for place in cluster.databases] == [True] * 4
+    assert files_with([*ERASED, KEPT], *cluster.databases, lone_numbers=False) == []  # at no time
+    keys = cluster.segment_keys()
+    assert files_with_secrets(keys, *cluster.databases) == []
+    for one in nodes.all:
+        assert len(files_with_secrets(one.segment_keys(), one.data)) == len(one.segment_keys()) > 0
+    leader = nodes.leader()
+    assert leader.ask("POST", "/snapshot").status == 201
+    for one in nodes.all:
+        nodes.wait(lambda one=one: files_with(ERASED, one.data), f"{one.name} has written them")
+
+    receipts = [leader.ask("DELETE", f"/samples/{quote(one.id, safe='')}").content["id"] for one in ERASED[:2]]
+    receipts.append(leader.ask("DELETE", f"/samples?subject={quote(ERASED[2].subject, safe='')}").content["id"])
+    for name in receipts:
+        nodes.wait(lambda name=name: leader.ask("GET", f"/erasures/{name}").content["status"] == "erased", "erased")
+    left = cluster.freeze()
+
+    gone = {name: secret for name, secret in keys.items() if name not in left}
+    for _ in range(2):
+        assert files_with(ERASED, nodes.folder) == []
+        assert files_with([*ERASED, KEPT], *cluster.databases, lone_numbers=False) == []
+        assert files_with_secrets(gone, nodes.folder, *cluster.databases) == []
+        cluster.checkpoint()
+    assert files_with([NEVER], nodes.folder) == []
+    assert all(files_with([KEPT], one.data) for one in nodes.all), "the search is blind"
+
+    # The copies hold the records. Nobody opens them but with a key from before.
+    backup.start()
+    try:
+        restored = Backup(backup.url(nodes.database))
+        first = restored.first_with([*ERASED, KEPT], keys, tmp_path / "kept")
+        for one in nodes.all:
+            with pytest.raises(JournalDamagedError, match="not in the key directory"):
+                restored.records(one.key_folder, fetch_nowhere, first - 1)
+        for name, secret in left.items():
+            with pytest.raises(JournalDamagedError, match=f"record {first} of the journal is damaged"):
+                restored.records(tmp_path / "tried" / name, lambda _, secret=secret: secret, first - 1)
+    finally:
+        backup.close()
