@@ -5,7 +5,9 @@
                      at the first record of a segment: see `boundary`
 
 What cannot be followed is never guessed at: a gap, a record that does not fit the model, a restore (whose record has no
-body) make the node rejoin.
+body) make the node rejoin. A journal that does not have what was taken in here was set back: that is for a person to
+settle, and the files stay. They also stay where a newer version has written what this one cannot read: the node goes on
+from them when it is upgraded.
 """
 
 from __future__ import annotations
@@ -21,7 +23,16 @@ import orjson
 
 from oubli.app.errors import JournalDamagedError, JournalError
 from oubli.app.ledger.entries import ERASED, EXPORT, REGROWN, RESTORE, UNLEARNED, original_of
-from oubli.app.service.bodies import AddBody, Body, DeleteBody, FitBody, ReplaceBody, RetainBody, decode
+from oubli.app.service.bodies import (
+    AddBody,
+    Body,
+    DeleteBody,
+    FitBody,
+    ReplaceBody,
+    RetainBody,
+    UnknownBodyError,
+    decode,
+)
 from oubli.app.service.commands import held_of, names_leaving
 from oubli.app.service.compiling import prepare_kernels
 from oubli.app.service.copies import ModelCopier
@@ -30,6 +41,7 @@ from oubli.app.service.state import Pending
 from oubli.app.service.writer import LONGEST_PAUSE, LOOP_BUDGET, Cost
 from oubli.app.times import parse_time
 from oubli.core.errors import OubliError
+from oubli.core.registry import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,8 +67,27 @@ class RejoinError(Exception):
     """The node cannot go on from what it has; the text says why, for the log."""
 
 
+class NewerVersionError(Exception):
+    """The journal holds what a newer version has written, and this one cannot read."""
+
+
+class SetBackError(Exception):
+    """The journal does not have what was taken in here."""
+
+
+class Marked(Protocol):
+    """See `oubli.app.storage.postgres.mark.PositionMark`."""
+
+    def write(self, seq: int, checksum: bytes) -> None:
+        """See there."""
+
+
 class FollowedJournal(Protocol):
     """What is asked of the journal of another node; see `oubli.app.storage.postgres.journal.PostgresJournal`."""
+
+    @property
+    def mark(self) -> Marked:
+        """See there."""
 
     def positioned_records(self, after_seq: int) -> Iterator[Positioned]:
         """See there."""
@@ -112,6 +143,10 @@ class Follower:
         ------
         RejoinError
             When the node has to begin with another snapshot.
+        SetBackError
+            When the journal was set back.
+        NewerVersionError
+            When a record is of a newer version.
         """
         n_damaged = 0
         while not self._is_ending:
@@ -141,7 +176,7 @@ class Follower:
 
         Raises
         ------
-        RejoinError
+        RejoinError, SetBackError, NewerVersionError
             When that cannot be.
         JournalError
             When they cannot be read.
@@ -177,7 +212,7 @@ class Follower:
         except JournalDamagedError:
             return  # its segment was dropped, which needs that this node had taken it in
         if found is None or found[3].seq != seq or found[2] != last[1]:
-            raise RejoinError("the journal has lost records that were taken in here: a standby without them leads")
+            raise SetBackError
 
     # --- taking in, on the event loop
 
@@ -196,6 +231,7 @@ class Follower:
                         await self._boundary.cross(segment)
                     await self._take_in(record, content)
                     self._last = epoch, checksum
+                    self._journal.mark.write(record.seq, checksum)
                     place += 1
                     if time.monotonic() >= end:
                         break
@@ -218,6 +254,8 @@ class Follower:
             try:
                 body = decode(record.body)
                 names = await self._redo(body)
+            except UnknownBodyError as error:
+                raise NewerVersionError from error
             except (OubliError, ValueError, KeyError, TypeError) as error:
                 raise RejoinError("a record does not fit the model") from error
             service.sample_set.touched(names)
@@ -266,6 +304,8 @@ class Follower:
     async def _refit(self, body: FitBody) -> None:
         service, state = self._service, self._state
         old = state.model
+        if (body.kind, old.task) not in KINDS:
+            raise UnknownBodyError("a kind of another version")
         with service.holders.hold("fit", is_served_next=True):
             samples = await self._copier.cleaned(_wiped_samples)
             estimator = another_estimator(body.kind, body.parameters, old)

@@ -170,6 +170,38 @@ def test_a_removed_node_that_was_only_frozen_joins_anew(nodes: Nodes) -> None:
     assert member(nodes, follower.name)["state"] == "in-step"
 
 
+def test_nodes_refuse_a_journal_that_was_set_back(nodes: Nodes) -> None:
+    add(nodes, "kept")
+    nodes.wait_in_step()
+    execute = nodes.server.execute
+    ((last,),) = execute("SELECT last_seq FROM oubli_leader", database=nodes.database)
+    add(nodes, "acknowledged")
+    nodes.wait_in_step()
+    rows_of = execute("SELECT * FROM oubli_records WHERE seq > %s", (last,), nodes.database)
+    ((end,),) = execute("SELECT last_seq FROM oubli_leader", database=nodes.database)
+    with_files = {one.name: {path.name for path in one.data.iterdir()} for one in nodes.all}
+    execute("DELETE FROM oubli_records WHERE seq > %s", (last,), nodes.database)
+    execute("UPDATE oubli_leader SET last_seq = %s", (last,), nodes.database)
+    for one in nodes.all:
+        assert one.process is not None
+        assert one.process.wait(60) == 2
+        assert f"ends with record {last}, and record {end}" in one.output
+        assert "rejoin" not in {path.name for path in one.data.iterdir()}
+        assert {name for name in with_files[one.name] if name.startswith("snapshot")} <= {
+            path.name for path in one.data.iterdir()
+        }
+    for row in rows_of:
+        execute("INSERT INTO oubli_records VALUES (%s, %s, %s, %s, %s, %s, %s)", row, nodes.database)
+    execute("UPDATE oubli_leader SET last_seq = %s", (end,), nodes.database)
+    for one in nodes.all:
+        one.start()
+    nodes.wait(lambda: all(one.is_ready() for one in nodes.all), "both are back")
+    for one in nodes.all:
+        assert one.ask("GET", "/samples/acknowledged").status == 200
+    nodes.wait_in_step()
+    assert len({one.digest() for one in nodes.live}) == 1
+
+
 def test_followers_predict_while_the_database_is_away(nodes: Nodes) -> None:
     leader = nodes.leader()
     (follower,) = nodes.followers()

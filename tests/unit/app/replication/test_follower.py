@@ -15,11 +15,13 @@ pytest.importorskip("psycopg")
 from oubli.app.errors import JournalDamagedError, NotLeaderError
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.ledger import Ledger
-from oubli.app.replication.follower import Follower, RejoinError
+from oubli.app.replication.follower import Follower, NewerVersionError, RejoinError, SetBackError
+from oubli.app.service import bodies
 from oubli.app.service.build import OpenDirectory, Start, compose, open_nothing
 from oubli.app.service.model_service import Limits, ModelService
 from oubli.app.service.state import ModelState
 from oubli.app.storage.journal import MemoryJournal, Record
+from oubli.app.storage.postgres.mark import PositionMark
 from oubli.app.storage.storage import Storage
 from oubli.app.times import Clock
 from tests.closing import closed_at_the_end
@@ -34,6 +36,7 @@ class Journal(MemoryJournal):
         self.kept: list[Record] = []
         self.epoch = 1
         self.altered: set[int] = set()  # numbers of records that are others by now
+        self.mark = PositionMark(None)
 
     def append(self, records: Any, *, reserve: bool = False) -> None:
         super().append(records, reserve=reserve)
@@ -267,7 +270,19 @@ def _lost(pair: Pair) -> None:
     pair.journal.append([Record(pair.journal.last_seq + 1, 9, b"", b"")])
 
 
-@pytest.mark.parametrize("happens", [_restored, _missing, _foreign, _lost])
+def test_a_journal_with_other_records_was_set_back() -> None:
+    async def run() -> None:
+        async with paired() as (pair, leading, _):
+            await leading.post("/samples", json=samples(1))
+            await pair.follow()
+            _lost(pair)
+            with pytest.raises(SetBackError):
+                await pair.follow()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("happens", [_restored, _missing, _foreign])
 def test_what_cannot_be_followed_makes_it_rejoin(happens: Callable[[Pair], None]) -> None:
     async def run() -> None:
         async with paired() as (pair, leading, _):
@@ -276,6 +291,36 @@ def test_what_cannot_be_followed_makes_it_rejoin(happens: Callable[[Pair], None]
             happens(pair)
             with pytest.raises(RejoinError):
                 await pair.follow()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", ["record", "field", "model"])
+def test_what_a_newer_version_has_written_is_left_to_an_upgrade(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The follower is of a version that does not know a record, a field of one, or a kind of model."""
+
+    async def run() -> None:
+        async with paired() as (pair, leading, _):
+            await leading.post("/samples", json=samples(1))
+            await pair.follow()
+            before, digest = pair.node.state.seq, pair.node.state.model.digest()
+            if kind == "model":
+                await leading.post("/model/fit", json={"kind": "forest"})
+                while pair.leader.state.seq == before:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                monkeypatch.setattr("oubli.app.replication.follower.KINDS", {})
+            else:
+                await leading.delete("/samples/c1")
+                known = {name: one for name, one in bodies._KINDS.items() if name != "delete"}
+                changed = {} if kind == "record" else {"delete": bodies.FitBody}
+                monkeypatch.setattr(bodies, "_KINDS", {**known, **changed})
+            for _ in range(2):
+                with pytest.raises(NewerVersionError):
+                    await pair.follow()
+            assert (pair.node.state.seq, pair.node.state.model.digest()) == (before, digest)
+            monkeypatch.undo()  # it is upgraded
+            await pair.follow()
+            pair.require_same()
 
     asyncio.run(run())
 
