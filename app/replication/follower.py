@@ -92,6 +92,9 @@ class FollowedJournal(Protocol):
     def positioned_records(self, after_seq: int) -> Iterator[Positioned]:
         """See there."""
 
+    def forget(self) -> None:
+        """See there."""
+
     def wait(self, after_seq: int, timeout: float) -> bool:
         """See there."""
 
@@ -133,6 +136,7 @@ class Follower:
         self._cost = Cost(_SECONDS_A_SAMPLE)
         self._last = last
         self._is_ending = False
+        service.holders.register("records", lambda _: journal.forget())
         self.is_caught_up = False
         self.in_step_at = time.monotonic()
 
@@ -161,9 +165,9 @@ class Follower:
             except JournalError:
                 await asyncio.sleep(_RETRY)
                 continue
-            n_damaged = 0
+            n_damaged, is_at_end = 0, not batch
             await self._take_in_all(batch)
-            if not batch:
+            if is_at_end:
                 self.is_caught_up, self.in_step_at = True, time.monotonic()
                 await self._cross_idly()
 
@@ -188,7 +192,7 @@ class Follower:
                 raise RejoinError("records that come next cannot be read") from error
             if not batch:
                 return
-            await self._take_in_all(batch)
+            await self._take_in_all(batch)  # which empties it
 
     # --- reading, in the thread of the journal
 
@@ -217,12 +221,14 @@ class Follower:
     # --- taking in, on the event loop
 
     async def _take_in_all(self, batch: list[Positioned]) -> None:
-        place, lock = 0, self._service.lock
-        while place < len(batch):
+        """Take in records and let go of each: at a boundary nothing here holds those before it any more."""
+        lock = self._service.lock
+        batch.reverse()
+        while batch:
             async with lock.mutation(refusable=False):
                 end = time.monotonic() + LOOP_BUDGET
-                while place < len(batch):
-                    segment, epoch, checksum, record = batch[place]
+                while batch:
+                    segment, epoch, checksum, record = batch.pop()
                     if record.seq != self._state.seq + 1:
                         raise RejoinError("a record of the journal is missing")
                     content = orjson.loads(record.notes) if record.notes else {}
@@ -232,7 +238,7 @@ class Follower:
                     await self._take_in(record, content)
                     self._last = epoch, checksum
                     self._journal.mark.write(record.seq, checksum)
-                    place += 1
+                    del record, content
                     if time.monotonic() >= end:
                         break
             self._service.moved()

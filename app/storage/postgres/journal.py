@@ -278,6 +278,7 @@ class PostgresJournal:
                 self.first_seq = kept[0][0]
                 n_removed = remove_unnamed(connection)
             self._keys.destroy(set(ids) - {key_id for _, key_id in kept})
+            self._reader.forget()
         except OSError:
             raise JournalRefusedError("the key of a segment could not be destroyed") from None
         self._is_wal_old = self._is_wal_old or n_removed > 0
@@ -330,6 +331,10 @@ class PostgresJournal:
             When the connection is lost.
         """
         return self._reader.positioned_records(after_seq)
+
+    def forget(self) -> None:
+        """Keep nothing that opens records; what is needed is read again from the files of keys."""
+        self._reader.forget()
 
     def wait(self, after_seq: int, timeout: float) -> bool:
         """Return when there may be records with higher numbers, or when the time is over; whether there may be.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -51,6 +52,9 @@ class Journal(MemoryJournal):
     def wait(self, after_seq: int, timeout: float) -> bool:
         del after_seq, timeout
         return False
+
+    def forget(self) -> None:
+        """There are no keys."""
 
 
 class Boundary:
@@ -321,6 +325,38 @@ def test_what_a_newer_version_has_written_is_left_to_an_upgrade(kind: str, monke
             monkeypatch.undo()  # it is upgraded
             await pair.follow()
             pair.require_same()
+
+    asyncio.run(run())
+
+
+class Read(Record):
+    """A record as the follower has it."""
+
+
+def test_records_before_a_boundary_are_let_go_of_there() -> None:
+    async def run() -> None:
+        async with paired() as (pair, leading, _):
+            for i in range(6):
+                await leading.post("/samples", json=samples(1, f"a{i}-"))
+            first = pair.journal.last_seq - 2
+            plain = pair.journal.positioned_records
+
+            def positioned(after_seq: int) -> Iterator[tuple[int, int, bytes, Record]]:
+                for _, epoch, checksum, record in plain(after_seq):
+                    own = Read(record.seq, record.version, record.body, record.notes)
+                    yield (1 if record.seq < first else first), epoch, checksum, own
+
+            held: list[int] = []
+
+            async def cross(first_seq: int) -> None:
+                held.extend(one.seq for one in gc.get_objects() if isinstance(one, Read))
+                pair.boundary.crossed.append(first_seq)
+
+            pair.journal.positioned_records = positioned  # type: ignore[method-assign]
+            pair.boundary.cross = cross  # type: ignore[method-assign]
+            await pair.follow()
+            assert pair.boundary.crossed == [first]
+            assert sorted(set(held)) == [first, first + 1, first + 2]
 
     asyncio.run(run())
 
