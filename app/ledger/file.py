@@ -238,6 +238,17 @@ def _make_tables(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO state VALUES (1, 0, 0, ?)", (checksum(0, 0),))
 
 
+def is_newer(path: Path) -> bool:
+    """Whether a file is a ledger of a newer version; `False` also when it is none, or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(100)
+    except OSError:
+        return False
+    application, version = int.from_bytes(head[68:72]), int.from_bytes(head[60:64])
+    return application == APPLICATION_ID and version > FORMAT
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, check_same_thread=False

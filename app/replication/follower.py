@@ -5,7 +5,9 @@
                      at the first record of a segment: see `boundary`
 
 What cannot be followed is never guessed at: a gap, a record that does not fit the model, a restore (whose record has no
-body) make the node rejoin.
+body) make the node rejoin. A journal that does not have what was taken in here was set back: that is for a person to
+settle, and the files stay. They also stay where a newer version has written what this one cannot read: the node goes on
+from them when it is upgraded.
 """
 
 from __future__ import annotations
@@ -21,7 +23,16 @@ import orjson
 
 from oubli.app.errors import JournalDamagedError, JournalError
 from oubli.app.ledger.entries import ERASED, EXPORT, REGROWN, RESTORE, UNLEARNED, original_of
-from oubli.app.service.bodies import AddBody, Body, DeleteBody, FitBody, ReplaceBody, RetainBody, decode
+from oubli.app.service.bodies import (
+    AddBody,
+    Body,
+    DeleteBody,
+    FitBody,
+    ReplaceBody,
+    RetainBody,
+    UnknownBodyError,
+    decode,
+)
 from oubli.app.service.commands.held import held_of, names_leaving
 from oubli.app.service.compiling import prepare_kernels
 from oubli.app.service.copies import ModelCopier
@@ -30,6 +41,7 @@ from oubli.app.service.state import Pending
 from oubli.app.service.writer import LONGEST_PAUSE, LOOP_BUDGET, Cost
 from oubli.app.times import parse_time
 from oubli.core.errors import OubliError
+from oubli.core.registry import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,13 +67,35 @@ class RejoinError(Exception):
     """The node cannot go on from what it has; the text says why, for the log."""
 
 
+class NewerVersionError(Exception):
+    """The journal holds what a newer version has written, and this one cannot read."""
+
+
+class SetBackError(Exception):
+    """The journal does not have what was taken in here."""
+
+
+class Marked(Protocol):
+    """See `oubli.app.storage.postgres.mark.PositionMark`."""
+
+    def write(self, seq: int, checksum: bytes) -> None:
+        """See there."""
+
+
 class FollowedJournal(Protocol):
     """What is asked of the journal of another node; see `oubli.app.storage.postgres.journal.PostgresJournal`."""
+
+    @property
+    def mark(self) -> Marked:
+        """See there."""
 
     def positioned_records(self, after_seq: int) -> Iterator[Positioned]:
         """See there."""
 
     def identity_of(self, seq: int) -> tuple[int, bytes] | None:
+        """See there."""
+
+    def forget(self) -> None:
         """See there."""
 
     def wait(self, after_seq: int, timeout: float) -> bool:
@@ -105,6 +139,7 @@ class Follower:
         self._cost = Cost(_SECONDS_A_SAMPLE)
         self._last = last
         self._is_ending = False
+        service.holders.register("records", lambda _: journal.forget())
         self.is_caught_up = False
         self.in_step_at = time.monotonic()
 
@@ -115,6 +150,10 @@ class Follower:
         ------
         RejoinError
             When the node has to begin with another snapshot.
+        SetBackError
+            When the journal was set back.
+        NewerVersionError
+            When a record is of a newer version.
         """
         n_damaged = 0
         while not self._is_ending:
@@ -129,9 +168,9 @@ class Follower:
             except JournalError:
                 await asyncio.sleep(_RETRY)
                 continue
-            n_damaged = 0
+            n_damaged, is_at_end = 0, not batch
             await self._take_in_all(batch)
-            if not batch:
+            if is_at_end:
                 self.is_caught_up, self.in_step_at = True, time.monotonic()
                 await self._cross_idly()
 
@@ -144,7 +183,7 @@ class Follower:
 
         Raises
         ------
-        RejoinError
+        RejoinError, SetBackError, NewerVersionError
             When that cannot be.
         JournalError
             When they cannot be read.
@@ -156,7 +195,7 @@ class Follower:
                 raise RejoinError("records that come next cannot be read") from error
             if not batch:
                 return
-            await self._take_in_all(batch)
+            await self._take_in_all(batch)  # which empties it
 
     # --- reading, in the thread of the journal
 
@@ -178,17 +217,19 @@ class Follower:
         found = self._journal.identity_of(seq)
         # Without one its segment was dropped, which needs that this node had taken it in.
         if found is not None and found[1] != last[1]:
-            raise RejoinError("the journal has lost records that were taken in here: a standby without them leads")
+            raise SetBackError
 
     # --- taking in, on the event loop
 
     async def _take_in_all(self, batch: list[Positioned]) -> None:
-        place, lock = 0, self._service.lock
-        while place < len(batch):
+        """Take in records and let go of each: at a boundary nothing here holds those before it any more."""
+        lock = self._service.lock
+        batch.reverse()
+        while batch:
             async with lock.mutation(refusable=False):
                 end = time.monotonic() + LOOP_BUDGET
-                while place < len(batch):
-                    segment, epoch, checksum, record = batch[place]
+                while batch:
+                    segment, epoch, checksum, record = batch.pop()
                     if record.seq != self._state.seq + 1:
                         raise RejoinError("a record of the journal is missing")
                     content = orjson.loads(record.notes) if record.notes else {}
@@ -197,7 +238,8 @@ class Follower:
                         await self._boundary.cross(segment)
                     await self._take_in(record, content)
                     self._last = epoch, checksum
-                    place += 1
+                    self._journal.mark.write(record.seq, checksum)
+                    del record, content
                     if time.monotonic() >= end:
                         break
             self._service.moved()
@@ -219,6 +261,8 @@ class Follower:
             try:
                 body = decode(record.body)
                 names = await self._redo(body)
+            except UnknownBodyError as error:
+                raise NewerVersionError from error
             except (OubliError, ValueError, KeyError, TypeError) as error:
                 raise RejoinError("a record does not fit the model") from error
             service.sample_set.touched(names)
@@ -267,6 +311,8 @@ class Follower:
     async def _refit(self, body: FitBody) -> None:
         service, state = self._service, self._state
         old = state.model
+        if (body.kind, old.task) not in KINDS:
+            raise UnknownBodyError("a kind of another version")
         with service.holders.hold("fit", is_served_next=True):
             samples = await self._copier.cleaned(_wiped_samples)
             estimator = another_estimator(body.kind, body.parameters, old)

@@ -15,6 +15,7 @@ import os
 from typing import TYPE_CHECKING
 
 from oubli.app.errors import StartError
+from oubli.app.ledger.file import is_newer
 from oubli.app.replication.files import KEY_FILE, MARKER, mark
 from oubli.app.replication.peers import LEDGER_PATH, SNAPSHOT_PATH, PeerError
 from oubli.app.storage.directory import (
@@ -74,9 +75,11 @@ def join(
             _download(peers, url, SNAPSHOT_PATH, snapshot)
             try:
                 seq = describe(snapshot, read_notes(snapshot)).facts.seq
-            except FileError:
-                raise PeerError("another node has sent what is no snapshot") from None
+            except FileError as error:
+                raise PeerError(f"the snapshot of another node cannot be read here: {error.rule}") from None
             _download(peers, url, LEDGER_PATH, ledger)
+            if is_newer(ledger):
+                raise PeerError("the ledger of another node was written by a newer version: upgrade this node")
             keys = peers.keys(url)
             _remove_all(path, ledger_name, key_dir, segment_keys)
             _write_keys(key_dir, segment_keys, keys)

@@ -237,6 +237,7 @@ class Lease:
     def _look(self) -> float:
         """Do what is due; return after how many seconds something may be due."""
         tables, pause = self._tables, self.seconds
+        applied_seq = self.progress().applied_seq
         if self.epoch is not None and not tables.renew(self.epoch, self.seconds):
             log.warning("another node leads by now")
             self.epoch = None
@@ -249,7 +250,7 @@ class Lease:
             if self.epoch is not None:
                 leader = tables.leader()
         self._note_head(0 if leader is None else leader.last_seq)
-        view = View(leader, tables.members(), tables.segments(), self._heads[0][1])
+        view = View(leader, tables.members(), tables.segments(), self._heads[0][1], applied_seq)
         if self.epoch is not None:
             self._expel_silent(view, self.epoch)
         self.view = view

@@ -44,6 +44,8 @@ class View:
         All nodes, and the segments of the journal.
     in_step_from
         The record that a node must have taken in to be in step: the newest of some seconds ago.
+    applied_seq
+        What this node had made or taken in before it asked; the journal has at least that.
     at
         When, in seconds of `time.monotonic`.
     """
@@ -52,12 +54,18 @@ class View:
     members: Sequence[Member] = ()
     segments: Sequence[SegmentRow] = ()
     in_step_from: int = 0
+    applied_seq: int = 0
     at: float = field(default_factory=time.monotonic)
 
     @property
     def last_seq(self) -> int:
         """Number of the newest record."""
         return 0 if self.leader is None else self.leader.last_seq
+
+    @property
+    def is_set_back(self) -> bool:
+        """Whether the journal ends before what this node has."""
+        return self.last_seq < self.applied_seq
 
     @property
     def leader_url(self) -> str | None:

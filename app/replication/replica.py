@@ -19,22 +19,20 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oubli.app.errors import DeposedError, JournalError, NodeAliveError, NoNodeError, StopReason
+from oubli.app.errors import DeposedError, JournalDamagedError, JournalError, NodeAliveError, NoNodeError, StopReason
 from oubli.app.replication.boundary import Boundary
-from oubli.app.replication.files import ledger_key_files, mark
-from oubli.app.replication.follower import FollowedJournal, Follower, RejoinError
+from oubli.app.replication.files import mark
+from oubli.app.replication.follower import FollowedJournal, Follower, NewerVersionError, RejoinError, SetBackError
 from oubli.app.replication.lease import Progress
 from oubli.app.replication.nodes import NODE_STATES, View
-from oubli.app.replication.peers import NodeKeys, PeerError
 from oubli.app.service.roles import Door, Standing
-from oubli.app.storage.segment_keys import SegmentKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from oubli.app.replication.door import KeyDoor
     from oubli.app.replication.lease import Lease
-    from oubli.app.replication.peers import Secret
     from oubli.app.service.model_service import ModelService
     from oubli.app.storage.postgres.cluster import Member
     from oubli.app.storage.segment_keys import SegmentKeys
@@ -67,49 +65,6 @@ def begin_anew() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - its own command line
-
-
-class KeyDoor:
-    """Gives other nodes the keys, and takes those of new segments.
-
-    Parameters
-    ----------
-    secret
-        Of the cluster.
-    key_dir
-        Of the ledger's keys.
-    segment_keys
-        Those of segments.
-    """
-
-    def __init__(self, secret: Secret, key_dir: Path, segment_keys: SegmentKeys) -> None:
-        self._secret = secret
-        self._key_dir = key_dir
-        self._segment_keys = segment_keys
-
-    def admits(self, authorization: str) -> bool:
-        """Whether a request comes from a node of this cluster."""
-        return self._secret.admits(authorization)
-
-    def keys(self) -> bytes:
-        """Return all keys, sealed."""
-        segments = {}
-        for key_id in self._segment_keys.ids():
-            key = self._segment_keys.get(key_id)
-            if key is not None:
-                segments[key_id] = key.secret
-        return self._secret.seal(NodeKeys(dict(ledger_key_files(self._key_dir)), segments).to_json())
-
-    def take_key(self, sealed: bytes) -> bool:
-        """Keep the key of a new segment; false when it is not one of this cluster."""
-        try:
-            found = NodeKeys.from_json(self._secret.open(sealed))
-            keys = [SegmentKey(name, secret) for name, secret in found.segments.items()]
-        except (PeerError, ValueError):
-            return False
-        for key in keys:
-            self._segment_keys.add(key)
-        return True
 
 
 class Replica:
@@ -161,6 +116,7 @@ class Replica:
         self._is_demoting = False
         self._epoch_led = lease.epoch or 0
         self._is_ending = False
+        self._is_outdated = False
 
     # --- life
 
@@ -204,7 +160,9 @@ class Replica:
         state = service.state
         if state.following and view is not None:
             state.leader_url = view.leader_url if lease.epoch is None else None
-        if lease.is_expelled:
+        if view is not None and view.is_set_back:
+            self._withdraw("the journal ends before what was made here")
+        elif lease.is_expelled:
             self._rejoin("it was silent for too long, or removed")
         elif lease.epoch is None and not state.following:
             state.depose()
@@ -233,6 +191,10 @@ class Replica:
     async def _followed(self, follower: Follower) -> None:
         try:
             await follower.run()
+        except NewerVersionError:
+            self._wait_for_upgrade()
+        except SetBackError:
+            self._withdraw("the journal has other records than were taken in here")
         except RejoinError as error:
             self._rejoin(str(error))
         except Exception as error:  # a mistake of ours, perhaps halfway in the model
@@ -251,12 +213,17 @@ class Replica:
             await self._lead(service, follower, epoch)
             async with asyncio.timeout(_PROMOTION):
                 await boundary.settle()  # an older snapshot must not be written behind one of this node's own
+            if service.state.seq > self._journal.last_seq:
+                raise SetBackError
             if service.state.seq != self._journal.last_seq:
                 raise RejoinError("the journal does not end where this node does")
             self._erased_seq = boundary.erased_seq
             self._epoch_led = epoch
             await service.lead()
             self._is_promoting = False
+        except NewerVersionError:
+            await asyncio.to_thread(self._lease.resign)
+            self._wait_for_upgrade()
         except RejoinError as error:
             await asyncio.to_thread(self._lease.resign)
             self._rejoin(str(error))
@@ -316,20 +283,28 @@ class Replica:
         Raises
         ------
         RejoinError
-            When it has another one, or none: what was acknowledged here is lost, or out of sight.
+            When it is out of sight.
+        SetBackError
+            When it has another one, or none: what was acknowledged here is lost.
         """
         epoch, seq, journal = self._epoch_led, service.state.seq, self._journal
         while True:
             try:
                 await service.threads.write(journal.follow)
                 found = await service.threads.write(partial(journal.identity_of, seq))
+                if found is None:
+                    await service.threads.write(journal.require_marked)
                 break
+            except JournalDamagedError:
+                raise SetBackError from None  # the next start says what has to be done
             except JournalError:
                 if journal.failed:
                     raise
                 await asyncio.sleep(_LOOK)
-        if found is None or found[0] > epoch:
+        if found is None:
             raise RejoinError("the journal does not go on from what this node has made")
+        if found[0] > epoch:
+            raise SetBackError
         return found
 
     def _rejoin(self, reason: str) -> None:
@@ -339,6 +314,24 @@ class Replica:
                 mark(self._directory)
             except OSError as error:
                 log.error("what the node has could not be marked (%s): the next start looks again", error.strerror)
+            if self._service is not None:
+                self._service.state.is_withdrawn = True
+            self._begin_anew(reason)
+
+    def _wait_for_upgrade(self) -> None:
+        """Answer nothing any more, never lead, and keep the files, until the node is upgraded."""
+        self._is_outdated = True
+        if self._service is not None:
+            self._service.state.is_withdrawn = True
+        log.critical(
+            "a newer version of Oubli has written records that this version cannot read: nothing is answered here. "
+            "Upgrade this node; it goes on from its files"
+        )
+
+    def _withdraw(self, reason: str) -> None:
+        """Answer nothing any more, and begin anew with the files: the start refuses, and names the remedy."""
+        if not self._is_ending:
+            log.critical("%s: the database was set back, and a person has to settle it", reason)
             if self._service is not None:
                 self._service.state.is_withdrawn = True
             self._begin_anew(reason)
@@ -381,6 +374,8 @@ class Replica:
     def unready(self) -> str | None:
         """Return why predictions should be asked elsewhere; None when they need not."""
         service, view = self._service, self._lease.view
+        if self._is_outdated:
+            return "The leader is of a newer version, whose records cannot be read here: upgrade this node."
         if service is None or service.state.is_withdrawn:
             return "The model here is not that of the leader, and is made anew."
         if self._is_ending:

@@ -23,13 +23,14 @@ from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
 from oubli.app.ledger.ledger import Ledger
 from oubli.app.progress import Progress as ProgressBar
 from oubli.app.progress import silent
+from oubli.app.replication.door import KeyDoor
 from oubli.app.replication.files import is_marked, mark
 from oubli.app.replication.follower import RejoinError
 from oubli.app.replication.join import join
-from oubli.app.replication.lease import Lease
+from oubli.app.replication.lease import Lease, Progress
 from oubli.app.replication.nodes import Node, View
 from oubli.app.replication.peers import PeerError, Peers, Secret
-from oubli.app.replication.replica import KeyDoor, Replica
+from oubli.app.replication.replica import Replica
 from oubli.app.service.build import (
     RECOVERING,
     Means,
@@ -44,6 +45,7 @@ from oubli.app.service.state import ModelState, inherited, new_epoch
 from oubli.app.storage.directory import DataDirectory
 from oubli.app.storage.postgres.cluster import Cluster
 from oubli.app.storage.postgres.journal import PostgresJournal
+from oubli.app.storage.postgres.mark import set_back
 from oubli.app.storage.segment import segments_in
 from oubli.app.storage.snapshots import SnapshotStore
 from oubli.app.storage.storage import Storage
@@ -157,6 +159,7 @@ def _opened(settings: Settings, opened: contextlib.ExitStack, warn: Say) -> _Par
             lease=settings.lease,
             hand_over=peers.hand_over,
             fetch_key=peers.fetch_key,
+            directory=settings.data_dir,
         ),
         warn,
     )
@@ -166,6 +169,8 @@ def _opened(settings: Settings, opened: contextlib.ExitStack, warn: Say) -> _Par
         raise StartError(
             "another node of this cluster has the same name: give each a node_name of its own (--node-name)"
         )
+    if not is_marked(settings.data_dir):
+        lease.progress = lambda: Progress(applied_seq=journal.mark.seq)
     lease.start()
     opened.callback(lease.close)
     key_dir = settings.key_dir or settings.data_dir / KEYS_NAME
@@ -204,6 +209,8 @@ def _start(settings: Settings, parts: _Parts, progress: ProgressBar, tell: Say, 
     lease, path = parts.lease, parts.directory.path
     told, is_warned = "", False
     while True:
+        if not is_marked(path):
+            _patiently(parts.journal.require_marked, warn)
         view = _seen(lease)
         if lease.is_expelled:
             _mark(path)
@@ -275,8 +282,9 @@ def _joined(parts: _Parts, url: str) -> bool:
     lease.is_expelled = False
     try:
         join(parts.directory, LEDGER_NAME, parts.key_dir, parts.segment_keys, parts.peers, url)
+        parts.journal.mark.forget()
     except PeerError as error:
-        log.info("the node cannot join yet: %s", error)
+        log.warning("the node cannot join yet: %s", error)
         return False
     return True
 
@@ -319,7 +327,7 @@ def _from_files(
         warn(note)
     facts = recovered.snapshot.facts
     if facts.seq > view.last_seq:
-        raise RejoinError("the journal ends before its snapshot: an older state of the database was restored")
+        raise set_back(f"ends with record {view.last_seq}, and the newest snapshot has taken in {facts.seq}")
     keys = LedgerKeys(parts.key_dir, complete=False)
     database = LedgerDatabase(parts.directory.path / LEDGER_NAME, keys, log_name=settings.log_name)
     try:
@@ -327,7 +335,7 @@ def _from_files(
         keys.complete()
         _fold(database, parts.journal, facts.seq)
         if database.applied_seq() > view.last_seq:
-            raise RejoinError("the journal ends before its ledger: an older state of the database was restored")
+            raise set_back(f"ends with record {view.last_seq}, and the ledger has taken in {database.applied_seq()}")
         if facts.ledger_hash and database.relation_to(facts.ledger_index, facts.ledger_hash) != "same or newer":
             raise RejoinError("its ledger and its snapshot are of different histories")
         parts.journal.follow()

@@ -289,18 +289,22 @@ def delete(model: Model, ids: Sequence[str]) -> None:
     model.delete(ids)
 
 
+class UnknownBodyError(ValueError):
+    """A body is none that this version writes: a newer version has written it."""
+
+
 def decode(body: bytes) -> Body:
     """Return the body that a record holds.
 
     Raises
     ------
-    ValueError
+    UnknownBodyError
         When it is none that this version writes.
     """
     content = orjson.loads(body)
     kind = _KINDS.get(str(content.get("do", ""))) if isinstance(content, dict) else None
     if kind is None or not _required(kind) <= set(content) <= {field.name for field in fields(kind)}:
-        raise ValueError("a body of another version")
+        raise UnknownBodyError("a body of another version")
     del content["do"]
     return kind(**content)
 

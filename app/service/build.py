@@ -588,7 +588,12 @@ def _journal_of(settings: Settings) -> Callable[[], Journal] | None:
         # Only who asks for it needs psycopg.
         from oubli.app.storage.postgres.sole import SoleJournal
 
-        journal = SoleJournal(settings.journal, segment_keys_of(settings), name=server_name(settings.data_dir))
+        journal = SoleJournal(
+            settings.journal,
+            segment_keys_of(settings),
+            name=server_name(settings.data_dir),
+            directory=settings.data_dir,
+        )
         try:
             move_journal(settings.data_dir, journal)
         except BaseException:

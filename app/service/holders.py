@@ -37,6 +37,10 @@ KINDS: dict[str, str] = {
     "was brought up to date: that is done at once.",
     "fit": "The samples that another model is fitted on, and the changes to be made on it. Waited for, and until it "
     "has ended an erasure that came meanwhile is not begun to be finished.",
+    "records": "Records that a node which follows has read: it lets go of each when it is taken in, so that where a "
+    "segment begins none from before is left. What opens earlier ones is forgotten.",
+    "joins": "Files that a node downloads from the one that leads, before it serves anything. Removed when the "
+    "join fails, or at the next start; the node is a member that has erased nothing until it has them.",
     "uploads": "Files that are being uploaded or restored; an older one holds what was erased since. Ended.",
     "downloads": "Snapshot files that are being sent, open although they are removed. Ended.",
     "connections": "The last request of a connection that waits for the next, which is forgotten; requests and "

@@ -10,6 +10,9 @@
     rotate   a key is made, flushed and handed over; then the partition and the segment's row, in one statement
     drop     segments' rows are deleted, fenced; their partitions detached and dropped; their keys destroyed
 
+What a machine has written or applied last is also in a file of its data directory (`mark`): a database that was set
+back does not have it.
+
 Records are sealed before they leave this machine, so that tables, write-ahead logs, standbys and backups hold nothing
 that can be read once a segment's key is destroyed (`oubli.app.storage.segment_keys`).
 

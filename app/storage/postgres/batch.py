@@ -40,6 +40,11 @@ class Batch:
         The time, in milliseconds since 1970.
     lease
         Seconds that the lease is extended to at least.
+
+    Attributes
+    ----------
+    last_checksum
+        Of the last record.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class Batch:
             checksums.append(checksum_of(place, sealed[-1]))
         self._known = segment, records[-1].seq, epoch, checksums[-1]
         self._n_records = len(records)
+        self.last_checksum = checksums[-1]
         self._values = {
             "epoch": epoch,
             "before": last_seq,

@@ -13,6 +13,11 @@ from oubli.app.errors import JournalUnreachableError
 from oubli.app.storage.postgres.connection import APPLICATION, Connection, connect, is_lost, is_usable, refused
 from oubli.app.storage.postgres.schema import ensure_schema
 
+# A node that has more than the journal was not put back with it: nobody may go on before a person has looked.
+_IS_FREE: LiteralString = (
+    "(until <= clock_timestamp() OR holder = %s) AND NOT EXISTS (SELECT 1 FROM oubli_members m "
+    "WHERE m.applied_seq > last_seq AND NOT m.expelled AND m.seen > clock_timestamp() - interval '60 seconds')"
+)
 _PATIENCE_MS = 5000  # for one statement; a lease is shorter than what a hung one may take
 
 
@@ -129,6 +134,8 @@ class Cluster:
     def take_over(self, name: str, url: str | None, seconds: float) -> int | None:
         """Lead from now on, when the lease is over or this node has it; return the new epoch, None when not.
 
+        It is not taken either while a node has reported, within a minute, more records than the journal has.
+
         What the former leader has still under way is ended, so that its records are either seen or never written.
 
         Parameters
@@ -138,15 +145,14 @@ class Cluster:
         seconds
             How long the lease is.
         """
-        rows = self._ask("SELECT pid FROM oubli_leader WHERE (until <= clock_timestamp() OR holder = %s)", (name,))
+        rows = self._ask(f"SELECT pid FROM oubli_leader WHERE {_IS_FREE}", (name,))  # noqa: S608 - no input in it
         if not rows:
             return None
         if rows[0][0] is not None:
             self._end(rows[0][0])
         rows = self._ask(
-            "UPDATE oubli_leader SET epoch = epoch + 1, holder = %s, url = %s, pid = NULL, "
-            "until = clock_timestamp() + make_interval(secs => %s) "
-            "WHERE (until <= clock_timestamp() OR holder = %s) RETURNING epoch",
+            "UPDATE oubli_leader SET epoch = epoch + 1, holder = %s, url = %s, pid = NULL, "  # noqa: S608
+            f"until = clock_timestamp() + make_interval(secs => %s) WHERE {_IS_FREE} RETURNING epoch",
             (name, url, seconds, name),
         )
         return rows[0][0] if rows else None

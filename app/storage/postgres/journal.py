@@ -27,12 +27,15 @@ from oubli.app.errors import DeposedError, JournalError, JournalRefusedError, Jo
 from oubli.app.storage.journal import Record, require_later
 from oubli.app.storage.postgres.batch import Batch
 from oubli.app.storage.postgres.connection import Connection, connect, is_lost, is_usable, reading_errors, refused
+from oubli.app.storage.postgres.mark import PositionMark
 from oubli.app.storage.postgres.partitions import begin_segment, cycle_wal, forget_segments, remove_unnamed
 from oubli.app.storage.postgres.reader import Positioned, Reader, damaged, fetch_nowhere, hand_to_nobody
-from oubli.app.storage.postgres.schema import RECORDS_CHANNEL, ensure_schema
+from oubli.app.storage.postgres.schema import RECORDS_CHANNEL, ensure_schema, require_format
 from oubli.app.storage.postgres.sealing import OVERHEAD, Sealer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
 
 log = logging.getLogger("oubli.journal")
@@ -71,6 +74,8 @@ class PostgresJournal:
         Asks other nodes for a key that is not here; None when nobody has it.
     settle_seconds
         How long an append that is in doubt waits until PostgreSQL can be asked.
+    directory
+        Where it is noted how far this machine is; None: nowhere.
     now
         The time in seconds since 1970.
 
@@ -78,6 +83,9 @@ class PostgresJournal:
     ----------
     epoch
         In which this node leads; None while it only reads.
+
+    mark
+        How far this machine has written or followed; a node that follows notes that itself.
 
     For its other attributes see `Journal`; while the node only reads they are those of the time when it led last.
 
@@ -100,6 +108,7 @@ class PostgresJournal:
         hand_over: Callable[[SegmentKey], None] = hand_to_nobody,
         fetch_key: Callable[[str], bytes | None] = fetch_nowhere,
         settle_seconds: float = SETTLE_SECONDS,
+        directory: Path | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._url = url
@@ -111,6 +120,7 @@ class PostgresJournal:
         self._closing = threading.Event()
         self._writing = threading.Lock()
         self._reader = Reader(self._connected, keys, fetch_key)
+        self.mark = PositionMark(directory)
         self.failed = False
         self.epoch: int | None = None
         self.first_seq: int | None = None
@@ -139,8 +149,10 @@ class PostgresJournal:
         ------
         DeposedError
             When another node leads by now.
+        StartError
+            When a newer version has changed the format of the tables.
         JournalDamagedError
-            When acknowledged records, or the key of the segment in use, are missing.
+            When acknowledged records, or the key of the segment in use, are missing, or others are in their place.
         JournalError
             When the database cannot be asked.
         """
@@ -153,11 +165,27 @@ class PostgresJournal:
                 if self._listens:
                     connection.execute("UNLISTEN *")
                     self._listens = False
+                require_format(connection)
                 self._take_mark(connection, acknowledged)
+                self.mark.require_in(connection)
                 self._read_anew(connection, epoch)
         except BaseException:
             self.epoch = None
             raise
+
+    def require_marked(self) -> None:
+        """Check that the journal has the last record that was written or applied on this machine.
+
+        Raises
+        ------
+        JournalDamagedError
+            When it has not: it was set back.
+        JournalError
+            When the database cannot be asked.
+        """
+        connection = self._connected()
+        with reading_errors(connection):
+            self.mark.require_in(connection)
 
     def follow(self) -> None:
         """Append no more, and have `wait` return when others do.
@@ -197,6 +225,7 @@ class PostgresJournal:
         )
         with self._writing:
             self._commit(batch.write, batch.is_there)
+        self.mark.write(records[-1].seq, batch.last_checksum)
         self.last_seq = records[-1].seq
         self.n_records += len(records)
         self.n_bytes += sum(len(record.body) + len(record.notes) for record in records)
@@ -252,6 +281,7 @@ class PostgresJournal:
         if self._writing.acquire(timeout=_CLOSE_SECONDS):
             try:
                 self._forget_connection()
+                self.mark.close()
             finally:
                 self._writing.release()
 
@@ -299,6 +329,10 @@ class PostgresJournal:
             When the connection is lost.
         """
         return self._reader.identity_of(seq)
+
+    def forget(self) -> None:
+        """Keep nothing that opens records; what is needed is read again from the files of keys."""
+        self._reader.forget()
 
     def wait(self, after_seq: int, timeout: float) -> bool:
         """Return when there may be records with higher numbers, or when the time is over; whether there may be.

@@ -73,6 +73,24 @@ def ensure_schema(connection: Connection) -> None:
                 "the role of the journal may not make or read tables in PostgreSQL: give it a schema of its own, or "
                 "let it make tables (GRANT CREATE ON SCHEMA)"
             ) from None
+    _require_readable(found)
+
+
+def require_format(connection: Connection) -> None:
+    """Check that the tables are still of the format that this version reads: a newer one may have changed them.
+
+    Raises
+    ------
+    StartError
+        When they are not.
+    psycopg.Error
+        When the database cannot be asked.
+    """
+    row = connection.execute("SELECT format FROM oubli_cluster").fetchone()
+    _require_readable(0 if row is None else int(row[0]))
+
+
+def _require_readable(found: int) -> None:
     if found != FORMAT:
         raise StartError(
             f"the tables in PostgreSQL were made by another version of Oubli (journal format {found}, this version "

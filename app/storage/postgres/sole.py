@@ -13,6 +13,8 @@ from oubli.app.storage.postgres.cluster import Cluster
 from oubli.app.storage.postgres.journal import LEASE, PostgresJournal
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from oubli.app.storage.segment_keys import SegmentKeys
 
 log = logging.getLogger("oubli.journal")
@@ -34,6 +36,8 @@ class SoleJournal(PostgresJournal):
         Of this server. One that was killed leaves its lease, which is taken over at once by a server of the same name.
     lease
         In seconds.
+    directory
+        Where it is noted how far this server is; None: nowhere.
     now
         The time in seconds since 1970.
 
@@ -48,11 +52,18 @@ class SoleJournal(PostgresJournal):
     """
 
     def __init__(
-        self, url: str, keys: SegmentKeys, *, name: str, lease: float = LEASE, now: Callable[[], float] = time.time
+        self,
+        url: str,
+        keys: SegmentKeys,
+        *,
+        name: str,
+        lease: float = LEASE,
+        directory: Path | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._tenure: _Tenure | None = None
         try:
-            super().__init__(url, keys, lease=lease, now=now)
+            super().__init__(url, keys, lease=lease, directory=directory, now=now)
             self._tenure = _Tenure(Cluster(url), name, lease)
             self.lead(self._tenure.epoch)
         except DeposedError:

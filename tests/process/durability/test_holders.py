@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import gc
 import gzip
 import hashlib
 import http.client
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import orjson
 import pyarrow as pa
 import pytest
 import zstandard
@@ -36,6 +39,10 @@ from oubli.app.http.csv_text import csv_line
 from oubli.app.privacy.addresses import AddressRules, parse_endpoint
 from oubli.app.privacy.sender import Sender
 from oubli.app.privacy.signatures import WebhookSigner, read_processor
+from oubli.app.replication.follower import Follower
+from oubli.app.replication.join import join
+from oubli.app.replication.peers import SNAPSHOT_PATH, PeerError
+from oubli.app.service.bodies import AddBody, DeleteBody
 from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.deliveries import Push
 from oubli.app.service.export import Exporter
@@ -43,6 +50,10 @@ from oubli.app.service.holders import KINDS, Holders
 from oubli.app.service.model_service import ModelService
 from oubli.app.service.opendsr import Processor
 from oubli.app.service.state import ModelState
+from oubli.app.storage.directory import TEMPORARY, DataDirectory
+from oubli.app.storage.journal import Record
+from oubli.app.storage.postgres.mark import PositionMark
+from oubli.app.storage.segment_keys import SegmentKeys
 from oubli.core import DynamicForestClassifier
 from oubli.verifier.sets import hash_of_sample
 from tests.process.durability.canaries import Canary, canary, files_with, forms, remains, traces
@@ -50,7 +61,7 @@ from tests.process.durability.listener import listening
 from tests.reach import array_bytes, texts
 from tests.unit.app.hosted import Hosted, hosted, wait_until
 from tests.unit.app.privacy.certificates import authority, certificate
-from tests.unit.app.support import forest, make_service
+from tests.unit.app.support import forest, make_service, served_here
 
 DOMAIN = "opendsr.processor.example"
 CALLBACK = "http://controller.example/callbacks"
@@ -836,6 +847,83 @@ def connections_opendsr(scene: Scene) -> tuple[str, Check]:
     return str(receipt["id"]), check
 
 
+def records(scene: Scene) -> tuple[str, Check]:
+    """A node that follows has read an addition, its deletion, and what comes in the next segment, at once."""
+    node = make_service(forest(60))
+    first, held, forgotten = node.state.seq + 1, list[int](), list[int]()
+    content = AddBody([BIRD.id], [list(BIRD.features)], ["yes"], [BIRD.subject], None, 0)
+    other = AddBody(["other"], [[1, "a", True]], ["no"], None, None, 0)
+    bodies = [orjson.dumps(one) for one in (content, DeleteBody([BIRD.id]), other)]
+
+    class Read(Record):
+        """A record as the follower has it."""
+
+    class Journal:
+        mark = PositionMark(None)
+
+        def positioned_records(self, after_seq: int) -> Iterator[tuple[int, int, bytes, Record]]:
+            for seq, body in enumerate(bodies, first):
+                if seq > after_seq:
+                    segment = first if seq < first + 2 else first + 2
+                    yield segment, 1, b"", Read(seq, seq, body, b"")
+
+        def wait(self, after_seq: int, timeout: float) -> bool:
+            return False
+
+        def forget(self) -> None:
+            forgotten.append(node.state.seq)
+
+    class Boundary:
+        def is_before(self, first_seq: int) -> bool:
+            return False
+
+        async def cross(self, first_seq: int) -> None:
+            if first_seq > first:
+                found = [one for one in gc.get_objects() if isinstance(one, Read)]
+                held.extend(one.seq for one in found if traces(BIRD, one.body))
+                assert len(found) == 1, "the search is blind"
+                await node.holders.rid(node.state.period, 5.0)
+
+    async def follow() -> None:
+        async with served_here(node):
+            node.state.following = True
+            await Follower(node, Journal(), Boundary()).catch_up()  # type: ignore[arg-type]
+            assert node.state.model.samples_.contains("other")
+
+    assert traces(BIRD, bodies[0]), "the search is blind"
+    asyncio.run(follow())
+    assert held == []
+    assert forgotten
+
+    return scene.unlearn(), lambda: None
+
+
+def joins(scene: Scene) -> tuple[str, Check]:
+    """A node has got a snapshot, and then not the ledger; and one that was killed meanwhile starts again."""
+    path = scene.directory.parent / "joining"
+    seen = []
+
+    class Leader:
+        def download(self, url: str, what: str, file: Any) -> None:
+            if what != SNAPSHOT_PATH:
+                seen.extend(files_with([BIRD], path))
+                raise PeerError("it is gone")
+            file.write(scene.older)
+            file.flush()
+
+    directory = DataDirectory(path)
+    with suppress(PeerError):
+        join(directory, "ledger.sqlite", path / "keys", SegmentKeys(path / "keys" / "segments"), Leader(), "")  # type: ignore[arg-type]
+    assert seen, "the search is blind"
+    assert files_with([BIRD], path) == []
+    (path / TEMPORARY.format("0")).write_bytes(scene.older)
+    directory.close()
+    DataDirectory(path).close()
+    assert files_with([BIRD], path) == []
+
+    return scene.unlearn(), lambda: None
+
+
 SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
     "rankings": (rankings, influence_ended_after),
     "bundles": (bundles, bundles_running, bundles_queued),
@@ -849,6 +937,8 @@ SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
     "comparisons": (comparisons,),
     "score": (score,),
     "fit": (fit,),
+    "records": (records,),
+    "joins": (joins,),
     "uploads": (uploads, uploads_encoded),
     "downloads": (downloads,),
     "connections": (

@@ -132,9 +132,10 @@ def test_a_node_that_is_gone_for_good_is_removed(nodes: Nodes) -> None:
     assert (asked.status, asked.headers["location"]) == (REDIRECT, f"{leader.url}/cluster/nodes/{leader.name}")
     assert {one["name"] for one in leader.cluster()["nodes"]} == {leader.name, follower.name}
 
-    add(nodes, "canary-of-the-removed", "canary-removed")
+    bird = canary(2, tuple(CELLS[0]))
+    assert leader.ask("POST", "/samples", {"samples": [bird.as_json()]}).status == 201
     assert leader.ask("POST", "/snapshot").status == 201
-    nodes.wait(lambda: files_with(follower.data, b"canary-of-the-removed"), "the follower has written it")
+    nodes.wait(lambda: files_with([bird], follower.data), "the follower has written it")
     nodes.wait_in_step()
     follower.kill()
     nodes.wait(lambda: member(nodes, follower.name)["state"] == "expelled", "it is expelled")
@@ -145,17 +146,17 @@ def test_a_node_that_is_gone_for_good_is_removed(nodes: Nodes) -> None:
         entries = leader.ask("GET", f"/ledger?cursor={entries['next']}&limit=50").content
     assert [one["node"] for one in entries["entries"] if one["type"] == "node-removed"] == [follower.name]
     assert leader.ask("DELETE", f"/cluster/nodes/{follower.name}").status == 404
-    receipt = leader.ask("DELETE", "/samples/canary-of-the-removed").content["id"]
+    receipt = leader.ask("DELETE", f"/samples/{quote(bird.id, safe='')}").content["id"]
     nodes.wait(lambda: leader.ask("GET", f"/erasures/{receipt}").content["status"] == "erased", "it is erased")
 
-    assert files_with(follower.data, b"canary-of-the-removed") != []
+    assert files_with([bird], follower.data) != []
     n_joined = follower.output.count("Joined the cluster")
     follower.start()
     nodes.wait(follower.is_ready, "it is back")
     assert "is no member of this cluster" in follower.output
     assert follower.output.count("Joined the cluster") == n_joined + 1
-    assert files_with(follower.data, b"canary-of-the-removed", b"canary-removed") == []
-    assert follower.ask("GET", "/samples/canary-of-the-removed").status == 404
+    assert files_with([bird], follower.data) == []
+    assert follower.ask("GET", f"/samples/{quote(bird.id, safe='')}").status == 404
     nodes.wait_in_step()
     assert leader.digest() == follower.digest()
 
@@ -171,6 +172,38 @@ def test_a_removed_node_that_was_only_frozen_joins_anew(nodes: Nodes) -> None:
     nodes.wait(lambda: follower.output.count("Joined the cluster") > n_joined and follower.is_ready(), "it rejoins")
     assert "was removed from the cluster" in follower.output
     assert member(nodes, follower.name)["state"] == "in-step"
+
+
+def test_nodes_refuse_a_journal_that_was_set_back(nodes: Nodes) -> None:
+    add(nodes, "kept")
+    nodes.wait_in_step()
+    execute = nodes.server.execute
+    ((last,),) = execute("SELECT last_seq FROM oubli_leader", database=nodes.database)
+    add(nodes, "acknowledged")
+    nodes.wait_in_step()
+    rows_of = execute("SELECT * FROM oubli_records WHERE seq > %s", (last,), nodes.database)
+    ((end,),) = execute("SELECT last_seq FROM oubli_leader", database=nodes.database)
+    with_files = {one.name: {path.name for path in one.data.iterdir()} for one in nodes.all}
+    execute("DELETE FROM oubli_records WHERE seq > %s", (last,), nodes.database)
+    execute("UPDATE oubli_leader SET last_seq = %s", (last,), nodes.database)
+    for one in nodes.all:
+        assert one.process is not None
+        assert one.process.wait(60) == 2
+        assert f"ends with record {last}, and record {end}" in one.output
+        assert "rejoin" not in {path.name for path in one.data.iterdir()}
+        assert {name for name in with_files[one.name] if name.startswith("snapshot")} <= {
+            path.name for path in one.data.iterdir()
+        }
+    for row in rows_of:
+        execute("INSERT INTO oubli_records VALUES (%s, %s, %s, %s, %s, %s, %s)", row, nodes.database)
+    execute("UPDATE oubli_leader SET last_seq = %s", (end,), nodes.database)
+    for one in nodes.all:
+        one.start()
+    nodes.wait(lambda: all(one.is_ready() for one in nodes.all), "both are back")
+    for one in nodes.all:
+        assert one.ask("GET", "/samples/acknowledged").status == 200
+    nodes.wait_in_step()
+    assert len({one.digest() for one in nodes.live}) == 1
 
 
 def test_followers_predict_while_the_database_is_away(nodes: Nodes) -> None:

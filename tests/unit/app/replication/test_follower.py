@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -15,11 +16,13 @@ pytest.importorskip("psycopg")
 from oubli.app.errors import JournalDamagedError, NotLeaderError
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.ledger import Ledger
-from oubli.app.replication.follower import Follower, RejoinError
+from oubli.app.replication.follower import Follower, NewerVersionError, RejoinError, SetBackError
+from oubli.app.service import bodies
 from oubli.app.service.build import OpenDirectory, Start, compose, open_nothing
 from oubli.app.service.model_service import Limits, ModelService
 from oubli.app.service.state import ModelState
 from oubli.app.storage.journal import MemoryJournal, Record
+from oubli.app.storage.postgres.mark import PositionMark
 from oubli.app.storage.storage import Storage
 from oubli.app.times import Clock
 from tests.closing import closed_at_the_end
@@ -35,6 +38,7 @@ class Journal(MemoryJournal):
         self.epoch = 1
         self.altered: set[int] = set()  # numbers of records that are others by now
         self.read_after: list[int] = []
+        self.mark = PositionMark(None)
 
     def append(self, records: Any, *, reserve: bool = False) -> None:
         super().append(records, reserve=reserve)
@@ -55,6 +59,9 @@ class Journal(MemoryJournal):
     def wait(self, after_seq: int, timeout: float) -> bool:
         del after_seq, timeout
         return False
+
+    def forget(self) -> None:
+        """There are no keys."""
 
 
 class Boundary:
@@ -274,7 +281,19 @@ def _lost(pair: Pair) -> None:
     pair.journal.append([Record(pair.journal.last_seq + 1, 9, b"", b"")])
 
 
-@pytest.mark.parametrize("happens", [_restored, _missing, _foreign, _lost])
+def test_a_journal_with_other_records_was_set_back() -> None:
+    async def run() -> None:
+        async with paired() as (pair, leading, _):
+            await leading.post("/samples", json=samples(1))
+            await pair.follow()
+            _lost(pair)
+            with pytest.raises(SetBackError):
+                await pair.follow()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("happens", [_restored, _missing, _foreign])
 def test_what_cannot_be_followed_makes_it_rejoin(happens: Callable[[Pair], None]) -> None:
     async def run() -> None:
         async with paired() as (pair, leading, _):
@@ -283,6 +302,68 @@ def test_what_cannot_be_followed_makes_it_rejoin(happens: Callable[[Pair], None]
             happens(pair)
             with pytest.raises(RejoinError):
                 await pair.follow()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", ["record", "field", "model"])
+def test_what_a_newer_version_has_written_is_left_to_an_upgrade(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The follower is of a version that does not know a record, a field of one, or a kind of model."""
+
+    async def run() -> None:
+        async with paired() as (pair, leading, _):
+            await leading.post("/samples", json=samples(1))
+            await pair.follow()
+            before, digest = pair.node.state.seq, pair.node.state.model.digest()
+            if kind == "model":
+                await leading.post("/model/fit", json={"kind": "forest"})
+                while pair.leader.state.seq == before:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                monkeypatch.setattr("oubli.app.replication.follower.KINDS", {})
+            else:
+                await leading.delete("/samples/c1")
+                known = {name: one for name, one in bodies._KINDS.items() if name != "delete"}
+                changed = {} if kind == "record" else {"delete": bodies.FitBody}
+                monkeypatch.setattr(bodies, "_KINDS", {**known, **changed})
+            for _ in range(2):
+                with pytest.raises(NewerVersionError):
+                    await pair.follow()
+            assert (pair.node.state.seq, pair.node.state.model.digest()) == (before, digest)
+            monkeypatch.undo()  # it is upgraded
+            await pair.follow()
+            pair.require_same()
+
+    asyncio.run(run())
+
+
+class Read(Record):
+    """A record as the follower has it."""
+
+
+def test_records_before_a_boundary_are_let_go_of_there() -> None:
+    async def run() -> None:
+        async with paired() as (pair, leading, _):
+            for i in range(6):
+                await leading.post("/samples", json=samples(1, f"a{i}-"))
+            first = pair.journal.last_seq - 2
+            plain = pair.journal.positioned_records
+
+            def positioned(after_seq: int) -> Iterator[tuple[int, int, bytes, Record]]:
+                for _, epoch, checksum, record in plain(after_seq):
+                    own = Read(record.seq, record.version, record.body, record.notes)
+                    yield (1 if record.seq < first else first), epoch, checksum, own
+
+            held: list[int] = []
+
+            async def cross(first_seq: int) -> None:
+                held.extend(one.seq for one in gc.get_objects() if isinstance(one, Read))
+                pair.boundary.crossed.append(first_seq)
+
+            pair.journal.positioned_records = positioned  # type: ignore[method-assign]
+            pair.boundary.cross = cross  # type: ignore[method-assign]
+            await pair.follow()
+            assert pair.boundary.crossed == [first]
+            assert sorted(set(held)) == [first, first + 1, first + 2]
 
     asyncio.run(run())
 

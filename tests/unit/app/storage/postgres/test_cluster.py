@@ -112,6 +112,20 @@ def test_members_report_and_are_expelled(place: Place) -> None:
     assert cluster.report(member)
 
 
+def test_nobody_leads_while_a_node_has_more_than_the_journal(place: Place) -> None:
+    journal = place.led("a")
+    journal.append(batch(1, 5))
+    cluster = place.cluster()
+    cluster.readmit("b", None)
+    assert cluster.report(Member("b", None, applied_seq=5))
+    place.execute("DELETE FROM oubli_records WHERE seq > 3")
+    place.execute("UPDATE oubli_leader SET last_seq = 3, until = now() - interval '1 second'")
+    assert cluster.take_over("c", None, 9.0) is None
+    assert cluster.take_over("b", None, 9.0) is None
+    assert cluster.report(Member("b", None, applied_seq=3))
+    assert cluster.take_over("c", None, 9.0) == 2
+
+
 def test_only_the_first_member_need_not_join(place: Place) -> None:
     cluster = place.cluster()
     assert cluster.enrol("a", "http://a")

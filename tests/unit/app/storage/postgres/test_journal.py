@@ -469,6 +469,17 @@ def test_a_later_format_is_refused(place: Place) -> None:
         place.journal()
 
 
+def test_nobody_leads_when_a_newer_version_has_changed_the_format(place: Place) -> None:
+    journal = place.journal()
+    epoch = place.take_over()
+    place.execute("UPDATE oubli_cluster SET format = 2")
+    with pytest.raises(StartError, match=r"journal format 2, this version reads 1"):
+        journal.lead(epoch)
+    with pytest.raises(DeposedError):
+        journal.append(batch(1, 1))
+    assert place.execute("SELECT count(*) FROM oubli_records") == [(0,)]
+
+
 def test_a_role_without_any_power(alone: Place) -> None:
     role = f"r{alone.database}"
     alone.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'not-a-secret'")
