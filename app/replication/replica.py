@@ -58,6 +58,9 @@ class LedJournal(FollowedJournal, Protocol):
     def follow(self) -> None:
         """See there."""
 
+    def require_marked(self) -> None:
+        """See there."""
+
 
 def begin_anew() -> None:
     """Replace this process by one of the same command line."""
