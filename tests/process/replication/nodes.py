@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tests.postgres import Server
 from tests.process.durability.people import flags, write_csv
-from tests.serving import APP, Process, environment, free_port, spawned
+from tests.serving import APP, Process, Start, environment, free_port, spawned
 
 SECRET = "a-secret-of-a-cluster-in-a-test-0123456789"
 REDIRECT = 307
@@ -39,6 +39,7 @@ class Node:
     more: tuple[str, ...] = ()
     address: str = "127.0.0.1"
     before: tuple[str, ...] = ()  # of the command: where it runs
+    launched: Start = spawned
     process: Process | None = None
     n_starts: int = field(default=0)
 
@@ -76,7 +77,7 @@ class Node:
             "--cluster-secret-file", str(self.folder.parent / "secret"), *flags(), *self.more,
         )  # fmt: skip
         output = self.folder / f"output-{self.n_starts}.txt"
-        self.process = spawned(command, self.folder.parent, environment(), output)
+        self.process = self.launched(command, self.folder.parent, environment(), output)
 
     def send(self, number: signal.Signals) -> None:
         assert self.process is not None
