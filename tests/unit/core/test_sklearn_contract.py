@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import inspect
 import re
 import subprocess
 import sys
@@ -148,9 +149,10 @@ def test_the_kind_of_estimator(task: str) -> None:
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_every_parameter_and_fitted_attribute_is_documented(estimator: type[Any]) -> None:
-    assert estimator.__doc__ is not None
-    parameters = estimator.__doc__.partition("Parameters\n")[2].partition("Attributes\n")[0]
-    documented = set(re.findall(r"\w+", "\n".join(re.findall(r"^    (\w.*?)(?: :.*)?$", parameters, re.MULTILINE))))
+    text = inspect.getdoc(estimator)  # indented alike in all versions of Python
+    assert text is not None
+    parameters = text.partition("Parameters\n")[2].partition("Attributes\n")[0]
+    documented = set(re.findall(r"\w+", "\n".join(re.findall(r"^(\w.*?)(?: :.*)?$", parameters, re.MULTILINE))))
     assert set(estimator().get_params()) <= documented
     defaults = {} if estimator is DynamicTreeClassifier else {"n_estimators": 5}
     fitted = estimator(**defaults).fit(*samples(estimator.task.value))
