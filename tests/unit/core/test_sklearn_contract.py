@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
-import inspect
 import re
 import subprocess
 import sys
