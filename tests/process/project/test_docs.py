@@ -42,7 +42,7 @@ NOT_RUN = {
     "docker/secrets.sh": "needs Docker; test_compose_cluster.py runs the scripts",
     "docker compose --profile cluster": "needs Docker; test_compose_cluster.py does the same without",
     "createuser": "needs PostgreSQL; test_compose_cluster.py runs the same statements",
-    "psql": "needs PostgreSQL and a node that is gone",
+    "oubli remove-node": "needs a cluster with a node that is gone; test_members.py runs it",
     "from oubli import Client\n\nnodes": "needs three nodes; tests/process/client/test_cluster.py runs the same",
     "kubectl create": "needs a cluster; test_deployment.py checks the files",
     "kubectl rollout": "needs a cluster",
