@@ -35,7 +35,7 @@ from benchmarks.results import Row, at_most, shown, table, write_report
 from benchmarks.timing import median
 
 N_CLIENTS = 4
-N_ROWS = 400
+N_ROWS = 1500  # more than a page of samples has
 DOWN = (4.0, 9.0)  # seconds for which somebody is stopped or cut off: longer than a lease
 PAUSE = 1.0  # seconds between two failures
 PATIENCE = 60.0  # seconds for an answer once all is mended
@@ -166,9 +166,9 @@ def ids_of(node: Node) -> set[str]:
         if status != 200:
             raise RuntimeError(f"samples cannot be listed: {status}")
         found.update(one["id"] for one in page["samples"])
-        if not page.get("next_cursor"):
+        if page["next"] is None:
             return found
-        cursor = f"&cursor={page['next_cursor']}"
+        cursor = f"&cursor={page['next']}"
 
 
 def n_unequal(leader: Node, seconds: float = 60.0) -> int:

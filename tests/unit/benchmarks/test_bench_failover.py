@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.bench_failover import Outcome, report
+from typing import Any
+
+from benchmarks.bench_failover import Outcome, ids_of, report
 from benchmarks.failover.clients import Change, Notes, wrong_answers, wrong_versions
 
 
@@ -57,3 +59,13 @@ def test_the_first_answer_after_a_failure_is_that_of_another_node() -> None:
     assert other is not None
     assert other.answered_at == 3.5
     assert notes.first_after(5.0) is None
+
+
+def test_all_pages_of_samples_are_read() -> None:
+    class Paging:
+        def ask(self, _: str, path: str, **__: Any) -> tuple[int, Any, dict[str, str]]:
+            last = path.endswith("&cursor=1000")
+            ids = range(1000, 1024) if last else range(1000)
+            return 200, {"samples": [{"id": str(i)} for i in ids], "next": None if last else "1000"}, {}
+
+    assert len(ids_of(Paging())) == 1024  # type: ignore[arg-type]
