@@ -17,6 +17,7 @@ from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.registry import KINDS, parameters_of
 from oubli.core.rng import mix
 from oubli.core.scoring import out_of_bag
+from oubli.core.set_tree import DEPTH, HASH_BYTES, Kept, hash_tree
 from oubli.core.threads import sharing_all
 
 STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load")
@@ -124,6 +125,9 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
         _ = model.feature_importances_
         out_of_bag(model, _N_SAMPLES)
         model.verify()
+        # The tree over the samples, whatever the kind.
+        hashes, numbers = np.zeros((0, HASH_BYTES), np.uint8), np.zeros(0, np.int32)
+        hash_tree(np.zeros(0, np.uint64), hashes, DEPTH, Kept(hashes, hashes.ravel(), numbers, numbers, hashes))
 
     return {
         "encode": encode,

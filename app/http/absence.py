@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from oubli.app.ledger.set_tree import DEPTH
+from oubli.core.set_tree import DEPTH
 
 if TYPE_CHECKING:
     from oubli.app.service.sample_set import AbsenceProof

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import orjson
 
 from oubli.app.ledger.codes import hmac_sha256
-from oubli.app.ledger.set_tree import DEPTH
+from oubli.core.set_tree import DEPTH
 
 Name = tuple[Literal["id", "subject"], str]
 _NAMESPACES = {"id": 0, "subject": 1 << DEPTH - 1}

@@ -22,19 +22,16 @@ from collections.abc import Sequence
 from hashlib import sha256
 from sys import getsizeof
 
-from oubli.core.slices import cut
+import numpy as np
 
-DEPTH = 48
-HASH_BYTES = 32
-EMPTY_ROOT = sha256().digest()
-_NONE = -(2**31)
+from oubli.core.set_tree import DEPTH, EMPTY_ROOT, HASH_BYTES, NONE, Bytes, Kept, hash_tree
+
 _LEAF = b"\x00"
 # Nodes are hashed by copies of these: beginning a hash takes longer than copying one that has begun.
 _BOTH = sha256(b"\x01")
 _ONE = (sha256(b"\x02"), sha256(b"\x03"))  # by the bit of the child
 _SPARE = 5  # levels of the kept part of a leaf's chain below where most parents are
 _FEWEST = 8
-_AT_ONCE = 64  # leaves between two rests for other threads
 
 
 class SetTree:
@@ -47,7 +44,7 @@ class SetTree:
     """
 
     def __init__(self, n_expected: int = 0) -> None:
-        self._root = _NONE  # a node from 0 on, or a leaf: the complement of its number
+        self._root = NONE  # a node from 0 on, or a leaf: the complement of its number
         self._root_hash = EMPTY_ROOT
         self._middle = min(max(n_expected.bit_length() + _SPARE, _FEWEST), DEPTH)
         # Of nodes with two children: where they branch, their children, and their hash below their parent.
@@ -74,14 +71,14 @@ class SetTree:
     def get(self, position: int) -> bytes | None:
         """Return the content at a position; None when it is not in the set."""
         _, place = self._way_to(position)
-        if place == _NONE or self._positions[~place] != position:
+        if place == NONE or self._positions[~place] != position:
             return None
         return _at(self._contents, ~place)
 
     def put(self, position: int, content: bytes) -> bool:
         """Add a position, or give it another content; whether it was added."""
         way, place = self._way_to(position)
-        if place == _NONE:
+        if place == NONE:
             leaf = self._new_leaf(position, content)
             self._root = ~leaf
             self._root_hash = self._leaf_at(leaf, 0)
@@ -108,12 +105,12 @@ class SetTree:
     def remove(self, position: int) -> bool:
         """Remove a position, and overwrite what is kept of it; whether it was in the set."""
         way, place = self._way_to(position)
-        if place == _NONE or self._positions[~place] != position:
+        if place == NONE or self._positions[~place] != position:
             return False
         self._fill_leaf(~place, 0, None)
         self._free_leaves.append(~place)
         if not way:
-            self._root, self._root_hash = _NONE, EMPTY_ROOT
+            self._root, self._root_hash = NONE, EMPTY_ROOT
             return True
         node = way.pop()
         depth = self._depths[node]
@@ -131,7 +128,9 @@ class SetTree:
         return True
 
     def fill(self, positions: Sequence[int], contents: bytes | bytearray) -> None:
-        """Fill an empty tree, each node hashed once.
+        """Fill an empty tree, all nodes of a level at once.
+
+        Other threads go on meanwhile, but not with this tree.
 
         Parameters
         ----------
@@ -140,37 +139,23 @@ class SetTree:
         contents
             Of all of them, one behind the other.
         """
-        open_nodes: list[int] = []  # that wait for their right child, downwards
-        place, last = _NONE, 0
-        for part in cut(len(positions), _AT_ONCE):
-            for row in range(part.start, part.stop):
-                position = int(positions[row])
-                leaf = ~self._new_leaf(position, bytes(contents[HASH_BYTES * row : HASH_BYTES * (row + 1)]))
-                if place != _NONE:
-                    branch = DEPTH - (position ^ last).bit_length()
-                    place = self._close(open_nodes, place, last, branch)
-                    if place >= 0:
-                        self._lift(place, last, branch + 1)
-                    open_nodes.append(self._new_node(branch, place, _NONE))
-                place, last = leaf, position
-        if place == _NONE:
-            return
-        self._root = root = self._close(open_nodes, place, last, -1)
-        if root >= 0:
-            self._lift(root, last, 0)
-        self._root_hash = self._below(root, 0)
-
-    def _close(self, open_nodes: list[int], place: int, position: int, branch: int) -> int:
-        """Give open nodes below a depth their right children; return the uppermost, with its hash at its own depth."""
-        while open_nodes and self._depths[open_nodes[-1]] > branch:
-            node = open_nodes.pop()
-            depth = self._depths[node]
-            self._right[node] = place
-            if place >= 0:
-                self._lift(place, position, depth + 1)
-            _put(self._hashes, node, self._node_hash(node))
-            place = node
-        return place
+        if len(self):
+            raise ValueError("the tree is not empty")
+        n = len(positions)
+        n_nodes = max(n - 1, 0)
+        self._positions, self._contents = array("Q", positions), bytearray(contents)
+        self._chains, self._hashes = bytearray(HASH_BYTES * n), bytearray(HASH_BYTES * n_nodes)
+        self._depths, self._left, self._right = bytearray(n_nodes), _zeros(n_nodes), _zeros(n_nodes)
+        self._free_nodes, self._free_leaves = array("i"), array("i")
+        kept = Kept(
+            _rows(self._chains),
+            np.frombuffer(self._depths, np.uint8),
+            np.frombuffer(self._left, np.int32),
+            np.frombuffer(self._right, np.int32),
+            _rows(self._hashes),
+        )
+        places = np.frombuffer(self._positions, np.uint64)
+        self._root, self._root_hash = hash_tree(places, _rows(self._contents), self._middle, kept)
 
     def prove_absence(self, position: int) -> dict[int, bytes] | None:
         """Return a proof that a position is not in the set; None when it is.
@@ -179,7 +164,7 @@ class SetTree:
         at which the way leaves the tree, which has no other child. There is none in an empty set.
         """
         way, place = self._way_to(position)
-        if place == _NONE:
+        if place == NONE:
             return {}
         other = self._positions[~place]
         branch = DEPTH - (position ^ other).bit_length()
@@ -228,10 +213,6 @@ class SetTree:
         """Return the hash of a node with two children, at its own depth."""
         below = self._depths[node] + 1
         return _hash_of(self._below(self._left[node], below), self._below(self._right[node], below))
-
-    def _lift(self, node: int, position: int, depth: int) -> None:
-        """Keep a node's hash, so far at its own depth, at one further up."""
-        _put(self._hashes, node, _lifted(_at(self._hashes, node), position, self._depths[node], depth))
 
     def _rehash(self, way: list[int], position: int, place: int) -> None:
         """Hash the nodes on the way to a position anew, upwards; `place` is below the last and has its hash."""
@@ -309,6 +290,15 @@ def _hash_of(left: bytes | bytearray, right: bytes | bytearray) -> bytes:
     node = _BOTH.copy()
     node.update(left + right)
     return node.digest()
+
+
+def _zeros(n: int) -> array[int]:
+    return array("i", bytes(n * array("i").itemsize))
+
+
+def _rows(hashes: bytearray) -> Bytes:
+    """Return hashes as an array of bytes, a row each; as long as it is there they cannot become more."""
+    return np.frombuffer(hashes, np.uint8).reshape(-1, HASH_BYTES)
 
 
 def _at(hashes: bytearray, number: int) -> bytes:

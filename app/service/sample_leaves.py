@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from oubli.app.ledger.set_leaves import as_written, content_of, hash_of_sample, in_order, position_of
-from oubli.app.ledger.set_tree import HASH_BYTES, SetTree
+from oubli.app.ledger.set_tree import SetTree
 from oubli.app.service.held_values import values_as_held
+from oubli.core.set_tree import HASH_BYTES
 from oubli.core.slices import cut, lists
 
 if TYPE_CHECKING:

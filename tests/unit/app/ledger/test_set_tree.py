@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import random
+import subprocess
+import sys
+import tracemalloc
 from array import array
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from numba import config
 
 from oubli.app.ledger.set_leaves import position_of
-from oubli.app.ledger.set_tree import DEPTH, EMPTY_ROOT, HASH_BYTES, SetTree
+from oubli.app.ledger.set_tree import SetTree
+from oubli.core.set_tree import DEPTH, EMPTY_ROOT, HASH_BYTES
 from oubli.verifier.sets import root_of_way
 from tests.oracles.set_tree import root
+
+ROOT = Path(__file__).resolve().parents[4]
 
 # All over the place; close together, so that ways part at the last bits; and the edges.
 PLACES = {
@@ -85,6 +93,73 @@ def test_a_tree_that_was_filled_at_once_goes_on_like_any_other(n, where):
         tree.remove(gone)
         assert tree.get(gone) is None
         assert tree.root() == root(held)
+
+
+def seen_from(tree: SetTree, place: int) -> object:
+    """What is kept below a place, wherever it is in the arrays."""
+    if place < 0:
+        at = slice(HASH_BYTES * ~place, HASH_BYTES * (~place + 1))
+        return tree._positions[~place], bytes(tree._contents[at]), bytes(tree._chains[at])
+    found = bytes(tree._hashes[HASH_BYTES * place : HASH_BYTES * (place + 1)])
+    return tree._depths[place], found, *(seen_from(tree, side[place]) for side in (tree._left, tree._right))
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("n", [1, 2, 40, 300])
+def test_filled_at_once_and_one_by_one_it_is_the_same_tree(n, where):
+    draw = random.Random(f"{n} {where}")
+    held = {PLACES[where](draw): leaf(draw) for _ in range(n)}
+    tree = SetTree(len(held))
+    for position, one in held.items():
+        tree.put(position, one)
+    assert seen_from(filled(held), filled(held)._root) == seen_from(tree, tree._root)
+
+
+def test_an_emptied_tree_is_filled_again():
+    tree = SetTree()
+    for position in (1, 2, 3):
+        tree.put(position, bytes(HASH_BYTES))
+    with pytest.raises(ValueError, match="not empty"):
+        tree.fill([7], bytes(HASH_BYTES))
+    for position in (1, 2, 3):
+        tree.remove(position)
+    tree.fill([5, 9], b"a" * HASH_BYTES + b"b" * HASH_BYTES)
+    assert tree.root() == root({5: b"a" * HASH_BYTES, 9: b"b" * HASH_BYTES})
+    assert len(tree) == 2
+
+
+def test_filling_takes_little_memory():
+    n = 20_000
+    positions, contents = list(range(0, 2**DEPTH, 2**DEPTH // n))[:n], bytes(HASH_BYTES * n)
+    filled({1: bytes(HASH_BYTES), 2: bytes(HASH_BYTES)})
+    tracemalloc.start()
+    try:
+        tree = SetTree(n)
+        tree.fill(positions, contents)
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (len(tree), tree.root() != EMPTY_ROOT) == (n, True)
+    assert kept < 150 * n
+    assert most < 220 * n
+
+
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
+def test_after_the_warm_up_nothing_is_compiled_for_a_tree():
+    script = """
+import numpy as np
+from oubli.core import set_tree
+from oubli.core.warmup import warm_up
+from oubli.app.ledger.set_tree import SetTree
+
+warm_up("classification", np.float32, kind="tree")
+before = len(set_tree._plant.signatures)
+for n in (0, 1, 2, 50):
+    SetTree(n).fill(range(n), bytes(32 * n))
+print(before, len(set_tree._plant.signatures))
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 1\n"
 
 
 @pytest.mark.parametrize("where", PLACES)
