@@ -879,7 +879,7 @@ def records(scene: Scene) -> tuple[str, Check]:
 
         async def cross(self, first_seq: int) -> None:
             if first_seq > first:
-                found = [one for one in gc.get_objects() if isinstance(one, Read)]
+                found = [one for one in gc.get_objects() if type(one) is Read]
                 held.extend(one.seq for one in found if traces(BIRD, one.body))
                 assert len(found) == 1, "the search is blind"
                 await node.holders.rid(node.state.period, 5.0)

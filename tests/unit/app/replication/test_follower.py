@@ -356,7 +356,7 @@ def test_records_before_a_boundary_are_let_go_of_there() -> None:
             held: list[int] = []
 
             async def cross(first_seq: int) -> None:
-                held.extend(one.seq for one in gc.get_objects() if isinstance(one, Read))
+                held.extend(one.seq for one in gc.get_objects() if type(one) is Read)
                 pair.boundary.crossed.append(first_seq)
 
             pair.journal.positioned_records = positioned  # type: ignore[method-assign]
