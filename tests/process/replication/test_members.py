@@ -21,11 +21,12 @@ from tests.serving import APP, environment
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 _, CELLS, LABELS = rows()
+MEMBER_TIMEOUT = 25  # seconds; longer than a node takes to start on a busy machine
 
 
 @pytest.fixture(scope="module")
 def nodes(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    flags = ("--erasure-deadline", "2", "--lease", "1.5", "--member-timeout", "12")
+    flags = ("--erasure-deadline", "2", "--lease", "1.5", "--member-timeout", str(MEMBER_TIMEOUT))
     found = Nodes(tmp_path_factory.mktemp("members"), database_server, 2, *flags)
     try:
         found.start()
@@ -91,7 +92,7 @@ def test_a_silent_node_is_expelled_and_forgets_everything(nodes: Nodes) -> None:
         return seen[-1] == "erased"
 
     nodes.wait(is_erased, "the receipt ends without the node")
-    assert time.monotonic() - killed >= 12.0 - 3.0
+    assert time.monotonic() - killed >= MEMBER_TIMEOUT - 3
     assert member(nodes, follower.name)["state"] == "expelled"
     assert files_with([bird], leader.data) == []
     assert files_with([bird], follower.data) != []
