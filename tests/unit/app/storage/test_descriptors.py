@@ -18,20 +18,19 @@ from tests.unit.app.storage.support import batch, contents, journal_in
 def descriptors_left(n: int) -> Iterator[None]:
     """Let the process open so many more files and no other."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    kept_free = [os.open(os.devnull, os.O_RDONLY) for _ in range(n)]
     highest = max(int(name) for name in os.listdir("/dev/fd"))  # noqa: PTH208 - no files, numbers
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + n + 2, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
     taken: list[int] = []
     try:
-        try:
+        with suppress(OSError):
             while True:
                 taken.append(os.open(os.devnull, os.O_RDONLY))
-        except OSError:
-            pass
-        for _ in range(n):
-            os.close(taken.pop())
+        while kept_free:
+            os.close(kept_free.pop())
         yield
     finally:
-        for descriptor in taken:
+        for descriptor in (*kept_free, *taken):
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
