@@ -21,6 +21,7 @@ from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task  
 # What only some commands import, when they run.
 for _name in ("build", "training", "recovery"):
     import_module(f"oubli.app.service.{_name}")
-prepare_kernels("forest", Schema((Column("x", ColumnType.NUMERIC, "float32"),), Task.CLASSIFICATION, LabelType.INTEGER))
+schema = Schema((Column("x", ColumnType.NUMERIC, "float32"),), Task.CLASSIFICATION, LabelType.INTEGER)
+prepare_kernels("forest", schema, answers=False)
 gc.collect()
 gc.freeze()  # so that children need no copies of it

@@ -163,7 +163,7 @@ def fit(samples: Samples, checked: CheckedState, progress: Any = None) -> Model:
         if not samples:
             empty: Model = estimator.start(schema)
             return empty
-        prepare_kernels(checked.entry["kind"], schema, estimator.get_params())
+        prepare_kernels(checked.entry["kind"], schema, estimator.get_params(), answers=False)
         rows = [[one["features"][name] for name in schema.names] for one in samples]
         labels, ids = [one["label"] for one in samples], [one["id"] for one in samples]
         model: Model = estimator.fit(rows, labels, ids=ids, schema=schema, progress=progress)

@@ -152,7 +152,7 @@ def _start_service(settings: Settings, url: str) -> tuple[Any, list[str]]:
                 from oubli.app.replication.start import build_node as build  # needs psycopg
             service = build(settings, stages, tell=tell, warn=warn)
             model = service.state.model
-            prepare_kernels(model.kind, model.schema_, model.get_params(), progress)
+            prepare_kernels(model.kind, model.schema_, model.get_params(), progress, answers=False)
         return service, tour(url, model.samples_, settings.api_key_file, settings.tls_cert_file)
 
 

@@ -35,7 +35,7 @@ log = logging.getLogger("oubli.compiling")
 What = Literal["model", "influence"]
 _Report = Callable[[int, int], None]
 _Key = tuple[What, str, Task, np.dtype[Any], str]
-_NICENESS = 10  # of the process that compiles: requests come first
+_NICENESS = 10  # of the process that compiles for a server that answers: requests come first
 _LONGEST = 1800  # seconds
 
 _prepared: set[_Key] = set()  # in this process
@@ -43,11 +43,26 @@ _one_at_a_time = threading.Lock()
 
 
 def prepare_kernels(
-    kind: str, schema: Schema, parameters: Mapping[str, Any] | None = None, progress: Progress = silent
+    kind: str,
+    schema: Schema,
+    parameters: Mapping[str, Any] | None = None,
+    progress: Progress = silent,
+    *,
+    answers: bool = True,
 ) -> None:
-    """Have what a model of this schema runs ready in this process; call it in a thread of a server."""
+    """Have what a model of this schema runs ready in this process; call it in a thread of a server.
+
+    Parameters
+    ----------
+    kind, schema, parameters
+        Of the model.
+    progress
+        Told of the steps of compiling.
+    answers
+        Whether this process answers requests meanwhile, which come first then.
+    """
     key = _key("model", kind, schema.task, schema.cell_dtype, parameters)
-    _prepare(key, within(progress, "compiling the kernels"))
+    _prepare(key, within(progress, "compiling the kernels"), _NICENESS if answers else 0)
 
 
 def prepare_model_file(path: Path) -> None:
@@ -85,7 +100,7 @@ def _key(what: What, kind: str, task: Task, cell_dtype: Any, parameters: Mapping
     return what, kind, task, np.dtype(cell_dtype), json.dumps(variant_of(kind, parameters))
 
 
-def _prepare(key: _Key, report: _Report | None = None) -> None:
+def _prepare(key: _Key, report: _Report | None = None, niceness: int = _NICENESS) -> None:
     with _one_at_a_time:
         if key in _prepared:
             return
@@ -94,7 +109,7 @@ def _prepare(key: _Key, report: _Report | None = None) -> None:
             with only_kept():
                 work()
         except NotKeptError:
-            _compile_elsewhere(key, report)
+            _compile_elsewhere(key, report, niceness)
             work()
         _prepared.add(key)
 
@@ -105,12 +120,12 @@ def _work(key: _Key) -> partial[None]:
     return partial(compile_, task, cell_dtype, kind=kind, parameters=json.loads(variant))
 
 
-def _compile_elsewhere(key: _Key, report: _Report | None) -> None:
+def _compile_elsewhere(key: _Key, report: _Report | None, niceness: int) -> None:
     """Fill the kernel cache by another process; it does not matter whether that works out."""
     if not is_writable():
         return
     what, kind, task, cell_dtype, variant = key
-    command = [sys.executable, "-m", __name__, what, kind, task.value, cell_dtype.name, variant]
+    command = [sys.executable, "-m", __name__, str(niceness), what, kind, task.value, cell_dtype.name, variant]
     root = str(Path(__file__).resolve().parent.parent)
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -150,10 +165,10 @@ def _follow(command: list[str], environment: dict[str, str], report: _Report | N
 
 
 def main(arguments: list[str]) -> None:
-    """Compile what the arguments name, at low priority, into the cache that the environment names."""
+    """Compile what the arguments name, as nicely as the first says, into the cache that the environment names."""
+    niceness, what, kind, task, cell_dtype, variant = arguments
     if hasattr(os, "nice"):
-        os.nice(_NICENESS)
-    what, kind, task, cell_dtype, variant = arguments
+        os.nice(int(niceness))
     if what == "model":
         _work(("model", kind, Task(task), np.dtype(cell_dtype), variant))(progress=_tell)
     elif what == "influence":

@@ -60,7 +60,7 @@ def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
     take_cores(settings)
     table = load_table(settings, progress)
     estimator = new_estimator(settings, table.schema.task)
-    prepare_kernels(settings.model, table.schema, estimator.get_params(), progress)
+    prepare_kernels(settings.model, table.schema, estimator.get_params(), progress, answers=False)
     try:
         estimator.fit(table.X, table.y, ids=table.ids, schema=table.schema, progress=within(progress, TRAINING))
     except ValueError as error:

@@ -245,7 +245,7 @@ def prepare(progress: Progress = silent) -> None:
 # A process that does two steps of three and ends.
 TWO_STEPS = """
 import sys
-assert sys.argv[1:] == ["model", "incremental-boosting", "regression", "float64", '{"quantization": null}']
+assert sys.argv[1:] == ["10", "model", "incremental-boosting", "regression", "float64", '{"quantization": null}']
 print("1/3\\n2/3\\nno number", flush=True)
 sys.exit(EXIT_CODE)
 """
@@ -312,6 +312,6 @@ def test_the_process_compiles_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -
     told: list[Any] = []
     monkeypatch.setattr(oubli.app.service.compiling, "warm_up_influence", lambda *a, **k: told.append((a, k)))
     monkeypatch.setattr(oubli.app.service.compiling.os, "nice", told.append)
-    oubli.app.service.compiling.main(["influence", "forest", "classification", "float32", "{}"])
+    oubli.app.service.compiling.main(["10", "influence", "forest", "classification", "float32", "{}"])
     named = {"kind": "forest", "parameters": {}}
     assert told == [10, ((Task.CLASSIFICATION, np.dtype(np.float32)), named)]
