@@ -144,15 +144,19 @@ class LedgerDatabase:
     def __init__(self, path: Path | None, keys: LedgerKeys, *, log_name: str = LOG_NAME) -> None:
         self._connection = open_memory() if path is None else open_file(path)
         self._keys = keys
-        self.deliveries = DeliveryTable(self._connection)
-        self.states = StateTable(self._connection)
-        with file_errors():
-            self.log = LogTable(self._connection, log_name)
         self._applied_seq: int
         self._witnessed_ms: int
-        row = self._one("SELECT idx, hash FROM entries ORDER BY idx DESC LIMIT 1")
-        self._head = EMPTY if row is None else Head(*row)
-        ((self._applied_seq, self._witnessed_ms),) = self._all("SELECT applied_seq, witnessed_ms FROM state")
+        try:
+            self.deliveries = DeliveryTable(self._connection)
+            self.states = StateTable(self._connection)
+            with file_errors():
+                self.log = LogTable(self._connection, log_name)
+            row = self._one("SELECT idx, hash FROM entries ORDER BY idx DESC LIMIT 1")
+            self._head = EMPTY if row is None else Head(*row)
+            ((self._applied_seq, self._witnessed_ms),) = self._all("SELECT applied_seq, witnessed_ms FROM state")
+        except BaseException:
+            self._connection.close()
+            raise
 
     def close(self) -> None:
         """Close the file."""

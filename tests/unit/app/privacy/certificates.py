@@ -11,6 +11,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 _DAY = timedelta(days=1)
+# Python 3.13 verifies as strictly as RFC 5280 asks: an authority says what its key is for, and keys are named.
+_MAY_SIGN = x509.KeyUsage(
+    key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False, key_encipherment=False,
+    data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+)  # fmt: skip
 
 
 @dataclass
@@ -36,6 +41,8 @@ def authority() -> Authority:
         builder.serial_number(x509.random_serial_number()).not_valid_before(now - _DAY).not_valid_after(now + _DAY)
     )
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    builder = builder.add_extension(identifier, critical=False).add_extension(_MAY_SIGN, critical=True)
     return Authority(builder.sign(key, hashes.SHA256()), key)
 
 
@@ -49,6 +56,8 @@ def certificate(folder: Path, issuer: Authority, domain: str, kind: str = "ec") 
     )
     builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(domain)]), critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    by = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.key.public_key())
+    builder = builder.add_extension(by, critical=False)
     files = folder / "certificate.pem", folder / "key.pem"
     files[0].write_bytes(builder.sign(issuer.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
     files[1].write_bytes(
