@@ -28,7 +28,7 @@ from benchmarks.results import Row, at_most, shown, table, write_report
 from benchmarks.serving.servers import run_here
 from oubli.app.http.absence import absence_content
 from oubli.app.http.responses import result_content
-from oubli.app.ledger.set_leaves import position_of
+from oubli.app.ledger.set_leaves import Positions
 from oubli.app.ledger.tree import Tree, hash_leaf
 from oubli.app.service.build import compose, open_nothing
 from oubli.app.service.nonces import give_nonces, new_nonces, note_nonces
@@ -117,7 +117,7 @@ def measure(n: int) -> list[Row]:
 
     def prove(number: int) -> None:
         name = f"absent-{number}"
-        position = position_of(_KEY, ("id", name))
+        position = Positions(_KEY).of(("id", name))
         others = leaves.tree.prove_absence(position)
         if others is None:
             raise RuntimeError("the name is not absent")

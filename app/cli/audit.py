@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -104,7 +105,7 @@ def samples_of(pages: Iterator[Any], checked: CheckedState) -> Samples:
 def check_samples(export: Path, checked: CheckedState, progress: Any = None) -> tuple[Samples, Model | None]:
     """Check that the samples in an export are those that a state has the root of; return them, and a fit of them.
 
-    The root is made in a process of its own while this one fits. There is no model where that is not exact.
+    The root is made in a thread of its own while the fit's kernels run. There is no model where that is not exact.
 
     Raises
     ------
@@ -113,24 +114,21 @@ def check_samples(export: Path, checked: CheckedState, progress: Any = None) -> 
     UncheckableError
         When the export is none, or its samples cannot be fitted.
     """
-    from oubli.app.cli.set_process import SetProcess
-    from oubli.app.ledger.downloads import parse_lines
+    from oubli.app.cli.set_root import set_root
+    from oubli.app.ledger.downloads import read_lines
     from oubli.app.service.memory import without_collector
 
-    try:
-        content = export.read_bytes()
-    except OSError as error:
-        raise StartError(f"{export} cannot be read: {error.strerror}") from None
-    with SetProcess(content, checked.positions_key) as process:
-        with without_collector():  # which would look through all samples again and again
-            samples = samples_of(parse_lines(export, content.splitlines()), checked)
+    # The collector would look through all samples again and again.
+    with without_collector(), ThreadPoolExecutor(1) as threads:
+        samples = samples_of(read_lines(export), checked)
+        root = threads.submit(set_root, samples, checked.positions_key)
         model, failure = None, None
         if checked.is_exact:
             try:
                 model = fit(samples, checked, progress)
             except Exception as error:
                 failure = error
-        _check_root(process.root(), samples, checked)
+        _check_root(root.result(), samples, checked)
     if failure is not None:
         raise failure
     return samples, model

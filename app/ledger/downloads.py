@@ -5,7 +5,7 @@ Only pages have the keyed hashes of erasures beside the entries; with them the e
 
 import base64
 import binascii
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +27,16 @@ def read_lines(path: Path) -> Iterator[Any]:
     """
     try:
         with path.open("rb") as file:
-            for content in parse_lines(path, file):
+            for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                content = _parse(path, number, line)
                 if isinstance(content, dict) and isinstance(content.get("entries"), list):
                     yield from _entries_of(content)
                 else:
                     yield content
     except OSError as error:
         raise StartError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def parse_lines(path: Path, lines: Iterable[bytes]) -> Iterator[Any]:
-    """Return what is in the lines of a file, but for empty ones; raises `StartError` for what is not JSON."""
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            yield _parse(path, number, line)
 
 
 def _entries_of(page: dict[str, Any]) -> Iterator[Any]:

@@ -56,7 +56,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import orjson
 
-from oubli.app.ledger.codes import hmac_sha256
+from oubli.app.ledger.codes import Hmac
 from oubli.app.times import TimeError, parse_time
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def _in_order(value: Any) -> Any:
 
 def keyed_hash(key: HashingKey, content: bytes) -> str:
     """Return the first half of the HMAC-SHA256 in hexadecimal."""
-    return hmac_sha256(key.secret, content).hex()[:_HASH_DIGITS]
+    return Hmac(key.secret).code(content).hex()[:_HASH_DIGITS]
 
 
 def sign(key: SigningKey, content: bytes) -> str:

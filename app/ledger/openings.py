@@ -14,7 +14,7 @@ import base64
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from oubli.app.ledger.codes import hmac_sha256
+from oubli.app.ledger.codes import Hmac
 from oubli.app.ledger.tree import EMPTY_ROOT, hash_leaf, hash_node
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 def opening_of(key: HashingKey, receipt_id: str) -> bytes:
     """Return the opening of an erasure."""
-    return hmac_sha256(key.secret, b"opening\0" + receipt_id.encode("ascii"))
+    return Hmac(key.secret).code(b"opening\0" + receipt_id.encode("ascii"))
 
 
 def leaves_of(opening: bytes, by: By, names: Iterable[str]) -> list[bytes]:
     """Return the leaves of some names, in order."""
     start = by.encode("ascii") + b"\0"
-    leaves = []
+    codes, leaves = Hmac(opening), []
     for text in names:
         name = start + text.encode("utf-8")
-        leaves.append(hash_leaf(hmac_sha256(opening, name) + name))
+        leaves.append(hash_leaf(codes.code(name) + name))
     return sorted(set(leaves)) if len(leaves) > 1 else leaves
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import orjson
 
-from oubli.app.ledger.codes import hmac_sha256
+from oubli.app.ledger.codes import Hmac
 from oubli.core.set_tree import DEPTH
 
 Name = tuple[Literal["id", "subject"], str]
@@ -37,11 +37,23 @@ def commitment_of(secret: bytes) -> str:
     return sha256(_COMMITMENT + secret).hexdigest()
 
 
-def position_of(secret: bytes, name: Name) -> int:
-    """Return where a name is in the tree."""
-    namespace, text = name
-    code = hmac_sha256(secret, namespace.encode("ascii") + b"\0" + text.encode("utf-8"))
-    return int.from_bytes(code[:_POSITION_BYTES], "big") & _IN_NAMESPACE | _NAMESPACES[namespace]
+class Positions:
+    """Where names are in the tree.
+
+    Parameters
+    ----------
+    secret
+        The key of positions.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self._codes = Hmac(secret)
+
+    def of(self, name: Name) -> int:
+        """Return the position of a name."""
+        namespace, text = name
+        code = self._codes.code(namespace.encode("ascii") + b"\0" + text.encode("utf-8"))
+        return int.from_bytes(code[:_POSITION_BYTES], "big") & _IN_NAMESPACE | _NAMESPACES[namespace]
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from oubli.app.ledger.set_leaves import as_written, content_of, hash_of_sample, in_order, position_of
+from oubli.app.ledger.set_leaves import Positions, as_written, content_of, hash_of_sample, in_order
 from oubli.app.ledger.set_tree import SetTree
 from oubli.app.service.held_values import values_as_held
 from oubli.core.set_tree import HASH_BYTES
@@ -53,7 +53,7 @@ class _Hashing:
     """
 
     def __init__(self, secret: bytes) -> None:
-        self.secret = secret
+        self.positions = Positions(secret)
         self._schema: Schema | None = None
         self._columns: list[tuple[str, int]] = []
 
@@ -68,7 +68,7 @@ class _Hashing:
                 values, label = values_as_held(sample, batch.schema)
                 features = {column: as_written(values[j]) for column, j in self._columns}
                 content = hash_of_sample(nonce, name, sample.subject, features, as_written(label))
-            yield name, position_of(self.secret, ("id", name)), sample, content
+            yield name, self.positions.of(("id", name)), sample, content
 
 
 class Leaves(_Hashing):
@@ -108,7 +108,7 @@ class Leaves(_Hashing):
         for position, content in puts:
             self.n_ids += tree.put(position, content)
         for subject, ids in batch.subjects:
-            position = position_of(self.secret, ("subject", subject))
+            position = self.positions.of(("subject", subject))
             if position in self.shared:
                 raise SharedPlaceError
             if ids:
@@ -121,7 +121,7 @@ class Leaves(_Hashing):
         return (self.n_ids, self.n_subjects) == (n_ids, n_subjects)
 
     def _hash_of(self, name: str) -> bytes:
-        position = position_of(self.secret, ("id", name))
+        position = self.positions.of(("id", name))
         content = self.shared[position][name] if position in self.shared else self.tree.get(position)
         if content is None:
             raise RuntimeError("a sample of a subject has no leaf")
@@ -185,8 +185,9 @@ class Building:
                 last.append(row)
         end()
         subjects: dict[int, list[str]] = {}
+        places = self._hashing.positions
         for subject in chain.from_iterable(lists(self._rows)):
-            subjects.setdefault(position_of(self._secret, ("subject", subject)), []).append(subject)
+            subjects.setdefault(places.of(("subject", subject)), []).append(subject)
         for position in chain.from_iterable(lists(sorted(subjects))):
             rows = [row for subject in subjects[position] for row in self._rows[subject]]
             positions.append(position)

@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from oubli.app.errors import StillHeldError, SupersededError, UnavailableError
-from oubli.app.ledger.set_leaves import position_of
+from oubli.app.ledger.set_leaves import Positions
 from oubli.app.service.sample_leaves import Batch, Building, Leaves, SharedPlaceError
 from oubli.core.slices import ITEMS
 
@@ -196,7 +196,7 @@ class SampleSet:
             See `root`.
         """
         self._require_gone(by, name)
-        position = position_of(self.key.secret, ("id" if by == "ids" else "subject", name))
+        position = Positions(self.key.secret).of(("id" if by == "ids" else "subject", name))
         state, others = await self._threads.finish(self._caught_up(position))
         self._require_gone(by, name)  # it may have come, or have been restricted, meanwhile
         if others is None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oubli.app.http.absence import absence_content
-from oubli.app.ledger.set_leaves import position_of
+from oubli.app.ledger.set_leaves import Positions
 from oubli.app.ledger.set_tree import SetTree
 from oubli.app.service.sample_set import AbsenceProof, SetRoot
 from oubli.verifier import FailedError, Policy, UncheckableError, check_absence, set_root
@@ -39,12 +39,12 @@ def sample(number: int, **more: Any) -> dict[str, Any]:
 def tree_of(n: int) -> SetTree:
     draw, tree = random.Random(n), SetTree(n)
     for number in range(n):
-        tree.put(position_of(KEY, ("id", f"r-{number}")), draw.randbytes(32))
+        tree.put(Positions(KEY).of(("id", f"r-{number}")), draw.randbytes(32))
     return tree
 
 
 def proof_of(tree: SetTree, name: str = "nobody", by: str = "ids") -> dict[str, Any]:
-    position = position_of(KEY, ("id" if by == "ids" else "subject", name))
+    position = Positions(KEY).of(("id" if by == "ids" else "subject", name))
     others = tree.prove_absence(position)
     assert others is not None
     return absence_content(AbsenceProof(by, name, SetRoot(7, tree.root(), len(tree)), position, others))  # type: ignore[arg-type]
@@ -154,7 +154,7 @@ def test_rules_are_named():
 
 def test_nothing_that_is_in_the_set_is_absent():
     """Whatever depth a liar says that the way ends at, with the hashes that the root is made of, or with others."""
-    position = position_of(KEY, ("id", "r-7"))
+    position = Positions(KEY).of(("id", "r-7"))
     tree, without = tree_of(50), tree_of(50)
     without.remove(position)
     honest = without.prove_absence(position)
@@ -176,11 +176,11 @@ def expected_root(samples: list[dict[str, Any]]) -> bytes:
     contents: dict[int, bytes] = {}
     subjects: dict[str, list[bytes]] = {}
     for one in samples:
-        contents[position_of(KEY, ("id", one["id"]))] = hash_of_sample(one)
+        contents[Positions(KEY).of(("id", one["id"]))] = hash_of_sample(one)
         if one["subject"] is not None:
             subjects.setdefault(one["subject"], []).append(hash_of_sample(one))
     for subject, hashes in subjects.items():
-        contents[position_of(KEY, ("subject", subject))] = set_tree.together(hashes)
+        contents[Positions(KEY).of(("subject", subject))] = set_tree.together(hashes)
     return set_tree.root(contents)
 
 

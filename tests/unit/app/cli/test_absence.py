@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from oubli.app.cli.main import cli
 from oubli.app.errors import StartError
 from oubli.app.http.absence import absence_content
-from oubli.app.ledger.set_leaves import commitment_of, position_of
+from oubli.app.ledger.set_leaves import Positions, commitment_of
 from oubli.app.ledger.set_tree import SetTree
 from oubli.app.ledger.states import Opening
 from oubli.app.service.sample_set import AbsenceProof, SetRoot
@@ -24,7 +24,7 @@ VERSION = 7
 def tree_of(*names: str) -> SetTree:
     tree = SetTree()
     for number, name in enumerate(names):
-        tree.put(position_of(KEY, ("id", name)), bytes([number + 1]) * 32)
+        tree.put(Positions(KEY).of(("id", name)), bytes([number + 1]) * 32)
     return tree
 
 
@@ -33,7 +33,7 @@ ROOT = HELD.root().hex()
 
 
 def absence(name: str = "gone", tree: SetTree = HELD, key: bytes = KEY) -> dict[str, Any]:
-    position = position_of(key, ("id", name))
+    position = Positions(key).of(("id", name))
     others = tree.prove_absence(position)
     assert others is not None
     return absence_content(AbsenceProof("ids", name, SetRoot(VERSION, tree.root(), len(tree)), position, others))

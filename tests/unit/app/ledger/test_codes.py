@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from oubli.app.ledger.codes import hmac_sha256
+from oubli.app.ledger.codes import Hmac
 
 
 @pytest.mark.parametrize(
@@ -22,11 +22,11 @@ from oubli.app.ledger.codes import hmac_sha256
     ],
 )
 def test_published_codes(key, content, code):
-    assert hmac_sha256(key, content).hex() == code
+    assert Hmac(key).code(content).hex() == code
 
 
 def test_any_content():
     draw = random.Random(3)
     for _ in range(300):
         key, content = draw.randbytes(draw.choice([0, 1, 32, 63, 64])), draw.randbytes(draw.randint(0, 200))
-        assert hmac_sha256(key, content) == hmac.digest(key, content, "sha256")
+        assert Hmac(key).code(content) == hmac.digest(key, content, "sha256")

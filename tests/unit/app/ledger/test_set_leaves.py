@@ -58,7 +58,7 @@ def test_published_numbers(bits, expected):
 
 @given(NAMES, st.binary(min_size=32, max_size=32))
 def test_positions_are_those_of_the_verifier(name, key):
-    id_place, subject_place = (set_leaves.position_of(key, (kind, name)) for kind in ("id", "subject"))
+    id_place, subject_place = (set_leaves.Positions(key).of((kind, name)) for kind in ("id", "subject"))
     assert id_place == sets.position_of(key, "ids", name) < 2**47
     assert 2**47 <= subject_place == sets.position_of(key, "subjects", name) < 2**48
     assert set_leaves.commitment_of(key) == sets.commitment_of(key)

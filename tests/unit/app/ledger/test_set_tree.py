@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from numba import config
 
-from oubli.app.ledger.set_leaves import position_of
+from oubli.app.ledger.set_leaves import Positions
 from oubli.app.ledger.set_tree import SetTree
 from oubli.core.set_tree import DEPTH, EMPTY_ROOT, HASH_BYTES
 from oubli.verifier.sets import root_of_way
@@ -224,7 +224,7 @@ def test_the_shape_of_a_proof_names_no_member():
     can be. With a key nobody can: what an adversary concludes from hashes of names is right by chance alone.
     """
     key = b"k" * 32
-    told = {True: _named(lambda name: position_of(key, ("id", name))), False: _named(_public)}
+    told = {True: _named(lambda name: Positions(key).of(("id", name))), False: _named(_public)}
     right, wrong = told[False]
     assert right > 30, "the attack is blind"
     assert wrong == 0

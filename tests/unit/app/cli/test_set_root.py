@@ -1,0 +1,111 @@
+"""The root over an export is that of the verifier, which shares no code with it, errors included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oubli import verifier
+from oubli.app.cli import set_root as module
+from oubli.app.cli.set_root import set_root
+from oubli.verifier import FailedError
+from tests.unit.verifier.test_sets import sample
+
+KEY = bytes(range(32))
+NUMBERS = st.one_of(
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([0.0, -0.0, 1.0, -3.0, 40.3, 1e-4, 1e-7, 9.9e-5, 1e16, 1e21, 1e22, 123456789012345680.0, 5e-324]),
+)
+VALUES = st.one_of(NUMBERS, st.text(max_size=6), st.booleans(), st.none())
+# With names that UTF-8 puts in another order than UTF-16, and text that has to be escaped.
+NAMES = st.one_of(st.sampled_from(["a", "B", "é", "\ue000", "\U0001f600", '"\\\n\x7f']), st.text(max_size=3))
+
+
+def outcome(make: Callable[[list[Any], bytes], bytes], samples: list[Any]) -> Any:
+    try:
+        return make(samples, KEY)
+    except FailedError as error:
+        return error.rule, str(error)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _by_the_kernel() -> Any:
+    """However few samples there are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "FEW", 0)
+        yield
+
+
+@settings(deadline=None)  # the first one loads the kernel
+@given(
+    st.lists(
+        st.tuples(
+            st.dictionaries(NAMES, VALUES, max_size=3), VALUES, st.one_of(st.none(), st.sampled_from("xyz")), st.text()
+        ),
+        max_size=5,
+        unique_by=lambda one: one[3],
+    )
+)
+def test_the_root_is_that_of_the_verifier(rows: list[tuple[dict[str, Any], Any, str | None, str]]) -> None:
+    samples = [
+        {**sample(number), "features": features, "label": label, "subject": subject, "id": name}
+        for number, (features, label, subject, name) in enumerate(rows)
+    ]
+    assert outcome(set_root, samples) == outcome(verifier.set_root, samples)
+
+
+def test_what_servers_write_is_hashed_by_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = [sample(number) for number in range(50)]
+    samples += [{**sample(number), "subject": f"s{number % 3}", "label": 0.5} for number in range(50, 60)]
+    expected = verifier.set_root(samples, KEY)
+    monkeypatch.setattr(verifier, "set_root", None)
+    assert set_root(samples, KEY) == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "r-1"},
+        {"id": 7},
+        {"id": None},
+        {"subject": 7},
+        {"nonce": None},
+        {"nonce": "A" * 32},
+        {"nonce": "0" * 31},
+        {"nonce": "0" * 64},
+        {"nonce": ""},
+        {"features": None},
+        {"features": [1]},
+        {"features": {"a": [1.5, {"b": 2}]}},
+        {"features": {"a": float("nan")}},
+        {"features": {"a": "\ud800"}},
+        {"label": [1, 2]},
+        {"label": float("inf")},
+        {"restricted_at": "2026-01-01T00:00:00Z"},
+        {"restricted_at": "2026-01-01T00:00:00Z", "nonce": None},
+    ],
+    ids=str,
+)
+def test_what_servers_do_not_write_is_judged_by_the_verifier(change: dict[str, Any]) -> None:
+    samples = [sample(1), sample(2), {**sample(3), **change}]
+    assert outcome(set_root, samples) == outcome(verifier.set_root, samples)
+
+
+@pytest.mark.parametrize("missing", ["id", "subject", "features", "label", "nonce"])
+def test_what_is_missing_is_found(missing: str) -> None:
+    broken = sample(2)
+    del broken[missing]
+    samples = [sample(1), broken]
+    assert outcome(set_root, samples) == outcome(verifier.set_root, samples)
+
+
+def test_names_with_one_position_share_a_leaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.Positions, "of", lambda *_: 5)
+    monkeypatch.setattr(verifier.sets, "position_of", lambda *_: 5)
+    samples = [sample(number) for number in range(5)]
+    assert set_root(samples, KEY) == verifier.set_root(samples, KEY)
