@@ -36,13 +36,13 @@ from oubli.app.errors import (
     StorageError,
     UnavailableError,
 )
-from oubli.app.ledger.entries import Head, with_idempotency, with_request
+from oubli.app.ledger.entries import Entry, Head, with_idempotency, with_request
 from oubli.app.ledger.ledger import Ledger, LedgerWorker, Tombstones
 from oubli.app.service.bodies import AddBody
 from oubli.app.service.commands.additions import AddSamples
 from oubli.app.service.commands.command import LARGE, Command, apply_all
-from oubli.app.service.commands.deletions import DeleteSamples, Erasure, ReplaceSample, is_erasure
-from oubli.app.service.commands.restrictions import ReleaseSubjects, RestrictSubjects, RetainSubjects, is_restriction
+from oubli.app.service.commands.deletions import DeleteSamples, Erasure, ReplaceSample
+from oubli.app.service.commands.restrictions import ReleaseSubjects, RestrictSubjects, RetainSubjects
 from oubli.app.service.commands.swaps import ModelSwap
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.measurements import Histogram
@@ -199,9 +199,7 @@ class Transaction:
             self._stages.append(command.stages)
         changes = int(command.body is not None)
         command.version = state.version + self.n_changes + changes
-        notes = self._erasure_notes(command) if is_erasure(command) else b""
-        if is_restriction(command):
-            command.entry, notes = self._ledger.restriction(**command.fields(self._state.model.guarantee))
+        notes = command.notes(self)
         self.n_more += command.n_more
         if command.key is not None:
             kept = command.key.record(
@@ -209,7 +207,7 @@ class Transaction:
                 model_version=command.version,
                 n_samples=state.model.n_samples_ + self.n_more,
                 n_new=len(command.body.ids) if isinstance(command.body, AddBody) else 0,
-                first_id=command.entry["index"] if is_restriction(command) else command.first_generated,
+                first_id=command.first_id,
                 receipt=None if command.receipt is None else command.receipt.id,
             )
             notes = with_idempotency(notes, kept)
@@ -236,8 +234,7 @@ class Transaction:
         n_samples = state.model.n_samples_
         for command in self.commands:
             command.n_samples = n_samples
-            if is_erasure(command):
-                self._note_erasure(command)
+            command.committed(self)
             command.tell()
 
     def refuse(self, error: BaseException) -> None:
@@ -267,7 +264,14 @@ class Transaction:
                 if isinstance(command, AddSamples):
                     command.overwrite()
 
-    def _erasure_notes(self, command: Erasure) -> bytes:
+    # --- what commands add to their records
+
+    def restriction(self, fields: Callable[[str], dict[str, Any]]) -> tuple[Entry, bytes]:
+        """Return the ledger's entry of a restriction, and the notes that hold it; `fields` is given the guarantee."""
+        return self._ledger.restriction(**fields(self._state.model.guarantee))
+
+    def erasure_notes(self, command: Erasure) -> bytes:
+        """Return the notes of an erasure, which gets its receipt."""
         notes, receipt_id = self._receipt_notes(command) if command.is_recorded else (b"", None)
         if command.request is None:
             return notes
@@ -302,7 +306,7 @@ class Transaction:
         store = self._state.model.samples_
         return self.exports - min((store.holding(name) or store).origin(name) for name in command.gone)
 
-    def _note_erasure(self, command: Erasure) -> None:
+    def note_erasure(self, command: Erasure) -> None:
         """Note an erasure that is to be finished. Also when nothing was held: older files may hold what went before."""
         state, now = self._state, self._clock.steady_ms()
         if command.receipt is None:
@@ -414,8 +418,7 @@ class Writer:
         command.stages = noted = stages.get()
         if noted is not None:
             noted.end("parse")
-        if is_erasure(command):
-            command.received_ms = self._now_ms()
+        command.received_ms = self._now_ms()
         if not self.costs[type(command)].is_short(command.n_items):
             return False
         if not self._journal.is_durable and not self._waiting and self._lock.free:

@@ -113,7 +113,7 @@ class AddSamples(Command[Added]):
         )
         self.adds = prepared if new else None
         generated = (int(name) for name, given in zip(ids, given_ids, strict=True) if given is None)
-        self.first_generated = next(generated, None)
+        self.first_id = next(generated, None)
 
     def apply(self, model: Model, alike: Sequence[AddSamples]) -> None:
         """Add the samples of all."""

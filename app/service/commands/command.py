@@ -35,8 +35,6 @@ class Command(ABC, Generic[R]):
         Whether a full queue or a full disk refuses it; erasures are not.
     is_merged
         Whether neighbours of the same kind may be applied to an exact model as one: the result is the same.
-    is_erasure, is_restriction
-        Whether it is an `Erasure`, or a `Restriction`.
     key
         The caller's idempotency key.
     done
@@ -55,8 +53,10 @@ class Command(ABC, Generic[R]):
         How many samples more there are then.
     next_id
         The first number that is free as an id afterwards.
-    first_generated
-        The first id that was generated; None when none was.
+    first_id
+        The first id that was generated, or that of the ledger's entry; None when there is none.
+    received_ms
+        When it came, in milliseconds since 1970.
     request_id
         Of the request that asks for it, for log lines; empty outside of requests.
     stages
@@ -67,8 +67,6 @@ class Command(ABC, Generic[R]):
 
     is_refusable: ClassVar[bool] = True
     is_merged: ClassVar[bool] = False
-    is_erasure: ClassVar[bool] = False
-    is_restriction: ClassVar[bool] = False
     receipt: Receipt | None = None
 
     def __init__(self, key: IdempotencyKey | None = None) -> None:
@@ -84,7 +82,8 @@ class Command(ABC, Generic[R]):
         self.unlearned: Sequence[str] = ()
         self.n_more = 0
         self.next_id = 0
-        self.first_generated: int | None = None
+        self.first_id: int | None = None
+        self.received_ms = 0
         self.version = 0
         self.n_samples = 0
         self.n_items = 1
@@ -116,6 +115,15 @@ class Command(ABC, Generic[R]):
     @abstractmethod
     def result(self) -> R:
         """Return what is answered."""
+
+    def notes(self, transaction: Transaction) -> bytes:
+        """Return what the ledger is to take in with it, when it is planned and has its version."""
+        del transaction
+        return b""
+
+    def committed(self, transaction: Transaction) -> None:
+        """Note what follows from it, when it is on the disk and in the model."""
+        del transaction
 
     @property
     def is_written(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Literal
 
 from oubli.app.errors import NotHeldError, OwnerlessError
 from oubli.app.service.bodies import DeleteBody, ReplaceBody, delete
@@ -30,8 +30,6 @@ class Erasure(Command["Receipt | NothingHeld"]):
         The ids or subjects named, each once.
     ref
         The caller's case number.
-    received_ms
-        When it came, in milliseconds since 1970.
     absent
         How many targets were not held.
     counts
@@ -44,7 +42,6 @@ class Erasure(Command["Receipt | NothingHeld"]):
         The request of OpenDSR that asks for it.
     """
 
-    is_erasure = True
     is_recorded = True
     request: SubjectRequest | None = None
 
@@ -61,7 +58,6 @@ class Erasure(Command["Receipt | NothingHeld"]):
         self.targets = targets
         self.by: Literal["ids", "subjects"] = by
         self.ref = ref
-        self.received_ms = 0
         self.absent = 0
         self.counts: Mapping[str, int] = {}
         self.hashes: Sequence[str] = ()
@@ -71,16 +67,19 @@ class Erasure(Command["Receipt | NothingHeld"]):
         """Whether it goes to the journal: the receipt does, also when nothing changes."""
         return self.is_recorded or self.key is not None or self.request is not None
 
+    def notes(self, transaction: Transaction) -> bytes:
+        """Return the entry of the receipt, and the request that asks for it."""
+        return transaction.erasure_notes(self)
+
+    def committed(self, transaction: Transaction) -> None:
+        """Note that it is to be finished."""
+        transaction.note_erasure(self)
+
     def result(self) -> Receipt | NothingHeld:
         """Return the receipt."""
         if self.receipt is None:
             raise RuntimeError("an erasure was made without a receipt")
         return self.receipt
-
-
-def is_erasure(command: Command[Any]) -> TypeGuard[Erasure]:
-    """Whether a command is an erasure; of abstract classes `isinstance` takes ten times as long."""
-    return command.is_erasure
 
 
 class ReplaceSample(Erasure):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from oubli.app.service.bodies import ReleaseBody, RestrictBody, RetainBody
 from oubli.app.service.commands.command import Command
@@ -36,7 +36,6 @@ class Restriction(Command[Restricted]):
         That of the ledger; known when it is written.
     """
 
-    is_restriction = True
     kind: RestrictionKind
 
     def __init__(self, subjects: Sequence[str], ref: str | None = None, key: IdempotencyKey | None = None) -> None:
@@ -58,6 +57,12 @@ class Restriction(Command[Restricted]):
     def is_written(self) -> bool:
         """Return true: the ledger tells of it, also when nothing changes."""
         return True
+
+    def notes(self, transaction: Transaction) -> bytes:
+        """Return the entry."""
+        self.entry, notes = transaction.restriction(self.fields)
+        self.first_id = self.entry["index"]
+        return notes
 
     def fields(self, guarantee: str) -> dict[str, Any]:
         """Return what the ledger's entry is to say, as `Ledger.restriction` takes it."""
@@ -92,11 +97,6 @@ class Restriction(Command[Restricted]):
     def result(self) -> Restricted:
         """Return what became of it."""
         return Restricted.of_entry(self.entry, self.n_samples)
-
-
-def is_restriction(command: Command[Any]) -> TypeGuard[Restriction]:
-    """Whether a command restricts or releases; of abstract classes `isinstance` takes ten times as long."""
-    return command.is_restriction
 
 
 class RestrictSubjects(Restriction):
