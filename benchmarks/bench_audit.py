@@ -36,7 +36,7 @@ DATA_SET = "adult-native"
 HEAD = ("model:", "samples", "fit s", "samples, root and fit s", "digest s", "audit s", "audit by fit")
 TEXT = (
     "Adult as it is, with the defaults. The fit is `fit` on a DataFrame. The audit is what `oubli audit` does, in this "
-    "process: it checks the proof of the state, reads {pages} pages of JSON, fits the samples while another process "
+    "process: it checks the proof of the state, reads {pages} pages of JSON, fits the samples while a thread "
     "makes the root over them, and makes the digest. Medians of {rounds} rounds, in turn."
 )
 EXPORT, STATE, POLICY = Path("export.jsonl"), Path("state.json"), Path("policy")

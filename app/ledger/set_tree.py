@@ -227,7 +227,9 @@ class SetTree:
                 beside: bytes | bytearray = hashes[other * HASH_BYTES : (other + 1) * HASH_BYTES]
             else:
                 beside = self._leaf_at(~other, depth + 1)
-            found = _hash_of(beside, found) if is_right else _hash_of(found, beside)
+            both = _BOTH.copy()  # as `_hash_of`, which most of the time of this loop would go to calling
+            both.update(beside + found if is_right else found + beside)
+            found = both.digest()
             above = depths[way[index - 1]] if index else -1
             if depth > above + 1:
                 found = _lifted(found, position, depth, above + 1)

@@ -16,8 +16,12 @@ def values_as_held(sample: HeldSample, schema: Schema) -> tuple[list[Any], Any]:
     """Return features and label with every number in the shortest form that reads back as the one held."""
     columns = zip(sample.features, schema.columns, strict=True)
     features = [shortest(cell, column.dtype) if type(cell) is float else cell for cell, column in columns]
-    label = sample.label
+    return features, label_as_held(sample.label, schema)
+
+
+def label_as_held(label: Any, schema: Schema) -> Any:
+    """Return a label in the shortest form that reads back as the one held."""
     # Among scalars 1, 1.0 and true are three labels: there a float stays one.
     if schema.label_type is LabelType.NUMBER and type(label) is float:
-        label = shortest(label, "float64")
-    return features, label
+        return shortest(label, "float64")
+    return label

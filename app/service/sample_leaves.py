@@ -12,7 +12,8 @@ import numpy as np
 
 from oubli.app.ledger.set_leaves import Positions, as_written, content_of, hash_of_sample, in_order
 from oubli.app.ledger.set_tree import SetTree
-from oubli.app.service.held_values import values_as_held
+from oubli.app.service.held_values import label_as_held
+from oubli.core.data.values import shortest
 from oubli.core.set_tree import HASH_BYTES
 from oubli.core.slices import cut, lists
 
@@ -55,18 +56,22 @@ class _Hashing:
     def __init__(self, secret: bytes) -> None:
         self.positions = Positions(secret)
         self._schema: Schema | None = None
-        self._columns: list[tuple[str, int]] = []
+        self._columns: list[tuple[str, int, str]] = []  # name, place and dtype, in the order of the JSON
 
     def hashes(self, batch: Batch) -> Iterator[tuple[str, int, HeldSample | None, bytes]]:
         """Yield id, position, sample and hash; what is not held has none."""
         if batch.schema is not self._schema:
             self._schema, names = batch.schema, batch.schema.names
-            self._columns = [(name, names.index(name)) for name in in_order(names)]
+            places = [(name, names.index(name)) for name in in_order(names)]
+            self._columns = [(name, j, batch.schema.columns[j].dtype) for name, j in places]
         for name, sample, nonce in batch.ids:
             content = b""
             if sample is not None:
-                values, label = values_as_held(sample, batch.schema)
-                features = {column: as_written(values[j]) for column, j in self._columns}
+                cells, label = sample.features, label_as_held(sample.label, batch.schema)
+                features = {
+                    column: as_written(shortest(cell, dtype)) if isinstance(cell := cells[j], float) else cell
+                    for column, j, dtype in self._columns
+                }
                 content = hash_of_sample(nonce, name, sample.subject, features, as_written(label))
             yield name, self.positions.of(("id", name)), sample, content
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-import oubli.app.ledger.set_leaves as set_leaves
 import oubli.app.service.sample_leaves as sample_leaves
 import oubli.app.service.sample_set as sample_set
+from oubli.app.ledger.set_leaves import Name, Positions
 from oubli.app.ledger.set_tree import SetTree
 from oubli.app.service.build import compose, open_directory
 from oubli.core import DynamicTreeClassifier
@@ -325,10 +325,10 @@ def test_what_is_restricted_is_in_no_set_and_is_not_said_to_be_absent(tmp_path: 
 
 def test_two_names_with_one_position_have_one_leaf(monkeypatch):
     """It does not happen by chance; then the tree is made anew, and the verifier comes to the same root."""
-    place, n_builds = set_leaves.position_of, []
+    place, n_builds = Positions.of, []
 
-    def crowded(secret: bytes, name: tuple[str, str]) -> int:
-        found = place(secret, name)
+    def crowded(positions: Positions, name: Name) -> int:
+        found = place(positions, name)
         if name[1] in ("c1", "c2", "n1", "s3", "s4"):
             return found >> 47 << 47 | 5
         return found
@@ -340,9 +340,9 @@ def test_two_names_with_one_position_have_one_leaf(monkeypatch):
         return build(one)
 
     def crowded_too(key: bytes, by: str, name: str) -> int:
-        return crowded(key, ("id" if by == "ids" else "subject", name))
+        return crowded(Positions(key), ("id" if by == "ids" else "subject", name))
 
-    monkeypatch.setattr(sample_leaves, "position_of", crowded)
+    monkeypatch.setattr(Positions, "of", crowded)
     monkeypatch.setattr(sample_leaves.Building, "finished", counted)
     monkeypatch.setattr("oubli.verifier.sets.position_of", crowded_too)
     with served() as client:

@@ -1,0 +1,65 @@
+"""Nodes of the first version with clusters are replaced by this one, one by one, while changes go on."""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import Server
+from tests.process.replication.load import Load
+from tests.process.replication.nodes import Node, Nodes
+from tests.serving import ROOT, Process, spawned
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+OLD = "142f222"  # the first that has clusters; none is released yet
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The files of the old version."""
+    archive, folder = tmp_path / "old.tar", tmp_path / "old"
+    made = subprocess.run(["git", "archive", "-o", archive, OLD], cwd=ROOT, capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip("the history of the project is not here")
+    with tarfile.open(archive) as file:
+        file.extractall(folder, filter="data")
+    return folder
+
+
+def test_nodes_are_upgraded_one_by_one_and_nothing_is_lost(
+    checkout: Path, database_server: Server, tmp_path: Path
+) -> None:
+    def old(command: tuple[str, ...], folder: Path, variables: dict[str, str], output: Path) -> Process:
+        return spawned(command, folder, {**variables, "PYTHONPATH": str(checkout)}, output)
+
+    nodes = Nodes(tmp_path, database_server, 3, "--lease", "2", "--erasure-deadline", "2")
+    for one in nodes.all:
+        one.launched = old
+    try:
+        nodes.start()
+        with Load(nodes, prefix="upgraded") as load:
+            load.wait_for(60)
+            for one in [*nodes.followers(), nodes.leader()]:  # the last one hands over to a newer one
+                assert one.stop() == 0
+                load.wait_for(40)
+                one.launched = spawned
+                one.start()
+                nodes.wait(one.is_ready, f"{one.name} is ready")
+                load.wait_for(40)
+        nodes.wait_in_step()
+        assert [load.check(one) for one in nodes.all] == [(0, 0)] * 3
+        assert load.n_split == 0
+        assert len({one.digest() for one in nodes.all}) == 1
+        assert {_version(one) for one in nodes.all} == {str(ROOT)}
+    finally:
+        nodes.close()
+
+
+def _version(node: Node) -> str:
+    """Where the code of a node comes from."""
+    assert node.process is not None
+    variables = Path(f"/proc/{node.process.pid}/environ").read_bytes().split(b"\0")
+    return next(one.partition(b"=")[2].decode() for one in variables if one.startswith(b"PYTHONPATH="))
