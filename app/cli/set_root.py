@@ -8,7 +8,7 @@ does not write.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from itertools import chain
 from typing import Any
@@ -99,13 +99,9 @@ def _features(samples: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the features of samples so that orjson writes them as RFC 8785 does."""
     rows: list[dict[str, Any]] = [one["features"] for one in samples]
     names = {*chain.from_iterable(rows)}
-    types = _types(chain.from_iterable(map(dict.values, rows)))
+    types = {*map(type, chain.from_iterable(map(dict.values, rows)))}
     if sorted(names) != in_order(names) or not types <= _WRITTEN_ALIKE | {float}:
         raise _UnusualError
     if float in types:
         rows = [{name: as_written(value) for name, value in row.items()} for row in rows]
     return rows
-
-
-def _types(values: Iterable[Any]) -> set[type]:
-    return {*map(type, values)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tarfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def checkout(tmp_path: Path) -> Path:
 def test_nodes_are_upgraded_one_by_one_and_nothing_is_lost(
     checkout: Path, database_server: Server, tmp_path: Path
 ) -> None:
-    def old(command: tuple[str, ...], folder: Path, variables: dict[str, str], output: Path) -> Process:
+    def old(command: Sequence[str], folder: Path, variables: Mapping[str, str], output: Path) -> Process:
         return spawned(command, folder, {**variables, "PYTHONPATH": str(checkout)}, output)
 
     nodes = Nodes(tmp_path, database_server, 3, "--lease", "2", "--erasure-deadline", "2")
