@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -84,6 +86,11 @@ def make_service(
 
 def make_settings(**values: Any) -> Settings:
     return Settings(**{"max_rows": 3000, "page_size_max": 50, **values})
+
+
+def mentions(content: Any, name: str) -> bool:
+    """Whether a name is in JSON as a word; random bytes in Base64 hold any two letters sooner or later."""
+    return re.search(rf"(?<![\w+/]){re.escape(name)}(?![\w+/=])", json.dumps(content)) is not None
 
 
 @contextmanager
