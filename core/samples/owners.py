@@ -348,6 +348,18 @@ class OwnedSlots(SlotTable):
             if gone is not None:
                 self.periods.pop(gone, None)
 
+    def _forget(self, slots: Sequence[int]) -> None:
+        """Forget all that is kept beside the samples in slots."""
+        if self.subjects:
+            for slot in slots:
+                self._unlink(slot)
+        if self.expiries:
+            self.expiries.forget(slots)
+        if self.additions:
+            self.additions.forget(slots)
+        if self.nonces:
+            self.nonces.forget(slots)
+
     # Expiries and origins -------------------------------------------------------------------------
 
     def set_retention(self, subject: object, period_ms: int | None, since_ms: int) -> None:

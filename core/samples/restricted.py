@@ -50,7 +50,7 @@ class RestrictedSamples:
     Attributes
     ----------
     marks : dict of str to Mark
-        By subject.
+        By subject; empty when no sample is restricted.
     """
 
     def __init__(self, new_store: "Callable[[], SampleStore]", changes: "Changes") -> None:

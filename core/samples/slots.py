@@ -168,7 +168,9 @@ class SlotTable:
 
     def contains(self, sample_id: object) -> bool:
         """Tell whether an id is held."""
-        return normalise_id(sample_id) in self.slot_of
+        held = self.slot_of
+        # What is held is an id; everything else is looked at more closely.
+        return (type(sample_id) is str and sample_id in held) or normalise_id(sample_id) in held
 
     def id_of(self, slot: int) -> str:
         """Return the id of the sample in a slot."""
@@ -199,10 +201,13 @@ class SlotTable:
         return np.array(slots, np.int64)
 
     def _slot(self, sample_id: object) -> int:
-        name = normalise_id(sample_id)
-        slot = self.slot_of.get(name)
+        held = self.slot_of
+        slot = held.get(sample_id) if type(sample_id) is str else None
         if slot is None:
-            raise UnknownIdError([name])
+            name = normalise_id(sample_id)
+            slot = held.get(name)
+            if slot is None:
+                raise UnknownIdError([name])
         return slot
 
     def _refuse_held(self, names: Sequence[str]) -> None:

@@ -421,14 +421,7 @@ class SampleStore(OwnedSlots):
         self.id_hashes[slot] = 0
         self.origins[slot] = 0
         self.held[slot] = False
-        if self.subjects:
-            self._unlink(slot)
-        if self.expiries:
-            self.expiries.forget([slot])
-        if self.additions:
-            self.additions.forget([slot])
-        if self.nonces:
-            self.nonces.forget([slot])
+        self._forget([slot])
         del self.slot_of[name]
         self.id_at[slot] = None
         self.free.append(slot)
@@ -446,15 +439,7 @@ class SampleStore(OwnedSlots):
         self.id_hashes[where] = 0
         self.origins[where] = 0
         slots = departures.slots
-        if self.subjects:
-            for slot in slots:
-                self._unlink(slot)
-        if self.expiries:
-            self.expiries.forget(slots)
-        if self.additions:
-            self.additions.forget(slots)
-        if self.nonces:
-            self.nonces.forget(slots)
+        self._forget(slots)
         if departures.kept is not None:
             self.slot_of, self.id_at = departures.kept
         else:
