@@ -56,7 +56,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import orjson
 
-from oubli.app.ledger.codes import Hmac
 from oubli.app.times import TimeError, parse_time
 
 if TYPE_CHECKING:
@@ -316,7 +315,9 @@ def _in_order(value: Any) -> Any:
 
 def keyed_hash(key: HashingKey, content: bytes) -> str:
     """Return the first half of the HMAC-SHA256 in hexadecimal."""
-    return Hmac(key.secret).code(content).hex()[:_HASH_DIGITS]
+    code = key.keyed.copy()
+    code.update(content)
+    return code.hexdigest()[:_HASH_DIGITS]
 
 
 def sign(key: SigningKey, content: bytes) -> str:

@@ -11,11 +11,12 @@ They are whole or not there: written beside their place, flushed, renamed.
 
 import base64
 import hashlib
+import hmac
 import os
 import secrets
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -87,12 +88,18 @@ class HashingKey:
         From when to when hashes were made with it; None while they are.
     secret
         The key.
+    keyed
+        An HMAC-SHA256 with the key and no content yet: a copy takes less time than a new one.
     """
 
     id: str
     created_ms: int
     retired_ms: int | None
     secret: bytes
+    keyed: hmac.HMAC = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keyed", hmac.new(self.secret, digestmod="sha256"))
 
     def retired(self, at_ms: int) -> Self:
         """Return the key as one that only finds old hashes again."""

@@ -12,6 +12,7 @@ names have one position, its content is SHA-256(the c of all their samples, in o
 
 from __future__ import annotations
 
+import hmac
 import math
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -20,7 +21,6 @@ from typing import Any, Literal
 
 import orjson
 
-from oubli.app.ledger.codes import Hmac
 from oubli.core.set_tree import DEPTH
 
 Name = tuple[Literal["id", "subject"], str]
@@ -47,13 +47,14 @@ class Positions:
     """
 
     def __init__(self, secret: bytes) -> None:
-        self._codes = Hmac(secret)
+        self._keyed = hmac.new(secret, digestmod="sha256")  # a copy of it takes half as long as a new one
 
     def of(self, name: Name) -> int:
         """Return the position of a name."""
         namespace, text = name
-        code = self._codes.code(namespace.encode("ascii") + b"\0" + text.encode("utf-8"))
-        return int.from_bytes(code[:_POSITION_BYTES], "big") & _IN_NAMESPACE | _NAMESPACES[namespace]
+        code = self._keyed.copy()
+        code.update(namespace.encode("ascii") + b"\0" + text.encode("utf-8"))
+        return int.from_bytes(code.digest()[:_POSITION_BYTES], "big") & _IN_NAMESPACE | _NAMESPACES[namespace]
 
 
 def in_order(names: Iterable[str]) -> list[str]:
