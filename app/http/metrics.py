@@ -26,7 +26,8 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from oubli.app.errors import StopReason
-from oubli.app.service.measurements import BOUNDS, Histogram, Measurements, Phase
+from oubli.app.service.durations import BOUNDS, Histogram
+from oubli.app.service.measurements import Measurements, Phase
 from oubli.app.version import VERSION
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from oubli.app.http.events import NextDeadline, time_text
 from oubli.app.http.feeds import encode_event
-from oubli.app.service.measurements import BOUNDS
+from oubli.app.service.durations import BOUNDS
 from oubli.app.times import to_text
 
 if TYPE_CHECKING:

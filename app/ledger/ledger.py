@@ -508,11 +508,6 @@ class LedgerWorker:
         Whether nobody asks anything at present.
     failed
         Called when the database and the journal do not fit together.
-
-    Attributes
-    ----------
-    grown
-        Set when there are new entries.
     """
 
     _database: LedgerDatabase
@@ -521,7 +516,12 @@ class LedgerWorker:
     _failed: Callable[[], object]
     _due: list[tuple[int, bytes]] = field(default_factory=list, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    grown: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _bells: list[asyncio.Event] = field(default_factory=list, init=False)
+
+    def bell(self) -> asyncio.Event:
+        """Return an event that is set whenever there is something new."""
+        self._bells.append(asyncio.Event())
+        return self._bells[-1]
 
     def write(self, records: Sequence[Record]) -> None:
         """Have the notes of records written, soon and in order."""
@@ -529,7 +529,8 @@ class LedgerWorker:
         if due:
             self._due.extend(due)
             self._wake.set()
-            self.grown.set()
+            for bell in self._bells:
+                bell.set()
 
     @property
     def n_due(self) -> int:

@@ -23,22 +23,17 @@ import orjson
 
 from oubli.app.errors import JournalDamagedError, JournalError
 from oubli.app.ledger.entries import ERASED, EXPORT, REGROWN, RESTORE, UNLEARNED, original_of
-from oubli.app.service.bodies import (
-    AddBody,
-    Body,
-    DeleteBody,
-    FitBody,
-    ReplaceBody,
-    RetainBody,
-    UnknownBodyError,
-    decode,
-)
+from oubli.app.service.commands.additions import AddBody
+from oubli.app.service.commands.bodies import Body, UnknownBodyError, decode
+from oubli.app.service.commands.deletions import DeleteBody, ReplaceBody
 from oubli.app.service.commands.held import held_of, names_leaving
+from oubli.app.service.commands.restrictions import RetainBody
+from oubli.app.service.commands.swaps import FitBody
 from oubli.app.service.compiling import prepare_kernels
 from oubli.app.service.copies import ModelCopier
+from oubli.app.service.durations import LONGEST_PAUSE, LOOP_BUDGET, Cost
 from oubli.app.service.fitting import another_estimator, refit
 from oubli.app.service.state import Pending
-from oubli.app.service.writer import LONGEST_PAUSE, LOOP_BUDGET, Cost
 from oubli.app.times import parse_time
 from oubli.core.errors import OubliError
 from oubli.core.registry import KINDS
@@ -265,10 +260,9 @@ class Follower:
                 raise NewerVersionError from error
             except (OubliError, ValueError, KeyError, TypeError) as error:
                 raise RejoinError("a record does not fit the model") from error
-            service.sample_set.touched(names)
-            service.idle.tagged.set()
             if isinstance(body, AddBody):
                 state.next_id = max(state.next_id, body.next_id)
+            state.tell(names)
         state.seq, state.version = record.seq, record.version
         service.database.write([record])
         for carrier in content.get("entries", ()):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from oubli.app.service.lock import ModelLock
-from oubli.app.service.state import ModelState
+from oubli.app.service.state import ModelState, Names
 from oubli.core.errors import UnusableModelError
 from oubli.core.model import Model
 
@@ -94,6 +94,12 @@ class IdleResolver:
         self.n_queries = 0
         self._in_flight = 0
         self._n_held_back = 0
+        state.listeners.append(self._note_change)
+
+    def _note_change(self, names: Names | None) -> None:
+        """Note that a change may have left tags."""
+        del names
+        self.tagged.set()
 
     def request_begins(self) -> None:
         """Note that a request is being handled: idle work on the loop stops."""

@@ -41,7 +41,6 @@ from oubli.app.service.lock import ModelLock
 from oubli.app.service.model_service import Limits, ModelService
 from oubli.app.service.nonces import give_nonces
 from oubli.app.service.opendsr import Processor
-from oubli.app.service.outbox import Outbox
 from oubli.app.service.prediction_receipts import PredictionSigner
 from oubli.app.service.publisher import LogPublisher
 from oubli.app.service.reading import LongReader
@@ -56,10 +55,11 @@ from oubli.app.service.state import ModelState, new_epoch
 from oubli.app.service.state_entries import StateEntries
 from oubli.app.service.subject_requests import CallbackChannel, SubjectRequests
 from oubli.app.service.training import new_estimator, take_cores, train
+from oubli.app.service.transaction import Transaction
 from oubli.app.service.uploads import UploadPolicy, Uploads
 from oubli.app.service.without import Comparer
 from oubli.app.service.witnesses import Witness, parse_witness
-from oubli.app.service.writer import Transaction, Writer
+from oubli.app.service.writer import Writer
 from oubli.app.settings import SQLITE, Settings
 from oubli.app.storage.directory import DataDirectory
 from oubli.app.storage.journal import Journal, MemoryJournal, Record
@@ -323,7 +323,7 @@ def compose(
     threads, lock, holders, jobs = Threads(), ModelLock(limits.max_queue), Holders(state), JobBoard()
     activities = Activities()
     idle = IdleResolver(state, lock, has_core=n_threads > 1)
-    outbox = Outbox(() if push is None else push.targets)
+    targets = () if push is None else push.targets
     database = LedgerWorker(opened.database, threads, idle.is_idle, partial(state.halt, StopReason.LEDGER_FAILED))
     retention_ms = None if limits.retention is None else round(limits.retention * 1000)
     deadline = Deadline(state, clock.steady_ms, policy.erasure_deadline)
@@ -333,14 +333,12 @@ def compose(
         state,
         storage.journal,
         database,
-        partial(Transaction, state, ledger, tombstones, clock, retention_ms, outbox, deadline.ms, empty.admits),
+        partial(Transaction, state, ledger, tombstones, clock, retention_ms, targets, deadline.ms, empty.admits),
         lock,
         threads,
         limits.max_queue,
         clock.now_ms,
-        idle.tagged.set,
-        idle.keep_up,
-        sample_set.touched,
+        idle,
     )
     copier = ModelCopier(state, lock, threads)
     key = opened.keys.positions.secret
@@ -348,7 +346,7 @@ def compose(
         state, sample_set, key, storage, writer, ledger, database, lock, threads, copier, holders
     )  # fmt: skip
     erasures = Erasures(
-        state, storage, writer, ledger, database, threads, clock, deadline, holders, outbox, states,
+        state, storage, writer, ledger, database, threads, clock, deadline, holders, targets, states,
         role,
     )  # fmt: skip
     fingerprints = Fingerprints(holders)
@@ -373,7 +371,7 @@ def compose(
         database, witnesses, halt_log, begin_log if accept_missing else None, state.require_leading
     )
     requests = SubjectRequests(
-        processor, exporter, writer, threads, ledger, database, receipts, deadline, clock, jobs, outbox,
+        processor, exporter, writer, threads, ledger, database, receipts, deadline, clock, jobs,
         state.require_leading,
     )  # fmt: skip
     couriers: list[Courier] = []
@@ -382,7 +380,7 @@ def compose(
         if processor is not None:
             channels += [CallbackChannel(*one, processor, requests) for one in processor.callbacks.items()]
         means = push.sender, database, writer.note, clock, push.policy, idle.is_idle
-        couriers = [Courier(one, *means, outbox.bell(), push.pause) for one in channels]
+        couriers = [Courier(one, *means, push.pause) for one in channels]
     return ModelService(
         state=state,
         storage=storage,
@@ -409,7 +407,7 @@ def compose(
         exporter=exporter,
         uploads=Uploads(storage.path, holders, uploads or UploadPolicy()),
         holders=holders,
-        deliveries=Deliveries(couriers, outbox, state, deadline, database, writer.note, threads, clock, push),
+        deliveries=Deliveries(couriers, state, deadline, database, writer.note, threads, clock, push),
         publisher=publisher,
         sample_set=sample_set,
         subject_requests=requests,

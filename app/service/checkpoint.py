@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from oubli.app.errors import JournalError, JournalFullError, ServiceError, UnavailableError
+from oubli.app.errors import JournalError, JournalFullError, ServiceError
 from oubli.app.service.copies import facts_of
 from oubli.app.service.erasures import RETRY
 from oubli.app.service.memory import let_go_of, without_collector
@@ -195,9 +195,7 @@ class Checkpointer:
                 tell(_SCRUBBED)
                 await self._states.catch_up()
                 async with self._lock.mutation(refusable=False):
-                    state.require_leading()
-                    if state.failed:
-                        raise UnavailableError("failed")
+                    state.require_changeable()
                     captured = await self._states.capture_beside()
                     copy = await self._copier.copied()
                     facts = facts_of(state, storage, self._ledger)

@@ -30,7 +30,6 @@ import orjson
 from oubli.app.errors import JournalError, NoLetterError, ServiceError
 from oubli.app.ledger.deliveries import Counts, Delivery
 from oubli.app.ledger.entries import DeliveryNotes, delivery_notes
-from oubli.app.service.outbox import Message
 
 if TYPE_CHECKING:
     from oubli.app.ledger.ledger import LedgerWorker
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from oubli.app.privacy.sender import Outcome, Sender
     from oubli.app.privacy.signatures import WebhookSigner
     from oubli.app.service.erasures import Deadline
-    from oubli.app.service.outbox import Outbox
     from oubli.app.service.state import ModelState
     from oubli.app.threads import Threads
     from oubli.app.times import Clock
@@ -111,6 +109,13 @@ class Push:
     def targets(self) -> tuple[str, ...]:
         """Who is told of the states of all receipts."""
         return () if self.webhook is None else (WEBHOOK,)
+
+
+class Message(NamedTuple):
+    """What is sent: headers besides those that every request has, and the body in JSON."""
+
+    headers: Sequence[tuple[str, str]]
+    body: bytes
 
 
 class Channel(Protocol):
@@ -187,8 +192,6 @@ class Courier:
         How long something is tried.
     is_idle
         Whether nobody asks anything at present.
-    bell
-        Set when there may be something new.
     pause
         Waits.
 
@@ -207,8 +210,8 @@ class Courier:
     _clock: Clock
     _policy: PushPolicy
     _is_idle: Callable[[], bool]
-    _bell: asyncio.Event
     _pause: Pause = pause
+    _bell: asyncio.Event = field(init=False)
     n_delivered: int = field(default=0, init=False)
     n_failed: int = field(default=0, init=False)
     counts: Counts = field(default=Counts(0, 0, None), init=False)
@@ -220,6 +223,9 @@ class Courier:
     _failures: int = field(default=0, init=False)  # in a row
     _is_through: bool = field(default=False, init=False)  # whether the last round ended because nothing was due
     _open_ms: float = field(default=0.0, init=False)  # when the target may be told something again
+
+    def __post_init__(self) -> None:
+        self._bell = self._database.bell()
 
     @property
     def target(self) -> str:
@@ -414,8 +420,6 @@ class Deliveries:
     ----------
     couriers
         One for each target.
-    outbox
-        Knows who is told of receipts.
     state, deadline
         Know which erasures are overdue.
     database
@@ -431,7 +435,6 @@ class Deliveries:
     """
 
     _couriers: Sequence[Courier]
-    _outbox: Outbox
     _state: ModelState
     _deadline: Deadline
     _database: LedgerWorker
@@ -444,7 +447,7 @@ class Deliveries:
     _bell: asyncio.Event = field(init=False)
 
     def __post_init__(self) -> None:
-        self._bell = self._outbox.bell()
+        self._bell = self._database.bell()
 
     @property
     def counts(self) -> Counts:
@@ -468,7 +471,7 @@ class Deliveries:
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(courier.run()) for courier in self._couriers]
         if self._push is not None and self._push.targets:
-            self._tasks.append(loop.create_task(self._watch(self._push.pause)))
+            self._tasks.append(loop.create_task(self._watch(self._push)))
 
     async def pause(self) -> None:
         """Tell nobody, until `start` is called again."""
@@ -510,26 +513,25 @@ class Deliveries:
             courier.try_again(subject)
         return found
 
-    async def _watch(self, pause: Pause) -> None:
+    async def _watch(self, push: Push) -> None:
         """Have it told when erasures become overdue, until cancelled."""
         while True:
             self._bell.clear()
             seconds: float | None = _RETRY_NOTES
             try:
-                await self._tell_overdue()
+                await self._tell_overdue(push.targets)
                 seconds = self._until_overdue()
             except (JournalError, ServiceError) as error:
                 log.error("overdue erasures could not be noted (%s): it is tried again", type(error).__name__)
-            await pause(self._bell, seconds)
+            await push.pause(self._bell, seconds)
 
-    async def _tell_overdue(self) -> None:
+    async def _tell_overdue(self, targets: Sequence[str]) -> None:
         self._told.intersection_update(self._state.pending)
         overdue = [name for name in self._deadline.overdue() if name not in self._told]
         if overdue:
-            notes = DeliveryNotes(self._clock.now_ms(), push=self._outbox.targets, overdue=overdue)
+            notes = DeliveryNotes(self._clock.now_ms(), push=targets, overdue=overdue)
             await self._note(lambda: delivery_notes(notes))
             self._told.update(overdue)
-            self._outbox.ring()
 
     def _until_overdue(self) -> float | None:
         """Return after how many seconds the next erasure will be overdue; None when there is none that could be."""

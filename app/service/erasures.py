@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
@@ -22,7 +22,6 @@ from oubli.app.errors import DeposedError, FlushFailedError, JournalError, StopR
 if TYPE_CHECKING:
     from oubli.app.ledger.ledger import Ledger, LedgerWorker
     from oubli.app.service.holders import Holders
-    from oubli.app.service.outbox import Outbox
     from oubli.app.service.roles import Role
     from oubli.app.service.state import ModelState
     from oubli.app.service.state_entries import StateEntries
@@ -118,8 +117,8 @@ class Erasures:
         Of erasures.
     holders
         What else may hold something of a sample.
-    outbox
-        Knows who is told.
+    push
+        Who is told.
     states
         Forgets the digests of what was.
     role
@@ -143,7 +142,7 @@ class Erasures:
     _clock: Clock
     deadline: Deadline
     _holders: Holders
-    _outbox: Outbox
+    _push: Sequence[str]
     _states: StateEntries
     _role: Role
     retry_at: float | None = field(default=None, init=False)
@@ -273,11 +272,10 @@ class Erasures:
                 erased_at=self._clock.now_ms(),
                 deadline_ms=self.deadline.ms,
                 overdue=overdue,
-                push=self._outbox.targets,
+                push=self._push,
             )
 
         def settle() -> None:
-            self._outbox.ring()
             self.n_erased += len(receipts)
             for receipt in receipts:
                 self._state.pending.pop(receipt, None)

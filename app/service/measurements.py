@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from oubli.app.errors import StopReason
+    from oubli.app.service.durations import Histogram
     from oubli.app.service.roles import Standing
 
 Phase = Literal["starting", "ready", "stopping"]
 """What a server is doing, from its first moment to its last."""
-BOUNDS = (50e-6, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Upper ends of the buckets that durations are counted in, in seconds; one without an end follows."""
-
-
-class Histogram:
-    """Counts durations in buckets. One thread observes; any thread may read.
-
-    Attributes
-    ----------
-    counts
-        Durations in each bucket of `BOUNDS`, and above.
-    total
-        Sum of all durations, in seconds.
-    """
-
-    __slots__ = ("counts", "total")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS) + 1)
-        self.total = 0.0
-
-    def observe(self, seconds: float) -> None:
-        """Count a duration."""
-        self.counts[bisect_left(BOUNDS, seconds)] += 1
-        self.total += seconds
-
-    def copy(self) -> Histogram:
-        """Return it as it is now."""
-        other = Histogram()
-        other.counts, other.total = self.counts.copy(), self.total
-        return other
 
 
 class Check(NamedTuple):

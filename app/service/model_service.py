@@ -37,6 +37,7 @@ from oubli.app.service.commands.additions import AddSamples
 from oubli.app.service.commands.deletions import DeleteSamples, ReplaceSample
 from oubli.app.service.commands.held import held_of, require_unrestricted
 from oubli.app.service.commands.restrictions import ReleaseSubjects, RestrictSubjects, RetainSubjects
+from oubli.app.service.durations import Cost
 from oubli.app.service.jobs import Job
 from oubli.app.service.measurements import Check, Measurements, Phase
 from oubli.app.service.results import (
@@ -52,7 +53,6 @@ from oubli.app.service.results import (
 from oubli.app.service.roles import Alone
 from oubli.app.service.stages import stages
 from oubli.app.service.state import inherited
-from oubli.app.service.writer import Cost
 from oubli.core.data.schema import Task
 from oubli.core.errors import UnknownIdError
 from oubli.core.threads import set_default
@@ -592,7 +592,7 @@ class ModelService:
         if key is not None and key.earlier is not None:
             added = _added_before(samples, key, key.earlier)
             restricted = self.state.model.samples_.restricted
-            if len(restricted):
+            if restricted.marks:
                 require_unrestricted(restricted, added.ids)
             return added
         self._require_changeable()
@@ -930,9 +930,7 @@ class ModelService:
 
     def _require_changeable(self) -> None:
         self._require_started()
-        self.state.require_leading()
-        if self.state.halted is not None:
-            raise UnavailableError("failed")
+        self.state.require_changeable()
 
     def _require_kept(self) -> None:
         self._require_changeable()

@@ -56,14 +56,18 @@ class LogPublisher:
     _begin_anew: Callable[[int], Awaitable[None]] | None = None
     _require_leading: Callable[[], object] = lambda: None
     _may_sign: bool = field(default=False, init=False)
+    _grown: asyncio.Event = field(init=False)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        self._grown = self._database.bell()
 
     async def run(self) -> None:
         """Publish whenever the log has grown, until cancelled."""
-        self._database.grown.set()
+        self._grown.set()
         while True:
-            await self._database.grown.wait()
-            self._database.grown.clear()
+            await self._grown.wait()
+            self._grown.clear()
             try:
                 await self.publish()
             except FlushFailedError:
@@ -71,7 +75,7 @@ class LogPublisher:
             except Exception as error:  # also a mistake of ours: what comes later is to be published
                 if not isinstance(error, StorageError):
                     log.error("the log could not be published (%s): it is tried again", type(error).__name__)
-                self._database.grown.set()
+                self._grown.set()
             await asyncio.sleep(PERIOD)
 
     async def compare(self) -> None:

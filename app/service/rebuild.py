@@ -21,9 +21,8 @@ from oubli.app.errors import (
     UnavailableError,
 )
 from oubli.app.ledger.entries import RESTRICTED, with_idempotency
-from oubli.app.service.bodies import FitBody
 from oubli.app.service.commands.command import Command, apply_held
-from oubli.app.service.commands.swaps import Fit, Restore
+from oubli.app.service.commands.swaps import Fit, FitBody, Restore
 from oubli.app.service.compiling import prepare_kernels, prepare_model_file
 from oubli.app.service.copies import facts_of
 from oubli.app.service.fitting import another_estimator, refit
@@ -126,7 +125,7 @@ class Rebuilder:
         # Before its turn, for which others would wait.
         await self._threads.compile(partial(prepare_model_file, path))
         async with self._lock.mutation():
-            self._require_sound()
+            self._state.require_changeable()
             with self._lock.reading():
                 report(0.1)
                 loaded = await self._threads.save(partial(self._load, path))
@@ -252,7 +251,7 @@ class Rebuilder:
         async with self._one_fit:
             state = self._state
             async with self._lock.mutation(refusable=False):
-                self._require_sound()
+                self._state.require_changeable()
                 meanwhile = self._writer.follow()
                 traceless, epoch = list(state.pending), state.epoch
                 try:
@@ -305,7 +304,7 @@ class Rebuilder:
         """
         state, old, model, key = self._state, self._state.model, command.model, command.key
         async with self._lock.mutation(refusable=False):
-            self._require_sound()
+            self._state.require_changeable()
             self._require_same(epoch)
             apply_held(model, meanwhile)
             self._writer.unfollow(meanwhile)
@@ -365,11 +364,6 @@ class Rebuilder:
     def _require_same(self, epoch: int) -> None:
         if self._state.epoch != epoch:
             raise SupersededError("a restore replaced the samples meanwhile: begin again")
-
-    def _require_sound(self) -> None:
-        self._state.require_leading()
-        if self._state.failed:
-            raise UnavailableError("failed")
 
 
 @dataclass(slots=True)

@@ -37,7 +37,8 @@ from oubli.app.ledger.entries import (
 )
 from oubli.app.ledger.keys import KeyNames
 from oubli.app.ledger.ledger import Ledger
-from oubli.app.service.bodies import AddBody, decode
+from oubli.app.service.commands.additions import AddBody
+from oubli.app.service.commands.bodies import decode
 from oubli.app.service.copies import facts_of
 from oubli.app.service.restoration import drop_gone, dropped_fields, ids_of, subjects_of
 from oubli.app.service.state import ModelState, inherited, new_epoch

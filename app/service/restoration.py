@@ -7,8 +7,9 @@ restriction nor begins one that was released since.
 from collections.abc import Mapping
 
 from oubli.app.ledger.entries import RELEASED, RESTRICTED, Entry
-from oubli.app.service.bodies import ReleaseBody, RetainBody, delete
+from oubli.app.service.commands.deletions import delete
 from oubli.app.service.commands.held import held_of, retention_of
+from oubli.app.service.commands.restrictions import ReleaseBody, RetainBody
 from oubli.app.times import parse_time
 from oubli.core.model import Model
 from oubli.core.samples.additions import Retention

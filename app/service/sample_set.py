@@ -29,7 +29,7 @@ from oubli.core.slices import ITEMS
 if TYPE_CHECKING:
     from oubli.app.ledger.key_files import PositionsKey
     from oubli.app.service.holders import Holders
-    from oubli.app.service.state import ModelState
+    from oubli.app.service.state import ModelState, Names
     from oubli.app.threads import Threads
     from oubli.core.samples.store import HeldSample
 
@@ -142,15 +142,10 @@ class SampleSet:
         self._wake = asyncio.Event()
         self._wake.set()
         holders.register("set", self._forget, self._in_flight)
+        state.listeners.append(self._note_change)
 
-    def touched(self, names: Iterable[tuple[str, str]] | None) -> None:
-        """Note that samples have changed.
-
-        Parameters
-        ----------
-        names
-            Kinds (`id` or `subject`) and texts, of what has changed at least; None for everything.
-        """
+    def _note_change(self, names: Names | None) -> None:
+        """Note the names of what has changed; None: the tree has to be made anew."""
         self._n_touched += 1
         if names is None:
             self._is_built = False

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from oubli.app.errors import NotLeaderError, StopReason
+from oubli.app.errors import NotLeaderError, StopReason, UnavailableError
 
 if TYPE_CHECKING:
     from oubli.app.ledger.database import PendingErasure
     from oubli.app.times import Clock
     from oubli.core.model import Model
+
+Names = AbstractSet[tuple[str, str]]
+"""Kinds (`id` or `subject`) and texts."""
 
 
 @dataclass(slots=True)
@@ -73,6 +77,8 @@ class ModelState:
         Whether nothing is answered from the model, which is not the leader's.
     deposed
         Called when a change was refused because another node leads by now.
+    listeners
+        Told of each change of the model; see `tell`.
     """
 
     model: Model
@@ -90,6 +96,7 @@ class ModelState:
     leader_url: str | None = None
     is_withdrawn: bool = False
     deposed: Callable[[], object] = field(default=lambda: None, repr=False)
+    listeners: list[Callable[[Names | None], object]] = field(default_factory=list, repr=False)
 
     @property
     def stopped(self) -> StopReason | None:
@@ -109,6 +116,17 @@ class ModelState:
         """Note that a snapshot is handed out."""
         self.exports += 1
 
+    def tell(self, names: Names | None) -> None:
+        """Tell those who follow the model that it has changed, after the change was answered.
+
+        Parameters
+        ----------
+        names
+            Of what has changed at least; None: another model has taken the place of this one.
+        """
+        for listener in self.listeners:
+            listener(names)
+
     def halt(self, reason: StopReason) -> None:
         """Change nothing until a restart; the first reason stays."""
         self.halted = self.halted or reason
@@ -117,6 +135,12 @@ class ModelState:
         """Refuse what only the node that leads may do; raises `NotLeaderError`."""
         if self.following:
             raise NotLeaderError(self.leader_url)
+
+    def require_changeable(self) -> None:
+        """Refuse a change; raises `NotLeaderError`, or `UnavailableError` when nothing is changed until a restart."""
+        self.require_leading()
+        if self.halted is not None:
+            raise UnavailableError("failed")
 
     def depose(self) -> None:
         """Note that another node leads by now: nothing is changed here any more."""

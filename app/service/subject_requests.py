@@ -21,9 +21,8 @@ import orjson
 from oubli.app.errors import NoRequestError, RepeatedRequestError, UncancellableError
 from oubli.app.ledger.entries import DeliveryNotes, SubjectRequest, delivery_notes, with_request
 from oubli.app.service.commands.deletions import DeleteSamples
-from oubli.app.service.deliveries import pause
+from oubli.app.service.deliveries import Message, pause
 from oubli.app.service.opendsr import OPENDSR_PATH, Asked, Processor, Progress, status_content
-from oubli.app.service.outbox import Message
 
 if TYPE_CHECKING:
     from oubli.app.ledger.deliveries import Delivery
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from oubli.app.service.export import Exporter
     from oubli.app.service.jobs import JobBoard
     from oubli.app.service.opendsr import Status
-    from oubli.app.service.outbox import Outbox
     from oubli.app.service.receipts import Receipts
     from oubli.app.service.writer import Writer
     from oubli.app.threads import Threads
@@ -66,8 +64,6 @@ class SubjectRequests:
         Tells the time.
     jobs
         Make bundles.
-    outbox
-        Told when there is something to tell.
     require_leading
         Raises `NotLeaderError` where another node takes them, which knows what it makes for them.
     """
@@ -82,7 +78,6 @@ class SubjectRequests:
     _deadline: Deadline
     _clock: Clock
     _jobs: JobBoard
-    _outbox: Outbox
     _require_leading: Callable[[], object]
     _exports: dict[str, str] = field(default_factory=dict, init=False)  # jobs, by request
     _ended: dict[str, str] = field(default_factory=dict, init=False)  # how requests have ended, not noted yet
@@ -122,7 +117,6 @@ class SubjectRequests:
             if asked.kind == "erasure":
                 command = DeleteSamples(asked.names, asked.by, asked.id, request=request, caller=caller)
                 await self._writer.execute(command)
-                self._outbox.ring()
             else:
                 await self._export(asked, request)
         return request
@@ -172,7 +166,6 @@ class SubjectRequests:
         job = self._exporter.begin(subject)
         self._exports[asked.id] = job.id
         await self._writer.note(lambda: with_request(b"", request))
-        self._outbox.ring()
         self._threads.begin(self._watch(asked.id, job.id))
 
     async def _watch(self, request_id: str, job_id: str) -> None:
@@ -214,7 +207,6 @@ class SubjectRequests:
             await self._writer.note(lambda: delivery_notes(notes))
             for name in ended:
                 del self._ended[name]
-            self._outbox.ring()
 
 
 class CallbackChannel:

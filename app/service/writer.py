@@ -15,8 +15,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -36,285 +36,31 @@ from oubli.app.errors import (
     StorageError,
     UnavailableError,
 )
-from oubli.app.ledger.entries import Entry, Head, with_idempotency, with_request
-from oubli.app.ledger.ledger import Ledger, LedgerWorker, Tombstones
-from oubli.app.service.bodies import AddBody
+from oubli.app.ledger.ledger import LedgerWorker
+from oubli.app.service.background import IdleResolver
 from oubli.app.service.commands.additions import AddSamples
-from oubli.app.service.commands.command import LARGE, Command, apply_all
-from oubli.app.service.commands.deletions import DeleteSamples, Erasure, ReplaceSample
+from oubli.app.service.commands.command import Command, apply_all
+from oubli.app.service.commands.deletions import DeleteSamples, ReplaceSample
 from oubli.app.service.commands.restrictions import ReleaseSubjects, RestrictSubjects, RetainSubjects
 from oubli.app.service.commands.swaps import ModelSwap
+from oubli.app.service.durations import LOOP_BUDGET, Cost, Histogram
 from oubli.app.service.lock import ModelLock
-from oubli.app.service.measurements import Histogram
 from oubli.app.service.memory import let_go_of
-from oubli.app.service.outbox import Outbox
-from oubli.app.service.stages import Name, Stages, stages
-from oubli.app.service.state import ModelState, Pending
+from oubli.app.service.stages import stages
+from oubli.app.service.state import ModelState
+from oubli.app.service.transaction import Transaction
 from oubli.app.storage.journal import Journal, Record
 from oubli.app.threads import Threads
-from oubli.app.times import Clock
 from oubli.core.model import Model
 
 log = logging.getLogger("oubli.service")
 
 R = TypeVar("R")
-LONGEST_PAUSE = 0.050  # seconds that a model may spend on the event loop on building parts of itself anew
-LOOP_BUDGET = 0.010  # seconds of work that may run on the event loop in one piece
-_WEIGHT = 0.1  # of the newest measurement in the moving average
 _MOST_AT_ONCE = 256
 
 
 def _nothing() -> None:
     """Do nothing."""
-
-
-class Cost:
-    """A moving average of the time for one item.
-
-    Parameters
-    ----------
-    seconds
-        First guess for one item.
-    budget
-        Seconds that may be spent on the event loop, while nothing else is answered.
-    """
-
-    __slots__ = ("_budget", "_seconds")
-
-    def __init__(self, seconds: float, budget: float = LOOP_BUDGET) -> None:
-        self._seconds = seconds
-        self._budget = budget
-
-    def is_short(self, n_items: int) -> bool:
-        """Whether `n_items` may run on the loop. A single item always may: a thread would not make it shorter."""
-        return n_items <= 1 or n_items * self._seconds <= self._budget
-
-    def guess(self, n_items: int) -> float:
-        """Return how many seconds `n_items` will take."""
-        return n_items * self._seconds
-
-    def observe(self, n_items: int, seconds: float) -> None:
-        """Take a measurement into the average."""
-        if n_items:
-            self._seconds += _WEIGHT * (seconds / n_items - self._seconds)
-
-
-@dataclass(eq=False, repr=False)
-class Transaction:
-    """Commands that are committed together.
-
-    Parameters
-    ----------
-    state
-        What is changed.
-    ledger
-        Makes receipts and the entries of erasures.
-    tombstones
-        The ids that were erased lately.
-    clock
-        Tells the time.
-    retention_ms
-        After which samples expire that say nothing; None for never.
-    outbox
-        Knows who is told of receipts.
-    deadline_ms
-        How long an erasure may take.
-    admits_empty
-        Counts an erasure of a caller that has found nothing; whether it is written down. See `EmptyErasures`.
-
-    Attributes
-    ----------
-    commands, records
-        What is committed, and its records in the journal: one each.
-    n_items, n_changes
-        How many samples it is about, and by how much the model's version goes up.
-    n_more
-        How many samples more the model holds then.
-    next_id
-        The smallest number that may be generated as an id.
-    erased_lately
-        Whether an id was erased so lately that it may only come back when the caller means it.
-    """
-
-    _state: ModelState
-    _ledger: Ledger
-    _tombstones: Tombstones
-    _clock: Clock
-    _retention_ms: int | None
-    _outbox: Outbox
-    _deadline_ms: int
-    admits_empty: Callable[[str], bool]
-    commands: list[Command[Any]] = field(default_factory=list, init=False)
-    records: list[Record] = field(default_factory=list, init=False)
-    n_items: int = field(default=0, init=False)
-    n_changes: int = field(default=0, init=False)
-    n_more: int = field(default=0, init=False)
-    next_id: int = field(init=False)
-    erased_lately: Callable[[str], bool] = field(init=False)
-    _head: Head = field(init=False)
-    _names: set[tuple[str, str]] = field(default_factory=set, init=False)
-    _stages: list[Stages] = field(default_factory=list, init=False)
-
-    def __post_init__(self) -> None:
-        self.next_id = self._state.next_id
-        self.erased_lately = self._tombstones.holds
-        self._head = self._ledger.head
-
-    @property
-    def exports(self) -> int:
-        """How many times a snapshot was handed out; kept with samples that are added."""
-        return self._state.exports
-
-    def now_ms(self) -> int:
-        """Return the time, in milliseconds since 1970; never 0."""
-        return max(1, self._clock.now_ms())
-
-    def default_expiry(self) -> int | None:
-        """Return when samples expire that say nothing, in milliseconds since 1970; None for never."""
-        return None if self._retention_ms is None else self._clock.now_ms() + self._retention_ms
-
-    def accepts(self, command: Command[Any]) -> bool:
-        """Plan a command; whether it touches nothing that one of the transaction touches.
-
-        Raises
-        ------
-        OubliError, ServiceError
-            When it is refused.
-        """
-        command.plan(self._state.model, self)
-        command.encoded = b"" if command.body is None else orjson.dumps(command.body)
-        return self._names.isdisjoint(command.names)
-
-    def takes_long(self, command: Command[Any]) -> bool:
-        """Whether a planned command sets off long work in the model."""
-        touches_trees = command.adds is not None or command.unlearned or isinstance(command, ReplaceSample)
-        if command.body is None or not touches_trees:
-            return False
-        return self._state.model.takes_long(command.adds, command.unlearned, self.n_items, LONGEST_PAUSE)
-
-    def add(self, command: Command[Any]) -> None:
-        """Take a planned command in: write its record, and its receipt."""
-        state = self._state
-        if command.stages is not None:
-            self._stages.append(command.stages)
-        changes = int(command.body is not None)
-        command.version = state.version + self.n_changes + changes
-        notes = command.notes(self)
-        self.n_more += command.n_more
-        if command.key is not None:
-            kept = command.key.record(
-                now_ms=self._clock.steady_ms(),
-                model_version=command.version,
-                n_samples=state.model.n_samples_ + self.n_more,
-                n_new=len(command.body.ids) if isinstance(command.body, AddBody) else 0,
-                first_id=command.first_id,
-                receipt=None if command.receipt is None else command.receipt.id,
-            )
-            notes = with_idempotency(notes, kept)
-        self._names |= command.names
-        self.n_changes += changes
-        self.n_items += command.n_items
-        self.next_id = max(self.next_id, command.next_id)
-        self.records.append(Record(state.seq + len(self.records) + 1, command.version, command.encoded, notes))
-        self.commands.append(command)
-
-    def apply(self) -> None:
-        """Change the model by what is on the disk now."""
-        apply_all(self._state.model, self.changing)
-
-    @property
-    def changing(self) -> list[Command[Any]]:
-        """The commands that change the model."""
-        return [command for command in self.commands if command.body is not None]
-
-    def answer(self) -> None:
-        """Answer all: they are on the disk and in the model."""
-        state = self._state
-        state.next_id = max(state.next_id, self.next_id)
-        n_samples = state.model.n_samples_
-        for command in self.commands:
-            command.n_samples = n_samples
-            command.committed(self)
-            command.tell()
-
-    def refuse(self, error: BaseException) -> None:
-        """Answer all that they were not made."""
-        for command in self.commands:
-            command.tell(error)
-
-    def end_stage(self, name: Name) -> None:
-        """Note for the traces of all commands that a stage has ended."""
-        for noted in self._stages:
-            noted.end(name)
-
-    def log_error(self, text: str) -> None:
-        """Log what has happened to each command, with the id of its request."""
-        for command in self.commands:
-            with logs.about(command.request_id):
-                log.error(text)
-
-    def rewind(self) -> None:
-        """Have the ledger forget the entries: the journal does not have them."""
-        self._ledger.rewind(self._head)
-
-    def overwrite(self) -> None:
-        """Overwrite what was sent and is in the model by now."""
-        if self.n_items >= LARGE:
-            for command in self.commands:
-                if isinstance(command, AddSamples):
-                    command.overwrite()
-
-    # --- what commands add to their records
-
-    def restriction(self, fields: Callable[[str], dict[str, Any]]) -> tuple[Entry, bytes]:
-        """Return the ledger's entry of a restriction, and the notes that hold it; `fields` is given the guarantee."""
-        return self._ledger.restriction(**fields(self._state.model.guarantee))
-
-    def erasure_notes(self, command: Erasure) -> bytes:
-        """Return the notes of an erasure, which gets its receipt."""
-        notes, receipt_id = self._receipt_notes(command) if command.is_recorded else (b"", None)
-        if command.request is None:
-            return notes
-        state = "open" if command.is_recorded else "completed"  # what found nothing has nothing left to erase
-        return with_request(notes, replace(command.request, receipt=receipt_id, state=state))
-
-    def _receipt_notes(self, command: Erasure) -> tuple[bytes, str]:
-        made = self._ledger.unlearned(
-            kind=command.kind,
-            guarantee=self._state.model.guarantee,
-            requested=len(command.targets),
-            unlearned_ids=command.gone,
-            targets=command.targets,
-            by=command.by,
-            absent=command.absent,
-            ref=command.ref,
-            model_version=command.version,
-            received_at=command.received_ms,
-            unlearned_at=self._clock.now_ms(),
-            exported=self._exported(command),
-            deadline_ms=self._deadline_ms,
-            found=command.counts if command.by == "subjects" else None,
-            push=self._outbox.targets,
-        )
-        command.receipt, command.hashes = made.receipt, made.hashes
-        return made.notes, made.receipt.id
-
-    def _exported(self, command: Erasure) -> int:
-        """How many snapshots were handed out while one of the samples that go was held."""
-        if not self.exports or not command.gone:
-            return 0
-        store = self._state.model.samples_
-        return self.exports - min((store.holding(name) or store).origin(name) for name in command.gone)
-
-    def note_erasure(self, command: Erasure) -> None:
-        """Note an erasure that is to be finished. Also when nothing was held: older files may hold what went before."""
-        state, now = self._state, self._clock.steady_ms()
-        if command.receipt is None:
-            return
-        state.pending[command.receipt.id] = Pending(state.seq, now, period=state.period)
-        self._outbox.ring()
-        if command.kind != "rectification":
-            self._tombstones.add(command.hashes, now)
 
 
 @dataclass(eq=False, repr=False)
@@ -339,16 +85,13 @@ class Writer:
         Most commands that wait; erasures wait all the same.
     now_ms
         The time, in milliseconds since 1970.
-    changed
-        Called after each transaction that changed the model.
-    keep_up
-        Awaited before each transaction; see `IdleResolver`.
-    touched
-        Called with the ids and subjects of each command that has changed samples, with None for another model; see
-        `SampleSet`.
+    idle
+        Resolves tags between requests.
 
     Attributes
     ----------
+    costs
+        What commands take on the event loop.
     commits
         How long records took until they were on the disk.
     """
@@ -361,9 +104,7 @@ class Writer:
     _threads: Threads
     _max_queue: int
     _now_ms: Callable[[], int]
-    _changed: Callable[[], object]
-    _keep_up: Callable[[], Awaitable[None]]
-    _touched: Callable[[set[tuple[str, str]] | None], object]
+    _idle: IdleResolver
     costs: dict[type[Command[Any]], Cost] = field(init=False)
     commits: Histogram = field(default_factory=Histogram, init=False)
     _waiting: deque[Command[Any]] = field(default_factory=deque, init=False)
@@ -409,9 +150,7 @@ class Writer:
             When another node leads.
         """
         state = self._state
-        state.require_leading()
-        if state.halted is not None:
-            raise UnavailableError("failed")
+        state.require_changeable()
         command.n_items = command.count(state.model)
         command.done = done
         command.request_id = logs.request_id.get()
@@ -447,7 +186,8 @@ class Writer:
             await self._wake.wait()
             self._wake.clear()
             while self._waiting:
-                await self._keep_up()
+                if self._idle.n_queries:  # that may have met tags
+                    await self._idle.keep_up()
                 async with self._lock.mutations:
                     await self._commit_waiting()
 
@@ -526,8 +266,9 @@ class Writer:
             raise
         if swap is not None:
             swap.swap(state)
-            self._touched(None)
         self._committed([record], changes)
+        if swap is not None:
+            state.tell(None)
 
     async def _append(self, records: Sequence[Record], *, reserve: bool) -> None:
         """Write records to the journal in its thread."""
@@ -690,15 +431,17 @@ class Writer:
         self._answer(transaction)
 
     def _answer(self, transaction: Transaction) -> None:
-        """Answer what is on the disk and in the model."""
+        """Answer what is on the disk and in the model; then tell those who follow the model."""
         self._committed(transaction.records, transaction.n_changes)
-        for command in transaction.changing:
-            self._touched(command.names)
         for followed in self._followers:
             followed.extend(transaction.changing)
         if not self._followers:
             transaction.overwrite()
-        transaction.answer()
+        try:
+            transaction.answer()
+        finally:
+            if transaction.n_changes:
+                self._state.tell(transaction.names)
 
     def _committed(self, records: Sequence[Record], n_changes: int) -> None:
         """Note that records are in the journal and the model is as they say."""
@@ -707,8 +450,6 @@ class Writer:
             state.seq = records[-1].seq
         state.version += n_changes
         self._ledger.write(records)
-        if n_changes:
-            self._changed()
 
     def _give_way(self, transaction: Transaction) -> None:
         """On a full disk: refuse what may be refused, and let erasures try again with the reserve."""
@@ -733,8 +474,8 @@ class Writer:
             transaction.log_error("the journal could not be written: no mutation is accepted until a restart")
 
     def _require_sound(self) -> None:
-        self._state.require_leading()
-        if self._state.halted is not None or not self._state.model.is_usable:
+        self._state.require_changeable()
+        if not self._state.model.is_usable:
             raise UnavailableError("failed")
 
 

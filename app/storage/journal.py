@@ -26,7 +26,7 @@ class Record:
     version
         The model's version after it.
     body
-        What to do again, as `oubli.app.service.bodies` reads it; empty when no sample changes.
+        What to do again, as `oubli.app.service.commands.bodies` reads it; empty when no sample changes.
     notes
         What the ledger has to note, without personal data; empty when there is nothing.
     """

@@ -29,7 +29,7 @@ from oubli.app.http.metrics import OTHERS, TABLE
 from oubli.app.http.openapi import EVERYWHERE
 from oubli.app.http.problems import KINDS as PROBLEMS
 from oubli.app.http.problems import TYPE_PREFIX
-from oubli.app.service.measurements import BOUNDS
+from oubli.app.service.durations import BOUNDS
 from oubli.app.settings import ENV_PREFIX, GROUPS, Settings, flag_name
 from oubli.core.registry import KINDS
 

@@ -77,7 +77,13 @@ class ToldPlayer(PrivacyPlayer):
 
     def let_pass(self, milliseconds: int) -> None:
         super().let_pass(milliseconds)
-        self.service.deliveries._outbox.ring()
+        for bell in self._bells():
+            bell.set()
+
+    def _bells(self) -> list[asyncio.Event]:
+        """What wakes those who tell others."""
+        deliveries = self.service.deliveries
+        return [deliveries._bell, *(courier._bell for courier in deliveries._couriers)]
 
     # --- operations -------------------------------------------------------------------------------
 
@@ -170,10 +176,10 @@ class ToldPlayer(PrivacyPlayer):
 
     async def _everybody_waits(self) -> None:
         """Return when all that was noted has been looked at: whoever works does so after the bell."""
-        outbox, n_quiet = self.service.deliveries._outbox, 0
+        n_quiet = 0
         while n_quiet < 3:
             await asyncio.sleep(0.001)
-            is_quiet = self._n_waiting == _N_TASKS and not any(bell.is_set() for bell in outbox._bells)
+            is_quiet = self._n_waiting == _N_TASKS and not any(bell.is_set() for bell in self._bells())
             n_quiet = n_quiet + 1 if is_quiet else 0
 
     async def check_told(self) -> None:

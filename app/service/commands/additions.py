@@ -2,24 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from oubli.app.errors import ConflictError, ErasedLatelyError
-from oubli.app.service.bodies import AddBody
 from oubli.app.service.commands.command import LARGE, Command
 from oubli.app.service.commands.held import names_leaving, require_unrestricted
-from oubli.app.service.nonces import new_nonces
+from oubli.app.service.nonces import new_nonces, note_nonces
 from oubli.app.service.results import Added, NewSamples
 from oubli.core.samples.slots import canonical_number
 from oubli.core.samples.store import Prepared
 
 if TYPE_CHECKING:
     from oubli.app.service.idempotency import IdempotencyKey
-    from oubli.app.service.writer import Transaction
+    from oubli.app.service.transaction import Transaction
     from oubli.core.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class AddBody:
+    """Samples that are added.
+
+    Attributes
+    ----------
+    ids, rows, labels
+        One of each a sample; the cells of a row are in the order of the features.
+    subjects
+        None when no sample has one.
+    expires
+        In milliseconds since 1970; None when no sample expires.
+    next_id
+        Generated ids are at least this number afterwards.
+    at
+        When, in milliseconds since 1970; 0 when that is not known.
+    request
+        What names the request; None when nothing does.
+    retentions
+        How long samples of subjects are kept from now on, in milliseconds; None when nothing is said.
+    nonces
+        16 bytes for each sample, in base64; None when they are to be drawn.
+    """
+
+    do: str = field(default="add", init=False)
+    ids: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    labels: Sequence[Any]
+    subjects: Sequence[str | None] | None
+    expires: Sequence[int | None] | None
+    next_id: int
+    at: int = 0
+    request: str | None = None
+    retentions: Mapping[str, int] | None = None
+    nonces: str | None = None
+
+    def redo(self, model: Model, exports: int) -> Model:
+        """Add the samples to a model from a snapshot; `exports` snapshots were handed out before."""
+        if self.ids:
+            model.add_prepared(model.samples_.prepare(self.rows, self.labels, self.ids))
+        self.attach(model, exports)
+        return model
+
+    def attach(self, model: Model, exports: int) -> None:
+        """Keep with samples just added what is not learned from: subject, expiry, exports so far, when and from where.
+
+        Those that have left a sliding window again, because more came with them than it holds, are passed over.
+        """
+        store = model.samples_
+        if self.subjects is not None:
+            for name, subject in zip(self.ids, self.subjects, strict=True):
+                if subject is not None and store.contains(name):
+                    store.set_subject(name, subject)
+        if self.expires is not None:
+            for name, at in zip(self.ids, self.expires, strict=True):
+                if at is not None and store.contains(name):
+                    store.set_expiry(name, at)
+        if exports:
+            store.set_origins([name for name in self.ids if store.contains(name)], exports)
+        if self.at:
+            store.note_additions([name for name in self.ids if store.contains(name)], self.at, self.request)
+        for subject, period_ms in (self.retentions or {}).items():
+            store.set_retention(subject, period_ms, self.at)
+        if self.nonces is not None:
+            note_nonces(store, self.ids, self.nonces)
 
 
 class AddSamples(Command[Added]):
@@ -39,7 +106,6 @@ class AddSamples(Command[Added]):
         super().__init__(key)
         self._samples = samples
         self._ids: list[str] = []
-        self._n_new = 0
         self.exports = 0
 
     def count(self, model: Model) -> int:
@@ -66,7 +132,7 @@ class AddSamples(Command[Added]):
         samples, store, given_ids = self._samples, model.samples_, self._samples.ids
         first_id = max(store.next_id, transaction.next_id)
         self._ids = ids = with_generated(given_ids, first_id)
-        if len(store.restricted):
+        if store.restricted.marks:
             require_unrestricted(store.restricted, ids, samples.subjects)
         # What is sent is encoded before it is compared, so that 0.1 equals the float32 nearest to it.
         prepared = store.prepare(samples.rows, samples.labels, ids, allow_held=True)
@@ -76,12 +142,12 @@ class AddSamples(Command[Added]):
             raise ConflictError(conflicts)
         known = set(held)
         new = [row for row in range(len(ids)) if row not in known] if held else list(range(len(ids)))
-        late = [row for row in new if not samples.readd[row] and transaction.erased_lately(ids[row])]
+        late = [row for row in new if not samples.readd[row] and transaction.tombstones.holds(ids[row])]
         if late:
             raise ErasedLatelyError(late)
         self.names = {("id", name) for name in ids}
         self.names.update(("subject", subject) for subject in samples.subjects if subject is not None)
-        self._n_new = self.n_more = len(new)
+        self.n_new = self.n_more = len(new)
         self.body = self.adds = None
         retentions = {
             subject: period
@@ -98,7 +164,7 @@ class AddSamples(Command[Added]):
         later = transaction.default_expiry()
         expires = [later if at is None else at for at in samples.expires]
         self.next_id = end_of_ids(new_ids, first_id)
-        self.exports = transaction.exports
+        self.exports = transaction.state.exports
         self.body = AddBody(
             new_ids,
             samples.rows,
@@ -131,7 +197,7 @@ class AddSamples(Command[Added]):
 
     def result(self) -> Added:
         """Return the ids in the order of the request, and how many samples are new."""
-        return Added(self._ids, self._n_new, self.n_samples, self.version)
+        return Added(self._ids, self.n_new, self.n_samples, self.version)
 
     def overwrite(self) -> None:
         """Overwrite the numbers of a large addition that the model holds by now: freeing memory does not empty it.

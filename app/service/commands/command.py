@@ -14,10 +14,10 @@ from oubli.core.samples.store import Prepared
 
 if TYPE_CHECKING:
     from oubli.app.ledger.entries import Receipt
-    from oubli.app.service.bodies import Body
+    from oubli.app.service.commands.bodies import Body
     from oubli.app.service.idempotency import IdempotencyKey
     from oubli.app.service.state import ModelState
-    from oubli.app.service.writer import Transaction
+    from oubli.app.service.transaction import Transaction
     from oubli.core.model import Model
 
 log = logging.getLogger("oubli.service")
@@ -53,6 +53,8 @@ class Command(ABC, Generic[R]):
         How many samples more there are then.
     next_id
         The first number that is free as an id afterwards.
+    n_new
+        How many samples it adds.
     first_id
         The first id that was generated, or that of the ledger's entry; None when there is none.
     received_ms
@@ -82,6 +84,7 @@ class Command(ABC, Generic[R]):
         self.unlearned: Sequence[str] = ()
         self.n_more = 0
         self.next_id = 0
+        self.n_new = 0
         self.first_id: int | None = None
         self.received_ms = 0
         self.version = 0
@@ -124,6 +127,9 @@ class Command(ABC, Generic[R]):
     def committed(self, transaction: Transaction) -> None:
         """Note what follows from it, when it is on the disk and in the model."""
         del transaction
+
+    def overwrite(self) -> None:
+        """Overwrite what was sent and is in the model by now, where it is much."""
 
     @property
     def is_written(self) -> bool:

@@ -3,20 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from oubli.app.errors import NotHeldError, OwnerlessError
-from oubli.app.service.bodies import DeleteBody, ReplaceBody, delete
+from oubli.app.ledger.entries import with_request
 from oubli.app.service.commands.command import Command
 from oubli.app.service.commands.held import held_of, names_leaving
-from oubli.app.service.nonces import new_nonces
+from oubli.app.service.nonces import new_nonces, note_nonces
 from oubli.app.service.results import Keep, NothingHeld, Replacement
 
 if TYPE_CHECKING:
     from oubli.app.ledger.entries import Receipt, ReceiptKind, SubjectRequest
     from oubli.app.service.idempotency import IdempotencyKey
-    from oubli.app.service.writer import Transaction
+    from oubli.app.service.transaction import Transaction
     from oubli.core.model import Model
+    from oubli.core.samples.store import SampleStore
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBody:
+    """Samples that are deleted."""
+
+    do: str = field(default="delete", init=False)
+    ids: Sequence[str]
+
+    def redo(self, model: Model, exports: int) -> Model:
+        """Delete the samples from a model from a snapshot."""
+        del exports
+        delete(model, self.ids)
+        return model
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceBody:
+    """The new content of one sample, whole."""
+
+    do: str = field(default="replace", init=False)
+    id: str
+    row: Sequence[Any]
+    label: Any
+    subject: str | None
+    expires: int | None
+    nonce: str | None = None
+
+    def redo(self, model: Model, exports: int) -> Model:
+        """Replace the content in a model from a snapshot; `exports` snapshots were handed out before."""
+        store = model.samples_.holding(self.id) or model.samples_
+        relearned = not store.same_content(self.id, store.prepare([self.row], [self.label]), 0)
+        self.apply(model, exports if relearned else None)
+        return model
+
+    def apply(self, model: Model, exports: int | None) -> None:
+        """Replace the content; `exports` is None when features and label stay as they are.
+
+        The sample is restricted afterwards when the subject that it has then is.
+        """
+        store, restricted = model.samples_, model.samples_.restricted
+        was, is_next = restricted.holds(self.id), self.subject in restricted.marks
+        if not (was or is_next):
+            if exports is not None:
+                model.replace(self.id, self.row, self.label)
+            self._attach(store, exports)
+            return
+        # The content changes where nothing is learned from it.
+        if not was:
+            model.restrict([self.id])
+        before = restricted.samples.subject(self.id)
+        if exports is not None:
+            restricted.replace(self.id, self.row, self.label)
+        self._attach(restricted.samples, exports)
+        if not is_next:
+            model.release([self.id])
+        restricted.drop_marks([before])
+
+    def _attach(self, store: SampleStore, exports: int | None) -> None:
+        if exports is not None:
+            store.set_origins([self.id], exports)
+        store.set_subject(self.id, self.subject)
+        store.set_expiry(self.id, self.expires)
+        if self.nonce is not None:
+            note_nonces(store, [self.id], self.nonce)
+
+
+def delete(model: Model, ids: Sequence[str]) -> None:
+    """Delete samples, whether they are restricted or not."""
+    restricted = model.samples_.restricted
+    if restricted.marks:
+        others = [name for name in ids if restricted.holds(name)]
+        ids = [name for name in ids if not restricted.holds(name)]
+        restricted.remove(others)
+    model.delete(ids)
 
 
 class Erasure(Command["Receipt | NothingHeld"]):
@@ -68,12 +145,46 @@ class Erasure(Command["Receipt | NothingHeld"]):
         return self.is_recorded or self.key is not None or self.request is not None
 
     def notes(self, transaction: Transaction) -> bytes:
-        """Return the entry of the receipt, and the request that asks for it."""
-        return transaction.erasure_notes(self)
+        """Return the entry of the receipt, which is made here, and the request that asks for it."""
+        self.receipt = None
+        notes = self._receipt_notes(transaction) if self.is_recorded else b""
+        if self.request is None:
+            return notes
+        if self.receipt is None:  # what found nothing has nothing left to erase
+            return with_request(notes, replace(self.request, state="completed"))
+        return with_request(notes, replace(self.request, receipt=self.receipt.id))
+
+    def _receipt_notes(self, transaction: Transaction) -> bytes:
+        model = transaction.state.model
+        self.receipt, notes, self.hashes = transaction.ledger.unlearned(
+            kind=self.kind,
+            guarantee=model.guarantee,
+            requested=len(self.targets),
+            unlearned_ids=self.gone,
+            targets=self.targets,
+            by=self.by,
+            absent=self.absent,
+            ref=self.ref,
+            model_version=self.version,
+            received_at=self.received_ms,
+            unlearned_at=transaction.clock.now_ms(),
+            exported=self._n_exported(model.samples_, transaction.state.exports),
+            deadline_ms=transaction.deadline_ms,
+            found=self.counts if self.by == "subjects" else None,
+            push=transaction.push,
+        )
+        return notes
+
+    def _n_exported(self, store: SampleStore, exports: int) -> int:
+        """How many of the snapshots that were handed out were so while one of the samples that go was held."""
+        if not exports or not self.gone:
+            return 0
+        return exports - min((store.holding(name) or store).origin(name) for name in self.gone)
 
     def committed(self, transaction: Transaction) -> None:
-        """Note that it is to be finished."""
-        transaction.note_erasure(self)
+        """Note that it is to be finished. Also when nothing was held: older files may hold what went before."""
+        if self.receipt is not None:
+            transaction.note_erasure(self.receipt.id, () if self.kind == "rectification" else self.hashes)
 
     def result(self) -> Receipt | NothingHeld:
         """Return the receipt."""
@@ -125,7 +236,7 @@ class ReplaceSample(Erasure):
         if was and subject is None:
             raise OwnerlessError
         relearned = not store.same_content(name, store.prepare([asked.row], [asked.label]), 0)
-        self.exports = transaction.exports if relearned else None
+        self.exports = transaction.state.exports if relearned else None
         self.names = {("id", name)} | {("subject", text) for text in (old_subject, subject) if text is not None}
         self.unlearned, self.n_more, self.adds = (), int(was) - int(is_next), None
         if is_next and not was:
@@ -212,7 +323,7 @@ class DeleteSamples(Erasure):
         self._guarantee = model.guarantee
         restricted = store.restricted
         unlearned, others = held, list[str]()
-        if len(restricted):
+        if restricted.marks:
             unlearned = [name for name in held if not restricted.holds(name)]
             others = [name for name in held if restricted.holds(name)]
         self.names, self.gone, self.unlearned, self.n_more = names, held, unlearned, -len(unlearned)

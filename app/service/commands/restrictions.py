@@ -2,20 +2,112 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from oubli.app.service.bodies import ReleaseBody, RestrictBody, RetainBody
 from oubli.app.service.commands.command import Command
 from oubli.app.service.commands.held import held_of, names_leaving, retention_of
 from oubli.app.service.results import Restricted, RestrictionKind
+from oubli.core.samples.restricted import Mark
 
 if TYPE_CHECKING:
     from oubli.app.ledger.entries import Entry
     from oubli.app.service.idempotency import IdempotencyKey
-    from oubli.app.service.writer import Transaction
+    from oubli.app.service.transaction import Transaction
     from oubli.core.model import Model
+
+
+class RestrictionBody(ABC):
+    """What the journal keeps of a `Restriction`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def apply(self, model: Model) -> None:
+        """Change the model."""
+
+    def redo(self, model: Model, exports: int) -> Model:
+        """Change a model from a snapshot."""
+        del exports
+        self.apply(model)
+        return model
+
+
+@dataclass(frozen=True, slots=True)
+class RestrictBody(RestrictionBody):
+    """Subjects whose processing is restricted.
+
+    Attributes
+    ----------
+    subjects
+        Those of which something is held.
+    at
+        When, in milliseconds since 1970.
+    keep
+        Whether their samples are kept beyond their expiry.
+    """
+
+    do: str = field(default="restrict", init=False)
+    subjects: Sequence[str]
+    at: int
+    keep: bool
+
+    def apply(self, model: Model) -> None:
+        """Keep the samples of the subjects, and unlearn them; a subject that is restricted stays so since it was."""
+        store, known = model.samples_, model.samples_.restricted.marks
+        for subject in self.subjects:
+            # A sliding window may hold none of the samples that the model had.
+            model.restrict(store.ids_of_subject(subject), {subject: Mark(self.at, self.keep)})
+            if subject in known:
+                known[subject] = known[subject]._replace(keeps=self.keep)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseBody(RestrictionBody):
+    """Subjects whose processing is restricted no longer.
+
+    Attributes
+    ----------
+    subjects
+        Those that are restricted.
+    """
+
+    do: str = field(default="release", init=False)
+    subjects: Sequence[str]
+
+    def apply(self, model: Model) -> None:
+        """Learn the samples of the subjects again."""
+        restricted = model.samples_.restricted
+        model.release([name for subject in self.subjects for name in restricted.ids_of_subject(subject)])
+
+
+@dataclass(frozen=True, slots=True)
+class RetainBody(RestrictionBody):
+    """How long samples of subjects are kept.
+
+    Attributes
+    ----------
+    subjects
+        Those of which something is held.
+    period
+        In milliseconds from the addition of each sample; None takes it back.
+    at
+        When it was said, in milliseconds since 1970.
+    """
+
+    do: str = field(default="retain", init=False)
+    subjects: Sequence[str]
+    period: int | None
+    at: int
+
+    def apply(self, model: Model) -> None:
+        """Set the period, whether the subjects are restricted or not."""
+        store = model.samples_
+        for subject in self.subjects:
+            holder = store.restricted.samples if subject in store.restricted.marks else store
+            holder.set_retention(subject, self.period, self.at)
 
 
 class Restriction(Command[Restricted]):
@@ -60,34 +152,32 @@ class Restriction(Command[Restricted]):
 
     def notes(self, transaction: Transaction) -> bytes:
         """Return the entry."""
-        self.entry, notes = transaction.restriction(self.fields)
-        self.first_id = self.entry["index"]
-        return notes
-
-    def fields(self, guarantee: str) -> dict[str, Any]:
-        """Return what the ledger's entry is to say, as `Ledger.restriction` takes it."""
-        return {
-            "kind": self.kind,
-            "at_ms": self._at_ms,
-            "subjects": self._subjects,
-            "fields": {
+        self.entry, notes = transaction.ledger.restriction(
+            kind=self.kind,
+            at_ms=self._at_ms,
+            subjects=self._subjects,
+            fields={
                 "ref": self._ref,
                 "requested": len(self._subjects),
                 "absent": self._absent,
                 "n_samples": self._n_moved,
                 **self.own_fields(),
-                "guarantee": guarantee,
+                "guarantee": transaction.state.model.guarantee,
                 "model_version": self.version,
             },
-        }
+        )
+        self.first_id = self.entry["index"]
+        return notes
 
     def own_fields(self) -> dict[str, int | bool | None]:
         """Return what only entries of this kind say."""
         return {"expired": self._n_expired, "keep": self._keep}
 
-    @abstractmethod
     def apply(self, model: Model, alike: Sequence[Any]) -> None:
-        """Change the model."""
+        """Change the model by the bodies of all."""
+        for one in alike:
+            if one.body is not None:
+                one.body.apply(model)
 
     def apply_to_fewer(self, model: Model, gone: Sequence[str]) -> None:
         """Change the model, whatever it holds."""
@@ -140,12 +230,6 @@ class RestrictSubjects(Restriction):
         self.n_more = -len(moved)
         self.body = RestrictBody(changed, self._at_ms, self._keep) if changed else None
 
-    def apply(self, model: Model, alike: Sequence[RestrictSubjects]) -> None:
-        """Have the samples leave the trees."""
-        for one in alike:
-            if isinstance(one.body, RestrictBody):
-                one.body.apply(model)
-
 
 class ReleaseSubjects(Restriction):
     """Learn from the samples of restricted subjects again.
@@ -193,12 +277,6 @@ class ReleaseSubjects(Restriction):
         if known:
             self.body = ReleaseBody(known)
 
-    def apply(self, model: Model, alike: Sequence[ReleaseSubjects]) -> None:
-        """Have the samples learned again."""
-        for one in alike:
-            if isinstance(one.body, ReleaseBody):
-                one.body.apply(model)
-
 
 class RetainSubjects(Restriction):
     """Say how long samples of subjects are kept from their addition.
@@ -240,9 +318,3 @@ class RetainSubjects(Restriction):
         self._at_ms = transaction.now_ms()
         self.names = {("subject", subject) for subject in self._subjects}
         self.body = RetainBody(changed, period_ms, self._at_ms) if changed else None
-
-    def apply(self, model: Model, alike: Sequence[RetainSubjects]) -> None:
-        """Set the period."""
-        for one in alike:
-            if isinstance(one.body, RetainBody):
-                one.body.apply(model)

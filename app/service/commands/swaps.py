@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from oubli.app.service.bodies import FitBody
+from oubli.app.service.fitting import another_estimator, refit
 
 if TYPE_CHECKING:
     from oubli.app.service.idempotency import IdempotencyKey
     from oubli.app.service.state import ModelState
     from oubli.core.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class FitBody:
+    """A fit of another kind or with other parameters on the samples held."""
+
+    do: str = field(default="fit", init=False)
+    kind: str
+    parameters: Mapping[str, Any]
+
+    def redo(self, model: Model, exports: int) -> Model:
+        """Fit another model on the samples of a model from a snapshot, and return it."""
+        del exports
+        return refit(another_estimator(self.kind, self.parameters, model), model.samples_)
 
 
 @dataclass(eq=False, slots=True)

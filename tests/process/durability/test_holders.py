@@ -42,8 +42,9 @@ from oubli.app.privacy.signatures import WebhookSigner, read_processor
 from oubli.app.replication.follower import Follower
 from oubli.app.replication.join import join
 from oubli.app.replication.peers import SNAPSHOT_PATH, PeerError
-from oubli.app.service.bodies import AddBody, DeleteBody
 from oubli.app.service.checkpoint import CheckpointPolicy
+from oubli.app.service.commands.additions import AddBody
+from oubli.app.service.commands.deletions import DeleteBody
 from oubli.app.service.deliveries import Push
 from oubli.app.service.export import Exporter
 from oubli.app.service.holders import KINDS, Holders

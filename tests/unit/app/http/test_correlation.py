@@ -15,7 +15,7 @@ from oubli.app.errors import JournalError
 from oubli.app.http.correlation import ALONE, correlation_of, new_request_id
 from oubli.app.logs import request_id
 from oubli.app.service.commands.additions import AddSamples
-from oubli.app.service.writer import Transaction
+from oubli.app.service.transaction import Transaction
 from oubli.app.storage.sqlite_journal import SqliteJournal
 from tests.unit.app.http.connections import Host, hosting, request
 from tests.unit.app.support import make_service, samples, served

@@ -15,7 +15,7 @@ from oubli.app.errors import StopReason
 from oubli.app.http.correlation import ALONE
 from oubli.app.http.metrics import COMMITS, OTHERS, REQUESTS, TABLE, RequestMetrics
 from oubli.app.http.observer import OTHER_METHOD, UNKNOWN_ROUTE
-from oubli.app.service.measurements import BOUNDS, Histogram
+from oubli.app.service.durations import BOUNDS, Histogram
 from tests.unit.app.http.connections import hosting, request, split_answers
 from tests.unit.app.support import forest, make_service, samples, served
 

@@ -22,8 +22,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 from oubli.app.http import telemetry
 from oubli.app.http.correlation import ALONE, Correlation
 from oubli.app.http.telemetry import Tracing
+from oubli.app.service.durations import Cost
 from oubli.app.service.stages import Stages
-from oubli.app.service.writer import Cost
 from tests.unit.app.http.connections import hosting, request
 from tests.unit.app.support import make_service, samples
 

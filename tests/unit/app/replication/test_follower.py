@@ -17,8 +17,8 @@ from oubli.app.errors import JournalDamagedError, NotLeaderError
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.ledger import Ledger
 from oubli.app.replication.follower import Follower, NewerVersionError, RejoinError, SetBackError
-from oubli.app.service import bodies
 from oubli.app.service.build import OpenDirectory, Start, compose, open_nothing
+from oubli.app.service.commands import bodies
 from oubli.app.service.model_service import Limits, ModelService
 from oubli.app.service.state import ModelState
 from oubli.app.storage.journal import MemoryJournal, Record

@@ -17,8 +17,8 @@ def given(first_id=0, late=(), exports=0, expiry=None):
     return SimpleNamespace(
         next_id=first_id,
         n_more=0,
-        exports=exports,
-        erased_lately=late.__contains__,
+        state=SimpleNamespace(exports=exports),
+        tombstones=SimpleNamespace(holds=late.__contains__),
         default_expiry=lambda: expiry,
         now_ms=lambda: 1_700_000_000_000,
         admits_empty=lambda caller: True,

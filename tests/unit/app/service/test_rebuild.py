@@ -238,7 +238,7 @@ def test_a_restore_leaves_no_trace_of_what_was_erased_since(tmp_path):
 def test_building_that_takes_long_is_done_on_a_copy(tmp_path, monkeypatch, durable):
     """What comes of it is the same as on the loop, also after a restart; what waits behind it is made in its turn."""
     # Every part that is built anew is too large.
-    monkeypatch.setattr("oubli.app.service.writer.LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("oubli.app.service.transaction.LONGEST_PAUSE", 0.0)
     expected = tree(epsilon=0.2)
 
     async def before() -> None:

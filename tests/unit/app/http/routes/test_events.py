@@ -16,7 +16,7 @@ import oubli.app.http.metrics_events
 from oubli.app.http.metrics_events import quantile_ms
 from oubli.app.http.schemas.inspection import MetricsEvent, StateEvent
 from oubli.app.service.checkpoint import CheckpointPolicy
-from oubli.app.service.measurements import BOUNDS, Histogram
+from oubli.app.service.durations import BOUNDS, Histogram
 from tests.unit.app.hosted import Hosted, hosted
 from tests.unit.app.support import make_service, rows, samples
 

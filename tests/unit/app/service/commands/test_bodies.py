@@ -3,16 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oubli.app.service.bodies import (
-    AddBody,
-    Body,
-    DeleteBody,
-    FitBody,
-    ReleaseBody,
-    ReplaceBody,
-    RestrictBody,
-    decode,
-)
+from oubli.app.service.commands.additions import AddBody
+from oubli.app.service.commands.bodies import Body, decode
+from oubli.app.service.commands.deletions import DeleteBody, ReplaceBody
+from oubli.app.service.commands.restrictions import ReleaseBody, RestrictBody
+from oubli.app.service.commands.swaps import FitBody
 
 texts = st.text(max_size=20)
 finite = st.floats(allow_nan=False, allow_infinity=False)
