@@ -322,3 +322,36 @@ def test_a_mistake_in_the_journal_is_told_and_stops_changes(service):
         assert service.state.model.samples_.contains("c1")
 
     run(service, work)
+
+
+def test_who_follows_the_model_is_told_after_the_answer(service):
+    told: list[Any] = []
+
+    async def work() -> None:
+        service.state.listeners.append(told.append)
+        answered = asyncio.Event()
+
+        def done(error: BaseException | None) -> None:
+            told.append(error)
+            answered.set()
+
+        assert service.writer.submit(AddSamples(new_samples(1, "a")), done)
+        await asyncio.wait_for(answered.wait(), 10)
+        assert told == [None, {("id", "a0")}]
+        await service.add(new_samples(1, "a"))  # is held: nothing changes
+        assert len(told) == 2
+
+    run(service, work)
+
+
+def test_whoever_waits_for_the_ledger_has_a_bell_of_its_own(service):
+    async def work() -> None:
+        bells = [service.database.bell(), service.database.bell()]
+        await service.add(new_samples(1, "a"))
+        assert not any(bell.is_set() for bell in bells)  # the ledger tells nothing of additions
+        await service.delete(ids=["a0"])
+        assert all(bell.is_set() for bell in bells)
+        bells[0].clear()
+        assert bells[1].is_set()
+
+    run(service, work)
