@@ -6,7 +6,7 @@ allocate. When a pool is full they stop in a consistent state and say so; the me
 again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -28,6 +28,7 @@ from oubli.core.forest.predict import sum_leaves, sum_leaves_frozen
 from oubli.core.forest.quantisation import Targets
 from oubli.core.forest.resolve import resolve_paths, resolve_trees
 from oubli.core.forest.room import with_entries
+from oubli.core.forest.separate import digests_of_some
 from oubli.core.forest.state import N_BLOCKS, N_LEAVES, N_MEMBERS, N_NODES, N_TAGS, Trees
 from oubli.core.forest.unseen import sum_unseen_leaves
 from oubli.core.forest.update import ADD, DELETE, count_members, plant, update_samples
@@ -54,6 +55,8 @@ _PREPARING = 5e-7  # times as much work as else is needed, a byte of a working s
 
 class ForestEngine(KeptForest):
     """A forest over the samples of some slots, exact after any history."""
+
+    has_separate_trees = True
 
     def __init__(self, settings: ForestSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
@@ -85,6 +88,15 @@ class ForestEngine(KeptForest):
         data = other.data(problem)
         other.resolve_all(data, None if progress is None else lambda done: progress(done, n_trees))
         self.become(other)
+
+    def fit_some(
+        self, problem: Problem, slots: Slots, trees: Sequence[int], class_order: Ints, progress: Progress | None = None
+    ) -> list[str]:
+        self.clear(len(problem.ranks))
+        if not self.is_classification:
+            self.targets = Targets.of(problem.y, slots)
+        self.bits = bit_rows_of(self.plain_data(problem), slots)
+        return digests_of_some(self, problem, slots, trees, class_order, progress)
 
     def _has_many_pieces(self, n_new: int) -> bool:
         """Whether free rooms of sizes that nobody asks for have used up the places that can be numbered.
