@@ -66,8 +66,8 @@ async def get_state(request: Request) -> Response:
     """Return a state with its proof, and what it has hashes of: `oubli audit` compares an export with it.
 
     The digest is there until the next erasure is finished: after that it would confirm guesses about who was erased.
-    With `trees` the answer also has the digests of the trees, of which the digest is made, for `oubli audit --trees`. They
-    are computed on request and kept nowhere: once the model is of another version they are null.
+    With `trees` the answer also has the digests of the trees, of which the digest is made, for `oubli audit --trees`.
+    They are computed on request and kept nowhere: once the model is of another version they are null.
     """
     asked = one_value(parse_query(request.scope["query_string"], ("trees",)), "trees")
     wanted = parse_flag(asked, "/trees")
