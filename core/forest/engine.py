@@ -136,6 +136,20 @@ class ForestEngine(KeptForest):
         plant(self.trees, data, self.parameters, self.scratch, slots, counts)
         self.is_planted = True
 
+    def plant_alone(self, problem: Problem, tree: int, slots: Slots) -> None:
+        """Put samples into the root of one tree of an empty forest in which a sample is in one tree, to be grown."""
+        if not len(slots):
+            return
+        self.trees = with_entries(self.trees, int(slots.max()) + 1)
+        self.reserve_members(4 * len(slots) + 64)  # what the root takes, and what growing it does
+        # In a forest of one tree nobody draws: all come to its root, which then takes the place of the tree's.
+        values = self.parameters.values.copy()
+        values[inputs.N_TREES] = 1
+        counts, parameters = np.array([len(slots)], np.int64), self.parameters._replace(values=values)
+        plant(self.trees, self.data(problem), parameters, self.scratch, slots, counts)
+        for rows in (self.trees.nodes, self.trees.tree_tags):
+            rows[[0, tree]] = rows[[tree, 0]]
+
     def _planted(self, problem: Problem, targets: Targets | None, slots: Slots) -> Self:
         """Another engine with the samples of `slots` in the roots of its trees; this one stays as it is."""
         other = self.emptied(self.width)

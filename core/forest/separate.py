@@ -20,11 +20,11 @@ from oubli.core.array_types import Bools, Ints, Slots
 from oubli.core.engine import Progress
 from oubli.core.forest.digest import tree_digest
 from oubli.core.forest.parameters import MAX_SAMPLES
-from oubli.core.forest.room import with_entries
 from oubli.core.forest.state import N_LEAVES, N_NODES, NIL
-from oubli.core.forest.update import find_members, plant
-from oubli.core.forest.workspace import N_TREES, shred_scratches
+from oubli.core.forest.workspace import N_TREES, OCCURRENCES, shred_scratches
 from oubli.core.jit import aligned
+from oubli.core.jit.policy import kernel
+from oubli.core.rng import draw_trees, restore_order
 from oubli.core.samples.arrays import Problem
 from oubli.core.threads import run
 
@@ -32,6 +32,27 @@ if TYPE_CHECKING:
     from oubli.core.forest.engine import ForestEngine
 
 _SPARE_ROWS = 64
+
+
+@kernel
+def find_members(data, parameters, scratch, slots, rows, found):
+    """Set found[row, i] where the i-th sample of `slots` draws the tree of a row.
+
+    rows   int64[T], the row of each tree, or NIL
+    found  bool[any, number of slots], false before
+    """
+    n_trees = parameters.values[N_TREES]
+    occurrences = parameters.values[OCCURRENCES]
+    seed_key = parameters.seed_key[0]
+    order = scratch.permutation
+    for i in range(slots.shape[0]):
+        id_hash = data.id_hashes[slots[i]]
+        draw_trees(seed_key, id_hash, n_trees, occurrences, order)
+        for draw in range(occurrences):
+            row = rows[order[draw]]
+            if row != NIL:
+                found[row, i] = True
+        restore_order(seed_key, id_hash, n_trees, occurrences, order)
 
 
 def digests_of_some(
@@ -49,25 +70,24 @@ def digests_of_some(
     members = _members_of(forest, problem, slots, trees)
     caller, grown = threading.get_ident(), list[tuple[int, int]]()
 
-    def grow(tree: int, own: Slots) -> str:
-        engine = _engine_beside(forest)
+    def grow(row: int) -> str:
+        engine, tree = _engine_beside(forest), trees[row]
         if grown:  # the others are of about the same size: growing the pools bit by bit would copy them many times
             n_nodes, n_leaves = (size + size // 8 + _SPARE_ROWS for size in grown[-1])
             engine.reserve_rows(n_nodes, n_leaves, 0)
         try:
-            _plant(engine, problem, tree, own)
+            engine.plant_alone(problem, tree, slots[members[row]])
             engine.resolve_whole_tree(engine.data(problem), tree)
             digest = tree_digest(engine.trees, tree, forest.settings.is_regression, class_order)
             grown.append((int(engine.trees.meta[N_NODES]), int(engine.trees.meta[N_LEAVES])))
         finally:
-            aligned.shred((*engine.trees, engine.blocks.longs))
+            aligned.shred((*engine.trees, engine.blocks.longs[:1]))  # no other block is ever taken
             shred_scratches([engine.scratch])
         if progress is not None and threading.get_ident() == caller:
             progress(len(grown), len(trees))
         return digest
 
-    pieces = [partial(grow, tree, slots[own]) for tree, own in zip(trees, members, strict=True)]
-    digests = run(pieces, forest.n_threads)
+    digests = run([partial(grow, row) for row in range(len(trees))], forest.n_threads)
     if progress is not None:
         progress(len(trees), len(trees))
     return digests
@@ -94,19 +114,3 @@ def _engine_beside(forest: "ForestEngine") -> "ForestEngine":
     other.clear(forest.width)
     other.targets, other.bits = forest.targets, forest.bits
     return other
-
-
-def _plant(engine: "ForestEngine", problem: Problem, tree: int, slots: Slots) -> None:
-    """Put samples into the root of a tree, to be grown."""
-    if not len(slots):
-        return
-    engine.trees = with_entries(engine.trees, int(slots.max()) + 1)
-    engine.reserve_members(4 * len(slots) + _SPARE_ROWS)  # what the root takes, and what growing it does
-    trees = engine.trees
-    # A forest of one tree, which nobody has to draw: its root becomes that of the tree.
-    values = engine.parameters.values.copy()
-    values[N_TREES] = 1
-    parameters = engine.parameters._replace(values=values)
-    plant(trees, engine.data(problem), parameters, engine.scratch, slots, np.array([len(slots)], np.int64))
-    for of_trees in (trees.nodes, trees.tree_tags):
-        of_trees[[0, tree]] = of_trees[[tree, 0]]

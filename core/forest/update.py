@@ -429,27 +429,6 @@ def count_members(data, parameters, scratch, slots, counts):
 
 
 @kernel
-def find_members(data, parameters, scratch, slots, rows, found):
-    """Set found[row, i] where the i-th sample of `slots` draws the tree of a row.
-
-    rows   int64[T], the row of each tree, or NIL
-    found  bool[any, number of slots], false before
-    """
-    n_trees = parameters.values[N_TREES]
-    occurrences = parameters.values[OCCURRENCES]
-    seed_key = parameters.seed_key[0]
-    order = scratch.permutation
-    for i in range(slots.shape[0]):
-        id_hash = data.id_hashes[slots[i]]
-        draw_trees(seed_key, id_hash, n_trees, occurrences, order)
-        for draw in range(occurrences):
-            row = rows[order[draw]]
-            if row != NIL:
-                found[row, i] = True
-        restore_order(seed_key, id_hash, n_trees, occurrences, order)
-
-
-@kernel
 def plant(trees, data, parameters, scratch, slots, counts):
     """Put samples into root leaves, all to be grown: how a fit begins.
 
