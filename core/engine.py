@@ -96,6 +96,7 @@ class Engine(ABC):
     measures_distance: ClassVar[bool] = False  # whether `verify` says how far predictions are from a fresh fit's
     keeps_order: bool = False  # whether samples leave in the order of arrival
     yields: ClassVar[bool] = False  # whether `resolve_until` stops after one node
+    has_separate_trees: ClassVar[bool] = False  # whether `fit_some` grows some trees without the others
 
     def __init__(
         self, settings: Any, n_features: int, cell_dtype: npt.DTypeLike, categorical: Bools, is_classification: bool
@@ -119,6 +120,15 @@ class Engine(ABC):
     @abstractmethod
     def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         """Forget everything and train on the samples of some slots."""
+
+    def fit_some(
+        self, problem: Problem, slots: Slots, trees: Sequence[int], class_order: Ints, progress: Progress | None = None
+    ) -> list[str]:
+        """Grow some trees of the fit on the samples of slots, which no tree has to hold, and return their digests.
+
+        The engine holds nothing before. Afterwards it has the header of that fit, and no trees.
+        """
+        raise NotImplementedError("the trees of this kind depend on each other: fit them all")
 
     @abstractmethod
     def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:

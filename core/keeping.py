@@ -19,7 +19,7 @@ from oubli.core.parameters import N_JOBS
 from oubli.core.samples.serialise import canonical_parts, store_bytes
 from oubli.core.samples.store import SampleStore
 from oubli.core.threads import threads_of
-from oubli.core.verification import Verification, compare_trees, model_digest, named_classes
+from oubli.core.verification import Verification, compare_trees, header_text, model_digest, named_classes
 
 _MOST_COMPARED = 10_000  # samples that a distance is measured on
 
@@ -161,17 +161,22 @@ class Keepable(Estimator, ABC):
         """Codes of the classes held, in the order of their values."""
         return self.samples_.classes.order()
 
+    def header_text(self) -> str:
+        """All but the trees that decides a prediction, as the digest of the model begins with it."""
+        return header_text(
+            {
+                "format": self.engine_.format,
+                "kind": self.kind,
+                "task": self.task.value,
+                **self.engine_.header(),
+                "types": [f"{column.type.value}:{column.dtype}" for column in self.schema_.columns],
+                "classes": named_classes(self.samples_.classes.values(self.class_order())),
+            }
+        )
+
     def digest_of(self, tree_digests: list[str]) -> str:
         """Digest of the model, whose trees have these."""
-        header = {
-            "format": self.engine_.format,
-            "kind": self.kind,
-            "task": self.task.value,
-            **self.engine_.header(),
-            "types": [f"{column.type.value}:{column.dtype}" for column in self.schema_.columns],
-            "classes": named_classes(self.samples_.classes.values(self.class_order())),
-        }
-        return model_digest(header, tree_digests)
+        return model_digest(self.header_text(), tree_digests)
 
     def tree_digests(self) -> list[str]:
         """Digest of each tree, in order; resolves all tags."""

@@ -81,11 +81,12 @@ def named_classes(values: Iterable[Any]) -> list[list[str]]:
     return [[type(value).__name__, canonical_text(value)] for value in values]
 
 
-def model_digest(header: dict[str, Any], tree_digests: Sequence[str]) -> str:
-    """SHA-256 of the header's canonical JSON and the trees' digests, hexadecimal.
+def header_text(header: dict[str, Any]) -> str:
+    """Canonical JSON of all but the trees that decides a prediction."""
+    return json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
-    header : all but the trees that decides a prediction.
-    """
-    text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    lines = [text, *tree_digests]
+
+def model_digest(header: str, tree_digests: Sequence[str]) -> str:
+    """SHA-256 of a header's text and the trees' digests, a line each, hexadecimal."""
+    lines = [header, *tree_digests]
     return hashlib.sha256("\n".join(lines).encode("ascii")).hexdigest()

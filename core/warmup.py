@@ -18,6 +18,7 @@ from oubli.core.registry import KINDS, parameters_of
 from oubli.core.rng import mix
 from oubli.core.scoring import out_of_bag
 from oubli.core.set_tree import DEPTH, HASH_BYTES, Kept, hash_tree
+from oubli.core.some_trees import grow_some
 from oubli.core.threads import sharing_all
 
 STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load")
@@ -125,6 +126,8 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
         _ = model.feature_importances_
         out_of_bag(model, _N_SAMPLES)
         model.verify()
+        if model.engine_.has_separate_trees:
+            grow_some(type(model)(**model.get_params()).start(schema), [0], rows, labels, ids=range(_N_SAMPLES))
         # The tree over the samples, whatever the kind.
         hashes, numbers = np.zeros((0, HASH_BYTES), np.uint8), np.zeros(0, np.int32)
         hash_tree(np.zeros(0, np.uint64), hashes, DEPTH, Kept(hashes, hashes.ravel(), numbers, numbers, hashes))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
 
 import typer
 
@@ -16,13 +16,13 @@ from oubli.app.cli.proofs import PolicyFile, checking, policy_in, proof_cli
 from oubli.app.errors import StartError
 
 if TYPE_CHECKING:
+    from oubli.app.cli.fresh_fits import Samples
     from oubli.client import Client
-    from oubli.core.model import Model
     from oubli.verifier import CheckedPrediction, CheckedState, Policy
 
 _ATTEMPTS = 5  # of a download during which nothing may change
 
-Samples = list[dict[str, Any]]
+Learned = TypeVar("Learned")
 
 
 def audit(
@@ -38,29 +38,38 @@ def audit(
             metavar="FILE", help="Receipts of predictions: a line each, an object of `instances` and `answer`."
         ),
     ] = None,
+    trees: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K", min=1, help="Of a forest: grow and compare only so many of its trees, which are drawn now."
+        ),
+    ] = None,
 ) -> None:
     """Check that the model is what training on the export gives: exit 0 when it is, 1 when not, 2 when it is not known.
 
     `oubli proof fetch` downloads EXPORT and the state. Of a kind that is not exact only the set of samples is checked.
     """
+    from oubli.app.cli.fresh_fits import check_answer, check_model, fit
     from oubli.app.ledger.downloads import read_lines, read_object
     from oubli.verifier import check_state
 
     with checking(), Bars() as progress:
         trusted = policy_in(policy)
         checked = check_state(read_object(state), trusted)
+        if trees is not None:
+            if receipts is not None:
+                raise StartError("predictions are checked with all trees: leave out --trees, or --receipts")
+            _audit_trees(export, checked, trees, progress)
+            return
         asked = [] if receipts is None else _receipts_of(read_lines(receipts), checked, trusted)
-        samples, model = check_samples(
-            export, checked, lambda done, total: progress("fitting a model to compare with", done, total)
-        )
+        tell_fit = partial(progress, "fitting a model to compare with")
+        learn = partial(fit, checked=checked, progress=tell_fit) if checked.is_exact else None
+        samples, model = check_samples(export, checked, learn)
         if model is not None:
             check_model(model, checked)
             for one in asked:
                 check_answer(model, one)
-    entry, log = checked.entry, checked.checkpoint
-    typer.echo(f"log {log.origin}, {log.size} entries, cosigned by {', '.join(checked.cosigned) or 'nobody'}")
-    typer.echo(f"version {checked.model_version}, {entry['at']}: {entry['kind']}, {entry['guarantee']}")
-    typer.echo(f"set root {checked.set_root}: that of the {len(samples):,} samples in the export")
+    _tell_set(checked, samples)
     if model is None:
         tell("Proved: the samples are those that the log has the root of. Not proved: that the model is made of them.")
         return
@@ -72,6 +81,33 @@ def audit(
         "the server keeps no copy of others elsewhere, and that it has answered with this model, but for the "
         "predictions whose receipts were checked."
     )
+
+
+def _audit_trees(export: Path, checked: CheckedState, n: int, progress: Bars) -> None:
+    """Audit with so many trees of a forest."""
+    from oubli.app.cli.fresh_fits import draw, grow
+    from oubli.verifier import check_trees
+
+    drawn = draw(checked, n)
+    learn = partial(grow, checked=checked, drawn=drawn, progress=partial(progress, "growing trees to compare with"))
+    samples, some = check_samples(export, checked, learn)
+    if some is not None:
+        check_trees(checked, some.header, drawn.n_trees, some.digests)
+    _tell_set(checked, samples)
+    typer.echo(f"digest {checked.digest}: made of the digests of {drawn.n_trees} trees")
+    typer.echo(f"trees {', '.join(map(str, drawn.trees))}, which were drawn now: those of a fit of these samples")
+    tell(
+        "Proved: at this version the trees that were drawn were those that training on exactly these samples gives. "
+        "Not proved: that the other trees were, that the server keeps no copy of others elsewhere, and that it has "
+        "answered with this model."
+    )
+
+
+def _tell_set(checked: CheckedState, samples: Samples) -> None:
+    entry, log = checked.entry, checked.checkpoint
+    typer.echo(f"log {log.origin}, {log.size} entries, cosigned by {', '.join(checked.cosigned) or 'nobody'}")
+    typer.echo(f"version {checked.model_version}, {entry['at']}: {entry['kind']}, {entry['guarantee']}")
+    typer.echo(f"set root {checked.set_root}: that of the {len(samples):,} samples in the export")
 
 
 def samples_of(pages: Iterator[Any], checked: CheckedState) -> Samples:
@@ -102,10 +138,12 @@ def samples_of(pages: Iterator[Any], checked: CheckedState) -> Samples:
     return found
 
 
-def check_samples(export: Path, checked: CheckedState, progress: Any = None) -> tuple[Samples, Model | None]:
-    """Check that the samples in an export are those that a state has the root of; return them, and a fit of them.
+def check_samples(
+    export: Path, checked: CheckedState, learn: Callable[[Samples], Learned] | None
+) -> tuple[Samples, Learned | None]:
+    """Check that the samples in an export are those that a state has the root of; return them, and what `learn` does.
 
-    The root is made in a thread of its own while the fit's kernels run. There is no model where that is not exact.
+    The root is made in a thread of its own while the kernels of `learn` run. It fits the samples, or some trees.
 
     Raises
     ------
@@ -122,16 +160,16 @@ def check_samples(export: Path, checked: CheckedState, progress: Any = None) -> 
     with without_collector(), ThreadPoolExecutor(1) as threads:
         samples = samples_of(read_lines(export), checked)
         root = threads.submit(set_root, samples, checked.positions_key)
-        model, failure = None, None
-        if checked.is_exact:
+        learned, failure = None, None
+        if learn is not None:
             try:
-                model = fit(samples, checked, progress)
+                learned = learn(samples)
             except Exception as error:
                 failure = error
         _check_root(root.result(), samples, checked)
     if failure is not None:
         raise failure
-    return samples, model
+    return samples, learned
 
 
 def _check_root(root: bytes, samples: Samples, checked: CheckedState) -> None:
@@ -139,85 +177,6 @@ def _check_root(root: bytes, samples: Samples, checked: CheckedState) -> None:
 
     if root.hex() != checked.set_root or len(samples) != checked.entry.get("n_samples"):
         raise FailedError("set-root", "the samples in the export are others than those that the log has the root of")
-
-
-def fit(samples: Samples, checked: CheckedState, progress: Any = None) -> Model:
-    """Fit a model on samples, with the parameters of a state.
-
-    Raises
-    ------
-    UncheckableError
-        When they cannot be fitted.
-    """
-    from oubli.app.service.compiling import prepare_kernels
-    from oubli.app.service.fitting import estimator_of
-    from oubli.core.data.schema import Schema
-    from oubli.core.errors import OubliError
-    from oubli.verifier import UncheckableError
-
-    try:
-        schema = Schema.from_dict(checked.schema)
-        estimator = estimator_of(checked.entry["kind"], schema.task, checked.parameters)
-        if not samples:
-            empty: Model = estimator.start(schema)
-            return empty
-        prepare_kernels(checked.entry["kind"], schema, estimator.get_params(), answers=False)
-        rows = [[one["features"][name] for name in schema.names] for one in samples]
-        labels, ids = [one["label"] for one in samples], [one["id"] for one in samples]
-        model: Model = estimator.fit(rows, labels, ids=ids, schema=schema, progress=progress)
-    except (OubliError, LookupError, TypeError, ValueError):
-        raise UncheckableError(
-            "this version of Oubli cannot fit the samples with the parameters in the log: use the version in 'software'"
-        ) from None
-    return model
-
-
-def check_model(model: Model, checked: CheckedState) -> None:
-    """Check that a model that was fitted afresh is the one that a state has the digest of.
-
-    Raises
-    ------
-    FailedError
-        When it is not.
-    UncheckableError
-        When nobody knows.
-    """
-    from oubli.verifier import FailedError, UncheckableError
-
-    if checked.digest is None:
-        raise UncheckableError("the digest was forgotten, because samples were erased since: ask for a new state")
-    if model.engine_.format != checked.entry["digest_format"]:
-        raise UncheckableError(
-            f"the server is of version {checked.entry['software']}, whose digests are others: use that version"
-        )
-    if model.digest() != checked.digest:
-        raise FailedError(
-            "digest", "the model is another than the one that training on these samples with these parameters gives"
-        )
-
-
-def check_answer(model: Model, prediction: CheckedPrediction) -> None:
-    """Check that a prediction is one of a model.
-
-    Raises
-    ------
-    FailedError
-        When it is not.
-    """
-    from oubli.app.http.responses import result_content
-    from oubli.core.errors import OubliError
-    from oubli.verifier import FailedError, same_answer
-
-    names = model.schema_.names
-    try:
-        rows = [row if isinstance(row, list) else [row[name] for name in names] for row in prediction.instances]
-        answer = result_content(model.query(rows))
-    except (OubliError, LookupError, TypeError):
-        answer = {}
-    if "probabilities" in answer:
-        answer["probabilities"] = answer["probabilities"].tolist()
-    if not same_answer(answer, prediction.answer):
-        raise FailedError("prediction", "a prediction is signed that this model does not make")
 
 
 def _receipts_of(lines: Iterator[Any], checked: CheckedState, policy: Policy) -> Sequence[CheckedPrediction]:
@@ -279,6 +238,9 @@ def _download(client: Client, export: Path, state: Path) -> int | None:
         return object_of(client.transport.run(client.session.ask(request)))
 
     entry, n_samples = ask(posting("/model/states")), 0
+    path = f"/model/states/{entry['index']}"
+    # Before the samples: the digests of trees are there only while the model is of this version.
+    answer = ask(reading(path, trees="true"))
     cursor: str | None = None
     with _written(export) as file:
         while True:
@@ -290,8 +252,7 @@ def _download(client: Client, export: Path, state: Path) -> int | None:
             cursor = page.get("next")
             if cursor is None:
                 break
-    answer = ask(reading(f"/model/states/{entry['index']}"))
-    if answer["digest"] is None and entry["digest_hash"] is not None:
+    if ask(reading(path))["digest"] is None and entry["digest_hash"] is not None:
         return None  # an erasure was finished meanwhile
     with _written(state) as file:
         file.write(orjson.dumps(answer) + b"\n")

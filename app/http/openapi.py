@@ -168,6 +168,9 @@ QUERY: dict[str, dict[str, Any]] = {
     "openings": parameter(
         "openings", "Whether to list nonces, too; takes the scope `audit`.", {"type": "boolean", "default": False}
     ),
+    "trees": parameter(
+        "trees", "Whether to compute the digests of the trees, too.", {"type": "boolean", "default": False}
+    ),
     "ids": parameter("id", "Samples to delete; may be repeated. Either this or `subject`.", _TEXTS),
     "subjects": parameter("subject", "Subjects to delete; may be repeated. Either this or `id`.", _TEXTS),
     "ref": parameter("ref", "The caller's case number.", _UUID),

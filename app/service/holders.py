@@ -29,7 +29,7 @@ KINDS: dict[str, str] = {
     "comparisons": "What such jobs have found. Forgotten.",
     "score": "The samples that a fit is scored on, and the models fitted on parts of them. Waited for, and ended.",
     "verify": "The copy of the model that is compared with a fresh fit. Waited for.",
-    "states": "The copy of the model whose digest is asked for. Waited for.",
+    "states": "The copy of the model whose digest, or those of its trees, are asked for. Waited for.",
     "fingerprints": "Digests, scores and distances in the results of jobs: whoever has all other samples can test "
     "guesses against them. Forgotten.",
     "events": "The digest of the snapshot that listeners were told of last. Forgotten.",

@@ -782,6 +782,11 @@ class ModelService:
         self._require_changeable()
         return await self.threads.finish(self.states.write_now())
 
+    async def tree_digests(self, version: int, digest: str) -> list[str] | None:
+        """Return the digests of the trees of a state; see `StateEntries.tree_digests`."""
+        self._require_started()
+        return await self.threads.finish(self.states.tree_digests(version, digest))
+
     async def prove_absence(self, by: By, name: str) -> tuple[AbsenceProof, str | None]:
         """Prove that a name is not in the set of samples, and that the log tells of this set.
 

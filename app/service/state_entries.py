@@ -4,6 +4,8 @@
     in a thread                   its digest, unless a snapshot or a check knows it
     journal                       the entry, with salt and digest beside it
 
+The digests of its trees are written nowhere. They are made whenever somebody asks, while the model is of that version.
+
 A state of each version is told once. What tells of a version before an erasure that is being finished would bring the
 digest back that the erasure forgets: it is not written any more.
 """
@@ -17,7 +19,7 @@ import secrets
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import orjson
 
@@ -29,6 +31,8 @@ from oubli.app.service.memory import let_go_of
 from oubli.app.version import VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oubli.app.ledger.entries import Entry
     from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker
     from oubli.app.service.copies import ModelCopier
@@ -42,6 +46,8 @@ if TYPE_CHECKING:
     from oubli.core.model import Model
 
 log = logging.getLogger("oubli.service")
+
+T = TypeVar("T")
 
 _PATIENCE = 1.0  # seconds for which a snapshot waits for the root over the samples before its turn ...
 _MOMENT = 0.1  # ... and in it, while changes wait too
@@ -231,8 +237,33 @@ class StateEntries:
                 copy = await self._copier.copied()
                 hold = self._holders.hold("states")
         if copy is not None:
-            digest = await self._threads.finish(self._digest_of(copy, hold))
+            digest = await self._threads.finish(self._of_copy(copy, hold, lambda model: model.digest()))
         return await self.write(captured, digest), True
+
+    async def tree_digests(self, version: int, digest: str) -> list[str] | None:
+        """Return the digests of the trees of a version, in their order.
+
+        None when the live model is of another version by now, when an erasure is being finished that came after it,
+        or when its trees cannot be grown one by one, so that nobody could compare them one by one.
+
+        Parameters
+        ----------
+        version, digest
+            Of the model, as a state tells them.
+        """
+        state = self._state
+        async with self._lock.mutation():
+            if state.failed or state.version != version or not state.model.engine_.has_separate_trees:
+                return None
+            copy = await self._copier.copied()
+            hold = self._holders.hold("states")
+
+        def read(model: Model) -> tuple[list[str], str]:
+            found = model.tree_digests()
+            return found, model.digest_of(found)
+
+        found, whole = await self._threads.finish(self._of_copy(copy, hold, read))
+        return found if whole == digest and version >= self._oldest else None
 
     async def tell_set(self, found: SetRoot) -> int | None:
         """Return the entry that tells of a set of samples; without a digest, where one has to be written.
@@ -255,10 +286,11 @@ class StateEntries:
             captured = await self.capture()
         return int((await self.write(captured, None))["index"]) if captured.root == root else None
 
-    async def _digest_of(self, copy: Model, hold: Hold) -> str:
+    async def _of_copy(self, copy: Model, hold: Hold, read: Callable[[Model], T]) -> T:
+        """Read a copy in a thread, and overwrite it."""
         with hold:
             try:
-                return await self._threads.build(copy.digest)
+                return await self._threads.build(partial(read, copy))
             finally:
                 await self._threads.build(partial(let_go_of, copy))
 

@@ -6,7 +6,7 @@ allocate. When a pool is full they stop in a consistent state and say so; the me
 again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -28,6 +28,7 @@ from oubli.core.forest.predict import sum_leaves, sum_leaves_frozen
 from oubli.core.forest.quantisation import Targets
 from oubli.core.forest.resolve import resolve_paths, resolve_trees
 from oubli.core.forest.room import with_entries
+from oubli.core.forest.separate import digests_of_some
 from oubli.core.forest.state import N_BLOCKS, N_LEAVES, N_MEMBERS, N_NODES, N_TAGS, Trees
 from oubli.core.forest.unseen import sum_unseen_leaves
 from oubli.core.forest.update import ADD, DELETE, count_members, plant, update_samples
@@ -54,6 +55,8 @@ _PREPARING = 5e-7  # times as much work as else is needed, a byte of a working s
 
 class ForestEngine(KeptForest):
     """A forest over the samples of some slots, exact after any history."""
+
+    has_separate_trees = True
 
     def __init__(self, settings: ForestSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
@@ -85,6 +88,15 @@ class ForestEngine(KeptForest):
         data = other.data(problem)
         other.resolve_all(data, None if progress is None else lambda done: progress(done, n_trees))
         self.become(other)
+
+    def fit_some(
+        self, problem: Problem, slots: Slots, trees: Sequence[int], class_order: Ints, progress: Progress | None = None
+    ) -> list[str]:
+        self.clear(len(problem.ranks))
+        if not self.is_classification:
+            self.targets = Targets.of(problem.y, slots)
+        self.bits = bit_rows_of(self.plain_data(problem), slots)
+        return digests_of_some(self, problem, slots, trees, class_order, progress)
 
     def _has_many_pieces(self, n_new: int) -> bool:
         """Whether free rooms of sizes that nobody asks for have used up the places that can be numbered.
@@ -123,6 +135,20 @@ class ForestEngine(KeptForest):
         self.reserve_members(int(2 * counts.sum()) + len(counts))
         plant(self.trees, data, self.parameters, self.scratch, slots, counts)
         self.is_planted = True
+
+    def plant_alone(self, problem: Problem, tree: int, slots: Slots) -> None:
+        """Put samples into the root of one tree of an empty forest in which a sample is in one tree, to be grown."""
+        if not len(slots):
+            return
+        self.trees = with_entries(self.trees, int(slots.max()) + 1)
+        self.reserve_members(4 * len(slots) + 64)  # what the root takes, and what growing it does
+        # In a forest of one tree nobody draws: all come to its root, which then takes the place of the tree's.
+        values = self.parameters.values.copy()
+        values[inputs.N_TREES] = 1
+        counts, parameters = np.array([len(slots)], np.int64), self.parameters._replace(values=values)
+        plant(self.trees, self.data(problem), parameters, self.scratch, slots, counts)
+        for rows in (self.trees.nodes, self.trees.tree_tags):
+            rows[[0, tree]] = rows[[tree, 0]]
 
     def _planted(self, problem: Problem, targets: Targets | None, slots: Slots) -> Self:
         """Another engine with the samples of `slots` in the roots of its trees; this one stays as it is."""

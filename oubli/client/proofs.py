@@ -67,6 +67,9 @@ class ProvedState:
         That the entry is in the log (c2sp.org/tlog-proof).
     salt, digest
         Of the model. None once an erasure was finished after it, and where the model is not exact.
+    tree_digests
+        Of its trees, in their order. None unless they were asked for while the model was of this version, and where
+        trees depend on each other.
     schema
         Of the samples; None in a ledger that was downloaded.
     positions_key
@@ -81,6 +84,7 @@ class ProvedState:
     digest: str | None = field(repr=False)
     schema: Mapping[str, Any] | None = field(repr=False)
     positions_key: str | None = field(repr=False)
+    tree_digests: list[str] | None = field(default=None, repr=False)
     content: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 

@@ -23,7 +23,7 @@ from oubli.verifier.policies import Policy, read_policy
 from oubli.verifier.predictions import CheckedPrediction, check_prediction, same_answer
 from oubli.verifier.proofs import CheckedProof, check_proof, opening_of
 from oubli.verifier.sets import CheckedAbsence, check_absence, is_absence_proof, set_root
-from oubli.verifier.states import CheckedState, check_state
+from oubli.verifier.states import CheckedState, check_state, check_trees
 
 __all__ = [
     "CheckedAbsence",
@@ -40,6 +40,7 @@ __all__ = [
     "check_proof",
     "check_since",
     "check_state",
+    "check_trees",
     "is_absence_proof",
     "opening_of",
     "read_checkpoint",

@@ -21,6 +21,7 @@ Rule = Literal[
     "version",
     "set-root",
     "digest",
+    "tree-digests",
     "prediction-signature",
     "prediction",
     "name",

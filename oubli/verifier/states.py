@@ -6,12 +6,16 @@ proof, and to nobody but auditors:
     positions_key_hash   SHA-256("oubli positions key commitment" | 0x00 | key that says where names are)
     schema_hash          SHA-256(schema, JSON in the form of RFC 8785)
     digest_hash          SHA-256(salt | digest of the model); null where the model is not a function of the set alone
+
+The digest is itself SHA-256(header | LF | digest of the first tree | LF | digest of the second tree ...), each in
+hexadecimal. So a list of the digests of all trees belongs to one digest only, and single trees can be compared.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +28,7 @@ from oubli.verifier.proofs import check_proof, original_of
 
 EXACT = "exact"
 _COMMITMENT = b"oubli positions key commitment\0"
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,8 @@ class CheckedState:
         By which the samples have their places in the set.
     digest
         Of the model, in hexadecimal; None where its salt was erased, or the model is not exact.
+    tree_digests
+        What the server says that the trees have, unchecked but for its form; None where it does not say it.
     """
 
     checkpoint: Checkpoint
@@ -53,6 +60,7 @@ class CheckedState:
     schema: dict[str, Any]
     positions_key: bytes
     digest: str | None
+    tree_digests: list[str] | None = None
 
     @property
     def model_version(self) -> int:
@@ -96,9 +104,40 @@ def check_state(content: Mapping[str, Any], policy: Policy) -> CheckedState:
         raise FailedError("state", "the proof is of another entry than one of a state")
     schema, parameters = _schema_of(content, entry), _parameters_of(entry)
     key = _key_of(content, entry)
-    return CheckedState(
-        checked.checkpoint, checked.cosigned, entry, parameters, schema, key, _digest_of(content, entry)
-    )
+    digest, tree_digests = _digest_of(content, entry), _tree_digests_of(content)
+    return CheckedState(checked.checkpoint, checked.cosigned, entry, parameters, schema, key, digest, tree_digests)
+
+
+def check_trees(state: CheckedState, header: str, n_trees: int, grown: Mapping[int, str]) -> None:
+    """Check that a state has the digests of all its trees, and that some trees that were grown afresh have theirs.
+
+    Parameters
+    ----------
+    state
+        With a digest and the digests of trees.
+    header
+        Of the model, made of its samples and parameters: what its digest is made of besides those of its trees.
+    n_trees
+        How many trees the model has, by its parameters.
+    grown
+        Digests of trees, by their numbers.
+
+    Raises
+    ------
+    FailedError
+        When it does not hold.
+    """
+    told = state.tree_digests or []
+    if len(told) != n_trees or _hash("\n".join([header, *told]).encode("ascii")) != state.digest:
+        raise FailedError(
+            "tree-digests",
+            "the digest of the model is not made of these digests of trees, with these samples and parameters",
+        )
+    for tree, digest in grown.items():
+        if told[tree] != digest:
+            raise FailedError(
+                "digest", f"tree {tree} is another than training on these samples with these parameters gives"
+            )
 
 
 def _schema_of(content: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,6 +181,16 @@ def _digest_of(content: Mapping[str, Any], entry: Mapping[str, Any]) -> str | No
     if salt is None or digest is None or _hash(salt + digest) != entry.get("digest_hash"):
         raise FailedError("salted-digest", "the digest is another than the one that the log has the salted hash of")
     return digest.hex()
+
+
+def _tree_digests_of(content: Mapping[str, Any]) -> list[str] | None:
+    told = content.get("tree_digests")
+    if told is None:
+        return None
+    # With other characters in them, two lists could make one text.
+    if not isinstance(told, list) or not all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in told):
+        raise FailedError("tree-digests", "the digests of the trees are no digests")
+    return told
 
 
 def _raw(text: object) -> bytes | None:

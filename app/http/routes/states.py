@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
 from oubli.app.http.openapi import DEFAULT_PAGE, PATH, QUERY, problems
-from oubli.app.http.parsing import one_value, parse_limit, parse_number_cursor, parse_query
+from oubli.app.http.parsing import one_value, parse_flag, parse_limit, parse_number_cursor, parse_query
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.responses import json_answer
 from oubli.app.http.schemas.states import StateAnswer, StateEntry, StatesAnswer
@@ -59,14 +59,18 @@ async def write_state(request: Request) -> Response:
     "/model/states/{index}",
     summary="A state of the model",
     response_model=StateAnswer,
-    responses=problems("not-logged", "storage"),
-    openapi_extra={"parameters": [PATH["index"]]},
+    responses=problems("invalid-input", "not-logged", "queue-full", "storage"),
+    openapi_extra={"parameters": [PATH["index"], QUERY["trees"]]},
 )
 async def get_state(request: Request) -> Response:
     """Return a state with its proof, and what it has hashes of: `oubli audit` compares an export with it.
 
     The digest is there until the next erasure is finished: after that it would confirm guesses about who was erased.
+    With `trees` the answer also has the digests of the trees, of which the digest is made, for `oubli audit --trees`.
+    They are computed on request and kept nowhere: once the model is of another version they are null.
     """
+    asked = one_value(parse_query(request.scope["query_string"], ("trees",)), "trees")
+    wanted = parse_flag(asked, "/trees")
     service, text = context_of(request).service, request.path_params["index"]
     if not _NUMBER.fullmatch(text):
         raise ProblemError("not-logged")
@@ -76,6 +80,9 @@ async def get_state(request: Request) -> Response:
         raise ProblemError("not-logged")
     proof = await service.publisher.entry_proof(index)
     entry, opening = found
+    trees = None
+    if wanted and opening.digest is not None:
+        trees = await service.tree_digests(entry["model_version"], opening.digest)
     key = service.states.positions_key
     is_same = commitment_of(key) == entry["positions_key_hash"]
     return json_answer(
@@ -84,6 +91,7 @@ async def get_state(request: Request) -> Response:
             "proof": proof,
             "salt": opening.salt,
             "digest": opening.digest,
+            "tree_digests": trees,
             "schema": None if opening.schema is None else orjson.loads(opening.schema),
             "positions_key": key.hex() if is_same else None,
         }

@@ -54,6 +54,9 @@ class StateAnswer(Shape):
     salt: Secret | None
     """Null, as `digest`, once an erasure was finished after it, and where the model is not exact."""
     digest: Hash | None
+    tree_digests: list[Hash] | None
+    """Of the trees, in their order: what `digest` is made of, with all else that decides a prediction. Null unless they
+    were asked for while the model was of this version, and where trees depend on each other."""
     schema_: Annotated[dict[str, Any] | None, Field(alias="schema")]
     """Of the samples; null in a ledger that was downloaded."""
     positions_key: Secret | None

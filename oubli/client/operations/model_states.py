@@ -40,13 +40,16 @@ def states(session: Session, *, page_size: int | None = None) -> Emits[ModelStat
             return
 
 
-def state(session: Session, state: ModelState | int) -> Flow[ProvedState]:
+def state(session: Session, state: ModelState | int, *, trees: bool = False) -> Flow[ProvedState]:
     """Return a state with its proof, and with what an audit needs (scope `audit`).
 
     Parameters
     ----------
     state : ModelState or int
         The state, or the index of its entry.
+    trees : bool, default False
+        Also have the digests of the trees computed, for an audit of single trees; only while the model is of this
+        version.
 
     Raises
     ------
@@ -54,7 +57,8 @@ def state(session: Session, state: ModelState | int) -> Flow[ProvedState]:
         When there is none.
     """
     index = state if isinstance(state, int) else state.index
-    return read_proved_state((yield from session.ask(reading(f"/model/states/{index}"))))
+    asked = reading(f"/model/states/{index}", trees="true" if trees else None)
+    return read_proved_state((yield from session.ask(asked)))
 
 
 def prove_absence(

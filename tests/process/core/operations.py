@@ -15,6 +15,7 @@ from oubli.core.drawing import look_at_tree
 from oubli.core.registry import KINDS
 from oubli.core.samples.summary import summarise
 from oubli.core.scoring import out_of_bag
+from oubli.core.some_trees import grow_some, separate_trees_of
 from oubli.core.threads import sharing_all
 
 N_SAMPLES = 32
@@ -159,6 +160,7 @@ def _of(case: Case, columns: str, n_classes: int) -> Iterator[tuple[str, Callabl
     yield "threads", in_threads
     yield "copy", lambda: model.copy().delete(held(0))
     yield "fit held", lambda: model.copy().fit_held(model.samples_.copy())
+    yield "grow some trees", lambda: _grow_some(type(model)(**model.get_params()).start(schema), rows, y)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "model"
         yield "save and load", lambda: (model.save(path), _use(load(path), rows, y))
@@ -172,6 +174,11 @@ def _score(model: Any) -> None:
             model.samples_.copy()
         )
     assert (out_of_bag(model, 50) is not None) == (model.kind == "forest")
+
+
+def _grow_some(model: Any, rows: list[Any], y: list[Any]) -> None:
+    if separate_trees_of(model):
+        grow_some(model, [1, 0], rows, y, ids=[*range(len(rows))])
 
 
 def _use(model: Any, rows: list[Any], y: list[Any]) -> None:

@@ -50,6 +50,18 @@ def digests_of_guesses() -> dict[tuple[int, str], str]:
     return found
 
 
+@cache
+def trees_of_guesses() -> dict[tuple[int, str], set[str]]:
+    """The digests of trees that the model with each guess would have had, and the model without the victim has not."""
+    others, found = model(), {}
+    without = {*others.tree_digests()}
+    for age, label in product(AGES, LABELS):
+        others.add([victim(age, label)["features"]], [label], ids=["victim"])
+        found[age, label] = {*others.tree_digests()} - without
+        others.delete(["victim"])
+    return found
+
+
 def forms(digest: str) -> Iterator[bytes]:
     """A digest in the encodings and unkeyed hashes that it could be found by."""
     raw = bytes.fromhex(digest)
@@ -88,14 +100,16 @@ class Attacker:
         self._directory = directory
         self._logged = logged
 
-    def holdings(self) -> list[bytes]:
+    def files(self) -> bytes:
         paths = sorted(path for path in self._directory.rglob("*") if path.is_file())
         texts = [path.read_bytes().rstrip(b"\0") for path in paths if "keys" not in path.parts]
-        texts.append(self._logged().encode())
+        return b"\0".join([*texts, self._logged().encode()])
+
+    def holdings(self) -> list[bytes]:
         asked = ["/jobs", "/erasures", "/ledger?limit=50", "/model/states?limit=50", "/snapshot", "/metrics"]
-        asked += [f"/model/states/{entry['index']}" for entry in self.ledger() if entry["type"] == "state"]
+        asked += [f"/model/states/{entry['index']}?trees=true" for entry in self.ledger() if entry["type"] == "state"]
         asked.append("/samples?limit=50&openings=true")
-        return [*texts, *(self._host.ask_bytes("GET", path)[1] for path in asked)]
+        return [self.files(), *(self._host.ask_bytes("GET", path)[1] for path in asked)]
 
     def ledger(self) -> list[dict[str, Any]]:
         return list(self._host.ask("GET", "/ledger?limit=50")[1]["entries"])
@@ -152,6 +166,37 @@ def test_no_digest_and_no_salt_of_before_is_left_in_memory(told):
     assert digest in memory(host), "the search is blind"
     erase(host)
     wait_until(lambda: digest not in memory(host) and salt not in memory(host))
+
+
+def test_digests_of_trees_confirm_guesses_only_as_long_as_the_digest_does(told):
+    host, attacker, _ = told
+    guesses = trees_of_guesses()
+    found = hex_in(attacker.holdings())
+    assert {guess for guess, trees in guesses.items() if trees <= found} == {TRUTH}, "the attack is blind"
+    erase(host)
+    holdings = attacker.holdings()
+    assert not any(trees & hex_in(holdings) for trees in guesses.values())
+    everything = b"\0".join(holdings)
+    assert not any(form in everything for digest in guesses[TRUTH] for form in forms(digest))
+
+
+def hex_in(texts: Iterable[bytes]) -> set[str]:
+    return {found.decode() for text in texts for found in _HEX.findall(text)}
+
+
+def test_digests_of_trees_stay_neither_in_memory_nor_on_the_disk(told):
+    host, attacker, _ = told
+    (state,) = host.ask("GET", "/model/states")[1]["states"]
+    trees = host.ask("GET", f"/model/states/{state['index']}?trees=true")[1]["tree_digests"]
+    assert {*trees} > trees_of_guesses()[TRUTH]
+    files = attacker.files()
+    assert not any(form in files for digest in trees for form in forms(digest))
+    assert host.ask("POST", "/snapshot")[0] == 201
+    files = attacker.files()
+    assert not any(form in files for digest in trees for form in forms(digest))
+    wait_until(lambda: not any(digest in memory(host) for digest in trees[:3]))
+    held = memory(host)
+    assert not any(digest in held for digest in trees)
 
 
 def memory(host: Hosted) -> str:

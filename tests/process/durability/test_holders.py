@@ -408,6 +408,35 @@ def states(scene: Scene) -> tuple[str, Check]:
     return receipt, check
 
 
+def trees(scene: Scene) -> tuple[str, Check]:
+    """The digests of the trees of a state are asked for: the copy is waited for, and none of that version is told."""
+    status, told = scene.host.ask("POST", "/model/states")
+    assert status in (200, 201)
+    digests = DynamicForestClassifier.tree_digests
+
+    def slow(model: Any) -> list[str]:
+        if model is not scene.host.service.state.model and threading.current_thread().name.startswith("oubli-builder"):
+            assert scene.gate.wait(60)
+        return digests(model)
+
+    scene.monkeypatch.setattr(DynamicForestClassifier, "tree_digests", slow)
+    answers: list[tuple[int, Any]] = []
+    path = f"/model/states/{told['index']}?trees=true"
+    asking = threading.Thread(target=lambda: answers.append(scene.host.ask("GET", path)))
+    asking.start()
+    wait_until(lambda: any(hold.kind == "states" for hold in set(scene.host.service.holders._holds)))
+    receipt = scene.unlearn()
+    assert scene.host.ask("POST", "/snapshot")[0] == 201
+    assert scene.receipt(receipt)["status"] == "unlearned"
+    scene.gate.set()
+
+    def check() -> None:
+        asking.join(60)
+        assert [(status, answer["tree_digests"]) for status, answer in answers] == [(200, None)]
+
+    return receipt, check
+
+
 def fingerprints(scene: Scene) -> tuple[str, Check]:
     """Jobs have ended before whose results hold digests and scores."""
     verified = scene.wait_for_job(scene.begin_job("/model/verify"))
@@ -931,7 +960,7 @@ SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
     "influence": (influence_running, influence_queued),
     "set": (set_behind,),
     "verify": (verify,),
-    "states": (states,),
+    "states": (states, trees),
     "fingerprints": (fingerprints,),
     "events": (events,),
     "without": (without, without_ended_after),

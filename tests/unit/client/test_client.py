@@ -217,6 +217,10 @@ def test_states_and_absence_are_proved(client: Client) -> None:
     proved, policy = client.state(told), trusted_by(client)
     checked = check_state(proved.content, policy)
     assert client.state(told.index) == proved
+    assert proved.tree_digests is None
+    with_trees = client.state(told, trees=True)
+    assert with_trees.tree_digests
+    assert check_state(with_trees.content, policy).tree_digests == with_trees.tree_digests
     assert (checked.model_version, checked.digest) == (told.model_version, proved.digest)
     assert (proved.state, checked.entry["set_root"]) == (told, told.set_root)
     for absent, by in ((client.prove_absence("nobody"), "ids"), (client.prove_absence(subject="nobody"), "subjects")):

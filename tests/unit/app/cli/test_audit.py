@@ -3,67 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from oubli.app.cli.main import cli
 from oubli.app.errors import StartError
 from oubli.app.ledger.set_leaves import commitment_of
 from oubli.core import IncrementalBoostingRegressor, OnlineBoostingClassifier
-from tests.unit.app.ledger.lying import Content, Log, begun, export_of, extra_of
+from tests.unit.app.cli.auditing import VERSION, Case, make_case, refused
+from tests.unit.app.ledger.lying import Content, begun, export_of, extra_of
 from tests.unit.app.support import NUMBERS, forest, rows
-
-VERSION = 7
-Done = tuple[int, str, str]
-
-
-@dataclass
-class Case:
-    """What a server tells an auditor."""
-
-    log: Log
-    model: Any
-    samples: list[Content]
-    run: Callable[..., Done]
-
-    def audit(self, state: Content | None = None, *, samples: Any = None, version: int = VERSION, **files: Any) -> Done:
-        """Audit, honestly but for what is given."""
-        state = self.log.state(self.model, self.samples, VERSION) if state is None else state
-        pages = [{"samples": self.samples if samples is None else samples, "next": None, "model_version": version}]
-        lines = {"export.jsonl": pages, "state.json": [state], **files}
-        for name, content in lines.items():
-            Path(name).write_text("".join(json.dumps(one) + "\n" for one in content))
-        Path("policy").write_text(self.log.policy())
-        more = ("--receipts", "receipts.jsonl") if "receipts.jsonl" in lines else ()
-        return self.run("audit", "export.jsonl", "--state", "state.json", "--policy", "policy", *more)
-
-    def state(self, model: Any = None, samples: Any = None, version: int = VERSION, **lies: Any) -> Content:
-        return self.log.state(model or self.model, self.samples if samples is None else samples, version, **lies)
 
 
 @pytest.fixture
 def case(tmp_path, monkeypatch, capsys) -> Case:
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> Done:
-        result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result.exit_code, result.stdout, " ".join((capsys.readouterr().err + result.stderr).split())
-
-    model = forest(40)
-    return Case(begun(), model, export_of(model), run)
-
-
-def refused(done: Done, rule: str) -> None:
-    code, out, told = done
-    assert (code, out) == (1, ""), told
-    assert f"(rule: {rule})" in told
+    return make_case(forest(40), capsys)
 
 
 # --- what holds

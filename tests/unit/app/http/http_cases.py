@@ -72,6 +72,8 @@ _ROUTES = (
     ("GET", f"/log/tile/{SECRET}/000"),
     ("GET", f"/model/states/{SECRET}"),
     ("GET", f"/model/states?cursor={SECRET}"),
+    ("GET", f"/model/states/1?trees={SECRET}"),
+    ("GET", "/model/states/1?trees=true"),
     ("GET", "/model/states?limit=2"),
     ("POST", "/model/states"),
     ("GET", f"/influence/{SECRET}"),

@@ -156,6 +156,7 @@ def test_parameters_are_described(page):
     assert names("get /samples") == {
         ("query", name) for name in ("id", "subject", "cursor", "limit", "format", "openings")
     }
+    assert names("get /model/states/{index}") == {("path", "index"), ("query", "trees")}
     assert names("put /samples/{id}") == {("path", "id"), ("query", "ref"), ("header", "Idempotency-Key")}
 
 

@@ -60,7 +60,7 @@ class Log:
         return found
 
     def state(self, model: Any, samples: Sequence[Content], version: int, **lies: Any) -> Content:
-        """What `GET /model/states/{index}` answers of a model and the samples that it is said to be made of.
+        """What `GET /model/states/{index}?trees=true` answers of a model and the samples that it is said to be made of.
 
         Whatever the entry should say otherwise is given in `lies`, and `digest`.
         """
@@ -83,6 +83,7 @@ class Log:
         self.ledger.record(notes)
         self.publish()
         beside = {"salt": SALT, "digest": digest, "schema": json.loads(schema), "positions_key": POSITIONS_KEY.hex()}
+        beside["tree_digests"] = model.tree_digests() if model.engine_.has_separate_trees else None
         return {"proof": self.entry_proof(entry["index"]), **beside}
 
     def prediction(self, model: Any, rows: list[Any], version: int, root: str) -> Content:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from oubli.app.errors import JournalFullError
 from oubli.app.http.schemas.states import StateAnswer, StateEntry, StatesAnswer
 from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.model_service import ModelService
-from oubli.core import OnlineBoostingClassifier
+from oubli.core import IncrementalBoostingClassifier, OnlineBoostingClassifier
 from oubli.verifier import FailedError, check_absence, check_state, read_policy
 from oubli.verifier.sets import set_root
 from tests.unit.app.hosted import wait_until
@@ -247,6 +249,90 @@ def test_where_nothing_can_be_written_absence_is_proved_over_a_root_alone(client
 
     monkeypatch.setattr(service.storage.journal, "append", full)
     assert absence(client, "nobody")["state"] is None
+
+
+def trees_told(client: Any, index: int) -> list[str] | None:
+    answer = client.get(f"/model/states/{index}?trees=true").json()
+    StateAnswer.model_validate(answer)
+    found: list[str] | None = answer["tree_digests"]
+    return found
+
+
+def test_digests_of_trees_are_told_while_the_model_is_of_the_version(client, service):
+    client.post("/samples", json=samples(1))
+    first = client.post("/model/states").json()["index"]
+    model = service.state.model
+    found = trees_told(client, first)
+    assert found == model.tree_digests()
+    assert model.digest_of(found) == told(client, first)["digest"]
+    assert client.head(f"/model/states/{first}?trees=true").status_code == 200
+    assert told(client, first)["tree_digests"] is None, "nobody has asked for them"
+    assert client.get(f"/model/states/{first}?trees=false").json()["tree_digests"] is None
+    client.post("/samples", json=samples(1, "m"))
+    assert trees_told(client, first) is None
+    assert told(client, first)["digest"] is not None
+    later = client.post("/model/states").json()["index"]
+    assert trees_told(client, later) == service.state.model.tree_digests()
+    assert service.holders.period > 0
+    assert not service.holders._holds
+
+
+def test_an_erasure_forgets_the_digests_of_trees_with_the_digest(client):
+    before = client.post("/model/states").json()["index"]
+    assert trees_told(client, before) is not None
+    erase(client, "c1")
+    assert trees_told(client, before) is None
+    last = listed(client)[-1]["index"]
+    assert last != before
+    assert trees_told(client, last) is not None
+
+
+def test_digests_of_trees_of_a_version_before_an_erasure_that_is_being_finished_are_not_told(client, service):
+    index = client.post("/model/states").json()["index"]
+    service.states.close_before(service.state.version + 1)
+    assert trees_told(client, index) is None
+
+
+def test_digests_of_trees_that_do_not_belong_to_the_digest_are_not_told(client, service, monkeypatch):
+    index = client.post("/model/states").json()["index"]
+    monkeypatch.setattr(type(service.state.model), "tree_digests", lambda model: ["00" * 32] * 5)
+    assert trees_told(client, index) is None
+
+
+def test_where_trees_depend_on_each_other_none_are_told(tmp_path):
+    model = IncrementalBoostingClassifier(n_estimators=2, random_state=0)
+    labels = ["yes" if i % 4 else "no" for i in range(60)]
+    model.fit(rows(60), labels, ids=[f"c{i}" for i in range(60)], schema=CLASSES)
+    with served(make_service(model, tmp_path / "data", policy=LATER)) as client:
+        index = client.post("/model/states").json()["index"]
+        assert told(client, index)["digest"] is not None
+        assert trees_told(client, index) is None
+
+
+def test_digests_of_trees_are_kept_nowhere(client, service, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    client.post("/samples", json=samples(1))
+    index = client.post("/model/states").json()["index"]
+    found = trees_told(client, index)
+    assert found is not None
+    assert client.post("/snapshot").status_code == 201
+    files = b"\0".join(path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file())
+    digest = told(client, index)["digest"]
+    assert digest.encode() in files or bytes.fromhex(digest) in files, "the search is blind"
+    for one in found:
+        raw = bytes.fromhex(one)
+        for form in (one.encode(), raw, base64.b64encode(raw).rstrip(b"=")):
+            assert form not in files
+            assert form.decode("latin-1") not in caplog.text
+    lists = ("/ledger?limit=50", "/model/states?limit=50", "/jobs", "/metrics", "/snapshot", f"/model/states/{index}")
+    assert not any(one in client.get(path).text for path in lists for one in found)
+
+
+@pytest.mark.parametrize("query", ["trees=1", "trees=true&trees=true", "trees=", "tree=true"])
+def test_digests_of_trees_that_are_asked_for_wrongly_are_refused(client, query):
+    index = client.post("/model/states").json()["index"]
+    answer = client.get(f"/model/states/{index}?{query}")
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:oubli:problem:invalid-input")
 
 
 def test_states_that_there_are_not(client):

@@ -1,0 +1,243 @@
+"""`oubli audit --trees`: the same answers as all trees give, in as far as the trees that are drawn can know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oubli.app.cli import fresh_fits
+from oubli.app.errors import StartError
+from oubli.core import DynamicForestClassifier, IncrementalBoostingRegressor, OnlineBoostingClassifier
+from oubli.core.rng import draw_trees
+from oubli.core.verification import model_digest
+from tests.unit.app.cli.auditing import VERSION, Case, make_case, refused
+from tests.unit.app.ledger.lying import Content, export_of
+from tests.unit.app.support import NUMBERS, forest, rows
+
+T = 9
+
+
+@pytest.fixture
+def case(tmp_path, monkeypatch, capsys) -> Case:
+    monkeypatch.chdir(tmp_path)
+    return make_case(forest(40, n_estimators=T), capsys)
+
+
+@pytest.fixture
+def draws(monkeypatch) -> Callable[..., None]:
+    """Have the next audits draw certain trees."""
+
+    class Loaded:
+        def __init__(self, trees: list[int]) -> None:
+            self.trees = trees
+
+        def sample(self, population: range, n: int) -> list[int]:
+            assert len(population) > max(self.trees)
+            assert n == len(self.trees)
+            return list(self.trees)
+
+    return lambda *trees: monkeypatch.setattr(fresh_fits, "_randomness", Loaded(list(trees)))
+
+
+def trees_with(model: Any, name: str) -> set[int]:
+    """The trees that a sample is in."""
+    settings, order = model.engine_.settings, np.arange(T, dtype=np.int32)
+    id_hash = model.samples_.id_hashes[model.samples_.find([name])[0]]
+    draw_trees(model.engine_.parameters.seed_key[0], id_hash, T, settings.occurrences, order)
+    return set(order[: settings.occurrences].tolist())
+
+
+# --- what holds
+
+
+@pytest.mark.parametrize("trees", [1, 4, T])
+def test_an_honest_server_passes(case, trees):
+    code, out, told = case.audit(trees=trees)
+    assert code == 0, told
+    assert f"digest {case.model.digest()}: made of the digests of {T} trees" in out
+    (line,) = (line for line in out.splitlines() if line.startswith("trees "))
+    named = [int(number) for number in line.removeprefix("trees ").split(", which")[0].split(", ")]
+    assert len({*named}) == trees
+    assert named == sorted(named)
+    assert "Not proved: that the other trees were" in told
+
+
+def many_classes() -> Any:
+    model = DynamicForestClassifier(n_estimators=T, random_state=2)
+    return model.fit(rows(90), [f"class {i % 30}" for i in range(90)], ids=[f"c{i}" for i in range(90)])
+
+
+@pytest.mark.parametrize("model", [lambda: forest(60, NUMBERS, T), many_classes], ids=["numbers", "many classes"])
+@pytest.mark.parametrize("trees", [3, T])
+def test_forests_of_other_labels_pass_and_are_told_apart(case, model, trees, draws):
+    case.of(model())
+    assert case.audit(trees=trees)[0] == 0
+    gone = case.samples[:-1]
+    assert case.audit(case.state(samples=gone), samples=gone)[0] == 1
+    draws(min(trees_with(case.model, case.samples[-1]["id"])))
+    refused(case.audit(case.state(samples=gone), samples=gone, trees=1), "digest")
+
+
+def test_a_model_with_a_history_passes(case):
+    case.model.delete([f"c{i}" for i in range(20)])
+    case.model.add([[99, "new", None]], ["no"], ids=["later"])
+    case.samples = export_of(case.model)
+    assert case.audit(trees=T)[0] == 0
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_few_samples_or_none_pass(case, left):
+    case.model.delete([f"c{i}" for i in range(left, 40)])
+    case.samples = export_of(case.model)
+    assert case.audit(trees=T)[0] == 0
+
+
+def test_which_trees_are_drawn_nobody_knows_before(case):
+    drawn = {tuple(fresh_fits.draw(checked(case), 3).trees) for _ in range(60)}
+    assert len(drawn) > 20
+    assert {tree for trees in drawn for tree in trees} == {*range(T)}
+
+
+def checked(case: Case) -> Any:
+    from oubli.verifier import check_state, read_policy
+
+    return check_state(case.state(), read_policy(case.log.policy().encode()))
+
+
+# --- servers that lie
+
+
+def test_a_sample_kept_in_the_model_only_is_found_by_the_trees_that_hold_it(case, draws):
+    gone = case.samples[:-1]
+    holding = trees_with(case.model, case.samples[-1]["id"])
+    assert 0 < len(holding) < T
+    lie = case.state(samples=gone)
+    refused(case.audit(lie, samples=gone, trees=T), "digest")
+    for tree in range(T):
+        draws(tree)
+        done = case.audit(lie, samples=gone, trees=1)
+        if tree in holding:
+            refused(done, "digest")
+            assert f"tree {tree} is another" in done[2]
+        else:
+            assert done[0] == 0, "it holds for this tree"
+
+
+def test_a_sample_that_the_model_has_not_learned_and_a_swapped_label_are_found(case):
+    model = forest(40, n_estimators=T)
+    model.delete([case.samples[0]["id"]])
+    refused(case.audit(case.state(model), trees=T), "digest")
+    first, *others = case.samples
+    told = [{**first, "label": {"yes": "no", "no": "yes"}[first["label"]]}, *others]
+    refused(case.audit(case.state(samples=told), samples=told, trees=T), "digest")
+
+
+def test_the_set_is_checked_whatever_trees_are_drawn(case):
+    refused(case.audit(samples=case.samples[1:], trees=1), "set-root")
+    refused(case.audit(case.state(version=VERSION - 1), trees=1), "version")
+    refused(case.audit({**case.state(), "digest": "00" * 32}, trees=1), "salted-digest")
+
+
+@pytest.mark.parametrize("lie", [{"random_state": 1}, {"max_depth": 3}])
+def test_a_wrong_seed_or_parameter_is_found(case, lie):
+    parameters = {**case.model.parameters_of_model(), "random_state": case.model.seed_, **lie}
+    refused(case.audit(case.state(parameters=json.dumps(parameters)), trees=1), "tree-digests")
+
+
+def other(told: list[str]) -> list[str]:
+    return ["00" * 32, *told[1:]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        other,
+        lambda told: [told[1], told[0], *told[2:]],
+        lambda told: told[:-1],
+        lambda told: [*told, told[0]],
+        lambda _: [],
+        lambda _: forest(8, n_estimators=T).tree_digests(),
+        lambda told: [told[0].upper(), *told[1:]],
+        lambda told: [told[0] + "\n" + told[1], *told[2:]],
+        lambda told: [told[0] + "\n", *told[1:]],
+        lambda told: [None, *told[1:]],
+        lambda told: {str(i): one for i, one in enumerate(told)},
+        lambda told: told[0],
+    ],
+)
+def test_digests_of_trees_that_do_not_belong_to_the_digest_are_found(case, change):
+    honest = case.state()
+    refused(case.audit({**honest, "tree_digests": change(honest["tree_digests"])}, trees=1), "tree-digests")
+
+
+@pytest.mark.parametrize("change", [lambda told: [*told, told[0]], lambda told: told[:-1]])
+def test_more_or_fewer_trees_than_the_parameters_say_are_found_in_the_digest_itself(case, change):
+    """The server commits to a digest of such a list."""
+    lie = change(case.model.tree_digests())
+    state = case.state(digest=model_digest(case.model.header_text(), lie))
+    refused(case.audit({**state, "tree_digests": lie}, trees=1), "tree-digests")
+
+
+def test_one_tree_of_another_model_is_found_when_it_is_drawn(case, draws):
+    """The digest is made of it, so only growing that tree shows it."""
+    lie = other(case.model.tree_digests())
+    state: Content = {**case.state(digest=model_digest(case.model.header_text(), lie)), "tree_digests": lie}
+    draws(3, 5)
+    assert case.audit(state, trees=2)[0] == 0
+    draws(0, 5)
+    refused(case.audit(state, trees=2), "digest")
+    refused(case.audit(state), "digest")
+
+
+# --- what could not be checked
+
+
+def test_a_state_without_digests_of_trees_cannot_be_checked(case):
+    honest = case.state()
+    for one in ({**honest, "tree_digests": None}, {k: v for k, v in honest.items() if k != "tree_digests"}):
+        with pytest.raises(StartError, match="oubli proof fetch"):
+            case.audit(one, trees=1)
+        assert case.audit(one)[0] == 0
+    with pytest.raises(StartError, match="forgotten"):
+        case.audit({**honest, "salt": None, "digest": None, "tree_digests": None}, trees=1)
+
+
+def test_trees_that_depend_on_each_other_cannot_be_checked_one_by_one(case):
+    model = IncrementalBoostingRegressor(n_estimators=3, random_state=4)
+    model.fit(rows(40), [i / 8 for i in range(40)], ids=[f"c{i}" for i in range(40)], schema=NUMBERS)
+    case.of(model)
+    with pytest.raises(StartError, match="depends on those before it"):
+        case.audit(trees=1)
+    with pytest.raises(StartError, match="depends on those before it"):
+        case.audit({**case.state(), "tree_digests": model.tree_digests()}, trees=1)
+
+
+def test_trees_of_a_kind_that_is_not_exact_cannot_be_checked(case):
+    model = OnlineBoostingClassifier(n_estimators=3, random_state=4)
+    model.fit(rows(40), ["yes" if i % 4 else "no" for i in range(40)], ids=[f"c{i}" for i in range(40)])
+    case.of(model)
+    with pytest.raises(StartError, match="not exact"):
+        case.audit({**case.state(digest_hash=None, digest_format=None), "salt": None, "digest": None}, trees=1)
+
+
+def test_more_trees_than_there_are_and_none_are_refused(case):
+    with pytest.raises(StartError, match=f"a number from 1 to {T}"):
+        case.audit(trees=T + 1)
+    for n in (0, -1):
+        code, out, _ = case.audit(trees=n)
+        assert (code, out) == (2, "")
+
+
+def test_digests_of_another_format_cannot_be_checked(case):
+    with pytest.raises(StartError, match="digests are others"):
+        case.audit(case.state(digest_format=99), trees=1)
+
+
+def test_predictions_take_all_trees(case):
+    one = case.log.prediction(case.model, rows(2), VERSION, "00" * 32)
+    with pytest.raises(StartError, match="leave out --trees, or --receipts"):
+        case.audit(trees=1, **{"receipts.jsonl": [one]})

@@ -1,0 +1,71 @@
+"""`oubli proof fetch`: a state with the digests of its trees, and the samples of the same version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from oubli.app.cli import audit
+from oubli.app.cli.main import cli
+from oubli.app.errors import StartError
+from tests.unit.app.hosted import Hosted, hosted
+from tests.unit.app.support import forest, make_service, samples
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch) -> Iterator[Hosted]:
+    monkeypatch.chdir(tmp_path)
+    with hosted(make_service(forest(60), tmp_path / "data")) as host:
+        yield host
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    if isinstance(result.exception, StartError):
+        raise result.exception
+    assert result.exit_code == 0, (result.stdout, result.exception)
+    return result.stdout
+
+
+def fetch(host: Hosted) -> dict[str, Any]:
+    run("proof", "fetch", "export.jsonl", "--state", "state.json", "--url", f"http://127.0.0.1:{host.port}", "--force")
+    state: dict[str, Any] = json.loads(Path("state.json").read_text())
+    return state
+
+
+def change_while_downloading(host: Hosted, monkeypatch: pytest.MonkeyPatch, n_times: int) -> None:
+    """Add a sample whenever the file of the samples is opened, so often."""
+    written, changes = audit._written, iter(range(n_times))
+
+    def changing(path: Path) -> Any:
+        if path.name == "export.jsonl":
+            number = next(changes, None)
+            if number is not None:
+                assert host.ask("POST", "/samples", {"samples": samples(1, f"m{number}-")["samples"]})[0] == 201
+        return written(path)
+
+    monkeypatch.setattr(audit, "_written", changing)
+
+
+@pytest.mark.parametrize("n_changes", [0, 2])
+def test_what_is_fetched_is_of_one_version_and_passes_an_audit_of_single_trees(host, monkeypatch, n_changes):
+    change_while_downloading(host, monkeypatch, n_changes)
+    state = fetch(host)
+    assert state["state"]["model_version"] == 1 + n_changes
+    assert len(state["tree_digests"]) == 5
+    keys = host.ask("GET", "/keys")[1]["keys"]
+    Path("policy").write_text("".join(f"log {key['log_key']}\n" for key in keys) + "quorum none\n")
+    for more in ((), ("--trees", 2)):
+        told = run("audit", "export.jsonl", "--state", "state.json", "--policy", "policy", *more)
+        assert f"that of the {60 + n_changes} samples in the export" in told
+
+
+def test_a_model_that_changes_all_the_time_is_not_fetched(host, monkeypatch):
+    change_while_downloading(host, monkeypatch, 99)
+    with pytest.raises(StartError, match="changed during each download"):
+        fetch(host)
