@@ -88,7 +88,7 @@ def _ask(address: str, arguments: list[str]) -> int:
     """Have a command run and return its exit code."""
     with socket.socket(socket.AF_UNIX, _KIND) as connection:
         connection.connect(address)
-        asked = {"arguments": arguments, "folder": os.getcwd(), "variables": dict(os.environ)}
+        asked = {"arguments": arguments, "folder": str(Path.cwd()), "variables": dict(os.environ)}
         socket.send_fds(connection, [json.dumps(asked).encode()], [0, 1, 2])
         child = int(connection.recv(64))
         for number in (signal.SIGINT, signal.SIGTERM):

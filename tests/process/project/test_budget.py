@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from datetime import date
@@ -42,7 +43,8 @@ def run(folder: Path, *options: str, patience: float = 30.0) -> subprocess.Compl
     )
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", *options, str(folder)]
     root = Path(__file__).parents[3]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    variables = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run(command, cwd=root, env=variables, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_a_session_out_of_time_names_what_did_not_run_and_is_no_failure(tmp_path: Path) -> None:
