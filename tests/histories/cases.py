@@ -17,15 +17,17 @@ class Case:
     kind: str
     task: Task
     parameters: dict[str, Any]
+    is_wide: bool | None = None  # whether cells are float64; by default where labels are classes
 
     def make(self) -> Any:
         return KINDS[self.kind, self.task](**self.parameters)
 
     def schema(self) -> Schema:
+        is_wide = self.task is Task.CLASSIFICATION if self.is_wide is None else self.is_wide
         columns = (
             Column("a", ColumnType.NUMERIC),
             Column("b", ColumnType.CATEGORICAL),
-            Column("c", ColumnType.NUMERIC, "float64"),
+            Column("c", ColumnType.NUMERIC, "float64" if is_wide else "float32"),
             Column("d", ColumnType.BOOLEAN),
         )
         return Schema(columns, self.task, LabelType.STRING if self.task is Task.CLASSIFICATION else LabelType.NUMBER)

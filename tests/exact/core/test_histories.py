@@ -19,7 +19,7 @@ from tests.tiers import ordinary
 class Share(NamedTuple):
     """How much of a kind is tried."""
 
-    parts: int  # the second half of them is long
+    parts: int  # all but the first are long
     n: int  # histories a part
     interpreted: int  # the same where kernels are not compiled
     max_operations: int
@@ -56,7 +56,7 @@ def play_all(kind: Kind, numbers: range, max_operations: int, max_rows: int) -> 
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        pytest.param(name, part, marks=() if 2 * part < share.parts else pytest.mark.long)
+        pytest.param(name, part, marks=() if part == 0 else pytest.mark.long)
         for name, share in SHARES.items()
         for part in range(share.parts)
     ],
@@ -85,11 +85,12 @@ def test_long_lives(part: int) -> None:
         play(BY_NAME["forest"], BY_NAME["forest"].long_life(number, n_operations=60))
 
 
+@pytest.mark.parametrize("share", [0.5, pytest.param(2.0, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", [name for name, share in SHARES.items() if share.shrunk])
-def test_histories_that_shrink(name: str) -> None:
+def test_histories_that_shrink(name: str, share: float) -> None:
     """Fewer and simpler than the random ones; what fails here comes as its smallest example."""
 
-    @settings(max_examples=SHARES[name].shrunk)
+    @settings(max_examples=int(share * SHARES[name].shrunk))
     @given(st.data())
     def one(data: st.DataObject) -> None:
         play(BY_NAME[name], data.draw(histories(BY_NAME[name], 10, 30)))

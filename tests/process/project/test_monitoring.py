@@ -287,6 +287,7 @@ def test_scrapes_are_sound(prometheus: Prometheus) -> None:
     assert target["lastError"] == ""
 
 
+@pytest.mark.long
 @needs("prometheus")
 def test_prometheus_sees_a_server_that_trains(tmp_path: Path) -> None:
     rules = {rule["alert"]: rule["expr"] for rule in RULES}

@@ -151,6 +151,7 @@ def test_ctrl_c_leaves_nothing_behind(adult_server: Running, tmp_path: Path) -> 
     assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_is_told_and_leaves_nothing_behind(adult_server: Running, tmp_path: Path) -> None:
     process = start(adult_server.url, tmp_path, *CHANGING, "--rate", "50", "--processes", "2")
     os.kill(children_of(process)[0], signal.SIGKILL)
