@@ -1,4 +1,4 @@
-"""Long tests end with their time, and say what did not run."""
+"""Long tests end with their time and say what did not run; of cases that are left to them, some stay ordinary."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.budget import part_of, rotated
+from tests.tiers import covering, ordinary
 
 FILES = ["a.py", "b.py", "c.py"]
 TESTS = """
@@ -29,6 +30,13 @@ def test_each_day_begins_with_another_file() -> None:
     first = [rotated(FILES, date(2026, 1, day))[0] for day in (1, 2, 3)]
     assert sorted(first) == FILES
     assert sorted(rotated(FILES, date(2026, 1, 1))) == FILES
+
+
+def test_each_value_of_a_list_has_an_ordinary_case() -> None:
+    cases = covering([1, 2], "abc")
+    assert {case.values for case in cases if not case.marks} == {(1, "a"), (2, "b"), (1, "c")}
+    assert len(cases) == 6
+    assert [case.values for case in ordinary("abc", "b") if not case.marks] == [("b",)]
 
 
 def test_the_parts_are_all_files_and_share_none() -> None:
