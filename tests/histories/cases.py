@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
@@ -17,7 +17,7 @@ class Case:
     kind: str
     task: Task
     parameters: dict[str, Any]
-    is_wide: bool | None = None  # whether cells are float64; by default where labels are classes
+    is_wide: bool | None = field(default=None, kw_only=True)  # whether cells are float64; by default where labels are classes
 
     def make(self) -> Any:
         return KINDS[self.kind, self.task](**self.parameters)
