@@ -17,7 +17,8 @@ class Case:
     kind: str
     task: Task
     parameters: dict[str, Any]
-    is_wide: bool | None = field(default=None, kw_only=True)  # whether cells are float64; by default where labels are classes
+    # Whether cells are float64; by default where labels are classes.
+    is_wide: bool | None = field(default=None, kw_only=True)
 
     def make(self) -> Any:
         return KINDS[self.kind, self.task](**self.parameters)
