@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -16,10 +18,38 @@ from tests.serving import EXAMPLE, Running, serving  # noqa: E402
 
 pytest_plugins = ("tests.closing", "tests.postgres", "tests.recorder")
 
+# A million objects come with the tests and stay to the end: searching them for garbage again and again takes a
+# quarter of the time that it takes to collect the tests, and half a second each time afterwards.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 # A shell that runs the tests in the background has them ignore Ctrl-C, and so would everything that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 WATCHED = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGPIPE") if hasattr(signal, name)]
 HANDLERS = {number: signal.getsignal(number) for number in WATCHED}
+
+
+# What compiles the same kernels runs in one worker, one file after the other: two would compile them twice.
+TOGETHER = ("tests/exact/core/boosting/", "tests/exact/")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give workers whole files, as `--dist loadfile` does, and those of some folders at once."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((folder for folder in TOGETHER if nodeid.startswith(folder)), super()._split_scope(nodeid))
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

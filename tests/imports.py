@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
 Graph = dict[str, set[str]]
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The program in a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of the program in a file."""
+    return tuple(ast.walk(parsed(path)))
 
 
 def module_of(path: Path) -> str:
@@ -36,7 +49,7 @@ def outside_type_checking(tree: ast.AST) -> Iterator[ast.AST]:
 def imports(path: Path, known: dict[str, Path]) -> set[str]:
     """The modules that a file imports when it runs, inside of functions too; packages themselves left out."""
     found = set()
-    for node in outside_type_checking(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in outside_type_checking(parsed(path)):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

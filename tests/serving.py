@@ -109,20 +109,24 @@ def forked(command: Sequence[str], folder: Path, variables: Mapping[str, str], o
     """Start a command of this interpreter as a fork of a process that has `tests.preloaded`: ten times as fast."""
     interpreter, *arguments = command
     assert interpreter == sys.executable
-    process = _fork_server().Process(target=_run, args=(arguments, str(folder), dict(variables), str(output)))
+    process = fork_server().Process(target=_run, args=(arguments, str(folder), dict(variables), str(output)))
     process.start()
     return _Forked(process)
 
 
 def _run(arguments: list[str], folder: str, variables: Mapping[str, str], output: str) -> None:
-    """Be a process of the command line, or of a script; arguments are those of the interpreter."""
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(variables)
     file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
+    run_main(arguments, folder, variables)
+
+
+def run_main(arguments: Sequence[str], folder: str, variables: Mapping[str, str]) -> None:
+    """Be a process of the command line, or of a script; arguments are those of the interpreter."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(variables)
     try:
         if arguments[:2] == ["-m", "oubli"]:
             sys.argv = ["oubli", *arguments[2:]]
@@ -137,7 +141,8 @@ def _run(arguments: list[str], folder: str, variables: Mapping[str, str], output
 
 
 @cache
-def _fork_server() -> ForkServerContext:
+def fork_server() -> ForkServerContext:
+    """Start the process that has `tests.preloaded`."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.preloaded"])
     before = os.environ.copy()

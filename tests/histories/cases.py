@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
@@ -17,15 +17,18 @@ class Case:
     kind: str
     task: Task
     parameters: dict[str, Any]
+    # Whether cells are float64; by default where labels are classes.
+    is_wide: bool | None = field(default=None, kw_only=True)
 
     def make(self) -> Any:
         return KINDS[self.kind, self.task](**self.parameters)
 
     def schema(self) -> Schema:
+        is_wide = self.task is Task.CLASSIFICATION if self.is_wide is None else self.is_wide
         columns = (
             Column("a", ColumnType.NUMERIC),
             Column("b", ColumnType.CATEGORICAL),
-            Column("c", ColumnType.NUMERIC, "float64"),
+            Column("c", ColumnType.NUMERIC, "float64" if is_wide else "float32"),
             Column("d", ColumnType.BOOLEAN),
         )
         return Schema(columns, self.task, LabelType.STRING if self.task is Task.CLASSIFICATION else LabelType.NUMBER)

@@ -187,6 +187,8 @@ class Kind:
     mixtures : a history is made of the operations of one of them.
     tuned : lets small sets be treated as large ones are.
     tuning : values of its arguments to choose from.
+    wide : tasks for which there are columns of float64. Kernels are compiled for each type of cells and labels, which
+        takes most of a run with an empty cache: one of the four is left to the long tests.
     outcomes : what updates must have come to, in a run of histories.
     """
 
@@ -199,6 +201,7 @@ class Kind:
     tuned: Callable[..., AbstractContextManager[Any]] = nullcontext
     tuning: dict[str, list[Any]] = field(default_factory=dict)
     tasks: tuple[str, ...] = TASKS
+    wide: tuple[str, ...] = ("classification",)
     outcomes: frozenset[str] = frozenset()
 
     def choose_world(self, choose: Chooser, max_rows: int, which: str = "") -> World:
@@ -207,7 +210,7 @@ class Kind:
         if which in ("learnable", "many"):
             world = learnable_world(choose, max_rows if which == "learnable" else 4 * max_rows, self.tasks)
         else:
-            world = awkward_world(choose, max_rows, self.tasks, deep=which == "deep")
+            world = awkward_world(choose, max_rows, self.tasks, deep=which == "deep", wide_tasks=self.wide)
         tuning = {name: choose.one(values) for name, values in self.tuning.items()}
         return replace(world, parameters=self.parameters(choose, world, which == "deep"), tuning=tuning)
 

@@ -175,10 +175,12 @@ def choose_column(choose: Chooser, wide: bool, deep: bool) -> tuple[Column, list
     return column, values
 
 
-def awkward_world(choose: Chooser, max_rows: int, tasks: Sequence[str], *, deep: bool) -> World:
+def awkward_world(
+    choose: Chooser, max_rows: int, tasks: Sequence[str], *, deep: bool, wide_tasks: Sequence[str] = ()
+) -> World:
     """Choose a world of degenerate data, or one in which trees are deep; its parameters are left out."""
     task = choose.one(tasks)
-    wide = choose.one([False, False, True])
+    wide = choose.one([False, False, True]) and task in wide_tasks
     n_columns = choose.integer(3, 6) if deep else choose.integer(1, 4)
     chosen = [choose_column(choose, wide, deep) for _ in range(n_columns)]
     if task == "classification":

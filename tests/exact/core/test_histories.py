@@ -13,12 +13,13 @@ from numba import config
 from tests.histories.kinds import BY_NAME, ROWS, Kind, histories
 from tests.histories.player import TALLIES, Player, play
 from tests.histories.worlds import Chooser, History
+from tests.tiers import ordinary
 
 
 class Share(NamedTuple):
     """How much of a kind is tried."""
 
-    parts: int
+    parts: int  # all but the first are long
     n: int  # histories a part
     interpreted: int  # the same where kernels are not compiled
     max_operations: int
@@ -53,7 +54,12 @@ def play_all(kind: Kind, numbers: range, max_operations: int, max_rows: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "part"), [(name, part) for name, share in SHARES.items() for part in range(share.parts)]
+    ("name", "part"),
+    [
+        pytest.param(name, part, marks=() if part == 0 else pytest.mark.long)
+        for name, share in SHARES.items()
+        for part in range(share.parts)
+    ],
 )
 def test_random_histories(name: str, part: int) -> None:
     share = SHARES[name]
@@ -61,7 +67,7 @@ def test_random_histories(name: str, part: int) -> None:
     play_all(BY_NAME[name], range(share.first + n * part, share.first + n * part + n), *share[3:5])
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", ordinary(range(2), 0))
 @pytest.mark.parametrize(("name", "max_rows"), [("presorted oracle", 40), ("quantised oracle", 120)])
 def test_fits(name: str, max_rows: int, part: int) -> None:
     """One fit each: more samples than histories have, so that edges and candidates are drawn."""
@@ -72,18 +78,19 @@ def test_fits(name: str, max_rows: int, part: int) -> None:
         play(BY_NAME[name], History(world, (("fit", len(world.rows)),), number))
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", ordinary(range(2), 0))
 def test_long_lives(part: int) -> None:
     """Many single mutations, nearly all of which leave the trees as they are: are they right to?"""
     for number in range(10 * part, 10 * part + 10):
         play(BY_NAME["forest"], BY_NAME["forest"].long_life(number, n_operations=60))
 
 
+@pytest.mark.parametrize("share", [0.5, pytest.param(2.0, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", [name for name, share in SHARES.items() if share.shrunk])
-def test_histories_that_shrink(name: str) -> None:
+def test_histories_that_shrink(name: str, share: float) -> None:
     """Fewer and simpler than the random ones; what fails here comes as its smallest example."""
 
-    @settings(max_examples=SHARES[name].shrunk)
+    @settings(max_examples=int(share * SHARES[name].shrunk))
     @given(st.data())
     def one(data: st.DataObject) -> None:
         play(BY_NAME[name], data.draw(histories(BY_NAME[name], 10, 30)))

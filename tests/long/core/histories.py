@@ -1,9 +1,11 @@
 """How many and how long histories of each kind are, and how they are parted."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.exact.core.test_histories import play_all
-from tests.histories.kinds import BY_NAME
+from tests.histories.kinds import BY_NAME, TASKS
 
 # Kind: parts, histories a part, operations, rows, first seed.
 SHARES = {
@@ -28,4 +30,5 @@ def parts_of(*names: str) -> pytest.MarkDecorator:
 def play_part(name: str, part: int) -> None:
     """Play the histories of a part."""
     _, n, max_operations, max_rows, first = SHARES[name]
-    play_all(BY_NAME[name], range(first + n * part, first + n * part + n), max_operations, max_rows)
+    kind = replace(BY_NAME[name], wide=TASKS)
+    play_all(kind, range(first + n * part, first + n * part + n), max_operations, max_rows)

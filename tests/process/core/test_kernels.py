@@ -69,8 +69,8 @@ print(json.dumps({{name: dispatcher.targetoptions for name, dispatcher in dispat
 
 @compiled
 def test_a_second_process_compiles_nothing() -> None:
-    warm_up("classification", np.float32)
-    warm_up("regression", np.float64)
+    warm_up("classification", np.float64)
+    warm_up("regression", np.float32)
     warm_up("classification", np.float32, kind="tree")
     smoke.run()
     script = f"""{DISPATCHERS}
@@ -78,8 +78,8 @@ import numpy as np
 from oubli.core.warmup import warm_up
 from tests.process.core import smoke
 
-warm_up("classification", np.float32)
-warm_up("regression", np.float64)
+warm_up("classification", np.float64)
+warm_up("regression", np.float32)
 warm_up("classification", np.float32, kind="tree")
 smoke.run()
 stats = {{name: dispatcher.stats for name, dispatcher in dispatchers().items()}}

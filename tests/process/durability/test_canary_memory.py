@@ -17,6 +17,7 @@ from oubli.app.service.build import build_service
 from oubli.app.settings import Settings
 from tests.process.durability.canaries import canary, forms, remains, tensors
 from tests.process.durability.people import ID_COLUMN, SUBJECT_COLUMN, TARGET, people, write_csv
+from tests.tiers import ordinary
 
 ROW = people(1)["p0"].features
 KEPT = canary(500, ROW)
@@ -44,7 +45,11 @@ def serving_here(folder: Path, directory: Path, kind: str) -> Iterator[TestClien
         yield client
 
 
-@pytest.fixture(params=["forest", "tree", "online-boosting", "incremental-boosting"])
+KINDS = ("forest", "tree", "online-boosting", "incremental-boosting")
+with_the_forest = pytest.mark.parametrize("kind", ordinary(KINDS, "forest"), indirect=True)
+
+
+@pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -117,6 +122,7 @@ def test_nothing_can_be_reached_of_what_was_erased(client):
     check_nothing_remains(client)
 
 
+@with_the_forest
 def test_nothing_can_be_reached_after_a_crash(client, kind, tmp_path):
     learn(client)
     unlearn(client)
@@ -141,6 +147,7 @@ def test_nothing_can_be_reached_after_the_model_was_replaced(tmp_path):
         check_nothing_remains(client)
 
 
+@with_the_forest
 def test_nothing_is_left_of_a_refused_request(client):
     one = FLOCK[0]
     bad = {"samples": [one.as_json(), one.as_json(label=None)]}

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.process.durability.crash import Figures, Lives
+from tests.tiers import ordinary
 
+OTHERS = ("tree", "online-boosting", "incremental-boosting")
 LANES = 2  # data directories at the same time
 
 
@@ -38,7 +40,7 @@ def test_killed_at_random_moments(tmp_path, tell):
     check(figures, 4)
 
 
-@pytest.mark.parametrize("kind", ["tree", "online-boosting", "incremental-boosting"])
+@pytest.mark.parametrize("kind", ordinary(OTHERS, "incremental-boosting"))
 def test_a_server_of_another_kind_is_killed_at_a_random_moment(tmp_path, tell, kind):
     figures = kill_many(tmp_path, 1, seed=8, kind=kind)
     tell(f"killed at random, {kind}: {figures}")
@@ -53,7 +55,7 @@ def test_killed_at_many_random_moments(tmp_path, tell):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["tree", "online-boosting", "incremental-boosting"])
+@pytest.mark.parametrize("kind", OTHERS)
 def test_a_server_of_another_kind_is_killed_at_many_random_moments(tmp_path, tell, kind):
     figures = kill_many(tmp_path, 40, seed=80, kind=kind)
     tell(f"killed at random, {kind}: {figures}")

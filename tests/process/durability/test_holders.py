@@ -60,6 +60,7 @@ from oubli.verifier.sets import hash_of_sample
 from tests.process.durability.canaries import Canary, canary, files_with, forms, remains, traces
 from tests.process.durability.listener import listening
 from tests.reach import array_bytes, texts
+from tests.tiers import covering
 from tests.unit.app.hosted import Hosted, hosted, wait_until
 from tests.unit.app.privacy.certificates import authority, certificate
 from tests.unit.app.support import forest, make_service, served_here
@@ -1003,8 +1004,12 @@ def _by_restore(scene: Scene) -> None:
     assert status == 200, answer
 
 
-@pytest.mark.parametrize("finish", [_by_snapshot, _by_restore])
-@pytest.mark.parametrize("situation", [one for many in SITUATIONS.values() for one in many])
+FINISHES = (_by_snapshot, _by_restore)
+
+
+@pytest.mark.parametrize(
+    ("situation", "finish"), covering([one for many in SITUATIONS.values() for one in many], FINISHES)
+)
 def test_nothing_outlives_an_erasure(tmp_path, monkeypatch, situation, finish):
     directory = tmp_path / "data"
     with scene(directory, monkeypatch) as here:
@@ -1022,8 +1027,7 @@ def test_nothing_outlives_an_erasure(tmp_path, monkeypatch, situation, finish):
         assert here.host.ask("GET", PLACE)[0] == 404
 
 
-@pytest.mark.parametrize("finish", [_by_snapshot, _by_restore])
-@pytest.mark.parametrize("status", [204, 500, 410])
+@pytest.mark.parametrize(("status", "finish"), covering([204, 500, 410], FINISHES))
 def test_queues_and_dead_letters_name_nobody(tmp_path, monkeypatch, status, finish):
     """Webhooks and callbacks that have arrived, that wait, and that were given up."""
     directory, bodies = tmp_path / "data", list[bytes]()
@@ -1063,8 +1067,7 @@ def test_queues_and_dead_letters_name_nobody(tmp_path, monkeypatch, status, fini
         assert remains(here.host.everything, BIRD) == set()
 
 
-@pytest.mark.parametrize("is_released", [False, True])
-@pytest.mark.parametrize("finish", [_by_snapshot, _by_restore])
+@pytest.mark.parametrize(("finish", "is_released"), covering(FINISHES, [False, True]))
 def test_nothing_outlives_the_erasure_of_what_was_restricted(tmp_path, monkeypatch, finish, is_released):
     directory = tmp_path / "data"
     with scene(directory, monkeypatch) as here:

@@ -50,6 +50,7 @@ def require_exact(server: Running) -> str:
     return digest
 
 
+@pytest.mark.long
 def test_a_server_lives_on_its_journal(folder: Path, server_of_journals: Server) -> None:
     database = server_of_journals.new_database()
     url = server_of_journals.url(database)

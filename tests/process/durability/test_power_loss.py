@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.process.durability.answers import Answer, journal_writes, read_answers
-from tests.process.durability.asking import send
+from tests.process.durability.asking import send, wait_for
 from tests.process.durability.clients import Acquaintances, Request, start_clients
 from tests.process.durability.crash import receipts_of
 from tests.process.durability.disk import Disk
@@ -23,9 +23,10 @@ from tests.process.durability.people import flags, people, write_csv
 from tests.process.durability.reading import fresh_digest, live_digest, read_held, read_schema
 from tests.process.durability.tracing import Call, command, kill_traced, read_trace, why_not
 from tests.serving import serving
+from tests.tiers import ordinary
 
 FLAGS = flags("--erasure-deadline", "1", "--snapshot-mutations", "60")
-_SECONDS = 2.5
+_SECONDS = {"ordinary": 1.2, "long": 3.0}
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
@@ -62,7 +63,10 @@ def _key(status: int | None, content: dict[str, Any]) -> tuple[int | None, str]:
 
 
 @pytest.fixture(scope="module")
-def recorded(_begun: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+def recorded(
+    _begun: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Recorded:
+    is_long = any(item.get_closest_marker("long") for item in request.session.items)
     folder = tmp_path_factory.mktemp("traced")
     shutil.copytree(_begun[0], folder, dirs_exist_ok=True)
     before = folder / "before" / "oubli-data"
@@ -71,7 +75,8 @@ def recorded(_begun: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory)
     known = Acquaintances(people(), sorted({str(one.subject) for one in people().values()}))
     with serving(*FLAGS, cwd=folder, command=command(trace)) as server:
         clients = start_clients(server.port, known, 0, seed=7, n=4)
-        time.sleep(_SECONDS)
+        time.sleep(_SECONDS["long" if is_long else "ordinary"])
+        wait_for(lambda: sum(len(client.requests) for client in clients) > 300, "some hundred requests")
         for client in clients:
             client.stop()
         for client in clients:
@@ -200,10 +205,11 @@ def test_what_was_flushed_is_enough_wherever_power_goes(recorded, truth, tmp_pat
 
 
 # Nobody has made any of these directories before.
+KILLED = "made by a start that was killed"
 DEEP = ("--data-dir", "deep/er/oubli-data", "--key-dir", "keys/of/oubli")
 
 
-@pytest.mark.parametrize("prepared", ["nothing", "made by a start that was killed"])
+@pytest.mark.parametrize("prepared", ordinary(["nothing", KILLED], KILLED))
 def test_new_directories_and_their_parents_are_there_after_a_power_loss(prepared, tmp_path):
     before = tmp_path / "before"
     before.mkdir()

@@ -70,9 +70,9 @@ def survive_all(
 
 
 def test_killed_inside_system_calls(begun, truth, tmp_path, tell):
-    n_kills, n_requests = survive_all(begun, truth, tmp_path, ("fdatasync", "pwrite64"), (9,))
+    n_kills, n_requests = survive_all(begun, truth, tmp_path, ("fdatasync",), (9,))
     tell(f"killed inside system calls: {n_kills} kills survived, {n_requests:,} operations checked")
-    assert n_kills == 2
+    assert n_kills == 1
 
 
 @pytest.mark.long

@@ -1,7 +1,8 @@
-"""Long tests end with their time, and say what did not run."""
+"""Long tests end with their time and say what did not run; of cases that are left to them, some stay ordinary."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from datetime import date
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.budget import part_of, rotated
+from tests.tiers import covering, ordinary
 
 FILES = ["a.py", "b.py", "c.py"]
 TESTS = """
@@ -30,6 +32,13 @@ def test_each_day_begins_with_another_file() -> None:
     assert sorted(rotated(FILES, date(2026, 1, 1))) == FILES
 
 
+def test_each_value_of_a_list_has_an_ordinary_case() -> None:
+    cases = covering([1, 2], "abc")
+    assert {case.values for case in cases if not case.marks} == {(1, "a"), (2, "b"), (1, "c")}
+    assert len(cases) == 6
+    assert [case.values for case in ordinary("abc", "b") if not case.marks] == [("b",)]
+
+
 def test_the_parts_are_all_files_and_share_none() -> None:
     assert part_of(FILES, "1/2") + part_of(FILES, "2/2") == ["a.py", "c.py", "b.py"]
     with pytest.raises(pytest.UsageError, match="--part"):
@@ -42,7 +51,8 @@ def run(folder: Path, *options: str, patience: float = 30.0) -> subprocess.Compl
     )
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", *options, str(folder)]
     root = Path(__file__).parents[3]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    variables = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run(command, cwd=root, env=variables, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_a_session_out_of_time_names_what_did_not_run_and_is_no_failure(tmp_path: Path) -> None:

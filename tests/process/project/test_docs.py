@@ -27,6 +27,7 @@ from oubli.app.http.app import create_app
 from oubli.app.http.document import document
 from oubli.app.http.problems import KINDS
 from oubli.app.settings import GROUPS, Settings
+from tests.commands import commands
 from tests.serving import EXAMPLE, ROOT, Running, environment, free_port
 
 DOCS = ROOT / "docs"
@@ -55,21 +56,29 @@ STARTING = re.compile(r"^(make run|oubli serve)\b", re.MULTILINE)
 STOP = "<!-- test: stop the server -->"
 BLOCK = re.compile(rf"^```(\w+)\n(.*?)^```$|^({re.escape(STOP)})$", re.MULTILINE | re.DOTALL)
 
+# A stream ends with whoever reads it: by itself curl would not notice before the next event.
 SHELL = """
 set -e
 python3() { "$PYTHON" "$@"; }
-curl() { command curl --silent --show-error --fail-with-body --max-time 60 "$@"; }
+CURL='command curl --silent --show-error --fail-with-body --max-time 60'
+curl() { case "$1" in -N) stream "$@" ;; *) $CURL "$@" ;; esac; }
+stream() {
+    $CURL "$@" & asking=$!
+    "$PYTHON" -ISc 'import select; p = select.poll(); p.register(1, 0); p.poll()' & watching=$!
+    wait -n $asking $watching
+    kill $asking $watching 2>/dev/null || true
+}
 oubli() {
     case "$1" in
         serve) serve "${@:2}" ;;
-        snapshot) "$PYTHON" -m oubli snapshot --url "$URL" "${@:2}" ;;
-        *) "$PYTHON" -m oubli "$@" ;;
+        snapshot) $OUBLI snapshot --url "$URL" "${@:2}" ;;
+        *) $OUBLI "$@" ;;
     esac
 }
 make() { [ "$1" != run ] || [ -z "$PORT" ] || serve --data examples/adult.csv.gz --target income --n-estimators 10; }
 serve() {
     stop
-    "$PYTHON" -m oubli serve --port "$PORT" "$@" >>"server.txt" 2>&1 </dev/null &
+    $OUBLI serve --port "$PORT" "$@" >>"server.txt" 2>&1 </dev/null &
     server=$!
     for _ in $(seq 2400); do
         kill -0 "$server" 2>/dev/null || { cat server.txt >&2; return 1; }
@@ -162,8 +171,14 @@ WITH_SHELL = [page for page in PAGES if any(block.is_run and block.kind == "sh" 
 WITH_PYTHON = [page for page in PAGES if any(block.is_run and block.kind == "python" for block in blocks_of(page))]
 
 
+@pytest.fixture(scope="module")
+def oubli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with commands(tmp_path_factory.mktemp("oubli")) as command:
+        yield command
+
+
 @pytest.mark.parametrize("page", WITH_SHELL)
-def test_the_commands_of_a_page_run(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_the_commands_of_a_page_run(page: str, oubli: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     blocks = blocks_of(page)
     commands = run_in_order(blocks, "sh")
     starts = page != "README.md" and any(STARTING.search(block.text) for block in commands)
@@ -185,7 +200,7 @@ def test_the_commands_of_a_page_run(page: str, tmp_path: Path, request: pytest.F
     done = subprocess.run(
         ["bash", "-c", "\n".join([*lines, "stop"])],
         cwd=tmp_path,
-        env=environment(PYTHON=sys.executable, PORT=port, URL=url),
+        env=environment(PYTHON=sys.executable, OUBLI=oubli, PORT=port, URL=url),
         capture_output=True,
         text=True,
         check=False,

@@ -193,7 +193,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         wait_for(lambda: running.series("oubli_ready"), "Prometheus has scraped nothing")
         job(server, "/model/verify")
         job(server, "/model/scrub")
-        for _ in range(8):
+        for _ in range(4):
             use(server)
             time.sleep(0.5)
         wait_for(lambda: running.series("rate(oubli_journal_commit_duration_seconds_count[1m])"), "there is no rate")
@@ -287,6 +287,7 @@ def test_scrapes_are_sound(prometheus: Prometheus) -> None:
     assert target["lastError"] == ""
 
 
+@pytest.mark.long
 @needs("prometheus")
 def test_prometheus_sees_a_server_that_trains(tmp_path: Path) -> None:
     rules = {rule["alert"]: rule["expr"] for rule in RULES}

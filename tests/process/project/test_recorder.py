@@ -21,11 +21,11 @@ def run_worker(tmp_path: Path, deed: str) -> str:
     """Run a test in a worker, as `make test` does; return what is said at the end."""
     (tmp_path / "test_it.py").write_text(f"def test_fine():\n    pass\n\n\ndef test_that_dies():\n    {deed}\n")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", FOLDER, "CI"))}
-    command = [sys.executable, "-m", "pytest", "-p", "tests.recorder", "-n", "1", "--max-worker-restart=0"]
+    command = [sys.executable, "-m", "pytest", "-p", "xdist.plugin", "-p", "tests.recorder", "-n", "1"]
     done = subprocess.run(
-        [*command, "-p", "no:cacheprovider", "test_it.py"],
+        [*command, "--max-worker-restart=0", "-p", "no:cacheprovider", "test_it.py"],
         cwd=tmp_path,
-        env={**kept, "PYTHONPATH": str(ROOT)},
+        env={**kept, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -156,6 +156,7 @@ def test_a_leader_that_is_killed_loses_nothing_and_brings_nothing_back(nodes: No
     assert len({one.digest() for one in nodes.live}) == 1
 
 
+@pytest.mark.long
 def test_a_leader_that_was_frozen_follows(nodes: Nodes) -> None:
     leader = nodes.leader()
     epoch = leader.cluster()["epoch"]

@@ -29,7 +29,9 @@ from oubli.client.servers import Servers
 from oubli.client.session import Session
 from tests.unit.client.sockets import received
 
-WHOLE = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{"model_version": 3'
+# Says that it closes the connection: else a client may send the next request on it, and waits for an answer for long.
+HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
+WHOLE = HEAD + b'Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{"model_version": 3'
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hello\n\ndata: one\n\ndata: two\n\n"
 FAST = Retries(3, first_wait=0.001)
 

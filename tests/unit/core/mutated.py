@@ -108,12 +108,6 @@ class Parts:
 
 # -- models to change -----------------------------------------------------------------------------
 
-_COLUMNS = (
-    Column("a", ColumnType.NUMERIC),
-    Column("b", ColumnType.CATEGORICAL),
-    Column("c", ColumnType.NUMERIC, "float64"),
-    Column("d", ColumnType.BOOLEAN),
-)
 _BOOSTED = {"n_estimators": 4, "min_child_weight": 0.25, "random_state": 3}
 MODELS: dict[str, tuple[str, Task, dict[str, Any]]] = {
     "forest": ("forest", Task.CLASSIFICATION, {"n_estimators": 4, "n_thresholds": 3, "random_state": 3}),
@@ -133,7 +127,14 @@ MODELS: dict[str, tuple[str, Task, dict[str, Any]]] = {
 
 
 def schema_of(task: Task) -> Schema:
-    return Schema(_COLUMNS, task, LabelType.STRING if task is Task.CLASSIFICATION else LabelType.NUMBER, named=True)
+    has_classes = task is Task.CLASSIFICATION
+    columns = (
+        Column("a", ColumnType.NUMERIC),
+        Column("b", ColumnType.CATEGORICAL),
+        Column("c", ColumnType.NUMERIC, "float64" if has_classes else "float32"),
+        Column("d", ColumnType.BOOLEAN),
+    )
+    return Schema(columns, task, LabelType.STRING if has_classes else LabelType.NUMBER, named=True)
 
 
 def rows(n: int, seed: int = 0) -> list[list[Any]]:

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.imports import ROOT, circles, graph, imports, longest_chain, modules, outside_type_checking
+from tests.imports import (
+    ROOT,
+    Graph,
+    circles,
+    graph,
+    imports,
+    longest_chain,
+    modules,
+    nodes,
+    outside_type_checking,
+    parsed,
+)
 
 MOST_IN_APP = 8
 MOST_DIRECTLY_IN_APP = 8
@@ -29,7 +41,12 @@ LAYERS = (
     ("cli",),
 )
 HEIGHTS = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
-APP = graph("app")
+MODULES = sorted(name for name in modules("app") if name.count(".") > 1)
+
+
+@cache
+def app() -> Graph:
+    return graph("app")
 
 
 def room_of(module: str) -> str:
@@ -37,10 +54,10 @@ def room_of(module: str) -> str:
     return module.split(".")[2]
 
 
-@pytest.mark.parametrize("module", sorted(name for name in APP if name.count(".") > 1))
+@pytest.mark.parametrize("module", MODULES)
 def test_a_room_of_app_imports_only_from_those_below(module: str) -> None:
     room = room_of(module)
-    others = {room_of(other) for other in APP[module] if other.count(".") > 1} - {room}
+    others = {room_of(other) for other in app()[module] if other.count(".") > 1} - {room}
     assert all(HEIGHTS[other] < HEIGHTS[room] for other in others), others
 
 
@@ -48,7 +65,7 @@ def test_the_http_framework_is_imported_in_its_room_only() -> None:
     for module, path in modules("app").items():
         names = {
             name.partition(".")[0]
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            for node in nodes(path)
             if isinstance(node, ast.Import | ast.ImportFrom)
             for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
         }
@@ -63,7 +80,7 @@ CLIENT = sorted((ROOT / "oubli" / "client").rglob("*.py"))
 def test_the_client_imports_neither_app_nor_core(path: Path) -> None:
     names = {
         name
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
     }
@@ -78,7 +95,7 @@ def test_the_verifier_shares_no_module_with_what_it_checks(module: str) -> None:
     """The witness imports the verifier; neither imports anything else of ours, nor a library besides cryptography."""
     names = {
         name
-        for node in ast.walk(ast.parse(VERIFIER[module].read_text(encoding="utf-8")))
+        for node in nodes(VERIFIER[module])
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
     }
@@ -114,16 +131,15 @@ def test_a_module_of_the_load_test_imports_only_from_those_below() -> None:
     heights = {prefix + module: height for height, modules in enumerate(LOAD_LAYERS) for module in modules}
     for path in CLIENT:
         if path.parent.name == "load" and path.stem != "__init__":
-            nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            others = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+            others = {node.module for node in nodes(path) if isinstance(node, ast.ImportFrom) and node.module}
             for other in others & heights.keys():
                 assert heights[other] < heights[prefix + path.stem], f"{path.stem} imports {other}"
             assert prefix + path.stem in heights
 
 
 def test_app_has_no_circles_and_no_long_chains() -> None:
-    assert circles(APP) == []
-    chain = longest_chain(APP)
+    assert circles(app()) == []
+    chain = longest_chain(app())
     assert len(chain) <= MOST_IN_APP, chain
 
 
@@ -134,7 +150,7 @@ def test_few_modules_are_directly_in_app() -> None:
 def test_no_object_asks_another_for_a_private_attribute() -> None:
     named_tuples = {"_fields", "_replace", "_asdict"}
     for path in modules("app").values():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
                 owner = ast.unparse(node.value)
                 assert owner in ("self", "cls", "type(self)", "super()") or node.attr in named_tuples, (
@@ -166,7 +182,7 @@ def test_only_transports_of_the_client_send() -> None:
     for module, path in modules("oubli/client").items():
         named = {
             name.partition(".")[0]
-            for node in outside_type_checking(ast.parse(path.read_text(encoding="utf-8")))
+            for node in outside_type_checking(parsed(path))
             if isinstance(node, ast.Import | ast.ImportFrom)
             for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
         }

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.version import VERSION
-from tests.imports import circles, graph, longest_chain
+from tests.imports import circles, graph, longest_chain, nodes, parsed
 
 ROOT = Path(__file__).resolve().parents[3]
 CORE = sorted((ROOT / "core").rglob("*.py"))
@@ -28,7 +28,7 @@ EXCEPTIONS = {"core/base.py": {"sklearn"}, "core/influence/readers/from_xgboost.
 
 def imported(path: Path) -> Iterator[str]:
     """Every module that a file imports, wherever in the file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -55,8 +55,7 @@ def test_importing_core_loads_no_service_and_no_scikit_learn() -> None:
 
 @pytest.mark.parametrize("path", CODE, ids=name)
 def test_no_print(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    calls = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "print"]
+    calls = [n.lineno for n in nodes(path) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "print"]
     assert calls == [], "output goes through oubli.app.cli.console"
 
 
@@ -72,7 +71,7 @@ def test_no_compiler_option_that_breaks_exactness_or_threads(option: str) -> Non
     keywords = [
         f"{name(path)}:{node.value.lineno}"
         for path in CODE
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.keyword) and node.arg == option
     ]
     assert keywords == []
@@ -135,7 +134,7 @@ OF_OTHER_LIBRARIES = {
 
 def private_attributes(path: Path) -> Iterator[ast.Attribute]:
     """Every private attribute that a file asks of an object other than `self` and `cls`."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
             owner = ast.unparse(node.value)
             if owner not in {"self", "cls", "super()"} and node.attr not in PUBLIC_ALL_THE_SAME:
@@ -171,7 +170,7 @@ def untyped(node: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("path", CORE, ids=name)
 def test_only_compiled_functions_have_no_types(path: Path) -> None:
     """Mypy cannot tell them apart: it is told to let all functions without types pass where there are kernels."""
-    assert list(untyped(ast.parse(path.read_text(encoding="utf-8")))) == []
+    assert list(untyped(parsed(path))) == []
 
 
 def test_core_imports_in_no_circle_and_in_short_chains() -> None:

@@ -17,7 +17,7 @@ def lazy(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "lazy")
 
 
-SEEDS = [range(4), pytest.param(range(4, 8), marks=pytest.mark.long)]
+SEEDS = [range(2), pytest.param(range(2, 8), marks=pytest.mark.long)]
 
 
 @pytest.fixture(params=SEEDS, ids=["first seeds", "more seeds"])

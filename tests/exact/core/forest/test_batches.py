@@ -45,10 +45,16 @@ def answers(player: Player, X: Any) -> Any:
     return (result.labels if result.probabilities is None else result.probabilities).tolist()
 
 
+MIXED, NUMBERS, WIDER, WORDS_ALONE = [NUMERIC, CATEGORY, BOOLEAN, CATEGORY], [NUMERIC] * 3, [WIDE, CATEGORY], [CATEGORY]
+
+
 @pytest.mark.parametrize(
-    "columns", [[NUMERIC, CATEGORY, BOOLEAN, CATEGORY], [NUMERIC] * 3, [WIDE, CATEGORY], [CATEGORY]]
+    ("n_classes", "columns"),
+    [
+        *((n_classes, columns) for n_classes in (2, 5, None) for columns in (MIXED, NUMBERS, WORDS_ALONE)),
+        *((2, WIDER), (5, WIDER), pytest.param(None, WIDER, marks=pytest.mark.long)),
+    ],
 )
-@pytest.mark.parametrize("n_classes", [2, 5, None])
 def test_batches_are_answered_as_the_oracle_does(
     columns: list[Column], n_classes: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -274,7 +274,7 @@ def test_minus_zero_is_zero(small: Make) -> None:
     digests: dict[int, set[str]] = {}
     for zero, one in signs:
         samples = [(f"s{i}", (zero if i % 2 else one, zero), zero if i % 3 else one) for i in range(8)]
-        for player in small([NUMERIC, WIDE], samples, task="regression"):
+        for player in small([NUMERIC, NUMERIC], samples, task="regression"):
             digests.setdefault(player.world.parameters["random_state"], set()).add(player.model.digest())
             both = player.model.predict([[0.0, 0.0], [-0.0, -0.0]])
             assert bits(both[:1]) == bits(both[1:])

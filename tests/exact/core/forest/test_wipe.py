@@ -28,7 +28,9 @@ COLUMNS = (
 # The labels are numbers or texts of their own; regression targets stay on the scale of the others.
 SCHEMAS = {
     "classification": Schema(COLUMNS, Task.CLASSIFICATION, LabelType.SCALAR),
-    "regression": Schema(COLUMNS, Task.REGRESSION, LabelType.NUMBER),
+    "regression": Schema(
+        (COLUMNS[0], Column("wide", ColumnType.NUMERIC), *COLUMNS[2:]), Task.REGRESSION, LabelType.NUMBER
+    ),
 }
 
 

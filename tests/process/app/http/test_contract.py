@@ -1,17 +1,20 @@
-"""A share of Schemathesis' requests, and the list of its exceptions; all of them are in `tests/long`."""
+"""A few of Schemathesis' requests, and the list of its exceptions; all of them are in `tests/long`."""
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from oubli.app.http.app import create_app
 from tests.process.app.http.contract import CONFIGURATION, check_contract
 from tests.unit.app.support import make_service, make_settings
 
 
-def test_a_share_of_the_requests(tmp_path: Path) -> None:
-    check_contract(tmp_path, "--phases=examples,coverage", "--seed=1", with_key=False)
+@pytest.mark.parametrize("phases", ["examples", pytest.param("examples,coverage", marks=pytest.mark.long)])
+def test_a_share_of_the_requests(tmp_path: Path, phases: str) -> None:
+    check_contract(tmp_path, f"--phases={phases}", "--seed=1", with_key=False)
 
 
 def test_exceptions_are_few_and_each_has_its_reason() -> None:

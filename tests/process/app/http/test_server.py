@@ -20,7 +20,7 @@ import pytest
 from oubli.app.errors import StartError
 from oubli.app.http.server import bind
 from oubli.app.logs import TextFormatter
-from tests.serving import Running, serving, spawned
+from tests.serving import Running, Start, serving, spawned
 
 FLAGS = ("--target", "income", "--id", "name", "--subject", "who", "--n-estimators", "20", "--random-state", "0")
 
@@ -32,8 +32,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def serve(folder: Path, *flags: str) -> Any:
-    return serving("--data", "people.csv", *FLAGS, *flags, cwd=folder, start=spawned)
+def serve(folder: Path, start: Start | None = None) -> Any:
+    return serving("--data", "people.csv", *FLAGS, cwd=folder, start=start)
 
 
 def predictions(server: Running) -> Any:
@@ -41,7 +41,7 @@ def predictions(server: Running) -> Any:
 
 
 def test_stopped_and_started_again_it_is_the_same_model(folder):
-    with serve(folder) as server:
+    with serve(folder, spawned) as server:
         server.ask("POST", "/samples", {"samples": [{"id": "x", "features": [3, "new"], "label": "maybe"}]})
         assert server.ask("DELETE", "/samples?subject=SECRET7")[1]["unlearned"] == 40
         before = predictions(server)

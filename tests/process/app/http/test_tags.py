@@ -23,7 +23,7 @@ from tests.process.durability.reading import finish
 from tests.serving import Running, serving
 
 N_SAMPLES = 3000
-N_VERSIONS = 4  # compared with the oracle, which takes a second each
+N_VERSIONS = 2  # compared with the oracle, which takes a second each
 COLUMNS = (Column(), Column(), Column("categorical"))
 FOREST = {"n_estimators": 12, "occurrence": 0.3, "max_features": 2, "n_thresholds": 4, "max_depth": 14}
 FLAGS = [part for name, value in FOREST.items() for part in (f"--{name.replace('_', '-')}", str(value))]

@@ -140,8 +140,8 @@ def wait_for(server: Running, text: str) -> None:
 
 
 def test_health_is_answered_while_it_trains_and_while_it_stops(tmp_path: Path) -> None:
-    """Training takes seconds here, as the many trees of many rows do; so does the last snapshot."""
-    rows = [f"{i % 977},{i * 7 % 1013},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(60_000)]
+    """Training takes a while here, as many trees of many rows do; so does the last snapshot."""
+    rows = [f"{i % 977},{i * 7 % 1013},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(30_000)]
     (tmp_path / "data.csv").write_text("\n".join(["age,size,job,income", *rows]) + "\n")
     port, found = free_port(), []
     done = threading.Event()
@@ -166,7 +166,7 @@ def test_health_is_answered_while_it_trains_and_while_it_stops(tmp_path: Path) -
     watching = threading.Thread(target=watch)
     watching.start()
     try:
-        flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "40")
+        flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "20")
         with serving(*flags, cwd=tmp_path, port=port) as server:
             assert (
                 server.ask("POST", "/samples", {"samples": [{"id": "x", "features": [1, 2, "a"], "label": "no"}]})[0]

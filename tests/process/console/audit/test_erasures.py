@@ -37,7 +37,7 @@ def states(console: Console) -> dict[str, str]:
     return {step.locator("strong").inner_text(): step.locator(".sr-only").inner_text().strip(": ") for step in steps}
 
 
-@pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
+@pytest.mark.parametrize("uses_keys", [pytest.param(False, marks=pytest.mark.long), True], ids=["mouse", "keyboard"])
 def test_a_receipt_is_checked_step_by_step(browser: Browser, world: World, uses_keys: bool) -> None:
     with looking(browser, world.server, uses_keys=uses_keys) as console:
         console.open()

@@ -15,7 +15,7 @@ from tests.process.console.support import NARROW, looking, make_key
 from tests.serving import Running
 
 
-@pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
+@pytest.mark.parametrize("uses_keys", [False, pytest.param(True, marks=pytest.mark.long)], ids=["mouse", "keyboard"])
 def test_the_timeline_and_the_chain(browser: Browser, world: World, uses_keys: bool) -> None:
     entries = world.entries()
     with looking(browser, world.server, uses_keys=uses_keys) as console:

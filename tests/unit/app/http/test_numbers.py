@@ -18,6 +18,7 @@ from oubli.app.datasets.loading import load_table
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.data.values import shortest
+from tests.tiers import ordinary
 from tests.unit.app.support import make_service, make_settings, served
 
 COLUMNS = (
@@ -49,7 +50,7 @@ def client_of(schema: Schema) -> Iterator[TestClient]:
         yield client
 
 
-@pytest.fixture(scope="module", params=["regression", "numbers"])
+@pytest.fixture(scope="module", params=ordinary(["regression", "numbers"], "numbers"))
 def client(request: pytest.FixtureRequest) -> Iterator[TestClient]:
     yield from client_of(SCHEMAS[request.param])
 

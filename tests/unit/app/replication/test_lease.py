@@ -193,13 +193,14 @@ def test_keys_of_segments_that_the_files_have_outlived() -> None:
     assert view.keys_before(99) == ["a" * 16, "b" * 16]  # the last one is written
 
 
-def test_who_leads_keeps_the_lease_when_the_database_is_back(new_lease: Callable[..., Lease]) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_who_leads_keeps_the_lease_when_the_database_is_back(new_lease: Callable[..., Lease], times: int) -> None:
     tables = Tables()
     leader = new_lease(tables, "a")
     until(lambda: leader.epoch == 1)
     others = [new_lease(tables, name) for name in "bcd"]
     until(lambda: all(one.view is not None for one in others))
-    for _ in range(3):
+    for _ in range(times):
         tables.is_away = True
         time.sleep(2 * SECONDS)
         tables.is_away = False

@@ -190,7 +190,7 @@ def test_a_day_with_a_receiver_that_does_everything_wrong(tmp_path):
         assert service.deliveries.n_failed < 400
         await world.stop(service)
 
-    world = World(tmp_path / "data", receiver=Receiver(answers), timeout=0.1)
+    world = World(tmp_path / "data", receiver=Receiver(answers), timeout=0.03)
     run(world, script)
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from oubli.core.boosting.quantised import steadiness
 from tests.exact.core.boosting.quantised.worlds import World, play
+from tests.tiers import covering
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
@@ -27,13 +28,12 @@ def regional_world(n_classes: int, rng: np.random.Generator, **settings: object)
     return World(cells, labels, (4,), **settings)
 
 
-@pytest.mark.parametrize("n_classes", [0, 3])
-@pytest.mark.parametrize("patience", [0, 4])
+@pytest.mark.parametrize(("patience", "n_classes"), covering([0, 4], [0, 3]))
 def test_updates_within_regions(n_classes: int, patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steadiness, "LEAST_SIZE", [7])
     rng = np.random.default_rng(n_classes)
     world = regional_world(n_classes, rng, n_estimators=20, patience=patience)
-    assert play(world, rng, 12, 3, 1450) >= 8
+    assert play(world, rng, 8, 3, 1450) >= 5
     assert world.engine.regions.levels == 3
 
 
@@ -43,7 +43,7 @@ def test_other_regions_stay_as_they_are(n_classes: int, monkeypatch: pytest.Monk
     world = regional_world(n_classes, np.random.default_rng(1), n_estimators=20)
     world.grow(list(range(1500)))
     n_partly = 0
-    for sample in range(8):
+    for sample in range(5):
         before = world.engine.forest.nodes["total"].copy()
         world.delete([sample])
         engine = world.engine
