@@ -1,7 +1,7 @@
 """The texts that stand below the fields of a class, read from the source of its module.
 
-pydantic can read them (`use_attribute_docstrings`), which it does for each class as it is made: a fifth of the time that
-the HTTP layer took to import. Here a module is parsed once, when the first text is asked for.
+pydantic can read them (`use_attribute_docstrings`), which it does for each class as it is made: that was a fifth of the
+time to import the HTTP layer. Here a module is parsed once, when the first text is asked for.
 """
 
 import ast

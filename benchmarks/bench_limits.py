@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks import higgs_like, sections
 from benchmarks.apart import in_a_process
 from benchmarks.problems import FAST, WARM_UP_ROWS
-from benchmarks.results import Row, at_most, shown
+from benchmarks.results import Mark, Row, at_most, shown
 from benchmarks.sections import Bench, Section
 from oubli.core import DynamicForestClassifier
 from oubli.core.persistence import load_own
@@ -33,17 +33,17 @@ BYTES_A_SAMPLE = at_most(650)
 TIME_A_SAMPLE = at_most(1.3)
 GROWTH_TITLE = "What a sample takes"
 GROWTH_TEXT = (
-    "One fit by one thread in a process of its own. *Trees* are all arrays of the forest, counters, bit rows and working "
-    "space included; *samples* are cells, labels and ids. The peak is that of the process, with the data and the "
-    "interpreter."
+    "One fit by one thread in a process of its own. *Trees* are all arrays of the forest, counters, bit rows and "
+    "working space included; *samples* are cells, labels and ids. The peak is that of the process, with the data and "
+    "the interpreter."
 )
 GROWTH_HEAD = ("rows", "samples MB", "trees MB", "CPU s of fit", "peak GB", "what:", "figure")
 LARGEST_TITLE = "The largest model in memory"
 LARGEST_TEXT = (
-    "A model is fitted, {changes:,} samples are deleted and as many added, what that owes is resolved, and the model is "
-    "saved; another process reads the file as a server does that recovers, and compares the digest. Memory is what is "
-    "resident, the data and the interpreter included: after each step, and the peak during it. The number of rows of "
-    "the second model comes from the memory that was free, less {reserve:.0f} GiB, and the peak of the first."
+    "A model is fitted, {changes:,} samples are deleted and as many added, what that owes is resolved, and the model "
+    "is saved; another process reads the file as a server does that recovers, and compares the digest. Memory is what "
+    "is resident, the data and the interpreter included: after each step, and the peak during it. The number of rows "
+    "of the second model comes from the memory that was free, less {reserve:.0f} GiB, and the peak of the first."
 )
 LARGEST_HEAD = ("rows", "step:", "s", "CPU s", "GB after", "peak GB", "GB on the disk", "peak, bytes a sample")
 RESERVE = 4 * 2**30  # bytes that are left to others
@@ -133,7 +133,7 @@ def grown(n: int) -> Growth:
     warm_up()
     held = higgs_like.generate(n, 0)
     model = forest()
-    made = step("fit", lambda: model.fit(held.X, held.y))
+    made = step("fit", partial(model.fit, held.X, held.y))
     return Growth(model.samples_.nbytes, model.engine_.nbytes, made.peak, made.cpu)
 
 
@@ -142,15 +142,17 @@ def growth(bench: Limits) -> Section:
     found = {n: in_a_process(partial(grown, n)) for n in (bench.small, bench.large)}
     few, many = found[bench.small], found[bench.large]
 
-    def row(n: int, what: str, figure: float) -> Row:
+    def row(n: int, what: str, figure: float, mark: Mark | None) -> Row:
         one = found[n]
-        marks = {"bytes a sample in the trees": BYTES_A_SAMPLE, f"time a sample, by that of {bench.small:,}": TIME_A_SAMPLE}
         cells = (f"{one.samples / 1e6:.0f}", f"{one.trees / 1e6:.0f}", shown(one.cpu), f"{one.peak / 1e9:.2f}")
-        return Row((f"{n:,}", *cells, what), figure, marks[what] if n == bench.large else None)
+        return Row((f"{n:,}", *cells, what), figure, mark)
 
     ratio = (many.cpu / bench.large) / (few.cpu / bench.small)
-    rows = [row(n, "bytes a sample in the trees", one.trees / n) for n, one in found.items()]
-    rows.append(row(bench.large, f"time a sample, by that of {bench.small:,}", ratio))
+    rows = [
+        row(bench.small, "bytes a sample in the trees", few.trees / bench.small, None),
+        row(bench.large, "bytes a sample in the trees", many.trees / bench.large, BYTES_A_SAMPLE),
+        row(bench.large, f"CPU time a sample, by that of {bench.small:,}", ratio, TIME_A_SAMPLE),
+    ]
     return Section(GROWTH_TITLE, GROWTH_TEXT, GROWTH_HEAD, rows)
 
 
@@ -174,7 +176,7 @@ def lived(n: int, path: Path) -> list[Step]:
     n_changes = min(N_CHANGES, n // 20)
     held = higgs_like.generate(n, n_changes)
     model = forest()
-    steps = [step("fit", lambda: model.fit(held.X, held.y))]
+    steps = [step("fit", partial(model.fit, held.X, held.y))]
     X, y = held.X_test.copy(), held.y_test.copy()
     del held
     steps.append(step(f"{n_changes:,} deleted and added, resolved", lambda: _change(model, X, y, _MANY_STEPS)))

@@ -111,7 +111,7 @@ def serve(settings: Settings) -> None:
     # Training may take minutes: a port that is taken should be known before.
     with _ignoring_hangups(), Standby(bind(settings.host, settings.port), settings, tls) as standby:
         settings = settings.model_copy(update={"port": standby.port})
-        # What it needs takes a while to import. Until the model is trained or read nothing takes long that is not of use.
+        # What it needs takes a while to import, which would hold up what comes first.
         standby.start("starting", delay=_SECONDS_ALONE)
         url = f"{'http' if tls is None else 'https'}://{_url_host(settings.host)}:{settings.port}"
         service, lines = _start_service(settings, url, standby.hurry)

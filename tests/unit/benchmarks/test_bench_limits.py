@@ -45,5 +45,5 @@ def test_every_question_gets_its_table(tmp_path: Path, pages: Pages, monkeypatch
     assert "| at most 1.3 |" in text
     for name in ("fit", "25 deleted and added, resolved", "saved", "recovered"):
         assert f"| 500 | {name} |" in text
-    assert f"| 800 | recovered |" in text
+    assert "| 800 | recovered |" in text
     assert not list(tmp_path.glob("**/*.oubli"))
