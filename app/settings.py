@@ -34,9 +34,9 @@ from pydantic_settings import (
 from oubli.app.access.key_file import FILE_NAME, KeyFileError, now_ms, read_keys
 from oubli.app.access.origins import ANY_ORIGIN, parse_origin
 from oubli.app.errors import StartError
-from oubli.app.field_texts import field_texts
 from oubli.app.logs import LogFormat, LogLevel
 from oubli.app.privacy.addresses import EndpointError, parse_endpoint
+from oubli.core.field_texts import field_texts
 from oubli.core.parameters import Parameter
 from oubli.core.registry import PLACES, parameters_of
 

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 from pydantic_core.core_schema import CoreSchema
 from typing_extensions import TypeAliasType
 
-from oubli.app.field_texts import field_texts
+from oubli.core.field_texts import field_texts
 from oubli.core.registry import PLACES
 
 Changes = Literal["accepted", "stopped"]

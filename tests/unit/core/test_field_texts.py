@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from oubli.app.field_texts import field_texts
+from oubli.core.field_texts import field_texts
 
 
 class First:
@@ -35,7 +35,7 @@ class Second(First):
 
 @pytest.fixture(autouse=True)
 def _is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oubli.app.field_texts._OWN", __name__.partition(".")[0])
+    monkeypatch.setattr("oubli.core.field_texts._OWN", __name__.partition(".")[0])
 
 
 def test_the_texts_below_the_fields_are_theirs() -> None:
