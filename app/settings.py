@@ -36,6 +36,7 @@ from oubli.app.access.origins import ANY_ORIGIN, parse_origin
 from oubli.app.errors import StartError
 from oubli.app.logs import LogFormat, LogLevel
 from oubli.app.privacy.addresses import EndpointError, parse_endpoint
+from oubli.core.field_texts import field_texts
 from oubli.core.parameters import Parameter
 from oubli.core.registry import PLACES, parameters_of
 
@@ -121,7 +122,6 @@ class Settings(_ModelSettings):
         hide_input_in_errors=True,
         # `model`, `model_...` would clash with pydantic's own protected prefix.
         protected_namespaces=(),
-        use_attribute_docstrings=True,
         env_parse_none_str="",
     )
 
@@ -633,6 +633,9 @@ class Settings(_ModelSettings):
             )
         return key
 
+
+for _name, _text in field_texts(Settings).items():
+    Settings.model_fields[_name].description = _text
 
 _FIRST_OF_GROUP = {
     "config": "Settings file",

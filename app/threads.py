@@ -7,6 +7,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+SWITCH_SECONDS = 0.0005  # after which a thread of a server lets another one have the interpreter
+
 T = TypeVar("T")
 
 

@@ -20,6 +20,7 @@ from benchmarks import (
     bench_http,
     bench_igbdt,
     bench_influence,
+    bench_limits,
     bench_load,
     bench_load_client,
     bench_operations,
@@ -77,6 +78,7 @@ def main() -> None:
     bench_paper.main(cached)
     bench_tree.main(cached)
     bench_threads.main(cached)
+    bench_limits.main([*cached, "--only", "growth"])
     bench_audit.main(cached)
     bench_boosting.main(cached)
     bench_igbdt.main(cached)

@@ -22,6 +22,7 @@ BAYES_ERROR = 0.25
 CACHE = Path(".benchmarks")
 _N_NORMAL = 21
 _N_CALIBRATION = 50_000  # first rows, which decide centre and slope of the log-odds
+_AT_ONCE = 2**16  # rows that are drawn in one step, so that beside the data there is never much else in memory
 
 Floats = npt.NDArray[np.float32]
 
@@ -38,13 +39,18 @@ class HiggsLike(NamedTuple):
 def generate(n_train: int = N_TRAIN, n_test: int = N_TEST, seed: int = 0) -> HiggsLike:
     """Draw the data."""
     random = np.random.default_rng(seed)
-    X = random.standard_normal((n_train + n_test, N_FEATURES)).astype(np.float32)
-    X[:, _N_NORMAL:] = np.exp(0.5 * X[:, _N_NORMAL:])
-    score = _score(X)
-    head = score[:_N_CALIBRATION]
-    score = (score - np.median(head)) / head.std()
-    chance = _logistic(_slope(score[:_N_CALIBRATION]) * score)
-    y = (random.random(len(X)) < chance).astype(np.int8)
+    n = n_train + n_test
+    X, y = np.empty((n, N_FEATURES), np.float32), np.empty(n, np.int8)
+    parts = [slice(start, min(start + _AT_ONCE, n)) for start in range(0, n, _AT_ONCE)]
+    for part in parts:
+        X[part] = random.standard_normal(X[part].shape)
+        X[part, _N_NORMAL:] = np.exp(0.5 * X[part, _N_NORMAL:])
+    head = _score(X[:_N_CALIBRATION])
+    centre, width = np.median(head), head.std()
+    slope = _slope((head - centre) / width)
+    for part in parts:
+        chance = _logistic(slope * ((_score(X[part]) - centre) / width))
+        y[part] = random.random(len(chance)) < chance
     return HiggsLike(X[:n_train], y[:n_train], X[n_train:], y[n_train:])
 
 

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import deepcopy
+from functools import partial
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -18,7 +19,7 @@ from oubli.core.errors import FileError, InputError
 from oubli.core.parameters import N_JOBS
 from oubli.core.samples.serialise import canonical_parts, store_bytes
 from oubli.core.samples.store import SampleStore
-from oubli.core.threads import threads_of
+from oubli.core.threads import beside, threads_of
 from oubli.core.verification import Verification, compare_trees, header_text, model_digest, named_classes
 
 _MOST_COMPARED = 10_000  # samples that a distance is measured on
@@ -215,13 +216,12 @@ class Keepable(Estimator, ABC):
         live = self.tree_digests()
         store, engine = self.samples_, self.engine_
         live_digest = self.digest_of(live)
-        wrong: list[str] = []
-        try:
-            store.check_invariants()
-        except AssertionError as error:
-            wrong.append(str(error))
         has_history = self.guarantee != "exact" and engine.n_mutations > 0
-        fresh = self.fresh_fit(progress) if engine.measures_distance or not has_history else None
+        needs_fresh = engine.measures_distance or not has_history
+        store.build_index()
+        fresh, wrong = beside(
+            lambda: self.fresh_fit(progress) if needs_fresh else None, partial(_unsound, store), engine.n_threads
+        )
         others, other_digest = live, live_digest
         counterpart, distance, slots = None, None, store.slots()
         if has_history:
@@ -470,6 +470,15 @@ class Keepable(Estimator, ABC):
             schema = Schema.from_dict(document["schema"])
             store = SampleStore.from_state(schema, arrays, owner=type(self).__name__)
             self.restore(state["settings"], document, arrays, store)
+
+
+def _unsound(store: SampleStore) -> list[str]:
+    """Say what is wrong with a store."""
+    try:
+        store.check_invariants()
+    except AssertionError as error:
+        return [str(error)]
+    return []
 
 
 def slots_in(other: SampleStore, store: SampleStore, slots: Ints) -> Ints:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from oubli.core.errors import InputError
 
 Result = TypeVar("Result")
+Other = TypeVar("Other")
 
 _default = [1]  # threads where nothing is said
 _shortest = [0.005]  # seconds of work that other threads are woken up for
@@ -122,6 +123,32 @@ def lead(work: Callable[[], Result], help_out: Callable[[], object], dismiss: Ca
             pass
         if job.errors and -1 not in job.errors:
             raise job.errors[min(job.errors)]
+
+
+def beside(work: Callable[[], Result], aside: Callable[[], Other], n_threads: int) -> tuple[Result, Other]:
+    """Return what `work` and `aside` return: `work` is done here, `aside` in another thread meanwhile, if that may be.
+
+    For an `aside` that needs the interpreter and a `work` that spends its time in kernels: that one may take all of
+    `n_threads` by itself.
+
+    Raises
+    ------
+    BaseException
+        What either of them raised.
+    """
+    found: list[Other] = []
+    turn = iter((None,))  # for one of the threads
+
+    def once() -> None:
+        found.extend(aside() for _ in turn)
+
+    if n_threads > 1:
+        done = lead(work, once, lambda: None, 2)
+        once()  # if no thread has come in time
+    else:
+        once()
+        done = work()
+    return done, found[0]
 
 
 def _has_ended(job: "_Job", dismiss: Callable[[], object]) -> bool:

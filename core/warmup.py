@@ -5,7 +5,7 @@ model of the types to come; with a filled kernel cache this takes well under a s
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from oubli.core.some_trees import grow_some
 from oubli.core.threads import sharing_all
 
 STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load")
+FIT_STEPS = ("encode", "grow")  # those of them that have everything ready that `fit` runs
 _N_SAMPLES = 64  # so many that one more is learned in place and not by planting anew
 
 
@@ -38,6 +39,7 @@ def warm_up(
     *,
     kind: str = "forest",
     parameters: Mapping[str, Any] | None = None,
+    steps: Sequence[str] = STEPS,
 ) -> None:
     """Compile every kernel that a model of this kind, task and cell type uses.
 
@@ -46,10 +48,11 @@ def warm_up(
     task : classification or regression.
     cell_dtype : float32 or float64, `Schema.cell_dtype` of the model to come.
     progress : callable(done, total), optional
-        Called after each of `len(STEPS)` steps.
+        Called after each step.
     kind : one of those in `oubli.core.registry`.
     parameters : mapping, optional
         Of the model to come; the defaults when left out.
+    steps : the first of `STEPS`, or all of them.
     """
     task = Task(task)
     estimator = KINDS[kind, task]
@@ -61,11 +64,11 @@ def warm_up(
         for small in estimator.small_parameters
         for n in n_targets
     ]
-    for done, step in enumerate(STEPS):
+    for done, step in enumerate(steps):
         for history in histories:
             history[step]()
         if progress is not None:
-            progress(done + 1, len(STEPS))
+            progress(done + 1, len(steps))
 
 
 def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) -> dict[str, Callable[[], object]]:
@@ -98,6 +101,11 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
                 model.engine_.n_threads = 2
                 model.refit()
                 model.engine_.n_threads = 1
+            return
+        with sharing_all():
+            model.engine_.n_threads = 2
+            model.refit()
+            model.take_threads()
 
     def add() -> None:
         model.add(rows[:1], labels[:1])

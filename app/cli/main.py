@@ -5,13 +5,14 @@ knows where compiled kernels are kept.
 """
 
 import csv
+import gc
 import json
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -34,10 +35,12 @@ from oubli.app.logs import configure_logging
 from oubli.app.service.kernel_cache import use_kernel_cache
 from oubli.app.service.memory import set_up_allocator, switch_core_dumps_off, without_collector
 from oubli.app.settings import GROUPS, Settings
+from oubli.app.threads import SWITCH_SECONDS
 from oubli.app.version import VERSION
 from oubli.core.threads import set_default, threads_of
 
 FAILED = 1  # what was asked for was done, and the answer is no
+_SECONDS_ALONE = 1.0  # at the start, before health checks are answered
 REFUSED = 2  # it could not be done: wrong input, wrong settings, a file that cannot be read
 
 cli = typer.Typer(
@@ -108,9 +111,10 @@ def serve(settings: Settings) -> None:
     # Training may take minutes: a port that is taken should be known before.
     with _ignoring_hangups(), Standby(bind(settings.host, settings.port), settings, tls) as standby:
         settings = settings.model_copy(update={"port": standby.port})
-        standby.start("starting")
+        # What it needs takes a while to import, which would hold up what comes first.
+        standby.start("starting", delay=_SECONDS_ALONE)
         url = f"{'http' if tls is None else 'https'}://{_url_host(settings.host)}:{settings.port}"
-        service, lines = _start_service(settings, url)
+        service, lines = _start_service(settings, url, standby.hurry)
         if settings.log_format == "json":
             tell(f"Oubli {VERSION} serves {url}")
         else:
@@ -134,26 +138,33 @@ def _ignoring_hangups() -> Iterator[None]:
         signal.signal(signal.SIGHUP, before)
 
 
-def _start_service(settings: Settings, url: str) -> tuple[Any, list[str]]:
-    """Return a service that is ready to be served, and lines to try it with."""
+def _start_service(settings: Settings, url: str, answer: Callable[[], object]) -> tuple[Any, list[str]]:
+    """Return a service that is ready to be served, and lines to try it with; `answer`: called when that takes long."""
     with without_collector():
         from oubli.app.cli.examples import tour
         from oubli.app.progress import at_stages
         from oubli.app.service.build import RECOVERING, build_service
-        from oubli.app.service.compiling import prepare_kernels
+        from oubli.app.service.compiling import COMPILING, prepare_kernels
         from oubli.app.service.training import TRAINING
 
-        # The HTTP layer takes half a second to import; while the forest grows or is checked, other threads can work.
-        begin_import = threading.Thread(target=import_module, args=("oubli.app.http.server",), daemon=True).start
+        def begin_import() -> None:
+            answer()
+            threading.Thread(target=import_module, args=("oubli.app.http.server",), daemon=True).start()
+
+        # The HTTP layer takes a while to import; while the forest grows or is checked, other threads can work, and
+        # should not wait five milliseconds for their turn at the interpreter.
+        sys.setswitchinterval(SWITCH_SECONDS)
         with Bars() as progress:
-            stages = at_stages(progress, (TRAINING, RECOVERING), begin_import)
+            stages = at_stages(progress, (COMPILING, TRAINING, RECOVERING), begin_import)
             build = build_service
             if settings.follow:
                 from oubli.app.replication.start import build_node as build  # needs psycopg
             service = build(settings, stages, tell=tell, warn=warn)
             model = service.state.model
             prepare_kernels(model.kind, model.schema_, model.get_params(), progress, answers=False)
-        return service, tour(url, model.samples_, settings.api_key_file, settings.tls_cert_file)
+            lines = tour(url, model.samples_, settings.api_key_file, settings.tls_cert_file)
+            gc.freeze()  # what there is stays, and the collector would begin by going through it
+        return service, lines
 
 
 @cli.command()

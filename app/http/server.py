@@ -31,12 +31,12 @@ from oubli.app.http.uvicorn_config import connections_of, server_config
 from oubli.app.logs import place_of
 from oubli.app.service.model_service import ModelService
 from oubli.app.settings import Settings
+from oubli.app.threads import SWITCH_SECONDS
 
 if TYPE_CHECKING:
     from oubli.app.http.standby import Standby
 
 DRAIN_SECONDS = 0.3
-SWITCH_SECONDS = 0.0005
 
 log = logging.getLogger("oubli.server")
 
@@ -157,8 +157,8 @@ def run(
     reload = Reloader(settings, app.state.rules, tls)
     # Threads write snapshots meanwhile: the loop must not wait five milliseconds for its turn at the interpreter.
     sys.setswitchinterval(SWITCH_SECONDS)
-    # What the model is made of stays: the collector need not look at it again.
-    gc.collect()
+    # What the model and the program are made of stays: the collector need not look at it again, nor now for the
+    # thousand objects of garbage among a quarter of a million.
     gc.freeze()
     if standby is not None:
         standby.stop()

@@ -72,11 +72,19 @@ class Standby:
         """The port that the sockets are bound to."""
         return int(self._copies[0].getsockname()[1])
 
-    def start(self, phase: Phase) -> None:
-        """Begin to answer, as soon as the HTTP layer is imported; `/readyz` and `/metrics` tell the phase."""
+    def start(self, phase: Phase, *, delay: float = 0.0) -> None:
+        """Begin to answer, as soon as the HTTP layer is imported; `/readyz` and `/metrics` tell the phase.
+
+        With a delay that begins after so many seconds, or when `hurry` is called.
+        """
         self.stop()
         self._answering = answering = _Answering(self._copies, self._settings, self._tls, phase, self._rules)
-        threading.Thread(target=answering.run, name="standby", daemon=True).start()
+        threading.Thread(target=answering.run, args=(delay,), name="standby", daemon=True).start()
+
+    def hurry(self) -> None:
+        """Begin to answer now, if `start` was called with a delay."""
+        if self._answering is not None:
+            self._answering.begin()
 
     def stop(self) -> None:
         """Accept no more connections. Requests that are being answered end by themselves."""
@@ -114,21 +122,30 @@ class _Answering:
         self._tls = tls
         self._phase = phase
         self._rules = rules
-        self._is_over = threading.Event()
+        self._is_over, self._may_begin = threading.Event(), threading.Event()
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def begin(self) -> None:
+        """Let it begin; from any thread, at any time."""
+        self._may_begin.set()
 
     def stop(self) -> None:
         """End it; from any thread, at any time."""
         self._is_over.set()
+        self.begin()
         if self._loop is not None and self._stop is not None:
             try:
                 self._loop.call_soon_threadsafe(self._stop.set)
             except RuntimeError:
                 log.debug("the loop has ended")
 
-    def run(self) -> None:
-        """Answer until `stop` is called."""
+    def run(self, delay: float = 0.0) -> None:
+        """Answer until `stop` is called, after some seconds or when `begin` is."""
+        if delay:
+            self._may_begin.wait(delay)
+        if self._is_over.is_set():
+            return
         try:
             asyncio.run(self._serve())
         except Exception as error:  # nothing depends on it

@@ -637,7 +637,7 @@ def _new_model(settings: Settings, progress: Progress, warn: Say) -> Model:
     """Train on the data file or start empty."""
     model: Model
     if settings.data is not None:
-        model, table = train(settings, progress)
+        model, table = train(settings, progress, serves=True)
         for note in table.notes:
             warn(note)
         return model

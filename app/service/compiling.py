@@ -5,7 +5,8 @@ answering for as long. A process that has compiled also keeps a gigabyte for the
 kernel cache is compiled by another process, which fills the cache, and then loaded by this one. When the cache cannot
 be written, this process compiles after all.
 
-Nothing compiles on the event loop: whatever is about to be served is prepared before it is.
+Nothing compiles on the event loop: whatever is about to be served is prepared before it is. A start loads what a fit
+runs while the data file is read, and the rest while the model is trained; threads that do that compile nothing.
 """
 
 import json
@@ -28,11 +29,12 @@ from oubli.core.data.schema import Schema, Task
 from oubli.core.jit.policy import NotKeptError, only_kept
 from oubli.core.model import Model
 from oubli.core.persistence import read_metadata
-from oubli.core.warmup import variant_of, warm_up, warm_up_influence
+from oubli.core.warmup import FIT_STEPS, STEPS, variant_of, warm_up, warm_up_influence
 
 log = logging.getLogger("oubli.compiling")
 
-What = Literal["model", "influence"]
+COMPILING = "compiling the kernels"  # a stage of progress
+What = Literal["fit", "model", "influence"]
 _Report = Callable[[int, int], None]
 _Key = tuple[What, str, Task, np.dtype[Any], str]
 _NICENESS = 10  # of the process that compiles for a server that answers: requests come first
@@ -49,6 +51,7 @@ def prepare_kernels(
     progress: Progress = silent,
     *,
     answers: bool = True,
+    only_fit: bool = False,
 ) -> None:
     """Have what a model of this schema runs ready in this process; call it in a thread of a server.
 
@@ -60,9 +63,39 @@ def prepare_kernels(
         Told of the steps of compiling.
     answers
         Whether this process answers requests meanwhile, which come first then.
+    only_fit
+        Whether what training runs is enough for now.
     """
-    key = _key("model", kind, schema.task, schema.cell_dtype, parameters)
-    _prepare(key, within(progress, "compiling the kernels"), _NICENESS if answers else 0)
+    key = _key("fit" if only_fit else "model", kind, schema.task, schema.cell_dtype, parameters)
+    _prepare(key, within(progress, COMPILING), _NICENESS if answers else 0)
+
+
+def load_beside(
+    kind: str, task: Task, cell_dtype: Any, parameters: Mapping[str, Any] | None = None, *, only_fit: bool = False
+) -> threading.Thread:
+    """Load in a thread what `prepare_kernels` would, as far as it is kept; whatever is left, that has to do.
+
+    Parameters are those of the model to come, as far as they can be guessed: what is loaded in vain costs its time.
+
+    Returns
+    -------
+    The thread, which has begun.
+    """
+    key = _key("fit" if only_fit else "model", kind, task, cell_dtype, parameters)
+    thread = threading.Thread(target=_load, args=(key,), name="oubli-loader", daemon=True)
+    thread.start()
+    return thread
+
+
+def _load(key: _Key) -> None:
+    with _one_at_a_time:
+        try:
+            with only_kept():
+                _work(key)()
+        except Exception as error:  # who needs it will see, if it was no wrong guess
+            log.debug("kernels were not loaded ahead: %s", type(error).__name__)
+        else:
+            _prepared.add(key)
 
 
 def prepare_model_file(path: Path) -> None:
@@ -102,22 +135,30 @@ def _key(what: What, kind: str, task: Task, cell_dtype: Any, parameters: Mapping
 
 def _prepare(key: _Key, report: _Report | None = None, niceness: int = _NICENESS) -> None:
     with _one_at_a_time:
-        if key in _prepared:
+        if not _prepared.isdisjoint((key, _all_of(key))):
             return
         work = _work(key)
         try:
             with only_kept():
                 work()
         except NotKeptError:
-            _compile_elsewhere(key, report, niceness)
+            _compile_elsewhere(_all_of(key), report, niceness)
             work()
         _prepared.add(key)
 
 
+def _all_of(key: _Key) -> _Key:
+    """What has to be ready in the end: who trains a model uses it."""
+    what, *rest = key
+    return "model" if what == "fit" else what, *rest  # type: ignore[return-value]
+
+
 def _work(key: _Key) -> partial[None]:
     what, kind, task, cell_dtype, variant = key
-    compile_ = warm_up if what == "model" else warm_up_influence
-    return partial(compile_, task, cell_dtype, kind=kind, parameters=json.loads(variant))
+    if what == "influence":
+        return partial(warm_up_influence, task, cell_dtype, kind=kind, parameters=json.loads(variant))
+    steps = FIT_STEPS if what == "fit" else STEPS
+    return partial(warm_up, task, cell_dtype, kind=kind, parameters=json.loads(variant), steps=steps)
 
 
 def _compile_elsewhere(key: _Key, report: _Report | None, niceness: int) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from oubli.app.errors import StartError
 from oubli.app.progress import Progress, silent, within
-from oubli.app.service.compiling import prepare_kernels
+from oubli.app.service.compiling import load_beside, prepare_kernels
 from oubli.app.service.fitting import estimator_of
 from oubli.app.settings import Settings
 from oubli.core.data.schema import Task
@@ -40,8 +42,17 @@ def new_estimator(settings: Settings, task: Task) -> Any:
         raise StartError(f"--model {settings.model} {error.rule}; --task says what the labels are") from None
 
 
-def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
+def train(settings: Settings, progress: Progress = silent, *, serves: bool = False) -> tuple[Any, Table]:
     """Load the data file and fit a model on it.
+
+    Parameters
+    ----------
+    settings
+        The data file, the kind of model and its parameters.
+    progress
+        Told of each stage.
+    serves
+        Whether the model is going to be served: then other kernels than those of training are loaded meanwhile.
 
     Returns
     -------
@@ -53,14 +64,20 @@ def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
     StartError
         When the file or a parameter cannot be used.
     """
+    take_cores(settings)
+    # What is learned from most files; if it is not from this one, other kernels are loaded when that is known.
+    task = Task(settings.task or Task.CLASSIFICATION)
+    loading = load_beside(settings.model, task, np.float32, settings.model_parameters(), only_fit=True)
     from oubli.app.datasets.loading import (
         load_table,  # pyarrow takes long to import, and a server that recovers reads no data file
     )
 
-    take_cores(settings)
     table = load_table(settings, progress)
-    estimator = new_estimator(settings, table.schema.task)
-    prepare_kernels(settings.model, table.schema, estimator.get_params(), progress, answers=False)
+    loading.join()
+    schema, estimator = table.schema, new_estimator(settings, table.schema.task)
+    prepare_kernels(settings.model, schema, estimator.get_params(), progress, answers=False, only_fit=True)
+    if serves:
+        load_beside(settings.model, schema.task, schema.cell_dtype, estimator.get_params())
     try:
         estimator.fit(table.X, table.y, ids=table.ids, schema=table.schema, progress=within(progress, TRAINING))
     except ValueError as error:

@@ -186,7 +186,9 @@ def infer_label_type(y: Any, task: Task, name: str = "label") -> LabelType:
         if kind == "f":
             _refuse_continuous(values, name)
         return {"b": LabelType.BOOLEAN, "f": LabelType.NUMBER}.get(kind, LabelType.INTEGER)
-    kinds = {_kind_of(value) for value in values if not is_missing(value)}
+    kinds = set(map(type, values))
+    if not kinds <= _PLAIN:
+        kinds = {_kind_of(value) for value in values if not is_missing(value)}
     if kinds == {bool}:
         return LabelType.BOOLEAN
     if kinds == {int}:
@@ -195,6 +197,9 @@ def infer_label_type(y: Any, task: Task, name: str = "label") -> LabelType:
         _refuse_continuous(np.array([float(v) for v in values if not is_missing(v)]), name)
         return LabelType.NUMBER
     return LabelType.STRING if kinds <= {str} else LabelType.SCALAR
+
+
+_PLAIN = {bool, int, str}  # types whose values are never missing, and of the kind that they are named after
 
 
 def _kind_of(value: Any) -> type:

@@ -45,9 +45,10 @@ N_LISTED = 256
 USED, CANDIDATE = 0, 1
 AMOUNT, SIZE = 0, 1
 
-# Cells are copied of so many samples at least, and for so many cells at the most.
+# Cells are copied of so many samples at least, and for so many cells at the most: what is copied has to stay in the
+# caches. Above, the cells of a subtree are copied when growing comes to one that is small enough.
 LEAST_COPIED = 32
-MAX_COPIED_CELLS = 2**25
+MAX_COPIED_CELLS = 2**21
 
 # Loops over a gathered column run over a multiple of this many values, so that the small nodes, of which
 # there are most, run through vector registers too.

@@ -125,8 +125,12 @@ class KernelCache(NullCache):  # type: ignore[misc]
         self.own: tuple[bytes, list[Any]] | None = None  # see `_own_origin`
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the kernel compiled for a signature, None when the cache does not have it."""
-        target_context.refresh()
+        """Return the kernel compiled for a signature, None when the cache does not have it.
+
+        The context is not refreshed, as Numba's own cache does it: that imports all that Numba can compile, a third of
+        a second. Compiling does it when it comes to that, and without reference counting (`_nrt`) code that is loaded
+        refers to nothing that is not there with the context.
+        """
         types = _argument_types(sig)
         try:
             key = self._key(types, target_context.codegen())

@@ -212,6 +212,8 @@ class SlotTable:
 
     def _refuse_held(self, names: Sequence[str]) -> None:
         held = self.slot_of
+        if not held or (len(names) > 1 and held.keys().isdisjoint(names)):
+            return
         for row, name in enumerate(names):
             if name in held:
                 raise DuplicateIdError(
@@ -365,11 +367,18 @@ def ids_of_index(X: Any) -> list[str] | None:
     return None if labels == list(range(n)) else names
 
 
-def end_of_numbers(names: Iterable[str]) -> int:
+def end_of_numbers(names: Sequence[str]) -> int:
     """Return one more than the largest number that the counter could reach and whose decimal text is among ids.
 
     0 when there is none.
     """
+    together = "".join(names)
+    if together.isdecimal() and together.isascii():
+        longest = max(map(len, names))
+        largest = max(name for name in names if len(name) == longest)
+        # If it is a number without zeros in front, all others are smaller.
+        if longest < _COUNTER_DIGITS and largest[0] != "0":
+            return int(largest) + 1
     texts = [name for name in names if name.isdecimal() and len(name) <= _COUNTER_DIGITS]
     if not "".join(texts).isascii():
         texts = [text for text in texts if text.isascii()]

@@ -19,7 +19,7 @@ journal. A removal has two: `stage_removal` and `let_go`. `commit` and `remove` 
 import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -177,9 +177,11 @@ class SampleStore(OwnedSlots):
         cells[:, self._categorical] = np.nan
         labels: list[Label] | Reals
         labels = self.classes.values(self.class_codes[slots]) if self._classification else self.y[slots]
-        ids = self.id_at
-        names = [ids[slot] or self.id_of(slot) for slot in slots.tolist()]
-        return Prepared(len(slots), cells, texts, labels, names)
+        numbers = slots.tolist()
+        names = list(map(self.id_at.__getitem__, numbers))
+        if None in names:
+            names = list(map(self.id_of, numbers))  # says which slot is free
+        return Prepared(len(slots), cells, texts, labels, cast("list[str]", names))
 
     # Adding ---------------------------------------------------------------------------------------
 

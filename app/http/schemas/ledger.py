@@ -15,7 +15,7 @@ class LedgerEntry(Shape):
     subjects are in it as one root over hidden names, and as keyed hashes where an earlier version has written it.
     """
 
-    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="allow")
 
     index: Annotated[int, Field(ge=1)]
     previous: Hash

@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic_core.core_schema import CoreSchema
 from typing_extensions import TypeAliasType
 
+from oubli.core.field_texts import field_texts
 from oubli.core.registry import PLACES
 
 Changes = Literal["accepted", "stopped"]
@@ -64,9 +66,18 @@ Parameter = str | int | float | bool | list[float] | None
 
 
 class Shape(BaseModel):
-    """Base: closed, so that a misspelt key is not ignored."""
+    """Base: closed, so that a misspelt key is not ignored. The texts below the fields describe them."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid")
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the JSON schema with the texts of the fields."""
+        found = handler(core_schema)
+        properties = handler.resolve_ref_schema(found).get("properties", {})
+        for name, text in field_texts(cls).items():
+            properties[cls.model_fields[name].alias or name].setdefault("description", text)
+        return found
 
 
 class InputProblem(Shape):

@@ -197,3 +197,36 @@ def test_an_interrupt_while_helpers_leave_is_raised_after_they_have_left():
     with pytest.raises(KeyboardInterrupt):
         threads.lead(lambda: came.wait(30), help_out, dismiss, 2)
     assert left == [True]
+
+
+def test_what_is_done_beside_work_meets_it_where_there_are_threads():
+    meeting = threading.Barrier(2, timeout=30)
+    assert sorted(threads.beside(meeting.wait, meeting.wait, 2)) == [0, 1]
+    me = threading.get_ident()
+    assert threads.beside(threading.get_ident, threading.get_ident, 1) == (me, me)
+    assert threads.beside(threading.get_ident, lambda: "aside", 3) == (me, "aside")
+
+
+def test_what_is_to_be_done_beside_work_is_done_once_without_threads(monkeypatch):
+    monkeypatch.setattr(threads, "_take_helper", _refused)
+    done = []
+    assert threads.beside(lambda: done.append("work"), lambda: done.append("aside"), 2) == (None, None)
+    assert done == ["work", "aside"]
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_errors_beside_work_are_raised(n_threads):
+    def fail():
+        raise ValueError("aside")
+
+    def fail_too():
+        raise KeyError("work")
+
+    with pytest.raises(ValueError, match="aside"):
+        threads.beside(lambda: time.sleep(0.01), fail, n_threads)
+    with pytest.raises(KeyError, match="work"):
+        threads.beside(fail_too, lambda: None, n_threads)
+
+
+def _refused():
+    raise RuntimeError("can't start new thread")

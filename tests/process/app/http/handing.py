@@ -65,8 +65,8 @@ def main() -> None:
 
     start = Standby.start
 
-    def start_and_die(standby: Standby, phase: Any) -> None:
-        start(standby, phase)
+    def start_and_die(standby: Standby, phase: Any, **options: Any) -> None:
+        start(standby, phase, **options)
         if phase == "stopping":
             die()
 

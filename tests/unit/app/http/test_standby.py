@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -116,6 +117,28 @@ def test_a_start_right_after_a_stop_answers_with_the_new_phase(tmp_path: Path) -
         while "The server is stopping." not in details:
             details.add(json.loads(ask(standby, "/readyz")[2])["detail"])
         assert details <= {"The server is starting.", "The server is stopping."}
+
+
+def test_it_begins_when_it_is_hurried_or_after_its_delay(tmp_path: Path) -> None:
+    with standing_by(tmp_path) as standby:
+        standby.start("stopping", delay=600)
+        standby.hurry()
+        assert json.loads(ask(standby, "/readyz")[2])["detail"] == "The server is stopping."
+        standby.stop()
+        standby.hurry()  # nobody is there any more
+        standby.start("starting", delay=0.01)
+        while json.loads(ask(standby, "/readyz")[2])["detail"] != "The server is starting.":
+            pass
+
+
+def test_one_that_is_stopped_before_it_began_never_answers(tmp_path: Path) -> None:
+    with Standby(bind("127.0.0.1", 0), Settings(data_dir=tmp_path)) as standby:
+        before = set(threading.enumerate())  # those of other tests may not have ended
+        standby.start("starting", delay=600)
+        (waiting,) = (one for one in threading.enumerate() if one.name == "standby" and one not in before)
+        standby.stop()
+        waiting.join(60)
+        assert not waiting.is_alive()
 
 
 def test_a_port_belongs_to_one_server_from_the_beginning() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -20,10 +21,11 @@ import pytest
 import oubli.app.service.compiling
 import oubli.core.jit.policy
 from oubli.app.progress import Progress, silent
-from oubli.app.service.compiling import prepare_kernels
+from oubli.app.service.compiling import load_beside, prepare_kernels
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.jit.policy import NotKeptError
 from oubli.core.registry import KINDS
+from oubli.core.warmup import FIT_STEPS
 from tests.serving import Running, serving, spawned
 
 GUARDED = (sys.executable, "-m", "tests.unit.app.http.guarded_server")
@@ -222,19 +224,19 @@ def _nothing_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What is done to have kernels ready, in order; none is kept."""
-    steps: list[Any] = []
+    """What is done to have kernels ready, in order; only those of a fit are kept."""
+    done: list[Any] = []
 
-    def warm_up(task: Task, dtype: Any, *, kind: str, parameters: Any) -> None:
+    def warm_up(task: Task, dtype: Any, *, kind: str, parameters: Any, steps: Any) -> None:
         assert (task, dtype, kind, parameters) == (Task.REGRESSION, np.float64, "incremental-boosting",
                                                    {"quantization": None})  # fmt: skip
-        kept = not getattr(oubli.core.jit.policy._here, "only_kept", False)
-        steps.append("compile" if kept else "load")
-        if not kept:
+        compiles = not getattr(oubli.core.jit.policy._here, "only_kept", False)
+        done.append(("compile" if compiles else "load") + (" for a fit" if steps == FIT_STEPS else ""))
+        if not compiles and steps != FIT_STEPS:
             raise NotKeptError("a kernel")
 
     monkeypatch.setattr(oubli.app.service.compiling, "warm_up", warm_up)
-    return steps
+    return done
 
 
 def prepare(progress: Progress = silent) -> None:
@@ -267,6 +269,30 @@ def test_what_is_not_kept_is_compiled_by_another_process_and_else_here(
         prepare(lambda *told: steps.append(told))
     told = [("compiling the kernels", done, 3) for done in (1, 2)]
     assert steps == ["load", "process", *told, "compile"]
+
+
+@pytest.mark.usefixtures("_nothing_prepared")
+def test_what_a_fit_runs_is_ready_before_the_rest(steps: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oubli.app.service.compiling, "is_writable", lambda: False)
+    schema, parameters = schema_of("regression", "number", "float64"), {"quantization": None}
+    of_it = "incremental-boosting", schema.task, schema.cell_dtype, parameters
+    load_beside(*of_it, only_fit=True).join()
+    for _ in range(2):
+        prepare_kernels("incremental-boosting", schema, parameters, only_fit=True)
+    assert steps == ["load for a fit"]
+    load_beside(*of_it).join()  # compiles nothing, whatever is missing
+    assert steps == ["load for a fit", "load"]
+    for _ in range(2):
+        prepare()
+    prepare_kernels("incremental-boosting", schema, parameters, only_fit=True)
+    assert steps == ["load for a fit", "load", "load", "compile"]
+
+
+@pytest.mark.usefixtures("_nothing_prepared")
+def test_a_wrong_guess_of_what_will_be_learned_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
+    load_beside("tree", Task.REGRESSION, np.float32, only_fit=True).join()  # there is none
+    assert oubli.app.service.compiling._prepared == set()
+    assert not [one for one in caplog.records if one.levelno > logging.DEBUG]
 
 
 @pytest.mark.usefixtures("_nothing_prepared")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oubli.core.errors import InputError
-from oubli.core.samples.slots import COUNTER_LIMIT, canonical_number, read_ids
+from oubli.core.samples.slots import COUNTER_LIMIT, canonical_number, end_of_numbers, read_ids
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,14 @@ def test_canonical_numbers(name, expected):
 def test_the_text_of_a_number_is_canonical(value):
     assert canonical_number(str(value)) == value
     assert canonical_number("0" + str(value)) is None
+
+
+NUMBERS = st.integers(0, 2 * COUNTER_LIMIT).map(str)
+NAMES = st.one_of(NUMBERS, NUMBERS.map("0".__add__), st.sampled_from(["00", "9" * 16, "9" * 17, "1" + "0" * 30]))
+OTHERS = st.sampled_from(["-1", "7a", "x", "\u0663", "1.0", " 5"])
+
+
+@given(st.lists(NAMES | OTHERS) | st.lists(NAMES))
+def test_the_end_of_numbers_is_that_of_the_largest(names):
+    expected = [number for number in map(canonical_number, names) if number is not None]
+    assert end_of_numbers(names) == max(expected, default=-1) + 1
