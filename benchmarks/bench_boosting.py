@@ -19,6 +19,7 @@ from importlib import import_module
 from benchmarks import sections
 from benchmarks.boosting import (
     backdoor,
+    deleting,
     exactness,
     leaf_scores,
     membership,
@@ -29,7 +30,7 @@ from benchmarks.boosting import (
     training,
     updating,
 )
-from benchmarks.boosting.datasets import SETS, Split, load_split
+from benchmarks.boosting.datasets import ALL_SETS, SETS, Split, load_split
 from benchmarks.boosting.kinds import KINDS, Kind
 from benchmarks.boosting.peers import PEERS, Peer
 from benchmarks.sections import Section, ask, folders, parse
@@ -151,6 +152,12 @@ class Bench(sections.Bench):
         rows = exactness.touched_rows(self.exact)
         return Section(exactness.TOUCHED_TITLE, exactness.TOUCHED_TEXT, exactness.TOUCHED_HEAD, rows)
 
+    def deletion(self) -> Section:
+        """One deletion on every set."""
+        module, sizes = deleting, self.sizes
+        found = module.measure(self.load, self.among(ALL_SETS), sizes.rounds, sizes.n_singles, sizes.budget)
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
+
     def presorted(self) -> Section:
         """Tables 7 to 10 of iGBDT."""
         module, sizes = presorting, self.sizes
@@ -197,6 +204,7 @@ QUESTIONS: dict[str, Callable[[Bench], Section]] = {
     updating.ERROR_NAME: Bench.update_error,
     updating.SIMILARITY_NAME: Bench.similarity,
     leaf_scores.NAME: Bench.leaf_scores,
+    deleting.NAME: Bench.deletion,
     exactness.TIME_NAME: Bench.exact_time,
     exactness.TOUCHED_NAME: Bench.exact_touched,
     presorting.NAME: Bench.presorted,
@@ -210,7 +218,7 @@ QUESTIONS: dict[str, Callable[[Bench], Section]] = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what this script has beyond the others."""
-    parser.add_argument("--sets", nargs="+", choices=SETS, help="data sets; each question has its own when omitted")
+    parser.add_argument("--sets", nargs="+", choices=ALL_SETS, help="data sets; each question has its own when omitted")
     parser.add_argument(
         "--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="kinds of ours, where both"
     )

@@ -20,6 +20,7 @@ TRIED = "## What was tried"  # the last part of a page; sections stand above it
 # The pages of the sections, by name or first word; the others are in the page named after their first word.
 TOPICS = {
     "boosting-backdoor": "forgetting",
+    "boosting-deletion": "incremental-boosting",
     "boosting-exact": "incremental-boosting",
     "boosting-exact-touched": "incremental-boosting",
     "boosting-leaf-scores": "online-boosting",

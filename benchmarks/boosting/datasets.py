@@ -28,10 +28,27 @@ Table = Matrix | pd.DataFrame
 HIGGS_LIKE = "higgs-like"
 ONE_HOT = "-one-hot"
 REGRESSION = "regression"
+_DIABETES = (
+    "race gender age weight admission_type_id discharge_disposition_id admission_source_id payer_code "
+    "medical_specialty diag_1 diag_2 diag_3 max_glu_serum A1Cresult metformin repaglinide nateglinide "
+    "chlorpropamide glimepiride acetohexamide glipizide glyburide tolbutamide pioglitazone rosiglitazone "
+    "acarbose miglitol troglitazone tolazamide examide citoglipton insulin glyburide-metformin "
+    "glipizide-metformin glimepiride-pioglitazone metformin-rosiglitazone metformin-pioglitazone change "
+    "diabetesMed"
+)
+_BANK = "job marital education default housing loan contact month day_of_week poutcome"
+_VACCINE = "age_bracket qualification race sex income_level marital_status housing_status employment census_msa"
 _MORE_SOURCES = {
+    "bank": Source(("bank_additional.csv.gz",), "binary", tuple(_BANK.split())),
+    "covtype-first": Source(("covtype_first20k.csv.gz",), "multiclass"),
+    "diabetes": Source(("diabetes130.csv.gz",), "multiclass", tuple(_DIABETES.split())),
+    "kddcup99": Source(("kddcup99_10pct.csv.gz",), "multiclass", ("protocol_type", "service", "flag")),
+    "noshow": Source(("noshow.csv.gz",), "binary", ("gender", "neighbourhood")),
     "optdigits": Source(("optdigits_train.csv.gz", "optdigits_test.csv.gz"), "multiclass"),
     "pendigits": Source(("pendigits_train.csv.gz", "pendigits_test.csv.gz"), "multiclass"),
     "poker": Source(("poker_train.csv.gz",), "multiclass", ("s1", "s2", "s3", "s4", "s5")),
+    "vaccine": Source(("vaccine.csv.gz",), "binary", tuple(_VACCINE.split())),
+    "weather": Source(("weather.csv.gz",), "binary"),
     "wine": Source(("wine_quality_white.csv.gz",), REGRESSION),
 }
 SETS = (
@@ -49,6 +66,8 @@ SETS = (
     "california_housing",
     HIGGS_LIKE,
 )
+# All of the data there are, where a question is about every set.
+ALL_SETS = (*SETS, "bank", "covtype-first", "diabetes", "electricity", "kddcup99", "noshow", "vaccine", "weather")
 _UNITS = {"california_housing": 100_000.0}  # targets are divided by these
 
 

@@ -137,7 +137,7 @@ def measure(
         seconds, model = timed(lambda split=split: INCREMENTAL.fit(split))
         models = [model, *(INCREMENTAL.fit(split, seed=seed) for seed in range(1, N_MODELS))]
         one = Found(split, model.n_trees_, fits=[seconds])
-        one.fresh += [_fresh_seconds(model) for _ in range(min(rounds, 2))]
+        one.fresh += [fresh_seconds(model) for _ in range(min(rounds, 2))]
         affordable = max(1, math.ceil(n_singles * median(one.fresh) / budget))
         every = digest_every or (1 if name in COMPARED_EACH_TIME else affordable)
         rng = np.random.default_rng(1)
@@ -148,7 +148,8 @@ def measure(
     return found
 
 
-def _fresh_seconds(model: Any) -> float:
+def fresh_seconds(model: Any) -> float:
+    """CPU seconds of a fit of the samples that a model holds."""
     store, fresh = model.samples_.copy(), unfitted(model)
     return cpu_seconds(lambda: fresh.fit_held(store))
 
@@ -183,7 +184,7 @@ def _batches(found: Found, model: Any, rng: np.random.Generator, rounds: int, bu
         if number and time.process_time() - started > budget:
             break
         found.fits.append(cpu_seconds(lambda: INCREMENTAL.fit(split)))
-        found.fresh.append(_fresh_seconds(model))
+        found.fresh.append(fresh_seconds(model))
         for batch in BATCHES[1:]:
             rows = rng.choice(len(split), batch_size(split, batch), replace=False)
             gone, X, y = names(rows), split.table(rows), split.y[rows]

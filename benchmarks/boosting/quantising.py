@@ -72,7 +72,7 @@ def measure(load: Load, sets: Sequence[str], rounds: int, budget: float) -> list
                 one.seconds[mode].append(seconds)
                 one.scores[mode].append(1 - split.points(split.error(model.predict(split.X_test))) / 100)
                 if split.task == "binary":
-                    one.aucs[mode].append(_auc(model, split))
+                    one.aucs[mode].append(auc(model, split))
 
         rounds_of(one_round, rounds, budget)
         found.append(one)
@@ -80,7 +80,8 @@ def measure(load: Load, sets: Sequence[str], rounds: int, budget: float) -> list
     return found
 
 
-def _auc(model: Any, split: Split) -> float:
+def auc(model: Any, split: Split) -> float:
+    """Area under the curve on the test part, of two classes."""
     from sklearn.metrics import roc_auc_score
 
     return float(roc_auc_score(split.y_test, model.predict_proba(split.X_test)[:, 1]))

@@ -237,7 +237,7 @@ class EdgeTable:
             near = levels + 1 >= column.level
             if not column.count(cells[slots[near], index] + 0.0, levels[near], sign):
                 return changed, False
-            if not np.array_equal(before, column.edges):
+            if column.edges is not before and not np.array_equal(before, column.edges):
                 changed.append(index)
         return changed, True
 

@@ -188,22 +188,42 @@ def derive_binary(loss, scores, samples, iteration, packed):
 
 
 @inner
-def mark_binary(loss, new, old, samples, iteration, marks):
-    """Mark the slots whose derivative, if the sample trains, is another by the new scores than by the old ones."""
+def list_other(new, old, listed):
+    """List the slots whose score is another; returns how many.
+
+    Without branches: whoever does not belong in the list is overwritten by the next one.
+    """
+    n = np.uint64(0)
+    for slot in range(new.shape[0]):
+        listed[n] = slot
+        n += np.uint64(new[slot] != old[slot])
+    return np.int64(n)
+
+
+@inner
+def list_other_binary(loss, new, old, samples, iteration, slots, n, listed):
+    """List those of the first n slots whose samples train and have another derivative by the new scores.
+
+    `listed` may be `slots`. Returns how many are in it.
+    """
     last = loss.table.shape[0] - 1
     shift = np.uint32(iteration) * _ITERATION_STEP
-    for slot in range(new.shape[0]):
+    n_listed = np.uint64(0)
+    for i in range(n):
+        slot = np.uint64(slots[np.uint64(i)])
         place = min(max(np.int64(new[slot]) + loss.zero, 0), last)
         other = min(max(np.int64(old[slot]) + loss.zero, 0), last)
         offset = np.int64(np.uint32(samples.rounding[slot] + shift))
         q = (loss.table[np.uint64(place)] + offset) >> 32
         p = (loss.table[np.uint64(other)] + offset) >> 32
-        marks[slot] = p != q
+        listed[n_listed] = np.int32(slot)
+        n_listed += np.uint64((p != q) & (samples.roles[slot] == TRAINS))
+    return np.int64(n_listed)
 
 
 @inner
 def mark_regression(loss, new, old, samples, iteration, marks):
-    """The same for a regression."""
+    """Mark the slots whose derivative, if the sample trains, is another by the new scores than by the old ones."""
     shift = np.uint32(iteration) * _ITERATION_STEP
     for slot in range(new.shape[0]):
         offset = np.int64(np.uint32(samples.rounding[slot] + shift))

@@ -79,6 +79,8 @@ def _fill_places(histogram, rows, places, slots, first, last, packed):
     for i in range(first, last):
         slot = np.uint64(slots[i])
         value = packed[slot]
+        if value == 0:
+            continue
         column = np.uint64(0)
         while column < width:
             histogram[np.uint64(places[np.uint64(rows[slot, column])])] += value
@@ -99,6 +101,8 @@ def _fill_bins(histogram, rows, slots, first, last, packed):
             prefetch_to_read(packed, (ahead,))
         slot = np.uint64(slots[np.uint64(i)])
         value = packed[slot]
+        if value == 0:
+            continue
         column = np.uint64(0)
         while column < n_even:
             histogram[np.uint64(rows[slot, column])] += value
@@ -110,7 +114,10 @@ def _fill_bins(histogram, rows, slots, first, last, packed):
 
 @inner
 def fill_rows(histogram, rows, places, slots, first, last, packed):
-    """Add the samples slots[first:last] to a histogram."""
+    """Add the samples slots[first:last] to a histogram.
+
+    A sample that is predicted well has no derivatives on the grid: of many classes that is nearly everybody.
+    """
     if (last - first) * rows.shape[1] > places.shape[0] and _are_bins(places):
         _fill_bins(histogram, rows, slots, first, last, packed)
     else:

@@ -20,7 +20,7 @@ from oubli.core.boosting.quantised.state import DRIFTS, N_WORK, NO_BLOCK
 from oubli.core.jit.policy import inner
 from oubli.core.rng import combine
 
-_DERIVE_ALL = 8  # a larger share of all samples is derived with all others, which is faster a sample
+_DERIVE_ALL = 0.75  # a larger share of all samples is derived with all others, which is faster a sample
 
 
 @inner
@@ -80,6 +80,7 @@ def list_members(forest, tree, space, change, max_depth):
     space.first and space.last say where. No branch depends on a sample: the others are written behind the last
     place, one over the other.
     """
+    n_stale, last_stale = 0, 0
     nodes = forest.nodes
     n_labels = 1 << max_depth
     owners = change.values[change.values.shape[0] - 1]
@@ -89,6 +90,7 @@ def list_members(forest, tree, space, change, max_depth):
     n_members = np.int64(0)
     for node in range(nodes.shape[1]):
         if change.states[node] == STALE:
+            n_stale, last_stale = n_stale + 1, node
             space.first[node] = n_members
             space.last[node] = n_members
             n_members += np.int64(nodes[tree, node]["count"])
@@ -97,12 +99,21 @@ def list_members(forest, tree, space, change, max_depth):
             for i in range(np.int64(1) << (max_depth - depth)):
                 owners[label + i] = node
     labels = forest.leaf_of[tree]
-    space.last[others] = n_members
+    # Those of one node are in their place at once; those of several are told apart in a second step.
+    listed = space.members if n_stale == 1 else space.spare
+    n_listed = np.uint64(0)
     for slot in range(labels.shape[0]):
-        owner = np.uint64(owners[np.uint64(labels[slot])])
+        listed[n_listed] = slot
+        n_listed += np.uint64(owners[np.uint64(labels[slot])] != others)
+    if n_stale == 1:
+        space.last[last_stale] = n_members
+        return n_members
+    for i in range(n_members):
+        slot = listed[np.uint64(i)]
+        owner = np.uint64(owners[np.uint64(labels[np.uint64(slot)])])
         place = space.last[owner]
         space.members[np.uint64(place)] = slot
-        space.last[owner] = place + (owner != np.uint64(others))
+        space.last[owner] = place + 1
     return n_members
 
 
@@ -152,7 +163,7 @@ def derive_members(forest, iteration, samples, scores, space, change, loss, n_me
         change.derived[slot] = iteration
     if change.report[DRIFTS] == 0:
         find_scores(forest, scores, change, iteration, space.spare, 0, n_fresh)
-    if loss.kind == BINARY and _DERIVE_ALL * n_fresh > samples.roles.shape[0]:
+    if loss.kind == BINARY and n_fresh > _DERIVE_ALL * samples.roles.shape[0]:
         derive_binary(loss, scores.new[0], samples, iteration, space.packed[0])
     else:
         derive_some(loss, scores.new, samples, iteration, space.spare, n_fresh, space.packed)

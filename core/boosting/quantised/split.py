@@ -68,33 +68,35 @@ def list_sides(histogram, total, bins, plans, iteration, lefts):
         start = np.int64(plans.first_place[iteration, feature])
         end = np.int64(plans.first_place[iteration, feature + 1])
         common = np.int64(plans.common_place[iteration, feature])
-        rest = np.int64(0)
-        if common >= 0:
-            rest = total
-            for place in range(start, end):
-                rest -= histogram[place]
-        if bins.missing_code[feature] < 0:
-            for place in range(start, end):
-                lefts[place] = histogram[place]
-            if common >= 0:
-                lefts[common] += rest
-            continue
+        is_numeric = bins.missing_code[feature] >= 0
         left = np.int64(0)
-        for place in range(start, end - 1):
-            left += histogram[place]
-            if place == common:
-                left += rest
-            lefts[place] = left
-        lefts[end - 1] = histogram[end - 1] + (rest if end - 1 == common else np.int64(0))
+        if is_numeric:
+            for place in range(start, end - 1):
+                left += histogram[np.uint64(place)]
+                lefts[np.uint64(place)] = left
+            lefts[end - 1] = histogram[end - 1]
+            left += histogram[end - 1]
+        else:
+            for place in range(start, end):
+                left += histogram[np.uint64(place)]
+                lefts[np.uint64(place)] = histogram[np.uint64(place)]
+        if common >= 0:
+            # Rows leave it out: it has what is missing from the total, and so has every threshold from there on.
+            last = end - 1 if is_numeric and common < end - 1 else common + 1
+            for place in range(common, last):
+                lefts[np.uint64(place)] += total - left
 
 
 @inner
 def weigh_gains(lefts, total, cuts, draws, base, node, gains):
-    """Write the weighted gain of each place, negative where there is no candidate. Without branches: in vectors.
+    """Write the weighted gain of each place, negative where there is no candidate.
 
-    Where nobody is left of a threshold, or of a category, nothing is gained; a dead category is no candidate.
+    Where nobody is left of a threshold, or of a category, nothing is gained; a dead category is no candidate. The
+    weights are looked up in a loop of their own, so that the other one is compiled to instructions on vectors.
     """
     weights, first_draw, least_weight, regularisation = node
+    for place in range(lefts.shape[0]):
+        gains[place] = weights[np.uint64(draws[place]) ^ first_draw]
     for place in range(lefts.shape[0]):
         left = lefts[place]
         right = total - left
@@ -104,8 +106,19 @@ def weigh_gains(lefts, total, cuts, draws, base, node, gains):
         left_weight += regularisation
         right_weight += regularisation
         score = (g * g * right_weight + k * k * left_weight) / (left_weight * right_weight)
-        gain = (score - base) * weights[np.uint64(draws[place]) ^ first_draw]
+        gain = (score - base) * gains[place]
         gains[place] = -1.0 if is_none else gain
+
+
+@inner
+def first_of_best(gains, start, end, best):
+    """The first of the places with the greatest gain, if that is above `best`; else -1."""
+    found = np.int64(-1)
+    for place in range(start, end):
+        gain = gains[np.uint64(place)]
+        if gain > best:
+            best, found = gain, place
+    return found
 
 
 @inner
@@ -130,11 +143,17 @@ def search(histogram, total, bins, plans, iteration, rules, depth, node_key, spa
         if bins.missing_code[feature] >= 0:
             end -= 1
             missing = lefts[end]
+        if missing == 0:
+            place = first_of_best(gains, start, end, best)
+            if place >= 0:
+                best = gains[place]
+                note(found, feature, cuts[place], 0, lefts[place])
+            continue
         for place in range(start, end):
             if gains[place] > best:
                 best = gains[place]
                 note(found, feature, cuts[place], 0, lefts[place])
-            if missing != 0 and cuts[place] >= 0:
+            if cuts[place] >= 0:
                 left = lefts[place] + missing
                 score = score_sides(left, total, least_weight, regularisation)
                 gain = (score - base) * weights[np.uint64(draws[place]) ^ first_draw ^ _MISSING_LEFT_DRAW]

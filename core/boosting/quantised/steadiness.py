@@ -16,8 +16,9 @@ have no bounds, move the leaves all the same, and costs much: the splits are nea
 small by regions, see `regions.py`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -72,12 +73,12 @@ def steadiness(n: int, depth: int, seed: int) -> Steadiness:
     is_large = size_step(float(n), np.uint64(seed)) >= _LARGE_SIZE
     top, top_scale, scale = _LARGE if is_large else _SMALL
     top = min(top, depth - 1)
-    return Steadiness(0, depth, top, _weigh([top_scale] * top + [scale] * (depth - top)), int(is_large))
+    return Steadiness(0, depth, top, _weigh((top_scale,) * top + (scale,) * (depth - top)), int(is_large))
 
 
 def regression_steadiness(depth: int) -> Steadiness:
     """How steady to make splits of trees of some depth, for numbers."""
-    return Steadiness(0, depth, 0, _weigh([_REGRESSION_SCALE] * depth), 0)
+    return Steadiness(0, depth, 0, _weigh((_REGRESSION_SCALE,) * depth), 0)
 
 
 def below_regions(steady: Steadiness, levels: int) -> Steadiness:
@@ -103,9 +104,14 @@ def parting_few() -> Iterator[None]:
         LEAST_SIZE[0] = before
 
 
-def _weigh(scales: Sequence[float]) -> npt.NDArray[np.float64]:
-    """The weights of all levels that are split, and of the leaves below, which nobody asks for."""
+@lru_cache(maxsize=16)
+def _weigh(scales: tuple[float, ...]) -> npt.NDArray[np.float64]:
+    """The weights of all levels that are split, and of the leaves below, which nobody asks for.
+
+    Every update asks for them again, because the number of samples is another; nobody changes them.
+    """
     weights = np.ones((len(scales) + 1, N_WEIGHTS))
     for level, scale in enumerate(scales):
         fill_weights(scale, weights[level])
+    weights.flags.writeable = False
     return weights

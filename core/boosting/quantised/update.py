@@ -19,7 +19,8 @@ from oubli.core.boosting.quantised.gradients import (
     REGRESSION,
     derive_one,
     derive_some,
-    mark_binary,
+    list_other,
+    list_other_binary,
     mark_drifted,
     mark_regression,
 )
@@ -65,29 +66,37 @@ _BUSY_ITERATIONS = 2  # in a row that were more work than growing them anew, and
 @inner
 def find_touched(samples, scores, space, change, loss, iteration):
     """List the samples held whose derivatives change, with these before and after; returns how many."""
+    slots, n = change.touched, np.int64(0)
     if change.report[DRIFTS] == 0:
-        n_listed = change.report[N_LISTED]
-        derive_some(loss, scores.old, samples, iteration, change.drifting, n_listed, change.before)
-        derive_some(loss, scores.new, samples, iteration, change.drifting, n_listed, space.packed)
-        return keep_other(change.drifting, n_listed, space, change)
-    marks = change.marks
-    if loss.kind == BINARY:
-        mark_binary(loss, scores.new[0], scores.old[0], samples, iteration, marks)
+        slots, n = change.drifting, change.report[N_LISTED]
+    elif loss.kind == BINARY:
+        n = list_other(scores.new[0], scores.old[0], change.touched)
     elif loss.kind == REGRESSION:
-        mark_regression(loss, scores.new[0], scores.old[0], samples, iteration, marks)
+        mark_regression(loss, scores.new[0], scores.old[0], samples, iteration, change.marks)
+        n = list_marked(samples, change)
     else:
-        mark_drifted(scores.new, scores.old, marks)
+        mark_drifted(scores.new, scores.old, change.marks)
+        n = list_marked(samples, change)
+    if loss.kind == BINARY:
+        n = list_other_binary(loss, scores.new[0], scores.old[0], samples, iteration, slots, n, change.touched)
+        slots = change.touched
+    derive_some(loss, scores.old, samples, iteration, slots, n, change.before)
+    derive_some(loss, scores.new, samples, iteration, slots, n, space.packed)
+    return keep_other(slots, n, space, change)
+
+
+@inner
+def list_marked(samples, change):
+    """List the slots that are marked and whose samples train as touched; returns how many there are."""
     n_marked = 0
     for word in range(change.mark_words.shape[0]):
         if change.mark_words[word] == _NO_MARK:
             continue
         for slot in range(8 * word, min(8 * word + 8, samples.roles.shape[0])):
-            if marks[slot] != 0 and samples.roles[slot] == TRAINS:
+            if change.marks[slot] != 0 and samples.roles[slot] == TRAINS:
                 change.touched[n_marked] = slot
                 n_marked += 1
-    derive_some(loss, scores.old, samples, iteration, change.touched, n_marked, change.before)
-    derive_some(loss, scores.new, samples, iteration, change.touched, n_marked, space.packed)
-    return keep_other(change.touched, n_marked, space, change)
+    return n_marked
 
 
 @inner
