@@ -254,7 +254,7 @@ class Engine(ABC):
 
     @abstractmethod
     def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
-        """Undo `arrays` in an empty engine, over the samples of `slots`, which are ascending.
+        """Undo `arrays` in an empty engine, over the samples of `slots`, which are ascending; may empty `arrays`.
 
         Raises
         ------

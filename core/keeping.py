@@ -312,7 +312,7 @@ class Keepable(Estimator, ABC):
         return document, {**arrays, **self.samples_.state()}
 
     def restore(self, settings: Any, document: Mapping[str, Any], arrays: Arrays, store: SampleStore) -> None:
-        """Hold the samples of a store, and take the trees over that `to_parts` described, checked.
+        """Hold the samples of a store, and take the trees over that `to_parts` described, checked; empties `arrays`.
 
         Raises
         ------
@@ -321,6 +321,7 @@ class Keepable(Estimator, ABC):
         """
         engine_type, schema = self.engine_type(settings), store.schema
         parts = engine_parts(engine_type, arrays)
+        arrays.clear()
         engine = engine_type(*self._columns(settings, schema))
         engine.take_over(parts, store.problem(), store.slots())
         if "n_mutations" in engine.notes():
@@ -388,7 +389,7 @@ class Keepable(Estimator, ABC):
         Parameters
         ----------
         document, arrays
-            As `to_parts` returns them.
+            As `to_parts` returns them. `arrays` is emptied, so that no large model is in memory twice.
         regrow
             Why the trees are to be grown anew from the samples; empty: take over those of the file.
         limit
@@ -405,7 +406,8 @@ class Keepable(Estimator, ABC):
             raise FileError("the file is not sound (its parameters and its settings differ): restore another file")
         if document.get("guarantee", model.guarantee) != model.guarantee:
             raise FileError("the file is not sound (its guarantee is another): restore another file")
-        arrays, is_canonical = canonical_parts(schema, arrays)
+        given, (arrays, is_canonical) = arrays, canonical_parts(schema, arrays)
+        given.clear()
         # Trees that are not taken over still say how much the file may ask for.
         checks_trees = not regrow and (is_canonical or limit is not None)
         if not is_canonical:
@@ -414,6 +416,7 @@ class Keepable(Estimator, ABC):
         persistence.require_room(cls.bytes_asked(schema, settings, arrays, with_trees=checks_trees), limit)
         store = SampleStore.from_state(schema, arrays, owner=cls.__name__)
         if regrow:
+            arrays.clear()
             model.begin(schema, settings, store)
             model.engine_.fit(store.problem(), store.slots())
         else:
@@ -469,7 +472,7 @@ class Keepable(Estimator, ABC):
             document, arrays = state["document"], state["arrays"]
             schema = Schema.from_dict(document["schema"])
             store = SampleStore.from_state(schema, arrays, owner=type(self).__name__)
-            self.restore(state["settings"], document, arrays, store)
+            self.restore(state["settings"], document, dict(arrays), store)
 
 
 def _unsound(store: SampleStore) -> list[str]:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from threading import Thread
@@ -81,10 +81,11 @@ class Loaded(NamedTuple):
     regrown: str
 
 
-def _checksum(document: str, arrays: Mapping[str, Array]) -> str:
+def _checksum(document: str, arrays: Iterable[tuple[str, Array]]) -> str:
+    """Hash a document and arrays by name, which come in the order of the names."""
     digest = hashlib.sha256(document.encode("utf-8"))
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
+    for name, part in arrays:
+        array = np.ascontiguousarray(part)
         digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
         digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
@@ -109,7 +110,7 @@ def write(
         "format": FORMAT,
         "version": str(_WITH_RIGHTS if with_rights else _WITHOUT),
         "document": text,
-        "sha256": _checksum(text, contiguous),
+        "sha256": _checksum(text, sorted(contiguous.items())),
     }
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     try:
@@ -207,12 +208,15 @@ def read(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
 def _begin_check(metadata: Mapping[str, str], arrays: Arrays) -> Callable[[], None]:
     """Compare arrays with their checksum in a thread: meanwhile something can be made of them.
 
-    Returns what waits for the end of that, and raises FileError when the checksum does not hold.
+    Returns what waits for the end of that, and raises FileError when the checksum does not hold. No array is kept in
+    memory for longer than it takes to hash it.
     """
     holds: list[bool] = []
+    left = dict(arrays)
 
     def compare() -> None:
-        holds.append(_checksum(metadata["document"], arrays) == metadata.get("sha256"))
+        parts = ((name, left.pop(name)) for name in sorted(left))
+        holds.append(_checksum(metadata["document"], parts) == metadata.get("sha256"))
 
     def require_it() -> None:
         thread.join()
@@ -293,7 +297,7 @@ def _load(path: str | PathLike[str], *, is_own: bool, regrow: str) -> Loaded:
 
 
 def _model_of(document: dict[str, Any], arrays: Arrays, version: int, is_own: bool, regrow: str) -> Loaded:
-    """Make the model that a file describes; FileError when its parts do not fit together."""
+    """Make the model that a file describes, and empty `arrays`; FileError when its parts do not fit together."""
     if version < FIRST_READABLE_TREES:
         regrow = OLDER_FORMAT
     estimator = KINDS[_estimator_of(document)]

@@ -1,11 +1,10 @@
 """A forest as plain arrays for a file, and back."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from oubli.core.array_types import Array, Arrays, Ints
+from oubli.core.array_types import Arrays, Ints
 from oubli.core.engine import Shape
 from oubli.core.forest import state as nodes
 from oubli.core.forest.blocks import (
@@ -57,21 +56,21 @@ def pack(trees: Trees, longs: Ints) -> Arrays:
     return arrays
 
 
-def unpack(arrays: Mapping[str, Array], empty: Trees) -> tuple[Trees, Ints]:
-    """Return trees and counters of what `pack` gave, unchecked; `empty`: trees without samples."""
+def unpack(arrays: Arrays, empty: Trees) -> tuple[Trees, Ints]:
+    """Return trees and counters of what `pack` gave, unchecked, and empty it; `empty`: trees without samples."""
     records = aligned.zeros(len(arrays["nodes.child"]), nodes.NODE_DTYPE)
     for field in FIELDS:
-        records[field] = arrays[f"nodes.{field}"]
+        records[field] = arrays.pop(f"nodes.{field}")
     trees = empty._replace(
         nodes=records,
-        statistics=np.array(arrays["leaves.statistics"], empty.statistics.dtype),
-        starts=np.array(arrays["leaves.starts"], np.int32),
-        rooms=np.array(arrays["leaves.rooms"], np.uint8),
-        members=np.array(arrays["members"], np.int32),
-        places=np.array(arrays["places"], np.int32),
-        meta=np.array(arrays["meta"], np.int64),
+        statistics=np.array(arrays.pop("leaves.statistics"), empty.statistics.dtype),
+        starts=np.array(arrays.pop("leaves.starts"), np.int32),
+        rooms=np.array(arrays.pop("leaves.rooms"), np.uint8),
+        members=np.array(arrays.pop("members"), np.int32),
+        places=np.array(arrays.pop("places"), np.int32),
+        meta=np.array(arrays.pop("meta"), np.int64),
     )
-    return trees, aligned.copy(arrays["blocks"], np.int64)
+    return trees, aligned.copy(arrays.pop("blocks"), np.int64)
 
 
 def check_bounds(
