@@ -24,7 +24,7 @@ TEXT = (
     'divided by that of a deletion. *Points lost* is what `quantization="auto"` loses on the test part beside `None`: '
     "of AUC for two classes, of accuracy for more, of R2 for numbers; mean over the rounds, each with its own seed "
     "and, where no split is given, its own split. The digest is compared with that of a fresh fit after the first "
-    "deletion of each round. Sets that take longer than a minute a round are left out."
+    "deletion of each round."
 )
 HEAD = ("data:", "rows", "columns", "groups", "rounds", "deletions", "ms", "its fit ms", "auto", "None",
         "digests different", "what:", "figure")  # fmt: skip
