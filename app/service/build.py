@@ -74,7 +74,9 @@ from oubli.core.model import Model
 from oubli.core.threads import set_default
 
 WITNESS_TIMEOUT = 5.0  # seconds for one attempt
-RECOVERING = "reading the model in the data directory"  # a stage of progress
+# Stages of progress.
+RECOVERING = "reading the model in the data directory"
+WRITING = "writing the first snapshot"
 EPHEMERAL_NOTE = (
     "--ephemeral: nothing is kept on disk. A restart reads the data again and brings deleted rows back; what was "
     "learned is gone"
@@ -660,7 +662,7 @@ def begin_directory(
     """Make the model of an empty data directory, and write its first snapshot."""
     model = _new_model(settings, progress, warn)
     if not settings.ephemeral:
-        progress("writing the first snapshot", 0, 0)
+        progress(WRITING, 0, 0)
     try:
         return opened.begin(model, choice)
     except (StorageError, JournalError):
