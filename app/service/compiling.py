@@ -89,6 +89,8 @@ def load_beside(
 
 def _load(key: _Key) -> None:
     with _one_at_a_time:
+        if not _prepared.isdisjoint((key, _all_of(key))):
+            return
         try:
             with only_kept():
                 _work(key)()
