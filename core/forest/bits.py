@@ -108,6 +108,29 @@ def keep_bits(data, slot, sign):
             data.bit_columns[word] |= np.uint64(is_bit) << np.uint64(bit)
 
 
+@pasted
+def note_differences(data, differing, slot, other):
+    """Write a bit for each column in which two samples differ; both have their words."""
+    slot, other = np.uint64(slot), np.uint64(other)
+    n_columns = data.cells.shape[1]
+    for word in range(differing.shape[0]):
+        bits = np.uint64(0)
+        rest = _ALL if n_columns - 64 * word >= 64 else (_ONE << np.uint64(n_columns - 64 * word)) - _ONE
+        if data.words.shape[1] > 0:
+            w = np.uint64(word)
+            bits = (data.words[slot, w] ^ data.words[other, w]) & data.bit_columns[w]
+            rest &= ~data.bit_columns[w]
+        while rest != 0:
+            bit = np.uint64(trailing_zeros(rest))
+            rest &= rest - _ONE
+            column = np.uint64(64 * word) + bit
+            x = data.cells[slot, column]
+            y = data.cells[other, column]
+            # Two that are missing are equal.
+            bits |= np.uint64((x != y) & ((x == x) | (y == y))) << bit
+        differing[word] = bits
+
+
 @kernel
 def pack_rows(data, slots):
     """Write the words of samples, of which none is counted yet."""
@@ -124,7 +147,7 @@ def is_bit_column(data, attribute):
 
 @pasted
 def find_constants(data, scratch, start, end):
-    """Gather the bit rows of the node, and add the bit columns that are constant in it to those known to be."""
+    """Gather the bit rows of the node, if it has no mask, and note which bit columns are constant in it."""
     order = scratch.order
     for word in range(data.words.shape[1]):
         w = np.uint64(word)
@@ -132,11 +155,17 @@ def find_constants(data, scratch, start, end):
             continue
         ones = _ALL
         some = np.uint64(0)
-        for i in range(start, end):
-            bits = scratch.words[np.uint64(order[i]), w]
-            scratch.node_words[w, np.uint64(i - start)] = bits
-            ones &= bits
-            some |= bits
+        if scratch.masks[AT_HAND] != 0:
+            for i in range(start, end):
+                bits = scratch.words[np.uint64(order[i]), w]
+                ones &= bits
+                some |= bits
+        else:
+            for i in range(start, end):
+                bits = scratch.words[np.uint64(order[i]), w]
+                scratch.node_words[w, np.uint64(i - start)] = bits
+                ones &= bits
+                some |= bits
         scratch.constants[AT_HAND, word] |= (ones | ~some) & data.bit_columns[w]
 
 

@@ -32,6 +32,7 @@ from oubli.core.forest.blocks import (
 )
 from oubli.core.forest.candidates import cell_number, draw_phase, fit_scale, is_usable
 from oubli.core.forest.leaves import count_in
+from oubli.core.forest.masks import count_ones_by_masks, lay_masks
 from oubli.core.forest.state import NIL
 from oubli.core.forest.workspace import (
     AT_HAND,
@@ -131,14 +132,17 @@ def gather_column(data, scratch, attribute, start, end, first_copied):
 
 
 @pasted
-def _key_of(bits, sign_shift, magnitude):
-    """Order of a float, by its bits: an integer that grows with it. NaN, of which there is one, is the largest."""
-    return bits ^ ((bits >> sign_shift) & magnitude)
+def _key_of(bits, x, magnitude):
+    """Order of a float, by its bits: an integer that grows with it. NaN, of which there is one, is the largest.
+
+    bits  any array of the bits' type: in that type, for twice as many of them are in a vector register as of int64
+    """
+    return bits.dtype.type(x ^ (magnitude if x < 0 else bits.dtype.type(0)))
 
 
 @pasted
-def _value_of(scratch, key, sign_shift, magnitude):
-    scratch.end_bits[0] = _key_of(key, sign_shift, magnitude)
+def _value_of(scratch, key, magnitude):
+    scratch.end_bits[0] = _key_of(scratch.end_bits, key, magnitude)
     return np.float64(scratch.end[0])
 
 
@@ -150,26 +154,25 @@ def find_range(scratch, n_samples):
     the range is that of a NaN.
     """
     bits = scratch.value_bits
-    sign_shift, magnitude, largest = scratch.bit_constants
-    first = _key_of(bits[0], sign_shift, magnitude)
-    lo = first
-    hi = -magnitude
-    n_missing = 0
+    magnitude, largest = scratch.bit_constants
+    lo = _key_of(bits, bits[0], magnitude)
+    hi = lo
     for i in range(padded(n_samples)):
-        key = _key_of(bits[i], sign_shift, magnitude)
-        is_missing = key > largest
+        key = _key_of(bits, bits[i], magnitude)
         lo = min(lo, key)
-        hi = max(hi, -magnitude if is_missing else key)
-        n_missing += is_missing
-    if first > largest:
-        n_missing -= padded(n_samples) - n_samples
-    if n_missing == n_samples:
-        return np.nan, np.nan, n_missing
-    return (
-        _value_of(scratch, lo, sign_shift, magnitude),
-        _value_of(scratch, hi, sign_shift, magnitude),
-        n_missing,
-    )
+        hi = max(hi, key)
+    n_missing = 0
+    if hi > largest:
+        hi = bits.dtype.type(-magnitude)
+        for i in range(n_samples):
+            key = _key_of(bits, bits[i], magnitude)
+            if key > largest:
+                n_missing += 1
+            else:
+                hi = max(hi, key)
+        if n_missing == n_samples:
+            return np.nan, np.nan, n_missing
+    return _value_of(scratch, lo, magnitude), _value_of(scratch, hi, magnitude), n_missing
 
 
 @pasted
@@ -250,7 +253,7 @@ def lay_grid(parameters, scratch, blocks, block, at, key):
 
 
 @pasted
-def _find_places(parameters, scratch, blocks, block, at, width, n_samples):
+def _find_places(parameters, scratch, blocks, block, at, width, n_missing, n_samples):
     """Write each gathered value's row of counters, times the width, to scratch.places."""
     scale = blocks.reals[block, at + SCALE]
     phase = blocks.reals[block, at + PHASE]
@@ -265,6 +268,10 @@ def _find_places(parameters, scratch, blocks, block, at, width, n_samples):
             x = np.float64(values[i])
             number = missing if x != x else np.float64(x > lo)
             places[i] = np.int32(number * factor)
+        return
+    if n_missing == 0:
+        for i in range(padded(n_samples)):
+            places[i] = np.int32((cell_number(np.float64(values[i]), scale, phase) - first) * factor)
         return
     for i in range(padded(n_samples)):
         x = np.float64(values[i])
@@ -298,7 +305,7 @@ def count_numeric(parameters, scratch, blocks, block, used, key, lo, hi, n_missi
     if block == 0:
         _clear_counters(parameters, blocks, used, np.int64(blocks.halves[block, 2 * at + N_CELLS]))
     width = parameters.values[WIDTH]
-    _find_places(parameters, scratch, blocks, block, at, width, n_samples)
+    _find_places(parameters, scratch, blocks, block, at, width, n_missing, n_samples)
     _count_places(parameters, scratch, blocks, block, used, n_samples)
 
 
@@ -404,7 +411,10 @@ def _count_bits(parameters, scratch, blocks, block, used, attribute, key, n_samp
     else:
         lay_grid(parameters, scratch, blocks, block, at, key)
         ones = zeros + (np.int64(blocks.halves[block, 2 * at + N_CELLS]) - 1) * width
-    n_ones = count_ones_of(scratch, blocks.counters, block, ones, attribute, width, is_regression, n_samples)
+    if scratch.masks[AT_HAND] != 0:
+        n_ones = count_ones_by_masks(scratch, blocks.counters, block, ones, attribute, width)
+    else:
+        n_ones = count_ones_of(scratch, blocks.counters, block, ones, attribute, width, is_regression, n_samples)
     blocks.halves[block, 2 * at + AT_LO] = np.int32(n_samples - n_ones)
     blocks.halves[block, 2 * at + AT_HI] = np.int32(n_ones)
     totals = totals_at(parameters)
@@ -452,12 +462,13 @@ def _next_usable(scratch, attribute, n_features):
 
 
 @spliced
-def count_candidates(data, parameters, scratch, blocks, block, key, start, end, first_copied):
+def count_candidates(data, parameters, scratch, blocks, block, key, start, end, first_copied, lays_masks):
     """Fill a block from the samples scratch.order[start:end] of the node with this key.
 
     Takes the first p columns in the node's hash order that are not constant.
 
     first_copied  as in `gather_column`
+    lays_masks    whether masks may be laid for the node and what is below; see `masks.py`
 
     The columns known to be constant are in scratch.constants; what is found is added.
 
@@ -470,6 +481,8 @@ def count_candidates(data, parameters, scratch, blocks, block, key, start, end, 
         clear_block(blocks, block)
     if count_targets(parameters, scratch, blocks, block, start, end):
         return False
+    if lays_masks:
+        lay_masks(data, parameters, scratch, start, end)
     find_constants(data, scratch, start, end)
     n_features = data.cells.shape[1]
     n_samples = end - start

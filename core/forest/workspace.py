@@ -56,8 +56,14 @@ PADDING = 32
 # Slots of `Scratch.work`.
 WORKED = 0  # samples looked at, a level counting anew
 WORKING_BLOCK = 1  # where candidates of a node without a block of its own are counted
+GATHERED = 2  # position of the first sample of the node examined last, if all of them are still gathered, else NIL
+N_GATHERS = 3  # how often samples have been gathered
 
-AT_HAND = STACK_SIZE  # row of `Scratch.constants` for the node at hand; the others belong to the stack
+AT_HAND = STACK_SIZE  # row of `Scratch.constants` and `masks` for the node at hand; the others belong to the stack
+RIGHT_SIDE = STACK_SIZE + 1  # row of `masks` for the right side of the split made last
+
+MASKED = 64  # samples of a subtree whose masks can be laid: a bit each
+MOST_CLASSES = 8  # with more classes, counting samples one by one is faster
 
 
 class Parameters(NamedTuple):
@@ -82,7 +88,7 @@ class Scratch(NamedTuple):
     node_words: npt.NDArray[np.uint64]  # uint64[ceil(d / 64) or 0, m] its bit rows, word by word
     values: Array  # cells' type [m] a gathered column
     value_bits: Array  # int32/64[m] the same memory
-    bit_constants: tuple[Any, Any, Any]  # of the bits' type: shift to the sign, all but the sign, infinity
+    bit_constants: tuple[Any, Any]  # of the bits' type: all but the sign, infinity
     end: Array  # cells' type [1] an end of a range
     end_bits: Array  # int32/64[1] the same memory
     number: Reals  # float64[1] whose bits are looked at
@@ -97,6 +103,11 @@ class Scratch(NamedTuple):
     found: npt.NDArray[np.int32]  # int32[d] attributes drawn that may be of use
     path_nodes: npt.NDArray[np.int32]  # int32[T] where a sample is in each of its trees
     path_blocks: npt.NDArray[np.int32]  # int32[T] the blocks there
+    # See `masks.py`.
+    column_masks: Hashes  # uint64[64 ceil(d / 64) or 0]
+    class_masks: Hashes  # uint64[MOST_CLASSES]
+    masks: Hashes  # uint64[STACK_SIZE + 2] of nodes
+    bit_of: npt.NDArray[np.uint8]  # uint8[m] by position: its bit in the masks
     constants: Hashes  # uint64[STACK_SIZE + 1, ceil(d / 64)] columns known to be constant, a bit each
     differing: Hashes  # uint64[d / 64] columns in which two samples differ, a bit each
     totals: Ints  # int64[width] the node's statistics
@@ -108,11 +119,30 @@ class Scratch(NamedTuple):
     leaf: Ints  # int64[1, width] statistics of a leaf that is in no tree
     choice: Any  # SPLIT_DTYPE[1] the split found last
     node: Any  # NODE_DTYPE[1] a node that is in no tree
-    work: Ints  # int64[2] see above
+    work: Ints  # int64[4] see above
     stack: Ints  # int64[STACK_SIZE, 4] node, start, end, depth
     keys: Hashes  # uint64[STACK_SIZE] their keys
-    pending: Ints  # int64[STACK_SIZE, 2] node, depth; for walks around `stack`'s
+    pending: Ints  # int64[STACK_SIZE, 4] node, depth, position of its first sample, gather; for walks around `stack`'s
     pending_keys: Hashes  # uint64[STACK_SIZE] their keys
+
+
+class Scoring(NamedTuple):
+    """The part of the working space that scoring candidates uses; the names are those of `Scratch`.
+
+    A call of a compiled function hands over every field of every array, which for all of `Scratch` takes as long as
+    scoring a few columns does.
+    """
+
+    totals: Ints
+    left: Ints
+    listed: npt.NDArray[np.int32]
+    lefts: Reals
+    scores: Reals
+    score_bits: Ints
+    choice: Any
+    number: Reals
+    number_bits: Ints
+    end: Array
 
 
 class UpdateScratch(NamedTuple):
@@ -170,7 +200,7 @@ def empty_scratch(
     end = np.zeros(1, cell_dtype)
     integer = np.dtype(f"i{values.itemsize}").type
     infinity = np.array([np.inf], cell_dtype)
-    bit_constants = integer(8 * values.itemsize - 1), integer(np.iinfo(integer).max), infinity.view(integer)[0]
+    bit_constants = integer(np.iinfo(integer).max), infinity.view(integer)[0]
     return Scratch(
         entries=np.zeros(n_positions, np.int32),
         slots=np.zeros(n_positions, np.int32),
@@ -198,6 +228,10 @@ def empty_scratch(
         found=np.zeros(n_features, np.int32),
         path_nodes=np.zeros(n_trees, np.int32),
         path_blocks=np.zeros(n_trees, np.int32),
+        column_masks=np.zeros(64 * n_words, np.uint64),
+        class_masks=np.zeros(MOST_CLASSES, np.uint64),
+        masks=np.zeros(STACK_SIZE + 2, np.uint64),
+        bit_of=np.zeros(n_positions, np.uint8),
         constants=np.zeros((STACK_SIZE + 1, -(-n_features // 64)), np.uint64),
         differing=np.zeros(-(-n_features // 64), np.uint64),
         totals=np.zeros(width, np.int64),
@@ -209,10 +243,10 @@ def empty_scratch(
         leaf=np.zeros((1, width), np.int64),
         choice=np.zeros(1, SPLIT_DTYPE),
         node=np.zeros(1, node_dtype),
-        work=np.zeros(2, np.int64),
+        work=np.zeros(4, np.int64),
         stack=np.zeros((STACK_SIZE, 4), np.int64),
         keys=np.zeros(STACK_SIZE, np.uint64),
-        pending=np.zeros((STACK_SIZE, 2), np.int64),
+        pending=np.zeros((STACK_SIZE, 4), np.int64),
         pending_keys=np.zeros(STACK_SIZE, np.uint64),
     )
 
