@@ -147,7 +147,7 @@ def is_bit_column(data, attribute):
 
 @pasted
 def find_constants(data, scratch, start, end):
-    """Gather the bit rows of the node, if it has no mask, and note which bit columns are constant in it."""
+    """Gather the bit rows of the node, and add the bit columns that are constant in it to those known to be."""
     order = scratch.order
     for word in range(data.words.shape[1]):
         w = np.uint64(word)
@@ -155,17 +155,11 @@ def find_constants(data, scratch, start, end):
             continue
         ones = _ALL
         some = np.uint64(0)
-        if scratch.masks[AT_HAND] != 0:
-            for i in range(start, end):
-                bits = scratch.words[np.uint64(order[i]), w]
-                ones &= bits
-                some |= bits
-        else:
-            for i in range(start, end):
-                bits = scratch.words[np.uint64(order[i]), w]
-                scratch.node_words[w, np.uint64(i - start)] = bits
-                ones &= bits
-                some |= bits
+        for i in range(start, end):
+            bits = scratch.words[np.uint64(order[i]), w]
+            scratch.node_words[w, np.uint64(i - start)] = bits
+            ones &= bits
+            some |= bits
         scratch.constants[AT_HAND, word] |= (ones | ~some) & data.bit_columns[w]
 
 

@@ -11,10 +11,9 @@ from oubli.core.jit.prefetch import prefetch_to_read
 
 @pasted
 def forget_constants(scratch):
-    """Begin with a node of which nothing is known, neither columns that are constant nor masks."""
+    """Begin with a node of which no column is known to be constant."""
     for word in range(scratch.constants.shape[1]):
         scratch.constants[AT_HAND, word] = np.uint64(0)
-    scratch.masks[AT_HAND] = np.uint64(0)
 
 
 @pasted

@@ -32,7 +32,6 @@ from oubli.core.forest.blocks import (
 )
 from oubli.core.forest.candidates import cell_number, draw_phase, fit_scale, is_usable
 from oubli.core.forest.leaves import count_in
-from oubli.core.forest.masks import count_ones_by_masks, lay_masks
 from oubli.core.forest.state import NIL
 from oubli.core.forest.workspace import (
     AT_HAND,
@@ -411,10 +410,7 @@ def _count_bits(parameters, scratch, blocks, block, used, attribute, key, n_samp
     else:
         lay_grid(parameters, scratch, blocks, block, at, key)
         ones = zeros + (np.int64(blocks.halves[block, 2 * at + N_CELLS]) - 1) * width
-    if scratch.masks[AT_HAND] != 0:
-        n_ones = count_ones_by_masks(scratch, blocks.counters, block, ones, attribute, width)
-    else:
-        n_ones = count_ones_of(scratch, blocks.counters, block, ones, attribute, width, is_regression, n_samples)
+    n_ones = count_ones_of(scratch, blocks.counters, block, ones, attribute, width, is_regression, n_samples)
     blocks.halves[block, 2 * at + AT_LO] = np.int32(n_samples - n_ones)
     blocks.halves[block, 2 * at + AT_HI] = np.int32(n_ones)
     totals = totals_at(parameters)
@@ -462,13 +458,12 @@ def _next_usable(scratch, attribute, n_features):
 
 
 @spliced
-def count_candidates(data, parameters, scratch, blocks, block, key, start, end, first_copied, lays_masks):
+def count_candidates(data, parameters, scratch, blocks, block, key, start, end, first_copied):
     """Fill a block from the samples scratch.order[start:end] of the node with this key.
 
     Takes the first p columns in the node's hash order that are not constant.
 
     first_copied  as in `gather_column`
-    lays_masks    whether masks may be laid for the node and what is below; see `masks.py`
 
     The columns known to be constant are in scratch.constants; what is found is added.
 
@@ -481,8 +476,6 @@ def count_candidates(data, parameters, scratch, blocks, block, key, start, end, 
         clear_block(blocks, block)
     if count_targets(parameters, scratch, blocks, block, start, end):
         return False
-    if lays_masks:
-        lay_masks(data, parameters, scratch, start, end)
     find_constants(data, scratch, start, end)
     n_features = data.cells.shape[1]
     n_samples = end - start

@@ -14,7 +14,6 @@ from oubli.core.forest.leaves import (
     free_leaf,
     must_be_leaf,
 )
-from oubli.core.forest.masks import divide_mask, hand_mask
 from oubli.core.forest.split import choose_split, goes_right, is_block_pure, is_same_split, store_split
 from oubli.core.forest.state import (
     DIRTY,
@@ -197,7 +196,6 @@ def partition(trees, data, scratch, node, start, end, first_copied):
             n_right += side
     for i in range(end - middle):
         order[middle + i] = scratch.right[i]
-    divide_mask(scratch, middle, end)
     return middle
 
 
@@ -222,7 +220,7 @@ def _give_back(trees, parameters, blocks, node, found, n_samples):
 
 
 @spliced
-def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, first_copied, lays_masks):
+def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, first_copied):
     """Choose the split of scratch.order[start:end] into scratch.choice; False: the node is a leaf.
 
     A node with samples enough is given a block if it has none (there must be one available); the
@@ -237,7 +235,7 @@ def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start
             trees.nodes[node]["block"] = np.int32(block)
         work = block if block != NIL else scratch.work[WORKING_BLOCK]
         scratch.work[WORKED] += end - start
-        found = count_candidates(data, parameters, scratch, blocks, work, key, start, end, first_copied, lays_masks)
+        found = count_candidates(data, parameters, scratch, blocks, work, key, start, end, first_copied)
         if found:
             choose_split(data, parameters, scratch, blocks, work, key, end - start)
     _give_back(trees, parameters, blocks, node, found, end - start)
@@ -306,7 +304,6 @@ def _push_children(trees, scratch, size, node, key, start, middle, end, level):
         stack[size + position, 3] = level + 1
         scratch.keys[size + position] = combine(key, np.uint64(side))
         _copy_constants(scratch, AT_HAND, size + position)
-        hand_mask(scratch, side, size + position)
 
 
 @inner
@@ -354,7 +351,7 @@ def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, fi
         _give_back(trees, parameters, blocks, node, found, n_samples)
     else:
         end = start + n_samples
-        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, NIL, False)
+        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, NIL)
         if _stands(nodes, node, was_leaf, found, scratch.choice):
             scratch.work[GATHERED] = start
             return STANDS
@@ -433,7 +430,6 @@ def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, fir
         if size < copied_at:
             first_copied = np.int64(NIL)
         _copy_constants(scratch, size, AT_HAND)
-        scratch.masks[AT_HAND] = scratch.masks[size]
         found = False
         if level - depth < n_levels:
             if not _has_room(trees, blocks, size + 1):
@@ -441,9 +437,7 @@ def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, fir
             elif status == OK and is_set(stop):
                 status = STOPPED
             if status == OK:
-                found = find_split(
-                    trees, data, parameters, scratch, blocks, node, key, level, start, end, first_copied, True
-                )
+                found = find_split(trees, data, parameters, scratch, blocks, node, key, level, start, end, first_copied)
     if n_levels == ONE_LEVEL:
         trees.nodes[top]["flags"] |= DIRTY
     elif status != OK:
@@ -487,6 +481,6 @@ def regrow_path(trees, data, parameters, scratch, blocks, tree, node, key, depth
         if not _has_room(trees, blocks, 1):
             make_unfinished_leaf(trees, parameters, scratch, tree, node, depth, start, end)
             return FULL
-        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, NIL, False)
+        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, NIL)
     make_leaf(trees, parameters, scratch, node, start, end)
     return OK

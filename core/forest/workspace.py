@@ -59,11 +59,7 @@ WORKING_BLOCK = 1  # where candidates of a node without a block of its own are c
 GATHERED = 2  # position of the first sample of the node examined last, if all of them are still gathered, else NIL
 N_GATHERS = 3  # how often samples have been gathered
 
-AT_HAND = STACK_SIZE  # row of `Scratch.constants` and `masks` for the node at hand; the others belong to the stack
-RIGHT_SIDE = STACK_SIZE + 1  # row of `masks` for the right side of the split made last
-
-MASKED = 64  # samples of a subtree whose masks can be laid: a bit each
-MOST_CLASSES = 8  # with more classes, counting samples one by one is faster
+AT_HAND = STACK_SIZE  # row of `Scratch.constants` for the node at hand; the others belong to the stack
 
 
 class Parameters(NamedTuple):
@@ -103,11 +99,6 @@ class Scratch(NamedTuple):
     found: npt.NDArray[np.int32]  # int32[d] attributes drawn that may be of use
     path_nodes: npt.NDArray[np.int32]  # int32[T] where a sample is in each of its trees
     path_blocks: npt.NDArray[np.int32]  # int32[T] the blocks there
-    # See `masks.py`.
-    column_masks: Hashes  # uint64[64 ceil(d / 64) or 0]
-    class_masks: Hashes  # uint64[MOST_CLASSES]
-    masks: Hashes  # uint64[STACK_SIZE + 2] of nodes
-    bit_of: npt.NDArray[np.uint8]  # uint8[m] by position: its bit in the masks
     constants: Hashes  # uint64[STACK_SIZE + 1, ceil(d / 64)] columns known to be constant, a bit each
     differing: Hashes  # uint64[d / 64] columns in which two samples differ, a bit each
     totals: Ints  # int64[width] the node's statistics
@@ -228,10 +219,6 @@ def empty_scratch(
         found=np.zeros(n_features, np.int32),
         path_nodes=np.zeros(n_trees, np.int32),
         path_blocks=np.zeros(n_trees, np.int32),
-        column_masks=np.zeros(64 * n_words, np.uint64),
-        class_masks=np.zeros(MOST_CLASSES, np.uint64),
-        masks=np.zeros(STACK_SIZE + 2, np.uint64),
-        bit_of=np.zeros(n_positions, np.uint8),
         constants=np.zeros((STACK_SIZE + 1, -(-n_features // 64)), np.uint64),
         differing=np.zeros(-(-n_features // 64), np.uint64),
         totals=np.zeros(width, np.int64),
