@@ -108,6 +108,29 @@ def keep_bits(data, slot, sign):
             data.bit_columns[word] |= np.uint64(is_bit) << np.uint64(bit)
 
 
+@pasted
+def note_differences(data, differing, slot, other):
+    """Write a bit for each column in which two samples differ; both have their words."""
+    slot, other = np.uint64(slot), np.uint64(other)
+    n_columns = data.cells.shape[1]
+    for word in range(differing.shape[0]):
+        bits = np.uint64(0)
+        rest = _ALL if n_columns - 64 * word >= 64 else (_ONE << np.uint64(n_columns - 64 * word)) - _ONE
+        if data.words.shape[1] > 0:
+            w = np.uint64(word)
+            bits = (data.words[slot, w] ^ data.words[other, w]) & data.bit_columns[w]
+            rest &= ~data.bit_columns[w]
+        while rest != 0:
+            bit = np.uint64(trailing_zeros(rest))
+            rest &= rest - _ONE
+            column = np.uint64(64 * word) + bit
+            x = data.cells[slot, column]
+            y = data.cells[other, column]
+            # Two that are missing are equal.
+            bits |= np.uint64((x != y) & ((x == x) | (y == y))) << bit
+        differing[word] = bits
+
+
 @kernel
 def pack_rows(data, slots):
     """Write the words of samples, of which none is counted yet."""

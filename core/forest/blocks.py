@@ -250,6 +250,13 @@ def free_block(trees, blocks, block):
 
 
 @inner
+def is_counted(trees, blocks, node):
+    """Whether a node has counters that are up to date."""
+    block = np.int64(trees.nodes[node]["block"])
+    return block != NIL and blocks.longs[block, IS_COUNTED] != 0
+
+
+@inner
 def available_blocks(trees, blocks):
     """Blocks that can be taken before the pool is full."""
     return trees.meta[N_FREE_BLOCKS] + blocks.longs.shape[0] - trees.meta[N_BLOCKS]

@@ -4,22 +4,43 @@ import numpy as np
 
 from oubli.core.forest.bits import is_bit_column
 from oubli.core.forest.state import NIL, leaf_of
-from oubli.core.forest.workspace import AT_HAND, MAX_FEATURES, OCCURRENCES
+from oubli.core.forest.workspace import AT_HAND, MAX_FEATURES, N_GATHERS, OCCURRENCES, WORKED
 from oubli.core.jit.policy import inner, pasted
+from oubli.core.jit.prefetch import prefetch_to_read
 
 
-@inner
-def gather(trees, data, parameters, scratch, node):
-    """Collect the samples below a node; returns their number."""
+@pasted
+def forget_constants(scratch):
+    """Begin with a node of which no column is known to be constant."""
+    for word in range(scratch.constants.shape[1]):
+        scratch.constants[AT_HAND, word] = np.uint64(0)
+
+
+@pasted
+def _ask_below(trees, node):
+    """Ask for what is read next below a node."""
+    child = np.int64(trees.nodes[node]["child"])
+    if child < 0:
+        prefetch_to_read(trees.starts, (~child,))
+    else:
+        prefetch_to_read(trees.nodes, (child,))
+
+
+@pasted
+def _list_leaves(trees, scratch, node):
+    """List the leaves below a node that have samples in scratch.places, and how many they have in scratch.right.
+
+    What is read next of each node is asked for when it is put off. Returns the number of leaves.
+    """
     nodes = trees.nodes
     stack = scratch.stack
     stack[0, 0] = node
     size = 1
-    n = 0
+    n_leaves = 0
     while size > 0:
         size -= 1
         node = stack[size, 0]
-        n_samples = np.int64(nodes[node]["n_samples"])
+        n_samples = nodes[node]["n_samples"]
         if n_samples == 0:
             continue
         leaf = leaf_of(nodes, node)
@@ -29,10 +50,32 @@ def gather(trees, data, parameters, scratch, node):
             stack[size, 0] = left + 1 - smaller
             stack[size + 1, 0] = left + smaller
             size += 2
+            _ask_below(trees, left)
+            _ask_below(trees, left + 1)
             continue
-        start = np.int64(trees.starts[leaf])
-        for i in range(n_samples):
-            scratch.entries[n + i] = trees.members[start + i]
+        scratch.places[n_leaves] = np.int32(leaf)
+        scratch.right[n_leaves] = n_samples
+        n_leaves += 1
+    return n_leaves
+
+
+@inner
+def gather(trees, data, parameters, scratch, node):
+    """Collect the samples below a node; returns their number.
+
+    Those below the child with fewer samples come first, and so on down.
+    """
+    n_leaves = _list_leaves(trees, scratch, node)
+    for i in range(n_leaves):
+        start = trees.starts[np.uint64(scratch.places[i])]
+        prefetch_to_read(trees.members, (np.int64(start),))
+        scratch.places[i] = start
+    n = np.int64(0)
+    for i in range(n_leaves):
+        start = np.int64(scratch.places[i])
+        n_samples = np.int64(scratch.right[i])
+        for j in range(n_samples):
+            scratch.entries[n + j] = trees.members[start + j]
         n += n_samples
     # slot = entry // k, by a multiplication: with the half added the quotient is at least 1/(2k) away from an
     # integer, far more than the rounding of 31 bits by 53.
@@ -46,10 +89,19 @@ def gather(trees, data, parameters, scratch, node):
         w = np.uint64(word)
         for i in range(n):
             scratch.words[np.uint64(i), w] = data.words[np.uint64(scratch.slots[i]), w]
-    for word in range(scratch.constants.shape[1]):
-        scratch.constants[AT_HAND, word] = np.uint64(0)
-    scratch.work[0] += n
+    forget_constants(scratch)
+    scratch.work[WORKED] += n
+    scratch.work[N_GATHERS] += 1
     return n
+
+
+@pasted
+def first_below(nodes, pair, side, first):
+    """Position of the first sample of a child, if that of its node is `first`; NIL if these are not gathered."""
+    if first == NIL:
+        return first
+    smaller = np.int64(nodes[pair + 1]["n_samples"] < nodes[pair]["n_samples"])
+    return first if side == smaller else first + np.int64(nodes[pair + smaller]["n_samples"])
 
 
 @inner
@@ -80,6 +132,7 @@ def copy_columns(data, scratch, start, end, first):
             scratch.entries[to] = scratch.entries[position]
             scratch.slots[to] = np.int32(slot)
             scratch.targets[to] = scratch.targets[position]
+            scratch.bit_of[to] = scratch.bit_of[position]
             for word in range(data.words.shape[1]):
                 scratch.words[to, np.uint64(word)] = scratch.words[position, np.uint64(word)]
             order[i] = np.int32(to)

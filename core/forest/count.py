@@ -131,14 +131,17 @@ def gather_column(data, scratch, attribute, start, end, first_copied):
 
 
 @pasted
-def _key_of(bits, sign_shift, magnitude):
-    """Order of a float, by its bits: an integer that grows with it. NaN, of which there is one, is the largest."""
-    return bits ^ ((bits >> sign_shift) & magnitude)
+def _key_of(bits, x, magnitude):
+    """Order of a float, by its bits: an integer that grows with it. NaN, of which there is one, is the largest.
+
+    bits  any array of the bits' type: in that type, for twice as many of them are in a vector register as of int64
+    """
+    return bits.dtype.type(x ^ (magnitude if x < 0 else bits.dtype.type(0)))
 
 
 @pasted
-def _value_of(scratch, key, sign_shift, magnitude):
-    scratch.end_bits[0] = _key_of(key, sign_shift, magnitude)
+def _value_of(scratch, key, magnitude):
+    scratch.end_bits[0] = _key_of(scratch.end_bits, key, magnitude)
     return np.float64(scratch.end[0])
 
 
@@ -150,26 +153,25 @@ def find_range(scratch, n_samples):
     the range is that of a NaN.
     """
     bits = scratch.value_bits
-    sign_shift, magnitude, largest = scratch.bit_constants
-    first = _key_of(bits[0], sign_shift, magnitude)
-    lo = first
-    hi = -magnitude
-    n_missing = 0
+    magnitude, largest = scratch.bit_constants
+    lo = _key_of(bits, bits[0], magnitude)
+    hi = lo
     for i in range(padded(n_samples)):
-        key = _key_of(bits[i], sign_shift, magnitude)
-        is_missing = key > largest
+        key = _key_of(bits, bits[i], magnitude)
         lo = min(lo, key)
-        hi = max(hi, -magnitude if is_missing else key)
-        n_missing += is_missing
-    if first > largest:
-        n_missing -= padded(n_samples) - n_samples
-    if n_missing == n_samples:
-        return np.nan, np.nan, n_missing
-    return (
-        _value_of(scratch, lo, sign_shift, magnitude),
-        _value_of(scratch, hi, sign_shift, magnitude),
-        n_missing,
-    )
+        hi = max(hi, key)
+    n_missing = 0
+    if hi > largest:
+        hi = bits.dtype.type(-magnitude)
+        for i in range(n_samples):
+            key = _key_of(bits, bits[i], magnitude)
+            if key > largest:
+                n_missing += 1
+            else:
+                hi = max(hi, key)
+        if n_missing == n_samples:
+            return np.nan, np.nan, n_missing
+    return _value_of(scratch, lo, magnitude), _value_of(scratch, hi, magnitude), n_missing
 
 
 @pasted
@@ -250,7 +252,7 @@ def lay_grid(parameters, scratch, blocks, block, at, key):
 
 
 @pasted
-def _find_places(parameters, scratch, blocks, block, at, width, n_samples):
+def _find_places(parameters, scratch, blocks, block, at, width, n_missing, n_samples):
     """Write each gathered value's row of counters, times the width, to scratch.places."""
     scale = blocks.reals[block, at + SCALE]
     phase = blocks.reals[block, at + PHASE]
@@ -265,6 +267,10 @@ def _find_places(parameters, scratch, blocks, block, at, width, n_samples):
             x = np.float64(values[i])
             number = missing if x != x else np.float64(x > lo)
             places[i] = np.int32(number * factor)
+        return
+    if n_missing == 0:
+        for i in range(padded(n_samples)):
+            places[i] = np.int32((cell_number(np.float64(values[i]), scale, phase) - first) * factor)
         return
     for i in range(padded(n_samples)):
         x = np.float64(values[i])
@@ -298,7 +304,7 @@ def count_numeric(parameters, scratch, blocks, block, used, key, lo, hi, n_missi
     if block == 0:
         _clear_counters(parameters, blocks, used, np.int64(blocks.halves[block, 2 * at + N_CELLS]))
     width = parameters.values[WIDTH]
-    _find_places(parameters, scratch, blocks, block, at, width, n_samples)
+    _find_places(parameters, scratch, blocks, block, at, width, n_missing, n_samples)
     _count_places(parameters, scratch, blocks, block, used, n_samples)
 
 

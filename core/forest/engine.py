@@ -20,6 +20,7 @@ from oubli.core.forest import quantisation
 from oubli.core.forest import workspace as inputs
 from oubli.core.forest.batches import MANY_ROWS, ROWS_AT_A_TIME, batch_scratch, sum_leaves_of_many
 from oubli.core.forest.bits import ForestData, bit_rows_of
+from oubli.core.forest.counters import ADD, DELETE
 from oubli.core.forest.grow import FULL
 from oubli.core.forest.kept import KeptForest
 from oubli.core.forest.leases import Sharing, reserve_leases
@@ -31,7 +32,7 @@ from oubli.core.forest.room import with_entries
 from oubli.core.forest.separate import digests_of_some
 from oubli.core.forest.state import N_BLOCKS, N_LEAVES, N_MEMBERS, N_NODES, N_TAGS, Trees
 from oubli.core.forest.unseen import sum_unseen_leaves
-from oubli.core.forest.update import ADD, DELETE, count_members, plant, update_samples
+from oubli.core.forest.update import count_members, plant, update_samples
 from oubli.core.forest.workspace import WORKED, Scratch, UpdateScratch, shred_scratches
 from oubli.core.jit.direct import Direct
 from oubli.core.samples.arrays import Problem

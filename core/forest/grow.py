@@ -3,10 +3,17 @@
 import numpy as np
 
 from oubli.core.forest.bits import is_bit_column
-from oubli.core.forest.blocks import IS_COUNTED, allocate_block, available_blocks, free_block
-from oubli.core.forest.cells import copy_columns, gather, is_worth_copying
+from oubli.core.forest.blocks import allocate_block, available_blocks, free_block, is_counted
+from oubli.core.forest.cells import copy_columns, forget_constants, gather, is_worth_copying
 from oubli.core.forest.count import count_candidates
-from oubli.core.forest.leaves import allocate_leaf, available_leaves, available_members, count_in, free_leaf
+from oubli.core.forest.leaves import (
+    allocate_leaf,
+    available_leaves,
+    available_members,
+    count_in,
+    free_leaf,
+    must_be_leaf,
+)
 from oubli.core.forest.split import choose_split, goes_right, is_block_pure, is_same_split, store_split
 from oubli.core.forest.state import (
     DIRTY,
@@ -24,10 +31,10 @@ from oubli.core.forest.state import (
 from oubli.core.forest.workspace import (
     AT_HAND,
     BLOCK_MINIMUM,
+    GATHERED,
     IS_REGRESSION,
-    MAX_DEPTH,
-    MIN_SAMPLES_SPLIT,
     WIDTH,
+    WORKED,
     WORKING_BLOCK,
 )
 from oubli.core.jit.policy import inner, pasted, spliced
@@ -193,12 +200,6 @@ def partition(trees, data, scratch, node, start, end, first_copied):
 
 
 @pasted
-def must_be_leaf(parameters, n_samples, depth):
-    """Whether a node is a leaf whatever its samples are."""
-    return n_samples < parameters.values[MIN_SAMPLES_SPLIT] or depth >= parameters.values[MAX_DEPTH]
-
-
-@inner
 def rescore(trees, data, parameters, scratch, blocks, node, key, depth):
     """Choose the split of a node with a counted block into scratch.choice; False: the node is a leaf."""
     block = np.int64(trees.nodes[node]["block"])
@@ -207,13 +208,6 @@ def rescore(trees, data, parameters, scratch, blocks, node, key, depth):
         return False
     choose_split(data, parameters, scratch, blocks, block, key, n_samples)
     return True
-
-
-@inner
-def is_counted(trees, blocks, node):
-    """Whether a node has counters that are up to date."""
-    block = np.int64(trees.nodes[node]["block"])
-    return block != NIL and blocks.longs[block, IS_COUNTED] != 0
 
 
 @pasted
@@ -240,7 +234,7 @@ def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start
             block = allocate_block(trees, blocks)
             trees.nodes[node]["block"] = np.int32(block)
         work = block if block != NIL else scratch.work[WORKING_BLOCK]
-        scratch.work[0] += end - start
+        scratch.work[WORKED] += end - start
         found = count_candidates(data, parameters, scratch, blocks, work, key, start, end, first_copied)
         if found:
             choose_split(data, parameters, scratch, blocks, work, key, end - start)
@@ -319,7 +313,7 @@ def _stands(nodes, node, was_leaf, found, choice):
 
 
 @spliced
-def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth):
+def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, first):
     """Choose the split of a tagged node anew. Where counters are up to date the samples are not looked at.
 
         STANDS  it is what the node has: the tag is gone, everything below stays, tags included
@@ -328,8 +322,12 @@ def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth):
         FULL    a pool is; nothing has changed
 
     One of these is returned. O(p s) with counters, else O(n p).
+
+    first  position of the node's first sample if they are gathered, else NIL; scratch.work[GATHERED] is the same
+           for what is below, afterwards
     """
     nodes = trees.nodes
+    scratch.work[GATHERED] = NIL
     was_leaf = leaf_of(nodes, node) != NIL
     n_samples = np.int64(nodes[node]["n_samples"])
     found = False
@@ -339,17 +337,26 @@ def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth):
         if _stands(nodes, node, was_leaf, found, scratch.choice):
             clear_tag(trees, tree, node)
             _give_back(trees, parameters, blocks, node, found, n_samples)
+            scratch.work[GATHERED] = first
             return STANDS
     if not _has_room(trees, blocks, 1) or available_members(trees) < 2 * n_samples + 2:
         return FULL
     clear_tag(trees, tree, node)
-    gather(trees, data, parameters, scratch, node)
+    if first == NIL:
+        gather(trees, data, parameters, scratch, node)
+    else:
+        forget_constants(scratch)
+    start = max(first, 0)
     if is_chosen:
         _give_back(trees, parameters, blocks, node, found, n_samples)
     else:
-        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, 0, n_samples, NIL)
+        end = start + n_samples
+        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, NIL)
         if _stands(nodes, node, was_leaf, found, scratch.choice):
+            scratch.work[GATHERED] = start
             return STANDS
+    if start > 0:
+        gather(trees, data, parameters, scratch, node)
     _release_but_block(trees, blocks, tree, node)
     clear_dirty(nodes, node)
     return SPLIT if found else LEAF
@@ -373,16 +380,17 @@ def make_unfinished_leaf(trees, parameters, scratch, tree, node, depth, start, e
 
 
 @spliced
-def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels, stop):
+def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, first, n_levels, stop):
     """Resolve the tag of a node: choose its split anew, and keep or regrow the subtree.
 
+    first      as in `examine`
     n_levels   ALL_LEVELS, or ONE_LEVEL: new children become leaves, tagged where they may be split
     stop       when it is set no further node is split
     returns    OK; FULL: with the tag still there, or with tagged leaves below; STOPPED: with tagged leaves below
 
     In all cases every sample is in a leaf. O(n p) a level grown.
     """
-    status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth)
+    status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, first)
     if status == STANDS:
         return OK
     if status == FULL:
@@ -438,15 +446,16 @@ def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_l
 
 
 @spliced
-def regrow_path(trees, data, parameters, scratch, blocks, tree, node, key, depth, cells, row, category_hashes):
+def regrow_path(trees, data, parameters, scratch, blocks, tree, node, key, depth, first, cells, row, category_hashes):
     """Resolve the tag of a node, and grow anew only the path that a query takes below it.
 
+    first                        as in `examine`
     cells, row, category_hashes  the query, and the hash table its categorical cells index
 
     The children beside the path become leaves, tagged where they may be split. Returns OK or FULL,
     as `regrow` does. O(n p) for n samples at the node, if the splits are balanced.
     """
-    status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth)
+    status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, first)
     if status == STANDS:
         return OK
     if status == FULL:

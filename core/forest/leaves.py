@@ -14,6 +14,7 @@ fits. Unused places hold zero.
 import numpy as np
 
 from oubli.core.forest.state import FREE_LEAF, FREE_ROOMS, MAX_ROOM, N_FREE_LEAVES, N_LEAVES, N_MEMBERS, NIL
+from oubli.core.forest.workspace import MAX_DEPTH, MIN_SAMPLES_SPLIT
 from oubli.core.jit.policy import inner, pasted
 
 
@@ -24,6 +25,12 @@ def room_for(n_samples):
     while (np.int64(1) << room) < n_samples:
         room += 1
     return room
+
+
+@pasted
+def must_be_leaf(parameters, n_samples, depth):
+    """Whether a node is a leaf whatever its samples are."""
+    return n_samples < parameters.values[MIN_SAMPLES_SPLIT] or depth >= parameters.values[MAX_DEPTH]
 
 
 @inner

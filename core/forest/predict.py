@@ -10,10 +10,11 @@ order, divided by their number by the caller: the same for one row, a batch and 
 
 import numpy as np
 
+from oubli.core.forest.blocks import is_counted
 from oubli.core.forest.cells import gather
 from oubli.core.forest.count import count_candidates
-from oubli.core.forest.grow import is_counted, must_be_leaf, rescore
-from oubli.core.forest.leaves import count_in
+from oubli.core.forest.grow import rescore
+from oubli.core.forest.leaves import count_in, must_be_leaf
 from oubli.core.forest.split import (
     any_goes_right,
     choose_split,
@@ -132,7 +133,7 @@ def _add_leaf_below_tag(trees, data, parameters, scratch, blocks, node, key, dep
     """Follow a query from a tagged node down the splits that resolving would choose."""
     end = gather(trees, data, parameters, scratch, node)
     while not must_be_leaf(parameters, end, depth):
-        if not count_candidates(data, parameters, scratch, blocks, 0, key, 0, end, NIL):
+        if not count_candidates(data, parameters, scratch, blocks, 0, key, 0, end, NIL, False):
             break
         choose_split(data, parameters, scratch, blocks, 0, key, end)
         store_split(scratch.node, 0, scratch.choice)

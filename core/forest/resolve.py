@@ -6,9 +6,11 @@ paths, and grows nothing beside them, as in the paper's LZY; `resolve_trees` res
 
 import numpy as np
 
+from oubli.core.forest.cells import first_below
 from oubli.core.forest.grow import ALL_LEVELS, FULL, OK, ONE_LEVEL, STOPPED, regrow, regrow_path
 from oubli.core.forest.split import goes_right
 from oubli.core.forest.state import DIRTY, NIL, TAGGED, clear_dirty, leaf_of
+from oubli.core.forest.workspace import GATHERED, N_GATHERS
 from oubli.core.jit.policy import inner, kernel, spliced
 from oubli.core.jit.prefetch import prefetch_to_read
 from oubli.core.jit.signals import is_set
@@ -49,6 +51,7 @@ def _resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_
     keys = scratch.pending_keys
     pending[0, 0] = tree
     pending[0, 1] = 0
+    pending[0, 2] = NIL
     keys[0] = tree_key(parameters.seed_key[0], tree)
     size = 1
     n_resolved = 0
@@ -57,11 +60,14 @@ def _resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_
         node = pending[size, 0]
         depth = pending[size, 1]
         key = keys[size]
+        # Others may have been gathered since.
+        first = pending[size, 2] if pending[size, 3] == scratch.work[N_GATHERS] else np.int64(NIL)
         if nodes[node]["flags"] & TAGGED:
             if n_resolved == max_tags or scratch.work[0] >= max_work or is_set(stop):
                 return OK, n_resolved
             n_levels = ALL_LEVELS if nodes[node]["n_samples"] <= whole_below else ONE_LEVEL
-            status = regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels, stop)
+            status = regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, first, n_levels, stop)
+            first = scratch.work[GATHERED]
             if status == FULL:
                 return FULL, n_resolved
             n_resolved += 1
@@ -72,8 +78,11 @@ def _resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_
         left = np.int64(nodes[node]["child"])
         size = _put_off_children(trees, pending, size, node)
         for position in range(size - 2, size):
+            side = pending[position, 0] - left
             pending[position, 1] = depth + 1
-            keys[position] = combine(key, np.uint64(pending[position, 0] - left))
+            pending[position, 2] = first_below(nodes, left, side, first)
+            pending[position, 3] = scratch.work[N_GATHERS]
+            keys[position] = combine(key, np.uint64(side))
     if trees.tree_tags[tree] == 0:
         _sweep_dirty(trees, scratch, tree)
     return OK, n_resolved
@@ -117,18 +126,22 @@ def resolve_path(trees, data, parameters, scratch, blocks, tree, cells, row, cat
     nodes = trees.nodes
     node = np.int64(tree)
     depth = 0
+    first = np.int64(NIL)
     key = tree_key(parameters.seed_key[0], tree)
     while True:
         if nodes[node]["flags"] & TAGGED:
             status = regrow_path(
-                trees, data, parameters, scratch, blocks, tree, node, key, depth, cells, row, category_hashes
+                trees, data, parameters, scratch, blocks, tree, node, key, depth, first, cells, row, category_hashes
             )
             if status == FULL:
                 return FULL
+            first = scratch.work[GATHERED]
         if leaf_of(nodes, node) != NIL:
             return OK
         side = goes_right(nodes, node, cells, row, category_hashes)
-        node = np.int64(nodes[node]["child"]) + side
+        pair = np.int64(nodes[node]["child"])
+        first = first_below(nodes, pair, side, first)
+        node = pair + side
         key = combine(key, np.uint64(side))
         depth += 1
 

@@ -1,7 +1,10 @@
 """The choice of a node's split: scoring a block's candidates, a pure function of its counters."""
 
+from typing import NamedTuple
+
 import numpy as np
 
+from oubli.core.array_types import Bools, Hashes
 from oubli.core.forest.bits import is_bit_column
 from oubli.core.forest.blocks import (
     ATTRIBUTE,
@@ -37,9 +40,17 @@ from oubli.core.forest.workspace import (
     SIZE,
     USED,
     WIDTH,
+    Scoring,
 )
-from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.jit.policy import inner, kernel, pasted, spliced
 from oubli.core.rng import combine
+
+
+class _Columns(NamedTuple):
+    """The part of the samples that scoring candidates reads."""
+
+    categorical: Bools
+    bit_columns: Hashes
 
 
 @pasted
@@ -272,7 +283,7 @@ def _describe_choice(data, parameters, scratch, blocks, block, key):
     if scale == 0.0:
         best["threshold"] = lo
     else:
-        best["threshold"] = threshold_of(number, lo, hi, scale, blocks.reals[block, at + PHASE], data.cells)
+        best["threshold"] = threshold_of(number, lo, hi, scale, blocks.reals[block, at + PHASE], scratch.end)
 
 
 @pasted
@@ -287,13 +298,24 @@ def is_block_pure(parameters, blocks, block, n_samples):
     return largest == n_samples
 
 
-@inner
+@spliced
 def choose_split(data, parameters, scratch, blocks, block, key, n_samples):
     """Score a counted block's candidates and write the best to `scratch.choice`.
 
     O(p s width). The first candidate of every attribute has samples on both sides, so there is
     always a best one when the block has an attribute.
     """
+    columns = _Columns(data.categorical, data.bit_columns)
+    scoring = Scoring(
+        scratch.totals, scratch.left, scratch.listed, scratch.lefts, scratch.scores, scratch.score_bits,
+        scratch.choice, scratch.number, scratch.number_bits, scratch.end,
+    )  # fmt: skip
+    _choose(columns, parameters, scoring, blocks, block, key, n_samples)
+
+
+@inner
+def _choose(data, parameters, scratch, blocks, block, key, n_samples):
+    """The same with the parts of `data` and `scratch` that it takes."""
     scratch.choice[0]["attribute"] = np.int32(NIL)
     _load(blocks.counters, block, totals_at(parameters), scratch.totals)
     n_listed = np.int64(0)

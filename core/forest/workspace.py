@@ -57,6 +57,8 @@ PADDING = 32
 # Slots of `Scratch.work`.
 WORKED = 0  # samples looked at, a level counting anew
 WORKING_BLOCK = 1  # where candidates of a node without a block of its own are counted
+GATHERED = 2  # position of the first sample of the node examined last, if all of them are still gathered, else NIL
+N_GATHERS = 3  # how often samples have been gathered
 
 AT_HAND = STACK_SIZE  # row of `Scratch.constants` for the node at hand; the others belong to the stack
 
@@ -83,7 +85,7 @@ class Scratch(NamedTuple):
     node_words: npt.NDArray[np.uint64]  # uint64[ceil(d / 64) or 0, m] its bit rows, word by word
     values: Array  # cells' type [m] a gathered column
     value_bits: Array  # int32/64[m] the same memory
-    bit_constants: tuple[Any, Any, Any]  # of the bits' type: shift to the sign, all but the sign, infinity
+    bit_constants: tuple[Any, Any]  # of the bits' type: all but the sign, infinity
     end: Array  # cells' type [1] an end of a range
     end_bits: Array  # int32/64[1] the same memory
     number: Reals  # float64[1] whose bits are looked at
@@ -109,11 +111,30 @@ class Scratch(NamedTuple):
     leaf: Ints  # int64[1, width] statistics of a leaf that is in no tree
     choice: Any  # SPLIT_DTYPE[1] the split found last
     node: Any  # NODE_DTYPE[1] a node that is in no tree
-    work: Ints  # int64[2] see above
+    work: Ints  # int64[4] see above
     stack: Ints  # int64[STACK_SIZE, 4] node, start, end, depth
     keys: Hashes  # uint64[STACK_SIZE] their keys
-    pending: Ints  # int64[STACK_SIZE, 2] node, depth; for walks around `stack`'s
+    pending: Ints  # int64[STACK_SIZE, 4] node, depth, position of its first sample, gather; for walks around `stack`'s
     pending_keys: Hashes  # uint64[STACK_SIZE] their keys
+
+
+class Scoring(NamedTuple):
+    """The part of the working space that scoring candidates uses; the names are those of `Scratch`.
+
+    A call of a compiled function hands over every field of every array, which for all of `Scratch` takes as long as
+    scoring a few columns does.
+    """
+
+    totals: Ints
+    left: Ints
+    listed: npt.NDArray[np.int32]
+    lefts: Reals
+    scores: Reals
+    score_bits: Ints
+    choice: Any
+    number: Reals
+    number_bits: Ints
+    end: Array
 
 
 class UpdateScratch(NamedTuple):
@@ -171,7 +192,7 @@ def empty_scratch(
     end = np.zeros(1, cell_dtype)
     integer = np.dtype(f"i{values.itemsize}").type
     infinity = np.array([np.inf], cell_dtype)
-    bit_constants = integer(8 * values.itemsize - 1), integer(np.iinfo(integer).max), infinity.view(integer)[0]
+    bit_constants = integer(np.iinfo(integer).max), infinity.view(integer)[0]
     return Scratch(
         entries=np.zeros(n_positions, np.int32),
         slots=np.zeros(n_positions, np.int32),
@@ -210,10 +231,10 @@ def empty_scratch(
         leaf=np.zeros((1, width), np.int64),
         choice=np.zeros(1, SPLIT_DTYPE),
         node=np.zeros(1, node_dtype),
-        work=np.zeros(2, np.int64),
+        work=np.zeros(4, np.int64),
         stack=np.zeros((STACK_SIZE, 4), np.int64),
         keys=np.zeros(STACK_SIZE, np.uint64),
-        pending=np.zeros((STACK_SIZE, 2), np.int64),
+        pending=np.zeros((STACK_SIZE, 4), np.int64),
         pending_keys=np.zeros(STACK_SIZE, np.uint64),
     )
 

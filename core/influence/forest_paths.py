@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.forest.blocks import is_counted
 from oubli.core.forest.cells import gather
 from oubli.core.forest.count import count_candidates
-from oubli.core.forest.grow import is_counted, must_be_leaf
-from oubli.core.forest.leaves import count_in
+from oubli.core.forest.counters import DELETE, update_block
+from oubli.core.forest.leaves import count_in, must_be_leaf
 from oubli.core.forest.split import choose_split, goes_right, is_block_pure, is_same_split, store_split
 from oubli.core.forest.state import NIL, leaf_of
-from oubli.core.forest.update import DELETE, _update_block
 from oubli.core.forest.walks import add_leaf
 from oubli.core.forest.workspace import IS_REGRESSION, N_TREES, OCCURRENCES
 from oubli.core.jit.policy import inner, kernel, pasted
@@ -82,7 +82,7 @@ def _gather_others(trees, data, parameters, scratch, node, slot):
 @inner
 def _choose_anew(data, parameters, scratch, work, key, n_samples):
     """Choose the split of scratch.order[:n_samples] into scratch.choice; False: they are a leaf."""
-    if not count_candidates(data, parameters, scratch, work, 0, key, 0, n_samples, NIL):
+    if not count_candidates(data, parameters, scratch, work, 0, key, 0, n_samples, NIL, False):
         return False
     choose_split(data, parameters, scratch, work, 0, key, n_samples)
     return True
@@ -91,7 +91,7 @@ def _choose_anew(data, parameters, scratch, work, key, n_samples):
 @inner
 def _take_out_of_block(data, parameters, scratch, work, slot, key, n_others):
     """Take a sample out of the counters in `work`; False when they mean nothing then."""
-    return _update_block(data, parameters, scratch, work, 0, slot, DELETE, key, n_others)
+    return update_block(data, parameters, scratch, work, 0, slot, DELETE, key, n_others)
 
 
 @inner

@@ -22,8 +22,8 @@ from oubli.core.data.values import Task, normalise_id
 from oubli.core.errors import EmptyModelError, InputError, UnknownIdError
 from oubli.core.forest import quantisation
 from oubli.core.forest.blocks import blocks_over
+from oubli.core.forest.counters import ADD, DELETE
 from oubli.core.forest.engine import ForestEngine
-from oubli.core.forest.update import ADD, DELETE
 from oubli.core.influence.forest_paths import Rows, place_rows, sums_without
 from oubli.core.influence.forward import Change
 from oubli.core.influence.leaf_influence import FastLeafInfluence
