@@ -27,7 +27,7 @@ TEXT = (
     "deletion of each round."
 )
 HEAD = ("data:", "rows", "columns", "groups", "rounds", "deletions", "ms", "its fit ms", "auto", "None",
-        "digests different", "what:", "figure")  # fmt: skip
+        "other digests", "what:", "figure")  # fmt: skip
 MOST_LOST = 0.3
 
 

@@ -132,7 +132,6 @@ def copy_columns(data, scratch, start, end, first):
             scratch.entries[to] = scratch.entries[position]
             scratch.slots[to] = np.int32(slot)
             scratch.targets[to] = scratch.targets[position]
-            scratch.bit_of[to] = scratch.bit_of[position]
             for word in range(data.words.shape[1]):
                 scratch.words[to, np.uint64(word)] = scratch.words[position, np.uint64(word)]
             order[i] = np.int32(to)

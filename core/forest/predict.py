@@ -133,7 +133,7 @@ def _add_leaf_below_tag(trees, data, parameters, scratch, blocks, node, key, dep
     """Follow a query from a tagged node down the splits that resolving would choose."""
     end = gather(trees, data, parameters, scratch, node)
     while not must_be_leaf(parameters, end, depth):
-        if not count_candidates(data, parameters, scratch, blocks, 0, key, 0, end, NIL, False):
+        if not count_candidates(data, parameters, scratch, blocks, 0, key, 0, end, NIL):
             break
         choose_split(data, parameters, scratch, blocks, 0, key, end)
         store_split(scratch.node, 0, scratch.choice)

@@ -82,7 +82,7 @@ def _gather_others(trees, data, parameters, scratch, node, slot):
 @inner
 def _choose_anew(data, parameters, scratch, work, key, n_samples):
     """Choose the split of scratch.order[:n_samples] into scratch.choice; False: they are a leaf."""
-    if not count_candidates(data, parameters, scratch, work, 0, key, 0, n_samples, NIL, False):
+    if not count_candidates(data, parameters, scratch, work, 0, key, 0, n_samples, NIL):
         return False
     choose_split(data, parameters, scratch, work, 0, key, n_samples)
     return True

@@ -11,7 +11,7 @@ from tests.histories.player import TALLIES, play
 
 
 @pytest.mark.parametrize(
-    ("name", "n"), [("forest", 10), ("tree", 8), ("quantised", 4), ("presorted", 4), ("online", 4)]
+    ("name", "n"), [("forest", 12), ("tree", 8), ("quantised", 4), ("presorted", 4), ("online", 4)]
 )
 def test_histories_with_restriction(name: str, n: int) -> None:
     kind = replace(BY_NAME[name], mixtures=(RESTRICTING,))

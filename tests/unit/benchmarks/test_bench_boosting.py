@@ -39,6 +39,7 @@ TOGETHER = [  # what shares a run
     ("quantisation",),
     ("update", "update-error", "similarity"),
     ("leaf-scores",),
+    ("deletion",),
     ("exact", "exact-touched"),
     ("presorted",),
     ("stream",),
