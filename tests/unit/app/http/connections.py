@@ -116,7 +116,7 @@ class Host:
 
         A request whose body has not come is waited for in vain; so is no longer than seconds.
         """
-        until = asyncio.get_running_loop().time() + 30
+        until = asyncio.get_running_loop().time() + 120  # kernels may be compiled meanwhile
         while (self.state.tasks or any(each.is_awaiting for each in self._connections)) and most != 0:
             assert asyncio.get_running_loop().time() < until, "a request is not answered"
             await asyncio.sleep(0)
