@@ -39,7 +39,7 @@ def write_people(folder: Path, n: int = 120) -> list[str]:
         for i in range(n)
     ]
     write_csv(folder / "data.csv", ("id", "subject", "age", "job", "grew", "income"), rows)
-    return ["--data", "data.csv", "--target", "income", "--id", "id", "--subject", "subject"]
+    return ["--data", "data.csv", "--target", "income", "--id", "id", "--subject", "subject", "--random-state", "0"]
 
 
 def write_hostile(folder: Path) -> list[str]:

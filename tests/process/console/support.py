@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -165,11 +168,25 @@ def looking(
 
 
 def make_key(server: Running, *scopes: str) -> str:
-    """Make a key of a server's data directory, and return it."""
+    """Make a key of a server's data directory, and return it when the server knows it."""
     arguments = ("keys", "create", "--scopes", ",".join(scopes), "--name", "test", "--data-dir", "oubli-data")
     done = run_cli(*arguments, cwd=server.folder)
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    key = done.stdout.strip()
+    request = urllib.request.Request(f"{server.url}/access", headers={"Authorization": f"Bearer {key}"})  # noqa: S310
+    while not _is_named(request):  # a server looks once a second
+        time.sleep(0.05)
+    return key
+
+
+def _is_named(request: urllib.request.Request) -> bool:
+    """Whether the server answers with the name of the key that is sent."""
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            return json.load(answer)["name"] == "test"
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False
 
 
 def screenshot(console: Console, name: str) -> None:
