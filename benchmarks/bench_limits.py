@@ -229,9 +229,7 @@ def largest(bench: Limits) -> Section:
         for n, steps in found.items()
         for one in steps
     ]
-    return Section(
-        LARGEST_TITLE, LARGEST_TEXT.format(changes=N_CHANGES, reserve=RESERVE / 2**30), LARGEST_HEAD, rows
-    )
+    return Section(LARGEST_TITLE, LARGEST_TEXT.format(changes=N_CHANGES, reserve=RESERVE / 2**30), LARGEST_HEAD, rows)
 
 
 QUESTIONS = {"growth": growth, "largest": largest}

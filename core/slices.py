@@ -2,8 +2,8 @@
 
 The interpreter runs one thread at a time. A thread gives way between two steps, never inside one call
 of a built-in function, and `dict.copy()` of half a million entries is one call. So large
-containers are gone through in slices of about a millisecond, with a rest in between. Plain arrays need no
-care: NumPy lets others run while it copies them.
+containers are gone through in slices of about a millisecond, in a process that answers requests with a rest in
+between. Plain arrays need no care: NumPy lets others run while it copies them.
 """
 
 import time
@@ -22,13 +22,24 @@ V = TypeVar("V")
 ITEMS = 4096  # objects that a slice handles
 # A rest of no time at all would often end before a waiting thread has woken up.
 _REST = 1e-4
+_rest = [0.0]  # seconds
+
+
+def begin_to_rest() -> None:
+    """Have other threads of this process run between two slices from now on."""
+    _rest[0] = _REST
+
+
+def _pause() -> None:
+    if _rest[0]:
+        time.sleep(_rest[0])
 
 
 def cut(n: int, size: int = ITEMS) -> Iterator[slice]:
     """Cut range(n) into slices, with a rest between two of them."""
     for start in range(0, n, size):
         if start:
-            time.sleep(_REST)
+            _pause()
         yield slice(start, min(start + size, n))
 
 
@@ -38,7 +49,7 @@ def lists(values: Iterable[T], size: int = ITEMS) -> Iterator[list[T]]:
     part = list(islice(iterator, size))
     while part:
         yield part
-        time.sleep(_REST)
+        _pause()
         part = list(islice(iterator, size))
 
 

@@ -32,6 +32,7 @@ from oubli.app.logs import place_of
 from oubli.app.service.model_service import ModelService
 from oubli.app.settings import Settings
 from oubli.app.threads import SWITCH_SECONDS
+from oubli.core.slices import begin_to_rest
 
 if TYPE_CHECKING:
     from oubli.app.http.standby import Standby
@@ -157,6 +158,7 @@ def run(
     reload = Reloader(settings, app.state.rules, tls)
     # Threads write snapshots meanwhile: the loop must not wait five milliseconds for its turn at the interpreter.
     sys.setswitchinterval(SWITCH_SECONDS)
+    begin_to_rest()
     # What the model and the program are made of stays: the collector need not look at it again, nor now for the
     # thousand objects of garbage among a quarter of a million.
     gc.freeze()

@@ -24,7 +24,7 @@ from oubli.app.progress import Progress, silent
 from oubli.app.service.activities import Activities
 from oubli.app.service.background import IdleResolver
 from oubli.app.service.checkpoint import Checkpointer, CheckpointPolicy
-from oubli.app.service.compiling import prepare_kernels
+from oubli.app.service.compiling import load_beside_file, prepare_kernels
 from oubli.app.service.copies import ModelCopier, facts_of
 from oubli.app.service.deliveries import Channel, Courier, Deliveries, Push, PushPolicy, WebhookChannel
 from oubli.app.service.empty_erasures import EmptyErasures
@@ -517,6 +517,9 @@ def build_service(
     try:
         if opened.snapshots is not None and opened.holds_model:
             progress(RECOVERING, 0, 0)
+            newest = opened.snapshots.newest_file()
+            if newest is not None:
+                load_beside_file(newest)
             recovered = opened.snapshots.recover()
             start = opened.recover(recovered, choice)
             for note in (*recovered.notes, *opened.notes):

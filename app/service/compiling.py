@@ -6,7 +6,8 @@ kernel cache is compiled by another process, which fills the cache, and then loa
 be written, this process compiles after all.
 
 Nothing compiles on the event loop: whatever is about to be served is prepared before it is. A start loads what a fit
-runs while the data file is read, and the rest while the model is trained; threads that do that compile nothing.
+runs while the data file is read, and the rest while the model is trained, or all while a snapshot is read; threads that
+do that compile nothing.
 """
 
 import json
@@ -26,6 +27,7 @@ import numpy as np
 from oubli.app.progress import Progress, silent, within
 from oubli.app.service.kernel_cache import is_writable
 from oubli.core.data.schema import Schema, Task
+from oubli.core.errors import FileError
 from oubli.core.jit.policy import NotKeptError, only_kept
 from oubli.core.model import Model
 from oubli.core.persistence import read_metadata
@@ -81,7 +83,19 @@ def load_beside(
     -------
     The thread, which has begun.
     """
-    key = _key("fit" if only_fit else "model", kind, task, cell_dtype, parameters)
+    return _begin_to_load(_key("fit" if only_fit else "model", kind, task, cell_dtype, parameters))
+
+
+def load_beside_file(path: Path) -> threading.Thread | None:
+    """Load in a thread what the model in a file runs, as far as it is kept; None when the file does not tell."""
+    try:
+        key = _key_of_file(path)
+    except FileError:
+        return None
+    return None if key is None else _begin_to_load(key)
+
+
+def _begin_to_load(key: _Key) -> threading.Thread:
     thread = threading.Thread(target=_load, args=(key,), name="oubli-loader", daemon=True)
     thread.start()
     return thread
@@ -108,13 +122,18 @@ def prepare_model_file(path: Path) -> None:
     FileError
         When it is not a model file.
     """
+    key = _key_of_file(path)
+    if key is not None:  # otherwise loading says what is wrong with it
+        _prepare(key)
+
+
+def _key_of_file(path: Path) -> _Key | None:
     document = read_metadata(path)
     try:
         schema = Schema.from_dict(document["schema"])
-        key = _key("model", document["kind"], schema.task, schema.cell_dtype, document["parameters"])
-    except Exception:  # loading says what is wrong with it
-        return
-    _prepare(key)
+        return _key("model", document["kind"], schema.task, schema.cell_dtype, document["parameters"])
+    except Exception:
+        return None
 
 
 def prepare_influence(model: Model) -> None:

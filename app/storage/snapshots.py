@@ -171,6 +171,10 @@ class SnapshotStore:
         """The newest snapshot, None when there is none."""
         return self._newest
 
+    def newest_file(self) -> Path | None:
+        """Return the newest file, readable or not; None when there is none."""
+        return next(iter(self._files()), None)
+
     def newest_seq(self) -> int | None:
         """Return the number of the last journal record in the newest snapshot, None when there is none."""
         return None if self._newest is None else self._newest.facts.seq

@@ -6,6 +6,7 @@ the splits are the best ones is not asked here: that is what `verify` is for.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from oubli.core.forest.blocks import (
     layout_of,
 )
 from oubli.core.forest.leaves import count_in
+from oubli.core.forest.occurrences import drawn_trees
 from oubli.core.forest.parameters import MAX_ENTRIES, ForestSettings
 from oubli.core.forest.serialise import FIELDS, PREFIX
 from oubli.core.forest.split import goes_right
@@ -48,19 +50,19 @@ from oubli.core.forest.state import (
 from oubli.core.forest.workspace import (
     IS_REGRESSION,
     N_TREES,
-    OCCURRENCES,
     STACK_SIZE,
     Parameters,
 )
 from oubli.core.jit.policy import inner, kernel
 from oubli.core.jit.prefetch import prefetch_to_read, prefetch_to_write
-from oubli.core.rng import draw_trees, restore_order
+from oubli.core.threads import is_long, run
 
 if TYPE_CHECKING:
     from oubli.core.forest.kept import KeptForest
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 IntArray = npt.NDArray[np.int64]
+_ROUTING = 200e-9  # seconds that it takes to send a sample down a tree, roughly
 
 
 # -- before anything is made of the parts ---------------------------------------------------------
@@ -169,11 +171,20 @@ def check_forest(forest: "KeptForest", data: ForestData, slots: IntArray) -> Int
     statistics = np.zeros_like(trees.statistics)
     in_blocks = np.zeros((len(forest.blocks.longs), forest.width), trees.statistics.dtype)
     owners = np.full(len(trees.places), NIL, np.int32)
-    drawn = np.zeros((len(slots), forest.settings.occurrences), np.int16)
-    draw_members(data, forest.parameters, slots, np.arange(n_trees, dtype=np.int32), drawn)
+    drawn = drawn_trees(data, forest.parameters, slots, forest.n_threads)
     by_tree = np.argsort(drawn.ravel(), kind="stable")
-    room = RoutingRoom.over(len(slots), len(data.cells))
-    route_members(trees, data, forest.parameters, slots, drawn, by_tree, room, counts, statistics, in_blocks, owners)
+
+    def route(members: IntArray) -> None:
+        room = RoutingRoom.over(len(slots), len(data.cells))
+        route_members(
+            trees, data, forest.parameters, slots, drawn, members, room, counts, statistics, in_blocks, owners
+        )
+
+    # What is written belongs to one tree each: threads take whole trees.
+    n = forest.n_threads if is_long(_ROUTING * by_tree.size) else 1
+    ends = np.cumsum(np.bincount(drawn.ravel(), minlength=n_trees))
+    shares = ends[np.searchsorted(ends, np.arange(1, n) * by_tree.size // n)]
+    run([partial(route, members) for members in np.split(by_tree, shares)], n)
     require_sound(np.array_equal(counts[used], n_samples), "a node counts other samples than its own")
     require_sound((counts[used[n_trees:]] > 0).all(), "a node has no samples")
     require_sound(np.array_equal(statistics, trees.statistics), "a leaf counts other samples than its own")
@@ -264,31 +275,6 @@ def _check_free(
     require_sound(row == NIL and not free, f"the free {what} are not listed right")
 
 
-@kernel
-def draw_members(
-    data: ForestData,
-    parameters: Parameters,
-    slots: IntArray,
-    order: npt.NDArray[np.int32],
-    drawn: npt.NDArray[np.int16],
-) -> None:
-    """Draw the trees of samples.
-
-    slots  int64[n] of the samples
-    order  int32[T] the identity permutation
-    drawn  int16[n, k], written
-    """
-    n_trees = parameters.values[N_TREES]
-    occurrences = parameters.values[OCCURRENCES]
-    seed_key = parameters.seed_key[0]
-    for i in range(slots.shape[0]):
-        id_hash = data.id_hashes[slots[i]]
-        draw_trees(seed_key, id_hash, n_trees, occurrences, order)
-        for draw in range(occurrences):
-            drawn[i, draw] = order[draw]
-        restore_order(seed_key, id_hash, n_trees, occurrences, order)
-
-
 class RoutingRoom(NamedTuple):
     """Working space of `route_members`."""
 
@@ -376,7 +362,7 @@ def route_members(
 ) -> None:
     """Send samples down the trees that they have drawn, and count them on the way.
 
-    by_tree     int64[n * k] all positions in `drawn`, tree by tree
+    by_tree     int64[n * k] positions in `drawn`, tree by tree: all, or those of some trees
     counts      int64[nodes], zero, written: samples that pass each node
     statistics  as in `trees`, zero, written: of each leaf
     in_blocks   of the same type, zero, written: of each node with counters, by block

@@ -24,6 +24,7 @@ from oubli.core.forest.counters import ADD, DELETE
 from oubli.core.forest.grow import FULL
 from oubli.core.forest.kept import KeptForest
 from oubli.core.forest.leases import Sharing, reserve_leases
+from oubli.core.forest.occurrences import drawn_trees
 from oubli.core.forest.parameters import MAX_ENTRIES, MAX_SAMPLES, ForestSettings, places_of
 from oubli.core.forest.predict import sum_leaves, sum_leaves_frozen
 from oubli.core.forest.quantisation import Targets
@@ -32,7 +33,7 @@ from oubli.core.forest.room import with_entries
 from oubli.core.forest.separate import digests_of_some
 from oubli.core.forest.state import N_BLOCKS, N_LEAVES, N_MEMBERS, N_NODES, N_TAGS, Trees
 from oubli.core.forest.unseen import sum_unseen_leaves
-from oubli.core.forest.update import count_members, plant, update_samples
+from oubli.core.forest.update import plant, update_samples
 from oubli.core.forest.workspace import WORKED, Scratch, UpdateScratch, shred_scratches
 from oubli.core.jit.direct import Direct
 from oubli.core.samples.arrays import Problem
@@ -130,11 +131,11 @@ class ForestEngine(KeptForest):
         self.blocks = self._empty_blocks()
         n_slots = int(slots.max()) + 1 if len(slots) else 0
         self.trees = with_entries(self.trees, n_slots * self.settings.occurrences)
-        counts = np.zeros(self.settings.n_trees, np.int64)
-        count_members(data, self.parameters, self.scratch, slots, counts)
+        drawn = drawn_trees(data, self.parameters, slots, self.n_threads)
+        counts = np.bincount(drawn.ravel(), minlength=self.settings.n_trees)
         self.set_block_minimum(int(counts.max()))
         self.reserve_members(int(2 * counts.sum()) + len(counts))
-        plant(self.trees, data, self.parameters, self.scratch, slots, counts)
+        plant(self.trees, data, self.parameters, slots, drawn, counts)
         self.is_planted = True
 
     def plant_alone(self, problem: Problem, tree: int, slots: Slots) -> None:
@@ -143,13 +144,9 @@ class ForestEngine(KeptForest):
             return
         self.trees = with_entries(self.trees, int(slots.max()) + 1)
         self.reserve_members(4 * len(slots) + 64)  # what the root takes, and what growing it does
-        # In a forest of one tree nobody draws: all come to its root, which then takes the place of the tree's.
-        values = self.parameters.values.copy()
-        values[inputs.N_TREES] = 1
-        counts, parameters = np.array([len(slots)], np.int64), self.parameters._replace(values=values)
-        plant(self.trees, self.data(problem), parameters, self.scratch, slots, counts)
-        for rows in (self.trees.nodes, self.trees.tree_tags):
-            rows[[0, tree]] = rows[[tree, 0]]
+        drawn = np.full((len(slots), 1), tree, np.int16)
+        counts = np.bincount([tree], [len(slots)], self.settings.n_trees).astype(np.int64)
+        plant(self.trees, self.data(problem), self.parameters, slots, drawn, counts)
 
     def _planted(self, problem: Problem, targets: Targets | None, slots: Slots) -> Self:
         """Another engine with the samples of `slots` in the roots of its trees; this one stays as it is."""

@@ -3,7 +3,7 @@
 No tree of a forest depends on another one: it is a function of its number, of the samples that draw it, and of the
 forest's seed. So a few are grown in the time and memory of a few, one after the other, or one in each thread:
 
-    all samples --find_members--> those of tree t --plant--> root t of an empty forest --resolve--> tree t --> digest
+    all samples --drawn_trees--> those of tree t --plant--> root t of an empty forest --resolve--> tree t --> digest
 
 In that forest a sample is in one tree at most. The number of its entry is its slot, and it takes one place.
 """
@@ -19,12 +19,11 @@ import numpy as np
 from oubli.core.array_types import Bools, Ints, Slots
 from oubli.core.engine import Progress
 from oubli.core.forest.digest import tree_digest
+from oubli.core.forest.occurrences import drawn_trees
 from oubli.core.forest.parameters import MAX_SAMPLES
-from oubli.core.forest.state import N_LEAVES, N_NODES, NIL
-from oubli.core.forest.workspace import N_TREES, OCCURRENCES, shred_scratches
+from oubli.core.forest.state import N_LEAVES, N_NODES
+from oubli.core.forest.workspace import shred_scratches
 from oubli.core.jit import aligned
-from oubli.core.jit.policy import kernel
-from oubli.core.rng import draw_trees, restore_order
 from oubli.core.samples.arrays import Problem
 from oubli.core.threads import run
 
@@ -32,27 +31,6 @@ if TYPE_CHECKING:
     from oubli.core.forest.engine import ForestEngine
 
 _SPARE_ROWS = 64
-
-
-@kernel
-def find_members(data, parameters, scratch, slots, rows, found):
-    """Set found[row, i] where the i-th sample of `slots` draws the tree of a row.
-
-    rows   int64[T], the row of each tree, or NIL
-    found  bool[any, number of slots], false before
-    """
-    n_trees = parameters.values[N_TREES]
-    occurrences = parameters.values[OCCURRENCES]
-    seed_key = parameters.seed_key[0]
-    order = scratch.permutation
-    for i in range(slots.shape[0]):
-        id_hash = data.id_hashes[slots[i]]
-        draw_trees(seed_key, id_hash, n_trees, occurrences, order)
-        for draw in range(occurrences):
-            row = rows[order[draw]]
-            if row != NIL:
-                found[row, i] = True
-        restore_order(seed_key, id_hash, n_trees, occurrences, order)
 
 
 def digests_of_some(
@@ -95,10 +73,8 @@ def digests_of_some(
 
 def _members_of(forest: "ForestEngine", problem: Problem, slots: Slots, trees: Sequence[int]) -> Bools:
     """Which samples of some slots draw each of some trees, bool[trees, slots]."""
-    rows = np.full(forest.settings.n_trees, NIL, np.int64)
-    rows[list(trees)] = np.arange(len(trees))
-    found = np.zeros((len(trees), len(slots)), np.bool_)
-    find_members(forest.data(problem), forest.parameters, forest.scratch, slots, rows, found)
+    drawn = drawn_trees(forest.data(problem), forest.parameters, slots, forest.n_threads)
+    found: Bools = np.array([(drawn == tree).any(axis=1) for tree in trees])
     return found
 
 

@@ -128,42 +128,22 @@ def update_samples(trees, data, parameters, scratch, blocks, slots, sign, first)
 
 
 @kernel
-def count_members(data, parameters, scratch, slots, counts):
-    """Count the samples of `slots` that draw each tree into int64[T] `counts`, zero before."""
-    n_trees = parameters.values[N_TREES]
-    occurrences = parameters.values[OCCURRENCES]
-    seed_key = parameters.seed_key[0]
-    order = scratch.permutation
-    for i in range(slots.shape[0]):
-        id_hash = data.id_hashes[slots[i]]
-        draw_trees(seed_key, id_hash, n_trees, occurrences, order)
-        for draw in range(occurrences):
-            counts[order[draw]] += 1
-        restore_order(seed_key, id_hash, n_trees, occurrences, order)
-
-
-@kernel
-def plant(trees, data, parameters, scratch, slots, counts):
+def plant(trees, data, parameters, slots, drawn, counts):
     """Put samples into root leaves, all to be grown: how a fit begins.
 
-    counts  int64[T] what `count_members` found
+    drawn   int16[n, k] the trees of each sample
+    counts  int64[T] how many samples each tree gets
 
     The trees are empty roots and there are places enough. Every leaf lists its samples in the order
     of `slots`, so that growing reads them in the order of memory.
     """
-    n_trees = parameters.values[N_TREES]
-    occurrences = parameters.values[OCCURRENCES]
-    seed_key = parameters.seed_key[0]
-    order = scratch.permutation
-    for tree in range(n_trees):
+    occurrences = drawn.shape[1]
+    for tree in range(counts.shape[0]):
         if counts[tree] > 1:
             leaf = leaf_of(trees.nodes, tree)
             move_leaf(trees, leaf, 0, room_for(counts[tree]))
     for i in range(slots.shape[0]):
         slot = slots[i]
-        id_hash = data.id_hashes[slot]
-        draw_trees(seed_key, id_hash, n_trees, occurrences, order)
         for draw in range(occurrences):
-            tree = np.int64(order[draw])
+            tree = np.int64(drawn[i, draw])
             update_leaf(trees, data, parameters, tree, tree, 0, slot, slot * occurrences + draw, ADD)
-        restore_order(seed_key, id_hash, n_trees, occurrences, order)

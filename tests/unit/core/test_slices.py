@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from oubli.core import slices
-from oubli.core.slices import copied_dict, copied_list, cut, integers, lists
+from oubli.core.slices import begin_to_rest, copied_dict, copied_list, cut, integers, lists
 
 SIZES = [0, 1, 3, 4, 5, 8, 9]
 
@@ -27,10 +27,16 @@ def test_copies(n):
     assert (array.dtype, array.tolist()) == (np.int64, list(range(n)))
 
 
-def test_others_run_between_two_slices(monkeypatch):
+def test_others_run_between_two_slices_of_a_process_that_answers(monkeypatch):
     rests = []
     monkeypatch.setattr(slices.time, "sleep", rests.append)
-    for work in (lambda: list(cut(12, 4)), lambda: list(lists(range(12), 4))):
+    monkeypatch.setattr(slices, "_rest", [0.0])
+    works = (lambda: list(cut(12, 4)), lambda: list(lists(range(12), 4)))
+    for work in works:
+        work()
+    assert rests == []
+    begin_to_rest()
+    for work in works:
         rests.clear()
         work()
         assert len(rests) >= 2
