@@ -38,8 +38,8 @@ def test_files(fault: Fault, root: Path) -> list[str]:
     return [str(path) for path in sorted(mine, key=lambda path: -len(wanted & set(re.split(r"[/_.]", str(path)))))]
 
 
-def verdict(fault: Fault, commit: str, python: str) -> tuple[str, float]:
-    """Put a fault into a copy of a commit and run its tests; return what came of it, and the seconds."""
+def verdict(fault: Fault, commit: str, python: str, *, nearest: bool = False) -> tuple[str, float]:
+    """Put a fault into a copy of a commit and run its tests, or the nearest; return what came of it, and the seconds."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         root = Path(folder)
@@ -52,7 +52,8 @@ def verdict(fault: Fault, commit: str, python: str) -> tuple[str, float]:
         command = [python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
         files = test_files(fault, root)
         first, second = _BATCHES
-        for batch in (files[:first], files[first : first + second], files[first + second :]):
+        batches = [files[:first], files[first : first + second], files[first + second :]]
+        for batch in batches[:2] if nearest else batches:
             try:
                 done = subprocess.run(
                     [*command, *batch], cwd=root, env={**kept, "PYTHONPATH": folder},
@@ -67,12 +68,12 @@ def verdict(fault: Fault, commit: str, python: str) -> tuple[str, float]:
     return "SURVIVED", time.monotonic() - started
 
 
-def run(faults: Sequence[Fault], commit: str, jobs: int, python: str) -> int:
+def run(faults: Sequence[Fault], commit: str, jobs: int, python: str, *, nearest: bool = False) -> int:
     """Try faults, print a line each, and return how many survived."""
     survived = 0
     with ThreadPoolExecutor(jobs) as pool:
         for fault, (said, seconds) in zip(
-            faults, pool.map(lambda one: verdict(one, commit, python), faults), strict=True
+            faults, pool.map(lambda one: verdict(one, commit, python, nearest=nearest), faults), strict=True
         ):
             survived += said == "SURVIVED"
             print(f"{said} ({seconds:.0f} s)  {fault.area}  {fault.file}:{fault.function}", flush=True)  # noqa: T201
@@ -86,6 +87,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
     parser.add_argument("what", choices=["make", "run"])
     parser.add_argument("--all", action="store_true", help="not only the faults that are drawn for every release")
+    parser.add_argument("--nearest", action="store_true", help="only the nearest tests: others may catch survivors")
+    parser.add_argument("--only", type=int, nargs="+", metavar="N", help="only these of the list, from 1 on")
     parser.add_argument("--area", help="only those of an area")
     parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th only, from the I-th on")
     parser.add_argument("--commit", default="HEAD")
@@ -96,8 +99,13 @@ def main() -> None:
         write(make(options.seed))
         return
     number, n_parts = map(int, options.part.split("/"))
-    faults = [fault for fault in read() if (options.all or fault.is_drawn) and options.area in (None, fault.area)]
-    sys.exit(min(run(faults[number - 1 :: n_parts], options.commit, options.jobs, sys.executable), 100))
+    listed = read()
+    if options.only:
+        faults = [listed[place - 1] for place in options.only]
+    else:
+        faults = [fault for fault in listed if (options.all or fault.is_drawn) and options.area in (None, fault.area)]
+    faults = faults[number - 1 :: n_parts]
+    sys.exit(min(run(faults, options.commit, options.jobs, sys.executable, nearest=options.nearest), 100))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ the level below, of which there are about twice as many, are counted so that it 
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,12 @@ import numpy.typing as npt
 
 from oubli.core.jit.policy import inner, kernel
 from oubli.core.rng import combine, mix
+from oubli.core.threads import is_long, run
 
 EDGES = np.uint64(5)
 _N_LEVELS = 64
 _TABLE = 1024  # places of a hash table; the values are at most a fourth of that
+_FINDING = 5e-9  # seconds that counting a value takes, roughly
 _HIGHEST = np.uint64(1 << 63)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
@@ -197,21 +200,33 @@ class EdgeTable:
         """The edges of every column; none of categorical ones."""
         return [np.zeros(0) if column is None else column.edges for column in self.columns]
 
-    def collect(self, cells: npt.NDArray[Any], id_hashes: npt.NDArray[np.uint64], slots: npt.NDArray[np.int64]) -> None:
+    def collect(
+        self,
+        cells: npt.NDArray[Any],
+        id_hashes: npt.NDArray[np.uint64],
+        slots: npt.NDArray[np.int64],
+        n_threads: int = 1,
+    ) -> None:
         """Find the edges of some samples, forgetting all others."""
         order = np.zeros(len(slots), np.int64)
         ends, places = np.zeros(_N_LEVELS + 1, np.int64), np.zeros(_N_LEVELS + 1, np.int64)
         sort_by_level(slots, self._levels(id_hashes, slots), order, ends, places)
-        as_float = np.zeros(1)
-        bits = (as_float, as_float.view(np.uint64))
-        values, counts = np.zeros(_TABLE), np.zeros(_TABLE, np.int64)
-        for index in np.flatnonzero(self.is_numeric).tolist():
-            column = cells[:, index]
-            level = int(find_level(column, order, ends, self.max_edges, bits, values, counts))
-            used = counts > 0
-            held = dict(zip(values[used].tolist(), counts[used].tolist(), strict=True))
-            below = dict(_counted(column[order[: ends[level - 1]]] + 0.0)) if level else {}
-            self.columns[index] = ColumnEdges(level, held, below, self.max_edges)
+
+        def find(indices: list[int]) -> None:
+            as_float = np.zeros(1)
+            bits = (as_float, as_float.view(np.uint64))
+            values, counts = np.zeros(_TABLE), np.zeros(_TABLE, np.int64)
+            for index in indices:
+                column = cells[:, index]
+                level = int(find_level(column, order, ends, self.max_edges, bits, values, counts))
+                used = counts > 0
+                held = dict(zip(values[used].tolist(), counts[used].tolist(), strict=True))
+                below = dict(_counted(column[order[: ends[level - 1]]] + 0.0)) if level else {}
+                self.columns[index] = ColumnEdges(level, held, below, self.max_edges)
+
+        numeric = np.flatnonzero(self.is_numeric).tolist()
+        n = n_threads if is_long(_FINDING * len(numeric) * len(slots)) else 1
+        run([partial(find, numeric[first::n]) for first in range(n)], n)
 
     def _levels(self, id_hashes: npt.NDArray[np.uint64], slots: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
         levels = np.zeros(len(slots), np.uint8)

@@ -102,7 +102,7 @@ class QuantisedTrees(KeptTrees):
         self._allocate_samples(len(problem.data.cells))
         self._enter(problem, slots)
         self._count_targets(problem, slots)
-        self.edges.collect(problem.data.cells, problem.data.id_hashes, slots)
+        self.edges.collect(problem.data.cells, problem.data.id_hashes, slots, self.n_threads)
         groups = n_groups(problem, self.n_training)
         check_size(self.settings.n_estimators, groups, 2 ** (self.settings.max_depth + MOST_LEVELS + 1) - 1)
         if groups:
