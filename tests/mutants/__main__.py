@@ -39,7 +39,7 @@ def test_files(fault: Fault, root: Path) -> list[str]:
 
 
 def verdict(fault: Fault, commit: str, python: str, *, nearest: bool = False) -> tuple[str, float]:
-    """Put a fault into a copy of a commit and run its tests, or the nearest; return what came of it, and the seconds."""
+    """Put a fault into a copy of a commit and run its tests, or the nearest; return what came of it, and seconds."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         root = Path(folder)
