@@ -53,7 +53,6 @@ def drop_gone(
         delete(model, list(kinds))
     if (kinds or is_changed) and model.guarantee != "exact":
         model.scrub()  # what has left has left its traces
-    model.resolve()
     model.wipe()
     counts = dict.fromkeys(KINDS, 0)
     for kind in kinds.values():

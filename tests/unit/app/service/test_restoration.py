@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import oubli
@@ -25,9 +26,11 @@ from oubli.app.service.build import OpenDirectory, compose, open_directory
 from oubli.app.service.commands.deletions import DeleteSamples
 from oubli.app.service.model_service import ModelService
 from oubli.app.service.recovery import LedgerChoice
+from oubli.app.service.restoration import drop_gone
 from oubli.app.storage.snapshots import SnapshotStore
 from oubli.app.storage.sqlite_journal import SqliteJournal
 from oubli.core import OnlineBoostingClassifier
+from tests.reach import array_bytes
 from tests.unit.app.support import CLASSES, JSON, forest, rows, samples, served_here
 
 GONE = {"c1", "c6", "c11", "c16", "c21", "c26", "c31", "c36", "c41", "c46", "c51", "c56", "c7", "c8"}
@@ -347,3 +350,13 @@ def test_without_the_key_of_the_newer_erasures_nothing_is_served(accept, tmp_pat
     service = service_of(opened, choice=LedgerChoice(folder / "ledger.jsonl"))
     assert not {"c0", "c1", "c2"} & set(service.state.model.samples_.ids())
     opened.close()
+
+
+def test_nothing_of_what_is_dropped_stays_in_working_space() -> None:
+    model, own = forest(), np.float32(7654.321) * np.arange(1, 41, dtype=np.float32)
+    names = [f"gone{i}" for i in range(40)]
+    model.add([[float(one), "a", True] for one in own], ["yes", "no"] * 20, ids=names)
+    model.resolve()
+    assert drop_gone(model, dict.fromkeys(names, "deletion"), 0)["deletion"] == 40
+    held = array_bytes(model)
+    assert not [one for one in own if one.tobytes() in held]
