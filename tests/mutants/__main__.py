@@ -23,19 +23,26 @@ _BATCHES = (8, 16)  # test files that are collected and run at once: most faults
 
 
 def test_files(fault: Fault, root: Path) -> list[str]:
-    """Test files of the half of the project that has the fault; first those whose path shares most words with it.
+    """Test files of the half of the project that has the fault; first those that name its module and what it is in.
 
     Not the long ones, nor those that look for other things: the console, benchmarks, and the project as a whole.
     """
-    wanted = set(re.split(r"[/_.]", fault.file.removesuffix(".py")))
+    place = fault.file.removesuffix(".py")
+    wanted = set(re.split(r"[/_.]", place))
+    names = [place.replace("/", "."), *fault.function.strip("_").split(".")]
     half = fault.file.split("/")[0]
     other = {"app": "core", "core": "app"}[half]
-    files = [path.relative_to(root) for path in sorted((root / "tests").rglob("test_*.py"))]
     left_out = {other, "benchmarks", "console", "long", "mutants", "project"} | (
         {"durability"} if half == "core" else set()
     )
+
+    def nearness(path: Path) -> int:
+        text = (root / path).read_text(encoding="utf-8")
+        return 2 * sum(name in text for name in names) + len(wanted & set(re.split(r"[/_.]", str(path))))
+
+    files = [path.relative_to(root) for path in sorted((root / "tests").rglob("test_*.py"))]
     mine = [path for path in files if not left_out & set(path.parts) and len(path.parts) > 2]
-    return [str(path) for path in sorted(mine, key=lambda path: -len(wanted & set(re.split(r"[/_.]", str(path)))))]
+    return [str(path) for path in sorted(mine, key=lambda path: -nearness(path))]
 
 
 def verdict(fault: Fault, commit: str, python: str, *, nearest: bool = False) -> tuple[str, float]:
