@@ -14,7 +14,7 @@ import pytest
 from oubli.app.errors import JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError, StorageError
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.file import file_errors
-from oubli.app.service.build import open_directory
+from oubli.app.service.build import compose, open_directory
 from oubli.app.storage.directory import DataDirectory, FlushError
 from oubli.app.storage.snapshots import SnapshotStore
 from oubli.app.storage.sqlite_journal import SqliteJournal
@@ -91,6 +91,30 @@ def test_a_restore_that_is_refused_is_not_found_by_a_restart(tmp_path, monkeypat
     assert not live.model.samples_.contains("c1")
     assert live.version == version
     opened.close()
+
+
+@pytest.mark.parametrize("where", ["rotate", "append"])
+def test_a_restore_in_doubt_is_finished_by_a_restart(tmp_path, monkeypatch, where):
+    """Its snapshot stands: the journal and the ledger go on from there."""
+
+    def fails(*arguments: Any, **options: Any) -> None:
+        raise JournalError("EIO")
+
+    with served(make_service(directory=tmp_path / "data")) as client:
+        assert client.post("/snapshot").status_code == 201
+        older = client.get("/snapshot/file").content
+        assert client.delete("/samples/c1").status_code == 200
+        version = client.get("/model").json()["model_version"]
+        monkeypatch.setattr(SqliteJournal, where, fails)
+        assert client.put("/snapshot/file", content=older).status_code == 503
+        monkeypatch.undo()
+    opened = open_directory(tmp_path / "data")
+    with served(compose(opened.recover(opened.snapshots.recover()))) as client:
+        assert client.get("/model").json()["model_version"] == version + 1
+        assert client.get("/samples/c1").status_code == 404
+        entries = client.get("/ledger").json()["entries"]
+        assert [one["model_version"] for one in entries if one["type"] == "restore"] == [version + 1]
+        assert client.post("/samples", json=samples(1)).status_code == 201
 
 
 @pytest.mark.parametrize("where", ["directory", "ledger"])

@@ -19,6 +19,7 @@ def test_a_second_server_is_refused_with_an_explanation(tmp_path):
 def test_is_for_the_owner_only(tmp_path):
     DataDirectory(tmp_path / "data").close()
     assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "data" / "lock").stat().st_mode) == 0o600
 
 
 def test_parents_are_flushed_from_the_top_down(tmp_path, monkeypatch):

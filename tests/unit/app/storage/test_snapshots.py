@@ -64,6 +64,15 @@ def test_two_generations_stay(directory, store):
     assert store.newest_seq() == 40
 
 
+def test_what_was_written_since_can_be_taken_back(directory, store):
+    kept = write(store)
+    number = store.newest_number()
+    write(store, version=2)
+    store.take_back(number, kept)
+    assert files(directory) == ["lock", kept.path.name]
+    assert store.newest == kept
+
+
 def test_a_snapshot_can_be_written_twice(directory, store):
     for version in (1, 2):
         write(store, version=version)
