@@ -22,15 +22,17 @@ _NO_TESTS = 5  # the exit code of pytest
 _BATCHES = (8, 24)  # test files that are collected and run at once: most faults are caught by the first, within seconds
 
 
-def test_files(fault: Fault, root: Path) -> list[str]:
+def test_files(fault: Fault, found: Path, root: Path) -> list[str]:
     """Test files of the half of the project that has the fault; first those that name its module and what it is in.
+
+    `found` is the file that has it now.
 
     Not the long ones, nor those that look for other things: the console, benchmarks, and the project as a whole.
     """
-    place = fault.file.removesuffix(".py")
+    place = found.relative_to(root).as_posix().removesuffix(".py")
     wanted = set(re.split(r"[/_.]", place))
     names = [place.replace("/", "."), *fault.function.strip("_").split(".")]
-    half = fault.file.split("/")[0]
+    half = place.split("/")[0]
     other = {"app": "core", "core": "app"}[half]
     left_out = {other, "benchmarks", "console", "long", "mutants", "project"} | (
         {"durability"} if half == "core" else set()
@@ -57,7 +59,7 @@ def verdict(fault: Fault, commit: str, python: str, *, nearest: bool = False) ->
             return "gone", 0.0
         kept = {name: value for name, value in os.environ.items() if name != "CI"}
         command = [python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
-        files = test_files(fault, root)
+        files = test_files(fault, place, root)
         first, second = _BATCHES
         batches = [files[:first], files[first : first + second], files[first + second :]]
         for batch in batches[:1] if nearest else batches:
