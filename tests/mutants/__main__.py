@@ -47,7 +47,7 @@ def test_files(fault: Fault, found: Path, root: Path) -> list[str]:
     return [str(path) for path in sorted(mine, key=lambda path: -nearness(path))]
 
 
-def verdict(fault: Fault, commit: str, python: str, *, nearest: bool = False) -> tuple[str, float]:
+def verdict(fault: Fault, commit: str, python: str, *, nearest: int | None = None) -> tuple[str, float]:
     """Put a fault into a copy of a commit and run its tests, or the nearest; return what came of it, and seconds."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
@@ -59,10 +59,10 @@ def verdict(fault: Fault, commit: str, python: str, *, nearest: bool = False) ->
             return "gone", 0.0
         kept = {name: value for name, value in os.environ.items() if name != "CI"}
         command = [python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
-        files = test_files(fault, place, root)
+        files = test_files(fault, place, root)[:nearest]
         first, second = _BATCHES
         batches = [files[:first], files[first : first + second], files[first + second :]]
-        for batch in batches[:1] if nearest else batches:
+        for batch in filter(None, batches):
             try:
                 done = subprocess.run(
                     [*command, *batch], cwd=root, env={**kept, "PYTHONPATH": folder},
@@ -77,7 +77,7 @@ def verdict(fault: Fault, commit: str, python: str, *, nearest: bool = False) ->
     return "SURVIVED", time.monotonic() - started
 
 
-def run(faults: Sequence[Fault], commit: str, jobs: int, python: str, *, nearest: bool = False) -> int:
+def run(faults: Sequence[Fault], commit: str, jobs: int, python: str, *, nearest: int | None = None) -> int:
     """Try faults, print a line each, and return how many survived."""
     survived = 0
     with ThreadPoolExecutor(jobs) as pool:
@@ -96,7 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
     parser.add_argument("what", choices=["make", "run"])
     parser.add_argument("--all", action="store_true", help="not only the faults that are drawn for every release")
-    parser.add_argument("--nearest", action="store_true", help="only the nearest tests: others may catch survivors")
+    parser.add_argument("--nearest", type=int, metavar="N", help="only the N nearest files of tests")
     parser.add_argument("--only", type=int, nargs="+", metavar="N", help="only these of the list, from 1 on")
     parser.add_argument("--area", help="only those of an area")
     parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th only, from the I-th on")
