@@ -9,7 +9,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oubli.app.ledger.entries import LARGEST_INTEGER, CanonicalError, canonical
+from oubli.app.ledger.entries import LARGEST_INTEGER, CanonicalError, canonical, entry_notes, read_notes
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 # Keys around the places where the order of code points and that of UTF-16 part.
@@ -80,3 +80,10 @@ def test_refuses_what_is_nested_too_deeply():
         content = [content]
     with pytest.raises(CanonicalError):
         canonical(content)
+
+
+def test_notes_hold_what_they_were_made_of():
+    entries = [{"index": 7, "type": "unlearned"}]
+    read = read_notes(entry_notes(entries, {"7": "signature"}, ["7"]))
+    assert (read.entries, read.signatures, read.push) == (entries, {"7": "signature"}, ["7"])
+    assert read_notes(entry_notes(entries)).signatures == {}

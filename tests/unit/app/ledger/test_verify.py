@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oubli.app.ledger.entries import ChainError, Receipt, canonical, sign
+from oubli.app.ledger.entries import CARRIED_OVER, ChainError, Receipt, canonical, head_of, make_entry, sign
 from oubli.app.ledger.verify import ReceiptError, check_ledger, check_receipt, read_public_keys
 from tests.unit.app.ledger.support import DEADLINE, WholeLedger, as_objects, make_ledger
 
@@ -253,3 +253,15 @@ def test_only_keys_that_are_trusted():
 )
 def test_what_is_no_list_of_keys(content):
     assert read_public_keys(content) is None
+
+
+def test_what_was_carried_over_has_to_be_whole_itself() -> None:
+    """The entry around it has a right hash, whatever it holds."""
+    ledger = make_ledger()
+    ledger.event("restore", model_version=1, kind="forest", whole=True, nothing=None)
+    (*before, inner) = as_objects(ledger.entries())
+    around = make_entry(head_of(inner), CARRIED_OVER, inner["at"], {"entry": inner})
+    check_ledger([*before, inner, around])
+    altered = make_entry(head_of(inner), CARRIED_OVER, inner["at"], {"entry": inner | {"model_version": 2}})
+    with pytest.raises(ChainError, match="was changed"):
+        check_ledger([*before, inner, altered])

@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from oubli.app.errors import JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError, StorageError
+from oubli.app.errors import (
+    JournalError,
+    JournalFullError,
+    JournalRefusedError,
+    NoDescriptorsError,
+    StartError,
+    StorageError,
+)
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.file import file_errors
 from oubli.app.service.build import compose, open_directory
@@ -171,3 +178,30 @@ def test_what_a_kill_left_is_removed_for_good(tmp_path, monkeypatch):
     DataDirectory(tmp_path).close()
     assert flushed
     assert flushed[-1] == []
+
+
+@pytest.mark.parametrize(("whose", "rule"), [("older", "erasures are missing"), ("another", "of different histories")])
+def test_a_ledger_that_does_not_belong_to_the_snapshot_is_refused(tmp_path, whose, rule):
+    data = tmp_path / "data"
+    with served(make_service(directory=data)) as client:
+        assert client.delete("/samples/c1").status_code == 200
+    for name in ("older", "another"):
+        shutil.copytree(data, tmp_path / name)
+
+    def go_on(folder: Path, names: range) -> None:
+        opened = open_directory(folder)
+        with served(compose(opened.recover(opened.snapshots.recover()))) as client:
+            for i in names:
+                assert client.delete(f"/samples/c{i}").status_code == 200
+                assert client.post("/snapshot").status_code == 201
+
+    go_on(data, range(2, 6))
+    go_on(tmp_path / "another", range(12, 19))
+    for path in data.glob("ledger.sqlite*"):
+        path.unlink()
+    for path in (tmp_path / whose).glob("ledger.sqlite*"):
+        shutil.copy(path, data)
+    opened = open_directory(data)
+    with pytest.raises(StartError, match=rule):
+        opened.recover(opened.snapshots.recover())
+    opened.close()
