@@ -8,6 +8,9 @@ from oubli.app.service.commands.bodies import Body, decode
 from oubli.app.service.commands.deletions import DeleteBody, ReplaceBody
 from oubli.app.service.commands.restrictions import ReleaseBody, RestrictBody
 from oubli.app.service.commands.swaps import FitBody
+from oubli.core import DynamicTreeClassifier
+from tests.unit.app.support import CLASSES
+from tests.unit.app.support import rows as people
 
 texts = st.text(max_size=20)
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -90,3 +93,14 @@ def test_additions_of_earlier_versions_say_neither_when_nor_by_which_request_and
 def test_bodies_of_other_versions_are_refused(body: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - two libraries raise it, with texts of their own
         decode(body)
+
+
+def test_what_is_beside_samples_that_have_left_the_window_is_passed_over() -> None:
+    model = DynamicTreeClassifier(window=3).start(CLASSES)
+    names = [f"n{i}" for i in range(5)]
+    subjects = ["s0", "s1", "s2", None, "s4"]
+    expires = [2**41, 2**41, None, 2**41, None]
+    AddBody(names, people(5), ["yes", "no", "yes", "no", "yes"], subjects, expires, 5, 1700000000000).redo(model, 0)
+    held = model.samples_
+    assert {name: held.subject(name) for name in held.ids()} == {"n2": "s2", "n3": None, "n4": "s4"}
+    assert {name: held.expiry(name) for name in held.ids()} == {"n2": None, "n3": 2**41, "n4": None}
