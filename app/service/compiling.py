@@ -90,7 +90,7 @@ def load_beside_file(path: Path) -> threading.Thread | None:
     """Load in a thread what the model in a file runs, as far as it is kept; None when the file does not tell."""
     try:
         key = _key_of_file(path)
-    except FileError:
+    except (FileError, OSError):  # reading it says what is wrong
         return None
     return None if key is None else _begin_to_load(key)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from oubli.core import IncrementalBoostingClassifier
 from oubli.core.boosting.quantised.engine import LastUpdate, QuantisedTrees
 from oubli.core.boosting.quantised.steadiness import size_step
 from tests.exact.core.boosting.quantised.worlds import World, assert_same_trees
@@ -205,3 +206,9 @@ def test_the_size_step_is_about_log2() -> None:
     steps = [size_step(float(2**17), np.uint64(seed)) for seed in range(50)]
     assert set(steps) <= {16, 17}
     assert {size_step(3.0 * 2**15, np.uint64(seed)) for seed in range(50)} == {16, 17}
+
+
+def test_the_first_column_is_as_important_as_it_is() -> None:
+    X = np.column_stack([np.arange(200) % 40, np.arange(200) % 3]).astype(np.float64)
+    model = IncrementalBoostingClassifier(5, max_depth=2, random_state=0).fit(X, X[:, 0] > 19)
+    assert model.feature_importances_.tolist() == pytest.approx([1, 0], abs=0.05)
