@@ -85,7 +85,7 @@ class Keepable(Estimator, ABC):
 
     def take_threads(self) -> None:
         """Work with as many threads from now on as `n_jobs` asks for."""
-        self.engine_.n_threads = threads_of(self.n_jobs)
+        self.engine_.n_threads = self.samples_.n_threads = threads_of(self.n_jobs)
 
     def set_params(self, **params: Any) -> Self:
         """Set constructor parameters; they take effect with the next `fit`, but `n_jobs` at once.

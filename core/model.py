@@ -25,6 +25,7 @@ from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.restricted import Mark
 from oubli.core.samples.slots import ids_of_index
 from oubli.core.samples.store import Prepared, SampleStore
+from oubli.core.threads import threads_of
 
 Progress = Callable[[int, int], None]
 # What `delete` takes for one id rather than for a list of them, so that the error of one that is none says so.
@@ -96,6 +97,7 @@ class Model(Keepable):
             schema = Schema.infer(X, y, task=self.task, categorical_features=categorical_features)
         settings = self.checked_settings(schema)
         store = SampleStore(schema, owner=type(self).__name__)
+        store.n_threads = threads_of(self.n_jobs)
         prepared = store.prepare(X, y, ids_of_index(X) if ids is None else ids)
         self.engine_type(settings).check_capacity(settings, prepared.n)
         store.commit(prepared)

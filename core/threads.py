@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 Other = TypeVar("Other")
 
 _default = [1]  # threads where nothing is said
-_shortest = [0.005]  # seconds of work that other threads are woken up for
+_shortest = [0.0015]  # seconds of work that other threads are woken up for
 _idle: list["_Helper"] = []  # threads of this process that sleep; taken and put back at the end
 
 

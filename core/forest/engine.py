@@ -48,11 +48,20 @@ _WHOLE_BELOW = 512  # samples below which a subtree is grown in one step, well u
 _SHORT_WORK = 8192  # samples looked at, a level counting anew, in one short piece of resolving
 _LONG_WORK = 2**22  # the same in one long piece: some tenths of a second
 
+_POOLS = [N_NODES, N_LEAVES, N_BLOCKS]
+_FIRST_TREES = 1, 8  # so many tell how much room the next need, and those how much all others
+_MARGIN = 1.1  # times what they take
+_SPARE_ROWS = 512
+
 # What work takes, roughly, in seconds.
-_GROWING = 100e-9  # a sample, all levels of its tree
+_GROWING = 200e-9  # a sample, all levels of its tree
 _RESOLVING = 1e-6  # a tag
 _ANSWERING = 100e-9  # a row in a tree
 _PREPARING = 5e-7  # times as much work as else is needed, a byte of a working space
+
+
+def _tell_more(tell: Callable[[int], object], n_before: int, n_done: int) -> None:
+    tell(n_before + n_done)
 
 
 class ForestEngine(KeptForest):
@@ -97,7 +106,7 @@ class ForestEngine(KeptForest):
         self.clear(len(problem.ranks))
         if not self.is_classification:
             self.targets = Targets.of(problem.y, slots)
-        self.bits = bit_rows_of(self.plain_data(problem), slots)
+        self.bits = bit_rows_of(self.plain_data(problem), slots, self.n_threads)
         return digests_of_some(self, problem, slots, trees, class_order, progress)
 
     def _has_many_pieces(self, n_new: int) -> bool:
@@ -125,7 +134,7 @@ class ForestEngine(KeptForest):
 
     def plant(self, problem: Problem, slots: Slots) -> None:
         """Forget all trees and put the samples of `slots` into their roots, to be grown."""
-        self.bits = bit_rows_of(self.plain_data(problem), slots)
+        self.bits = bit_rows_of(self.plain_data(problem), slots, self.n_threads)
         data = self.data(problem)
         self.trees = self._empty_trees()
         self.blocks = self._empty_blocks()
@@ -269,18 +278,24 @@ class ForestEngine(KeptForest):
         """Resolve all tags of a tree."""
         self._resolve_trees(data, tree, tree + 1)
 
-    def _resolve_first(self, data: ForestData, tree: int) -> Ints:
-        """Resolve a planted tree, and make room for the others; returns the pairs, leaves and blocks that one takes."""
-        pools = [N_NODES, N_LEAVES, N_BLOCKS]
-        before = self.trees.meta[pools]
-        self.resolve_whole_tree(data, tree)
-        # The others will be of the same size: growing the pools bit by bit would copy them many times.
+    def _resolve_first(
+        self, data: ForestData, tagged: list[int], spare: list[Scratch], tell: Callable[[int], object]
+    ) -> Ints | None:
+        """Resolve the first of planted trees, and make room for the others; returns what one takes, as `Lease` says."""
+        before, n_a_tree, n_done = self.rows_taken(), None, 0
+        for n in _FIRST_TREES:
+            self._resolve_some(data, n_a_tree, tagged[n_done : n_done + n], spare, partial(_tell_more, tell, n_done))
+            n_done += n
+            n_left = len(tagged) - n_done
+            if n_left <= 0:
+                break
+            # The others will be of about the same size: growing the pools bit by bit would copy them many times.
+            n_rows = np.ceil(_MARGIN * (self.rows_taken() - before) / n_done).astype(np.int64)
+            n_next = n_left if n == _FIRST_TREES[-1] else min(n_left, _FIRST_TREES[-1])
+            self.reserve_rows(*(self.trees.meta[_POOLS] + n_next * n_rows + _SPARE_ROWS).tolist())
+            n_a_tree = n_rows // (2, 1, 1) + 64
         self.is_planted = False
-        used = self.trees.meta[pools]
-        n_a_tree = np.ceil(1.1 * (used - before)).astype(np.int64)
-        needed = used + self.settings.n_trees * n_a_tree
-        self.reserve_rows(*(int(size) + 512 for size in needed))
-        return n_a_tree // (2, 1, 1) + 64
+        return n_a_tree
 
     def resolve(self, problem: Problem, max_tags: int | None = None) -> int:
         """Resolve all tags and return how many there were; or work on `max_tags`, or fewer, and return how many.
@@ -299,32 +314,42 @@ class ForestEngine(KeptForest):
 
     def resolve_all(self, data: ForestData, tell: Callable[[int], object] | None = None) -> int:
         """Resolve all tags and return how many there were; `tell`: told how many trees have none."""
-        n_tags, n_a_tree, told = self.n_tags, None, [0]
+        n_tags, told = self.n_tags, [0]
+        tagged = np.flatnonzero(self.trees.tree_tags).tolist()
+        n_before = self.settings.n_trees - len(tagged)
 
         def count(n_done: int) -> None:
-            n_done += self.settings.n_trees - len(tagged)
-            if tell is not None and n_done > told[0]:
-                told[0] = n_done
-                tell(n_done)
+            if tell is not None and n_before + n_done > told[0]:
+                told[0] = n_before + n_done
+                tell(told[0])
 
-        tagged = np.flatnonzero(self.trees.tree_tags).tolist()
-        if self.is_planted and tagged:
-            n_a_tree = self._resolve_first(data, tagged.pop(0))
-            count(0)
-        while (
-            self.n_threads > 1
-            and self._is_much_work(tagged)
-            and self._resolve_in_threads(data, n_a_tree, tagged, count)
-        ):
-            tagged = np.flatnonzero(self.trees.tree_tags).tolist()
-        for number, tree in enumerate(tagged if tell is not None else (), 1):
-            self.resolve_whole_tree(data, tree)
-            count(number)
+        spare: list[Scratch] = []  # working spaces of other threads
+        try:
+            n_a_tree = self._resolve_first(data, tagged, spare, count) if self.is_planted and tagged else None
+            if self.n_threads > 1 or tell is not None:
+                self._resolve_some(data, n_a_tree, tagged, spare, count)
+        finally:
+            shred_scratches(spare)
         while self.n_tags > 0:
             # A part at a time: between two calls Ctrl-C gets through.
             self.scratch.work[WORKED] = 0
             self._resolve_trees(data, 0, self.settings.n_trees, max_work=_LONG_WORK)
         return n_tags
+
+    def _resolve_some(
+        self, data: ForestData, n_a_tree: Ints | None, trees: list[int], spare: list[Scratch],
+        tell: Callable[[int], object],
+    ) -> None:  # fmt: skip
+        """Resolve what is tagged in some trees, in threads if that is worth it; `tell`: told how many have no tags."""
+        tagged = [tree for tree in trees if self.trees.tree_tags[tree]]
+        while self.n_threads > 1 and self._is_much_work(tagged):
+            n_before = len(trees) - len(tagged)
+            if not self._resolve_in_threads(data, n_a_tree, tagged, spare, partial(_tell_more, tell, n_before)):
+                break
+            tagged = [tree for tree in tagged if self.trees.tree_tags[tree]]
+        for number, tree in enumerate(tagged, 1 + len(trees) - len(tagged)):
+            self.resolve_whole_tree(data, tree)
+            tell(number)
 
     def _is_much_work(self, tagged: list[int]) -> bool:
         """Whether resolving some trees takes so long that other threads had better help."""
@@ -338,15 +363,22 @@ class ForestEngine(KeptForest):
         return is_long(seconds / (1 + _PREPARING * (self.n_threads - 1) * self.scratch.columns.nbytes))
 
     def _resolve_in_threads(
-        self, data: ForestData, n_a_tree: Ints | None, tagged: list[int], tell: Callable[[int], object]
-    ) -> bool:
-        """Resolve some trees, or less when a pool is full, which is larger then; False when there is no memory."""
+        self, data: ForestData, n_a_tree: Ints | None, tagged: list[int], spare: list[Scratch],
+        tell: Callable[[int], object],
+    ) -> bool:  # fmt: skip
+        """Resolve some trees, or less when a pool is full, which is larger then.
+
+        Returns False when that leads nowhere, for want of memory above all.
+
+        spare : working spaces of other threads; those that are missing are added.
+        """
         n_threads = min(self.n_threads, len(tagged))
         try:
             self.reserve_scratch(data)
             reserve_leases(self, n_threads)
-            spare = [self.empty_scratch(*self._scratch_room) for _ in range(n_threads - 1)]
-            sharing = Sharing(self, [self.scratch, *spare], n_a_tree)
+            while len(spare) < n_threads - 1:
+                spare.append(self.empty_scratch(*self._scratch_room))
+            sharing = Sharing(self, [self.scratch, *spare[: n_threads - 1]], n_a_tree)
         except (CapacityError, MemoryError):
             return False
 
@@ -357,13 +389,10 @@ class ForestEngine(KeptForest):
             )  # fmt: skip
             return int(status)
 
-        try:
-            sharing.resolve(tagged, resolve, self.changes, tell)
-        finally:
-            shred_scratches(spare)
+        n_done, before = sharing.resolve(tagged, resolve, self.changes, tell), (self.trees, self.blocks)
         if self.trees.tree_tags[tagged].any():
             self.grow_pools()
-        return True
+        return n_done > 0 or self.trees is not before[0] or self.blocks is not before[1]
 
     def _resolve_for(self, data: ForestData, cells: Array, category_hashes: Hashes) -> None:
         """Resolve the tags on the paths of queries."""

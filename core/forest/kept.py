@@ -174,11 +174,19 @@ class KeptForest(Engine):
                 n_rows = max(needed, n_rows + n_rows // 4)
             self.scratch = self.empty_scratch(n_rows, len(data.category_hashes))
 
+    def rows_taken(self) -> Ints:
+        """Nodes, leaves and blocks that are not free."""
+        meta = self.trees.meta
+        taken: Ints = meta[[nodes.N_NODES, nodes.N_LEAVES, nodes.N_BLOCKS]]
+        return taken - (2, 1, 1) * meta[[nodes.N_FREE_PAIRS, nodes.N_FREE_LEAVES, nodes.N_FREE_BLOCKS]]
+
     def reserve_rows(self, n_nodes: int, n_leaves: int, n_blocks: int) -> None:
         """Make room for so many nodes, leaves and blocks."""
         self.trees = with_nodes(self.trees, n_nodes, n_leaves)
         if n_blocks > len(self.blocks.longs):
-            self.blocks = self._blocks_over(aligned.enlarged(self.blocks.longs, n_blocks))
+            self.blocks = self._blocks_over(
+                aligned.enlarged(self.blocks.longs, n_blocks, self.trees.meta.item(nodes.N_BLOCKS))
+            )
 
     def grow_pools(self) -> None:
         """Enlarge by a quarter whatever is nearly used up."""
@@ -301,7 +309,7 @@ class KeptForest(Engine):
         self.set_block_minimum(self.largest_tree())
         if self.targets is not None:
             self.targets = Targets.of(problem.y, slots)
-        self.bits = bit_rows_of(self.plain_data(problem), slots)
+        self.bits = bit_rows_of(self.plain_data(problem), slots, self.n_threads)
         leftovers.check_leftovers(self, check.check_forest(self, self.data(problem), slots), slots)
 
     @staticmethod

@@ -21,6 +21,7 @@ its steps. Until then the forest's `meta` is not to be used.
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import length_hint
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,6 +68,8 @@ _ENOUGH = np.array([1, STACK_SIZE + 4, 2])
 # What is lent at a time, at least and at most, where nobody knows how many will be needed.
 _FEW_ROWS = np.array([128, 256, 8])
 _MANY_ROWS = np.array([4096, 8192, 64])
+# Each row that is lent is written to, which for memory that is new takes a while: the others wait for that.
+_TREES_AHEAD = 4
 _ROOMS = 1024  # of a size, lent to each lease
 _LONGEST_WAIT = 1.0  # seconds; borrowing takes microseconds
 
@@ -247,31 +250,39 @@ class Lease:
         self._forest = forest
         self._meta = meta
         self._n_leases = n_leases
-        self._n_a_tree = n_a_tree
+        self._n_a_tree = None if n_a_tree is None else np.maximum(n_a_tree, _ENOUGH)
         self._needed = 2 * forest.largest_tree() + 2
         # That of the caller is the forest's own, which works with block 0 again afterwards.
         self.scratch = scratch._replace(work=np.zeros_like(scratch.work))
         self.trees: Trees = forest.trees
 
-    def borrow(self, *, is_full: bool) -> bool:
-        """Borrow what one tree more may take; whether that could be had. One thread at a time.
+    def has_enough(self) -> bool:
+        """Whether nothing need be borrowed for one tree more, as far as is known."""
+        if self._meta[BLOCK_AT_WORK] == NIL:
+            return False
+        return self._n_a_tree is None or bool((self._meta[_FREE] >= self._n_a_tree).all())
 
+    def borrow(self, n_left: int, *, is_full: bool) -> bool:
+        """Borrow what one tree more may take, or several; whether that could be had. One thread at a time.
+
+        n_left : trees that nobody has begun.
         is_full : the kernel has said so.
         """
         forest, meta = self._forest, self._meta
         trees, blocks = forest.trees, forest.blocks
         is_first = meta[BLOCK_AT_WORK] == NIL
-        if not is_first and not is_full and self._n_a_tree is None:
-            return True
         meta[_USED] = len(trees.nodes), len(trees.starts), len(blocks.longs)
-        wanted = self._share() if self._n_a_tree is None or is_full else self._n_a_tree - meta[_FREE]
-        n_left = meta[END_OF_MEMBERS] - meta[N_MEMBERS]
-        n_members = members_of_a_lease(forest) if is_first or (is_full and n_left < self._needed) else 0
+        if self._n_a_tree is None or is_full:
+            wanted = self._share()
+        else:
+            wanted = min(_TREES_AHEAD, 1 + n_left // (2 * self._n_leases)) * self._n_a_tree - meta[_FREE]
+        n_places = meta[END_OF_MEMBERS] - meta[N_MEMBERS]
+        n_members = members_of_a_lease(forest) if is_first or (is_full and n_places < self._needed) else 0
         lend(trees, blocks, meta, *wanted.tolist(), n_members)
         self.trees = trees._replace(meta=meta, members=trees.members[: int(meta[END_OF_MEMBERS])])
         self.scratch.work[WORKING_BLOCK] = meta[BLOCK_AT_WORK]
-        n_left = meta[END_OF_MEMBERS] - meta[N_MEMBERS]
-        return bool((meta[_FREE] >= _ENOUGH).all() and (n_left >= self._needed or not (is_first or is_full)))
+        n_places = meta[END_OF_MEMBERS] - meta[N_MEMBERS]
+        return bool((meta[_FREE] >= _ENOUGH).all() and (n_places >= self._needed or not (is_first or is_full)))
 
     def _share(self) -> Ints:
         """A part of what has not been lent."""
@@ -302,8 +313,8 @@ class Sharing:
         self._done: list[int] = []
         self._is_over = False  # whether no further tree is begun
 
-    def resolve(self, trees: Sequence[int], resolve: Resolve, changes: Changes, tell: Callable[[int], object]) -> None:
-        """Resolve what is tagged in some trees, or less when a pool is full, or Ctrl-C waits.
+    def resolve(self, trees: Sequence[int], resolve: Resolve, changes: Changes, tell: Callable[[int], object]) -> int:
+        """Resolve what is tagged in some trees, or less when a pool is full, or Ctrl-C waits; returns how many are done.
 
         tell : told, in the caller's thread, how many trees are done.
         """
@@ -321,6 +332,7 @@ class Sharing:
                     if changes.depth == 1:
                         changes.undo = []  # nothing is left to be taken back
         tell(len(self._done))
+        return len(self._done)
 
     def _work(
         self,
@@ -334,7 +346,8 @@ class Sharing:
         self._begun.append(lease)
         try:
             for tree in turns:
-                if self._is_over or changes.is_interrupted or not self._finish(lease, tree, resolve):
+                n_left = length_hint(turns)
+                if self._is_over or changes.is_interrupted or not self._finish(lease, tree, n_left, resolve):
                     self._is_over = True
                     return
                 self._done.append(tree)
@@ -343,23 +356,23 @@ class Sharing:
         finally:
             self._ended.append(lease)
 
-    def _finish(self, lease: Lease, tree: int, resolve: Resolve) -> bool:
+    def _finish(self, lease: Lease, tree: int, n_left: int, resolve: Resolve) -> bool:
         """Resolve a tree; False when there is nothing left to borrow."""
         is_full = False
         while True:
-            if not self._borrow(lease, is_full=is_full):
+            if (is_full or not lease.has_enough()) and not self._borrow(lease, n_left, is_full=is_full):
                 return False
             is_full = resolve(lease.trees, lease.scratch, tree) == FULL
             if not is_full:
                 return True
 
-    def _borrow(self, lease: Lease, *, is_full: bool) -> bool:
+    def _borrow(self, lease: Lease, n_left: int, *, is_full: bool) -> bool:
         """Have a lease borrow, one thread at a time; False when it cannot."""
         # An exception at the very line that lets go of the lock would keep all others waiting for ever.
         if not self._lock.acquire(timeout=_LONGEST_WAIT):
             return False
         try:
-            return lease.borrow(is_full=is_full)
+            return lease.borrow(n_left, is_full=is_full)
         finally:
             self._lock.release()
 

@@ -35,10 +35,13 @@ def copy(array: npt.NDArray[Any], dtype: npt.DTypeLike | None = None) -> npt.NDA
     return result
 
 
-def enlarged(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
-    """Copy an array into one with more rows; the new ones are zero."""
-    larger = zeros((capacity, *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
+def enlarged(array: npt.NDArray[Any], capacity: int, n_used: int | None = None) -> npt.NDArray[Any]:
+    """Copy an array into one with more rows; those after the first `n_used`, all when omitted, are zero.
+
+    Memory that nothing is written to takes no time, so that it is worth knowing what was used.
+    """
+    larger, used = zeros((capacity, *array.shape[1:]), array.dtype), array[:n_used]
+    larger[: len(used)] = used
     return larger
 
 

@@ -5,13 +5,16 @@ could run meanwhile.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from oubli.core.array_types import Hashes
 from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.threads import is_long, run
 
 _ITEMS = 16_384  # texts at a time; putting them together keeps other threads waiting
+_HASHING = 200e-9  # seconds a text
 _BLOCK = 128  # bytes
 _IV = np.array(
     [
@@ -119,16 +122,21 @@ def _hash_all(data, ends, sigma, iv, parameters, state, words, hashes):
         start = end
 
 
-def hash_texts(texts: Sequence[str]) -> Hashes:
+def hash_texts(texts: Sequence[str], n_threads: int = 1) -> Hashes:
     """Return the hashes of texts, uint64[n]."""
-    hashes = np.empty(len(texts), np.uint64)
-    state, words = np.zeros(8, np.uint64), np.zeros(16, np.uint64)
-    for start in range(0, len(texts), _ITEMS):
-        part = texts[start : start + _ITEMS]
+    hashes, n = np.empty(len(texts), np.uint64), len(texts)
+    if not is_long(_HASHING * n):
+        n_threads = 1
+    n_items = max(1, min(_ITEMS, -(-n // n_threads)))
+
+    def hash_some(start: int) -> None:
+        part = texts[start : start + n_items]
         data = "".join(part).encode()
         lengths = np.fromiter(map(len, part), np.int64, len(part))
         if len(data) != lengths.sum():  # characters of several bytes
             lengths = np.array([len(text.encode()) for text in part])
-        some = hashes[start : start + _ITEMS]
-        _hash_all(np.frombuffer(data, np.uint8), np.cumsum(lengths), _SIGMA, _IV, _PARAMETERS, state, words, some)
+        space, some = (np.zeros(8, np.uint64), np.zeros(16, np.uint64)), hashes[start : start + n_items]
+        _hash_all(np.frombuffer(data, np.uint8), np.cumsum(lengths), _SIGMA, _IV, _PARAMETERS, *space, some)
+
+    run([partial(hash_some, start) for start in range(0, n, n_items)], n_threads)
     return hashes

@@ -75,6 +75,8 @@ class SampleStore(OwnedSlots):
     categories : CategoryTable
     restricted : RestrictedSamples
         Samples that are kept beside these and are not learned from; nothing else here counts or shows them.
+    n_threads : int
+        For long work; the model says it, and no file knows it.
     subjects, expiries, additions, nonces, changes : see `OwnedSlots`
 
     The arrays are replaced when the store grows; take them anew after every `commit`.
@@ -88,6 +90,7 @@ class SampleStore(OwnedSlots):
         self.categories = CategoryTable(self._categorical)
         self.restricted = RestrictedSamples(partial(SampleStore, schema, owner), self.changes)
         self.is_fresh_copy = False
+        self.n_threads = 1
         self._blank = np.zeros(schema.n_features, schema.cell_dtype)  # copied in a third of the time of a scalar
 
     # What is held ---------------------------------------------------------------------------------
@@ -230,7 +233,7 @@ class SampleStore(OwnedSlots):
         return Prepared(n, cells, texts, labels, names)
 
     def commit(self, prepared: Prepared) -> Ints:
-        """Hold prepared rows and return their slots.
+        """Hold prepared rows and return their slots; they belong to the store then, and are not to be used any more.
 
         Fails only before anything has changed: for lack of memory, or when an id has been added since
         `prepare`.
@@ -240,6 +243,8 @@ class SampleStore(OwnedSlots):
             return np.zeros(0, np.int64)
         arrivals = self.stage(prepared)
         with self.changes:
+            if self.top == 0 and prepared.n == self.capacity:
+                self.cells = prepared.cells  # all that there is room for: nothing need be copied
             return self.hold(arrivals)
 
     def stage(self, prepared: Prepared) -> Arrivals:
@@ -272,7 +277,7 @@ class SampleStore(OwnedSlots):
                 self.reserve(prepared)
             slot = self.free[-1] if self.free else self.top
             return Arrivals(prepared, names, np.array([slot], np.int64), next_id, hash_text(names[0]), None, None)
-        hashes = hash_texts(names)
+        hashes = hash_texts(names, self.n_threads)
         self.reserve(prepared)
         categories = self.categories.plan(prepared.texts) if prepared.texts else None
         classes = self.classes.plan(prepared.labels) if isinstance(prepared.labels, list) else None
@@ -326,11 +331,11 @@ class SampleStore(OwnedSlots):
     def _hold_many(self, arrivals: Arrivals) -> None:
         prepared, names, slots = arrivals.prepared, arrivals.names, arrivals.slots
         numbers = slots.tolist()
+        # A slice copies faster than a list of slots, and those that have never been used follow one another.
+        where = slots if self.free else slice(numbers[0], numbers[0] + len(numbers))
         self._take_slots(len(numbers))
-        # A slice copies faster than a list of slots, and a first fit has consecutive ones.
-        consecutive = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-        where = slice(numbers[0], numbers[0] + len(numbers)) if consecutive else slots
-        self.cells[where] = prepared.cells
+        if self.cells is not prepared.cells:
+            self.cells[where] = prepared.cells
         if arrivals.categories is not None:
             for column, cells in arrivals.categories.cells.items():
                 self.cells[where, column] = cells

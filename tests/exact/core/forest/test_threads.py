@@ -63,6 +63,19 @@ def test_trees_are_sound_when_little_can_be_borrowed_at_a_time(kind: Any, monkey
     assert model.digest() == expected.digest()
 
 
+def test_trees_of_one_split_are_grown() -> None:
+    """A thread borrows more than such a tree takes, for it has to be able to split a node."""
+    X, _ = data()
+    X[:, 0] = X[:, 0] > 0
+    one, seven = (
+        DynamicForestClassifier(n_estimators=12, max_features=D, random_state=0, n_jobs=n_jobs).fit(X, X[:, 0])
+        for n_jobs in (None, 7)
+    )
+    seven.check_invariants()
+    assert seven.digest() == one.digest()
+    assert one.engine_.rows_taken().tolist() == [3 * 12, 2 * 12, 12 + 1]
+
+
 def test_pools_do_not_grow_with_every_call() -> None:
     X, y = data(1600, 2)
     used = []
