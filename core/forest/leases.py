@@ -314,7 +314,9 @@ class Sharing:
         self._is_over = False  # whether no further tree is begun
 
     def resolve(self, trees: Sequence[int], resolve: Resolve, changes: Changes, tell: Callable[[int], object]) -> int:
-        """Resolve what is tagged in some trees, or less when a pool is full, or Ctrl-C waits; returns how many are done.
+        """Resolve what is tagged in some trees, or less when a pool is full, or Ctrl-C waits.
+
+        Returns how many are done.
 
         tell : told, in the caller's thread, how many trees are done.
         """
