@@ -20,7 +20,8 @@ Result = TypeVar("Result")
 Other = TypeVar("Other")
 
 _default = [1]  # threads where nothing is said
-_shortest = [0.0015]  # seconds of work that other threads are woken up for
+_SHORTEST = 0.0015  # seconds of work that other threads are woken up for
+_here = threading.local()
 _idle: list["_Helper"] = []  # threads of this process that sleep; taken and put back at the end
 
 
@@ -54,17 +55,17 @@ def set_default(n_threads: int) -> None:
 
 def is_long(seconds: float) -> bool:
     """Whether work of so many seconds, roughly, had better be shared: below, the caller has done it alone as soon."""
-    return seconds >= _shortest[0]
+    return seconds >= getattr(_here, "shortest", _SHORTEST)
 
 
 @contextmanager
 def sharing_all() -> Iterator[None]:
-    """Share the shortest work, too: to have seen all that is there for it."""
-    before, _shortest[0] = _shortest[0], 0.0
+    """Share the shortest work of this thread, too: to have seen all that is there for it."""
+    before, _here.shortest = getattr(_here, "shortest", _SHORTEST), 0.0
     try:
         yield
     finally:
-        _shortest[0] = before
+        _here.shortest = before
 
 
 def run(pieces: Sequence[Callable[[], Result]], n_threads: int) -> list[Result]:

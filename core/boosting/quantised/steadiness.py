@@ -16,6 +16,7 @@ have no bounds, move the leaves all the same, and costs much: the splits are nea
 small by regions, see `regions.py`.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -37,12 +38,15 @@ _LARGE_SIZE = 17  # log2 of n from which on a set counts as large
 _LARGE = 1, 2.0, 0.5
 _SMALL = 2, 2.0, 0.35
 _REGRESSION_SCALE = 0.05
-LEAST_SIZE = [11]  # log2 of the samples of a region
+LEAST_SIZE = 11  # log2 of the samples of a region
 MOST_LEVELS = 3
 _MOST_LEVELS_OF_CLASSES, _MOST_LEVELS_OF_NUMBERS = (
     2,
     MOST_LEVELS,
 )  # of regions: with depth 5 there are at most 2^7 leaves
+
+
+_here = threading.local()
 
 
 class Steadiness(NamedTuple):
@@ -91,17 +95,21 @@ def most_levels(n: int, n_groups: int, seed: int, *, is_classification: bool) ->
     """Levels of regions that n samples may have: each holds some thousand of them, if all are about equal."""
     if is_classification and n_groups == 1:
         return 0
-    return min(max(int(size_step(float(n), np.uint64(seed))) - LEAST_SIZE[0], 0), MOST_LEVELS)
+    return min(max(int(size_step(float(n), np.uint64(seed))) - _least_size(), 0), MOST_LEVELS)
 
 
 @contextmanager
 def parting_few() -> Iterator[None]:
-    """Part few samples, too: for the warm-up."""
-    before, LEAST_SIZE[0] = LEAST_SIZE[0], 0
+    """Part few samples, too, in this thread: for the warm-up, beside which a model may learn."""
+    _here.least_size = 0
     try:
         yield
     finally:
-        LEAST_SIZE[0] = before
+        del _here.least_size
+
+
+def _least_size() -> int:
+    return int(getattr(_here, "least_size", LEAST_SIZE))
 
 
 @lru_cache(maxsize=16)

@@ -27,7 +27,7 @@ def test_large_sets(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("least", [1, 3])
 def test_regions(monkeypatch: pytest.MonkeyPatch, least: int, numbers: range) -> None:
     """Sets of many samples are parted where there are numbers, or more than two classes; let regions have few."""
-    monkeypatch.setattr(steadiness, "LEAST_SIZE", [least])
+    monkeypatch.setattr(steadiness, "LEAST_SIZE", least)
     monkeypatch.setattr(quantised_parts, "LEAST", least)
     for number in numbers:
         play(KIND, KIND.random_history(40_000 + 100 * least + number, max_operations=4, max_rows=80))

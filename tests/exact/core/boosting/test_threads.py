@@ -153,7 +153,7 @@ def test_the_number_of_threads_changes_no_bit(kind: str, parameters: dict[str, A
 def test_the_number_of_threads_changes_no_bit_in_regions(
     task: int, parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steadiness, "LEAST_SIZE", [5])
+    monkeypatch.setattr(steadiness, "LEAST_SIZE", 5)
     alone = fitted("quantised", task, **parameters)
     assert alone.engine_.regions.levels > 0
     expected = changed(alone.copy(), task)

@@ -30,7 +30,7 @@ def regional_world(n_classes: int, rng: np.random.Generator, **settings: object)
 
 @pytest.mark.parametrize(("patience", "n_classes"), covering([0, 4], [0, 3]))
 def test_updates_within_regions(n_classes: int, patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steadiness, "LEAST_SIZE", [7])
+    monkeypatch.setattr(steadiness, "LEAST_SIZE", 7)
     rng = np.random.default_rng(n_classes)
     world = regional_world(n_classes, rng, n_estimators=20, patience=patience)
     assert play(world, rng, 8, 3, 1450) >= 5
@@ -39,7 +39,7 @@ def test_updates_within_regions(n_classes: int, patience: int, monkeypatch: pyte
 
 @pytest.mark.parametrize("n_classes", [0, 3])
 def test_other_regions_stay_as_they_are(n_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steadiness, "LEAST_SIZE", [7])
+    monkeypatch.setattr(steadiness, "LEAST_SIZE", 7)
     world = regional_world(n_classes, np.random.default_rng(1), n_estimators=20)
     world.grow(list(range(1500)))
     n_partly = 0
@@ -55,7 +55,7 @@ def test_other_regions_stay_as_they_are(n_classes: int, monkeypatch: pytest.Monk
 
 
 def test_labels_that_say_nothing_have_fewer_regions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steadiness, "LEAST_SIZE", [7])
+    monkeypatch.setattr(steadiness, "LEAST_SIZE", 7)
     rng = np.random.default_rng(3)
     cells = rng.integers(0, 5, (1500, 3)).astype(np.float32)
     world = World(cells, rng.integers(0, 3, 1500), n_estimators=5)
