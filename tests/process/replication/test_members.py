@@ -45,6 +45,11 @@ def member(nodes: Nodes, name: str) -> dict[str, object]:
     return found
 
 
+def wait_until(nodes: Nodes, node: Node, state: str) -> None:
+    """Wait until the leader has heard that a node is in some state, or has not heard of it for so long."""
+    nodes.wait(lambda: member(nodes, node.name)["state"] == state, f"it is {state}")
+
+
 def test_a_node_that_differs_is_taken_out_of_service_and_rejoins(nodes: Nodes) -> None:
     leader = nodes.leader()
     (follower,) = nodes.followers()
@@ -101,13 +106,13 @@ def test_a_silent_node_is_expelled_and_forgets_everything(nodes: Nodes) -> None:
     assert files_with([bird], follower.data) == []
     nodes.wait_in_step()
     assert leader.digest() == follower.digest()
-    assert member(nodes, follower.name)["state"] == "in-step"
+    wait_until(nodes, follower, "in-step")
 
 
 def test_a_frozen_node_that_was_expelled_rejoins_in_place(nodes: Nodes) -> None:
     (follower,) = nodes.followers()
     follower.send(signal.SIGSTOP)
-    nodes.wait(lambda: member(nodes, follower.name)["state"] == "expelled", "it is expelled")
+    wait_until(nodes, follower, "expelled")
     add(nodes, "meanwhile")
     n_joined = follower.output.count("Joined the cluster")
     follower.send(signal.SIGCONT)
@@ -139,7 +144,7 @@ def test_a_node_that_is_gone_for_good_is_removed(nodes: Nodes) -> None:
     nodes.wait(lambda: files_with([bird], follower.data), "the follower has written it")
     nodes.wait_in_step()
     follower.kill()
-    nodes.wait(lambda: member(nodes, follower.name)["state"] == "expelled", "it is expelled")
+    wait_until(nodes, follower, "expelled")
     assert "wipe the disk" in remove(leader, follower.name)
     assert [one["name"] for one in leader.cluster()["nodes"]] == [leader.name]
     entries = leader.ask("GET", "/ledger?cursor=0&limit=50").content
@@ -166,13 +171,13 @@ def test_a_removed_node_that_was_only_frozen_joins_anew(nodes: Nodes) -> None:
     leader = nodes.leader()
     (follower,) = nodes.followers()
     follower.send(signal.SIGSTOP)
-    nodes.wait(lambda: member(nodes, follower.name)["state"] == "expelled", "it is expelled")
+    wait_until(nodes, follower, "expelled")
     remove(leader, follower.name)
     n_joined = follower.output.count("Joined the cluster")
     follower.send(signal.SIGCONT)
     nodes.wait(lambda: follower.output.count("Joined the cluster") > n_joined and follower.is_ready(), "it rejoins")
     assert "was removed from the cluster" in follower.output
-    assert member(nodes, follower.name)["state"] == "in-step"
+    wait_until(nodes, follower, "in-step")
 
 
 def test_nodes_refuse_a_journal_that_was_set_back(nodes: Nodes) -> None:
