@@ -8,6 +8,10 @@ from oubli.core.forest.workspace import AT_HAND, MAX_FEATURES, N_GATHERS, OCCURR
 from oubli.core.jit.policy import inner, pasted
 from oubli.core.jit.prefetch import prefetch_to_read
 
+_FAR = 2**23  # cells of all samples that are in no cache: then rows are asked for before they are copied
+_AHEAD = 12  # rows
+_A_LINE = 8  # cells of a row, or fewer, in a line of the cache
+
 
 @pasted
 def forget_constants(scratch):
@@ -120,10 +124,15 @@ def copy_columns(data, scratch, start, end, first):
         if not is_bit_column(data, attribute):
             copied[n_copied] = np.int32(attribute)
             n_copied += 1
+    is_far = data.cells.size >= _FAR
     for i in range(start, end):
         to = np.uint64(i - start)
         position = np.uint64(order[i])
         slot = np.uint64(scratch.slots[position])
+        if is_far:
+            ahead = np.int64(scratch.slots[np.uint64(order[min(i + _AHEAD, end - 1)])])
+            for j in range(0, n_copied, _A_LINE):
+                prefetch_to_read(data.cells, (ahead, np.int64(copied[j])))
         for j in range(n_copied):
             attribute = np.uint64(copied[j])
             scratch.columns[attribute, to] = data.cells[slot, attribute]
