@@ -39,6 +39,7 @@ from oubli.core.jit.policy import inner, kernel
 
 Result = TypeVar("Result")
 
+_BLOCKS_A_THREAD = 3  # a thread that wakes up late takes fewer
 _CELLS_BESIDE = 4  # what dividing, deriving and adding up a sample is worth, in cells that are summed
 
 
@@ -208,7 +209,7 @@ class ThreadedTraining:
         n_threads: int,
     ) -> None:
         groups, width = len(scores.new), bins.rows.shape[1]
-        n_blocks = rows.n_blocks(len(slots), width // 2 + _CELLS_BESIDE, n_threads)
+        n_blocks = rows.n_blocks(len(slots), width // 2 + _CELLS_BESIDE, _BLOCKS_A_THREAD * n_threads)
         self._by_tree = rules.levels > 0 or (groups > 1 and (groups >= n_threads or n_blocks == 1))
         self.pays = n_blocks > 1
         if self._by_tree:
@@ -221,7 +222,7 @@ class ThreadedTraining:
         self._blocks = make_blocks(slots, n_blocks, samples.first, rules, n_places, fills=not self._by_tree)
         self._values = np.zeros((groups, 2**rules.depth + 1), np.int32)
         self._parts = bins, plans, rules, samples, scores, space, loss, self._blocks, self._values
-        self._crew = make_crew(n_blocks)
+        self._crew = make_crew(min(n_blocks, n_threads))
         # Where there are as many classes as threads, a piece is a tree; else it is a region of one.
         regions: list[tuple[int, ...]] = [tuple(np.flatnonzero(space.grows).tolist())]
         if groups < n_threads:
