@@ -30,13 +30,13 @@ def nodes_of_entries(trees, node_list, owners):
     """Write to each entry the node whose leaf's list it is in.
 
     node_list  int64[m] the leaf nodes
-    owners     int64[entries], NIL on entry, written
+    owners     int32[entries], NIL on entry, written
     """
     for i in range(node_list.shape[0]):
         node = node_list[i]
         start = np.int64(trees.starts[leaf_of(trees.nodes, node)])
         for place in range(start, start + np.int64(trees.nodes[node]["n_samples"])):
-            owners[trees.members[place]] = node
+            owners[trees.members[place]] = np.int32(node)
 
 
 def compare_forests(live: Part, fresh: Part, n_threads: int = 1) -> list[str]:
@@ -136,11 +136,11 @@ def _comparable(part: Part, rows: IntArray) -> dict[str, npt.NDArray[Any]]:
 def _compare_members(live: Part, fresh: Part, walks: Sequence[_Walk], n_threads: int) -> list[str]:
     """Compare which leaf each sample is in."""
     occurrences = live[0].settings.occurrences
-    to_fresh = np.full(len(live[0].trees.nodes), NIL, np.int64)
+    to_fresh = np.full(len(live[0].trees.nodes), NIL, np.int32)
     found = []
     for (forest, slots, _), side in ((live, "live"), (fresh, "fresh")):
         child, pieces = forest.trees.nodes["child"], []
-        owners = np.full(len(forest.trees.places), NIL, np.int64)
+        owners = np.full(len(forest.trees.places), NIL, np.int32)
         for walk in walks:
             listed = getattr(walk, side)
             pieces.append(partial(nodes_of_entries, forest.trees, listed[child[listed] < 0], owners))
