@@ -174,7 +174,7 @@ def make_key(server: Running, *scopes: str) -> str:
     assert done.returncode == 0, done.stderr
     key = done.stdout.strip()
     request = urllib.request.Request(f"{server.url}/access", headers={"Authorization": f"Bearer {key}"})  # noqa: S310
-    while not _is_named(request):  # a server looks once a second
+    while not _is_named(request):  # a server looks every 50 ms at most
         time.sleep(0.05)
     return key
 

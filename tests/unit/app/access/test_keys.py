@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from oubli.app.access import keys as keys_module
 from oubli.app.access.key_file import FILE_NAME, create_key, revoke_key, write_keys
-from oubli.app.access.keys import SECONDS_BETWEEN_LOOKS, AccessKeys
+from oubli.app.access.keys import LEAST_BETWEEN_LOOKS, SECONDS_BETWEEN_LOOKS, AccessKeys
 from oubli.app.access.scopes import ALL_SCOPES
 
 NOW = 1_900_000_000_000
@@ -51,6 +52,25 @@ def test_a_key_opens_what_its_scopes_say(watched):
     assert watched.keys.asked_for
     assert watched.keys.grants(reading) == {"read"}
     assert watched.keys.grants(admin) == ALL_SCOPES
+
+
+def test_a_new_key_is_known_before_the_next_look_is_due(watched):
+    _, first = watched.make("read")
+    watched.wait()
+    assert watched.keys.grants(first) == {"read"}
+    _, second = watched.make("write")
+    assert watched.keys.grants(second) is None  # the file was looked at just now
+    watched.seconds += LEAST_BETWEEN_LOOKS
+    assert watched.keys.grants(second) == {"write"}
+
+
+def test_unknown_keys_do_not_have_the_file_read_again(watched, monkeypatch):
+    looks = []
+    monkeypatch.setattr(keys_module, "_version_of", lambda path: looks.append(path))
+    for _ in range(100):
+        assert watched.keys.grants(b"unknown") is None
+        watched.seconds += LEAST_BETWEEN_LOOKS / 10
+    assert 5 <= len(looks) <= 11
 
 
 def test_what_is_no_key_opens_nothing(watched):
