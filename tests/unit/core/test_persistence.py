@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor, load, persistence
@@ -375,6 +376,16 @@ def test_safetensors_of_others_are_refused(tmp_path: Path, metadata: dict[str, s
         load(tmp_path / "model")
     with pytest.raises(FileError, match="was not written by Oubli"):
         persistence.read_metadata(tmp_path / "model")
+
+
+def test_arrays_of_no_rows_and_endless_length_are_refused(tmp_path: Path, sound: bytes) -> None:
+    """Before they are read: whatever goes through their other dimension would never end."""
+    (tmp_path / "model").write_bytes(sound)
+    with safe_open(tmp_path / "model", framework="numpy") as file:
+        metadata = file.metadata()
+    save_file({"weight": np.zeros((0, 2**40), np.float32)}, tmp_path / "model", metadata)
+    with pytest.raises(FileError, match="has a type or a shape that none can have"):
+        load(tmp_path / "model")
 
 
 def test_a_missing_file_is_reported_as_such_and_a_directory_is_refused(tmp_path: Path) -> None:

@@ -261,6 +261,7 @@ def test_a_failed_flush_is_for_ever(tmp_path: Path, statement: str, code: int) -
         lambda: journal.append([]),
         lambda: journal.rotate(4),
         lambda: journal.drop_before(1),
+        journal.probe,
     ):
         with pytest.raises(JournalError, match="has failed before"):
             work()

@@ -463,3 +463,14 @@ def test_a_broken_store_is_noticed(spoil):
     spoil(store)
     with pytest.raises(AssertionError):
         store.check_invariants()
+
+
+@pytest.mark.parametrize("n", range(2, 40))
+def test_room_is_made_for_the_categories_of_every_column(n):
+    columns = tuple(Column(name, "categorical") for name in "abcd")
+    store = SampleStore(Schema(columns, "classification", "integer"))
+    for first in range(0, 3 * n, n):
+        rows = [[f"{name}{first + i}" for name in "abcd"] for i in range(n)]
+        store.commit(store.prepare(rows, [0] * n))
+    store.check_invariants()
+    assert store.get(str(3 * n - 1)).features == [f"{name}{3 * n - 1}" for name in "abcd"]

@@ -36,6 +36,8 @@ def test_between_neighbours_in_float64_the_lower_one_is_the_edge() -> None:
     low = 1.0
     high = np.nextafter(low, 2.0)
     assert inner_edges(np.array([low, high]), 2).tolist() == [low]
+    higher = np.nextafter(high, 2.0)  # halfway between these two is rounded up
+    assert inner_edges(np.array([low, high, higher]), 3).tolist() == [low, high]
     largest = np.finfo(np.float64).max
     (edge,) = inner_edges(np.array([-largest, largest]), 2)
     assert -largest <= edge < largest

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numba import config
 
+from oubli.core import OnlineBoostingRegressor
 from oubli.core.samples.arrays import Problem
 from tests.exact.core.boosting.online.direct import (
     digest,
@@ -216,3 +217,14 @@ def test_leaves_are_behind_only_after_updates() -> None:
     engine.add(problem, np.arange(N - N // 8, N))
     assert 0.0 < engine.leaf_score_error(problem) < 0.5
     assert make_engine(problem).leaf_score_error(problem) == 0.0
+
+
+@pytest.mark.parametrize("weight", [1.0, 2.0])
+def test_a_leaf_has_as_many_samples_as_it_must(weight: float) -> None:
+    """One sample far from all others gets a leaf of its own, where it may."""
+    X = np.array([[0.0], [1.0], [2.0], [3.0], [30.0]])
+    y = np.array([0.0, 0.0, 0.0, 0.0, 100.0])
+    settings = {"learning_rate": 1.0, "l2_regularization": 0.0, "max_leaf_nodes": 2, "random_state": 0}
+    model = OnlineBoostingRegressor(1, min_child_weight=weight, **settings).fit(X, y)
+    alone = model.predict(X)[-1]
+    assert (abs(alone - 100) < 5) == (weight == 1.0), alone
