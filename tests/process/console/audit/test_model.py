@@ -260,7 +260,7 @@ def test_a_fit_that_ends_with_its_server_is_told(browser: Browser, restarted: tu
     with looking(browser, world.server) as console:
         console.open("model")
         fit = open_form(console)
-        fit.get_by_label("n_estimators").fill("3000")
+        fit.get_by_label("n_estimators").fill("30000")
         fit.get_by_role("button", name="Fit anew").click()
         console.page.get_by_role("dialog").get_by_role("button", name="Fit anew").click()
         expect(fit.get_by_role("progressbar")).to_be_visible()
