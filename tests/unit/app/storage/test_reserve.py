@@ -49,6 +49,15 @@ def test_a_disk_that_fills_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert names(tmp_path) == set()
 
 
+def test_a_directory_without_room_for_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path, n_bytes: int) -> None:
+        raise OSError(errno.ENOSPC, "")
+
+    monkeypatch.setattr(module, "_allocate", refused)
+    assert not Reserve(tmp_path, SIZE).ensure()
+    assert names(tmp_path) == set()
+
+
 def test_a_disk_that_answers_and_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(path: Path, missing_ok: bool = False) -> None:
         raise OSError(errno.EROFS, "")
