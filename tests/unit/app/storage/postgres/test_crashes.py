@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.errors import DeposedError, JournalError, JournalUnreachableError
-from oubli.app.storage.postgres.journal import PostgresJournal
+from oubli.app.storage.postgres.journal import SETTLE_SECONDS, PostgresJournal
 from tests.postgres import Server, needs_postgres, temporary_server
 from tests.serving import environment
 from tests.unit.app.storage.postgres.support import Place, contents, new_place
@@ -62,14 +62,15 @@ class Writers(threading.Thread):
 
     def end(self) -> None:
         self._ending.set()
-        self.join(30)
+        self.join(SETTLE_SECONDS + 30)
         assert not self.is_alive()
 
     def wait_for(self, n_more: int) -> None:
-        wanted, end = self.acknowledged + n_more, time.monotonic() + 30
+        # The journal itself finds out for so long what has become of a batch, and fails then.
+        wanted, end = self.acknowledged + n_more, time.monotonic() + SETTLE_SECONDS + 30
         while self.acknowledged < wanted:
             assert not self.errors
-            assert time.monotonic() < end
+            assert time.monotonic() < end, f"{self.acknowledged} acknowledged, {self.n_refused} refused"
             time.sleep(0.005)
 
 
