@@ -73,6 +73,21 @@ def test_the_second_time_nothing_is_compiled(directory: Path) -> None:
     assert {path.suffix for path in directory.iterdir()} == {SUFFIX}
 
 
+def test_a_kernel_is_compiled_once_whatever_constants_it_is_called_with(directory: Path) -> None:
+    @inner
+    def multiply(x, by, times=1):  # type: ignore[no-untyped-def]
+        return x * by * times
+
+    @kernel
+    def use(x, n):  # type: ignore[no-untyped-def]
+        return multiply(x, 2) + multiply(x, 3, 1) + multiply(x, n, times=5) + multiply(x, n, n)
+
+    assert use(7, 11) == 14 + 21 + 385 + 847
+    names = [path.name.partition("-")[0].rpartition(".")[2] for path in files(directory)]
+    assert names.count("multiply") == 2  # with what is left out, which is a type, and without
+    assert len(names) == 3
+
+
 def test_code_of_another_type_is_not_loaded_under_the_name_of_this_one(directory: Path) -> None:
     """As after a kill between an index and its data, or a mistake of whoever copies the files."""
     call(7)
