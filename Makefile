@@ -19,8 +19,9 @@ help:  ## list the targets
 run: $(VENV)/.installed  ## serve the forest trained on Adult on http://127.0.0.1:8000 (ARGS="--port 9000" adds flags)
 	@$(BIN)/oubli serve --data examples/adult.csv.gz --target income $(ARGS)
 
+# Three workers on two cores: tests that wait for servers, disks and browsers leave a third of two workers' time unused.
 test: lint  ## ruff, mypy and the test suite
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 $(ARGS)
 
 test-long: $(VENV)/.installed-dev  ## the long tests (ARGS="--rotate --part 1/2 --seconds 1800" runs a share of them)
 	$(BIN)/python -m pytest -m long -x --timeout 3600 $(ARGS)

@@ -23,8 +23,8 @@ Of all three:
   that they and their views read belong to the caller. Counting references to some forty arrays, with
   an atomic operation each, took a third of a fit and half of the compile time.
 * a cache on the disk: the second process does not compile.
-* calls are typed by types alone. Numba takes a constant among the arguments for a type of its own, and compiles the callee
-  once for each: a fifth of all that was compiled.
+* calls are typed by types alone. Numba takes a constant among the arguments for a type of its own, and compiles the
+  callee once for each: that was a fifth of all that was compiled.
 
 The cache is on the disk: one file for each kernel and each set of argument types.
 

@@ -193,12 +193,14 @@ class SlotTable:
         if type(ids) is list and len(ids) == 1 and type(ids[0]) is str and (slot := held.get(ids[0])) is not None:
             return np.array((slot,), np.int64)  # mostly; what is held is an id
         names = read_ids(ids)
-        slots = list(map(held.get, names))
-        if None in slots:
-            raise UnknownIdError(dict.fromkeys(name for name in names if name not in held))
-        if len(slots) > 1 and len(set(slots)) != len(slots):
+        try:
+            slots = np.fromiter(map(held.__getitem__, names), np.int64, len(names))
+        except KeyError:
+            raise UnknownIdError(dict.fromkeys(name for name in names if name not in held)) from None
+        ordered = np.sort(slots)
+        if (ordered[1:] == ordered[:-1]).any():
             refuse_repeated(names)
-        return np.array(slots, np.int64)
+        return slots
 
     def _slot(self, sample_id: object) -> int:
         held = self.slot_of
@@ -271,7 +273,8 @@ class SlotTable:
         """Slots by id, and ids by slot, without some slots; faster than one by one when they are many."""
         slots = np.fromiter(self.slot_of.values(), np.int64, len(self.slot_of))
         kept = slots[~gone[slots]].tolist()
-        names = list(map(self.id_of, kept))
+        held = cast("list[str]", self.id_at)
+        names = [held[slot] for slot in kept]
         ids: list[str | None] = [None] * self.capacity
         for slot, name in zip(kept, names, strict=True):
             ids[slot] = name

@@ -393,9 +393,10 @@ class SampleStore(OwnedSlots):
         if where.min() < 0 or where.max() >= self.top or not self.held[where].all():
             raise IndexError("a slot is free or named twice")
         gone[where] = True
-        if np.count_nonzero(gone) != len(where):
-            raise IndexError("a slot is free or named twice")
         numbers: list[int] = where.tolist()
+        where = np.flatnonzero(gone)  # in the order of memory, which is overwritten faster so
+        if len(numbers) != len(where):
+            raise IndexError("a slot is free or named twice")
         categories = None
         if self._categorical:
             categories = self.categories.plan_release(self.cells[where][:, self._categorical])

@@ -60,7 +60,7 @@ def test_why_with_one_step_to_the_samples(console: Console, server: Running) -> 
     console.hand.press(why.get_by_role("button", name="Which samples make this answer?"))
     [sample] = server.get("/samples?limit=1")[1]["samples"]
     asked = {"instances": [list(sample["features"].values())], "top": 8}
-    expect(why.get_by_role("heading", name="They help this answer most")).to_be_visible(timeout=60_000)
+    expect(why.get_by_role("heading", name="They help this answer most")).to_be_visible(timeout=300_000)
     found = server.ask("POST", "/influence", asked)[1]  # now its kernels are there: no job is begun
     for one in [*found["helpful"], *found["harmful"]]:
         expect(why.get_by_role("button", name=one["id"], exact=True)).to_be_visible()

@@ -161,7 +161,7 @@ def result_of(package: Any, client: Any, job: Any) -> dict[str, Any]:
     """The result of a job that succeeds."""
     statuses = package.models.JobAnswerStatus
     assert isinstance(job, package.models.JobAnswer)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300  # kernels may have to be compiled
     while job.status not in (statuses.SUCCEEDED, statuses.FAILED):
         assert time.monotonic() < deadline
         time.sleep(0.02)
