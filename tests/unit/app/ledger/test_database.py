@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from oubli.app.errors import StartError, StorageError
+from oubli.app.ledger import file as file_module
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.entries import IdempotencyRecord, with_idempotency
 from oubli.app.ledger.key_files import is_signed
@@ -368,3 +369,11 @@ def test_the_tables_take_no_free_text(tmp_path):
         with pytest.raises(sqlite3.IntegrityError):
             connection.execute(f"UPDATE receipts SET {column} = ?", (value,))  # noqa: S608 - names of this test
     assert ledger.now_of(receipt) == receipt
+
+
+def test_a_new_file_and_its_name_are_on_the_disk_before_it_is_used(tmp_path, monkeypatch):
+    steps = []
+    monkeypatch.setattr(file_module, "flush_file", lambda path: steps.append(path.name))
+    monkeypatch.setattr(file_module, "flush_directory", lambda path: steps.append([one.name for one in path.iterdir()]))
+    file_module.open_file(tmp_path / "ledger.sqlite").close()
+    assert steps == [".ledger.sqlite.tmp", ["ledger.sqlite"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,11 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from oubli.app.cli.main import cli
-from oubli.app.errors import StartError, StopReason
+from oubli.app.errors import JournalFullError, StartError, StopReason
 from oubli.app.ledger.verify import check_ledger
 from oubli.app.service.build import OpenDirectory, compose, open_directory
 from oubli.app.service.model_service import ModelService
 from oubli.app.service.recovery import LedgerChoice
+from oubli.app.storage.journal import Record
+from oubli.app.storage.sqlite_journal import SqliteJournal
 from tests.unit.app.support import JSON, forest, samples, served_here
 
 # Two keys of each sort: the ones in use, and those that were rotated away.
@@ -94,6 +96,21 @@ def test_each_key_is_missed(name, made):
     files[name].chmod(0o600)
     with started(folder) as (opened, _):
         assert len(opened.keys.public_keys()) == len(opened.keys.hashing) == 2
+
+
+def test_going_on_needs_no_more_room_than_the_reserve(made, monkeypatch):
+    folder, files = made
+    files["hashing old"].unlink()
+    append = SqliteJournal.append
+
+    def append_to_full(journal: SqliteJournal, records: Sequence[Record], *, reserve: bool = False) -> None:
+        if not reserve:
+            raise JournalFullError("the disk is full but for the reserve")
+        append(journal, records, reserve=True)
+
+    monkeypatch.setattr(SqliteJournal, "append", append_to_full)
+    with started(folder, accept=True) as (_, service):
+        assert service.state.model.samples_.contains("c5")
 
 
 @pytest.mark.parametrize("where", ["gone", "elsewhere"])

@@ -22,6 +22,7 @@ import oubli
 from oubli.app.errors import StartError
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.verify import check_ledger
+from oubli.app.service import recovery
 from oubli.app.service.build import OpenDirectory, compose, open_directory
 from oubli.app.service.commands.deletions import DeleteSamples
 from oubli.app.service.model_service import ModelService
@@ -310,6 +311,20 @@ def test_once_the_newer_ledger_is_taken_in_it_is_not_needed_again(made, tmp_path
             else:
                 assert service.state.model.samples_.contains("c1"), "the ledger is as old as the samples"
         shutil.rmtree(backup.folder)
+
+
+def test_the_newer_ledger_is_on_the_disk_before_anything_else_changes(backup, monkeypatch):
+    """Else a loss of power could leave files without the erased samples and a ledger that does not tell of them."""
+    finish, waiting = recovery._finish_restore, []
+
+    def finish_and_look(*args: Any) -> None:
+        waiting.append((backup.data / "ledger.sqlite-wal").stat().st_size)
+        finish(*args)
+
+    monkeypatch.setattr(recovery, "_finish_restore", finish_and_look)
+    with started(backup, ledger=True) as (opened, service):
+        check(opened, service, backup)
+    assert waiting == [0]
 
 
 def test_the_same_ledger_changes_nothing(backup):

@@ -161,6 +161,17 @@ def test_what_a_kill_left_is_removed(tmp_path: Path) -> None:
     }
 
 
+def test_what_is_removed_is_gone_after_a_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may hold records: it must not come back when their keys are thought to be all that is left of them."""
+    (tmp_path / ".journal-7.tmp").write_bytes(b"records")
+    (tmp_path / "journal-7.sqlite-wal").write_bytes(b"records")
+    left_at_flush: list[set[str]] = []
+    monkeypatch.setattr(segment_module, "flush_directory", lambda path: left_at_flush.append(names(path)))
+    segment_module.remove_leftovers(tmp_path)
+    segment_module.remove_leftovers(tmp_path)
+    assert left_at_flush == [set()]
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_newer_format_is_refused(tmp_path: Path, which: int) -> None:
     journal = journal_in(tmp_path)
