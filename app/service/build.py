@@ -183,7 +183,6 @@ class OpenDirectory:
         if give_nonces(state.model.samples_) or recovered.regrown:
             # The next start is to find the same nonces. It need not grow trees again, nor rely on files whose trees are
             # not sound.
-            state.model.resolve()
             self.database.flush()
             try:
                 self.storage.write(state.model, facts_of(state, self.storage, ledger))
