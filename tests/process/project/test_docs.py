@@ -140,7 +140,8 @@ def squeezed(text: str) -> str:
 
 
 def pattern_of(text: str) -> re.Pattern[str]:
-    return re.compile(".*".join(re.escape(part) for part in squeezed(text).split("...")), re.DOTALL)
+    """What a text may stand for: three dots are anything, also nothing behind a word (no sample may do any harm)."""
+    return re.compile(".*".join(re.escape(part) for part in re.split(r" ?\.\.\.", squeezed(text))), re.DOTALL)
 
 
 def is_like(shown: Any, actual: Any) -> bool:
