@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from oubli.core.array_types import Array, Arrays, Bools, Hashes, Ints, Reals, Slots
 from oubli.core.changes import Changes
+from oubli.core.errors import InputError
 from oubli.core.look import TreeLook
 from oubli.core.samples.arrays import Problem
 
@@ -126,9 +127,10 @@ class Engine(ABC):
     ) -> list[str]:
         """Grow some trees of the fit on the samples of slots, which no tree has to hold, and return their digests.
 
-        The engine holds nothing before. Afterwards it has the header of that fit, and no trees.
+        The engine holds nothing before. Afterwards it has the header of that fit, and no trees. InputError where the
+        trees depend on each other, so that some cannot be grown without the others.
         """
-        raise NotImplementedError("the trees of this kind depend on each other: fit them all")
+        raise InputError("the trees of this kind depend on each other: fit them all")
 
     @abstractmethod
     def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:

@@ -173,7 +173,7 @@ def test_kinds_whose_trees_depend_on_each_other_refuse(kind: str, task: Task) ->
     X, y, ids = drawn_samples(20, labels)
     with pytest.raises(InputError, match="depend on each other"):
         grow_some(model, [0], X, y, ids=ids)
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(InputError, match="depend on each other"):
         model.engine_.fit_some(model.problem(), np.zeros(0, np.int64), [0], model.class_order())
     assert model.n_samples_ == 0
 
