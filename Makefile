@@ -6,6 +6,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 ARGS   ?=
+WORKERS ?= 3
 
 # What was read of a module is kept: the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -21,7 +22,7 @@ run: $(VENV)/.installed  ## serve the forest trained on Adult on http://127.0.0.
 
 # Three workers on two cores: tests that wait for servers, disks and browsers leave a third of two workers' time unused.
 test: lint  ## ruff, mypy and the test suite
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart=0 $(ARGS)
 
 test-long: $(VENV)/.installed-dev  ## the long tests (ARGS="--rotate --part 1/2 --seconds 1800" runs a share of them)
 	$(BIN)/python -m pytest -m long -x --timeout 3600 $(ARGS)

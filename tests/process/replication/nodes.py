@@ -60,7 +60,7 @@ class Node:
         """The keys of the journal's segments that it has now, by their ids."""
         found = {}
         for path in self.key_folder.glob("*.key"):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, ValueError):  # overwritten first, then removed
                 found[path.stem] = bytes.fromhex(path.read_text())
         return found
 
