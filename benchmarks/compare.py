@@ -9,7 +9,8 @@ the median of the rounds and its interval, which holds the true median with a pr
 is missed when the whole interval is above the limit. Figures of peers, which do not change, tell how noisy the
 machine is. Options that are not its own go to the scripts.
 
-`--only servers` runs no scripts: the servers of both sides run at the same time, and one client measures them in turn.
+`--only servers` and `--only library` run no scripts of their sides: the servers of both run at the same time and one
+client measures them in turn, or the libraries of both answer the same questions in turn, a process each.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 
 from benchmarks import higgs_like
 from benchmarks.bench_accuracy import DATA
+from benchmarks.library import pairs as libraries
 from benchmarks.results import Row, table, write_section
 from benchmarks.serving import pairs
 from benchmarks.timing import median
@@ -52,6 +54,7 @@ SUITES: dict[str, list[str]] = {
     "http": ["benchmarks.bench_http", "--rounds", "1"],
     "boosting": ["benchmarks.bench_boosting", "--sets", "adult", "--only", "training", "update", "prediction"],
 }
+LIBRARY = "library"
 SERVERS = "servers"
 SERVERS_TEXT = (
     "The servers of this checkout and of commit `{rev}` at the same time on one core, measured in turn by one client "
@@ -228,29 +231,49 @@ def compare_servers(rev: str, options: argparse.Namespace) -> list[Row]:
     return rows(found, options.limit)
 
 
+def compare_libraries(rev: str, options: argparse.Namespace) -> list[Row]:
+    """Ask the libraries of both sides in turn."""
+    pythons = installed(rev, options.cache) / ".venv" / "bin" / "python", Path(sys.executable)
+    found: list[Row] = []
+    for model in options.models:
+        for name in libraries.SETS[model]:
+            if name in options.sets:
+                work = libraries.load_work(model, name, options.data, options.cache)
+                found += libraries.measure(pythons, work, options.rounds)
+                print(f"{LIBRARY}: {model} on {name}\n{table(libraries.HEAD, found)}", flush=True)
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Compare, print the tables, and write them when asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks compare", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("rev", help="the commit to compare with")
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps worktrees, environments and data")
-    parser.add_argument("--only", nargs="+", choices=[*SUITES, SERVERS], default=["operations", "http"])
+    parser.add_argument("--only", nargs="+", choices=[*SUITES, SERVERS, LIBRARY], default=["operations", "http"])
     parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
     parser.add_argument("--limit", type=float, default=1.03, help="the ratio above which a figure is missed")
     parser.add_argument("--write-results", action="store_true", help="replace the sections in results/compare.md")
+    sets = sorted({name for names in libraries.SETS.values() for name in names})
+    parser.add_argument("--sets", nargs="+", choices=sets, default=sets, help=f"of `--only {LIBRARY}`")
+    parser.add_argument("--models", nargs="+", choices=libraries.MODELS, default=libraries.MODELS, help="of the same")
     options, further = parser.parse_known_args(arguments)
     if options.rounds < FEWEST_ROUNDS:
         parser.error(f"--rounds must be {FEWEST_ROUNDS} or more: fewer say nothing of an interval")
     for name in options.only:
+        head: Sequence[str] = HEAD
+        command = ""
         if name == SERVERS:
-            template, command, found = SERVERS_TEXT, "", compare_servers(options.rev, options)
+            template, found = SERVERS_TEXT, compare_servers(options.rev, options)
+        elif name == LIBRARY:
+            template, head, found = libraries.TEXT, libraries.HEAD, compare_libraries(options.rev, options)
         else:
             template, command = TEXT, " ".join([*SUITES[name], *further])
             found = compare(options.rev, name, options, further)
         text = template.format(
             rev=options.rev[:12], rounds=options.rounds, command=command, confidence=CONFIDENCE, limit=options.limit
         )
-        title, body = TITLE.format(name=name), table(HEAD, found)
+        title, body = TITLE.format(name=name), table(head, found)
         print(f"\n{title}\n\n{text}\n\n{body}", flush=True)
         if options.write_results:
             write_section(f"compare-{name}", title, text, body)

@@ -7,10 +7,12 @@ from math import comb
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from benchmarks import compare
 from benchmarks.compare import Figure, figures, interval, ratios, rows, verdict
+from benchmarks.library import pairs as libraries
 from benchmarks.results import Row, at_most, table
 from benchmarks.serving import pairs
 
@@ -91,3 +93,63 @@ def test_servers_of_both_sides_are_measured_in_turn(tmp_path: Path) -> None:
     assert {route for route, _, _ in found} == {"POST /predict", "DELETE /samples/{id}", "POST /samples"}
     assert {row for _, row, _ in found} == {f"higgs-like, {how}, {n}" for how in ("fast", "defaults") for n in (1, 16)}
     assert all(0 < one.p50 <= one.p99 for _, _, loads in found for one in loads)
+
+
+@pytest.mark.parametrize("model", libraries.MODELS)
+def test_libraries_get_a_data_set_as_the_other_benchmarks_have_it(model: str, few_adults: Path, tmp_path: Path) -> None:
+    work = libraries.load_work(model, libraries.SETS[model][0], few_adults, tmp_path, n_rows=100)
+    assert len(work.X) == len(work.y) == 100
+    assert work.X.shape[1] == work.X_test.shape[1]
+    assert work.model == model
+    assert (work.parameters["max_features"] == 11) if model == "forest" else (len(work.categorical) == 8)
+
+
+def test_codes_of_categories_become_numbers_and_text_stays() -> None:
+    frame = pd.DataFrame({"code": ["1", "2"], "text": ["1", "a"], "number": [1.0, np.nan]})
+    assert libraries._codes(frame)["code"].tolist() == [1, 2]
+    assert libraries._codes(frame)["text"].tolist() == ["1", "a"]
+
+
+def test_the_ratio_of_libraries_is_that_of_the_means() -> None:
+    X, y = np.zeros((400, 2), np.float32), np.zeros(400, np.int64)
+    work = libraries.Work("adult-one-hot", "DynamicForestClassifier", {}, X, y, X[:7], [], 10, 5)
+    row = libraries._row(work, "eager delete", np.array([[1.0, 0.1], [3.0, 1.5]]), "same")
+    assert row.figure == pytest.approx(0.4)
+    assert row.cells[:6] == ("forest", "adult-one-hot", "eager delete", "5", "2000", "800")
+    assert [float(cell) for cell in row.cells[6:8]] == [0.1, 0.5]
+    assert row.verdict == "yes"
+    calls = {name: work.calls(name) for name in ("lazy add", "query in a stream", "prediction, test rows", "fit")}
+    assert calls == {"lazy add": 10, "query in a stream": 20, "prediction, test rows": 7, "fit": 400}
+    assert work.calls("owed by 1 %") == 4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", libraries.MODELS)
+def test_libraries_of_both_sides_answer_the_same_questions(model: str) -> None:
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(400, 3)).astype(np.float32), random.integers(0, 2, 400)
+    estimator = "DynamicForestClassifier" if model == "forest" else "IncrementalBoostingClassifier"
+    work = libraries.Work("made", estimator, {"n_estimators": 5}, X, y, X[:50], [], 10, 5)
+    found = libraries.measure((Path(sys.executable), Path(sys.executable)), work, 2)
+    assert [row.cells[2] for row in found] == {
+        "forest": [
+            *("fit", "lazy delete", "owed by a delete", "lazy add", "owed by an add", "eager delete", "eager add"),
+            *(
+                "query in a stream",
+                "1 % deleted at once",
+                "owed by 1 %",
+                "prediction, test rows",
+                "prediction, one row",
+            ),
+        ],
+        "boosting": ["one deletion"],
+    }[model]
+    assert all(row.cells[-1] == "same" and row.figure > 0 for row in found)
+
+
+def test_a_library_that_fails_is_named(tmp_path: Path) -> None:
+    with (
+        libraries._working(Path(sys.executable), tmp_path / "missing") as worker,
+        pytest.raises(RuntimeError, match="'fit'"),
+    ):
+        libraries._ask(worker, "fit", 0)
