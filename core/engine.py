@@ -8,7 +8,7 @@ An engine knows slots and codes. It knows nothing of ids, labels and categories,
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,19 +20,6 @@ from oubli.core.look import TreeLook
 from oubli.core.samples.arrays import Problem
 
 Progress = Callable[[int, int], None]
-
-
-class Settings(Protocol):
-    """The parameters in force, as numbers."""
-
-    @property
-    def seed(self) -> int:
-        """What everything is drawn from."""
-        ...
-
-    def to_dict(self) -> dict[str, Any]:
-        """The settings as JSON-able values, as a model file has them."""
-        ...
 
 
 class Shape(NamedTuple):
@@ -79,7 +66,8 @@ class Engine(ABC):
 
     Parameters
     ----------
-    settings : the parameters in force.
+    settings : the parameters in force, as numbers, with the `seed` that everything is drawn from; `to_dict` gives them
+        as a model file has them.
     n_features : columns of the cells.
     cell_dtype : float32 or float64.
     categorical : bool[n_features]

@@ -123,8 +123,7 @@ class Keepable(Estimator, ABC):
     def seed_(self) -> int:
         """What the trees draw from, if they draw anything."""
         self.check_is_fitted()
-        seed: int = self.engine_.settings.seed
-        return seed
+        return int(self.engine_.settings.seed)
 
     def begin(self, schema: Schema, settings: Any, store: SampleStore | None = None) -> None:
         """Hold the samples of a store (none when left out), over trees yet to be fitted.
@@ -140,8 +139,7 @@ class Keepable(Estimator, ABC):
 
     def _columns(self, settings: Any, schema: Schema) -> tuple[Any, ...]:
         """What an engine is made with."""
-        is_classification = self.task is Task.CLASSIFICATION
-        return settings, schema.n_features, schema.cell_dtype, schema.categorical_mask, is_classification
+        return settings, schema.n_features, schema.cell_dtype, schema.categorical_mask, self.task is Task.CLASSIFICATION
 
     def hold(self, store: SampleStore, engine: Engine) -> None:
         """Belong to an engine over the samples of a store."""
@@ -404,8 +402,7 @@ class Keepable(Estimator, ABC):
         settings = model.checked_settings(schema)
         if not is_same_json(settings.to_dict(), document.get("settings")):
             raise FileError("the file is not sound (its parameters and its settings differ): restore another file")
-        if document.get("guarantee", model.guarantee) != model.guarantee:
-            raise FileError("the file is not sound (its guarantee is another): restore another file")
+        require_sound(document.get("guarantee", model.guarantee) == model.guarantee, "its guarantee is another")
         given, (arrays, is_canonical) = arrays, canonical_parts(schema, arrays)
         given.clear()
         # Trees that are not taken over still say how much the file may ask for.
@@ -470,8 +467,7 @@ class Keepable(Estimator, ABC):
             setattr(self, name, value)
         if "document" in state:
             document, arrays = state["document"], state["arrays"]
-            schema = Schema.from_dict(document["schema"])
-            store = SampleStore.from_state(schema, arrays, owner=type(self).__name__)
+            store = SampleStore.from_state(Schema.from_dict(document["schema"]), arrays, owner=type(self).__name__)
             self.restore(state["settings"], document, dict(arrays), store)
 
 

@@ -255,8 +255,7 @@ class Model(Keepable):
         self.check_is_fitted()
         store = self.samples_
         belongings = store.belongings(sample_id)._replace(nonce=None)  # it belongs to the content that goes
-        row = x if getattr(x, "ndim", 1) == 2 else [x]
-        prepared = store.prepare(row, [y], [sample_id], allow_held=True)
+        prepared = store.prepare(x if getattr(x, "ndim", 1) == 2 else [x], [y], [sample_id], allow_held=True)
         if prepared.n != 1:
             raise InputError(f"x has {prepared.n} rows: give one")
         slots = store.find([sample_id])
@@ -290,7 +289,7 @@ class Model(Keepable):
             arrivals = restricted.stage([store.get(name) for name in ids])
             belongings = [store.belongings(name) for name in ids]
             with store.changes as changes:
-                restricted.hold(arrivals)
+                restricted.samples.hold(arrivals)
                 restricted.attach(arrivals, belongings)
                 changes.undo = [(restricted.let_go, ids)]
                 self._unlearn(slots)

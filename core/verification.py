@@ -71,14 +71,9 @@ def compare_trees(live: Sequence[str], fresh: Sequence[str]) -> list[TreeCompari
     return [TreeComparison(tree, a, b) for tree, (a, b) in enumerate(zip_longest(live, fresh, fillvalue=""))]
 
 
-def canonical_text(value: Any) -> str:
-    """Text of a label that tells any two values of a type apart on every platform."""
-    return value.hex() if isinstance(value, float) else str(value)
-
-
 def named_classes(values: Iterable[Any]) -> list[list[str]]:
     """Classes by type and text, for a header."""
-    return [[type(value).__name__, canonical_text(value)] for value in values]
+    return [[type(value).__name__, value.hex() if isinstance(value, float) else str(value)] for value in values]
 
 
 def header_text(header: dict[str, Any]) -> str:
@@ -88,5 +83,4 @@ def header_text(header: dict[str, Any]) -> str:
 
 def model_digest(header: str, tree_digests: Sequence[str]) -> str:
     """SHA-256 of a header's text and the trees' digests, a line each, hexadecimal."""
-    lines = [header, *tree_digests]
-    return hashlib.sha256("\n".join(lines).encode("ascii")).hexdigest()
+    return hashlib.sha256("\n".join([header, *tree_digests]).encode("ascii")).hexdigest()

@@ -2,13 +2,14 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
-from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals, Slots
+from oubli.core.array_types import Array, Hashes, Ints, Reals, Slots
 from oubli.core.boosting.digest import base_texts, tree_digests
 from oubli.core.boosting.look import BoostedLook
 from oubli.core.boosting.loss import sigmoids, softmaxes
@@ -16,7 +17,7 @@ from oubli.core.boosting.predict import answer_one, raw_scores
 from oubli.core.boosting.rows import cut, n_blocks
 from oubli.core.boosting.state import Trees
 from oubli.core.engine import Counterpart, Engine, Progress
-from oubli.core.errors import CapacityError
+from oubli.core.errors import CapacityError, ensure
 from oubli.core.samples.arrays import Problem
 from oubli.core.threads import run
 
@@ -28,15 +29,20 @@ _READ_A_SECOND = 1_000_000  # cells read one by one
 _CELLS_A_TREE = 10  # that a row's way through a tree is worth, in cells that training sums
 
 
+class Threaded(Protocol):
+    """What trains in threads."""
+
+    pays: bool  # whether that is faster
+
+
+Training = TypeVar("Training", bound=Threaded)
+
+
 class BoostedEngine(Engine):
     """Boosted trees over the samples of some slots; every tree depends on those before it."""
 
     prefix = "boosting."
     format = 1
-
-    n_features: int
-    categorical: Bools
-    is_classification: bool
 
     @property
     @abstractmethod
@@ -70,6 +76,15 @@ class BoostedEngine(Engine):
     @abstractmethod
     def train_on(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         """Train on the samples of some slots, in an engine that holds nothing."""
+
+    def in_threads(self, make: Callable[..., Training], *parts: Any) -> Training | None:
+        """What trains in threads, made of its parts; None where that does not pay, or memory is short."""
+        if self.n_threads == 1:
+            return None
+        with suppress(MemoryError):
+            training = make(*parts, self.n_threads)
+            return training if training.pays else None
+        return None
 
     def aside(self) -> Self:
         """Another engine with the same arrays, to go on from them; see `become`."""
@@ -177,8 +192,7 @@ class BoostedEngine(Engine):
 
     def seconds_to_fit(self, problem: Problem) -> float:
         """How long it takes to train from nothing, roughly."""
-        groups = problem.n_classes if problem.n_classes > 2 else 1
-        n_trees: int = self.settings.n_estimators * groups
+        n_trees: int = self.settings.n_estimators * (problem.n_classes if problem.n_classes > 2 else 1)
         return problem.n_samples * self.n_features * n_trees / _CELLS_A_SECOND
 
     def seconds_to_verify(self, problem: Problem) -> float:
@@ -225,8 +239,7 @@ class ExactEngine(BoostedEngine):
 
     def check_invariants(self, problem: Problem, slots: Slots) -> None:
         wrong = self.find_differences(problem, slots) or self.find_unsound(problem, slots)
-        if wrong:
-            raise AssertionError("; ".join(wrong))
+        ensure(not wrong, "; ".join(wrong))
 
 
 def _saturated(values: Reals) -> Reals:

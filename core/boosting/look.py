@@ -5,8 +5,8 @@ import numpy as np
 from oubli.core.array_types import Bools, Ints
 from oubli.core.boosting.state import LEAF, Trees
 from oubli.core.look import Split, TreeFacts, TreeLook
-from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Problem
+from oubli.core.samples.hashing import hashes_of
 
 
 class BoostedLook(TreeLook):
@@ -55,11 +55,6 @@ class BoostedLook(TreeLook):
         """Sides of samples; see `goes_right` of `state.py`."""
         record = self._nodes[node]
         values = self._data.cells[slots, int(record["feature"])]
-        is_missing = np.isnan(values)
-        if not record["is_categorical"]:
-            right: Bools = np.where(is_missing, not record["missing_left"], values > record["threshold"])
-            return right
-        hashes = np.full(len(slots), MISSING_CATEGORY, np.uint64)
-        hashes[~is_missing] = self._data.category_hashes[values[~is_missing].astype(np.int64)]
-        other: Bools = hashes != record["category"]
-        return other
+        if record["is_categorical"]:
+            return np.asarray(hashes_of(values, self._data.category_hashes) != record["category"])
+        return np.where(np.isnan(values), not record["missing_left"], values > record["threshold"])

@@ -156,14 +156,24 @@ def blocks_over(longs: npt.NDArray[np.int64], *, is_regression: bool) -> Blocks:
     )
 
 
+def counters_of(
+    longs: npt.NDArray[np.int64], settings: "ForestSettings", layout: Layout, width: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """The totals [n, width] and the counters [n, p, n_counters, width] of some blocks."""
+    counters = longs if settings.is_regression else longs.view(np.int32)
+    p, stride = settings.max_features, layout.counters_stride
+    rows = counters[:, layout.counters_at : layout.counters_at + p * stride].reshape(len(longs), p, stride)
+    tables = rows[:, :, : layout.n_counters * width].reshape(len(longs), p, layout.n_counters, width)
+    return counters[:, layout.totals_at : layout.totals_at + width], tables
+
+
 def relaid(
     longs: npt.NDArray[np.int64], old: Layout, new: Layout, n_attributes: int, old_width: int, width: int
 ) -> npt.NDArray[np.int64]:
     """Copy blocks of class counters into a layout for more classes."""
     result = aligned.zeros((len(longs), new.size), np.int64)
     result[:, :_HEAD_SIZE] = longs[:, :_HEAD_SIZE]
-    n_skipped = old.attributes_at - old.skipped_at
-    n_skipped = min(n_skipped, new.attributes_at - new.skipped_at)
+    n_skipped = min(old.attributes_at - old.skipped_at, new.attributes_at - new.skipped_at)
     result[:, new.skipped_at : new.skipped_at + n_skipped] = longs[:, old.skipped_at : old.skipped_at + n_skipped]
     for at, stride in (("attributes_at", ATTRIBUTE_SIZE), ("categories_at", old.categories_stride)):
         size = n_attributes * stride
@@ -209,13 +219,6 @@ def skip_attribute(parameters, blocks, block, attribute):
     """Note that a column is constant and was passed over."""
     place = parameters.values[SKIPPED_AT] + attribute // 64
     blocks.keys[block, place] |= np.uint64(1) << np.uint64(attribute % 64)
-
-
-@pasted
-def is_skipped(parameters, blocks, block, attribute):
-    """Whether a column was passed over."""
-    word = blocks.keys[block, parameters.values[SKIPPED_AT] + attribute // 64]
-    return (word >> np.uint64(attribute % 64)) & np.uint64(1) != np.uint64(0)
 
 
 @pasted

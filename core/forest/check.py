@@ -23,6 +23,7 @@ from oubli.core.forest.blocks import (
     N_ATTRIBUTES,
     N_CELLS,
     NEXT_FREE,
+    counters_of,
     layout_of,
 )
 from oubli.core.forest.leaves import count_in
@@ -80,8 +81,7 @@ def check_description(document: Mapping[str, Any], arrays: Arrays, *, n_slots: i
     """
     settings, task, width = document["settings"], document["task"], document["n_classes"]
     slots, codes = arrays["samples.slots"], arrays["class_table.codes"]
-    is_regression = task == "regression"
-    require_sound(settings["is_regression"] is is_regression, "the settings are for another task")
+    require_sound(settings["is_regression"] is (task == "regression"), "the settings are for another task")
     require_sound(settings["occurrences"] <= settings["n_trees"], "the settings contradict each other")
     require_sound(type(width) is int and 2 <= width < 2**31, "the number of classes is out of range")
     require_sound(len(slots) * settings["occurrences"] <= MAX_ENTRIES, "there are too many samples")
@@ -119,13 +119,12 @@ def _expected_types(
     document: Mapping[str, Any], settings: Mapping[str, Any], width: int
 ) -> dict[str, tuple[str, tuple[int | None, ...]]]:
     """Types and shapes of the trees' arrays; None stands for any length."""
-    counter = "i8" if settings["is_regression"] else "i4"
     columns = document["schema"]["columns"]
     has_categories = any(column["type"] == "categorical" for column in columns)
     layout = layout_of(ForestSettings(**settings), len(columns), width, has_categories=has_categories)
     return {
         **{f"nodes.{field}": (NODE_DTYPE[field].str, (None,)) for field in FIELDS},
-        "leaves.statistics": (counter, (None, width)),
+        "leaves.statistics": ("i8" if settings["is_regression"] else "i4", (None, width)),
         "leaves.starts": ("i4", (None,)),
         "leaves.rooms": ("u1", (None,)),
         "members": ("i4", (None,)),
@@ -149,8 +148,7 @@ def check_forest(forest: "KeptForest", data: ForestData, slots: IntArray) -> Int
         Saying what is wrong. O(samples x trees x depth), and a step for each free row.
     """
     trees, n_trees = forest.trees, forest.settings.n_trees
-    levels = _list_levels(trees, n_trees)
-    used = np.concatenate(levels)
+    used = np.concatenate(_list_levels(trees, n_trees))
     # Field by field: NumPy takes long to copy records whose fields overlap.
     child = trees.nodes["child"][used].astype(np.int64)
     block, n_samples = trees.nodes["block"][used], trees.nodes["n_samples"][used]
@@ -159,10 +157,8 @@ def check_forest(forest: "KeptForest", data: ForestData, slots: IntArray) -> Int
     blocks = block[block != NIL].astype(np.int64)
     _check_splits(trees.nodes, used[is_inner], data.categorical)
     require_sound((block[~is_inner] == NIL).all(), "a leaf keeps counters")
-    first_pair = n_trees + n_trees % 2
-    pairs = range(first_pair, len(trees.nodes), 2)
-    taken = child[is_inner]
-    _check_free(trees, FREE_PAIR, N_FREE_PAIRS, trees.nodes["child"], pairs, taken, "pairs of nodes")
+    pairs = range(n_trees + n_trees % 2, len(trees.nodes), 2)
+    _check_free(trees, FREE_PAIR, N_FREE_PAIRS, trees.nodes["child"], pairs, child[is_inner], "pairs of nodes")
     _check_free(trees, FREE_LEAF, N_FREE_LEAVES, trees.starts, range(len(trees.starts)), leaves, "leaves")
     following = forest.blocks.longs[:, NEXT_FREE]
     _check_free(trees, FREE_BLOCK, N_FREE_BLOCKS, following, range(1, len(following)), blocks, "counters")
@@ -175,7 +171,12 @@ def check_forest(forest: "KeptForest", data: ForestData, slots: IntArray) -> Int
     by_tree = np.argsort(drawn.ravel(), kind="stable")
 
     def route(members: IntArray) -> None:
-        room = RoutingRoom.over(len(slots), len(data.cells))
+        room = RoutingRoom(
+            np.empty(len(slots), np.int32),
+            np.empty(len(slots), np.int32),
+            np.empty(len(data.cells), np.int16),
+            np.empty((STACK_SIZE, 3), np.int64),
+        )
         route_members(
             trees, data, forest.parameters, slots, drawn, members, room, counts, statistics, in_blocks, owners
         )
@@ -210,20 +211,14 @@ def _check_blocks(forest: "KeptForest", blocks: IntArray, statistics: npt.NDArra
     is_counted = longs[:, IS_COUNTED]
     require_sound(((is_counted == 0) | (is_counted == 1)).all(), "counters are neither right nor wrong")
     longs, expected = longs[is_counted == 1], statistics[is_counted == 1]
-    halves = longs.view(np.int32)
-    counters = longs if settings.is_regression else halves
-    width, p, n_counters = forest.width, settings.max_features, layout.n_counters
-    totals = counters[:, layout.totals_at : layout.totals_at + width]
+    halves, p = longs.view(np.int32), settings.max_features
+    totals, tables = counters_of(longs, settings, layout, forest.width)
     require_sound(np.array_equal(totals, expected), "the counters of a node do not add up to its samples")
     n_samples = totals[:, :1] if settings.is_regression else totals.sum(axis=1, keepdims=True)
-    tables = counters[:, layout.counters_at : layout.counters_at + p * layout.counters_stride]
-    tables = tables.reshape(len(longs), p, layout.counters_stride)[:, :, : n_counters * width]
-    tables = tables.reshape(len(longs), p, n_counters, width)
     attributes = 2 * (layout.attributes_at + ATTRIBUTE_SIZE * np.arange(p))
     n_cells = halves[:, attributes + N_CELLS]
     is_used = np.arange(p) < longs[:, N_ATTRIBUTES, np.newaxis]
-    sums = tables.sum(axis=2, dtype=np.int64)
-    adds_up = (sums == totals[:, np.newaxis]).all(axis=2)
+    adds_up = (tables.sum(axis=2, dtype=np.int64) == totals[:, np.newaxis]).all(axis=2)
     require_sound((adds_up | (n_cells == 0) | ~is_used).all(), "the counters of a column do not add up to the samples")
     sizes = tables[..., 0] if settings.is_regression else tables.sum(axis=3)
     require_sound(((sizes >= 0) & (sizes <= n_samples[:, np.newaxis])).all(), "a counter is out of range")
@@ -282,16 +277,6 @@ class RoutingRoom(NamedTuple):
     right: npt.NDArray[np.int32]  # int32[n] for dividing
     draw_of: npt.NDArray[np.int16]  # int16[slots] which of its draws has brought a sample to the tree
     stack: IntArray  # int64[STACK_SIZE, 3] node, start, end
-
-    @classmethod
-    def over(cls, n_samples: int, n_slots: int) -> "RoutingRoom":
-        """Make room for so many samples, in slots below `n_slots`."""
-        return cls(
-            np.empty(n_samples, np.int32),
-            np.empty(n_samples, np.int32),
-            np.empty(n_slots, np.int16),
-            np.empty((STACK_SIZE, 3), np.int64),
-        )
 
 
 @inner

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.forest.blocks import ATTRIBUTE_SIZE, NEXT_FREE
+from oubli.core.forest.blocks import ATTRIBUTE_SIZE, NEXT_FREE, counters_of
 from oubli.core.forest.state import NIL, leaf_of
 from oubli.core.jit.policy import kernel
 from oubli.core.threads import run
@@ -87,12 +87,9 @@ def _compare_leaves(live: Part, fresh: Part, all_live: IntArray, all_fresh: IntA
     statistics = []
     for (forest, _, order), listed in ((live, all_live), (fresh, all_fresh)):
         child = forest.trees.nodes["child"][listed].astype(np.int64)
-        leaves = ~child[child < 0]
-        values = forest.trees.statistics[leaves]
+        values = forest.trees.statistics[~child[child < 0]]
         statistics.append(values if forest.settings.is_regression else values[:, order])
-    if not np.array_equal(statistics[0], statistics[1]):
-        return ["the statistics of a leaf"]
-    return []
+    return [] if np.array_equal(statistics[0], statistics[1]) else ["the statistics of a leaf"]
 
 
 def _compare_blocks(live: Part, fresh: Part, all_live: IntArray, all_fresh: IntArray) -> list[str]:
@@ -113,21 +110,15 @@ def _comparable(part: Part, rows: IntArray) -> dict[str, npt.NDArray[Any]]:
     layout, settings = forest.layout, forest.settings
     longs = forest.blocks.longs[rows]
     n_words = -(-forest.n_features // 64)
-    p, n_counters, width = settings.max_features, layout.n_counters, forest.width
-    counters = longs if settings.is_regression else longs.view(np.int32)
-    totals = counters[:, layout.totals_at : layout.totals_at + width]
-    tables = counters[:, layout.counters_at : layout.counters_at + p * layout.counters_stride]
-    tables = tables.reshape(len(rows), p, layout.counters_stride)[:, :, : n_counters * width]
-    tables = tables.reshape(len(rows), p, n_counters, width)
+    p = settings.max_features
+    totals, tables = counters_of(longs, settings, layout, forest.width)
     if not settings.is_regression:
         totals, tables = totals[:, order], tables[..., order]
-    attributes = longs[:, layout.attributes_at : layout.attributes_at + p * ATTRIBUTE_SIZE].copy()
-    attributes = attributes.reshape(len(rows), p, ATTRIBUTE_SIZE)
     return {
         "head": longs[:, :NEXT_FREE],
         "totals": totals,
         "skipped attributes": longs[:, layout.skipped_at : layout.skipped_at + n_words],
-        "attributes": attributes,
+        "attributes": longs[:, layout.attributes_at : layout.attributes_at + p * ATTRIBUTE_SIZE],
         "counters": tables,
         "categories": longs[:, layout.categories_at : layout.categories_at + p * layout.categories_stride],
     }

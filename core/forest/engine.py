@@ -136,10 +136,9 @@ class ForestEngine(KeptForest):
         """Forget all trees and put the samples of `slots` into their roots, to be grown."""
         self.bits = bit_rows_of(self.plain_data(problem), slots, self.n_threads)
         data = self.data(problem)
-        self.trees = self._empty_trees()
         self.blocks = self._empty_blocks()
         n_slots = int(slots.max()) + 1 if len(slots) else 0
-        self.trees = with_entries(self.trees, n_slots * self.settings.occurrences)
+        self.trees = with_entries(self._empty_trees(), n_slots * self.settings.occurrences)
         drawn = drawn_trees(data, self.parameters, slots, self.n_threads)
         counts = np.bincount(drawn.ravel(), minlength=self.settings.n_trees)
         self.set_block_minimum(int(counts.max()))
@@ -186,18 +185,14 @@ class ForestEngine(KeptForest):
 
     def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         targets = self.targets
-        if len(slots) > _REPLANT_SHARE * problem.n_samples:
+        is_large = len(slots) > _REPLANT_SHARE * problem.n_samples
+        if is_large or (targets is not None and targets.moves_without(problem.y[slots])):
             self._plant_without(problem, slots)
-        elif targets is None:
-            data = self.data(problem)
-            self.changes.undo = None
-            self.update(data, slots, DELETE)
-        elif targets.moves_without(problem.y[slots]):
-            self._plant_without(problem, slots)
-        else:
-            data = self.data(problem)
-            self.changes.undo = None
-            self.update(data, slots, DELETE)
+            return
+        data = self.data(problem)
+        self.changes.undo = None
+        self.update(data, slots, DELETE)
+        if targets is not None:
             targets.scale.count(problem.y[slots], -1)
             targets.numbers[slots] = 0
 
@@ -235,8 +230,7 @@ class ForestEngine(KeptForest):
         if has_moved:
             numbers = quantisation.quantise(y, exponent)
         elif len(numbers) < len(y):
-            numbers = np.zeros(len(y), np.int64)
-            numbers[: len(old.numbers)] = old.numbers
+            numbers = np.pad(old.numbers, (0, len(y) - len(old.numbers)))
         new = quantisation.quantise(y[slots], exponent)
         if self.changes.undo is not None:
             self.changes.undo += [(self._set_targets, old), (self._blank_targets, slots)]
@@ -356,8 +350,7 @@ class ForestEngine(KeptForest):
         if len(tagged) < 2:
             return False
         trees = self.trees
-        n_samples = trees.nodes["n_samples"][tagged]
-        n_planted = int(n_samples[trees.nodes["child"][tagged] < 0].sum())
+        n_planted = int(trees.nodes["n_samples"][tagged][trees.nodes["child"][tagged] < 0].sum())
         seconds = _RESOLVING * int(trees.tree_tags[tagged].sum()) + _GROWING * n_planted
         # Every other thread needs a working space, which has to be made and overwritten.
         return is_long(seconds / (1 + _PREPARING * (self.n_threads - 1) * self.scratch.columns.nbytes))

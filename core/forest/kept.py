@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from oubli.core.array_types import Arrays, Ints, Reals, Slots
 from oubli.core.engine import Counterpart, Engine, Shape
@@ -148,13 +147,11 @@ class KeptForest(Engine):
     @property
     def nbytes(self) -> int:
         arrays = [*self.trees, self.blocks.longs, *self.bits, *self.scratch]
-        size = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
-        return int(size)
+        return int(sum(array.nbytes for array in arrays if isinstance(array, np.ndarray)))
 
     def largest_tree(self) -> int:
         """Samples of the largest tree."""
-        roots: npt.NDArray[np.int32] = self.trees.nodes["n_samples"][: self.settings.n_trees]
-        return int(roots.max())
+        return int(self.trees.nodes["n_samples"][: self.settings.n_trees].max())
 
     def reserve_members(self, n_members: int) -> None:
         """Make sure that so many places for entries have never been taken."""
@@ -206,9 +203,9 @@ class KeptForest(Engine):
         """Make room for class codes up to `n_classes`; O(model)."""
         wider = self.emptied(n_classes)
         wider.is_planted = self.is_planted
-        wider.trees = self.trees._replace(statistics=aligned.widened(self.trees.statistics, n_classes))
-        n_attributes = self.settings.max_features
-        longs = relaid(self.blocks.longs, self.layout, wider.layout, n_attributes, self.width, n_classes)
+        statistics = np.pad(self.trees.statistics, ((0, 0), (0, n_classes - self.width)))
+        wider.trees = self.trees._replace(statistics=statistics)
+        longs = relaid(self.blocks.longs, self.layout, wider.layout, self.settings.max_features, self.width, n_classes)
         wider.blocks = self._blocks_over(longs)
         wider.bits = self.bits
         wider.scratch = wider.empty_scratch(*self._scratch_room)
@@ -238,9 +235,8 @@ class KeptForest(Engine):
         settings, trees = self.settings, self.trees
         n_threads = self.n_threads if is_long(_HASHING * int(trees.meta[nodes.N_NODES])) else 1
         numbers = range(settings.n_trees)
-        return run(
-            [partial(tree_digest, trees, tree, settings.is_regression, class_order) for tree in numbers], n_threads
-        )
+        pieces = [partial(tree_digest, trees, tree, settings.is_regression, class_order) for tree in numbers]
+        return run(pieces, n_threads)
 
     def seconds_to_verify(self, problem: Problem) -> float:
         settings, n = self.settings, problem.n_samples

@@ -95,39 +95,25 @@ def _move_pairs(nodes, source, target, n):
 
 
 @inner
-def _move_leaves(starts, source, target, n):
-    """The same of leaves."""
+def _move_rows(following, source, target, n, n_rows, free, n_free):
+    """The same of leaves or blocks.
+
+    following             the next free one of each
+    n_rows, free, n_free  slots of `meta`
+    """
     for _ in range(n):
-        leaf = source[FREE_LEAF]
-        if leaf != NIL:
-            source[FREE_LEAF] = starts[leaf]
-            source[N_FREE_LEAVES] -= 1
-        elif source[N_LEAVES] < starts.shape[0]:
-            leaf = source[N_LEAVES]
-            source[N_LEAVES] += 1
+        row = source[free]
+        if row != NIL:
+            source[free] = following[row]
+            source[n_free] -= 1
+        elif source[n_rows] < following.shape[0]:
+            row = source[n_rows]
+            source[n_rows] += 1
         else:
             return
-        starts[leaf] = np.int32(target[FREE_LEAF])
-        target[FREE_LEAF] = leaf
-        target[N_FREE_LEAVES] += 1
-
-
-@inner
-def _move_blocks(longs, source, target, n):
-    """The same of blocks."""
-    for _ in range(n):
-        block = source[FREE_BLOCK]
-        if block != NIL:
-            source[FREE_BLOCK] = longs[block, NEXT_FREE]
-            source[N_FREE_BLOCKS] -= 1
-        elif source[N_BLOCKS] < longs.shape[0]:
-            block = source[N_BLOCKS]
-            source[N_BLOCKS] += 1
-        else:
-            return
-        longs[block, NEXT_FREE] = target[FREE_BLOCK]
-        target[FREE_BLOCK] = block
-        target[N_FREE_BLOCKS] += 1
+        following[row] = target[free]
+        target[free] = row
+        target[n_free] += 1
 
 
 @inner
@@ -183,8 +169,8 @@ def lend(trees, blocks, lease, n_pairs, n_leaves, n_blocks, n_members):
     """
     meta = trees.meta
     _move_pairs(trees.nodes, meta, lease, n_pairs)
-    _move_leaves(trees.starts, meta, lease, n_leaves)
-    _move_blocks(blocks.longs, meta, lease, n_blocks)
+    _move_rows(trees.starts, meta, lease, n_leaves, N_LEAVES, FREE_LEAF, N_FREE_LEAVES)
+    _move_rows(blocks.longs[:, NEXT_FREE], meta, lease, n_blocks, N_BLOCKS, FREE_BLOCK, N_FREE_BLOCKS)
     if n_members > 0 and meta[N_MEMBERS] + n_members <= trees.members.shape[0]:
         _give_up_range(trees, lease, lease)
         lease[N_MEMBERS] = meta[N_MEMBERS]
@@ -201,7 +187,7 @@ def lend(trees, blocks, lease, n_pairs, n_leaves, n_blocks, n_members):
 @kernel
 def take_back(trees, blocks, leases):
     """Take back all that was lent, and count the tags that are gone; int64[n, _LEASE_SIZE] `leases` are empty then."""
-    meta = trees.meta
+    meta, following = trees.meta, blocks.longs[:, NEXT_FREE]
     for i in range(leases.shape[0]):
         lease = leases[i]
         if lease[BLOCK_AT_WORK] != NIL:
@@ -212,8 +198,8 @@ def take_back(trees, blocks, leases):
             lease[N_FREE_BLOCKS] += 1
             lease[BLOCK_AT_WORK] = NIL
         _move_pairs(trees.nodes, lease, meta, lease[N_FREE_PAIRS])
-        _move_leaves(trees.starts, lease, meta, lease[N_FREE_LEAVES])
-        _move_blocks(blocks.longs, lease, meta, lease[N_FREE_BLOCKS])
+        _move_rows(trees.starts, lease, meta, lease[N_FREE_LEAVES], N_LEAVES, FREE_LEAF, N_FREE_LEAVES)
+        _move_rows(following, lease, meta, lease[N_FREE_BLOCKS], N_BLOCKS, FREE_BLOCK, N_FREE_BLOCKS)
         for size in range(MAX_ROOM + 1):
             while lease[FREE_ROOMS + size] != NIL:
                 _move_room(trees.members, lease, meta, size)
@@ -273,7 +259,7 @@ class Lease:
         is_first = meta[BLOCK_AT_WORK] == NIL
         meta[_USED] = len(trees.nodes), len(trees.starts), len(blocks.longs)
         if self._n_a_tree is None or is_full:
-            wanted = self._share()
+            wanted = np.clip(_rows_left(forest) // (2 * self._n_leases), _FEW_ROWS, _MANY_ROWS)
         else:
             wanted = min(_TREES_AHEAD, 1 + n_left // (2 * self._n_leases)) * self._n_a_tree - meta[_FREE]
         n_places = meta[END_OF_MEMBERS] - meta[N_MEMBERS]
@@ -283,10 +269,6 @@ class Lease:
         self.scratch.work[WORKING_BLOCK] = meta[BLOCK_AT_WORK]
         n_places = meta[END_OF_MEMBERS] - meta[N_MEMBERS]
         return bool((meta[_FREE] >= _ENOUGH).all() and (n_places >= self._needed or not (is_first or is_full)))
-
-    def _share(self) -> Ints:
-        """A part of what has not been lent."""
-        return np.clip(_rows_left(self._forest) // (2 * self._n_leases), _FEW_ROWS, _MANY_ROWS)
 
 
 class Sharing:

@@ -116,7 +116,7 @@ def sum_leaves(nodes, statistics, n_trees, is_regression, cells, category_hashes
 
 
 @inner
-def _keep_side(data, scratch, end, side):
+def keep_side(data, scratch, end, side):
     """Keep those of scratch.order[:end] that the split in `scratch.node` sends to a side; how many."""
     kept = 0
     for i in range(end):
@@ -126,6 +126,17 @@ def _keep_side(data, scratch, end, side):
             scratch.order[kept] = position
             kept += 1
     return kept
+
+
+@inner
+def add_ordered(parameters, scratch, end, sums, row):
+    """Add what a leaf with the samples of scratch.order[:end] would say to a row's sum."""
+    is_regression = parameters.values[IS_REGRESSION] != 0
+    for c in range(scratch.leaf.shape[1]):
+        scratch.leaf[0, c] = 0
+    for i in range(end):
+        count_in(scratch.leaf, 0, scratch.targets[scratch.order[i]], 1, is_regression)
+    add_leaf(scratch.leaf, 0, end, is_regression, sums, row)
 
 
 @spliced
@@ -138,15 +149,10 @@ def _add_leaf_below_tag(trees, data, parameters, scratch, blocks, node, key, dep
         choose_split(data, parameters, scratch, blocks, 0, key, end)
         store_split(scratch.node, 0, scratch.choice)
         side = goes_right(scratch.node, 0, cells, row, category_hashes)
-        end = _keep_side(data, scratch, end, side)
+        end = keep_side(data, scratch, end, side)
         key = combine(key, np.uint64(side))
         depth += 1
-    is_regression = parameters.values[IS_REGRESSION] != 0
-    for c in range(scratch.leaf.shape[1]):
-        scratch.leaf[0, c] = 0
-    for i in range(end):
-        count_in(scratch.leaf, 0, scratch.targets[scratch.order[i]], 1, is_regression)
-    add_leaf(scratch.leaf, 0, end, is_regression, sums, row)
+    add_ordered(parameters, scratch, end, sums, row)
 
 
 @inner

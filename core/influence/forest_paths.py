@@ -22,6 +22,7 @@ from oubli.core.forest.cells import gather
 from oubli.core.forest.count import count_candidates
 from oubli.core.forest.counters import DELETE, update_block
 from oubli.core.forest.leaves import count_in, must_be_leaf
+from oubli.core.forest.predict import add_ordered, keep_side
 from oubli.core.forest.split import choose_split, goes_right, is_block_pure, is_same_split, store_split
 from oubli.core.forest.state import NIL, leaf_of
 from oubli.core.forest.walks import add_leaf
@@ -115,33 +116,16 @@ def _stands(trees, data, parameters, scratch, blocks, work, node, key, depth, sl
 
 
 @inner
-def _keep_side(data, scratch, end, side):
-    """Keep those of scratch.order[:end] that the split in `scratch.node` sends to a side; how many."""
-    kept = 0
-    for i in range(end):
-        position = scratch.order[i]
-        if goes_right(scratch.node, 0, data.cells, scratch.slots[position], data.category_hashes) == side:
-            scratch.order[kept] = position
-            kept += 1
-    return kept
-
-
-@inner
 def _say_anew(trees, data, parameters, scratch, work, node, key, depth, slot, rows, row, place):
     """Follow a row from a node whose split does not stand, down the splits that would be there; write its share."""
     end = _gather_others(trees, data, parameters, scratch, node, slot)
     while not must_be_leaf(parameters, end, depth) and _choose_anew(data, parameters, scratch, work, key, end):
         store_split(scratch.node, 0, scratch.choice)
         side = goes_right(scratch.node, 0, rows.cells, row, rows.category_hashes)
-        end = _keep_side(data, scratch, end, side)
+        end = keep_side(data, scratch, end, side)
         key = combine(key, np.uint64(side))
         depth += 1
-    is_regression = parameters.values[IS_REGRESSION] != 0
-    for c in range(scratch.leaf.shape[1]):
-        scratch.leaf[0, c] = 0
-    for i in range(end):
-        count_in(scratch.leaf, 0, scratch.targets[scratch.order[i]], 1, is_regression)
-    add_leaf(scratch.leaf, 0, end, is_regression, rows.shares, place)
+    add_ordered(parameters, scratch, end, rows.shares, place)
 
 
 @inner

@@ -32,12 +32,6 @@ class Choice(NamedTuple):
     is_chosen: npt.NDArray[np.bool_]  # bool[most leaves of a tree]
 
 
-def make_choice(offsets: npt.NDArray[np.int64]) -> Choice:
-    """Make working space for the trees of a view."""
-    n_most = int(np.diff(offsets).max(initial=0))
-    return Choice(np.zeros(n_most), np.zeros(n_most, np.bool_))
-
-
 @pasted
 def choose_leaves(choice, leaves, tree, n_leaves, changes, n_wanted):
     """Choose the leaves of a tree with the largest changes; of equals the first."""
@@ -81,7 +75,8 @@ class Forward:
         self.view = view
         self.rule = rule_of(view)
         self.space: Space = make_space(view.n_groups)
-        self.choice = make_choice(view.offsets)
+        n_most = int(np.diff(view.offsets).max(initial=0))
+        self.choice = Choice(np.zeros(n_most), np.zeros(n_most, np.bool_))
         self.levels = np.empty((view.n_trees, view.n_samples))
         scores = np.repeat(view.start[:, np.newaxis], view.n_samples, axis=1)
         fill_all_levels(self.rule, view.leaves, view.offsets, view.trace.values, self.space, scores, self.levels)

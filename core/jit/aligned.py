@@ -43,10 +43,3 @@ def enlarged(array: npt.NDArray[Any], capacity: int, n_used: int | None = None) 
     larger, used = zeros((capacity, *array.shape[1:]), array.dtype), array[:n_used]
     larger[: len(used)] = used
     return larger
-
-
-def widened(array: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
-    """Copy an array into one with more columns in its last axis; the new ones are zero."""
-    wider = np.zeros((*array.shape[:-1], width), array.dtype)
-    wider[..., : array.shape[-1]] = array
-    return wider

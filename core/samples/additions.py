@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oubli.core.array_types import Bools, Ints
+from oubli.core.errors import ensure
 from oubli.core.slices import copied_list, cut
 
 
@@ -129,8 +130,7 @@ class AdditionIndex:
         n = len(self._requests)
         if n_slots > n:
             capacity = max(n_slots, 2 * n)
-            moments = np.zeros(capacity, np.int64)
-            moments[:n] = self.moments
+            moments = np.pad(self.moments, (0, capacity - n))
             # The list is longer first: whoever fails in between finds a place for every moment.
             self._requests.extend([None] * (capacity - n))
             self.moments = moments
@@ -156,11 +156,9 @@ class AdditionIndex:
 
     def check_invariants(self, held: Bools) -> None:
         """Check against the slots in use, bool[capacity]; AssertionError names what is broken."""
-        if len(self.moments) != len(self._requests):
-            raise AssertionError("additions and requests differ in length")
+        ensure(len(self.moments) == len(self._requests), "additions and requests differ in length")
         slots = np.flatnonzero(self.moments)
-        if len(slots) and (slots[-1] >= len(held) or not held[slots].all()):
-            raise AssertionError("a free slot has an addition")
+        ensure(not len(slots) or (slots[-1] < len(held) and held[slots].all()), "a free slot has an addition")
         known = set(slots.tolist())
         if any(name is not None and slot not in known for slot, name in enumerate(self._requests)):
             raise AssertionError("a slot without an addition has a request")

@@ -1,7 +1,7 @@
 """Hashes of many texts at once, the same as `oubli.core.rng.hash_text` of each: BLAKE2b of 8 bytes, RFC 7693.
 
 For a fit on many samples the calls of the standard library, one a text, were a sixth of its time, and no other thread
-could run meanwhile.
+could run meanwhile. `hashes_of` finds those of categories, which are kept by their codes.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from oubli.core.array_types import Hashes
+from oubli.core.array_types import Array, Hashes
 from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.threads import is_long, run
 
 _ITEMS = 16_384  # texts at a time; putting them together keeps other threads waiting
@@ -139,4 +140,12 @@ def hash_texts(texts: Sequence[str], n_threads: int = 1) -> Hashes:
         _hash_all(np.frombuffer(data, np.uint8), np.cumsum(lengths), _SIGMA, _IV, _PARAMETERS, *space, some)
 
     run([partial(hash_some, start) for start in range(0, n, n_items)], n_threads)
+    return hashes
+
+
+def hashes_of(cells: Array, category_hashes: Hashes) -> Hashes:
+    """Hashes of a categorical column's cells."""
+    hashes = np.full(len(cells), MISSING_CATEGORY, np.uint64)
+    is_present = ~np.isnan(cells)
+    hashes[is_present] = category_hashes[cells[is_present].astype(np.int64)]
     return hashes

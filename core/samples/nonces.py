@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from oubli.core.array_types import Array, Bools, Ints
+from oubli.core.errors import ensure
 
 NONCE_BYTES = 16
 _FEW = 8  # NumPy takes longer to begin than so many copies
@@ -74,14 +75,11 @@ class NonceIndex:
     def check_invariants(self, held: Bools) -> None:
         """Check against the slots in use, bool[capacity]; AssertionError names what is broken."""
         slots = self.slots()
-        if len(slots) and (slots[-1] >= len(held) or not held[slots].all()):
-            raise AssertionError("a free slot has a nonce")
+        ensure(not len(slots) or (slots[-1] < len(held) and held[slots].all()), "a free slot has a nonce")
 
     def reserve(self, n_slots: int) -> None:
         """Make room for so many slots."""
         n = len(self.rows)
         if n_slots > n:
-            rows = np.zeros((max(n_slots, 2 * n), NONCE_BYTES), np.uint8)
-            rows[:n] = self.rows
-            old, self.rows = self.rows, rows
+            old, self.rows = self.rows, np.pad(self.rows, ((0, max(n_slots - n, n)), (0, 0)))
             old[...] = 0  # freed memory must not keep them

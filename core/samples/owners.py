@@ -22,7 +22,7 @@ import numpy as np
 from oubli.core.array_types import Bools, Ints
 from oubli.core.changes import Changes
 from oubli.core.data.values import NEVER, normalise_id
-from oubli.core.errors import InputError
+from oubli.core.errors import InputError, ensure
 from oubli.core.samples.additions import Addition, AdditionIndex, Belongings, Retention
 from oubli.core.samples.lazy import MadeOf
 from oubli.core.samples.nonces import NONCE_BYTES, NonceIndex
@@ -140,12 +140,9 @@ class SubjectIndex:
         subjects, slots = self.links()
         links = list(zip(subjects, slots.tolist(), strict=True))
         expected = {(subject, slot) for slot, subject in self._index.by_slot.items()}
-        if not len(links) == len(expected) == self._n or set(links) != expected:
-            raise AssertionError("subjects and their samples differ")
-        if not self._index.by_slot.keys() <= held:
-            raise AssertionError("a free slot has a subject")
-        if not all(self._index.slots.values()):
-            raise AssertionError("a subject without samples is kept")
+        ensure(len(links) == len(expected) == self._n and set(links) == expected, "subjects and their samples differ")
+        ensure(self._index.by_slot.keys() <= held, "a free slot has a subject")
+        ensure(all(self._index.slots.values()), "a subject without samples is kept")
 
 
 def checked_moment(moment: int | None) -> int | None:
@@ -229,9 +226,7 @@ class ExpiryIndex:
     def _reserve(self, n_slots: int) -> None:
         n = len(self.moments)
         if n_slots > n:
-            moments = np.full(max(n_slots, 2 * n), NEVER, np.int64)
-            moments[:n] = self.moments
-            self.moments = moments
+            self.moments = np.pad(self.moments, (0, max(n_slots - n, n)), constant_values=NEVER)
 
     def soonest(self) -> int | None:
         """Return when the first sample has to go; None when none has to."""
@@ -247,8 +242,7 @@ class ExpiryIndex:
             return []
         # The largest integer of 64 bits stands for never.
         slots = np.flatnonzero(self.moments <= min(now, NEVER - 1))
-        order = np.argsort(self.moments[slots], kind="stable")[:limit]
-        due: list[int] = slots[order].tolist()
+        due: list[int] = slots[np.argsort(self.moments[slots], kind="stable")[:limit]].tolist()
         return due
 
     def items(self) -> tuple[Ints, Ints]:
@@ -265,12 +259,9 @@ class ExpiryIndex:
     def check_invariants(self, held: Bools) -> None:
         """Check against the slots in use, bool[capacity]; AssertionError names what is broken."""
         slots = np.flatnonzero(self.moments != NEVER)
-        if len(slots) != self._n:
-            raise AssertionError("the number of expiries is wrong")
-        if len(slots) and (slots[-1] >= len(held) or not held[slots].all()):
-            raise AssertionError("a free slot has an expiry")
-        if self._soonest not in (None, int(self.moments.min(initial=NEVER))):
-            raise AssertionError("the soonest expiry is wrong")
+        ensure(len(slots) == self._n, "the number of expiries is wrong")
+        ensure(not len(slots) or (slots[-1] < len(held) and held[slots].all()), "a free slot has an expiry")
+        ensure(self._soonest in (None, int(self.moments.min(initial=NEVER))), "the soonest expiry is wrong")
 
 
 class OwnedSlots(SlotTable):
@@ -577,8 +568,7 @@ class OwnedSlots(SlotTable):
         expected = {}
         for subject, period in self.periods.items():
             slots = self.subjects.slots(subject)
-            if not slots:
-                raise AssertionError("a subject without samples has a period")
+            ensure(slots, "a subject without samples has a period")
             for slot in slots:
                 addition = self.additions.get(slot)
                 expected[slot] = (period.since_ms if addition is None else addition.at_ms) + period.period_ms

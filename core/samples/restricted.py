@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oubli.core.errors import DuplicateIdError
+from oubli.core.errors import DuplicateIdError, ensure
 
 if TYPE_CHECKING:
     from oubli.core.changes import Changes
@@ -119,8 +119,7 @@ class RestrictedSamples:
         samples = self._samples
         if samples is None:
             return []
-        due = samples.due(now_ms, len(samples))
-        return [name for name in due if not self._is_kept(samples.subject(name))]
+        return [name for name in samples.due(now_ms, len(samples)) if not self._is_kept(samples.subject(name))]
 
     def _is_kept(self, subject: str | None) -> bool:
         return subject is not None and subject in self.marks and self.marks[subject].keeps
@@ -134,10 +133,6 @@ class RestrictedSamples:
             [sample.features for sample in held], [sample.label for sample in held], [sample.id for sample in held]
         )
         return samples.stage(prepared)
-
-    def hold(self, arrivals: "Arrivals") -> None:
-        """Hold what was staged last; in a critical section."""
-        self.samples.hold(arrivals)
 
     def attach(self, arrivals: "Arrivals", belongings: "Sequence[Belongings]") -> None:
         """Give samples that were just held what is kept beside them; in a critical section."""
@@ -206,15 +201,12 @@ class RestrictedSamples:
     def check_invariants(self, others: "SampleStore") -> None:
         """Check against the samples that are not restricted; AssertionError names what is broken."""
         if self._samples is None:
-            if self.marks:
-                raise AssertionError("a restricted subject has no sample")
+            ensure(not self.marks, "a restricted subject has no sample")
             return
         samples = self._samples
         samples.check_invariants()
-        if any(others.contains(name) for name in samples.ids()):
-            raise AssertionError("a sample is restricted and learned from")
-        subjects = {samples.subject(name) for name in samples.ids()}
-        if subjects != set(self.marks):
+        ensure(not any(others.contains(name) for name in samples.ids()), "a sample is restricted and learned from")
+        if {samples.subject(name) for name in samples.ids()} != set(self.marks):
             raise AssertionError("restricted samples and the marks of their subjects differ")
         if any(others.ids_of_subject(subject) for subject in self.marks):
             raise AssertionError("a restricted subject has a sample that is learned from")

@@ -25,7 +25,7 @@ are computed anew.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -255,8 +255,7 @@ def fill(store: "SampleStore", arrays: Mapping[str, Array]) -> None:
         store.classes = ClassTable.from_state(schema.label_type, parts, targets)
     else:
         store.y[slots] = targets
-    categorical = np.flatnonzero(schema.categorical_mask).tolist()
-    store.categories = CategoryTable.from_state(categorical, parts, cells)
+    store.categories = CategoryTable.from_state(np.flatnonzero(schema.categorical_mask).tolist(), parts, cells)
     ids = store.id_at
     for part in cut(n):
         for slot, name in zip(slots[part].tolist(), names[part], strict=True):
@@ -266,8 +265,7 @@ def fill(store: "SampleStore", arrays: Mapping[str, Array]) -> None:
     store.is_fresh_copy = True
     store.free = np.flatnonzero(~store.held[:top])[::-1].tolist()
     store.pass_numbers(names)
-    if store.next_id > int(parts["samples.next_id"][0]):
-        raise FileError(f"the counter of ids is behind the ids held: {_REMEDY}")
+    _expect(store.next_id <= int(parts["samples.next_id"][0]), "the counter of ids is behind the ids held")
     store.next_id = int(parts["samples.next_id"][0])
     _link_subjects(store, parts)
     _attach_numbers(store, parts)
@@ -284,8 +282,7 @@ def fill(store: "SampleStore", arrays: Mapping[str, Array]) -> None:
 def _fill_restricted(store: "SampleStore", names: list[str], arrays: Mapping[str, Array], parts: Arrays) -> None:
     """Put the restricted samples into a store that is otherwise full; `names` are the ids of the others."""
     schema, restricted = store.schema, store.restricted
-    if _restricted_parts(parts):
-        raise FileError(f"the restricted samples have restricted samples: {_REMEDY}")
+    _expect(not _restricted_parts(parts), "the restricted samples have restricted samples")
     if schema.task is Task.CLASSIFICATION:
         codes, targets = parts["class_table.codes"], parts["samples.targets"]
         if not (np.isin(targets, codes).all() and np.isin(codes, targets).all()):
@@ -310,8 +307,7 @@ def _fill_restricted(store: "SampleStore", names: list[str], arrays: Mapping[str
         and set(names).isdisjoint(samples.ids())
         and set(store.subjects.links()[0]).isdisjoint(subjects)
     )
-    if not sound:
-        raise FileError(f"the restricted samples do not fit the others: {_REMEDY}")
+    _expect(sound, "the restricted samples do not fit the others")
     restricted.marks = {subject: Mark(at, bool(keep)) for subject, at, keep in zip(subjects, since, keeps, strict=True)}
 
 
@@ -321,20 +317,17 @@ def _checked_parts(schema: "Schema", arrays: Mapping[str, Array]) -> Arrays:
         if arrays.keys().isdisjoint(group):
             arrays = {**arrays, **group}
     for key, kinds in _KEYS.items():
-        if key not in arrays:
-            raise FileError(f"the part {key!r} is missing: {_REMEDY}")
+        _expect(key in arrays, f"the part {key!r} is missing")
         array = np.asarray(arrays[key])
-        dimensions = 2 if key == "samples.cells" else 1
-        if array.dtype.kind not in kinds or array.ndim != dimensions:
+        if array.dtype.kind not in kinds or array.ndim != (2 if key == "samples.cells" else 1):
             raise FileError(f"the part {key!r} has another type or shape than expected: {_REMEDY}")
         parts[key] = array
     n = len(parts["samples.slots"])
-    expected = "i" if schema.task is Task.CLASSIFICATION else "f"
     if (
         parts["samples.cells"].shape != (n, schema.n_features)
         or parts["samples.cells"].dtype != schema.cell_dtype
         or parts["samples.targets"].shape != (n,)
-        or parts["samples.targets"].dtype.kind != expected
+        or parts["samples.targets"].dtype.kind != ("i" if schema.task is Task.CLASSIFICATION else "f")
         or len(parts["samples.id_offsets"]) != n + 1
         or parts["samples.next_id"].shape != (1,)
         or not 0 <= parts["samples.next_id"][0] <= LARGEST_COUNTER
@@ -352,16 +345,18 @@ def _check_samples(
     n = len(slots)
     if n and (slots.min() < 0 or slots.max() >= MAX_SLOTS or not _are_distinct(slots)):
         raise FileError(f"the slots of the samples are damaged: {_REMEDY}")
-    if not _are_distinct(hashes) and len(set(names)) != n:
-        raise FileError(f"an id is held twice: {_REMEDY}")
+    _expect(_are_distinct(hashes) or len(set(names)) == n, "an id is held twice")
     _check_texts(names, "ids")
-    if targets.dtype.kind == "i" and n and targets.min() < 0:
-        raise FileError(f"the labels of the samples are damaged: {_REMEDY}")
+    _expect(targets.dtype.kind != "i" or not n or targets.min() >= 0, "the labels of the samples are damaged")
     for j, column in enumerate(schema.columns):
         if column.type is ColumnType.BOOLEAN:
             values = cells[:, j]
-            if not ((values == 0) | (values == 1) | np.isnan(values)).all():
-                raise FileError(f"the samples do not fit the schema: {_REMEDY}")
+            _expect(((values == 0) | (values == 1) | np.isnan(values)).all(), "the samples do not fit the schema")
+
+
+def _expect(condition: Any, what: str) -> None:
+    if not condition:
+        raise FileError(f"{what}: {_REMEDY}")
 
 
 def _are_distinct(numbers: Array) -> bool:
@@ -394,8 +389,7 @@ def _link_subjects(store: "SampleStore", parts: Arrays) -> None:
         raise FileError(f"the subjects do not fit the samples: {_REMEDY}")
     _check_texts(subjects, "subjects")
     for part in cut(len(rows)):
-        slots = parts["samples.slots"][rows[part]].tolist()
-        for slot, subject in zip(slots, subjects[part], strict=True):
+        for slot, subject in zip(parts["samples.slots"][rows[part]].tolist(), subjects[part], strict=True):
             store.subjects.link(slot, subject)
 
 
@@ -418,10 +412,8 @@ def _attach_additions(store: "SampleStore", parts: Arrays) -> None:
     slots, moments, rows = (parts[f"samples.addition_{name}"] for name in ("slots", "moments", "rows"))
     requests = unpack_texts(parts["samples.requests"], parts["samples.request_offsets"], "requests")
     sound = len(slots) == len(moments) == len(rows) and _are_distinct(slots) and (moments > 0).all()
-    if not sound or not np.isin(slots, parts["samples.slots"]).all():
-        raise FileError(f"the additions do not fit the samples: {_REMEDY}")
-    if len(rows) and not -1 <= rows.min() <= rows.max() < len(requests):
-        raise FileError(f"the additions do not fit the requests: {_REMEDY}")
+    _expect(sound and np.isin(slots, parts["samples.slots"]).all(), "the additions do not fit the samples")
+    _expect(not len(rows) or -1 <= rows.min() <= rows.max() < len(requests), "the additions do not fit the requests")
     store.additions.note_many(slots, moments, [*requests, None], rows)  # -1 points to the last
 
 
@@ -430,8 +422,7 @@ def _attach_periods(store: "SampleStore", parts: Arrays) -> None:
     subjects = unpack_texts(parts["samples.retained"], parts["samples.retained_offsets"], "subjects")
     periods, since = parts["samples.retentions"], parts["samples.retained_since"]
     sound = len(set(subjects)) == len(subjects) == len(periods) == len(since) and (periods > 0).all()
-    if not sound or not all(map(store.subjects.slots, subjects)):
-        raise FileError(f"the retention periods do not fit the subjects: {_REMEDY}")
+    _expect(sound and all(map(store.subjects.slots, subjects)), "the retention periods do not fit the subjects")
     for subject, period_ms, since_ms in zip(subjects, periods.tolist(), since.tolist(), strict=True):
         store.set_retention(subject, period_ms, since_ms)
 
@@ -440,8 +431,7 @@ def _attach_nonces(store: "SampleStore", parts: Arrays) -> None:
     """Take over the nonces of samples."""
     slots, nonces = parts["samples.nonce_slots"], parts["samples.nonces"]
     sound = len(nonces) == NONCE_BYTES * len(slots) and nonces.dtype == np.uint8 and _are_distinct(slots)
-    if not sound or not np.isin(slots, parts["samples.slots"]).all():
-        raise FileError(f"the nonces do not fit the samples: {_REMEDY}")
+    _expect(sound and np.isin(slots, parts["samples.slots"]).all(), "the nonces do not fit the samples")
     if len(slots):
         store.nonces.note(slots, nonces.tobytes())
 

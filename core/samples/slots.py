@@ -25,6 +25,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -232,14 +233,7 @@ class SlotTable:
         names = list(map(str, range(self.next_id, self.next_id + n)))
         if not self.slot_of or self.slot_of.keys().isdisjoint(names):
             return names
-        names = []
-        candidate = self.next_id
-        while len(names) < n:
-            name = str(candidate)
-            if name not in self.slot_of:
-                names.append(name)
-            candidate += 1
-        return names
+        return list(islice((name for name in map(str, count(self.next_id)) if name not in self.slot_of), n))
 
     def _reserve_slots(self, n: int) -> None:
         """Make room for `n` further samples."""

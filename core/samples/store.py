@@ -105,10 +105,9 @@ class SampleStore(OwnedSlots):
         """Bytes in memory: exact for arrays, an estimate for texts."""
         beside = self.expiries.nbytes + self.limits.nbytes + self.additions.nbytes + self.nonces.nbytes
         tables = self.classes.nbytes + self.categories.nbytes + beside
-        containers = self._containers_nbytes()
         texts = len(self) + _SUBJECT_TEXTS * len(self.subjects) + len(self.categories)
         arrays = sum(array.nbytes for array in self._arrays())
-        return arrays + tables + containers + texts * _TEXT_BYTES + self.restricted.nbytes
+        return arrays + tables + self._containers_nbytes() + texts * _TEXT_BYTES + self.restricted.nbytes
 
     @property
     def has_rights(self) -> bool:
@@ -211,11 +210,9 @@ class SampleStore(OwnedSlots):
         cells, texts = self.encoder.encode(X)
         n = len(cells)
         name = self.schema.label_name
-        labels: list[Label] | Reals
-        if self._classification:
-            labels = encode_labels(y, n, self.schema.label_type, name)
-        else:
-            labels = encode_targets(y, n, name)
+        labels: list[Label] | Reals = (
+            encode_labels(y, n, self.schema.label_type, name) if self._classification else encode_targets(y, n, name)
+        )
         names = None
         if ids is not None:
             if isinstance(ids, (set, frozenset)):
@@ -488,14 +485,8 @@ class SampleStore(OwnedSlots):
         """Return an independent copy; other threads may read meanwhile, and are not kept waiting."""
         self.changes.check()
         other = SampleStore(self.schema, self.owner)
-        other.classes = self.classes.copy()
-        other.categories = self.categories.copy()
-        other.subjects = self.subjects.copy()
-        other.expiries = self.expiries.copy()
-        other.periods = dict(self.periods)
-        other.limits = self.limits.copy()
-        other.additions = self.additions.copy()
-        other.nonces = self.nonces.copy()
+        for name in ("classes", "categories", "subjects", "expiries", "periods", "limits", "additions", "nonces"):
+            setattr(other, name, getattr(self, name).copy())
         other.restricted = self.restricted.copy(other.changes)
         other.is_fresh_copy = True
         self._copy_slots_to(other)

@@ -73,8 +73,7 @@ class TreeEngine(Engine):
     @property
     def width(self) -> int:
         """Room for class codes."""
-        width: int = self.tree.counts.shape[1]
-        return width
+        return int(self.tree.counts.shape[1])
 
     @property
     def n_samples(self) -> int:
@@ -96,18 +95,16 @@ class TreeEngine(Engine):
 
     def _reserve_rows(self, n_rows: int) -> None:
         """Make room for building on so many samples; on all there are, unless that would be kept for nothing."""
-        kept = min(self.n_samples + self.n_samples // 2, _KEPT_ENTRIES // self.n_features)
-        n_rows = max(n_rows, kept)
+        n_rows = max(n_rows, min(self.n_samples + self.n_samples // 2, _KEPT_ENTRIES // self.n_features))
         if n_rows > self.space.n_rows:
             self.space = self._make_room(n_rows, self.space.n_codes)
 
     def _reserve_slots(self, data: Data) -> None:
         """Make room for the lists of all samples."""
-        links = self.tree.links
-        if len(data.targets) > len(links):
-            enlarged = np.full((len(data.targets), 2), NIL, np.int32)
-            enlarged[: len(links)] = links
-            self.tree = self.tree._replace(links=enlarged)
+        n_more = len(data.targets) - len(self.tree.links)
+        if n_more > 0:
+            links = np.pad(self.tree.links, ((0, n_more), (0, 0)), constant_values=NIL)
+            self.tree = self.tree._replace(links=links)
 
     def _enlarge_pool(self) -> None:
         old_nodes, old_counts = self.tree.nodes, self.tree.counts
@@ -195,8 +192,7 @@ class TreeEngine(Engine):
             oldest = window.append(slot)
             n_left += oldest is not None
             if not is_planted:
-                moved = [slot] if oldest is None else [slot, oldest]
-                self.run(problem.data, np.array(moved, np.int64), 1, lazy, NIL)
+                self.run(problem.data, np.array([slot] if oldest is None else [slot, oldest], np.int64), 1, lazy, NIL)
         return n_left
 
     def _planted_without(self, problem: Problem, leaving: Any) -> TreeArrays:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from oubli.core.array_types import Bools, Ints
-from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Data
+from oubli.core.samples.hashing import hashes_of
 from oubli.core.tree.parameters import TreeParameters
 from oubli.core.tree.state import MISSING_LEFT, NIL, ONE_VS_REST, ROOT, TreeArrays
 
@@ -74,14 +74,9 @@ def goes_right(tree: TreeArrays, node: int, data: Data, rows: Ints) -> Bools:
     """Sides of samples at an inner node."""
     record = tree.nodes[node]
     values = data.cells[rows, record["attribute"]]
-    is_missing = np.isnan(values)
     if record["kind"] == ONE_VS_REST:
-        hashes = np.full(len(rows), MISSING_CATEGORY, np.uint64)
-        hashes[~is_missing] = data.category_hashes[values[~is_missing].astype(np.int64)]
-        is_right: Bools = hashes != record["category"]
-        return is_right
-    missing_goes_right = bool(record["kind"] != MISSING_LEFT)
-    return np.where(is_missing, missing_goes_right, values > float(record["threshold"]))
+        return np.asarray(hashes_of(values, data.category_hashes) != record["category"])
+    return np.where(np.isnan(values), bool(record["kind"] != MISSING_LEFT), values > float(record["threshold"]))
 
 
 def _squares(targets: Ints) -> int:

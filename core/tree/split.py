@@ -12,8 +12,6 @@ from oubli.core.jit.policy import kernel, pasted
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.tree.state import MISSING_LEFT, MISSING_RIGHT
 
-MAX_SAMPLES = 2**26  # 2^52 is exact in float64
-
 
 @pasted
 def split_score(left_squares, n_left, right_squares, n_right):

@@ -10,7 +10,6 @@ from oubli.core.parameters import Parameter, check_number, check_parameters, n_j
 
 MAX_DEPTH = 8  # of a leaf, below regions; there are up to 2**(8 + 3) leaves, numbered by two bytes
 MAX_BINS = 255
-MAX_SAMPLES = 2**24  # what sums of derivatives in fixed point have room for
 
 PARAMETERS = (
     shared("n_estimators", 100),

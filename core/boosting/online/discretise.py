@@ -27,6 +27,7 @@ from oubli.core.boosting.rows import n_blocks
 from oubli.core.jit.policy import inner, kernel
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Data
+from oubli.core.samples.hashing import hashes_of
 
 SMALLEST_WIDTH = 1e-10  # of a bin, as a share of the range
 N_OUTER = 3  # bins beyond each end of a feature that has MANY_EDGES or more; the others have one
@@ -114,14 +115,6 @@ def category_codes(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint6
     n_spare = min(2 + len(known) // 8, MOST_SPARE)
     blank = np.zeros(n_spare + 1, np.uint64)
     return np.concatenate([[MISSING_CATEGORY], known, blank]).astype(np.uint64), len(known), n_spare
-
-
-def hashes_of(column: npt.NDArray[Any], category_hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Hashes of a categorical column's cells."""
-    hashes = np.full(len(column), MISSING_CATEGORY, np.uint64)
-    present = ~np.isnan(column)
-    hashes[present] = category_hashes[column[present].astype(np.int64)]
-    return hashes
 
 
 def _make_feature(

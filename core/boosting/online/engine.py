@@ -15,7 +15,6 @@ Differs from the paper (bins and candidates do, too: see `discretise.py` and `ca
     e) a class that has lost its last sample takes its trees along.
 """
 
-from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import Any, Self
@@ -86,9 +85,8 @@ class OnlineTrees(BoostedEngine):
         self.space = self.make_space(0)
 
     def _blank_forest(self, n_slots: int) -> Forest:
-        n_trees = self.settings.n_estimators * self.groups
         return blank_forest(
-            n_trees, self.settings.max_leaf_nodes, self.candidates.n_bins, n_slots,
+            self.settings.n_estimators * self.groups, self.settings.max_leaf_nodes, self.candidates.n_bins, n_slots,
             is_classification=self.is_classification,
         )  # fmt: skip
 
@@ -160,7 +158,10 @@ class OnlineTrees(BoostedEngine):
         forest, bins, candidates, rules = self.forest, self.bins, self.candidates, self._rules()
         n = len(slots)
         rows = self._gather(slots, with_columns=True)
-        in_threads = self._in_threads(rules, labels, rows, slots)
+        in_threads = self.in_threads(
+            ThreadedGrowing, forest, bins, candidates, self.layout, rules, labels, rows, self.codes, slots,
+            self.make_space,
+        )  # fmt: skip
         if in_threads is not None:
             n, step = self.settings.n_estimators, self.settings.n_estimators if progress is None else 1
             try:
@@ -184,16 +185,6 @@ class OnlineTrees(BoostedEngine):
                 add_values(forest.values[tree], forest.leaf_of[tree], slots, n, sums[k])
                 if progress is not None:
                     progress(tree + 1, forest.n_trees)
-
-    def _in_threads(self, rules: Rules, labels: Labels, rows: Rows, slots: Slots) -> ThreadedGrowing | None:
-        """What grows the trees in threads; None where that does not pay, or memory is short."""
-        if self.n_threads == 1:
-            return None
-        with suppress(MemoryError):
-            parts = self.forest, self.bins, self.candidates, self.layout, rules, labels, rows, self.codes, slots
-            growing = ThreadedGrowing(*parts, self.make_space, self.n_threads)
-            return growing if growing.pays else None
-        return None
 
     def _gather(self, slots: Slots, *, with_columns: bool) -> Rows:
         bin_type = self.candidates.places.dtype
@@ -294,23 +285,10 @@ class OnlineTrees(BoostedEngine):
             self.held[slots] = False
             self._update(work, slots, -1, is_new)
             if loses_classes:
-                self.reclass(after, rest)
+                self._take_classes(after, n_groups(after, n_after))
         else:
             self.changes.undo = None
             self.held[slots] = False
-
-    def reclass(self, problem: Problem, slots: Slots) -> None:
-        """Drop the trees of classes that no sample is of any more; with fewer than three left, grow all anew.
-
-        slots : of all samples held.
-        """
-        groups = n_groups(problem, len(slots))
-        if groups == self.groups:
-            return
-        if groups < 3:
-            self.fit_anew(problem, slots)
-            return
-        self._take_classes(problem, groups)
 
     def _reserve(self, slots: Slots) -> None:
         """Make room for new slots."""
@@ -318,20 +296,18 @@ class OnlineTrees(BoostedEngine):
         if n_slots <= len(self.held):
             return
         n_more = room_for(np.array([n_slots])) - len(self.held)
-        forest = self.forest
         held = np.pad(self.held, (0, n_more))
         codes = np.pad(self.codes, ((0, n_more), (0, 0)))
-        forest = forest._replace(
-            gh=np.pad(forest.gh, ((0, 0), (0, n_more))),
-            leaf_of=np.pad(forest.leaf_of, ((0, 0), (0, n_more))),
+        forest = self.forest._replace(
+            gh=np.pad(self.forest.gh, ((0, 0), (0, n_more))),
+            leaf_of=np.pad(self.forest.leaf_of, ((0, 0), (0, n_more))),
         )
         # One statement: no exception comes between its parts.
         self.held, self.codes, self.forest = held, codes, forest
 
     def _make_work(self, problem: Problem, slots: Slots, sign: int, n_after: int) -> Work:
         """What an update of all trees needs, but for subtrees that are trained anew."""
-        tolerance = scaling.tolerance_of(self.settings.robustness, len(slots), n_after)
-        rules = self._rules()._replace(robustness=tolerance)
+        rules = self._rules()._replace(robustness=scaling.tolerance_of(self.settings.robustness, len(slots), n_after))
         batch = updating.make_batch(slots, sign, self.n_features, self.groups, self.forest.n_places)
         return self._labels(problem), rules, batch, Retraining(self.forest, self.held)
 

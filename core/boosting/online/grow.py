@@ -37,11 +37,6 @@ class Space(NamedTuple):
     scores: npt.NDArray[np.float64]  # float64[R]
     more_scores: npt.NDArray[np.float64]  # float64[R]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        return sum(array.nbytes for array in self)
-
 
 def make_space(n: int, n_bins: int, n_leaves: int) -> Space:
     """Make room for n samples at hand."""

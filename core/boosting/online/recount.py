@@ -108,13 +108,12 @@ def count_anew(
     slots: npt.NDArray[np.int64],
 ) -> Forest:
     """Return trees of the same structure in which everything else is counted from `gh` of the samples in some slots."""
-    fresh = Forest(
-        forest.nodes.copy(),
-        forest.states.copy(),
-        np.zeros_like(forest.stats),
-        np.zeros_like(forest.values),
-        forest.gh,
-        np.zeros_like(forest.leaf_of),
+    fresh = forest._replace(
+        nodes=forest.nodes.copy(),
+        states=forest.states.copy(),
+        stats=np.zeros_like(forest.stats),
+        values=np.zeros_like(forest.values),
+        leaf_of=np.zeros_like(forest.leaf_of),
     )
     fresh.states["sums"] = 0
     fresh.nodes["value"] = 0.0

@@ -80,14 +80,7 @@ class Forest(NamedTuple):
 
     def copy(self) -> "Forest":
         """An independent copy."""
-        return Forest(
-            self.nodes.copy(),
-            self.states.copy(),
-            self.stats.copy(),
-            self.values.copy(),
-            self.gh.copy(),
-            self.leaf_of.copy(),
-        )
+        return self._replace(**{name: array.copy() for name, array in self._asdict().items()})
 
 
 class Rules(NamedTuple):

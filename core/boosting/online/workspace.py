@@ -35,11 +35,6 @@ class Layout(NamedTuple):
     common: npt.NDArray[np.uint16]  # uint16[d_sparse]: the code that most samples have
     bin_starts: npt.NDArray[np.uint32]  # uint32[n_codes]: the first bin of a code's feature
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        return sum(array.nbytes for array in self)
-
 
 class Rows(NamedTuple):
     """n samples at hand."""
@@ -50,11 +45,6 @@ class Rows(NamedTuple):
     entry_codes: npt.NDArray[np.uint32]  # uint32[n_entries]: codes, over all features
     entries: npt.NDArray[np.uint32]  # uint32[n_entries]: bins of an iteration, over all features
     columns: npt.NDArray[np.uint16]  # uint16[d, n]: codes, column by column; or [0, 0]: look them up
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        return sum(array.nbytes for array in self)
 
 
 def choose_layout(

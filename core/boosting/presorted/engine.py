@@ -11,7 +11,6 @@ F_0 depends on every sample, and so do all residuals: an update is a fit without
 column is still the best and says how many these are, but no check is cheaper than the search that a rebuild would make.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -31,6 +30,7 @@ from oubli.core.boosting.presorted.words import Start, begin, targets_of_others
 from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.state import LEAF, NODE, Trees, no_trees
 from oubli.core.engine import Progress, Shape
+from oubli.core.errors import expect
 from oubli.core.jit import aligned
 from oubli.core.samples.arrays import Data, Problem
 
@@ -212,7 +212,7 @@ class PresortedTrees(ExactEngine):
         size, done, best, last = 0, 0, 0, settings.n_estimators
         read = table, data.cells, data.category_hashes
         made = derivatives, start.loss, watch, settings.max_depth
-        in_threads = self._in_threads((*read, *made, a_tree, self.n_threads))
+        in_threads = self.in_threads(ThreadedBoosting, *read, *made, a_tree)
         grow = partial(boost, *read, room, *made) if in_threads is None else in_threads.boost
         while done < last:
             end = min(done + step, last)
@@ -229,27 +229,9 @@ class PresortedTrees(ExactEngine):
         self.last_update = LastUpdate(*counts.tolist()) if len(old_roots) else LastUpdate()
         if in_threads is not None:
             in_threads.erase()
-        for array in (
-            *room,
-            *derivatives,
-            table.codes,
-            table.values,
-            table.hashes,
-            table.lists,
-            nodes,
-            gains,
-            watch.scores,
-        ):
+        of_table = table.codes, table.values, table.hashes, table.lists
+        for array in (*room, *derivatives, *of_table, nodes, gains, watch.scores):
             array.fill(0)
-
-    def _in_threads(self, parts: tuple[Any, ...]) -> ThreadedBoosting | None:
-        """What boosts in threads; None where that does not pay, or memory is short."""
-        if self.n_threads == 1:
-            return None
-        with suppress(MemoryError):
-            boosting = ThreadedBoosting(*parts)
-            return boosting if boosting.pays else None
-        return None
 
     # -- keeping --------------------------------------------------------------------------------
 
@@ -295,8 +277,7 @@ class PresortedTrees(ExactEngine):
         groups = n_groups(problem, len(training))
         most, step = settings.n_estimators * groups, max(groups, 1)
         least = step if groups > 0 and settings.patience > 0 and len(self.others) > 0 else most
-        if not least <= len(roots) <= most or len(roots) % step:
-            raise ValueError("the number of trees (roots) is wrong")
+        expect(least <= len(roots) <= most and len(roots) % step == 0, "the number of trees (roots) is wrong")
         self.orders = presorting.sort_columns(problem.data, training, self.n_threads)
         if groups > 0:
             start = self.begin(problem)

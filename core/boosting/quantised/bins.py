@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core import threads
+from oubli.core.array_types import Bools
 from oubli.core.boosting.quantised.state import Bins
 from oubli.core.boosting.rows import cut, n_blocks
 from oubli.core.jit.policy import inner, kernel
@@ -147,21 +148,15 @@ def count_codes(codes, slots, counts):
         counts[np.int64(codes[np.uint64(slots[i])])] += 1
 
 
-def smallest_type(largest: int) -> type[np.unsignedinteger]:
-    """The smallest unsigned type for numbers up to `largest`."""
-    return np.uint8 if largest < 2**8 else np.uint16 if largest < 2**16 else np.uint32
-
-
 def find_categories(data: Data, slots: npt.NDArray[np.int64]) -> list[npt.NDArray[np.uint64]]:
     """The hashes of the categories held, by column and rank; empty for numeric columns."""
     result = []
-    n_codes = len(data.category_hashes)
     for column in range(data.cells.shape[1]):
         hashes = np.zeros(0, np.uint64)
         if data.categorical[column]:
             cells = data.cells[slots, column]
             is_missing = np.isnan(cells)
-            present = np.zeros(n_codes, np.bool_)
+            present = np.zeros(len(data.category_hashes), np.bool_)
             present[cells[~is_missing].astype(np.int64)] = True
             hashes = np.unique(data.category_hashes[present])
             if is_missing.any():
@@ -192,7 +187,7 @@ def make_bins(features: Features, data: Data, slots: npt.NDArray[np.int64], n_th
     n_codes = features.n_codes
     d, capacity = len(n_codes), len(data.cells)
     first_bin = np.concatenate([np.zeros(1, np.int64), np.cumsum(n_codes)]).astype(np.int32)
-    codes = np.zeros((d, capacity), smallest_type(int(n_codes.max(initial=1)) - 1))
+    codes = np.zeros((d, capacity), np.min_scalar_type(int(n_codes.max(initial=1)) - 1))
     n = n_blocks(len(slots), _CELLS_TO_ENCODE * d, n_threads)
     blocks = [slots[begin:end] for begin, end in pairwise(cut(len(slots), n))]
     if not all(threads.run([partial(encode, features, data, some, codes) for some in blocks], n)):
@@ -209,14 +204,25 @@ def make_bins(features: Features, data: Data, slots: npt.NDArray[np.int64], n_th
     if width > _DENSE_SHARE * d:
         width, common_code[:] = d, -1
     common_bin = np.where(common_code < 0, -1, first_bin[:-1] + common_code).astype(np.int32)
-    row_type = np.uint16 if first_bin[-1] < 2**16 else np.uint32
-    rows = np.full((capacity, max(width, 1)), first_bin[-1], row_type)
+    rows = np.full((capacity, max(width, 1)), first_bin[-1], np.uint16 if first_bin[-1] < 2**16 else np.uint32)
     threads.run(
         [partial(write_rows, codes, first_bin, common_bin, some, rows, lengths[i]) for i, some in enumerate(blocks)],
         n,
     )
-    missing = np.where(features.categorical, -1, n_codes - 1).astype(np.int32)
-    return Bins(codes, rows, first_bin, missing, common_bin)
+    return Bins(codes, rows, first_bin, np.where(features.categorical, -1, n_codes - 1).astype(np.int32), common_bin)
+
+
+def live_bins(features: Features, live_edges: Bools, live_categories: Bools, *, others: bool) -> Bools:
+    """Which bins are live, over all features; `others`: whether those above the last edge and of no value are."""
+    parts = [np.zeros(0, np.bool_)]
+    for column, is_categorical in enumerate(features.categorical.tolist()):
+        if is_categorical:
+            first, last = features.first_category[column : column + 2].tolist()
+            parts.append(live_categories[first:last])
+        else:
+            first, last = features.first_edge[column : column + 2].tolist()
+            parts += [live_edges[first:last], np.full(2, others)]
+    return np.concatenate(parts)
 
 
 def count_categories(

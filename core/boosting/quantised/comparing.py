@@ -9,6 +9,8 @@ import numpy as np
 
 from oubli.core.array_types import Array, Bools, Ints
 from oubli.core.boosting.quantised import state as s
+from oubli.core.boosting.quantised.bins import live_bins
+from oubli.core.errors import ensure
 
 if TYPE_CHECKING:
     from oubli.core.boosting.quantised.engine import QuantisedTrees
@@ -43,25 +45,13 @@ def histogram(engine: "QuantisedTrees", tree: int, node: int) -> Ints | None:
     for feature in np.flatnonzero(common >= 0).tolist():
         sums[common[feature]] += total - sums[first[feature] : first[feature + 1]].sum()
     live = np.unique(plans.places[iteration][_is_live_bin(engine)])
-    dead = np.setdiff1d(np.arange(len(sums)), live)
-    if sums[dead].any():
-        raise AssertionError("the histograms: a dead bin holds samples")
-    kept: Ints = sums[live]
-    return kept
+    ensure(not sums[np.setdiff1d(np.arange(len(sums)), live)].any(), "the histograms: a dead bin holds samples")
+    return np.asarray(sums[live])
 
 
 def _is_live_bin(engine: "QuantisedTrees") -> Bools:
     """Which bins are live; bool[bins + 1], the one behind the last being none."""
-    features = engine.features
-    parts: list[Bools] = []
-    for column in range(engine.n_features):
-        if engine.categorical[column]:
-            first, last = features.first_category[column : column + 2].tolist()
-            parts.append(engine.live_categories[first:last])
-        else:
-            first, last = features.first_edge[column : column + 2].tolist()
-            parts += [engine.live_edges[first:last], np.ones(2, np.bool_)]
-    return np.concatenate([*parts, [False]])
+    return np.append(live_bins(engine.features, engine.live_edges, engine.live_categories, others=True), False)
 
 
 def _histograms_differ(ours: "QuantisedTrees", fresh: "QuantisedTrees") -> bool:
@@ -111,7 +101,6 @@ def _regions_are_like(ours: "QuantisedTrees", fresh: "QuantisedTrees") -> bool:
 
 def _by_sample(engine: "QuantisedTrees", slots: Ints) -> dict[str, Any]:
     bins, scores, n_trees = engine.bins, engine.scores, engine.n_trees
-    n_kept = engine.n_iterations // s.EVERY + 1
     codes = [live_codes(engine, column)[bins.codes[column, slots]] for column in range(engine.n_features)]
     return {
         "the roles of samples": engine.roles[slots],
@@ -120,7 +109,7 @@ def _by_sample(engine: "QuantisedTrees", slots: Ints) -> dict[str, Any]:
         "the derivatives at F_0": engine.first[:, slots],
         "the codes of samples": np.array(codes),
         "the leaves of samples": engine.forest.leaf_of[:n_trees, slots],
-        "the scores kept": scores.kept[:n_kept][:, :, slots],
+        "the scores kept": scores.kept[: (engine.n_iterations // s.EVERY + 1)][:, :, slots],
         "the validation losses": scores.losses[: engine.n_iterations],
     }
 
@@ -131,7 +120,6 @@ def differences(ours: "QuantisedTrees", fresh: "QuantisedTrees", slots: Ints) ->
         return ["the number of groups differs"]
     if not ours.groups:
         return []
-    wrong: list[str] = []
     ours_counted = (ours.n_iterations, ours.n_predicting, ours.n_training, ours.n_held)
     if ours_counted != (fresh.n_iterations, fresh.n_predicting, fresh.n_training, fresh.n_held):
         return ["the number of samples or of iterations differs"]
@@ -140,15 +128,13 @@ def differences(ours: "QuantisedTrees", fresh: "QuantisedTrees", slots: Ints) ->
         ("the categories", ours.category_counts[ours.live_categories], fresh.category_counts),
         ("F_0", ours.start.scores, fresh.start.scores),
     ]
-    wrong += [f"{name}: counted wrong" for name, a, b in counted if not np.array_equal(a, b)]
+    wrong = [f"{name}: counted wrong" for name, a, b in counted if not np.array_equal(a, b)]
     for column, (mine, its) in enumerate(zip(ours.edges.columns, fresh.edges.columns, strict=True)):
         if mine is not None and its is not None and not mine.is_like(its):
             wrong.append(f"the edges of column {column}: counted wrong")
-    mine_by_sample, its_by_sample = _by_sample(ours, slots), _by_sample(fresh, slots)
-    for name in mine_by_sample:
-        a, b = mine_by_sample[name], its_by_sample[name]
-        if a.shape == b.shape and not np.array_equal(a, b):
-            wrong.append(f"{name}: not those of a fresh fit")
+    by_sample = zip(_by_sample(ours, slots).items(), _by_sample(fresh, slots).values(), strict=True)
+    differing = [name for (name, a), b in by_sample if a.shape == b.shape and not np.array_equal(a, b)]
+    wrong += [f"{name}: not those of a fresh fit" for name in differing]
     nodes, fresh_nodes = _live_nodes(ours), _live_nodes(fresh)
     differing = [field for field in _COMPARED if not np.array_equal(nodes[field], fresh_nodes[field])]
     wrong += [f"the nodes: {field} is not that of a fresh fit" for field in differing]
@@ -169,8 +155,7 @@ def loose_ends(engine: "QuantisedTrees", slots: Ints) -> list[str]:
     absent = np.ones(engine.capacity, np.bool_)
     absent[slots] = False
     forest, scores = engine.forest, engine.scores
-    n_labels = engine.n_labels
-    if (forest.leaf_of[:, absent] != n_labels).any():
+    if (forest.leaf_of[:, absent] != engine.n_labels).any():
         wrong.append("a slot that holds no sample has a leaf")
     if engine.roles[absent].any() or engine.first[:, absent].any() or scores.kept[:, :, absent].any():
         wrong.append("a slot that holds no sample is not blank")

@@ -14,7 +14,6 @@ What is trained is defined so that it hardly depends on any one sample, and yet 
 A sample more or less changes the sums along its own paths. Unless that moves a rounded number, nothing else happens.
 """
 
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -146,13 +145,11 @@ class QuantisedTrees(KeptTrees):
     def _prepare(self, problem: Problem, slots: Slots) -> None:
         """Make bins, candidates, tables and room."""
         settings, data = self.settings, problem.data
-        categories = binning.find_categories(data, slots)
-        self.features = binning.make_features(self.edges.edges, categories, self.categorical)
+        self.features = binning.make_features(self.edges.edges, binning.find_categories(data, slots), self.categorical)
         self.bins = binning.make_bins(self.features, data, slots, self.n_threads)
         self.category_counts = binning.count_categories(self.features, self.bins, self.categorical, slots)
         self.live_edges = np.ones(len(self.features.edges), np.bool_)
         self.live_categories = np.ones(len(self.features.categories), np.bool_)
-        m = settings.n_estimators
         self.start = self._start_now()
         self._steadiness = self._steadiness_now()
         self.loss = self._make_loss()
@@ -206,8 +203,7 @@ class QuantisedTrees(KeptTrees):
         return steadiness(self.n_training, self.settings.max_depth, self.settings.seed)
 
     def _most_levels_now(self) -> int:
-        seed = self.settings.seed
-        return most_levels(self.n_training, self.groups, seed, is_classification=self.is_classification)
+        return most_levels(self.n_training, self.groups, self.settings.seed, is_classification=self.is_classification)
 
     def _make_loss(self) -> Loss:
         if self.is_classification:
@@ -229,10 +225,9 @@ class QuantisedTrees(KeptTrees):
         slots32 = slots[is_in].astype(np.int32)
         sum_first_in_threads(self.bins.rows, self.first, slots32, self.space, self.n_threads)
         parts = self.bins, self.plans, self.rules, samples, self.scores, self.space, self.loss, slots32, self._seed_key
-        in_threads = self._in_threads((*parts, self.n_threads))
-        if in_threads is None:
-            grow: Any = partial(grow_iterations, *parts, np.zeros(self.n_labels + 1, np.int32))
-        else:
+        in_threads = self.in_threads(ThreadedTraining, *parts)
+        grow: Any = partial(grow_iterations, *parts, np.zeros(self.n_labels + 1, np.int32))
+        if in_threads is not None:
             grow = in_threads.grow_iterations
         done = begin
         try:
@@ -240,7 +235,7 @@ class QuantisedTrees(KeptTrees):
                 end = min(done + step, last)
                 done, status = grow(self.forest, report, done, end, patience)
                 if status == NO_BLOCKS:
-                    self._add_blocks()
+                    self.forest = room.with_more_blocks(self.forest, self.groups)
                 elif progress is not None:
                     progress(done * self.groups, last * self.groups)
                 if status == DONE and (done < end or self._has_ended(done, int(report[s.BEST_ITERATION]))):
@@ -250,15 +245,6 @@ class QuantisedTrees(KeptTrees):
                 in_threads.erase()
         self._finish(done, int(report[s.BEST_ITERATION]))
 
-    def _in_threads(self, parts: tuple[Any, ...]) -> ThreadedTraining | None:
-        """What grows iterations in threads; None where that does not pay, or memory is short."""
-        if self.n_threads == 1:
-            return None
-        with suppress(MemoryError):
-            training = ThreadedTraining(*parts)
-            return training if training.pays else None
-        return None
-
     def _has_ended(self, done: int, best: int) -> bool:
         return self._validates and done - 1 - best >= self.settings.patience
 
@@ -267,10 +253,6 @@ class QuantisedTrees(KeptTrees):
         self.n_iterations = done
         self.n_predicting = best + 1 if self._validates else done
         self._trees = None
-
-    def _add_blocks(self) -> None:
-        """Make room for more histograms."""
-        self.forest = room.with_more_blocks(self.forest, self.groups)
 
     # -- updating -------------------------------------------------------------------------------
 
@@ -348,8 +330,7 @@ class QuantisedTrees(KeptTrees):
 
     def _move_categories(self, slots: Slots, sign: int) -> None:
         for column in np.flatnonzero(self.categorical).tolist():
-            codes = self.bins.codes[column, slots] + self.features.first_category[column]
-            np.add.at(self.category_counts, codes, sign)
+            np.add.at(self.category_counts, self.bins.codes[column, slots] + self.features.first_category[column], sign)
 
     def _move_targets(self, problem: Problem, slots: Slots, sign: int) -> bool:
         training = slots[self.roles[slots] == s.TRAINS]
@@ -361,17 +342,13 @@ class QuantisedTrees(KeptTrees):
             np.add.at(self.class_counts, self.labels[training], sign)
         elif not self.sums.count(problem.y[training], sign):
             return False
-        start, size = self._start_now(), self._steadiness_now()
-        before = self._steadiness
+        size, before = self._steadiness_now(), self._steadiness
         if (size.top, size.coarsening) != (before.top, before.coarsening):
             return False
         if self._most_levels_now() != self._most_levels:
             return False
-        return (start.base, start.spread, start.scores.tolist()) == (
-            self.start.base,
-            self.start.spread,
-            self.start.scores.tolist(),
-        )
+        start, old = self._start_now(), self.start
+        return (start.base, start.spread, start.scores.tolist()) == (old.base, old.spread, old.scores.tolist())
 
     def _update(self, problem: Problem, slots: Slots, change: s.Change, joins: int) -> None:
         """Bring the trees up to date for samples that come (1) or go (0); bins and counters are."""
@@ -392,7 +369,7 @@ class QuantisedTrees(KeptTrees):
                 self.loss, n_concerned, int(concerned.sum()), done, before, patience, self._seed_key,
             )  # fmt: skip
             if status == NO_BLOCKS:
-                self._add_blocks()
+                self.forest = room.with_more_blocks(self.forest, self.groups)
         goes_on = not self._has_ended(done, int(report[s.BEST_ITERATION])) and done < self.settings.n_estimators
         if goes_on:
             reach(self.forest, self.scores, change, done, self.rules.depth)
@@ -414,8 +391,7 @@ class QuantisedTrees(KeptTrees):
         """Samples held by region, those that are about to leave included."""
         if not self.n_iterations:
             return np.full(2**self.rules.levels, self.n_held)
-        counts: Ints = self.forest.nodes["count"][0, 2**self.rules.levels - 1 : 2 ** (self.rules.levels + 1) - 1]
-        return counts
+        return np.asarray(self.forest.nodes["count"][0, 2**self.rules.levels - 1 : 2 ** (self.rules.levels + 1) - 1])
 
     def _drop_from(self, iteration: int) -> None:
         """Let go of the trees from an iteration on, and of their histograms."""

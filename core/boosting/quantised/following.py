@@ -9,6 +9,7 @@ from oubli.core.boosting.quantised.relabel import merge_codes, set_candidate, sp
 from oubli.core.boosting.quantised.state import Samples
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Data
+from oubli.core.samples.hashing import hashes_of
 
 if TYPE_CHECKING:
     from oubli.core.boosting.quantised.engine import QuantisedTrees
@@ -95,8 +96,7 @@ def _give_edge(
     if is_done:
         layout[code] = value
         is_live[code] = True
-        bits = np.float64(value).view(np.uint64)
-        set_candidate(engine.plans, bins, column, code, bits, engine.seed, is_live=True)
+        set_candidate(engine.plans, bins, column, code, np.float64(value).view(np.uint64), engine.seed, is_live=True)
     return bool(is_done)
 
 
@@ -106,7 +106,7 @@ def welcome_categories(engine: "QuantisedTrees", data: Data, slots: Slots) -> tu
     for column in np.flatnonzero(engine.categorical).tolist():
         first, last = engine.features.first_category[column : column + 2].tolist()
         layout, is_live = engine.features.categories[first:last], engine.live_categories[first:last]
-        for value in np.setdiff1d(_hashes(data, slots, column), layout[is_live]):
+        for value in np.setdiff1d(hashes_of(data.cells[slots, column], data.category_hashes), layout[is_live]):
             has_new = True
             code = _rank_for(layout, value)
             if engine.share < 1.0 or code < 0 or is_live[code]:
@@ -114,14 +114,6 @@ def welcome_categories(engine: "QuantisedTrees", data: Data, slots: Slots) -> tu
             layout[code], is_live[code] = value, True
             set_candidate(engine.plans, engine.bins, column, code, value, engine.seed, is_live=True)
     return True, has_new
-
-
-def _hashes(data: Data, slots: Slots, column: int) -> Hashes:
-    cells = data.cells[slots, column]
-    is_missing = np.isnan(cells)
-    hashes = np.full(len(cells), MISSING_CATEGORY)
-    hashes[~is_missing] = data.category_hashes[cells[~is_missing].astype(np.int64)]
-    return hashes
 
 
 def _rank_for(layout: Hashes, value: np.uint64) -> int:

@@ -38,7 +38,6 @@ _CLASS_STEP = np.uint32(0x85EBCA6B)
 _SHIFT_32 = np.uint64(32)
 
 _REACH = 16.0  # scores beyond +-16 are taken for +-16: p is 1e-7 from 0 or 1 there
-_EXP_BITS = 30
 
 
 class Loss(NamedTuple):

@@ -24,7 +24,7 @@ import numpy as np
 
 from oubli.core.array_types import Bools, Ints, Reals, Slots
 from oubli.core.boosting.histogram import gradient_of
-from oubli.core.boosting.quantised.bins import Features
+from oubli.core.boosting.quantised.bins import Features, live_bins
 from oubli.core.boosting.quantised.gradients import HESSIAN_STEPS
 from oubli.core.boosting.quantised.state import TRAINS, Bins, Samples
 from oubli.core.boosting.quantised.steadiness import N_WEIGHTS, fill_weights
@@ -135,26 +135,13 @@ class Chooser(NamedTuple):
     live_categories: Bools
     seed: int
 
-    def _live(self) -> Bools:
-        """Which bins are candidates: live ones but those above the last edge and of missing values."""
-        features = self.features
-        parts = []
-        for column, is_categorical in enumerate(features.categorical.tolist()):
-            if is_categorical:
-                first, last = features.first_category[column : column + 2].tolist()
-                parts.append(self.live_categories[first:last])
-            else:
-                first, last = features.first_edge[column : column + 2].tolist()
-                parts += [self.live_edges[first:last], np.zeros(2, np.bool_)]
-        return np.concatenate([np.zeros(0, np.bool_), *parts])
-
     def choose(self, regions: Regions, node: int) -> tuple[tuple[int, int, int], float]:
         """The split of a node by its counts: feature, code, whether missing values go left; and its gain."""
-        n_groups = regions.sums.shape[1]
-        found, lefts = np.zeros(2, np.int64), np.zeros((2, n_groups), np.int64)
+        found, lefts = np.zeros(2, np.int64), np.zeros((2, regions.sums.shape[1]), np.int64)
         first_bin = self.bins.first_bin
+        candidates = live_bins(self.features, self.live_edges, self.live_categories, others=False)
         gain = choose_cut(
-            self.features, first_bin, self._live(), regions.counts[node], regions.sums[node], np.uint64(self.seed),
+            self.features, first_bin, candidates, regions.counts[node], regions.sums[node], np.uint64(self.seed),
             node, regions.weights, lefts, found,
         )  # fmt: skip
         if found[0] >= 0:

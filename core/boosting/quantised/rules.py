@@ -17,8 +17,7 @@ _COARSEST = 0.5  # grid of gradients that is made by doubling
 
 def loss_of_classes(settings: IncrementalSettings, n_groups: int, steadiness: Steadiness) -> Loss:
     """The loss of so many groups of trees."""
-    grid = settings.gradient_grid * 2**steadiness.coarsening
-    grid = min(grid, max(settings.gradient_grid, _COARSEST))
+    grid = min(settings.gradient_grid * 2**steadiness.coarsening, max(settings.gradient_grid, _COARSEST))
     return make_loss(BINARY if n_groups == 1 else MULTICLASS, grid, settings.learning_rate * settings.leaf_grid)
 
 
@@ -43,11 +42,9 @@ def make_rules(
     """The numbers that decide splits and leaves."""
     if loss.kind == REGRESSION:
         hessian_steps, gradient = 1, 1.0 / (loss.inverse_grid * start.spread)
-    else:
-        hessian_steps, gradient = HESSIAN_STEPS, 1.0 / loss.steps
-    leaf_grid = settings.leaf_grid
-    if loss.kind == REGRESSION:
         _, leaf_grid = grids_of_numbers(settings, steadiness.levels)
+    else:
+        hessian_steps, gradient, leaf_grid = HESSIAN_STEPS, 1.0 / loss.steps, settings.leaf_grid
     share = (n_groups - 1) / n_groups if n_groups > 1 else 1.0
     return s.Rules(
         depth=steadiness.depth,

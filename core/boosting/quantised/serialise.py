@@ -8,6 +8,7 @@ from oubli.core.boosting.quantised import state as s
 from oubli.core.boosting.quantised.steadiness import most_levels
 from oubli.core.boosting.state import Trees
 from oubli.core.engine import Shape
+from oubli.core.errors import expect
 
 _PLAN_BYTES = 12  # of a bin in an iteration
 _FIELDS = ("threshold", "category", "value", "feature", "left", "missing_left", "is_categorical")
@@ -32,14 +33,12 @@ def bytes_asked(settings: IncrementalSettings, shape: Shape) -> int:
 def check_number_of_trees(arrays: Arrays, settings: IncrementalSettings, groups: int) -> None:
     """Refuse arrays of more or fewer trees than there can be; ValueError."""
     n_trees, most = len(arrays["roots"]), settings.n_estimators * groups
-    if n_trees > most or (n_trees < most and not settings.patience):
-        raise ValueError("the number of trees (roots) is wrong")
+    expect(n_trees == most or (n_trees < most and settings.patience), "the number of trees (roots) is wrong")
 
 
 def check_same(arrays: Arrays, expected: Arrays) -> None:
     """Refuse arrays that are not those expected, bit for bit; ValueError."""
-    if set(arrays) != set(expected):
-        raise ValueError("arrays are missing, or there are too many")
+    expect(set(arrays) == set(expected), "arrays are missing, or there are too many")
     for name, array in expected.items():
         given = arrays[name]
         if given.dtype != array.dtype or given.shape != array.shape or given.tobytes() != array.tobytes():

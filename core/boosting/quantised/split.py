@@ -17,7 +17,6 @@ FEATURE = 0
 CUT = 1
 MISSING_LEFT = 2
 LEFT_TOTAL = 3
-FOUND_SIZE = 4
 
 _MISSING_LEFT_DRAW = np.uint64(85)  # tells the draws of the two directions of a candidate apart
 _BYTE = np.uint64(56)

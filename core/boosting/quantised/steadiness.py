@@ -39,11 +39,7 @@ _LARGE = 1, 2.0, 0.5
 _SMALL = 2, 2.0, 0.35
 _REGRESSION_SCALE = 0.05
 LEAST_SIZE = 11  # log2 of the samples of a region
-MOST_LEVELS = 3
-_MOST_LEVELS_OF_CLASSES, _MOST_LEVELS_OF_NUMBERS = (
-    2,
-    MOST_LEVELS,
-)  # of regions: with depth 5 there are at most 2^7 leaves
+MOST_LEVELS = 3  # of regions
 
 
 _here = threading.local()

@@ -134,11 +134,8 @@ def with_more_slots(
 
 def longer(array: Array, axis: int, length: int, value: int = 0) -> Array:
     """A copy that is longer along an axis."""
-    shape = list(array.shape)
-    shape[axis] = length
-    result = np.full(shape, value, array.dtype)
-    result[tuple(slice(size) for size in array.shape)] = array
-    return result
+    more = [(0, length - size if i == axis else 0) for i, size in enumerate(array.shape)]
+    return np.pad(array, more, constant_values=value)
 
 
 def new_change(slots: Ints, joins: int, groups: int, work: Arrays) -> s.Change:
