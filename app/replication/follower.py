@@ -308,7 +308,7 @@ class Follower:
         if (body.kind, old.task) not in KINDS:
             raise UnknownBodyError("a kind of another version")
         with service.holders.hold("fit", is_served_next=True):
-            samples = await self._copier.cleaned(_wiped_samples)
+            samples = await self._copier.cleaned(lambda model: model.samples_.copy())
             estimator = another_estimator(body.kind, body.parameters, old)
             chosen = estimator.parameters_of_model()
             await service.threads.compile(partial(prepare_kernels, body.kind, old.schema_, chosen))
@@ -364,9 +364,3 @@ def _redone(model: Model, body: Body, exports: int) -> Model:
     copy = body.redo(copy, exports)
     copy.resolve()  # or the first predictions would do it on the event loop
     return copy
-
-
-def _wiped_samples(model: Model) -> SampleStore:
-    """Overwrite what the model keeps of samples that have left, then copy those that it holds."""
-    model.wipe()
-    return model.samples_.copy()

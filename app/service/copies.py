@@ -41,7 +41,7 @@ class ModelCopier:
 
     async def copied(self) -> Model:
         """Return a copy of the live model without tags, and without anything of what has left."""
-        return await self.cleaned(_wiped_copy)
+        return await self.cleaned(lambda model: model.copy())
 
     async def cleaned(self, read: Callable[[Model], T]) -> T:
         """Rid the live model of tags and of what it keeps of samples that have left.
@@ -51,7 +51,7 @@ class ModelCopier:
         Parameters
         ----------
         read
-            Overwrites that, and reads the model; called in a thread.
+            Reads the model then; called in a thread.
         """
         state, slices = self._state, TagSlices(TAG_SLICE, self._state.count_resolved)
         await self._lock.exclusive()
@@ -59,7 +59,7 @@ class ModelCopier:
             await asyncio.sleep(0)
             await self._lock.exclusive()
         with self._lock.reading():
-            found = await self._threads.uncut(self._threads.save(partial(read, state.model)))
+            found = await self._threads.uncut(self._threads.save(partial(_wiped, read, state.model)))
         state.period += 1
         return found
 
@@ -69,10 +69,10 @@ class ModelCopier:
         await self._threads.save(partial(let_go_of, old))
 
 
-def _wiped_copy(model: Model) -> Model:
-    """Overwrite what the model keeps of samples that have left, then copy it."""
+def _wiped(read: Callable[[Model], T], model: Model) -> T:
+    """Overwrite what the model keeps of samples that have left, then read it."""
     model.wipe()
-    return model.copy()
+    return read(model)
 
 
 def facts_of(state: ModelState, storage: Storage, ledger: Ledger) -> Facts:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from oubli.app.errors import SupersededError
+from oubli.app.service.answers import KeptAnswers
 from oubli.app.service.commands.held import held_of
 from oubli.app.service.influence import Question
 from oubli.app.service.results import Bundle, Exported
@@ -44,9 +44,8 @@ class _Asked:
 
     def named(self) -> str:
         """Return the subject; raises `SupersededError` when samples were erased meanwhile."""
-        if self.subject is None or self.hold.is_ended:
-            raise SupersededError("samples were erased meanwhile, which this may have held: ask again")
-        return self.subject
+        self.hold.require()
+        return cast("str", self.subject)
 
 
 @dataclass(eq=False, repr=False)
@@ -79,11 +78,10 @@ class Exporter:
     _receipts: Receipts
     _influence: InfluenceRanker
     _clock: Clock
-    # With the period in which it was asked for.
-    _kept: dict[str, tuple[int, Bundle]] = field(default_factory=dict, init=False)
+    _kept: KeptAnswers[Bundle] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._holders.register("bundles", self.forget)
+        self._kept = KeptAnswers("bundles", _MOST_KEPT, self._holders)
 
     async def ask(self, subject: str, *, explains: bool = False) -> Bundle | Job:
         """Make a bundle, or begin a job when that takes long.
@@ -114,18 +112,11 @@ class Exporter:
 
     def kept(self, name: str) -> Bundle | None:
         """Return the bundle that a job has made; None when it is not known any more, or a sample of it is gone."""
-        kept = self._kept.get(name)
-        if kept is None:
-            return None
-        bundle, store = kept[1], self._state.model.samples_
-        if not set(held_of(store, bundle.subject)).issuperset(one.sample.id for one in bundle.samples):
-            del self._kept[name]
-            return None
-        return bundle
-
-    def forget(self, period: int) -> None:
-        """Forget the bundles that were asked for in a period or before it: they hold samples that may be gone."""
-        self._kept = {name: kept for name, kept in self._kept.items() if kept[0] > period}
+        bundle, store = self._kept.get(name), self._state.model.samples_
+        if bundle is None or set(held_of(store, bundle.subject)).issuperset(one.sample.id for one in bundle.samples):
+            return bundle
+        self._kept.drop(name)
+        return None
 
     def _job(self, subject: str, explains: bool) -> Job:
         asked = _Asked(subject, explains, self._holders.hold("bundles", lambda: end()))
@@ -144,9 +135,7 @@ class Exporter:
             period = asked.hold.period
             bundle = await self._threads.finish(self._make_held(asked))
             name = str(uuid.uuid4())
-            self._kept[name] = period, bundle
-            for old in list(self._kept)[:-_MOST_KEPT]:
-                del self._kept[old]
+            self._kept.keep(name, period, bundle)
             return {"export": name, "n_samples": len(bundle.samples), "model_version": bundle.model_version}
 
         try:

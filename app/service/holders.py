@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Protocol
 
+from oubli.app.errors import SupersededError
 from oubli.app.service.state import ModelState
+from oubli.app.threads import pause
 
 KINDS: dict[str, str] = {
     "rankings": "Rankings that influence jobs have made; they name samples. Forgotten.",
@@ -58,11 +60,9 @@ class InFlight(Protocol):
     @property
     def is_over(self) -> bool:
         """Whether it has ended."""
-        ...
 
     def end(self) -> None:
         """End it, if that is possible."""
-        ...
 
 
 class Hold:
@@ -96,6 +96,11 @@ class Hold:
             self.is_ended = True
             if self._end is not None:
                 self._end()
+
+    def require(self) -> None:
+        """Raise `SupersededError` when the work must hold nothing any more."""
+        if self.is_ended:
+            raise SupersededError("samples were erased meanwhile, which this may have held: ask again")
 
     def let_go(self) -> None:
         """Say that nothing is held any more; calling it again does nothing."""
@@ -197,7 +202,8 @@ class Holders:
                     hold.end()
                 for one in in_flight:
                     one.end()
-            await self._wait(_LOOK if in_flight else max(left, _LOOK))
+            self._changed.clear()
+            await pause(self._changed, _LOOK if in_flight else max(left, _LOOK))  # until a hold was let go
         self._forget_until(period)  # what had begun before may have been kept at its end
 
     def is_rid(self, period: int) -> bool:
@@ -210,15 +216,6 @@ class Holders:
     def _forget_until(self, period: int) -> None:
         for forget in self._forget.values():
             forget(period)
-
-    async def _wait(self, seconds: float) -> None:
-        """Wait until a hold was let go, or for so long."""
-        self._changed.clear()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
 
     def release(self, hold: Hold) -> None:
         """Note that work holds nothing any more; see `Hold.let_go`."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from oubli.app.errors import SupersededError
+from oubli.app.service.answers import Asked, KeptAnswers, continued
 from oubli.app.service.compiling import is_influence_prepared, prepare_influence
 from oubli.app.service.influence_methods import method_for, ranking_content, scores_content, seconds_for
 from oubli.app.service.memory import let_go_of
@@ -25,7 +25,7 @@ from oubli.core.errors import EmptyModelError
 
 if TYPE_CHECKING:
     from oubli.app.service.copies import ModelCopier
-    from oubli.app.service.holders import Hold, Holders
+    from oubli.app.service.holders import Holders
     from oubli.app.service.jobs import Job, JobBoard, Report
     from oubli.app.service.lock import ModelLock
     from oubli.app.service.results import Row
@@ -87,11 +87,10 @@ class InfluenceRanker:
     _threads: Threads
     _jobs: JobBoard
     _holders: Holders
-    # With the period in which it was asked for.
-    _kept: dict[str, tuple[int, Ranking]] = field(default_factory=dict, init=False)
+    _kept: KeptAnswers[Ranking] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._holders.register("rankings", self.forget)
+        self._kept = KeptAnswers("rankings", _MOST_KEPT, self._holders)
 
     def method_of(self, question: Question) -> str:
         """Return the method that a question is answered by.
@@ -122,10 +121,10 @@ class InfluenceRanker:
             return self.job(question)
         if is_influence_prepared(self._state.model):
             return await self.answer(question)
-        asked = _Asked(question, self._holders.hold("influence"))
-        answering = self._threads.begin(self._answer_held(asked))
+        asked = Asked(self._holders.hold("influence"))
+        answering = self._threads.begin(self._answer_held(question, asked))
         done, _ = await asyncio.wait({answering}, timeout=_LONG)
-        return answering.result() if done else self._job_of(asked, answering)
+        return answering.result() if done else continued(asked, answering, self._jobs, "influence", _kept_as)
 
     async def answer(self, question: Question) -> Ranking:
         """Rank the samples held by what they do for the rows.
@@ -142,18 +141,21 @@ class InfluenceRanker:
             When samples were erased meanwhile.
         """
         # A thread cannot be called back: it holds what it works on also when nobody waits for it any more.
-        return await self._threads.finish(self._answer_held(_Asked(question, self._holders.hold("influence"))))
+        return await self._threads.finish(self._answer_held(question, Asked(self._holders.hold("influence"))))
 
-    async def _answer_held(self, asked: _Asked) -> Ranking:
+    async def _answer_held(self, question: Question, asked: Asked) -> Ranking:
         """Answer a question that is held, and keep the ranking if it has a name while it still is."""
+
+        def tell(done: int, total: int) -> None:
+            """End the question when it must hold nothing any more; called in its thread."""
+            asked.hold.require()
+            asked.tell(done / total)
+
         with asked.hold as hold:
-            ranking = await self._answer(asked.question, asked.tell)
-            if hold.is_ended:
-                raise _superseded()
+            ranking = await self._answer(question, tell)
+            asked.hold.require()
             if asked.name is not None:
-                self._kept[asked.name] = hold.period, ranking
-                for old in list(self._kept)[:-_MOST_KEPT]:
-                    del self._kept[old]
+                self._kept.keep(asked.name, hold.period, ranking)
             return ranking
 
     async def _answer(self, question: Question, progress: Callable[[int, int], None]) -> Ranking:
@@ -185,7 +187,7 @@ class InfluenceRanker:
 
     def job(self, question: Question) -> Job:
         """Begin to answer a question that takes long; the job's result says under which id the ranking is kept."""
-        waiting: list[_Asked] = []
+        waiting: list[Question] = []
 
         def end() -> None:
             if waiting:
@@ -193,77 +195,28 @@ class InfluenceRanker:
                 hold.let_go()
 
         async def work(report: Report) -> dict[str, Any]:
-            if not waiting:
-                raise _superseded()
-            asked = waiting.pop()
-            asked.report = report
-            return _kept_as(asked, await self._threads.finish(self._answer_held(asked)))
+            hold.require()
+            asked = Asked(hold, str(uuid.uuid4()), report)
+            return _kept_as(asked, await self._threads.finish(self._answer_held(waiting.pop(), asked)))
 
         hold = self._holders.hold("influence", end)
-        waiting.append(_Asked(question, hold, str(uuid.uuid4())))
+        waiting.append(question)
         try:
             return self._jobs.start("influence", work)
         except BaseException:
             hold.let_go()
             raise
 
-    def _job_of(self, asked: _Asked, answering: asyncio.Future[Ranking]) -> Job:
-        """Go on with an answer that has been begun, as a job."""
-
-        async def work(report: Report) -> dict[str, Any]:
-            asked.report = report
-            return _kept_as(asked, await asyncio.shield(answering))
-
-        job = self._jobs.start("influence", work)
-        asked.name = str(uuid.uuid4())
-        return job
-
     def kept(self, name: str) -> Ranking | None:
         """Return the ranking that a job has made; None when it is not known any more, or names a restricted sample."""
-        kept = self._kept.get(name)
-        if kept is None:
-            return None
-        ranking, restricted = kept[1], self._state.model.samples_.restricted
-        if any(restricted.holds(one["id"]) for one in (*ranking["helpful"], *ranking["harmful"])):
-            del self._kept[name]
-            return None
-        return ranking
-
-    def forget(self, period: int) -> None:
-        """Forget the rankings that were asked for in a period or before it: they name samples that may be gone."""
-        self._kept = {name: kept for name, kept in self._kept.items() if kept[0] > period}
+        ranking, holds = self._kept.get(name), self._state.model.samples_.restricted.holds
+        if ranking is None or not any(holds(one["id"]) for one in (*ranking["helpful"], *ranking["harmful"])):
+            return ranking
+        self._kept.drop(name)
+        return None
 
 
-@dataclass(slots=True)
-class _Asked:
-    """A question that is being answered, or is going to be.
-
-    Attributes
-    ----------
-    question
-        What is asked.
-    hold
-        On what it holds of samples.
-    name
-        Under which the ranking is kept; None when it is not.
-    report
-        Takes in the progress of a job.
-    """
-
-    question: Question
-    hold: Hold
-    name: str | None = None
-    report: Report | None = None
-
-    def tell(self, done: int, total: int) -> None:
-        """Tell how far it is, and end it when it must hold nothing any more; called in its thread."""
-        if self.hold.is_ended:
-            raise _superseded()
-        if self.report is not None:
-            self.report(done / total)
-
-
-def _kept_as(asked: _Asked, ranking: Ranking) -> dict[str, Any]:
+def _kept_as(asked: Asked, ranking: Ranking) -> dict[str, Any]:
     return {"influence": asked.name, "n_samples": ranking["n_samples"], "model_version": ranking["model_version"]}
 
 
@@ -271,10 +224,6 @@ def _content(found: Influence, question: Question, n_samples: int) -> Ranking:
     if question.names is not None:
         return scores_content(found, question.names, n_samples)
     return ranking_content(found, question.top, n_samples)
-
-
-def _superseded() -> SupersededError:
-    return SupersededError("samples were erased meanwhile, which this may have held: ask again")
 
 
 def _look(model: Any, question: Question) -> tuple[Any, list[Any]]:

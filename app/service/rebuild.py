@@ -30,7 +30,7 @@ from oubli.app.service.memory import let_go_of
 from oubli.app.service.nonces import give_nonces
 from oubli.app.service.restoration import drop_gone, dropped_fields, ids_of, subjects_of
 from oubli.app.service.state import new_epoch
-from oubli.app.storage.snapshots import Snapshot, describe, read_notes
+from oubli.app.storage.snapshots import Snapshot, describe
 from oubli.core.errors import FileError
 from oubli.core.persistence import Loaded, load_foreign
 
@@ -255,7 +255,7 @@ class Rebuilder:
                 meanwhile = self._writer.follow()
                 traceless, epoch = list(state.pending), state.epoch
                 try:
-                    copy = await self._copier.cleaned(_wiped_samples)
+                    copy = await self._copier.cleaned(lambda model: model.samples_.copy())
                 except BaseException:
                     self._writer.unfollow(meanwhile)
                     raise
@@ -355,7 +355,7 @@ class Rebuilder:
             return result
 
     def _load(self, path: Path) -> _Loaded:
-        taken = describe(path, read_notes(path))
+        taken = describe(path)
         # Versions of another history cannot be compared: then everything known to be erased is dropped.
         since = taken.facts.model_version if taken.facts.lineage == self._storage.lineage else -1
         loaded = load_foreign(path)
@@ -374,12 +374,6 @@ class _Loaded:
     snapshot: Snapshot
     since: int
     checked: str  # how far; see `RestoreAnswer`
-
-
-def _wiped_samples(model: Model) -> SampleStore:
-    """Overwrite what the model keeps of samples that have left, then copy those that it holds."""
-    model.wipe()
-    return model.samples_.copy()
 
 
 def _shred(made: Model | None, copy: SampleStore) -> None:

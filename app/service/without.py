@@ -12,12 +12,12 @@ finished, comparisons from before it are forgotten, and the copy is gone.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from oubli.app.errors import BusyError, NotExactError, SupersededError
+from oubli.app.errors import BusyError, NotExactError
+from oubli.app.service.answers import Asked, KeptAnswers, continued
 from oubli.app.service.memory import let_go_of
 from oubli.core.errors import EmptyModelError
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oubli.app.service.copies import ModelCopier
-    from oubli.app.service.holders import Hold, Holders
-    from oubli.app.service.jobs import Job, JobBoard, Report
+    from oubli.app.service.holders import Holders
+    from oubli.app.service.jobs import Job, JobBoard
     from oubli.app.service.lock import ModelLock
     from oubli.app.service.results import Row
     from oubli.app.service.state import ModelState
@@ -108,11 +108,10 @@ class Comparer:
     _holders: Holders
     _one_copy: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _n_open: int = field(default=0, init=False)
-    # With the period in which it was asked for.
-    _kept: dict[str, tuple[int, Comparison]] = field(default_factory=dict, init=False)
+    _kept: KeptAnswers[Comparison] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._holders.register("comparisons", self.forget)
+        self._kept = KeptAnswers("comparisons", _MOST_KEPT, self._holders)
 
     async def ask(self, absence: Absence) -> Comparison | Job:
         """Answer a question, or go on with it as a job when it is not answered after a moment.
@@ -134,53 +133,36 @@ class Comparer:
         if self._n_open >= _MOST_OPEN:
             raise BusyError
         self._n_open += 1
-        asked = _Asked(absence, self._holders.hold("without"))
+        asked = Asked(self._holders.hold("without"))
         # A thread cannot be called back: it holds the copy also when nobody waits for it any more.
-        answering = self._threads.begin(self._answer(asked))
+        answering = self._threads.begin(self._answer(absence, asked))
         done, _ = await asyncio.wait({answering}, timeout=_LONG)
-        return answering.result() if done else self._job_of(asked, answering)
+        return answering.result() if done else continued(asked, answering, self._jobs, "without", _kept_as)
 
     def kept(self, name: str) -> Comparison | None:
         """Return the comparison that a job has made, None when it is not known any more."""
-        kept = self._kept.get(name)
-        return None if kept is None else kept[1]
+        return self._kept.get(name)
 
-    def forget(self, period: int) -> None:
-        """Forget comparisons that were asked for in a period or before it."""
-        self._kept = {name: kept for name, kept in self._kept.items() if kept[0] > period}
-
-    async def _answer(self, asked: _Asked) -> Comparison:
+    async def _answer(self, absence: Absence, asked: Asked) -> Comparison:
         try:
             with asked.hold as hold:
                 async with self._one_copy:
-                    asked.require_wanted()
+                    asked.hold.require()
                     async with self._lock.mutation():
                         self._require_exact()
                         copy = await self._copier.copied()
                         version = self._state.version
                     asked.tell(0.2)
                     try:
-                        found = await self._threads.look(partial(_compare, copy, asked, version))
+                        found = await self._threads.look(partial(_compare, copy, absence, asked, version))
                     finally:
                         await self._threads.look(partial(let_go_of, copy))
-                asked.require_wanted()
+                asked.hold.require()
                 if asked.name is not None:
-                    self._kept[asked.name] = hold.period, found
-                    for old in list(self._kept)[:-_MOST_KEPT]:
-                        del self._kept[old]
+                    self._kept.keep(asked.name, hold.period, found)
                 return found
         finally:
             self._n_open -= 1
-
-    def _job_of(self, asked: _Asked, answering: asyncio.Future[Comparison]) -> Job:
-        async def work(report: Report) -> dict[str, Any]:
-            asked.report = report
-            found = await asyncio.shield(answering)
-            return {"without": asked.name, "model_version": found.model_version}
-
-        job = self._jobs.start("without", work)
-        asked.name = str(uuid.uuid4())
-        return job
 
     def _require_exact(self) -> None:
         if self._state.model.guarantee != "exact":
@@ -189,47 +171,18 @@ class Comparer:
             raise EmptyModelError("the model holds no samples: add some before asking what they do")
 
 
-@dataclass(slots=True)
-class _Asked:
-    """A question that is being answered.
-
-    Attributes
-    ----------
-    absence
-        What is asked.
-    hold
-        On what it holds of samples.
-    name
-        Under which the comparison is kept; None when it is not.
-    report
-        Takes in the progress of a job.
-    """
-
-    absence: Absence
-    hold: Hold
-    name: str | None = None
-    report: Report | None = None
-
-    def tell(self, share: float) -> None:
-        """Tell how far it is."""
-        if self.report is not None:
-            self.report(share)
-
-    def require_wanted(self) -> None:
-        """Drop the question when samples were erased that it may hold."""
-        if self.hold.is_ended:
-            raise SupersededError("samples were erased meanwhile, which this may have held: ask again")
+def _kept_as(asked: Asked, found: Comparison) -> dict[str, Any]:
+    return {"without": asked.name, "model_version": found.model_version}
 
 
-def _compare(copy: Model, asked: _Asked, version: int) -> Comparison:
+def _compare(copy: Model, absence: Absence, asked: Asked, version: int) -> Comparison:
     """Ask a copy before and after it has unlearned samples; called in a thread."""
-    absence = asked.absence
     before = copy.query(absence.rows)
     names, absent = _found(copy.samples_, absence)
-    asked.require_wanted()
+    asked.hold.require()
     copy.delete(names)
     asked.tell(0.7)
-    asked.require_wanted()
+    asked.hold.require()
     after = copy.query(absence.rows) if copy.n_samples_ else None
     return Comparison(before, after, len(names), absent, copy.n_samples_, version)
 

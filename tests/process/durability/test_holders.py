@@ -522,10 +522,10 @@ def without(scene: Scene) -> tuple[str, Check]:
     """A copy is asked: it is waited for, and overwritten; what it has found is dropped."""
     compare = oubli.app.service.without._compare
 
-    def slow(copy: Any, asked: Any, version: int) -> Any:
+    def slow(copy: Any, absence: Any, asked: Any, version: int) -> Any:
         while not asked.hold.is_ended:
             time.sleep(0.01)
-        return compare(copy, asked, version)
+        return compare(copy, absence, asked, version)
 
     scene.monkeypatch.setattr(oubli.app.service.without, "_compare", slow)
     job, other = _absence(scene), _absence(scene)  # one has the copy, and one waits for it
