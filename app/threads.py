@@ -12,12 +12,18 @@ SWITCH_SECONDS = 0.0005  # after which a thread of a server lets another one hav
 T = TypeVar("T")
 
 
+async def pause(event: asyncio.Event, seconds: float | None) -> None:
+    """Wait until an event is set, or for some seconds; None: as long as it takes."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
 class Run(Protocol):
     """Does work in a thread, one piece after the other."""
 
     async def __call__(self, work: Callable[[], T]) -> T:
         """Return what the work returns."""
-        ...
 
 
 class Threads:

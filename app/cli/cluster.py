@@ -8,16 +8,14 @@ from typing import Annotated
 import typer
 
 from oubli.app.cli.console import tell, warn
+from oubli.app.cli.files import key_option
 
 
 def remove_node(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the node, as GET /cluster shows it.")],
     *,
     url: Annotated[str, typer.Option("--url", metavar="URL", help="Of the node that leads.")] = "http://127.0.0.1:8000",
-    api_key_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", envvar="OUBLI_API_KEY_FILE", help="File that holds a key with the scope `admin`."),
-    ] = None,
+    api_key_file: Annotated[Path | None, key_option("File that holds a key with the scope `admin`.")] = None,
 ) -> None:
     """Remove a node that is gone for good from its cluster. Needs the extra `client`.
 

@@ -16,6 +16,7 @@ import orjson
 import typer
 
 from oubli.app.cli.console import Bars, tell, warn
+from oubli.app.cli.files import key_option
 from oubli.app.cli.name_list import COLUMNS, read_names
 from oubli.app.errors import StartError
 
@@ -60,10 +61,7 @@ def erase(
     batch_size: Annotated[
         int, typer.Option(min=1, max=100_000, help="Names in one request, each of which gives one receipt.")
     ] = 1000,
-    api_key_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", envvar="OUBLI_API_KEY_FILE", help="File that holds a key with the scope `erase`."),
-    ] = None,
+    api_key_file: Annotated[Path | None, key_option("File that holds a key with the scope `erase`.")] = None,
 ) -> None:
     """Erase a list of ids or subjects from a running server, and report what became of each.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oubli.app.cli.console import complain, tell
+from oubli.app.cli.files import ReadKeyFile
 from oubli.app.cli.options import takes
 from oubli.app.errors import StartError
 from oubli.app.settings import Settings
@@ -108,9 +109,7 @@ def fetch(
     output: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write the ledger, a page a line.")],
     *,
     url: Annotated[str, typer.Option("--url", metavar="URL", help="Of the server.")] = "http://127.0.0.1:8000",
-    api_key_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File with a key of the scope 'read'.")
-    ] = None,
+    api_key_file: ReadKeyFile = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Download the ledger with the keyed hashes that belong to it, which `oubli serve --ledger` needs.

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Self
@@ -17,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 
 from oubli.app.cli.console import complain, messages, tell, warn
+from oubli.app.cli.files import ApiKeyFile, read_api_key, require_new, writing
 from oubli.app.errors import StartError
 
 if TYPE_CHECKING:
@@ -76,10 +76,7 @@ def load_test(
         Path | None, typer.Option(metavar="FILE", help="Draw the result into a PNG file (extra `plot`).")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output files.")] = False,
-    api_key_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", envvar="OUBLI_API_KEY_FILE", help="File that holds the server's key."),
-    ] = None,
+    api_key_file: ApiKeyFile = None,
     ca_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Certificates to trust in place of those of the system.")
     ] = None,
@@ -99,8 +96,7 @@ def load_test(
     from oubli.client.load.thresholds import read_threshold
 
     for path in (json_file, plot):
-        if path is not None and path.exists() and not force:
-            raise StartError(f"{path} is there already: choose another name, or overwrite it with --force")
+        require_new(path, force)
     try:
         if plot is not None:
             require_plotting()
@@ -109,16 +105,16 @@ def load_test(
         closed = concurrency or ([] if rate else [16])
         steps = steps_of(rate or (), closed, connections=connections, seconds=duration, warm_up=warm_up)
         plan = Plan(steps, shares, processes, timeout, seed)
-        key = None if api_key_file is None else _read_key(api_key_file)
+        key = None if api_key_file is None else read_api_key(api_key_file)
         with View() as view:
             test = LoadTest(Target(url, key, ca_file), plan, rows, observe=view.show, tell=tell)
             result = _run(test, key, ca_file)
         found = report(result, plan, thresholds, url)
         if json_file is not None:
-            with _writing(json_file):
+            with writing(json_file):
                 json_file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         if plot is not None and result.steps:
-            with _writing(plot):
+            with writing(plot):
                 draw(result.steps, found, plot)
     except LoadTestError as error:
         raise StartError(str(error)) from None
@@ -169,21 +165,6 @@ def _end(result: Result, failed: list[str]) -> None:
         raise typer.Exit(INTERRUPTED)
     if failed or result.left_behind:
         raise typer.Exit(FAILED)
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StartError(f"{path} cannot be written: {error.strerror or error}") from None
-
-
-def _read_key(file: Path) -> str:
-    try:
-        return file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        raise StartError(f"the key file {file} cannot be read") from None
 
 
 class View:

@@ -25,6 +25,7 @@ from oubli.app.cli.audit import audit
 from oubli.app.cli.cluster import remove_node
 from oubli.app.cli.console import Bars, complain, log_messages, tell, warn
 from oubli.app.cli.erase import erase
+from oubli.app.cli.files import ApiKeyFile, require_new, writing
 from oubli.app.cli.keys import keys_cli
 from oubli.app.cli.ledger import ledger_cli
 from oubli.app.cli.load_test import load_test
@@ -182,7 +183,7 @@ def fit(settings: Settings, *, output: Output = None, force: Force = False) -> N
     """Train a model on a data file and save it to a model file."""
     if output is None:
         raise StartError("there is no file to save to: name one with --output model.oubli")
-    _require_new(output, force)
+    require_new(output, force)
 
     from oubli.app.service.training import train
 
@@ -190,7 +191,7 @@ def fit(settings: Settings, *, output: Output = None, force: Force = False) -> N
         model, table = train(settings, progress)
     for note in table.notes:
         warn(note)
-    with _writing(output):
+    with writing(output):
         model.save(output)
     tell(
         f"Saved a model for {table.schema.task} ({settings.model}) to {output}: {len(table):,} samples, "
@@ -209,10 +210,7 @@ def predict(
         str | None, typer.Option(help="Address of a running server that predicts, instead of a model file.")
     ] = None,
     data_file: Annotated[Path | None, typer.Option("--data", metavar="FILE", help="The data file, with --url.")] = None,
-    api_key_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", envvar="OUBLI_API_KEY_FILE", help="File that holds the server's key."),
-    ] = None,
+    api_key_file: ApiKeyFile = None,
     output: Output = None,
     force: Force = False,
     id_column: Annotated[
@@ -226,8 +224,7 @@ def predict(
     With --url a running server predicts, which needs the extra `client`: the file is sent piece by piece
     and may be of any size. Each row then names the version of the model that predicted it.
     """
-    if output is not None:
-        _require_new(output, force)
+    require_new(output, force)
     if url is not None:
         if data_file is None or model is not None:
             raise StartError("with --url name the data file with --data, and no model file")
@@ -276,8 +273,7 @@ def influence(
 
     A positive score says that a sample helps: without it the mean loss on these rows would be higher.
     """
-    if output is not None:
-        _require_new(output, force)
+    require_new(output, force)
 
     from oubli.app.cli.influence import find_influence, ranked_rows, read_update_set
     from oubli.app.service.influence_methods import ranking_content
@@ -334,23 +330,19 @@ def snapshot(
     url: Annotated[str, typer.Option(help="Address of the server.")] = "http://127.0.0.1:8000",
     output: Output = None,
     force: Force = False,
-    api_key_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", envvar="OUBLI_API_KEY_FILE", help="File that holds the server's key."),
-    ] = None,
+    api_key_file: ApiKeyFile = None,
 ) -> None:
     """Let a running server write a snapshot now; --output downloads it. Needs the extra `client`."""
     from oubli.app.cli.remote import asking
 
-    if output is not None:
-        _require_new(output, force)
+    require_new(output, force)
     with asking(url, api_key_file) as client:
         written = client.snapshot()
         tell(f"Snapshot {written.id} of model version {written.model_version}: {written.bytes:,} bytes.")
         typer.echo(written.digest)
         if output is None:
             return
-        with _writing(output):
+        with writing(output):
             size = client.download_snapshot(output)
         tell(f"Downloaded {size:,} bytes to {output}. It holds the samples: keep it as safe as the data.")
 
@@ -403,19 +395,6 @@ def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
-def _require_new(output: Path, force: bool) -> None:
-    if output.exists() and not force:
-        raise StartError(f"{output} is there already: choose another name, or overwrite it with --force")
-
-
-@contextmanager
-def _writing(output: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StartError(f"{output} cannot be written: {error.strerror or error}") from None
-
-
 def _read_queries(model: Path, data: Path, *, progress: Bars, **options: Any) -> tuple[Any, Any]:
     """Read a model file, and the rows of a data file by its schema; `options` are those of `load_queries`."""
     from oubli.app.cli.predict import load_model_file
@@ -455,7 +434,7 @@ def _results_to(output: Path | None) -> Iterator[IO[str]]:
     A reader that closes the pipe, such as `head`, has what it wants: the command ends quietly.
     """
     if output is not None:
-        with _writing(output), output.open("w", encoding="utf-8", newline="") as file:
+        with writing(output), output.open("w", encoding="utf-8", newline="") as file:
             yield file
         return
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oubli.app.cli.console import complain, tell
+from oubli.app.cli.files import ReadKeyFile
 from oubli.app.errors import StartError
 
 if TYPE_CHECKING:
@@ -235,9 +236,7 @@ def watch(
     url: Annotated[str, typer.Option("--url", metavar="URL", help="Of the server.")],
     policy: PolicyFile,
     state: Annotated[Path, typer.Option(metavar="FILE", help="Keeps the last checkpoint.")],
-    api_key_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File with a key of the scope 'read'.")
-    ] = None,
+    api_key_file: ReadKeyFile = None,
     every: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Look again after so long; 0: once.")] = 0,
 ) -> None:
     """Check that a server's log goes on from what was seen before: exit 1 as soon as it does not."""

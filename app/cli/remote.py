@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oubli.app.cli.files import read_api_key
 from oubli.app.errors import StartError
 
 if TYPE_CHECKING:
@@ -39,10 +40,7 @@ def asking(url: str, key_file: Path | None = None, retries: int = _REPETITIONS) 
         from oubli.client import Client, ClientError, NoAnswerError, NotLeaderError, ProblemError
     except ImportError as error:
         raise StartError(str(error)) from None
-    try:
-        key = None if key_file is None else key_file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        raise StartError(f"the key file {key_file} cannot be read") from None
+    key = None if key_file is None else read_api_key(key_file)
     try:
         client = Client(url, key, timeout=_TIMEOUT_SECONDS, retries=retries)
     except ValueError as error:

@@ -72,11 +72,9 @@ class Blocks(Protocol):
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Take in some bytes, and yield the blocks that are whole by now."""
-        ...
 
     def end(self) -> Iterator[bytes]:
         """Yield what is left, if there is anything: there are no more bytes."""
-        ...
 
 
 def line_end(data: bytes, start: int = 0, *, is_within: bool = False) -> int:

@@ -99,15 +99,13 @@ def infer_feature(name: str, column: pa.ChunkedArray, *, categorical: bool = Fal
     if pa.types.is_boolean(kind):
         return Feature(Column(name, ColumnType.BOOLEAN), _objects(column))
     if _is_number(kind) or pa.types.is_null(kind):
-        values, wide = _checked_numbers(name, column)
-        return _numeric(name, values, wide)
+        return _numeric(name, *_checked_numbers(name, column))
     if not _is_text(kind):
         note = Note(name, "holds dates or times and is read as categories: drop it, or turn it into numbers")
         return Feature(Column(name, ColumnType.CATEGORICAL), _texts(name, column), note)
     numbers = None if typed else _parse_numbers(column)
     if numbers is not None:
-        values, wide = _checked_numbers(name, numbers, texts=column)
-        return _numeric(name, values, wide)
+        return _numeric(name, *_checked_numbers(name, numbers, texts=column))
     coded = _encode(column)
     truth = None if typed else _truth_values(coded.dictionary.to_pylist())
     if truth is not None:

@@ -48,7 +48,6 @@ class Tables(Protocol):
 
     def read(self, block: bytes) -> Iterator[tuple[int, pa.Table]]:
         """Yield tables of at most `ROWS_AT_ONCE` rows, each with the number of its first row."""
-        ...
 
 
 class CsvTables:

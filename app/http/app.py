@@ -162,12 +162,8 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     context = Context(service, new_reader, RequestMetrics(), settings.model_name)
     rules = rules_of(settings, lambda: service.clock.latest_ms())
     app.state.context = context
-    app.state.feeds = Feeds(
-        *(
-            Feed(source, lambda: service.phase == "stopping")
-            for source in (StateEvents(service), MetricsEvents(service, context.metrics))
-        )
-    )
+    sources = (StateEvents(service), MetricsEvents(service, context.metrics))
+    app.state.feeds = Feeds(*(Feed(source, lambda: service.phase == "stopping") for source in sources))
     app.state.bulk = Bulk(context, BulkLimits(settings.max_body_bytes, settings.max_bulk_samples))
     app.state.rules = rules
     observers = (context.metrics.observe, log_access if settings.access_log else None, tracing, observer)

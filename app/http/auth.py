@@ -6,12 +6,12 @@ the fast path before it answers one without it. Both ask the same rules.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from oubli.app.access.key_file import AccessKey, hashed
 from oubli.app.access.origins import ANY_ORIGIN, Host, Origin, origin_of, parse_host, parse_origin
 from oubli.app.access.scopes import ALL_SCOPES, SCOPES, needed_scopes
 from oubli.app.http.console_files import CONSOLE_PATHS
@@ -19,7 +19,6 @@ from oubli.app.http.formats import BULK_PATHS, Format, body_format
 from oubli.app.http.problems import ProblemError, body_too_large, is_inference
 
 if TYPE_CHECKING:
-    from oubli.app.access.key_file import AccessKey
     from oubli.app.access.keys import AccessKeys
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -132,7 +131,7 @@ class AccessRules:
 
     def set_api_key(self, key: str | None) -> None:
         """Ask for this key from now on; what was decided by the one before holds no longer."""
-        self._key = None if key is None else _hashed(key.encode("utf-8"))
+        self._key = None if key is None else hashed(key.encode("utf-8"))
         self.access_keys.forget_decisions()
 
     @property
@@ -251,7 +250,7 @@ class AccessRules:
 
     def _is_owners(self, given: bytes) -> bool:
         # Digests have one length, so that the comparison tells nothing about the key's.
-        return self._key is not None and hmac.compare_digest(_hashed(given), self._key)
+        return self._key is not None and hmac.compare_digest(hashed(given), self._key)
 
     def _check_key(self, headers: Headers, needed: frozenset[str]) -> None:
         given = _key_in(headers)
@@ -346,7 +345,3 @@ def _name_of(host: str) -> str:
     """Return a host of the settings as `Host` headers are compared with it."""
     parsed = parse_host(host) or parse_host(f"[{host}]")
     return host if parsed is None else parsed.name
-
-
-def _hashed(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()

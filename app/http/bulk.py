@@ -18,6 +18,7 @@ import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,12 +94,8 @@ class Bulk:
         """
         await _import_formats()
         reader = self._context.reader()
-        scoring = _Scoring(
-            self._context,
-            reader,
-            await asyncio.to_thread(source_of, given, reader, self._limits.max_record_bytes),
-            request,
-        )
+        source = await asyncio.to_thread(source_of, given, reader, self._limits.max_record_bytes)
+        scoring = _Scoring(self._context, reader, source, request)
         parts = scoring.parts()
         if wanted is Format.JSON:
             return json_answer(prediction_content(await scoring.score(await _merged(parts, reader))))
@@ -124,11 +121,8 @@ class Bulk:
         """Answer an addition whose body is not JSON; see `predict`."""
         await _import_formats()
         service, reader = self._context.service, self._context.reader()
-        collector, digest = (
-            await asyncio.to_thread(collector_of, given, reader, self._limits.max_record_bytes),
-            hashlib.sha256(),
-        )
-        digest.update(given.encode("ascii") + b"\0")
+        collector = await asyncio.to_thread(collector_of, given, reader, self._limits.max_record_bytes)
+        digest = hashlib.sha256(given.encode("ascii") + b"\0")
         try:
             async for data in request.stream():
                 digest.update(data)
@@ -138,7 +132,7 @@ class Bulk:
                 await self._take(collector, block)
             samples = await asyncio.to_thread(collector.samples)
         except StreamError as error:
-            raise _problem_of(error, _place_in_samples) from None
+            raise _problem_of(error, rows="samples", fields=("features",)) from None
         key_text = request.headers.get(KEY_HEADER)
         async with service.idempotency_keys.use(key_text, "POST /samples", digest.hexdigest()) as key:
             try:
@@ -163,11 +157,7 @@ class Bulk:
 
 async def _import_formats() -> None:
     """Import pyarrow in a thread: it takes a while, once."""
-
-    def load() -> None:
-        import oubli.app.datasets.streams  # noqa: F401
-
-    await asyncio.to_thread(load)
+    await asyncio.to_thread(import_module, "oubli.app.datasets.streams")
 
 
 class _Scoring:
@@ -216,7 +206,7 @@ class _Scoring:
                 async for part in self._parts_of(block):
                     yield part
         except StreamError as error:
-            raise _problem_of(error, _place_in_instances) from None
+            raise _problem_of(error, rows="instances") from None
 
     async def _parts_of(self, block: bytes) -> AsyncGenerator[Part]:
         await self._until_taken()
@@ -315,18 +305,11 @@ async def _merged(parts: AsyncIterator[Part], reader: Reader) -> Part:
     return Part(0, merged, NAMED if is_named else [row for part in found for row in part.sent])
 
 
-def _place_in_instances(row: int, field: str | None) -> str:
-    return pointer("instances", row) if field is None else pointer("instances", row, field)
-
-
-def _place_in_samples(row: int, field: str | None) -> str:
-    return pointer("samples", row) if field is None else pointer("samples", row, "features", field)
-
-
-def _problem_of(error: StreamError, place: Callable[[int, str | None], str]) -> ProblemError:
+def _problem_of(error: StreamError, *, rows: str, fields: Sequence[str] = ()) -> ProblemError:
+    """Return the problem of a body; `rows` and `fields` are the names that lead to a row, and from there to a field."""
     if error.row is not None:
-        where = place(error.row, error.field)
-        return ProblemError(_SLUGS[error.kind], errors=[(where, error.rule)])
+        place: Place = (rows, error.row) if error.field is None else (rows, error.row, *fields, error.field)
+        return ProblemError(_SLUGS[error.kind], errors=[(pointer(*place), error.rule)])
     rule = error.rule if error.field is None else f"(column '{error.field}') {error.rule}"
     if error.kind == "invalid":
         return invalid("", rule)

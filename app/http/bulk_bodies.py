@@ -12,13 +12,13 @@ import orjson
 from oubli.app.datasets.blocks import Blocks, StreamError, TextBlocks
 from oubli.app.http.csv_text import columns_beside, label_column
 from oubli.app.http.formats import Format
+from oubli.app.http.parsing import Reader, parse_name, refuse_repeated
 from oubli.app.http.problems import NOT_ADDED, ProblemError, invalid, pointer
 from oubli.app.service.results import NewSamples
 from oubli.core.data.schema import Column, ColumnType
 
 if TYPE_CHECKING:
     from oubli.app.datasets.streams import Tables
-    from oubli.app.http.parsing import Reader
     from oubli.core.data.schema import Schema
 
 Place = tuple[str | int, ...]
@@ -55,7 +55,6 @@ class Source(Protocol):
 
     def parts(self, block: bytes) -> Iterator[Part]:
         """Yield the rows of a block; called in a thread."""
-        ...
 
 
 class Collector(Protocol):
@@ -71,11 +70,9 @@ class Collector(Protocol):
 
     def take(self, block: bytes) -> int:
         """Take in the samples of a block, and return how many there are by now; called in a thread."""
-        ...
 
     def samples(self) -> NewSamples:
         """Return all samples; called in a thread."""
-        ...
 
 
 class _Named(Sequence[Any]):
@@ -172,7 +169,7 @@ class _LineCollector:
         """Return all samples."""
         if not len(self._samples):
             raise no_rows("samples")
-        self._reader.refuse_repeated(self._samples.ids)
+        refuse_repeated(self._samples.ids)
         return self._samples
 
 
@@ -207,7 +204,7 @@ class _TableCollector:
         with _beside("label"):
             labels = convert_labels(schema.label_name, plain_column(table[label]), schema.label_type).tolist()
         reader = self._reader
-        parsers = (("id", reader.name), ("subject", reader.name), ("expires_at", reader.time))
+        parsers = (("id", parse_name), ("subject", parse_name), ("expires_at", reader.time))
         ids, subjects, expires = (self._texts(table, key, beside[key], parse) for key, parse in parsers)
         readd = [False] * table.num_rows
         if beside["readd"] in table.column_names:
@@ -215,7 +212,7 @@ class _TableCollector:
                 flags = convert_feature(Column("readd", ColumnType.BOOLEAN), table[beside["readd"]])
             readd = [bool(flag) for flag in flags.tolist()]
         self._refuse_restricted(table, beside["restricted_at"])
-        self._reader.refuse_repeated(ids)
+        refuse_repeated(ids)
         retentions: dict[str, int] = {}
         seconds = self._texts(table, "retention", beside["retention"], lambda text, _: text)
         for row, text in enumerate(seconds):

@@ -9,7 +9,7 @@ Numbers are written as in JSON answers, by the same library.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -36,7 +36,6 @@ class Encoder(Protocol):
 
     def begin(self, first: Predicted) -> bytes:
         """Return what comes before the rows; predictions like the first will follow, it included."""
-        ...
 
     def encode(self, predicted: Predicted) -> bytes:
         """Return some rows.
@@ -46,15 +45,12 @@ class Encoder(Protocol):
         ModelChangedError
             When the classes are not those of the beginning, and the format needs them to be.
         """
-        ...
 
     def end(self) -> bytes:
         """Return what comes behind the rows."""
-        ...
 
     def fail(self, problem: dict[str, Any]) -> bytes:
         """Return what says at the end that this is not all, and why."""
-        ...
 
 
 class CsvEncoder:
@@ -236,16 +232,12 @@ def _each_once(predicted: Predicted, written: Any) -> Iterator[bytes]:
     """Yield the label of each row; those that are classes are written once."""
     labels = predicted.result.labels
     if predicted.result.classes is None:
-        yield from _numbers(labels)
+        yield from orjson.dumps(np.ascontiguousarray(labels), option=_OPTIONS)[1:-1].split(b",")
         return
     # Among scalars 1, 1.0 and true are equal, and three classes.
     known = {(type(one), one): written(one) for one in predicted.result.classes.tolist()}
     for label in labels.tolist():
         yield known[type(label), label]
-
-
-def _numbers(values: Any) -> Iterable[bytes]:
-    return orjson.dumps(np.ascontiguousarray(values), option=_OPTIONS)[1:-1].split(b",")
 
 
 def _number_rows(predicted: Predicted) -> list[bytes]:

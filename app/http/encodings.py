@@ -28,11 +28,9 @@ class _Decoder(Protocol):
     @property
     def is_between(self) -> bool:
         """Whether all that was begun has ended: the body may end here."""
-        ...
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         """Yield what some more bytes decode to, in pieces of limited size."""
-        ...
 
 
 class _Gunzip:

@@ -46,7 +46,6 @@ class Source(Protocol):
 
     def look(self) -> bytes:
         """Return the events since the last look, encoded; empty when there are none."""
-        ...
 
     def hello(self, last_id: str | None) -> bytes:
         """Return what a new listener is told first, right after a look.
@@ -56,7 +55,6 @@ class Source(Protocol):
         last_id
             Of the last event that it got before; None when it is new.
         """
-        ...
 
 
 class _Listener:

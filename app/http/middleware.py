@@ -5,6 +5,7 @@ because it could hold what was submitted. The log gets its type and the place in
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,6 +18,7 @@ from oubli.app.service.background import IdleResolver
 _EVENTS = "/events"
 
 
+@dataclass(eq=False, repr=False)
 class Middleware:
     """The innermost middleware: what stands between the framework and the routes.
 
@@ -34,25 +36,16 @@ class Middleware:
         Waits for a moment until the model has a version.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        idle: IdleResolver,
-        rules: AccessRules,
-        version: Callable[[], int],
-        reach: Callable[[int], Awaitable[None]],
-    ) -> None:
-        self._app = app
-        self._idle = idle
-        self._rules = rules
-        self._version = version
-        self._reach = reach
+    app: ASGIApp
+    idle: IdleResolver
+    rules: AccessRules
+    version: Callable[[], int]
+    reach: Callable[[int], Awaitable[None]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, hand it on, and catch what comes out of it."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         has_started = False
 
@@ -64,17 +57,17 @@ class Middleware:
         # Whoever watches a job asks nothing of the model, for as long as the job takes.
         is_asking = not scope["path"].endswith(_EVENTS)
         if is_asking:
-            self._idle.request_begins()
+            self.idle.request_begins()
         try:
             headers = first_values(scope["headers"])
-            limit = self._rules.check(scope["method"], scope["path"], headers, scope.get("scheme", "http"))
+            limit = self.rules.check(scope["method"], scope["path"], headers, scope.get("scheme", "http"))
             if MIN_VERSION in headers:
                 await self._require_version(scope["path"], headers)
             if limit is not None:
                 receive = _limited(receive, limit)
                 if b"content-encoding" in headers:
                     receive = decoded(receive, headers[b"content-encoding"], limit)
-            await self._app(scope, receive, watch)
+            await self.app(scope, receive, watch)
         except ClientDisconnect:
             pass  # half a request, and nobody to answer
         except ConnectionAbortedError:
@@ -86,14 +79,14 @@ class Middleware:
             await problem.response(scope["path"])(scope, receive, watch)
         finally:
             if is_asking:
-                self._idle.request_ends()
+                self.idle.request_ends()
 
     async def _require_version(self, path: str, headers: Headers) -> None:
         """Refuse what asks for a version that the model does not have soon."""
         asked = require_version(path, headers)
-        if asked > self._version():
-            await self._reach(asked)
-        if asked > self._version():
+        if asked > self.version():
+            await self.reach(asked)
+        if asked > self.version():
             raise ProblemError("behind")
 
 

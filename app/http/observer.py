@@ -45,7 +45,6 @@ class Observer(Protocol):
         correlation
             What the request says that joins it with others.
         """
-        ...
 
 
 def all_of(observers: Sequence[Observer]) -> Observer:

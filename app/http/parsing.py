@@ -153,22 +153,20 @@ class Reader:
         if len(named) != 1:
             raise invalid("", "must have either 'ids' or 'subjects', and not both")
         key = named[0]
-        names = [parse_name(value, pointer(key, i)) for i, value in enumerate(self._list(content, key, key))]
+        names = parse_names(self._list(content, key, key), key)
         return (names, None) if key == "ids" else (None, names)
 
     def subjects(self, body: bytes, *, takes_keep: bool = False) -> tuple[list[str], str | None, bool]:
         """Return the subjects that a body names, its case number, and whether samples are kept beyond their expiry."""
         content = self._object(body, {"subjects", "ref", "keep_expired"} if takes_keep else {"subjects", "ref"})
-        values = self._list(content, "subjects", "subjects")
-        names = [parse_name(value, pointer("subjects", i)) for i, value in enumerate(values)]
+        names = parse_names(self._list(content, "subjects", "subjects"), "subjects")
         ref = None if content.get("ref") is None else parse_ref(content["ref"], "/ref")
         return names, ref, _flag(content, "keep_expired")
 
     def retained(self, body: bytes) -> tuple[list[str], int | None, str | None]:
         """Return the subjects that a body names, for how many seconds their samples are kept, and its case number."""
         content = self._object(body, {"subjects", "seconds", "ref"})
-        values = self._list(content, "subjects", "subjects")
-        names = [parse_name(value, pointer("subjects", i)) for i, value in enumerate(values)]
+        names = parse_names(self._list(content, "subjects", "subjects"), "subjects")
         if "seconds" not in content:
             raise invalid("/seconds", "is missing: say for how many seconds samples are kept, or null for no period")
         seconds = None if content["seconds"] is None else parse_seconds(content["seconds"], ("seconds",))
@@ -198,7 +196,7 @@ class Reader:
             values = self._list(content, "ids", "ids")
             if len(values) > most:
                 raise invalid("/ids", f"has {len(values)} ids: send at most {most}")
-            return [parse_name(value, pointer("ids", i)) for i, value in enumerate(values)], "", None, None
+            return parse_names(values, "ids"), "", None, None
         if "subject" not in content:
             raise invalid("/subject", "is missing: name whose samples to return, or send 'ids'")
         return None, parse_name(content["subject"], "/subject"), content.get("cursor"), content.get("limit")
@@ -267,14 +265,6 @@ class Reader:
             raise invalid(pointer(*place), "is of a subject, and the sample has none: name it, or leave this out")
         if retentions.setdefault(subject, period) != period:
             raise invalid(pointer(*place), "is another than that of an earlier sample of the subject: say one period")
-
-    def name(self, value: Any, place: str | tuple[str | int, ...]) -> str:
-        """Read an id or a subject; see `parse_name`."""
-        return parse_name(value, place)
-
-    def refuse_repeated(self, ids: list[str | None]) -> None:
-        """Refuse ids of which one is there twice."""
-        refuse_repeated(ids)
 
     def time(self, value: Any, place: tuple[str | int, ...]) -> int:
         """Return a time to come, in milliseconds since 1970."""
@@ -388,8 +378,8 @@ def one_value(query: Mapping[str, list[str]], name: str) -> str | None:
     return values[0] if values else None
 
 
-def parse_names(values: list[str], key: str) -> list[str]:
-    """Return ids or subjects of a query string."""
+def parse_names(values: list[Any], key: str) -> list[str]:
+    """Return ids or subjects of a list in the request."""
     return [parse_name(value, pointer(key, i)) for i, value in enumerate(values)]
 
 
@@ -412,6 +402,21 @@ def parse_number_cursor(text: str | None) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 16):
         raise invalid("/cursor", "is no cursor of this server: pass on 'next' of the page before as it is")
     return int(text)
+
+
+def parse_page(raw_query: bytes, default: int, most: int) -> tuple[int, int]:
+    """Return the number after which a page begins, and how much is on it, of a list that takes nothing else."""
+    query = parse_query(raw_query, ("cursor", "limit"))
+    limit = parse_limit(one_value(query, "limit"), default, most)
+    return parse_number_cursor(one_value(query, "cursor")), limit
+
+
+def parse_uuid(text: str, missing: str) -> str:
+    """Return the UUID in a path; `missing` is the problem where it is none, as nothing has such an id."""
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise ProblemError(missing) from None
 
 
 def parse_flag(value: str | None, place: str) -> bool:
@@ -466,14 +471,10 @@ def refuse_repeated(ids: list[str | None]) -> None:
     named = [name for name in ids if name is not None]
     if len(set(named)) == len(named):
         return
-    seen: set[str] = set()
-    repeated = []
-    for i, name in enumerate(ids):
-        if name is not None:
-            if name in seen:
-                repeated.append((pointer("samples", i, "id"), "is repeated: an id can occur once in a request"))
-            seen.add(name)
-    raise ProblemError("invalid-input", errors=repeated[:100])
+    first: dict[str, int] = {}
+    repeated = [i for i, name in enumerate(ids) if name is not None and first.setdefault(name, i) != i]
+    rule = "is repeated: an id can occur once in a request"
+    raise ProblemError("invalid-input", errors=[(pointer("samples", i, "id"), rule) for i in repeated[:100]])
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -455,6 +455,8 @@ _SLUGS: tuple[tuple[type[Exception], str], ...] = (  # the first that fits
     (errors.JournalError, "changes-stopped"),
     (errors.NotHeldError, "not-held"),
     (errors.NoNodeError, "no-node"),
+    (errors.NodeAliveError, "node-alive"),
+    (errors.StillHeldError, "still-held"),
     (errors.NoTreeError, "no-tree"),
     (errors.NotExactError, "not-exact"),
     (errors.NoSnapshotError, "no-snapshot"),
@@ -493,13 +495,9 @@ def to_problem(error: Exception) -> ProblemError | None:
         case errors.StillHeldError(is_restricted=True):
             rule = "It is restricted: the model has not learned it, and the server keeps it. Delete it first."
             return ProblemError("still-held", rule)
-        case errors.StillHeldError():
-            return ProblemError("still-held")
         case errors.NodeAliveError(leads=True):
             text = "Nothing was changed: this node leads. Stop it, so that another one leads, and ask that one."
             return ProblemError("node-alive", text)
-        case errors.NodeAliveError():
-            return ProblemError("node-alive")
         case errors.OwnerlessError():
             rule = "must be a subject, or left out: the sample is restricted, and could not be released without one"
             return ProblemError("restricted", errors=[("/subject", rule)])

@@ -141,6 +141,13 @@ def job_content(job: Job) -> dict[str, Any]:
     return content | {name: value for name, value in outcome.items() if value is not None}
 
 
+def job_answer(job: Job) -> Response:
+    """Return the response to a request that a job was begun for."""
+    answer = json_answer(job_content(job), 202)
+    answer.headers["Location"] = f"/jobs/{job.id}"
+    return answer
+
+
 def wants_csv(request: Request, chosen: str | None) -> bool:
     """Whether to answer in CSV: the `format` parameter decides, then the `Accept` header."""
     if chosen is None:

@@ -14,6 +14,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -98,6 +99,7 @@ def _rules(settings: Settings) -> AccessRules:
     return rules_of(settings, lambda: time.time_ns() // 1_000_000)
 
 
+@dataclass(eq=False, repr=False)
 class _Answering:
     """Answers in a thread, once.
 
@@ -109,22 +111,15 @@ class _Answering:
         Returns who may ask for metrics; called when somebody does.
     """
 
-    def __init__(
-        self,
-        sockets: list[socket.socket],
-        settings: Settings,
-        tls: ssl.SSLContext | None,
-        phase: Phase,
-        rules: Callable[[], AccessRules],
-    ) -> None:
-        self._sockets = sockets
-        self._settings = settings
-        self._tls = tls
-        self._phase = phase
-        self._rules = rules
-        self._is_over, self._may_begin = threading.Event(), threading.Event()
-        self._stop: asyncio.Event | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+    _sockets: list[socket.socket]
+    _settings: Settings
+    _tls: ssl.SSLContext | None
+    _phase: Phase
+    _rules: Callable[[], AccessRules]
+    _is_over: threading.Event = field(default_factory=threading.Event, init=False)
+    _may_begin: threading.Event = field(default_factory=threading.Event, init=False)
+    _stop: asyncio.Event | None = field(default=None, init=False)
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
 
     def begin(self) -> None:
         """Let it begin; from any thread, at any time."""

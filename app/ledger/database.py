@@ -56,7 +56,7 @@ from oubli.app.ledger.file import file_errors, open_file, open_memory
 from oubli.app.ledger.keys import KeyNames, LedgerKeys
 from oubli.app.ledger.ledger import hash_sample, hash_subject
 from oubli.app.ledger.log import LogTable
-from oubli.app.ledger.rows import IDEMPOTENCY_COLUMNS, KEYED_COLUMNS, RECEIPT_COLUMNS, Cell, checksum
+from oubli.app.ledger.rows import IDEMPOTENCY_COLUMNS, KEYED_COLUMNS, RECEIPT_COLUMNS, Cell, checksum, insert
 from oubli.app.ledger.signed_notes import Checkpoint, is_own
 from oubli.app.ledger.states import Opening, StateTable
 from oubli.app.times import parse_time, to_text
@@ -310,11 +310,7 @@ class LedgerDatabase:
             self._note_deliveries(content.deliveries)
         if content.idempotency is not None:
             cells = astuple(content.idempotency)
-            self._connection.execute(
-                f"INSERT OR REPLACE INTO idempotency ({IDEMPOTENCY_COLUMNS}, checksum) "  # noqa: S608 - ours
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*cells, checksum(*cells)),
-            )
+            insert(self._connection, "INSERT OR REPLACE INTO idempotency", IDEMPOTENCY_COLUMNS, cells)
 
     def _carry_over(self, entry: Entry, seq: int, signatures: dict[str, str], push: Sequence[str]) -> None:
         at_ms = max(moment_of(entry), self.highest_ms() or 0)
@@ -346,8 +342,7 @@ class LedgerDatabase:
             self._write_receipt("DO NOTHING", receipt, keyed["targets"], seq)
             if keyed is not original:
                 kept = (entry["index"], receipt.id, orjson.dumps(keyed))
-                query = f"INSERT INTO keyed ({KEYED_COLUMNS}, checksum) VALUES (?, ?, ?, ?)"  # noqa: S608 - ours
-                self._connection.execute(query, (*kept, checksum(*kept)))
+                insert(self._connection, "INSERT INTO keyed", KEYED_COLUMNS, kept)
             self._push(receipt, moment_of(entry), push)
         elif original["type"] == ERASED:
             version = 0
@@ -376,11 +371,7 @@ class LedgerDatabase:
     def _write_receipt(self, when_there: str, receipt: Receipt, targets: str, seq: int) -> None:
         content = orjson.dumps(receipt.content())
         cells = (receipt.id, receipt.ref, receipt.kind, receipt.status, targets, receipt.unlearned, seq, content)
-        self._connection.execute(
-            f"INSERT INTO receipts ({RECEIPT_COLUMNS}, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608 - ours
-            f"ON CONFLICT (id) {when_there}",
-            (*cells, checksum(*cells)),
-        )
+        insert(self._connection, "INSERT INTO receipts", RECEIPT_COLUMNS, cells, f"ON CONFLICT (id) {when_there}")
 
     def _write_state(self) -> None:
         cells = (self._applied_seq, self._witnessed_ms)

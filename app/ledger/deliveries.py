@@ -22,7 +22,7 @@ from typing import NamedTuple
 import orjson
 
 from oubli.app.ledger.entries import DeliveryNotes, SubjectRequest
-from oubli.app.ledger.rows import DELIVERY_COLUMNS, REQUEST_COLUMNS, checksum
+from oubli.app.ledger.rows import DELIVERY_COLUMNS, REQUEST_COLUMNS, checksum, insert
 
 LAST_STATES = ("erased", "completed", "cancelled")
 
@@ -91,11 +91,7 @@ class DeliveryTable:
             ).fetchone()
             status, reason = ("due", "") if dead is None else ("dead", dead[0])
             cells = (target, subject, ref, state, status, reason, at_ms)
-            self._connection.execute(
-                f"INSERT OR IGNORE INTO deliveries ({DELIVERY_COLUMNS}, checksum) "  # noqa: S608 - ours
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (*cells, checksum(*cells)),
-            )
+            insert(self._connection, "INSERT OR IGNORE INTO deliveries", DELIVERY_COLUMNS, cells)
 
     def note(self, notes: DeliveryNotes) -> None:
         """Take in what became of deliveries."""
@@ -137,10 +133,7 @@ class DeliveryTable:
             request.receipt,
             request.state,
         )
-        self._connection.execute(
-            f"{how} INTO requests ({REQUEST_COLUMNS}, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*cells, checksum(*cells)),
-        )
+        insert(self._connection, f"{how} INTO requests", REQUEST_COLUMNS, cells)
 
     def _set(self, status: str, reason: str, where: str, *values: str, at_ms: int | None = None) -> None:
         found = self._connection.execute(f"{_SELECT} WHERE {where}", values).fetchall()

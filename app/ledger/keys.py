@@ -187,16 +187,9 @@ class LedgerKeys:
         StartError
             When it cannot be written.
         """
-        # The new key is there before the old one goes: killed in between, the next start retires the old one.
         if kind == "signing":
-            at_ms = self._next_ms(self.signing.created_ms, not_before_ms)
-            new_signer = self._kept(new_signing_key(at_ms))
-            self._signing = [new_signer, self._retired(self.signing, at_ms), *self._signing[1:]]
-            return new_signer.id
-        at_ms = self._next_ms(self._hashing[0].created_ms, not_before_ms)
-        new_hasher = self._kept(new_hashing_key(at_ms))
-        self._hashing = [new_hasher, self._retired(self._hashing[0], at_ms), *self._hashing[1:]]
-        return new_hasher.id
+            return self._rotate(self._signing, new_signing_key, not_before_ms)
+        return self._rotate(self._hashing, new_hashing_key, not_before_ms)
 
     def destroy_hashing_key(self, key_id: str, restorable_since: int | None) -> None:
         """Destroy a retired hashing key: from then on nobody can tell whose hashes were made with it.
@@ -231,9 +224,12 @@ class LedgerKeys:
                 raise self._unusable(error) from None
         self._hashing.remove(key)
 
-    def _next_ms(self, created_ms: int, not_before_ms: int) -> int:
-        """Return a time for a new key; it decides which key is the newest."""
-        return max(self._now_ms(), not_before_ms, created_ms + 1)
+    def _rotate(self, keys: list[K], make: Callable[[int], K], not_before_ms: int) -> str:
+        at_ms = max(self._now_ms(), not_before_ms, keys[0].created_ms + 1)  # decides which key is the newest
+        # The new key is there before the old one goes: killed in between, the next start retires the old one.
+        new = self._kept(make(at_ms))
+        keys[:1] = [new, self._retired(keys[0], at_ms)]
+        return new.id
 
     def _read(self, kind: str, of: type[K]) -> list[K]:
         paths = [] if self._directory is None else files_of(self._directory, kind)

@@ -442,8 +442,7 @@ class Tombstones:
         self._times: dict[bytes, int] = {}
         self._order: deque[bytes] = deque()
         self._n_stale: Counter[bytes] = Counter()  # places in order of what was erased again since
-        for known, at in erased:
-            self._remember(known, at)
+        self.replace(erased)
 
     def replace(self, erased: Iterable[tuple[str, int]]) -> None:
         """Remember these instead, given as at the beginning."""

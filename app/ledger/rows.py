@@ -1,6 +1,8 @@
 """Rows of the tables in the ledger's file: their columns, and the checksum that each has."""
 
 import hashlib
+import sqlite3
+from collections.abc import Sequence
 
 import orjson
 
@@ -25,3 +27,9 @@ def checksum(*cells: Cell) -> bytes:
         if isinstance(cell, bytes):
             digest.update(cell)
     return digest.digest()[:_CHECKSUM_BYTES]
+
+
+def insert(connection: sqlite3.Connection, into: str, columns: str, cells: Sequence[Cell], then: str = "") -> None:
+    """Write a row with its checksum; `into` begins the statement, and `then` is for a row that is there."""
+    marks = ", ".join("?" * (len(cells) + 1))
+    connection.execute(f"{into} ({columns}, checksum) VALUES ({marks}) {then}", (*cells, checksum(*cells)))

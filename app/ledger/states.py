@@ -15,7 +15,7 @@ import sqlite3
 from typing import Any, NamedTuple
 
 from oubli.app.ledger.entries import Entry
-from oubli.app.ledger.rows import MODEL_STATE_COLUMNS, checksum
+from oubli.app.ledger.rows import MODEL_STATE_COLUMNS, insert
 
 SALT_BYTES = 32
 
@@ -81,8 +81,4 @@ class StateTable:
 
     def _write(self, index: int, model_version: int, opening: Opening) -> None:
         cells = (index, model_version, *opening)
-        self._connection.execute(
-            f"INSERT OR REPLACE INTO model_states ({MODEL_STATE_COLUMNS}, checksum) "  # noqa: S608 - ours
-            "VALUES (?, ?, ?, ?, ?, ?)",
-            (*cells, checksum(*cells)),
-        )
+        insert(self._connection, "INSERT OR REPLACE INTO model_states", MODEL_STATE_COLUMNS, cells)

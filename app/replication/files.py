@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING
 
-from oubli.app.storage.directory import flush_descriptor, flush_directory
+from oubli.app.storage.directory import flush_directory, flush_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,11 +18,8 @@ KEY_FILE = re.compile(r"(?:signing|hashing|positions)-[0-9a-f]{1,64}\.(?:pem|key
 
 def mark(path: Path) -> None:
     """Have the next start of a data directory rejoin, whatever is in it."""
-    descriptor = os.open(path / MARKER, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        flush_descriptor(descriptor)
-    finally:
-        os.close(descriptor)
+    (path / MARKER).touch(0o600)
+    flush_file(path / MARKER)
     flush_directory(path)
 
 

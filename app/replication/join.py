@@ -28,7 +28,7 @@ from oubli.app.storage.directory import (
     make_directory,
 )
 from oubli.app.storage.segment_keys import SegmentKey
-from oubli.app.storage.snapshots import describe, read_notes
+from oubli.app.storage.snapshots import describe
 from oubli.core.errors import FileError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def join(
         with directory.temporary() as snapshot, directory.temporary() as ledger:
             _download(peers, url, SNAPSHOT_PATH, snapshot)
             try:
-                seq = describe(snapshot, read_notes(snapshot)).facts.seq
+                seq = describe(snapshot).facts.seq
             except FileError as error:
                 raise PeerError(f"the snapshot of another node cannot be read here: {error.rule}") from None
             _download(peers, url, LEDGER_PATH, ledger)

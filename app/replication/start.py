@@ -40,8 +40,8 @@ from oubli.app.service.build import (
     compose_from,
 )
 from oubli.app.service.journals import segment_keys_of
-from oubli.app.service.recovery import LedgerChoice
-from oubli.app.service.state import ModelState, inherited, new_epoch
+from oubli.app.service.recovery import LedgerChoice, state_of
+from oubli.app.service.state import inherited
 from oubli.app.storage.directory import DataDirectory
 from oubli.app.storage.postgres.cluster import Cluster
 from oubli.app.storage.postgres.journal import PostgresJournal
@@ -348,16 +348,8 @@ def _from_files(
     clock = Clock(database.highest_ms())
     storage = Storage(parts.directory, snapshots, parts.journal)
     storage.lineage = facts.lineage or storage.lineage
-    state = ModelState(
-        recovered.model,
-        facts.model_version,
-        new_epoch() if facts.epoch is None else facts.epoch,
-        seq=facts.seq,
-        next_id=facts.next_id,
-        exports=facts.exports,
-        following=True,
-        leader_url=view.leader_url,
-    )
+    state = state_of(recovered)
+    state.following, state.leader_url = True, view.leader_url
     state.pending = {one.receipt_id: inherited(one, clock) for one in database.pending()}
     ledger = Ledger(database, keys, clock.now_ms)
     opened = OpenDirectory(storage, keys, database, snapshots)

@@ -506,7 +506,6 @@ def build_service(
     means = Means.of(settings)
     if settings.ephemeral:
         warn(EPHEMERAL_NOTE)
-    if settings.ephemeral:
         opened = open_nothing(settings.log_name)
     else:
         opened = open_directory(

@@ -30,6 +30,7 @@ import orjson
 from oubli.app.errors import JournalError, NoLetterError, ServiceError
 from oubli.app.ledger.deliveries import Counts, Delivery
 from oubli.app.ledger.entries import DeliveryNotes, delivery_notes
+from oubli.app.threads import Threads, pause
 
 if TYPE_CHECKING:
     from oubli.app.ledger.ledger import LedgerWorker
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from oubli.app.privacy.signatures import WebhookSigner
     from oubli.app.service.erasures import Deadline
     from oubli.app.service.state import ModelState
-    from oubli.app.threads import Threads
     from oubli.app.times import Clock
 
 log = logging.getLogger("oubli.service")
@@ -62,13 +62,6 @@ _MOST_FAILING = 1000  # receipts of which attempts are remembered; with more of 
 _PACE, _LOOK = 0.1, 0.01  # seconds between attempts of a server that is never idle, and between two looks whether it is
 _RETRY_NOTES = 5.0  # seconds
 _RANDOM = SystemRandom()
-
-
-async def pause(event: asyncio.Event, seconds: float | None) -> None:
-    """Wait until an event is set, or for some seconds; None: as long as it takes."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +127,6 @@ class Channel(Protocol):
 
     async def message(self, delivery: Delivery) -> Message | None:
         """Return the message of a state, made for one attempt; None when nothing is known of it any more."""
-        ...
 
 
 class WebhookChannel:

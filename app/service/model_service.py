@@ -51,7 +51,7 @@ from oubli.app.service.results import (
     Restricted,
 )
 from oubli.app.service.roles import Alone
-from oubli.app.service.stages import stages
+from oubli.app.service.stages import end_stage
 from oubli.app.service.state import inherited
 from oubli.core.data.schema import Task
 from oubli.core.errors import UnknownIdError
@@ -381,9 +381,7 @@ class ModelService:
             Lists of cells in feature order, a matrix, or columns: what models take as X.
         """
         self._require_started()
-        noted = stages.get()
-        if noted is not None:
-            noted.end("parse")
+        end_stage("parse")
         if not self._row_cost.is_short(len(rows)):
             return None
         state = self.state
@@ -403,8 +401,7 @@ class ModelService:
             self._row_cost.observe(len(rows), time.perf_counter() - started)
         if n_tags:
             state.n_resolved += n_tags - model.n_lazy_tags_
-        if noted is not None:
-            noted.end("model")
+        end_stage("model")
         return Predicted(result, state.version)
 
     async def predict(self, rows: Sized, *, refusable: bool = True) -> Predicted:
@@ -863,9 +860,7 @@ class ModelService:
 
         (result, seconds), version = await self.reader.read(predict, self.threads.read, refusable=refusable)
         self._row_cost.observe(len(rows), seconds)
-        noted = stages.get()
-        if noted is not None:
-            noted.end("model")
+        end_stage("model")
         return Predicted(result, version)
 
     async def _make_ready(self) -> None:

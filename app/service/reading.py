@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from oubli.app.service.background import TAG_SLICE, TagSlices
-from oubli.app.service.stages import stages
+from oubli.app.service.stages import end_stage
 
 if TYPE_CHECKING:
     from oubli.app.service.lock import ModelLock
@@ -63,8 +63,6 @@ class LongReader:
                 await asyncio.sleep(0)
                 await self._lock.pass_turnstile()
             model, version = self._state.model, self._state.version
-            noted = stages.get()
-            if noted is not None:
-                noted.end("wait")
+            end_stage("wait")
             with self._lock.reading():
                 return await run(partial(work, model)), version

@@ -114,14 +114,7 @@ def recover(
     if facts.restore_notes:
         database.flush()  # the journal is what the ledger's file could be made from again
         _remove_older(storage, facts.seq)
-    state = ModelState(
-        recovered.model,
-        facts.model_version,
-        new_epoch() if facts.epoch is None else facts.epoch,
-        seq=facts.seq,
-        next_id=facts.next_id,
-        exports=facts.exports,
-    )
+    state = state_of(recovered)
     n_records = replay(state, journal.records(facts.seq))
     ledger = Ledger(database, keys, clock.now_ms)
     state.pending = {one.receipt_id: inherited(one, clock) for one in database.pending()}
@@ -138,6 +131,13 @@ def recover(
     if recovered.regrown:
         _note_regrown(state, ledger, storage, database)
     return state, ledger, n_records, notes
+
+
+def state_of(recovered: Recovered) -> ModelState:
+    """Return the state that a snapshot was written in."""
+    facts = recovered.snapshot.facts
+    epoch = new_epoch() if facts.epoch is None else facts.epoch
+    return ModelState(recovered.model, facts.model_version, epoch, facts.seq, facts.next_id, facts.exports)
 
 
 def replay(state: ModelState, records: Iterable[Record]) -> int:

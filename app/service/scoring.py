@@ -78,7 +78,9 @@ class Scorer:
         scores = [one.score for one in (before, after)]
         if n_folds:
             try:
-                scores = await self._folded((before, after), done)
+                # A thread cannot be called back: the samples are held until it has ended.
+                scoring = self._score_folds((before, after), self._holders.hold("score"), done)
+                scores = await self._threads.finish(scoring)
             except Exception as error:  # whatever it was: the fit is made and in force
                 log.warning("the model could not be scored (%s)", type(error).__name__)
         named = zip(("before", "after"), scores, strict=True)
@@ -94,10 +96,6 @@ class Scorer:
 
         recipe, _ = await self._reader.read(look, self._threads.look, refusable=False)
         return recipe
-
-    async def _folded(self, recipes: tuple[_Recipe, ...], done: Callable[[], None]) -> list[Score | None]:
-        # A thread cannot be called back: the samples are held until it has ended.
-        return await self._threads.finish(self._score_folds(recipes, self._holders.hold("score"), done))
 
     async def _score_folds(
         self, recipes: tuple[_Recipe, ...], hold: Hold, done: Callable[[], None]

@@ -52,3 +52,10 @@ class Stages:
 
 stages: ContextVar[Stages | None] = ContextVar("stages", default=None)
 """Of the request that is being answered; None when nobody reads them."""
+
+
+def end_stage(name: Name) -> None:
+    """Note that a stage of the request that is being answered has ended."""
+    noted = stages.get()
+    if noted is not None:
+        noted.end(name)

@@ -21,8 +21,9 @@ import orjson
 from oubli.app.errors import NoRequestError, RepeatedRequestError, UncancellableError
 from oubli.app.ledger.entries import DeliveryNotes, SubjectRequest, delivery_notes, with_request
 from oubli.app.service.commands.deletions import DeleteSamples
-from oubli.app.service.deliveries import Message, pause
+from oubli.app.service.deliveries import Message
 from oubli.app.service.opendsr import OPENDSR_PATH, Asked, Processor, Progress, status_content
+from oubli.app.threads import Threads, pause
 
 if TYPE_CHECKING:
     from oubli.app.ledger.deliveries import Delivery
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from oubli.app.service.opendsr import Status
     from oubli.app.service.receipts import Receipts
     from oubli.app.service.writer import Writer
-    from oubli.app.threads import Threads
     from oubli.app.times import Clock
 
 log = logging.getLogger("oubli.service")

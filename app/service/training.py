@@ -68,9 +68,8 @@ def train(settings: Settings, progress: Progress = silent, *, serves: bool = Fal
     # What is learned from most files; if it is not from this one, other kernels are loaded when that is known.
     task = Task(settings.task or Task.CLASSIFICATION)
     loading = load_beside(settings.model, task, np.float32, settings.model_parameters(), only_fit=True)
-    from oubli.app.datasets.loading import (
-        load_table,  # pyarrow takes long to import, and a server that recovers reads no data file
-    )
+    # pyarrow takes long to import, and a server that recovers reads no data file.
+    from oubli.app.datasets.loading import load_table
 
     table = load_table(settings, progress)
     loading.join()

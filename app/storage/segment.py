@@ -96,16 +96,14 @@ class Segment:
         StartError
             When it cannot be opened, or is of a newer format.
         """
-        connection = None
-        try:
-            connection = _connect(path, partial(flush_directory, path.parent))
-            _require_readable(path, connection)
-        except _UNREADABLE as error:
-            _close(connection)
-            raise _cannot_open(path, error) from None
-        except BaseException:
-            _close(connection)
-            raise
+        with contextlib.ExitStack() as opened:
+            try:
+                connection = _connect(path, partial(flush_directory, path.parent))
+                opened.callback(connection.close)
+                _require_readable(path, connection)
+            except _UNREADABLE as error:
+                raise _cannot_open(path, error) from None
+            opened.pop_all()
         return cls(path, connection)
 
     def reopened(self) -> "Segment":
@@ -203,7 +201,7 @@ class Segment:
 
     def close(self) -> None:
         """Close the files; the log is taken into the database if that is possible."""
-        _close(self._connection)
+        self._connection.close()
 
 
 def number_of(path: Path) -> int:
@@ -339,8 +337,3 @@ def _cannot_open(path: Path, error: Exception) -> StartError:
             "to room on the disk"
         )
     return JournalDamagedError(f"{path.name} in the data directory is damaged: {RESTORE}")
-
-
-def _close(connection: sqlite3.Connection | None) -> None:
-    if connection is not None:
-        connection.close()

@@ -9,7 +9,7 @@ be gone: then the new snapshot is written twice, and both copies are the generat
 import contextlib
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -181,28 +181,22 @@ class SnapshotStore:
 
     def newest_facts(self) -> Facts | None:
         """Return what the newest file says besides the model, None when there is none that can be read."""
-        for path in self._files():
-            with contextlib.suppress(FileError):
-                return describe(path, read_notes(path)).facts
-        return None
+        newest = next(_readable(self._files()), None)
+        return None if newest is None else newest.facts
 
     def oldest_seq(self) -> int:
         """Return the lowest number of a journal record that a snapshot ends with; -1 when one cannot be read."""
         seqs = []
         for path in self._files():
             try:
-                seqs.append(describe(path, read_notes(path)).facts.seq)
+                seqs.append(describe(path).facts.seq)
             except FileError:
                 seqs.append(-1)
         return min(seqs, default=-1)
 
     def oldest_at(self) -> datetime | None:
         """Return when the oldest snapshot that is kept was written, None when there is none."""
-        times = []
-        for path in self._files():
-            with contextlib.suppress(FileError):
-                times.append(describe(path, read_notes(path)).created_at)
-        return min(times, default=None)
+        return min((one.created_at for one in _readable(self._files())), default=None)
 
     def holds_model(self) -> bool:
         """Whether the directory holds a model, readable or not."""
@@ -223,7 +217,7 @@ class SnapshotStore:
         for regrow in (False, True):
             for path in self._files():
                 try:
-                    snapshot = describe(path, read_notes(path))
+                    snapshot = describe(path)
                     loaded = load_own(path, regrow=regrow)
                 except (FileError, OSError) as error:
                     if isinstance(error, NewerFormatError):
@@ -328,13 +322,8 @@ class SnapshotStore:
         StorageError
             When they cannot be removed.
         """
-        gone = []
         with storage_errors():
-            for path in self._files():
-                with contextlib.suppress(FileError):
-                    if describe(path, read_notes(path)).facts.seq > seq:
-                        gone.append(path)
-            self._directory.remove(gone)
+            self._directory.remove([one.path for one in _readable(self._files()) if one.facts.seq > seq])
 
     def keep_newest(self, n: int = GENERATIONS) -> int:
         """Remove all but the newest files; return the smallest journal number that those kept have taken in.
@@ -348,10 +337,7 @@ class SnapshotStore:
             files = self._files()
             self._directory.remove_unfinished()
             self._directory.remove(files[n:])
-            seqs = []
-            for path in files[:n]:
-                with contextlib.suppress(FileError):  # a damaged one is no reason to keep the journal
-                    seqs.append(describe(path, read_notes(path)).facts.seq)
+            seqs = [one.facts.seq for one in _readable(files[:n])]  # a damaged one is no reason to keep the journal
         return min(seqs, default=0)
 
     def _publish(self, temporary: Path, number: int, *, check: bool = True) -> Snapshot:
@@ -369,43 +355,37 @@ class SnapshotStore:
         return sorted(files, key=_number, reverse=True)
 
 
-def read_notes(path: Path) -> dict[str, str]:
-    """Return what the service noted beside the model in a file, and the model's digest; the rest is not checked.
+def _readable(paths: Iterable[Path]) -> Iterator[Snapshot]:
+    """Describe the files that can be read."""
+    for path in paths:
+        with contextlib.suppress(FileError):
+            yield describe(path)
+
+
+def describe(path: Path) -> Snapshot:
+    """Read what the service noted beside the model in a file, and the model's digest; the rest is not checked.
 
     Raises
     ------
     FileError
-        When it is not a sound model file.
+        When it is not a sound model file, or what is noted makes no sense.
     """
     document = read_metadata(path)
     notes: dict[str, str] = {**document.get("extra", {}), "digest": document["digest"]}
-    return notes
-
-
-def describe(path: Path, notes: Mapping[str, str]) -> Snapshot:
-    """Read a snapshot's metadata.
-
-    Raises
-    ------
-    FileError
-        When it is there and makes no sense.
-    """
     size = path.stat()
     facts = Facts.from_notes(notes)
     text = notes.get("created_at")
     try:
         created_at = datetime.fromisoformat(text) if text else datetime.fromtimestamp(size.st_mtime, UTC)
         if created_at.tzinfo is None:
-            raise FileError(
-                "its metadata is damaged: take another copy of the file"
-            )  # no other can be compared with it
+            raise ValueError  # no other can be compared with it
         created_at = created_at.astimezone(UTC)
     except (ValueError, OverflowError):
         raise FileError("its metadata is damaged: take another copy of the file") from None
     return Snapshot(
         id=notes.get("snapshot_id", ""),
         model_version=facts.model_version,
-        digest=notes.get("digest", ""),
+        digest=notes["digest"],
         bytes=size.st_size,
         created_at=created_at,
         path=path,
@@ -416,7 +396,7 @@ def describe(path: Path, notes: Mapping[str, str]) -> Snapshot:
 def _check(path: Path, *, whole: bool = True) -> Snapshot:
     """Read a file back as the next start would do it, and return what it says of itself, or only that."""
     try:
-        snapshot = describe(path, read_notes(path))
+        snapshot = describe(path)
         if whole:
             load_own(path)
     except FileError as error:

@@ -1,13 +1,10 @@
 """Webhooks and callbacks that were given up."""
 
-import uuid
-
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
 from oubli.app.http.openapi import DEFAULT_PAGE, PATH, QUERY, problems
-from oubli.app.http.parsing import one_value, parse_limit, parse_number_cursor, parse_query
-from oubli.app.http.problems import ProblemError
+from oubli.app.http.parsing import parse_page, parse_uuid
 from oubli.app.http.responses import json_answer
 from oubli.app.http.schemas.erasures import DeadLettersAnswer, RedeliveryAnswer
 from oubli.app.ledger.deliveries import Delivery
@@ -30,9 +27,8 @@ async def list_dead_letters(request: Request) -> Response:
     before an earlier one.
     """
     service = context_of(request).service
-    query = parse_query(request.scope["query_string"], ("cursor", "limit"))
-    limit = parse_limit(one_value(query, "limit"), DEFAULT_PAGE, service.limits.page_size_max)
-    found = await service.deliveries.dead_letters(parse_number_cursor(one_value(query, "cursor")), limit + 1)
+    after, limit = parse_page(request.scope["query_string"], DEFAULT_PAGE, service.limits.page_size_max)
+    found = await service.deliveries.dead_letters(after, limit + 1)
     page = found[:limit]
     more = len(found) > limit
     return json_answer({"dead_letters": list(map(_content, page)), "next": str(page[-1].number) if more else None})
@@ -49,10 +45,7 @@ async def list_dead_letters(request: Request) -> Response:
 async def redeliver(request: Request) -> Response:
     """Try again to tell all states of a receipt or request that were given up, in their order, from the beginning."""
     service = context_of(request).service
-    try:
-        subject = str(uuid.UUID(request.path_params["id"]))
-    except ValueError:
-        raise ProblemError("no-dead-letter") from None
+    subject = parse_uuid(request.path_params["id"], "no-dead-letter")
     return json_answer({"id": subject, "states": await service.deliveries.redeliver(subject)}, 202)
 
 

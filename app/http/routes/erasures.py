@@ -1,14 +1,13 @@
 """Receipts: what became of a deletion, a rectification or an expiry."""
 
-import uuid
 from typing import cast, get_args
 
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
 from oubli.app.http.openapi import DEFAULT_PAGE, PATH, QUERY, problems
-from oubli.app.http.parsing import one_value, parse_limit, parse_number_cursor, parse_query, parse_ref
-from oubli.app.http.problems import ProblemError, invalid
+from oubli.app.http.parsing import one_value, parse_limit, parse_number_cursor, parse_query, parse_ref, parse_uuid
+from oubli.app.http.problems import invalid
 from oubli.app.http.responses import json_answer, receipt_content
 from oubli.app.http.schemas.erasures import ErasuresAnswer, Receipt
 from oubli.app.ledger.entries import StatusFilter
@@ -60,8 +59,5 @@ async def list_erasures(request: Request) -> Response:
 async def get_erasure(request: Request) -> Response:
     """Return a receipt as it is now: `unlearned`, and soon after `erased`."""
     service = context_of(request).service
-    try:
-        receipt_id = str(uuid.UUID(request.path_params["id"]))
-    except ValueError:
-        raise ProblemError("no-receipt") from None
+    receipt_id = parse_uuid(request.path_params["id"], "no-receipt")
     return json_answer(receipt_content(await service.receipts.get(receipt_id), durable=service.is_durable))

@@ -8,7 +8,7 @@ from oubli.app.http.context import context_of
 from oubli.app.http.openapi import PATH, body, problems
 from oubli.app.http.parsing import explain
 from oubli.app.http.problems import ProblemError, invalid, pointer
-from oubli.app.http.responses import job_content, json_answer
+from oubli.app.http.responses import job_answer, json_answer
 from oubli.app.http.schemas.model import JobAnswer
 from oubli.app.http.schemas.predictions import InfluenceAnswer, InfluenceRequest
 from oubli.app.service.influence import Question
@@ -51,9 +51,7 @@ async def rank_influence(request: Request) -> Response:
         raise _explain(error, asked.instances, reader.schema) from None
     if isinstance(found, dict):
         return json_answer(found)
-    answer = json_answer(job_content(found), 202)
-    answer.headers["Location"] = f"/jobs/{found.id}"
-    return answer
+    return job_answer(found)
 
 
 @router.get(

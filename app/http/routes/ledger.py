@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
 from oubli.app.http.openapi import DEFAULT_PAGE, QUERY, problems
-from oubli.app.http.parsing import one_value, parse_limit, parse_number_cursor, parse_query
+from oubli.app.http.parsing import parse_page
 from oubli.app.http.responses import json_answer
 from oubli.app.http.schemas.ledger import KeysAnswer, LedgerAnswer
 
@@ -25,9 +25,7 @@ async def get_ledger(request: Request) -> Response:
     restore finds erased samples by: keep them with the entries, `--ledger` needs them. `oubli ledger fetch` does.
     """
     service = context_of(request).service
-    query = parse_query(request.scope["query_string"], ("cursor", "limit"))
-    limit = parse_limit(one_value(query, "limit"), DEFAULT_PAGE, service.limits.page_size_max)
-    after = parse_number_cursor(one_value(query, "cursor"))
+    after, limit = parse_page(request.scope["query_string"], DEFAULT_PAGE, service.limits.page_size_max)
     entries = await service.receipts.page(after, limit + 1)
     more = len(entries) > limit
     page = entries[:limit]

@@ -1,13 +1,12 @@
 """The log: checkpoints, tiles, and proofs for those who do not trust the server."""
 
 import re
-import uuid
 
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
 from oubli.app.http.openapi import FILE, PATH, QUERY, TEXT, problems
-from oubli.app.http.parsing import one_value, parse_query
+from oubli.app.http.parsing import one_value, parse_query, parse_uuid
 from oubli.app.http.problems import ProblemError, invalid
 from oubli.app.http.responses import NO_STORE, json_answer
 from oubli.app.http.schemas.ledger import ConsistencyAnswer, OpeningAnswer
@@ -112,9 +111,9 @@ async def get_erasure_proof(request: Request) -> Response:
     It holds no names and needs no key but the receipt's id. `oubli proof check` checks it; with the opening of a name
     it also says whether the erasure was about that name.
     """
-    service = context_of(request).service
+    service, receipt_id = context_of(request).service, parse_uuid(request.path_params["id"], "no-receipt")
     is_overdue = service.erasures.deadline.is_overdue
-    found = await service.publisher.erasure_proof(_receipt_id(request), is_overdue, durable=service.is_durable)
+    found = await service.publisher.erasure_proof(receipt_id, is_overdue, durable=service.is_durable)
     if found is None:
         raise ProblemError("no-receipt")
     return _proof(found)
@@ -132,7 +131,7 @@ async def get_opening(request: Request) -> Response:
 
     Whoever has it can test which names the erasure was about: do not hand it on. It is gone when the hashing key is.
     """
-    receipt_id = _receipt_id(request)
+    receipt_id = parse_uuid(request.path_params["id"], "no-receipt")
     service = context_of(request).service
     receipt = await service.receipts.get(receipt_id)
     key_id = await service.database.read(lambda database: database.hashing_key_of(receipt))
@@ -140,13 +139,6 @@ async def get_opening(request: Request) -> Response:
     if opening is None:
         raise ProblemError("no-opening")
     return json_answer({"receipt": receipt_id, "opening": opening.hex()})
-
-
-def _receipt_id(request: Request) -> str:
-    try:
-        return str(uuid.UUID(request.path_params["id"]))
-    except ValueError:
-        raise ProblemError("no-receipt") from None
 
 
 def _parse_size(query: dict[str, list[str]], name: str) -> int | None:

@@ -9,10 +9,9 @@ from fastapi import APIRouter, Request, Response
 from oubli.app.http.context import context_of
 from oubli.app.http.openapi import IDEMPOTENCY_KEY, KEY_HEADER, body, problems
 from oubli.app.http.problems import ProblemError, invalid, pointer
-from oubli.app.http.responses import job_content, json_answer
+from oubli.app.http.responses import job_answer
 from oubli.app.http.schemas.model import FitRequest, JobAnswer
 from oubli.app.service.fitting import estimator_of
-from oubli.app.service.jobs import Job
 from oubli.core.data.schema import Schema
 from oubli.core.errors import InputError
 from oubli.core.parameters import N_JOBS
@@ -31,7 +30,7 @@ _KINDS = sorted({kind for kind, _ in KINDS})
 )
 async def verify_model(request: Request) -> Response:
     """Begin to compare the model with a fresh one on the samples held; the result says `ok` and both digests."""
-    return _begun(context_of(request).service.verify_job())
+    return job_answer(context_of(request).service.verify_job())
 
 
 @router.post(
@@ -43,7 +42,7 @@ async def verify_model(request: Request) -> Response:
 )
 async def scrub_model(request: Request) -> Response:
     """Begin to erase from all files what was unlearned, without waiting for the deadline."""
-    return _begun(context_of(request).service.scrub_job())
+    return job_answer(context_of(request).service.scrub_job())
 
 
 @router.post(
@@ -72,7 +71,7 @@ async def fit_model(request: Request) -> Response:
     # In a thread: the first look at a kind imports it, which reads files and may compile.
     await asyncio.to_thread(check_parameters, kind, parameters, kept, service.state.model.schema_)
     async with service.idempotency_keys.use(request.headers.get(KEY_HEADER), "POST /model/fit", sent_body) as key:
-        return _begun(service.fit_job(kind, parameters, key, scores=scores))
+        return job_answer(service.fit_job(kind, parameters, key, scores=scores))
 
 
 def check_parameters(kind: str, parameters: dict[str, Any], kept: dict[str, Any], schema: Schema) -> None:
@@ -151,9 +150,3 @@ def _rule(error: InputError, name: str, value: Any) -> str:
         if error.rule.startswith(repeated):
             return error.rule.removeprefix(repeated)
     return "has a value that the model does not take"
-
-
-def _begun(job: Job) -> Response:
-    answer = json_answer(job_content(job), 202)
-    answer.headers["Location"] = f"/jobs/{job.id}"
-    return answer

@@ -25,6 +25,7 @@ from oubli.app.http.openapi import (
 )
 from oubli.app.http.parsing import (
     explain,
+    explain_addition,
     one_value,
     parse_flag,
     parse_id,
@@ -128,8 +129,7 @@ async def add_samples(request: Request) -> Response:
         try:
             added = await service.add(samples, key)
         except InputError as error:
-            features = [sample["features"] for sample in sent]
-            raise explain(error, lambda row: ("samples", row, "features"), features, reader.schema) from None
+            raise explain_addition(error, sent, reader.schema) from None
     if wanted is not Format.JSON:
         return await bulk_of(request).addition_as(wanted, added)
     return json_answer(addition_content(added, durable=service.is_durable), 201 if added.n_new else 200)

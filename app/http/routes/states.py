@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
 from oubli.app.http.openapi import DEFAULT_PAGE, PATH, QUERY, problems
-from oubli.app.http.parsing import one_value, parse_flag, parse_limit, parse_number_cursor, parse_query
+from oubli.app.http.parsing import one_value, parse_flag, parse_page, parse_query
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.responses import json_answer
 from oubli.app.http.schemas.states import StateAnswer, StateEntry, StatesAnswer
@@ -30,9 +30,7 @@ async def list_states(request: Request) -> Response:
     A state is written with each snapshot, with each finished erasure, by `POST /model/verify`, and when asked for.
     """
     service = context_of(request).service
-    query = parse_query(request.scope["query_string"], ("cursor", "limit"))
-    limit = parse_limit(one_value(query, "limit"), DEFAULT_PAGE, service.limits.page_size_max)
-    after = parse_number_cursor(one_value(query, "cursor"))
+    after, limit = parse_page(request.scope["query_string"], DEFAULT_PAGE, service.limits.page_size_max)
     found = await service.database.read(lambda database: database.states_page(after, limit + 1))
     page = found[:limit]
     end = str(page[-1]["index"]) if len(found) > limit else None

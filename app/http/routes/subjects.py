@@ -12,7 +12,7 @@ from oubli.app.http.responses import (
     NO_STORE,
     bundle_content,
     bundle_csv,
-    job_content,
+    job_answer,
     json_answer,
     restriction_content,
     to_json,
@@ -131,9 +131,7 @@ async def export_subject(request: Request) -> Response:
         raise invalid("/influence", str(error)) from None
     if isinstance(made, Bundle):
         return await _answer(context, made, csv=wants_csv(request, None))
-    answer = json_answer(job_content(made), 202)
-    answer.headers["Location"] = f"/jobs/{made.id}"
-    return answer
+    return job_answer(made)
 
 
 @router.get(

@@ -8,7 +8,7 @@ from oubli.app.http.context import context_of
 from oubli.app.http.openapi import PATH, body, problems
 from oubli.app.http.parsing import explain
 from oubli.app.http.problems import ProblemError
-from oubli.app.http.responses import job_content, json_answer, result_content
+from oubli.app.http.responses import job_answer, json_answer, result_content
 from oubli.app.http.schemas.inspection import WithoutAnswer, WithoutRequest
 from oubli.app.http.schemas.model import JobAnswer
 from oubli.app.service.without import Absence, Comparison
@@ -53,9 +53,7 @@ async def predict_without(request: Request) -> Response:
         raise explain(error, lambda row: ("instances", row), instances, reader.schema) from None
     if isinstance(found, Comparison):
         return json_answer(_content(found))
-    answer = json_answer(job_content(found), 202)
-    answer.headers["Location"] = f"/jobs/{found.id}"
-    return answer
+    return job_answer(found)
 
 
 @router.get(

@@ -14,7 +14,7 @@ from oubli.app.service.nonces import new_nonces, note_nonces
 from oubli.app.service.results import Keep, NothingHeld, Replacement
 
 if TYPE_CHECKING:
-    from oubli.app.ledger.entries import Receipt, ReceiptKind, SubjectRequest
+    from oubli.app.ledger.entries import By, Receipt, ReceiptKind, SubjectRequest
     from oubli.app.service.idempotency import IdempotencyKey
     from oubli.app.service.transaction import Transaction
     from oubli.core.model import Model
@@ -123,17 +123,12 @@ class Erasure(Command["Receipt | NothingHeld"]):
     request: SubjectRequest | None = None
 
     def __init__(
-        self,
-        kind: ReceiptKind,
-        targets: Sequence[str],
-        by: Literal["ids", "subjects"] = "ids",
-        ref: str | None = None,
-        key: IdempotencyKey | None = None,
+        self, kind: ReceiptKind, targets: Sequence[str], by: By, ref: str | None, key: IdempotencyKey | None
     ) -> None:
         super().__init__(key)
         self.kind: ReceiptKind = kind
         self.targets = targets
-        self.by: Literal["ids", "subjects"] = by
+        self.by: By = by
         self.ref = ref
         self.absent = 0
         self.counts: Mapping[str, int] = {}
@@ -207,7 +202,7 @@ class ReplaceSample(Erasure):
     """
 
     def __init__(self, asked: Replacement, ref: str | None = None, key: IdempotencyKey | None = None) -> None:
-        super().__init__("rectification", [asked.sample_id], ref=ref, key=key)
+        super().__init__("rectification", [asked.sample_id], "ids", ref, key)
         self._asked = asked
         self.exports: int | None = None  # None: what is learned from stays as it is
 
@@ -283,7 +278,7 @@ class DeleteSamples(Erasure):
     def __init__(
         self,
         targets: Sequence[str],
-        by: Literal["ids", "subjects"] = "ids",
+        by: By = "ids",
         ref: str | None = None,
         key: IdempotencyKey | None = None,
         kind: Literal["deletion", "expiry"] = "deletion",

@@ -130,7 +130,7 @@ class Restriction(Command[Restricted]):
 
     kind: RestrictionKind
 
-    def __init__(self, subjects: Sequence[str], ref: str | None = None, key: IdempotencyKey | None = None) -> None:
+    def __init__(self, subjects: Sequence[str], ref: str | None, key: IdempotencyKey | None) -> None:
         super().__init__(key)
         self._subjects = subjects
         self._ref = ref
@@ -203,14 +203,7 @@ class RestrictSubjects(Restriction):
     is_refusable = False
     kind = "restricted"
 
-    def __init__(
-        self,
-        subjects: Sequence[str],
-        ref: str | None = None,
-        key: IdempotencyKey | None = None,
-        *,
-        keep: bool = False,
-    ) -> None:
+    def __init__(self, subjects: Sequence[str], ref: str | None, key: IdempotencyKey | None, *, keep: bool) -> None:
         super().__init__(subjects, ref, key)
         self._keep = keep
 
@@ -244,14 +237,7 @@ class ReleaseSubjects(Restriction):
 
     kind = "released"
 
-    def __init__(
-        self,
-        subjects: Sequence[str],
-        ref: str | None = None,
-        key: IdempotencyKey | None = None,
-        *,
-        n_expired: int = 0,
-    ) -> None:
+    def __init__(self, subjects: Sequence[str], ref: str | None, key: IdempotencyKey | None, *, n_expired: int) -> None:
         super().__init__(subjects, ref, key)
         self._n_expired = n_expired
 
@@ -292,11 +278,7 @@ class RetainSubjects(Restriction):
     kind = "retained"
 
     def __init__(
-        self,
-        subjects: Sequence[str],
-        seconds: int | None,
-        ref: str | None = None,
-        key: IdempotencyKey | None = None,
+        self, subjects: Sequence[str], seconds: int | None, ref: str | None, key: IdempotencyKey | None
     ) -> None:
         super().__init__(subjects, ref, key)
         self._seconds = seconds

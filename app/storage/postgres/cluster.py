@@ -233,10 +233,8 @@ class Cluster:
 
     def segments(self) -> list[SegmentRow]:
         """Return the segments of the journal, oldest first."""
-        return [
-            SegmentRow(*row)
-            for row in self._ask("SELECT first_seq, key_id, mac FROM oubli_segments ORDER BY first_seq")
-        ]
+        rows = self._ask("SELECT first_seq, key_id, mac FROM oubli_segments ORDER BY first_seq")
+        return [SegmentRow(*row) for row in rows]
 
     def post_mac(self, first_seq: int, mac: bytes, epoch: int) -> bool:
         """Tell the leader's keyed digest at the beginning of a segment; false when it is gone, or another leads."""

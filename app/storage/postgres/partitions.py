@@ -59,7 +59,7 @@ def begin_segment(connection: Connection, first_seq: int, key: SegmentKey, *, ep
         epoch=epoch,
         key_id=key.id,
         fenced=FENCED,
-        table=_table(f"{_PREFIX}{first_seq}"),
+        table=sql.Identifier(f"{_PREFIX}{first_seq}"),
     )
     try:
         connection.execute(statement)
@@ -96,7 +96,7 @@ def remove_unnamed(connection: Connection) -> int:
     connection.execute(sql.SQL("SET lock_timeout = {}").format(_LOCK_MS))
     try:
         for name, is_attached, is_detaching in found:
-            table = _table(name)
+            table = sql.Identifier(name)
             if is_attached:
                 how = sql.SQL("FINALIZE" if is_detaching else "CONCURRENTLY")
                 connection.execute(sql.SQL("ALTER TABLE oubli_records DETACH PARTITION {} {}").format(table, how))
@@ -113,7 +113,3 @@ def cycle_wal(connection: Connection) -> None:
         for _ in range(_WAL_CYCLES):
             connection.execute("SELECT pg_switch_wal()")
             connection.execute("CHECKPOINT")
-
-
-def _table(name: str) -> sql.Identifier:
-    return sql.Identifier(name)

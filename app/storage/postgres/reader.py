@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from oubli.app.errors import JournalDamagedError, JournalRefusedError
@@ -40,6 +41,7 @@ def fetch_nowhere(key_id: str) -> bytes | None:
     return None
 
 
+@dataclass(eq=False, repr=False)
 class Reader:
     """Reads records; keeps what opens one segment.
 
@@ -53,17 +55,11 @@ class Reader:
         Asks other nodes for a key that is not here; None when nobody has it.
     """
 
-    def __init__(
-        self,
-        connected: Callable[[], Connection],
-        keys: SegmentKeys,
-        fetch_key: Callable[[str], bytes | None],
-    ) -> None:
-        self._connected = connected
-        self._keys = keys
-        self._fetch_key = fetch_key
-        self._segment = 0
-        self._sealer: Sealer | None = None
+    _connected: Callable[[], Connection]
+    _keys: SegmentKeys
+    _fetch_key: Callable[[str], bytes | None]
+    _segment: int = field(default=0, init=False)
+    _sealer: Sealer | None = field(default=None, init=False)
 
     def positioned_records(self, after_seq: int) -> Iterator[Positioned]:
         """Return all records with higher numbers; see `PostgresJournal.positioned_records`."""

@@ -4,7 +4,7 @@ import pytest
 
 from oubli.app.errors import NoSnapshotError, StartError, StorageError
 from oubli.app.storage.directory import DataDirectory
-from oubli.app.storage.snapshots import Facts, SnapshotStore, describe, read_notes
+from oubli.app.storage.snapshots import Facts, SnapshotStore, describe
 from oubli.core.errors import FileError
 from tests.unit.app.support import forest
 
@@ -93,7 +93,7 @@ def test_the_journal_is_needed_from_the_older_generation_on(store):
 
 def test_a_file_that_no_service_wrote_has_no_history(tmp_path):
     forest(10).save(tmp_path / "model")
-    assert describe(tmp_path / "model", read_notes(tmp_path / "model")).facts == Facts()
+    assert describe(tmp_path / "model").facts == Facts()
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_file_that_no_service_wrote_has_no_history(tmp_path):
 def test_notes_that_make_no_sense_are_refused(tmp_path, extra):
     forest(10).save(tmp_path / "model", extra=extra)
     with pytest.raises(FileError, match="is damaged"):
-        describe(tmp_path / "model", read_notes(tmp_path / "model"))
+        describe(tmp_path / "model")
 
 
 @pytest.mark.parametrize("damage", ["truncated", "altered", "foreign", "empty"])
