@@ -20,6 +20,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from benchmarks import sections
+from benchmarks.boosting.datasets import Split, load_split
+from benchmarks.boosting.kinds import KINDS, Kind
+from benchmarks.boosting.peers import LIGHTGBM, View
 from benchmarks.problems import Problem, load_problem, warm_up
 from benchmarks.results import Mark, Row, at_most, shown
 from benchmarks.sections import Bench, Section
@@ -34,6 +37,13 @@ ABOUT = (
 )
 BATCH = 100_000  # rows
 LOOP = "s=0\nfor i in range({n}): s+=i*i%7"
+PEER_HEAD = ("data:", "kind:", "rounds", "ours s", "LightGBM s", "ours by LightGBM")
+PEER_TEXT = (
+    "Wall times of a fit with `n_jobs=2` on both sides, in turn, medians of the rounds: 100 trees of the same size, as "
+    "on the page of [boosting](boosting.md), categories natively. Our fit also checks and stores the samples. The "
+    "ratio is formed within a round."
+)
+PEER_MARKS = {"adult": 1.2, "higgs-like": 1.0}
 MARKS = {"fit": 0.55, "resolve": 0.55, "verify": 0.6, "batch": 0.55, "boosting": 0.7, "short": 1.1}
 
 
@@ -94,16 +104,14 @@ class Threads(Bench):
         return Row((data, work, *map(shown, cells)), ratio, self.mark(name))
 
 
-def in_turn(rounds: int, one_round: Callable[[int | None], Times]) -> list[tuple[Times, Times]]:
-    """Times with one thread and with two; which goes first changes every time."""
+def in_turn(
+    rounds: int, one_round: Callable[[Any], Times], sides: tuple[Any, Any] = (None, 2)
+) -> list[tuple[Times, Times]]:
+    """Times of both sides, of one thread and of two unless said otherwise; which goes first changes every time."""
     found = []
     for number in range(rounds):
-        if number % 2:
-            two = one_round(2)
-            found.append((one_round(None), two))
-        else:
-            one = one_round(None)
-            found.append((one, one_round(2)))
+        times = {side: one_round(side) for side in (sides[::-1] if number % 2 else sides)}
+        found.append((times[sides[0]], times[sides[1]]))
     return found
 
 
@@ -218,12 +226,35 @@ def short(bench: Threads) -> Section:
     return Section("Short work", ABOUT.format(rounds=bench.rounds), HEAD, rows)
 
 
+def peer(bench: Threads) -> Section:
+    """Fits of boosted trees beside LightGBM's."""
+    rows = []
+    for name, limit in PEER_MARKS.items():
+        split = load_split(name, bench.data, bench.cache, n_rows=bench.n_rows)
+        view = LIGHTGBM.view(split)
+        for kind in KINDS.values():
+            kind.warm_up(split, n_jobs=2)
+
+            def fit(system: str, kind: Kind = kind, split: Split = split, view: View = view) -> Times:
+                if system == "ours":
+                    return timed(lambda: kind.fit(split, n_jobs=2))
+                trained = LIGHTGBM.train(split, view, kind.shape)
+                trained.estimator.set_params(n_jobs=2, num_threads=2)
+                return timed(trained.fit)
+
+            pairs = in_turn(bench.rounds, fit, ("ours", LIGHTGBM.name))
+            cells = [shown(median(pair[side].wall for pair in pairs)) for side in (0, 1)]
+            ratio = median(ours.wall / theirs.wall for ours, theirs in pairs)
+            rows.append(Row((name, kind.name, str(len(pairs)), *cells), ratio, at_most(limit)))
+    return Section("Boosting beside LightGBM", PEER_TEXT, PEER_HEAD, rows)
+
+
 def _require(holds: bool) -> None:
     if not holds:
         raise AssertionError("two threads do not give what one gives")
 
 
-QUESTIONS = {"loop": loop, "forest": forest, "boosting": boosting, "short": short}
+QUESTIONS = {"loop": loop, "forest": forest, "boosting": boosting, "peer": peer, "short": short}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from oubli.core.array_types import Array, Bools
+from oubli.core.data.distinct import Distinct
 from oubli.core.data.tables import RawColumn
 from oubli.core.data.values import (
     FLOAT32_BITS,
@@ -205,25 +206,6 @@ def encode_categories(raw: "RawColumn", column: Column) -> list[str | None]:
     return list(map(texts.__getitem__, inverse.tolist()))
 
 
-class _CodeOf(dict[Any, float]):
-    """The codes of a column's values, each asked for once; KeyError or RefusedError for what takes a closer look."""
-
-    def __init__(self, look_up: LookUp) -> None:
-        super().__init__()
-        self._look_up = look_up
-
-    def __missing__(self, value: Any) -> float:
-        if type(value) is str:
-            require_utf8(value)
-            code = float(self._look_up(value))
-        elif value is None or (type(value) is float and value != value):
-            code = MISSING
-        else:
-            raise KeyError(value)
-        self[value] = code
-        return code
-
-
 def encode_codes(raw: "RawColumn", look_up: LookUp) -> Array | None:
     """Encode a categorical column of texts, None and NaN as codes; None when `encode_categories` has to look at it.
 
@@ -231,8 +213,17 @@ def encode_codes(raw: "RawColumn", look_up: LookUp) -> Array | None:
     """
     if not isinstance(raw.values, list):
         return None
+
+    def code_of(value: Any) -> float:
+        if type(value) is str:
+            require_utf8(value)
+            return float(look_up(value))
+        if value is None or (type(value) is float and value != value):
+            return MISSING
+        raise KeyError(value)
+
     try:
-        return np.fromiter(map(_CodeOf(look_up).__getitem__, raw.values), np.float64, len(raw.values))
+        return np.fromiter(map(Distinct(code_of).__getitem__, raw.values), np.float64, len(raw.values))
     except (KeyError, RefusedError, TypeError):  # TypeError: not hashable
         return None
 
@@ -240,7 +231,6 @@ def encode_codes(raw: "RawColumn", look_up: LookUp) -> Array | None:
 def _by_distinct(values: list[Any], column: Column) -> list[str | None]:
     """Convert each distinct value once; all values are of one type, or None."""
     try:
-        texts = {value: category_text(value) for value in dict.fromkeys(values)}
+        return list(map(Distinct(category_text).__getitem__, values))
     except (RefusedError, TypeError):  # refused, or not even hashable
         return _each(values, category_text, column)  # raises the error, with its row
-    return list(map(texts.__getitem__, values))

@@ -14,6 +14,7 @@ leaves with the last cell that holds it: text, hash and column are overwritten a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Array, Arrays, Hashes, Ints, Reals
+from oubli.core.data.distinct import Distinct
 from oubli.core.data.values import FLOAT32_EXACT, MISSING, LookUp
 from oubli.core.errors import CapacityError, FileError, ensure
 from oubli.core.rng import MISSING_CATEGORY, hash_text
@@ -113,8 +115,15 @@ class CategoryTable:
             if len(values) == 1:
                 new += values[0] is not None and values[0] not in held
             else:
-                new += sum(value is not None and value not in held for value in dict.fromkeys(values))
+                distinct = set(values)
+                distinct.discard(None)
+                new += len(distinct.difference(held))
         return new
+
+    def check_room_for(self, texts: Mapping[int, Sequence[str | None]]) -> None:
+        """`check_room` for the values that are not held, which are counted only where there may be too many."""
+        if len(self) + sum(map(len, texts.values())) > FLOAT32_EXACT:
+            self.check_room(self.new_values(texts))
 
     def check_room(self, new: int) -> None:
         """Raise CapacityError when so many further values cannot be held."""
@@ -151,18 +160,20 @@ class CategoryTable:
         new: list[tuple[int, int, str, int]] = []
         cells: dict[int, Reals] = {}
         counts = np.zeros(self.capacity, np.int64)
+
+        def code_of(column: int, value: str | None) -> float:
+            nonlocal n_left
+            if value is None:
+                return MISSING
+            code = self.codes[column].get(value)
+            if code is None:
+                n_left -= 1
+                code = free[n_left]
+                new.append((code, column, value, hash_text(value)))
+            return code
+
         for column, values in texts.items():
-            held = self.codes[column]
-            codes: dict[str | None, float] = {}
-            for value in dict.fromkeys(values):
-                if value is None:
-                    codes[value] = MISSING
-                elif value in held:
-                    codes[value] = held[value]
-                else:
-                    n_left -= 1
-                    codes[value] = free[n_left]
-                    new.append((free[n_left], column, value, hash_text(value)))
+            codes = Distinct(partial(code_of, column))
             found = np.fromiter(map(codes.__getitem__, values), np.float64, len(values))
             cells[column] = found
             counts += np.bincount(found[~np.isnan(found)].astype(np.int64), minlength=self.capacity)
@@ -362,8 +373,11 @@ def write_codes(cells: Array, texts: Mapping[int, Sequence[str | None]], look_up
         if len(values) == 1:
             cells[0, column] = MISSING if values[0] is None else look_up(values[0])
         else:
-            found = {value: MISSING if value is None else look_up(value) for value in dict.fromkeys(values)}
-            cells[:, column] = list(map(found.__getitem__, values))
+            cells[:, column] = list(map(Distinct(partial(_code_by, look_up)).__getitem__, values))
+
+
+def _code_by(look_up: LookUp, value: str | None) -> float:
+    return MISSING if value is None else look_up(value)
 
 
 def pack_texts(texts: Iterable[str]) -> tuple[npt.NDArray[np.uint8], Ints]:

@@ -226,7 +226,7 @@ class SampleStore(OwnedSlots):
                 self._refuse_held(names)
                 self.restricted.refuse_held(names)
         if texts and not self.categories.has_room(n * len(texts)):
-            self.categories.check_room(self.categories.new_values(texts))
+            self.categories.check_room_for(texts)
         return Prepared(n, cells, texts, labels, names)
 
     def commit(self, prepared: Prepared) -> Ints:

@@ -30,6 +30,11 @@ def test_who_goes_first_changes_every_time(monkeypatch: pytest.MonkeyPatch) -> N
     assert row.figure == 0.5
 
 
+def test_other_sides_go_in_turn_too() -> None:
+    pairs = in_turn(2, lambda side: Times({"ours": 1.0, "theirs": 2.0}[side], 3.0), ("ours", "theirs"))
+    assert [(one.wall, other.wall) for one, other in pairs] == [(1.0, 2.0)] * 2
+
+
 def test_a_mark_is_no_less_than_what_two_processes_gain(monkeypatch: pytest.MonkeyPatch) -> None:
     for loop, limit in ((0.5, 0.55), (0.7, 0.77)):
         monkeypatch.setattr(Threads, "loop_ratio", loop)

@@ -100,6 +100,18 @@ def test_too_many_values_are_refused_before_anything_changes(monkeypatch):
     assert table.capacity == 20
 
 
+def test_values_are_counted_only_where_they_may_be_too_many(monkeypatch):
+    monkeypatch.setattr(categories, "FLOAT32_EXACT", 20)
+    table = CategoryTable([0, 1])
+    hold(table, 0, ["held"])
+    counted = []
+    monkeypatch.setattr(CategoryTable, "check_room", lambda _, new: counted.append(new))
+    table.check_room_for({0: ["held", None, "a"] * 2, 1: ["b"] * 13})
+    assert counted == []
+    table.check_room_for({0: ["held", None, "a"] * 2, 1: ["b"] * 14})
+    assert counted == [2]
+
+
 def test_queries_use_the_codes_held():
     table = CategoryTable([0, 2])
     held = hold(table, 0, ["a", "b"])
