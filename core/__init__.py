@@ -4,13 +4,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if __name__ != "oubli.core":
-    raise ImportError(f"import oubli.core: as {__name__} there would be a second one of every class")
+    raise ImportError(
+        "the package is oubli: write `from oubli import ...` or `import oubli.core`; "
+        f"{__name__!r} would be a second one of every class"
+    )
 
 if TYPE_CHECKING:
     from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
     from oubli.core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
+    from oubli.core.estimators import load
     from oubli.core.forest.estimator import DynamicForestClassifier, DynamicForestRegressor
-    from oubli.core.persistence import load
     from oubli.core.tree.estimator import DynamicTreeClassifier
 
 __all__ = [
@@ -26,12 +29,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return what is asked for, imported when it is first: most programs use one kind."""
+    """Import a name when it is first used: most programs use one kind."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from oubli.core.registry import ESTIMATORS
 
-    globals()[name] = getattr(import_module(ESTIMATORS.get(name, "oubli.core.persistence")), name)
+    globals()[name] = getattr(import_module(ESTIMATORS.get(name, "oubli.core.estimators")), name)
     return globals()[name]
 
 

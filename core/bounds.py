@@ -1,7 +1,7 @@
 """What values that come from a file may be: rules that say type and range, and the check of a value by its rule.
 
-A file's numbers are not to be trusted before they have passed here: Python's integers have no end, and what is made of
-a number later on (an array's length, a column of a database) has.
+Every number of a file is checked here before it is used: Python's integers have no end, but an array's length or a
+column of a database has.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 from oubli.core.errors import FileError
 
 LARGEST_COUNT = 2**53  # of versions, samples and the like: JSON's readers know integers up to here
-LARGEST_COUNTER = 2**62  # of counters that are kept in 64 bits and have to be able to go on
+LARGEST_COUNTER = 2**62  # of counters that are kept in 64 bits and need room to grow
 _DIGITS = 20  # of an integer of 64 bits, with its sign
 
 
@@ -87,7 +87,7 @@ class Scalar(Rule):
 
 @dataclass(frozen=True)
 class Anything(Rule):
-    """What somebody else checks."""
+    """A value that is checked elsewhere."""
 
     def find_fault(self, value: Any, where: str) -> str | None:
         return None

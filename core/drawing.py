@@ -1,15 +1,97 @@
-"""One tree as people look at it: a node with some levels below, in the names of columns and categories.
+"""One tree for people: a node with some levels below, in the names of columns and categories.
 
-A node is named by the way to it from the root, in `l` and `r`: rows of pools are nobody's business and are used again.
+A node is named by the way to it from the root, in `l` and `r`: rows of pools mean nothing outside, and are reused.
 """
 
+import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from oubli.core.look import TreeLook
-from oubli.core.questions import Questions
+from oubli.core.data.values import Column, ColumnType
+from oubli.core.engine import Split, TreeLook
+from oubli.core.rng import MISSING_CATEGORY
 
 if TYPE_CHECKING:
     from oubli.core.model import Model
+    from oubli.core.samples.categories import CategoryTable
+
+_MOST_LISTED = 50  # categories of one question
+
+
+class Questions:
+    """Puts splits into words.
+
+    Parameters
+    ----------
+    columns : as the schema has them.
+    table : the categories held.
+    names : of the columns.
+    decimals : of thresholds; None: as many as it takes to tell them from others in float32.
+    """
+
+    def __init__(
+        self, columns: Sequence[Column], table: "CategoryTable", names: Sequence[str], decimals: int | None = None
+    ) -> None:
+        self._columns = columns
+        self._names = names
+        self._decimals = decimals
+        self._categories = {
+            column: {int(table.hashes[code]): text for text, code in codes.items()}
+            for column, codes in table.codes.items()
+        }
+
+    def text(self, split: Split) -> str:
+        """Return the question as a text."""
+        content = self.content(split)
+        name = content["feature"]
+        match content["type"]:
+            case "missing" | "known":
+                return f"{name} is {content['type']}"
+            case "category":
+                text = content["category"]
+                return f"{name} is {'a category that no sample has' if text is None else _quoted(text)}"
+            case "categories":
+                listed = ", ".join(map(_quoted, content["categories"][:3])) or "a category that no sample has"
+                more = content["n_categories"] - 3
+                others = f" or {more} other{'s' if more > 1 else ''}" if more > 0 else ""
+                return f"{name} is {listed}{others}{' or missing' if content['missing'] == 'left' else ''}"
+        missing = " or missing" if content["missing"] == "left" else ""
+        if content["type"] == "boolean":
+            return f"{name} is false{missing}"
+        threshold = content["threshold"]
+        shown = f"{threshold:.6g}" if self._decimals is None else f"{threshold:.{self._decimals}f}"
+        return f"{name} <= {shown}{missing}"
+
+    def content(self, split: Split) -> Mapping[str, Any]:
+        """Return the question as plain values; `type` says which there are."""
+        feature = self._names[split.feature]
+        if split.threshold is not None:
+            if split.threshold == float("inf"):
+                return {"type": "known", "feature": feature}
+            missing = "left" if split.missing_left else "right"
+            if self._columns[split.feature].type is ColumnType.BOOLEAN:
+                return {"type": "boolean", "feature": feature, "missing": missing}
+            return {"type": "number", "feature": feature, "threshold": split.threshold, "missing": missing}
+        held = self._categories.get(split.feature, {})
+        if split.goes_left is not None:
+            texts = sorted(text for hashed, text in held.items() if split.goes_left(hashed))
+            return {
+                "type": "categories",
+                "feature": feature,
+                "categories": texts[:_MOST_LISTED],
+                "n_categories": len(texts),
+                "missing": "left" if split.goes_left(int(MISSING_CATEGORY)) else "right",
+            }
+        if split.category == int(MISSING_CATEGORY):
+            return {"type": "missing", "feature": feature}
+        # The value of a category leaves with its last sample.
+        text = None if split.category is None else held.get(split.category)
+        return {"type": "category", "feature": feature, "category": text}
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
 
 MOST_LEVELS = 8
 LONGEST_PATH = 512

@@ -1,29 +1,157 @@
-"""What a kind of model is below its estimator: an engine, which owns the trees and keeps them up to date.
+"""The interface of the engine: what a kind of model is below its estimator, which owns the trees and updates them.
 
     parameters.py   a table of what can be set        estimator.py   what users see
     engine.py       an `Engine`, over a `Problem`     core/model.py  all that surrounds it, once for every kind
 
 An engine knows slots and codes. It knows nothing of ids, labels and categories, which the sample store translates.
+
+`TreeLook` is how a kind lets people read one of its trees; `drawing.py` makes a picture of it. `Verification` says
+whether a live model is what its samples say.
 """
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Array, Arrays, Bools, Hashes, Ints, Reals, Slots
-from oubli.core.changes import Changes
+from oubli.core.bounds import LARGEST_COUNT
+from oubli.core.concurrency.changes import Changes
 from oubli.core.errors import InputError
-from oubli.core.look import TreeLook
+from oubli.core.jit import aligned
 from oubli.core.samples.arrays import Problem
+
+_MOST_TREES = 10  # that are named
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What an inner node asks; samples for which it holds go left.
+
+    Attributes
+    ----------
+    feature : column that is read.
+    threshold : of numbers: those up to it go left; infinite: all that are not missing do. None: of categories.
+    missing_left : of numbers: whether missing values go left.
+    category : hash of the one category that goes left; None: several do.
+    goes_left : says of the hash of a category whether it goes left; where several do.
+    """
+
+    feature: int
+    threshold: float | None = None
+    missing_left: bool = False
+    category: int | None = None
+    goes_left: Callable[[int], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TreeFacts:
+    """What there is to say of a tree as a whole.
+
+    Attributes
+    ----------
+    says : what nodes say: `classes` (counts), `mean` of the targets, or `score` (what leaves add to a raw score).
+    iteration : of boosting, in which it is made.
+    group : of boosting with many classes, which class in the order of the classes its scores are for; else None.
+    """
+
+    says: str
+    iteration: int | None = None
+    group: int | None = None
+
+
+class TreeLook(ABC):
+    """Reads one tree without tags; nodes are numbers that mean nothing outside. Only reads."""
+
+    facts: TreeFacts
+    root: int
+
+    @abstractmethod
+    def left(self, node: int) -> int | None:
+        """The left child of a node, which the right one follows; None at a leaf."""
+
+    @abstractmethod
+    def split(self, node: int) -> Split:
+        """What an inner node asks."""
+
+    @abstractmethod
+    def n_samples(self, node: int) -> int:
+        """Samples held that come through a node."""
+
+    @abstractmethod
+    def says(self, node: int) -> tuple[list[int] | None, float | None]:
+        """Samples of each class in the order of the classes, or a value; None where there is none."""
+
+
+class RecordLook(TreeLook):
+    """Reads a tree whose nodes are records: child, attribute, kind, threshold or category, n_samples.
+
+    Kinds are 0 and 1 for a threshold, missing values going right or left, and 2 for one category. A leaf has a negative
+    child.
+    """
+
+    nodes: Any
+
+    def left(self, node: int) -> int | None:
+        child = int(self.nodes["child"][node])
+        return None if child < 0 else child
+
+    def split(self, node: int) -> Split:
+        record = self.nodes[node]
+        feature, kind = int(record["attribute"]), int(record["kind"])
+        if kind <= 1:
+            return Split(feature, float(record["threshold"]), kind == 1)
+        return Split(feature, category=int(record["category"]))
+
+    def n_samples(self, node: int) -> int:
+        return int(self.nodes["n_samples"][node])
+
+
+def nodes_below(child: Array, top: Ints) -> Ints:
+    """Rows of some nodes and of all nodes below them, level by level.
+
+    child : row of the left child by row of a node, which the right one follows; negative at a leaf.
+    """
+    levels = [top]
+    while len(levels[-1]):
+        left = child[levels[-1]].astype(np.int64)
+        left = left[left >= 0]
+        levels.append(np.concatenate([left, left + 1]))
+    return np.concatenate(levels)
+
+
+def arrays_in(parts: Iterable[Any]) -> Iterator[Array]:
+    """Yield the arrays among some parts, and those in tuples and dictionaries among them, at any depth."""
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            yield part
+        elif isinstance(part, tuple):
+            yield from arrays_in(part)
+        elif isinstance(part, dict):
+            yield from arrays_in(part.values())
+
+
+Part = TypeVar("Part", bound=NamedTuple)
+
+
+def copied(part: Part, *names: str) -> Part:
+    """A named tuple with copies of its arrays: of those with some names, of all when none is named."""
+    fields = part._asdict()
+    arrays = {name: fields[name] for name in names or fields if isinstance(fields[name], np.ndarray)}
+    return part._replace(**{name: aligned.copy(array) for name, array in arrays.items()})
+
 
 Progress = Callable[[int, int], None]
 
 
 class Shape(NamedTuple):
-    """How much a file says that there is, before anything is made of it.
+    """How much a file says that it holds, before it is used.
 
     Attributes
     ----------
@@ -132,7 +260,7 @@ class Engine(ABC):
         """Unlearn samples that are about to leave; their cells and labels are still in place."""
 
     def enqueue(self, slots: Slots) -> Slots:
-        """Hold the samples of slots, in the order of arrival, and return those that there is no room for."""
+        """Hold the samples of slots, in the order of arrival, and return those that do not fit."""
         return slots[:0]
 
     def leaving(self, n_new: int, slots: Sequence[int] = ()) -> list[int]:
@@ -195,9 +323,10 @@ class Engine(ABC):
         """SHA-256 of each tree, hexadecimal; without tags."""
 
     @property
-    @abstractmethod
     def nbytes(self) -> int:
         """Bytes of all arrays, working space included."""
+        found = arrays_in(list(vars(self).values()))
+        return sum(size for _, size in {(array.__array_interface__["data"][0], array.nbytes) for array in found})
 
     # -- what it costs --------------------------------------------------------------------------
 
@@ -208,13 +337,24 @@ class Engine(ABC):
     def takes_long(
         self, n_changed: int, row: Callable[[], tuple[Array, Hashes]], problem: Callable[[], Problem], seconds: float
     ) -> bool:
-        """Whether so many samples that come or go may set off building for more than some seconds.
+        """Whether so many added or deleted samples may cause more than some seconds of building.
 
         row : returns the features of the first of them, encoded.
         """
         return False
 
     # -- keeping --------------------------------------------------------------------------------
+
+    def aside(self) -> Self:
+        """Another engine with the same arrays and changes of its own; see `become`."""
+        other: Self = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.changes = Changes()
+        return other
+
+    def become(self, other: Self) -> None:
+        """Take over everything but the changes from an engine that was made aside, in one step."""
+        self.__dict__.update({**vars(other), "changes": self.changes})
 
     @abstractmethod
     def copy(self) -> Self:
@@ -240,7 +380,7 @@ class Engine(ABC):
 
     def notes(self) -> dict[str, Any]:
         """What a model file says beside the arrays."""
-        return {"n_mutations": self.n_mutations}
+        return {"n_mutations": min(self.n_mutations, LARGEST_COUNT)}
 
     @abstractmethod
     def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
@@ -255,11 +395,11 @@ class Engine(ABC):
     @staticmethod
     @abstractmethod
     def bytes_asked(settings: Any, shape: Shape, arrays: Arrays) -> int:
-        """Bytes of the engine that is made of the arrays of a file, roughly; of a new one when there are no arrays."""
+        """Bytes of the engine that the arrays of a file become, roughly; of a new one when there are no arrays."""
 
     @classmethod  # noqa: B027 - most have nothing more to check
     def check_file(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:
-        """Check what a model file says before anything is made of it; FileError says what is wrong.
+        """Check what a model file says before it is used; FileError says what is wrong.
 
         The settings are those of the parameters, task and number of samples are right.
         """
@@ -283,3 +423,120 @@ class Engine(ABC):
 
         slots : of all samples, ascending; in the order of arrival if the engine keeps that.
         """
+
+
+# -- verification -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TreeComparison:
+    """One tree of the live model and of the fresh one.
+
+    Attributes
+    ----------
+    tree : int
+        Number of the tree.
+    live_digest, fresh_digest : str
+        Hashes of their canonical forms; empty where one model has fewer trees.
+    """
+
+    tree: int
+    live_digest: str
+    fresh_digest: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether the trees are the same."""
+        return self.live_digest == self.fresh_digest
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Outcome of checking a model against the samples it holds.
+
+    Of a model that is exact, the other one is a fresh fit. Of one that is not, it has the same splits, and all that
+    is counted is recounted; after a fit or a `scrub` it is a fresh fit as well.
+
+    Attributes
+    ----------
+    live_digest, fresh_digest : str
+        Digests of the models.
+    trees : list of TreeComparison
+        The same, tree by tree.
+    wrong_counters : list of str
+        What the live model keeps beside the trees (counters, ranges, memberships) that a recount
+        does not confirm. Such an error does not show in the digest until a later mutation. A text names the counter,
+        the first place where it is wrong (tree, node, feature, region), the numbers kept and recounted there, and in
+        how many places it is wrong. It holds no cell, label or id of a sample.
+    broken_promises : list of str
+        Nodes that are not what the guarantee says.
+    distance_to_fresh : float or None
+        Of an approximate model with a history: how far its predictions for the samples held are from a fresh fit's.
+        The share of other classes, or the root mean squared difference in standard deviations of the targets.
+    """
+
+    live_digest: str
+    fresh_digest: str
+    trees: list[TreeComparison]
+    wrong_counters: list[str]
+    broken_promises: list[str] = field(default_factory=list)
+    distance_to_fresh: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the live model is the other one, down to the last counter, and what it says it is."""
+        return self.live_digest == self.fresh_digest and not self.wrong_counters and not self.broken_promises
+
+    @property
+    def wrong(self) -> list[str]:
+        """All that is not as it should be, counters first; there is something unless `ok`."""
+        wrong = [*self.wrong_counters, *self.broken_promises]
+        if self.live_digest != self.fresh_digest:
+            differing = [str(one.tree) for one in self.trees if not one.ok][:_MOST_TREES]
+            wrong.append(f"the digest: not that of a fresh fit (trees {', '.join(differing) or 'are the same'})")
+        return wrong
+
+
+def compare_trees(live: Sequence[str], fresh: Sequence[str]) -> list[TreeComparison]:
+    """Put the digests of trees beside each other."""
+    return [TreeComparison(tree, a, b) for tree, (a, b) in enumerate(zip_longest(live, fresh, fillvalue=""))]
+
+
+def wrong_numbers(
+    name: str, kept: Array, recounted: Array, *, by_sample: bool = False, **axes: Ints | None
+) -> list[str]:
+    """Name what is kept and was counted differently: a text, or none where all is the same.
+
+    Parameters
+    ----------
+    name : of the counter.
+    by_sample : whether a number belongs to one sample; then it is left out.
+    axes : names of the first axes, the numbers along each of them; None: places count from 0.
+    """
+    if kept.shape != recounted.shape:
+        return [f"{name}: of another shape than recounted"]
+    places = np.argwhere(kept != recounted)
+    if not len(places):
+        return []
+    first = tuple(places[0].tolist())
+    where = "".join(
+        f", {axis} {place if numbers is None else numbers[place]}"
+        for (axis, numbers), place in zip(axes.items(), first, strict=False)
+    )
+    values = "" if by_sample else f"{kept[first]} kept, {recounted[first]} recounted; "
+    return [f"{name}{where}: {values}wrong places: {len(places)}"]
+
+
+def named_classes(values: Iterable[Any]) -> list[list[str]]:
+    """Classes by type and text, for a header."""
+    return [[type(value).__name__, value.hex() if isinstance(value, float) else str(value)] for value in values]
+
+
+def header_text(header: dict[str, Any]) -> str:
+    """Canonical JSON of all but the trees that decides a prediction."""
+    return json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def model_digest(header: str, tree_digests: Sequence[str]) -> str:
+    """SHA-256 of a header's text and the trees' digests, a line each, hexadecimal."""
+    return hashlib.sha256("\n".join([header, *tree_digests]).encode("ascii")).hexdigest()

@@ -17,7 +17,9 @@ from `row`, `field` and `rule`, which hold positions, schema names and rules but
 """
 
 import sys
+import warnings
 from collections.abc import Iterable
+from inspect import currentframe
 from typing import Any
 
 _SHOWN = 60  # characters of a refused value that a message repeats
@@ -136,16 +138,19 @@ class UnknownIdError(OubliError, KeyError):
     ----------
     ids : iterable of str
         The ids that are not held.
+    what : str
+        "subject" when they are subjects without samples.
     """
 
-    def __init__(self, ids: Iterable[str]) -> None:
+    def __init__(self, ids: Iterable[str], what: str = "id") -> None:
         self.ids = list(ids)
+        self.what = what
         super().__init__(self.ids)
 
     def __str__(self) -> str:  # KeyError would show the representation of its argument
         shown = ", ".join(shorten(i) for i in self.ids[:_LISTED])
         more = f" and {len(self.ids) - _LISTED} more" if len(self.ids) > _LISTED else ""
-        return f"no sample with this id is held: {shown}{more}; nothing was changed"
+        return f"no sample with this {self.what} is held: {shown}{more}; nothing was changed"
 
 
 class NotFittedError(OubliError, ValueError, AttributeError):
@@ -161,12 +166,12 @@ class EmptyModelError(OubliError, RuntimeError):
 
 
 class UnusableModelError(OubliError, RuntimeError):
-    """A change was broken off halfway by an error or an interrupt: the model refuses all until it is fitted anew."""
+    """A change was broken off halfway by an error or an interrupt: the model refuses every call until a fit."""
 
     def __init__(self) -> None:
         super().__init__(
-            "an earlier change of this model was broken off halfway, so neither it nor its samples can be used "
-            "(or another thread is changing it): call 'fit' or 'start', or go on with a model from 'load'"
+            "an earlier change of this model was broken off halfway, so neither it nor its samples can be used: "
+            "call 'fit' or 'start', or use a model from 'load'"
         )
 
 
@@ -193,7 +198,7 @@ class DataConversionWarning(UserWarning):
 
 
 class IndexWarning(UserWarning):
-    """The index of a DataFrame does not name its rows, so ids are generated."""
+    """The index of a DataFrame cannot name its rows, so ids are generated."""
 
 
 def for_scikit_learn(kind: type[Any]) -> type[Any]:
@@ -236,3 +241,11 @@ def ensure(condition: Any, rule: str) -> None:
     """AssertionError unless an invariant holds."""
     if not condition:
         raise AssertionError(rule)
+
+
+def warn_caller(text: str, category: type[Warning]) -> None:
+    """Warn of a call, at the line of the program that made it."""
+    level, frame = 1, currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("oubli.core"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)

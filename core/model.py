@@ -1,4 +1,4 @@
-"""What every kind of model is: samples that come and go, an engine over them, and all that surrounds both.
+"""What every kind of model offers: fit and changes, an engine over the samples, answers and tags.
 
     estimator.py    what users see: parameters, documentation, what only this kind offers
     Model           checks input, owns the sample store, translates ids, labels and categories into slots and codes;
@@ -9,27 +9,26 @@ What a service needs of a model is public.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from datetime import date
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from oubli.core.array_types import Array, Hashes, Ints, Reals, Slots
+from oubli.core.array_types import Array, Hashes, Ints, Reals
+from oubli.core.concurrency.changes import Changes
+from oubli.core.concurrency.locks import reads, reads_long, writes
+from oubli.core.concurrency.threads import threads_of
 from oubli.core.data.schema import Schema
 from oubli.core.data.targets import read_label_column
-from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError
-from oubli.core.keeping import Keepable
+from oubli.core.engine import Progress
+from oubli.core.errors import EmptyModelError, InputError, UnknownIdError
+from oubli.core.planning import Changeable
 from oubli.core.samples.arrays import Data, Problem
-from oubli.core.samples.restricted import Mark
-from oubli.core.samples.slots import ids_of_index
-from oubli.core.samples.store import Prepared, SampleStore
-from oubli.core.threads import threads_of
+from oubli.core.samples.identity import check_rows, read_row, read_rows, read_targets
+from oubli.core.samples.store import SampleStore
 
-Progress = Callable[[int, int], None]
-# What `delete` takes for one id rather than for a list of them, so that the error of one that is none says so.
-_SINGLE = (str, int, float, np.generic, date)
+T = TypeVar("T")
 
 
 class QueryResult(NamedTuple):
@@ -47,8 +46,8 @@ class QueryResult(NamedTuple):
     classes: Array | None
 
 
-class Model(Keepable):
-    """An engine over a sample store."""
+class Model(Changeable):
+    """An engine over a sample store, which may be used from any number of threads: see `core/concurrency/locks.py`."""
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -57,26 +56,48 @@ class Model(Keepable):
         X: Any,
         y: Any,
         *,
-        ids: Iterable[Any] | None = None,
+        ids: Any = None,
+        subjects: Any = None,
+        expires_at: Any = None,
         categorical_features: Any = None,
+        dtype: Any = None,
         schema: Schema | None = None,
+        classes: str | Sequence[Any] | None = None,
+        max_classes: int | None = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Grow the trees on samples, forgetting whatever was held before.
+        """Grow the trees on samples, in place of all that was held before.
 
         Parameters
         ----------
-        X : array, DataFrame or list of rows, shape (n, d)
-            NaN and None are missing values. Numbers are held as float32, see `Schema.infer`.
+        X : array, table or list of rows, shape (n, d)
+            Columns of a table (pandas, polars, pyarrow, or one with a protocol of theirs) are matched by name. NaN and
+            None are missing values. Numbers are held as float32 or float64, see `dtype`.
         y : array or list, shape (n,)
             Matched with X by position; the index of a Series is ignored.
-        ids : sequence of str or int, length n, optional
-            Names to delete the samples by. When left out, the labels of the index if X is a DataFrame with one,
-            unless they are 0, 1, ..., n - 1; else "0", "1", ...
+        ids : sequence of str or int, length n, name of a column, or "generate", optional
+            Names to delete the samples by. When left out, the labels of the index if X is a DataFrame with one that
+            is not pandas' default, else "0", "1", ... A column that is named is no feature.
+        subjects : sequence of str or int, length n, or name of a column, optional
+            Whom the samples are about; missing where there is none.
+        expires_at : sequence of datetime, length n, name of a column, or one datetime, optional
+            When the samples have to go, with a time zone, or as text (RFC 3339); missing where never. The library
+            deletes nothing by itself: `samples_.due` names what has to go.
         categorical_features : list of indices or names, or mask of shape (d,), optional
             Columns to treat as categories; inferred from their types when left out.
+        dtype : {"float32", "float64"} or mapping of int or str to it, optional
+            How numbers are held, in all columns or by name or position. Otherwise a column is float32, and float64 when
+            float32 would make two of its distinct values equal, change an integer, make a value 0, or is too small for
+            it; the logger `oubli.numbers` says which are. Later numbers that do not fit are rounded as these are: the
+            logger says so once for each column.
         schema : Schema, optional
             Column and label types, instead of inferring them.
+        classes : {"open", "closed"} or list of labels, optional
+            "open" takes any label. "closed" refuses labels that are not among those of y, or in the schema's list; a
+            class stays allowed when no sample of it is held any more. A list names the only ones. When left out, as
+            the schema says: it is open unless it has a list.
+        max_classes : int, optional
+            Most classes that may be held at a time; 1,000 unless the schema says otherwise.
         progress : callable(done, total), optional
             Called after each tree.
 
@@ -88,19 +109,26 @@ class Model(Keepable):
         Warns
         -----
         IndexWarning
-            When labels of the index are missing, repeated, or neither text nor integers nor dates; then ids are
-            generated for all rows.
+            When no label of the index is text, an integer or a date; then ids are generated.
 
         Whatever is raised, also MemoryError and KeyboardInterrupt, the estimator is as it was.
         """
+        if schema is not None and dtype is not None:
+            raise InputError("a schema has the dtype of each column: pass dtype or schema, not both")
+        rows = read_rows(X, ids=ids, subjects=subjects, expires_at=expires_at)
         if schema is None:
-            schema = Schema.infer(X, y, task=self.task, categorical_features=categorical_features)
+            schema = Schema.infer(rows.X, y, task=self.task, categorical_features=categorical_features, dtype=dtype)
         settings = self.checked_settings(schema)
         store = SampleStore(schema, owner=type(self).__name__)
         store.n_threads = threads_of(self.n_jobs)
-        prepared = store.prepare(X, y, ids_of_index(X) if ids is None else ids)
+        prepared = store.prepare(rows.X, y, rows.ids)
+        check_rows(rows, prepared.n, store.restricted)
+        if classes is not None or max_classes is not None:
+            labels = prepared.labels if isinstance(prepared.labels, list) else ()
+            store.schema = schema.with_classes(classes, max_classes, labels)
+        store.admit_classes(prepared)
         self.engine_type(settings).check_capacity(settings, prepared.n)
-        store.commit(prepared)
+        store.attach_many(store.commit(prepared), rows, is_first=True)
         return self._fit_store(settings, store, progress)
 
     def start(self, schema: Schema) -> Self:
@@ -141,15 +169,32 @@ class Model(Keepable):
         self._become(fitted)
         return self
 
+    @writes
     def refit(self, progress: Progress | None = None) -> None:
-        """Fit the trees anew on the samples held."""
+        """Fit the trees again on the samples held."""
         store = self.samples_
         self.engine_.fit(store.problem(), store.slots(), progress)
 
-    def add(self, X: Any, y: Any, *, ids: Iterable[Any] | None = None) -> list[str]:
+    @writes
+    def set_classes(self, classes: Any, max_classes: int | None) -> None:
+        """Set the rules about classes: see `fit`. Closed classes are those of the samples held, restricted or not.
+
+        Raises
+        ------
+        InputError
+            When a rule is none; nothing has changed.
+        """
+        self.check_is_fitted()
+        store = self.samples_
+        held = [label for part in store.parts for label in part.classes.values(part.classes.order())]
+        self.schema_ = store.schema = self.schema_.with_classes(classes, max_classes, held)
+
+    @writes
+    def add(self, X: Any, y: Any, *, ids: Any = None, subjects: Any = None, expires_at: Any = None) -> list[str]:
         """Learn samples in place.
 
-        Parameters are those of `fit`, and ids come from the index of a DataFrame as there.
+        Parameters are those of `fit`. The labels of pandas' default index are ids, too, if others of the model came
+        from an index. They are refused if the ids of its first samples were given: pass ids.
 
         Returns
         -------
@@ -161,7 +206,7 @@ class Model(Keepable):
         InputError
             Also when an id is held already (`DuplicateIdError`); nothing has changed.
         """
-        if ids is None and type(X) is list and len(X) == 1:
+        if type(X) is list and len(X) == 1 and ids is subjects is expires_at is None:
             self.check_is_fitted()
             store = self.samples_
             self.require_room(1)
@@ -174,40 +219,28 @@ class Model(Keepable):
             if slot is not None:
                 self._settle()
                 return [name]
-        self._check_names(X)
-        try:
-            prepared = self.samples_.prepare(X, y, ids_of_index(X) if ids is None else ids)
-        except DuplicateIdError as error:
-            if ids is None:
-                error.add_note("the ids are the labels of X's index: pass ids= or X.reset_index(drop=True)")
-            raise
-        return self.add_prepared(prepared)
-
-    def add_prepared(self, prepared: Prepared) -> list[str]:
-        """Learn samples that `samples_.prepare` has checked."""
         self.check_is_fitted()
-        store = self.samples_
-        self.require_room(prepared.n)
-        if not prepared.n:
-            return []
-        arrivals = store.stage(prepared)
-        with store.changes as changes:
-            slots = store.hold(arrivals)
-            changes.undo = [(store.remove, slots)]
-            self._learn(slots)
-        self._settle()
-        return list(arrivals.names)
+        rows = read_rows(X, ids=ids, subjects=subjects, expires_at=expires_at, store=self.samples_)
+        self._check_names(rows.X)
+        prepared = self._prepare(rows, y)
+        self.samples_.admit_classes(prepared)
+        self._add([(prepared, rows)])
+        return list(prepared.ids or ())
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    @writes
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, *, ids: Any = None, subjects: Any = None, expires_at: Any = None
+    ) -> Self:
         """Add samples, or fit when nothing has been fitted yet.
 
-        `classes` is only checked: labels outside it are refused. The classes follow the samples.
+        Parameters are those of `fit`. `classes` is only checked: labels outside it are refused. The classes follow the
+        samples.
         """
         if classes is not None:
             self._check_classes(y, classes)
         if not self.__sklearn_is_fitted__():
-            return self.fit(X, y)
-        self.add(X, y)
+            return self.fit(X, y, ids=ids, subjects=subjects, expires_at=expires_at)
+        self.add(X, y, ids=ids, subjects=subjects, expires_at=expires_at)
         return self
 
     def _check_classes(self, y: Any, classes: Any) -> None:
@@ -220,143 +253,68 @@ class Model(Keepable):
                     "must be one of `classes`: add it there or correct it", row=row, field=field, value=label
                 )
 
-    def delete(self, ids: Any) -> None:
+    @writes
+    def delete(self, ids: Any = None, *, subjects: Any = None) -> None:
         """Unlearn samples in place.
 
         Parameters
         ----------
         ids : str, int, date, or iterable of them
             Labels of a DataFrame's index, if they gave the ids; a date or a time is its ISO text.
+        subjects : str, int, date, or iterable of them
+            Instead of ids: all samples of these subjects, also restricted ones.
 
         Raises
         ------
         UnknownIdError
-            (a KeyError) when an id is not held; nothing has changed.
+            (a KeyError) when an id is not held, or a subject has no sample; nothing has changed.
+        InputError
+            For what is no list of ids, such as a table or bytes.
         """
         self.check_is_fitted()
         store = self.samples_
-        slots = store.find([ids] if isinstance(ids, _SINGLE) else ids)
-        if len(slots):
-            with store.changes as changes:
-                changes.undo = []
-                self._unlearn(slots)
-            self._settle()
+        if subjects is None:
+            self._delete(store.find(read_targets(store, ids, None)))
+            return
+        plan = self.plan_delete(ids, subjects=subjects)
+        if plan.absent:
+            raise UnknownIdError(plan.absent, "subject")
+        self.apply(plan)
 
-    def replace(self, sample_id: str | int, x: Any, y: Any) -> None:
-        """Rectify one sample: new features and label under the id it has; subject and expiry stay.
+    @writes
+    def replace(
+        self, sample_id: str | int, x: Any, y: Any, *, ids: Any = None, subjects: Any = None, expires_at: Any = None
+    ) -> None:
+        """Rectify one sample: new features and label under the id it has.
+
+        Parameters
+        ----------
+        sample_id : which.
+        x, y : the new features, as a row or a table of one row, and the new label.
+        ids : name of the column of x that holds the id, which is no feature then.
+        subjects, expires_at : as in `fit`; what is left out stays.
 
         Raises
         ------
         UnknownIdError
             When the id is not held.
         InputError
-            When the new content is refused; nothing has changed.
+            When the new content is refused, or x has another id; nothing has changed.
         """
         self.check_is_fitted()
         store = self.samples_
         belongings = store.belongings(sample_id)._replace(nonce=None)  # it belongs to the content that goes
-        prepared = store.prepare(x if getattr(x, "ndim", 1) == 2 else [x], [y], [sample_id], allow_held=True)
-        if prepared.n != 1:
-            raise InputError(f"x has {prepared.n} rows: give one")
-        slots = store.find([sample_id])
-        store.reserve(prepared)
-        with store.changes as changes:
-            changes.undo = []
-            self._unlearn(slots)
-            changes.undo = None
-            slots = store.hold(store.stage(prepared))
-            self._learn(slots)
-            store.attach(int(slots[0]), belongings)
-        self._settle()
+        rows = read_row(x, sample_id, ids=ids, subjects=subjects, expires_at=expires_at)
+        prepared = self._prepare(rows, [y], allow_held=True)
+        store.admit_classes(prepared)
+        if rows.subjects is not None:
+            belongings = store.with_subject(belongings, rows.subjects[0])
+        if rows.expires is not None:
+            expires_ms = rows.expires if isinstance(rows.expires, int) else rows.expires[0]
+            belongings = belongings._replace(expires_ms=expires_ms)
+        self._relearn(sample_id, prepared, belongings)
 
-    def restrict(self, ids: Sequence[str], marks: Mapping[str, Mark] | None = None) -> None:
-        """Keep samples, and unlearn them: they may be looked at and corrected, and are not learned from.
-
-        Parameters
-        ----------
-        ids : which.
-        marks : by subject, what is noted in `samples_.restricted.marks`.
-
-        Raises
-        ------
-        UnknownIdError
-            When an id is not held; nothing has changed.
-        """
-        self.check_is_fitted()
-        store, restricted = self.samples_, self.samples_.restricted
-        slots = store.find(ids)
-        if len(slots):
-            arrivals = restricted.stage([store.get(name) for name in ids])
-            belongings = [store.belongings(name) for name in ids]
-            with store.changes as changes:
-                restricted.samples.hold(arrivals)
-                restricted.attach(arrivals, belongings)
-                changes.undo = [(restricted.let_go, ids)]
-                self._unlearn(slots)
-                restricted.marks.update(marks or {})
-            self._settle()
-
-    def release(self, ids: Sequence[str]) -> None:
-        """Learn samples again that were restricted: the model is as if they had just been added.
-
-        The mark of a subject goes with its last restricted sample.
-
-        Raises
-        ------
-        UnknownIdError
-            When an id is not restricted; nothing has changed.
-        """
-        self.check_is_fitted()
-        store, restricted = self.samples_, self.samples_.restricted
-        if not ids:
-            return
-        held = [(restricted.get(name), restricted.samples.belongings(name)) for name in ids]
-        prepared = store.prepare([s.features for s, _ in held], [s.label for s, _ in held], ids, allow_held=True)
-        self.require_room(prepared.n)
-        arrivals, subjects = store.stage(prepared), {sample.subject for sample, _ in held}
-        with store.changes as changes:
-            slots = store.hold(arrivals)
-            for slot, (_, belongings) in zip(slots.tolist(), held, strict=True):
-                store.attach(slot, belongings)
-            changes.undo = [(store.remove, slots)]
-            self._learn(slots)
-            changes.undo = None
-            restricted.let_go(ids)
-            restricted.drop_marks(subjects)
-        self._settle()
-
-    def require_room(self, n_more: int) -> None:
-        """CapacityError when so many samples more cannot be held."""
-        # Of slots there are as many, or no more than there have been.
-        self.engine_.check_capacity(self.engine_.settings, len(self.samples_) + n_more)
-
-    def _learn(self, slots: Slots) -> None:
-        """Take samples into the trees that have just joined the others in the store; in a critical section."""
-        store, engine = self.samples_, self.engine_
-        leaving = engine.leaving(len(slots), slots.tolist()) if engine.keeps_order else None
-        departures = store.stage_removal(leaving) if leaving else None
-        engine.add(store.problem(), slots, lazy=self.lazy)
-        if departures is not None:
-            store.let_go(departures)
-
-    def _unlearn(self, slots: Slots) -> None:
-        """Take samples out of the trees, and out of the store; in a critical section."""
-        store, engine = self.samples_, self.engine_
-        if len(slots) == 1:
-            engine.delete(store.problem(), slots, lazy=self.lazy)
-            store.let_go_of_one(slots.item())
-        else:
-            departures = store.stage_removal(slots)
-            engine.delete(store.problem(), slots, lazy=self.lazy)
-            store.let_go(departures)
-
-    def _settle(self) -> None:
-        """Do what a change has put off that nobody has to wait for; what fails here, queries do later."""
-        if not self.lazy and self.engine_.n_tags:
-            # The samples are learned. Tags that there is no memory to resolve are left to the queries that meet them.
-            with suppress(MemoryError):
-                self.engine_.resolve(self.problem())
-
+    @reads
     def holds(self, sample_id: object) -> bool:
         """Whether a sample is held under an id.
 
@@ -368,38 +326,7 @@ class Model(Keepable):
         self.check_is_fitted()
         return self.samples_.contains(sample_id)
 
-    def takes_long(self, adds: Prepared | None, deletes: Sequence[str], n_others: int, seconds: float) -> bool:
-        """Whether a change may set off building for more than some seconds, and had better be made on a copy.
-
-        Parameters
-        ----------
-        adds : what `samples_.prepare` returned, or None.
-        deletes : ids that are held.
-        n_others : how many other samples come or go before.
-        seconds : what is not long yet, roughly.
-        """
-        if self.lazy:
-            return False
-        n_changed = (0 if adds is None else adds.n) + len(deletes) + n_others
-
-        def row() -> tuple[Array, Hashes]:
-            return self._encode_queries([self._features_of(adds, deletes)])
-
-        return self.engine_.takes_long(n_changed, row, self.problem, seconds)
-
-    def _features_of(self, adds: Prepared | None, deletes: Sequence[str]) -> list[Any]:
-        """The features of the first sample that is to come or go."""
-        if adds is None:
-            return self.samples_.get(deletes[0]).features
-        row: list[Any] = adds.cells[0].tolist()
-        for column, texts in adds.texts.items():
-            row[column] = texts[0]
-        return row
-
-    def leaving(self, n_new: int) -> list[str]:
-        """The ids that leave by themselves when so many samples are added: those that slide out of a window."""
-        return [self.samples_.id_of(slot) for slot in self.engine_.leaving(n_new)]
-
+    @reads
     def resolve(self, max_tags: int | None = None) -> int:
         """Rebuild what was put off and return how many tags there were; or work on `max_tags` of them at most.
 
@@ -408,13 +335,17 @@ class Model(Keepable):
         when `n_lazy_tags_` is 0.
         """
         self.check_is_fitted()
-        return self.engine_.resolve(self.problem(), max_tags)
+        engine, lock = self.engine_, self.lock
+        if not (engine.n_tags or lock.resolver):
+            return 0
+        return lock.resolve(partial(engine.resolve, self.problem(), max_tags))
 
+    @reads
     def resolve_until(self, stop: Ints) -> int:
         """Rebuild what was put off until nothing is left, or `stop` is set, and return how many tags were worked on.
 
-        For a thread that has the model to itself meanwhile: who wants it back sets `stop`, and waits for one node at
-        most if the model `yields_`.
+        For a thread that has the model to itself during this time. Another thread that needs the model sets `stop`, and
+        waits for one node at most if the model `yields_`.
 
         Parameters
         ----------
@@ -422,8 +353,9 @@ class Model(Keepable):
             Set by another thread to something else than 0.
         """
         self.check_is_fitted()
-        return self.engine_.resolve_until(self.problem(), stop)
+        return self.lock.resolve(partial(self.engine_.resolve_until, self.problem(), stop))
 
+    @writes
     def wipe(self) -> None:
         """Overwrite what is kept of samples no longer held: the working space; resolves all tags.
 
@@ -431,31 +363,41 @@ class Model(Keepable):
         with it stay in a model that is not exact, until `scrub`.
         """
         self.resolve()
-        self.engine_.wipe()
+        self.lock.resolve(self.engine_.wipe)
 
+    @writes
     def scrub(self) -> None:
         """Leave no trace of samples that were deleted, not even in the choice of splits; resolves all tags.
 
-        A model that is not exact is built anew.
+        A model that is not exact is rebuilt.
         """
         self.check_is_fitted()
         if self.guarantee != "exact":
             self.refit()
         self.wipe()
 
+    @writes
     def shred(self) -> None:
-        """Overwrite the samples and trees of a model that is about to be let go of: it cannot be used afterwards.
+        """Overwrite the samples and trees of a model that is no longer needed: it cannot be used afterwards.
 
-        Freed memory then holds no sample, texts aside. No other thread may be reading the model; copies and answers
-        share nothing with it that is overwritten.
+        Freed memory then holds no sample, texts aside. Copies and answers share nothing with it that is overwritten.
         """
         if self.__sklearn_is_fitted__():
             store, engine = self.samples_, self.engine_
-            del self.samples_, self.schema_  # whoever uses it all the same is told that it is not fitted
+            with Changes(self.lock):
+                del self.samples_, self.schema_  # a later use raises NotFittedError
             engine.shred()
             store.shred()
 
     # -- reading --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def predict(self, X: Any) -> Array:
+        """Predict the class or the number of each row."""
+
+    @abstractmethod
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """How well the rows are predicted; 1 is best."""
 
     @abstractmethod
     def query(self, X: Any, *, frozen: bool = False) -> QueryResult:
@@ -465,8 +407,8 @@ class Model(Keepable):
         ----------
         X : array, DataFrame or list of rows, shape (n, d)
         frozen : bool
-            Write nothing, not even resolved tags: the trees may be read by another thread
-            meanwhile (but not with `frozen`, which uses the working space).
+            Write no trees: look through tags instead of resolving them, so that another thread can copy the model
+            at the same time.
 
         Raises
         ------
@@ -477,12 +419,24 @@ class Model(Keepable):
         """
 
     def problem(self) -> Problem:
-        """The samples as engines read them; anew after each change."""
+        """The samples as engines read them; ask again after each change."""
         return self.samples_.problem()
 
     def data(self) -> Data:
-        """The samples as kernels read them; anew after each change."""
+        """The samples as kernels read them; ask again after each change."""
         return self.problem().data
+
+    def _read_trees(self, read: Callable[..., T], X: Any, frozen: bool = False) -> T:
+        """Predict rows by a method of the engine, of a fitted model; one thread at a time where there are tags."""
+        (cells, category_hashes), lock = self._encode_queries(X), self.lock
+        order = self.samples_.classes.order()
+        # In this order: a thread that resolves the last tag is the resolver until it has written all of it.
+        if not self.engine_.n_tags and not lock.resolver:
+            return read(cells, category_hashes, order, self.problem, frozen)
+        if not frozen:
+            return lock.resolve(partial(read, cells, category_hashes, order, self.problem, False))
+        with lock.room:
+            return read(cells, category_hashes, order, self.problem, True)
 
     def _encode_queries(self, X: Any) -> tuple[Array, Hashes]:
         """Encode rows to be predicted; see `SampleStore.encode_queries`."""
@@ -493,6 +447,7 @@ class Model(Keepable):
         return encoded
 
     @property
+    @reads
     def n_samples_(self) -> int:
         """Number of samples held."""
         self.check_is_fitted()
@@ -511,27 +466,25 @@ class Model(Keepable):
         return self.engine_.yields
 
     @property
+    @reads
     def n_mutations_since_scrub_(self) -> int:
         """Samples added and deleted since the last `fit` or `scrub`; of a model that is not exact."""
         self.check_is_fitted()
         return self.engine_.n_mutations
 
     @property
-    def nbytes_(self) -> int:
-        """Bytes of trees and samples, unused capacity included."""
-        self.check_is_fitted()
-        return self.engine_.nbytes + self.samples_.nbytes
-
-    @property
+    @reads_long
     def feature_importances_(self) -> Reals:
         """Share of each feature in what all splits gain, float64[d]; resolves all tags. O(model)."""
         self.resolve()
         return self.engine_.importances()
 
+    @reads
     def seconds_to_verify(self) -> float:
         """How long `verify` takes, roughly."""
         return self.engine_.seconds_to_verify(self.problem())
 
+    @reads_long
     def check_invariants(self) -> None:
         """Check samples and trees for internal soundness; slow, for tests.
 
@@ -544,3 +497,67 @@ class Model(Keepable):
         store, engine = self.samples_, self.engine_
         store.check_invariants()
         engine.check_invariants(self.problem(), store.slots_in_order() if engine.keeps_order else store.slots())
+
+
+class SomeTrees(NamedTuple):
+    """What is known of a fit of which some trees were grown.
+
+    Attributes
+    ----------
+    header
+        All that the digest hashes besides the digests of the trees, see `model_digest`.
+    digests
+        Of the trees that were grown, by their numbers.
+    """
+
+    header: str
+    digests: dict[int, str]
+
+
+def separate_trees_of(model: Model) -> int:
+    """Return how many trees a model has each of which can be grown without the others; 0 where they are not separate.
+
+    Parameters
+    ----------
+    model
+        Fitted, or begun (`start`).
+    """
+    engine = model.engine_
+    return engine.n_drawn_trees if engine.has_separate_trees else 0
+
+
+def grow_some(
+    model: Model, trees: Sequence[int], X: Any, y: Any, *, ids: Sequence[Any], progress: Progress | None = None
+) -> SomeTrees:
+    """Grow some trees of the fit on samples, bit for bit as the whole fit does, in the time and memory of so many.
+
+    Parameters
+    ----------
+    model
+        Begun with the schema of the samples (`start`), without any. It cannot be used afterwards.
+    trees
+        Numbers of trees, each once.
+    X, y, ids, progress
+        As for `fit`; there may be no samples.
+
+    Raises
+    ------
+    InputError
+        When a sample is refused, when there is no such tree, or when the trees of this kind depend on each other.
+    CapacityError
+        When the whole fit could not hold so many samples.
+    """
+    store, engine = model.samples_, model.engine_
+    n_trees = separate_trees_of(model)
+    if not n_trees:
+        raise InputError(f"the trees of a {type(model).__name__} depend on each other: use `fit`")
+    if len({*trees}) < len(trees) or not all(0 <= tree < n_trees for tree in trees):
+        raise InputError(f"trees must be different numbers from 0 to {n_trees - 1}")
+    try:
+        model.require_room(len(ids))
+        if ids:
+            store.commit(store.prepare(X, y, ids))
+        digests = engine.fit_some(store.problem(), store.slots(), trees, model.class_order(), progress)
+        return SomeTrees(model.header_text(), dict(zip(trees, digests, strict=True)))
+    finally:
+        model.shred()

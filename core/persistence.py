@@ -5,6 +5,16 @@
     tensors   the estimator's arrays by name
 
 The file is written beside its place, flushed to the disk, and moved there.
+
+Arrays in the safetensors format, written and read piece by piece.
+
+    8 bytes    length of the header, little endian
+    header     JSON, padded with spaces to a multiple of 8 bytes
+                 {"__metadata__": {text: text}, name: {"dtype", "shape", "data_offsets": [start, end]}}
+    data       the arrays, without gaps, those of the widest numbers first: so all are aligned
+
+The library writes one string, which it puts together first, and reads an array in one go; other threads stand still
+during this time, for a second where the arrays are large. It reads what is written here, and checks it.
 """
 
 import hashlib
@@ -15,23 +25,99 @@ from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import safetensors
 
 from oubli.core.array_types import Array, Arrays
 from oubli.core.bounds import Anything, Fields, Scalar, Text, Whole, parse_json, require
+from oubli.core.concurrency.slices import cut
 from oubli.core.errors import FileError, NewerFormatError, OubliError
-from oubli.core.registry import KINDS
-from oubli.core.tensors import check_tensors, read_tensor, write_tensors
+from oubli.core.registry import is_known
+
+_PIECE = 2**20  # bytes
+_ALIGNMENT = 8
+_DTYPES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "uint32": "U32",
+    "int32": "I32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+}
+_KNOWN = frozenset(_DTYPES.values())
+_MOST_DIMENSIONS = 4
+
+
+def write_tensors(handle: int, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
+    """Write arrays, in C order and of the machine's byte order, to an empty file that is open for writing."""
+    names = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    end = 0
+    for name in names:
+        array = arrays[name]
+        start, end = end, end + array.nbytes
+        header[name] = {"dtype": _DTYPES[array.dtype.name], "shape": array.shape, "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode("ascii")
+    text += b" " * (-len(text) % _ALIGNMENT)
+    _write_all(handle, memoryview(len(text).to_bytes(8, "little") + text))
+    for name in names:
+        # Little endian is what the machines have that this runs on; elsewhere it swaps the bytes.
+        array = arrays[name].astype(arrays[name].dtype.newbyteorder("<"), copy=False)
+        _write_all(handle, array.reshape(-1).view(np.uint8).data)
+
+
+def _write_all(handle: int, data: memoryview) -> None:
+    # The system takes less at a time when there is much, or when a signal comes.
+    while data:
+        data = data[os.write(handle, data[: 16 * _PIECE]) :]
+
+
+def check_tensors(file: Any, n_bytes: int) -> None:
+    """Refuse tensors of types that are not written here, and shapes that are larger than a file of `n_bytes`.
+
+    An empty array may have any length along its other dimensions; what goes through these would never end.
+
+    Raises
+    ------
+    FileError
+        When there are such.
+    """
+    for name in file.keys():  # noqa: SIM118
+        source = file.get_slice(name)
+        shape = source.get_shape()
+        if source.get_dtype() not in _KNOWN or len(shape) > _MOST_DIMENSIONS or any(size > n_bytes for size in shape):
+            raise FileError("a part of the file has a type or a shape that none can have: restore another file")
+
+
+def read_tensor(file: Any, name: str) -> Array:
+    """Read an array of a file that `safetensors.safe_open` has opened for NumPy."""
+    source = file.get_slice(name)
+    shape = source.get_shape()
+    row_bytes = 8 * int(np.prod(shape[1:], dtype=np.int64))
+    n_rows = max(1, _PIECE // max(1, row_bytes))
+    if not shape or shape[0] <= n_rows:
+        whole: Array = file.get_tensor(name)
+        return whole
+    result = np.empty(shape, source[:1].dtype)
+    for rows in cut(shape[0], n_rows):
+        result[rows] = source[rows]
+    return result
+
 
 FORMAT = "oubli"
 VERSION = 3
 # Of files with restricted samples or retention periods: a program that knows of none must not pass them over. Others
 # are read by older ones.
 _WITH_RIGHTS, _WITHOUT = 3, 2
-# Of the oldest version whose trees this program reads; those of older files are grown anew from their samples.
+# Of the oldest version whose trees this program reads; those of older files are rebuilt from their samples.
 FIRST_READABLE_TREES = 2
 
 
@@ -44,7 +130,7 @@ ASKED_FOR = "that was asked for"
 _ALLOWED = 24 * 2**20
 _ALLOWED_TIMES = 4
 _FILLER = "filler"  # zeros, of a model that takes more memory than that, see `fill_up`
-_TEXT_OF_EXTRA = 2**20
+EXTRA = Fields(more=Text(2**20))  # what a caller may keep with a model
 # What the header of every model says; a kind checks the rest. `parameters` are checked again by the estimator.
 _HEADER = Fields(
     {
@@ -57,7 +143,7 @@ _HEADER = Fields(
     },
     {
         "guarantee": Text(64),
-        "extra": Fields(more=Text(_TEXT_OF_EXTRA)),
+        "extra": EXTRA,
         "settings": Fields(more=Anything()),
         "n_classes": Whole(2, 2**31 - 1),
         "n_mutations": Whole(),
@@ -68,17 +154,20 @@ _HEADER = Fields(
 _MISFITS = (ArithmeticError, AttributeError, LookupError, OubliError, RecursionError, TypeError, ValueError)
 
 
-class Loaded(NamedTuple):
-    """A model from a file.
+class Readable(Protocol):
+    """A class of models that is made from what a file holds."""
 
-    Attributes
-    ----------
-    model : the model.
-    regrown : why its trees were grown anew from its samples; empty when they are the file's.
-    """
+    @classmethod
+    def read_parts(
+        cls, document: dict[str, Any], arrays: Arrays, *, regrow: str = "", limit: int | None = None
+    ) -> tuple[Self, str]:
+        """Put a model together; return it, and why its trees were rebuilt."""
 
-    model: Any
-    regrown: str
+    def digest(self) -> str:
+        """Hash of everything that can influence a prediction."""
+
+
+M = TypeVar("M", bound=Readable)
 
 
 def _checksum(document: str, arrays: Iterable[tuple[str, Array]]) -> str:
@@ -167,17 +256,11 @@ def _check_header(metadata: Mapping[str, str] | None) -> dict[str, Any]:
     document = parse_json(metadata["document"], "the file's header")
     if not isinstance(document, dict):
         raise FileError("the file's header is damaged: restore another file")
-    _estimator_of(document)
+    kind, task = document.get("kind"), document.get("task")
+    if type(kind) is not str or type(task) is not str or not is_known(kind, task):
+        raise FileError("the file holds a kind of model that this program does not know: upgrade oubli")
     require(document, _HEADER, "its header")
     return document
-
-
-def _estimator_of(document: Mapping[str, Any]) -> Any:
-    kind, task = document.get("kind"), document.get("task")
-    key: Any = (kind, task)  # a task is equal to its name
-    if type(kind) is not str or type(task) is not str or key not in KINDS:
-        raise FileError("the file holds a kind of model that this program does not know: upgrade oubli")
-    return key
 
 
 def read_metadata(path: str | PathLike[str]) -> dict[str, Any]:
@@ -206,9 +289,9 @@ def read(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
 
 
 def _begin_check(metadata: Mapping[str, str], arrays: Arrays) -> Callable[[], None]:
-    """Compare arrays with their checksum in a thread: meanwhile something can be made of them.
+    """Compare arrays with their checksum in a thread, while the caller begins to use them.
 
-    Returns what waits for the end of that, and raises FileError when the checksum does not hold. No array is kept in
+    Returns a function that waits for the end, and raises FileError when the checksum does not hold. No array is kept in
     memory for longer than it takes to hash it.
     """
     holds: list[bool] = []
@@ -241,77 +324,50 @@ def _read(path: str | PathLike[str]) -> tuple[dict[str, str], dict[str, Any], Ar
     return metadata, document, arrays
 
 
-def load(path: str | PathLike[str], *, verify: bool | None = None) -> Any:
-    """Load a model of any kind that `save` wrote.
-
-    Everything that takes no longer than reading is checked: checksum, types and shapes, ranges, references, that every
-    sample is where the splits lead, counters against each other, parameters against settings, and the digest. Of a file
-    in an older format, or with numbers in another form than `fit` holds them in, the samples and the parameters are
-    taken, and the trees are grown anew.
+def read_model(
+    path: str | PathLike[str],
+    estimator_of: Callable[[str, str], type[M]],
+    *,
+    is_own: bool = False,
+    regrow: str = "",
+) -> tuple[M, str]:
+    """Make the model that a file describes.
 
     Parameters
     ----------
     path : the file.
-    verify : bool, optional
-        Whether to compare the trees with a fresh fit on the samples too, as the model's `verify` does. That takes as
-        long as training. When left out, it is done where it takes less than about a second.
+    estimator_of : returns the class of models of a kind and a task.
+    is_own : whether this program wrote the file and kept it: it may ask for as much memory as it takes.
+    regrow : why the trees are to be rebuilt; empty: they are taken over.
+
+    Returns
+    -------
+    model, and why its trees were rebuilt.
 
     Raises
     ------
     FileError
-        When the file is unreadable, truncated, altered, foreign or of a newer format, or asks for much more memory
-        than a file of its size may.
+        When it is unreadable, truncated, altered, foreign or of a newer format, or its parts do not fit together.
     """
-    model = load_foreign(path).model
-    is_wanted = model.seconds_to_verify() < _SHORT if verify is None else verify
-    if is_wanted and not model.verify().ok:
-        raise FileError("the file's trees are not those of its samples: restore another file")
-    model.samples_.build_index()
-    return model
-
-
-_SHORT = 1.0  # seconds
-
-
-def load_foreign(path: str | PathLike[str]) -> Loaded:
-    """Load a model from a file that may come from anywhere; as `load`, but the trees are not compared with a fit."""
-    return _load(path, is_own=False, regrow="")
-
-
-def load_own(path: str | PathLike[str], *, regrow: bool = False) -> Loaded:
-    """Load a model from a file that this program wrote and kept, however much memory it takes.
-
-    With `regrow` the samples and the parameters are taken, and the trees are grown anew: they are derived data, and
-    what is wrong with them is no reason to do without the samples.
-    """
-    return _load(path, is_own=True, regrow=ASKED_FOR if regrow else "")
-
-
-def _load(path: str | PathLike[str], *, is_own: bool, regrow: str) -> Loaded:
     metadata, document, arrays = _read(path)
     require_checksum = _begin_check(metadata, arrays)
     try:
-        return _model_of(document, arrays, _check_version(metadata), is_own, regrow)
+        if _check_version(metadata) < FIRST_READABLE_TREES:
+            regrow = OLDER_FORMAT
+        estimator = estimator_of(document["kind"], document["task"])
+        limit = None if is_own else allowance(arrays)
+        try:
+            with np.errstate(all="ignore"):  # numbers that make no sense are refused, not warned of
+                model, regrown = estimator.read_parts(document, arrays, regrow=regrow, limit=limit)
+                if not regrown and model.digest() != document["digest"]:
+                    raise FileError("the file's trees do not have the digest that it names: restore another file")
+        except FileError:
+            raise
+        except _MISFITS as error:
+            raise FileError("the file's parts do not fit together: restore another file") from error
+        return model, regrown
     finally:
-        require_checksum()  # what does not hold is said rather than what came of it
-
-
-def _model_of(document: dict[str, Any], arrays: Arrays, version: int, is_own: bool, regrow: str) -> Loaded:
-    """Make the model that a file describes, and empty `arrays`; FileError when its parts do not fit together."""
-    if version < FIRST_READABLE_TREES:
-        regrow = OLDER_FORMAT
-    estimator = KINDS[_estimator_of(document)]
-    limit = None if is_own else allowance(arrays)
-    try:
-        with np.errstate(all="ignore"):  # numbers that make no sense are refused, not warned of
-            model, regrown = estimator.read_parts(document, arrays, regrow=regrow, limit=limit)
-            if not regrown and model.digest() != document["digest"]:
-                raise FileError("the file's trees do not have the digest that it names: restore another file")
-    except FileError:
-        raise
-    except _MISFITS as error:
-        raise FileError("the file's parts do not fit together: restore another file") from error
-    return Loaded(model, regrown)
+        require_checksum()  # a wrong checksum is reported rather than its consequences
 
 
 def allowance(arrays: Mapping[str, Array]) -> int:
@@ -332,5 +388,5 @@ def require_room(n_bytes: int, limit: int | None) -> None:
     if limit is not None and n_bytes > limit:
         raise FileError(
             f"the file asks for {n_bytes >> 20} MiB of memory, more than a file of its size may: restore another file, "
-            "or write it anew with this version"
+            "or write it again with this version"
         )

@@ -1,18 +1,15 @@
 """Every kind of model there is: the one place to add another."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from oubli.core.data.values import Task
 from oubli.core.parameters import Parameter
 
-if TYPE_CHECKING:
-    from oubli.core.model import Model
-
 
 class Kind(NamedTuple):
-    """Where a kind of model is; what takes long to import, such as its kernels, is imported when it is asked for.
+    """Where a kind of model is; what takes long to import, such as its kernels, is imported when it is needed.
 
     Attributes
     ----------
@@ -51,27 +48,9 @@ def parameters_of(kind: str) -> tuple[Parameter, ...]:
     return table
 
 
-class _Kinds(Mapping[tuple[str, Task], "type[Model]"]):
-    """Estimators by kind and task, imported when they are looked up."""
-
-    def __getitem__(self, key: tuple[str, Task]) -> "type[Model]":
-        kind, task = key
-        module, name = PLACES[kind].estimators[task]
-        estimator: type[Model] = getattr(import_module(module), name)
-        return estimator
-
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, tuple) and len(key) == 2 and key[0] in PLACES and key[1] in PLACES[key[0]].estimators
-
-    def __iter__(self) -> Iterator[tuple[str, Task]]:
-        return ((kind, task) for kind, place in PLACES.items() for task in place.estimators)
-
-    def __len__(self) -> int:
-        return sum(len(place.estimators) for place in PLACES.values())
-
-
-KINDS: "Mapping[tuple[str, Task], type[Model]]" = _Kinds()
-"""The estimator of every kind and task."""
+def is_known(kind: str, task: str) -> bool:
+    """Whether there is a kind of model for a task."""
+    return kind in PLACES and task in PLACES[kind].estimators
 
 
 ESTIMATORS = {name: module for place in PLACES.values() for module, name in place.estimators.values()}

@@ -4,26 +4,26 @@ Numba compiles a kernel when it is first called with new types. `warm_up` calls 
 model of the types to come; with a filled kernel cache this takes well under a second.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from oubli.core.boosting.quantised.steadiness import parting_few
+from oubli.core.boosting.quantised.split import parting_few
 from oubli.core.boosting.rows import without_grain
+from oubli.core.concurrency.threads import sharing_all
 from oubli.core.data.encoding import convert, is_clean
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.registry import KINDS, parameters_of
+from oubli.core.estimators import KINDS
+from oubli.core.model import grow_some
+from oubli.core.registry import parameters_of
 from oubli.core.rng import mix
+from oubli.core.samples.set_tree import DEPTH, HASH_BYTES, Kept, hash_tree
 from oubli.core.scoring import out_of_bag
-from oubli.core.set_tree import DEPTH, HASH_BYTES, Kept, hash_tree
-from oubli.core.some_trees import grow_some
-from oubli.core.threads import sharing_all
 
 STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load")
 FIT_STEPS = ("encode", "grow")  # those of them that have everything ready that `fit` runs
-_N_SAMPLES = 64  # so many that one more is learned in place and not by planting anew
+_N_SAMPLES = 64  # so many that one more is learned in place and not by planting all again
 
 
 def variant_of(kind: str, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
         is_clean(cells)
         mix(np.uint64(0))  # what any other kind begins with
         for dtype in (np.float32, np.float64):
-            convert(np.zeros((1, 1), dtype), cells, math.inf)
+            convert(np.zeros((1, 1), dtype), cells, np.ones(1, np.bool_))
         store = model.start(schema).samples_
         for cell in (1, 0.5, None):
             for n_rows in (1, 2, 64):
@@ -160,7 +160,7 @@ def warm_up_influence(
 
     Parameters are those of `warm_up`.
     """
-    from oubli.core.influence import influence  # takes long to import, and many programs never ask
+    from oubli.core.influence.methods import influence  # takes long to import, and many programs never ask
 
     task = Task(task)
     estimator = KINDS[kind, task]

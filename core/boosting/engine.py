@@ -1,25 +1,34 @@
-"""What the engines of boosting share: their trees are read alike, however they are kept up to date."""
+"""The base of the engines of boosting: their trees are read alike, however they are kept up to date.
 
+The canonical form of a tree is 64-bit little-endian words in path order (a node, its left subtree, its right subtree),
+exactly what prediction reads and nothing of the history:
+
+    inner node    1, feature, 0 or 1 for a category, missing direction, threshold bits or category hash
+    leaf          0, bits of the value
+"""
+
+import hashlib
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 
 from oubli.core.array_types import Array, Hashes, Ints, Reals, Slots
-from oubli.core.boosting.digest import base_texts, tree_digests
-from oubli.core.boosting.look import BoostedLook
 from oubli.core.boosting.loss import sigmoids, softmaxes
 from oubli.core.boosting.predict import answer_one, raw_scores
 from oubli.core.boosting.rows import cut, n_blocks
-from oubli.core.boosting.state import Trees
-from oubli.core.engine import Counterpart, Engine, Progress
+from oubli.core.boosting.state import LEAF, Trees, are_right
+from oubli.core.concurrency.threads import run
+from oubli.core.engine import Counterpart, Engine, Progress, Split, TreeFacts, TreeLook
 from oubli.core.errors import CapacityError, ensure
+from oubli.core.jit.policy import kernel
 from oubli.core.samples.arrays import Problem
-from oubli.core.threads import run
+
+_WORDS_A_NODE = 5
 
 MAX_SAMPLES = 2**24 - 1  # what sums in fixed point have room for
 _LARGEST = float(np.finfo(np.float64).max)
@@ -29,13 +38,92 @@ _READ_A_SECOND = 1_000_000  # cells read one by one
 _CELLS_A_TREE = 10  # that a row's way through a tree is worth, in cells that training sums
 
 
-class Threaded(Protocol):
-    """What trains in threads."""
+class BoostedLook(TreeLook):
+    """Reads a tree. How many samples come through a node is counted for those that are looked at.
 
-    pays: bool  # whether that is faster
+    Parameters
+    ----------
+    trees : as predictions read them.
+    tree : number of the tree.
+    problem : the samples held.
+    """
+
+    def __init__(self, trees: Trees, tree: int, problem: Problem) -> None:
+        groups = trees.n_groups
+        self._nodes, self._unit, self._data = trees.nodes, trees.unit, problem.data
+        self.facts = TreeFacts("score", tree // groups, tree % groups if groups > 1 else None)
+        self.root = int(trees.roots[tree])
+        self._members: dict[int, Ints] = {self.root: problem.slots()}
+
+    def left(self, node: int) -> int | None:
+        record = self._nodes[node]
+        if int(record["feature"]) == LEAF:
+            return None
+        left = int(record["left"])
+        if left not in self._members:
+            members = self._members[node]
+            goes_right = are_right(record, self._data, members)
+            self._members[left], self._members[left + 1] = members[~goes_right], members[goes_right]
+        return left
+
+    def split(self, node: int) -> Split:
+        record = self._nodes[node]
+        feature = int(record["feature"])
+        if record["is_categorical"]:
+            return Split(feature, category=int(record["category"]))
+        return Split(feature, float(record["threshold"]), bool(record["missing_left"]))
+
+    def n_samples(self, node: int) -> int:
+        return len(self._members[node])
+
+    def says(self, node: int) -> tuple[list[int] | None, float | None]:
+        record = self._nodes[node]
+        return None, float(record["value"]) * self._unit if int(record["feature"]) == LEAF else None
 
 
-Training = TypeVar("Training", bound=Threaded)
+@kernel
+def write_tree(nodes, value_bits, root, stack, words):
+    """Write the words of the tree at a root; returns their number.
+
+    value_bits  uint64[nodes], the values' bits
+    stack       int64[nodes + 1], working space
+    words       uint64[5 * nodes], written
+    """
+    stack[0] = root
+    n_waiting = 1
+    size = 0
+    while n_waiting > 0:
+        n_waiting -= 1
+        node = stack[n_waiting]
+        if nodes[node]["feature"] == LEAF:
+            words[size] = np.uint64(0)
+            words[size + 1] = value_bits[node]
+            size += 2
+            continue
+        words[size] = np.uint64(1)
+        words[size + 1] = np.uint64(nodes[node]["feature"])
+        words[size + 2] = np.uint64(nodes[node]["is_categorical"])
+        words[size + 3] = np.uint64(nodes[node]["missing_left"])
+        words[size + 4] = nodes[node]["category"]
+        size += _WORDS_A_NODE
+        left = np.int64(nodes[node]["left"])
+        stack[n_waiting] = left + 1
+        stack[n_waiting + 1] = left
+        n_waiting += 2
+    return size
+
+
+def tree_digests(trees: Trees) -> list[str]:
+    """SHA-256 of each tree, hexadecimal, in order. O(nodes)."""
+    nodes = trees.nodes
+    value_bits = nodes["value"].astype("<f8").view("<u8")
+    stack = np.zeros(len(nodes) + 1, np.int64)
+    words = np.zeros(_WORDS_A_NODE * len(nodes), np.uint64)
+    digests = []
+    for root in trees.roots.tolist():
+        size = write_tree(nodes, value_bits, root, stack, words)
+        digests.append(hashlib.sha256(words[:size].astype("<u8").tobytes()).hexdigest())
+    return digests
 
 
 class BoostedEngine(Engine):
@@ -77,25 +165,17 @@ class BoostedEngine(Engine):
     def train_on(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         """Train on the samples of some slots, in an engine that holds nothing."""
 
-    def in_threads(self, make: Callable[..., Training], *parts: Any) -> Training | None:
-        """What trains in threads, made of its parts; None where that does not pay, or memory is short."""
-        if self.n_threads == 1:
-            return None
-        with suppress(MemoryError):
-            training = make(*parts, self.n_threads)
-            return training if training.pays else None
+    def in_threads(self, make: Callable[..., Any], *parts: Any) -> Any:
+        """The training in threads; None where that does not pay, or memory is short."""
+        if self.n_threads > 1:
+            with suppress(MemoryError):
+                training = make(*parts, self.n_threads)
+                return training if training.pays else None
         return None
 
-    def aside(self) -> Self:
-        """Another engine with the same arrays, to go on from them; see `become`."""
-        other: Self = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        return other
-
     def become(self, other: Self) -> None:
-        """Take over everything from an engine that was made aside, in one step."""
         self.changes.undo = None
-        self.__dict__.update(other.__dict__)
+        super().become(other)
 
     def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         """Forget everything and train on the samples of some slots: a function of the set of them.
@@ -106,9 +186,10 @@ class BoostedEngine(Engine):
         other.forget()
         other.n_mutations = 0
         other.train_on(problem, slots, progress)
-        self.become(other)
+        with self.changes:
+            self.become(other)
 
-    def fit_anew(self, problem: Problem, slots: Slots) -> None:
+    def refit(self, problem: Problem, slots: Slots) -> None:
         """Fit as a part of a change, which is counted all the same."""
         n_mutations = self.n_mutations
         self.fit(problem, slots)
@@ -183,7 +264,8 @@ class BoostedEngine(Engine):
 
     def header(self) -> dict[str, Any]:
         trees = self.trees
-        return {**self.settings.to_dict(), "base": base_texts(trees.base), "unit": trees.unit.hex()}
+        # Hexadecimal text tells any two values apart.
+        return {**self.settings.to_dict(), "base": [x.hex() for x in trees.base.tolist()], "unit": trees.unit.hex()}
 
     def digests(self, class_order: Ints) -> list[str]:
         return tree_digests(self.trees)
@@ -200,7 +282,7 @@ class BoostedEngine(Engine):
 
     def seconds_to_change(self, n_changed: int, problem: Problem) -> float:
         """How long it may take to make so many samples come or go, roughly."""
-        # Mostly a small part of it, but how far a change goes on is not known before it is made.
+        # Mostly a small part of it, but how far a change reaches is not known before it is made.
         return self.seconds_to_fit(problem)
 
     def takes_long(
@@ -219,7 +301,7 @@ class BoostedEngine(Engine):
 
 
 class ExactEngine(BoostedEngine):
-    """Boosted trees that are those of a fresh fit at all times; they are fitted anew when a class comes or goes."""
+    """Boosted trees that are those of a fresh fit at all times; they are refitted when a class comes or goes."""
 
     def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         if self.n_trees == 0 or problem.changes_classes(slots):

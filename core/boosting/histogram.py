@@ -15,7 +15,7 @@ smaller child of every split is filled from samples.
 
 import numpy as np
 
-from oubli.core.jit.policy import inner, kernel
+from oubli.core.jit.policy import inner, kernel, pasted
 
 HESSIAN_BITS = 28
 _SHIFT = np.int64(HESSIAN_BITS)
@@ -84,3 +84,11 @@ def reduce_bins(histogram, places, reduced):
     clear(reduced)
     for i in range(histogram.shape[0]):
         reduced[np.uint64(places[i])] += histogram[i]
+
+
+@pasted
+def unsplit_score(total, shift, l2):
+    """G^2 / (H + l2) of a node that is not split, from its packed sums; a packed hessian has `shift` bits."""
+    gradient = np.float64(total >> shift)
+    hessian = np.float64(total & ((np.int64(1) << shift) - np.int64(1))) + l2
+    return gradient * gradient / hessian if hessian > 0.0 else 0.0

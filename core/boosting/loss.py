@@ -86,17 +86,23 @@ def sigmoids(scores, probabilities):
         probabilities[i, 1] = p
 
 
+@pasted
+def softmax(scores, probabilities):
+    """Write the softmax of float64[K] raw scores to float64[K], or to the same array."""
+    largest = scores[0]
+    for k in range(1, scores.shape[0]):
+        if scores[k] > largest:
+            largest = scores[k]
+    total = 0.0
+    for k in range(scores.shape[0]):
+        probabilities[k] = exp(scores[k] - largest)
+        total += probabilities[k]
+    for k in range(scores.shape[0]):
+        probabilities[k] /= total
+
+
 @kernel
 def softmaxes(scores, probabilities):
-    """Write the softmax of each row of float64[n, K] raw scores to float64[n, K]; the sum in the order of columns."""
+    """Write the softmax of each row of float64[n, K] raw scores to float64[n, K]."""
     for i in range(scores.shape[0]):
-        largest = scores[i, 0]
-        for k in range(1, scores.shape[1]):
-            if scores[i, k] > largest:
-                largest = scores[i, k]
-        total = 0.0
-        for k in range(scores.shape[1]):
-            probabilities[i, k] = exp(scores[i, k] - largest)
-            total += probabilities[i, k]
-        for k in range(scores.shape[1]):
-            probabilities[i, k] /= total
+        softmax(scores[i], probabilities[i])

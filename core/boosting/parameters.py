@@ -1,24 +1,27 @@
-"""What can be set of both kinds of boosting."""
+"""The parameters that both kinds of boosting have, and the number of trees and nodes that they lead to."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from oubli.core.errors import CapacityError
 from oubli.core.parameters import Parameter, share, whole
+from oubli.core.samples.arrays import Problem
 
 MAX_TREES = 100_000
+VALIDATION = np.uint64(9)  # what a seed is combined with to choose the samples that validate
 
 _SHARED = {
     parameter.name: parameter
     for parameter in (
         whole("n_estimators", None, "Number of trees of a forest, or of iterations of boosting.", 1, MAX_TREES),
         share("learning_rate", None, "Shrinkage of each boosted tree.", "low"),
-        whole("max_bins", None, "Bins that boosting puts the values of a numeric column into (B).", 2),
+        whole("max_bins", None, "Maximum number of bins of a numeric column in boosting (B).", 2),
         share("split_sampling", None, "Share of the candidate splits that a boosted tree looks at (alpha).", "low"),
+        Parameter("l2_regularization", float, None, "Number added to the hessian of a boosted leaf.", low=0, limit=1e9),
         Parameter(
-            "l2_regularization", float, None, "What is added to the hessian of a boosted leaf.", low=0, limit=1e9
-        ),
-        Parameter(
-            "min_child_weight", float, None, "Hessian that each side of a boosted split has to have.", low=0, limit=1e9
+            "min_child_weight", float, None, "Minimum hessian of each side of a boosted split.", low=0, limit=1e9
         ),
     )
 }
@@ -55,3 +58,27 @@ class BoostedSettings:
     def to_dict(self) -> dict[str, Any]:
         """The settings as a model file has them, with the seed by the name of its parameter as well."""
         return {**asdict(self), "random_state": self.seed}
+
+
+def hash_limit(part: float) -> np.uint64:
+    """The limit below which hashes are that make up a part of all, from 0 to 1."""
+    return np.uint64(min(int(part * 2.0**64), 2**64 - 1))
+
+
+def n_groups(problem: Problem, n_samples: int) -> int:
+    """Trees an iteration: one for a regression and for two classes, one a class for more, none without a choice."""
+    if n_samples == 0 or problem.n_classes == 1:
+        return 0
+    return problem.n_classes if problem.n_classes > 2 else 1
+
+
+MAX_NODES = 2**31 - 1  # rows of nodes are int32
+
+
+def check_size(n_estimators: int, groups: int, nodes_a_tree: int) -> None:
+    """CapacityError when the nodes of all trees cannot be numbered."""
+    if n_estimators * groups * nodes_a_tree > MAX_NODES:
+        raise CapacityError(
+            f"{n_estimators} iterations of {groups} trees with up to {nodes_a_tree} nodes each exceed {MAX_NODES} "
+            "nodes: lower `n_estimators` or the size of the trees, or put classes together"
+        )

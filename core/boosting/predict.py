@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from oubli.core.boosting.loss import exp, sigmoid
+from oubli.core.boosting.loss import sigmoid, softmax
 from oubli.core.boosting.state import LEAF, goes_right
 from oubli.core.jit.policy import inner, kernel
 from oubli.core.rng import MISSING_CATEGORY
@@ -64,14 +64,6 @@ def answer_one(nodes, roots, base, unit, cells, category_hashes, is_regression, 
         answer[k] = 0.0
     for tree in range(roots.shape[0]):
         answer[tree % n_groups] += _leaf_value(nodes, roots[tree], cells, 0, category_hashes)
-    largest = -np.inf
     for k in range(n_groups):
         answer[k] = base[k] + unit * answer[k]
-        if answer[k] > largest:
-            largest = answer[k]
-    total = 0.0
-    for k in range(n_groups):
-        answer[k] = exp(answer[k] - largest)
-        total += answer[k]
-    for k in range(n_groups):
-        answer[k] /= total
+    softmax(answer, answer)

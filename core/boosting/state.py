@@ -14,7 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Bools, Ints
 from oubli.core.jit.policy import pasted
+from oubli.core.samples.arrays import Data
+from oubli.core.samples.hashing import hashes_of
 
 LEAF = -1
 
@@ -48,15 +51,18 @@ class Trees(NamedTuple):
         """Trees an iteration; 0 when there is nothing to choose."""
         return len(self.base)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        return int(self.nodes.nbytes + self.roots.nbytes + self.base.nbytes)
-
 
 def no_trees() -> Trees:
     """What a model without samples, or with one class, predicts from."""
     return Trees(np.zeros(0, NODE), np.zeros(0, np.int32), np.zeros(0, np.float64), 1.0)
+
+
+def are_right(record: Any, data: Data, slots: Ints) -> Bools:
+    """Sides of samples at an inner node, in array operations; True goes right."""
+    values = data.cells[slots, int(record["feature"])]
+    if record["is_categorical"]:
+        return np.asarray(hashes_of(values, data.category_hashes) != record["category"])
+    return np.where(np.isnan(values), not record["missing_left"], values > record["threshold"])
 
 
 @pasted
@@ -69,3 +75,24 @@ def goes_right(nodes, node, cells, row, category_hashes, missing_category):
     if np.isnan(x):
         return np.int64(nodes[node]["missing_left"] == 0)
     return np.int64(x > nodes[node]["threshold"])
+
+
+@pasted
+def make_leaf(nodes, row, value):
+    """Make a node a leaf with a value."""
+    nodes[row]["category"] = np.uint64(0)
+    nodes[row]["value"] = np.float64(value)
+    nodes[row]["feature"] = np.int32(LEAF)
+    nodes[row]["left"] = np.int32(0)
+    nodes[row]["missing_left"] = np.uint8(0)
+    nodes[row]["is_categorical"] = np.uint8(0)
+
+
+@pasted
+def make_split(nodes, row, feature, left, missing_left, is_categorical):
+    """Make a node an inner node; its threshold or category is for the caller to write."""
+    nodes[row]["value"] = 0.0
+    nodes[row]["feature"] = np.int32(feature)
+    nodes[row]["left"] = np.int32(left)
+    nodes[row]["missing_left"] = np.uint8(missing_left)
+    nodes[row]["is_categorical"] = np.uint8(is_categorical)

@@ -1,30 +1,29 @@
 """From one column, in any shape, to the numbers or texts that a column of its type holds."""
 
-import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from oubli.core.array_types import Array, Bools
-from oubli.core.data.distinct import Distinct
 from oubli.core.data.tables import RawColumn
 from oubli.core.data.values import (
     FLOAT32_BITS,
     FLOAT32_EXACT,
+    FLOAT32_LIMIT,
     FLOAT64_BITS,
+    FLOAT64_EXACT,
     MISSING,
     NOT_A_BOOLEAN,
-    NOT_EXACT,
-    NOT_EXACT_64,
     NOT_FINITE,
-    OUT_OF_RANGE,
     Column,
     ColumnType,
+    Distinct,
     LookUp,
     RefusedError,
     boolean,
     category_text,
+    loses_integer,
     number,
     require_utf8,
 )
@@ -41,23 +40,14 @@ def scalar_encoder(column: Column) -> Callable[[Any], float]:
     """Return the function that converts one cell of a numeric or boolean column."""
     if column.type is ColumnType.BOOLEAN:
         return boolean
-    dtype = column.dtype
-
-    def convert_number(value: Any) -> float:
-        kind = type(value)
-        if kind is int and -FLOAT32_EXACT <= value <= FLOAT32_EXACT:
-            return float(value)
-        if kind is float and abs(value) <= FLOAT32_EXACT:
-            return float(value)
-        return number(value, dtype)
-
-    return convert_number
+    return _number
 
 
-def refuse_number(value: float, row: int, column: Column) -> NoReturn:
-    """Raise the error of a float that the column cannot hold."""
-    rule = NOT_FINITE if math.isinf(value) else OUT_OF_RANGE
-    raise InputError(rule, row=row, field=column.name, value=value)
+def _number(value: Any) -> float:
+    kind = type(value)
+    if (kind is int or kind is float) and -FLOAT64_EXACT <= value <= FLOAT64_EXACT:
+        return float(value)
+    return number(value)
 
 
 def _each(values: Iterable[Any], convert_value: Callable[[Any], _T], column: Column) -> list[_T]:
@@ -71,21 +61,10 @@ def _each(values: Iterable[Any], convert_value: Callable[[Any], _T], column: Col
     return result
 
 
-def check_exact(values: Array, missing: Bools | None, column: Column) -> None:
-    """Refuse integers that the column's dtype cannot hold exactly."""
-    inexact = inexact_integers(values, column.dtype)
-    if missing is not None:
-        inexact &= ~missing
-    if inexact.any():
-        row = int(np.argmax(inexact))
-        rule = NOT_EXACT if column.dtype == "float32" else NOT_EXACT_64
-        raise InputError(rule, row=row, field=column.name, value=values[row].item())
-
-
 def inexact_integers(values: Array, dtype: str) -> Bools:
     """Tell which integers of an array a float dtype cannot hold exactly."""
     if values.dtype.kind == "b" or values.dtype.itemsize < 4:
-        return np.zeros(len(values), np.bool_)
+        return np.zeros(values.shape, np.bool_)
     bits = FLOAT32_BITS if dtype == "float32" else FLOAT64_BITS
     if values.dtype.kind == "i":
         # abs wraps at the most negative int64, whose bits are then 2**63 unsigned, as they should be.
@@ -100,14 +79,43 @@ def inexact_integers(values: Array, dtype: str) -> Bools:
     return result
 
 
-def round_numbers(values: Array, column: Column) -> Array:
-    """Round floats to the column's dtype, with one NaN, no -0.0 and no infinity."""
+def saturated(values: Array, dtype: Any) -> Array:
+    """Round floats to another dtype; a finite number beyond its range becomes the largest that it has."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        result = values.astype(column.dtype)
+        result = values.astype(dtype)
+        beyond = np.isinf(result) & np.isfinite(values)
+    if beyond.any():
+        result[beyond] = np.copysign(np.finfo(result.dtype).max, values[beyond])
+    return result
+
+
+def lost(values: Array, held: Array) -> Bools:
+    """Tell which floats are rounded to what is not nearly the same: integers, and numbers beyond float32's range.
+
+    Beyond 2**53 every float is an integer, by accident.
+
+    Parameters
+    ----------
+    values : float32/64[...]
+    held : float32/64[...]
+        The same, `saturated`.
+    """
+    changed: Bools = held != values
+    if not changed.any():
+        return changed
+    size = np.abs(values, dtype=np.float64)
+    whole = (values == np.floor(values)) & (size <= FLOAT64_EXACT)
+    changed &= whole | (held == 0) | (size >= FLOAT32_LIMIT)
+    return changed
+
+
+def round_numbers(values: Array, column: Column) -> Array:
+    """Round floats to the column's dtype, with one NaN and no -0.0; InputError for an infinity."""
+    result = saturated(values, column.dtype)
     infinite = np.isinf(result)
     if infinite.any():
         row = int(np.argmax(infinite))
-        refuse_number(values[row].item(), row, column)
+        raise InputError(NOT_FINITE, row=row, field=column.name, value=values[row].item())
     result[np.isnan(result)] = MISSING
     result += 0.0
     return result
@@ -141,30 +149,29 @@ def canonical_cells(columns: Sequence[Column], cells: Array) -> Array:
     return result
 
 
-def encode_numbers(raw: "RawColumn", column: Column) -> Array:
-    """Encode a numeric column."""
+def read_numbers(raw: "RawColumn", column: Column) -> tuple[Array, bool]:
+    """Return the numbers of a column as floats, and whether some of them are integers that its dtype cannot hold."""
     values, missing = raw.values, raw.missing
     if isinstance(values, list):
         types = set(map(type, values))
-        source: Array | None = None
         if types <= PLAIN_NUMBERS:
             try:
                 source = np.array(values, dtype=np.float64)
             except OverflowError:
-                source = None
-            if source is not None and int in types and (np.abs(source) > FLOAT32_EXACT).any():
-                source = None
-        if source is None:
-            source = np.array(_each(values, scalar_encoder(column), column), dtype=np.float64)
-        return round_numbers(source, column)
+                pass
+            else:
+                large = np.flatnonzero(np.abs(source) > FLOAT32_EXACT).tolist() if int in types else ()
+                return source, any(loses_integer(values[row], column.dtype) for row in large)
+        source = np.array(_each(values, _number, column), dtype=np.float64)
+        return source, any(loses_integer(value, column.dtype) for value in values)
     if values.dtype.kind == "f":
-        result = round_numbers(values if missing is None else np.where(missing, MISSING, values), column)
-    else:
-        check_exact(values, missing, column)
-        result = values.astype(column.dtype)
-        if missing is not None:
-            result[missing] = MISSING
-    return result
+        return (values if missing is None else np.where(missing, MISSING, values)), False
+    inexact = inexact_integers(values, column.dtype)
+    source = values.astype(np.float64)
+    if missing is not None:
+        source[missing] = MISSING
+        inexact &= ~missing
+    return source, bool(inexact.any())
 
 
 def encode_booleans(raw: "RawColumn", column: Column) -> Array:

@@ -1,13 +1,15 @@
 """From X, in any shape, to cells: the matrix of numbers that the algorithms read.
 
-    numeric      the number, rounded to the column's dtype; -0.0 is 0.0
+    numeric      the number, rounded to the column's dtype, to its largest beyond its range; -0.0 is 0.0
     boolean      1.0 or 0.0
     categorical  left NaN here and returned as text, since only the store knows codes
     missing      NaN
 
-An error leaves nothing behind and names the first refused cell it finds by row and field.
+An error leaves nothing behind and names the first refused cell it finds by row and field. The logger `oubli.numbers`
+says which column has rounded an integer, or a number beyond its range, once for each column of a model.
 """
 
+import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,26 +17,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Bools
 from oubli.core.data.columns import (
     PLAIN_NUMBERS,
-    check_exact,
     encode_booleans,
     encode_categories,
     encode_codes,
-    encode_numbers,
-    refuse_number,
+    inexact_integers,
+    lost,
+    read_numbers,
     round_numbers,
     scalar_encoder,
 )
 from oubli.core.data.tables import Frame, Matrix, RawColumn, Rows, only_row, read_table
 from oubli.core.data.values import (
-    FLOAT32_EXACT,
     FLOAT32_LIMIT,
+    FLOAT64_EXACT,
     MISSING,
+    NOT_FINITE,
     ColumnType,
     LookUp,
     RefusedError,
     category_text,
+    loses_integer,
 )
 from oubli.core.errors import FeatureCountError, InputError
 from oubli.core.jit.policy import kernel
@@ -42,13 +47,17 @@ from oubli.core.jit.policy import kernel
 if TYPE_CHECKING:
     from oubli.core.data.schema import Schema
 
+log = logging.getLogger("oubli.numbers")
+
 # What `convert` reports.
 CLEAN = 0
-REFUSED = 1  # an infinity, or beyond the range
-LARGE = 2  # an integer of this magnitude might not be exact
+REFUSED = 1  # an infinity
+LARGE = 2  # an integer of this magnitude might have been rounded before
+LOST = 4  # see `columns.lost`
 
 # Up to so many rows of mixed types are encoded cell by cell rather than column by column.
 FEW_ROWS = 16
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class Encoded(NamedTuple):
@@ -59,28 +68,37 @@ class Encoded(NamedTuple):
 
 
 @kernel
-def convert(source: npt.NDArray[Any], cells: npt.NDArray[Any], limit: float) -> int:
-    """Copy finite numbers from `source` to `cells`, normalised; return flags.
+def convert(source: npt.NDArray[Any], cells: npt.NDArray[Any], narrow: Bools) -> int:
+    """Copy finite numbers from `source` to `cells`, rounded to the dtype of their column; return flags.
 
     source  float32/64[n, d]
     cells   float32/64[n, d]; one NaN, and 0.0 for -0.0 (rounding can produce it, so it is looked
             for afterwards)
-    limit   float64: magnitudes from here on would be infinite in the type of `cells`
+    narrow  bool[d]: whether the column is float32
     """
     flags = CLEAN
     for i in range(source.shape[0]):
         for j in range(source.shape[1]):
             value = np.float64(source[i, j])  # float32 could not be compared with the limit
-            if abs(value) < limit:
-                cells[i, j] = value
-                if cells[i, j] == 0.0:
-                    cells[i, j] = 0.0
-                if abs(value) > FLOAT32_EXACT:
-                    flags |= LARGE
-            elif value != value:
+            if value != value:
                 cells[i, j] = MISSING
-            else:
+                continue
+            held = value
+            if math.isinf(value):
                 flags |= REFUSED
+            elif narrow[j]:
+                if abs(value) >= FLOAT32_LIMIT:
+                    held = np.float64(math.copysign(FLOAT32_MAX, value))
+                    flags |= LOST
+                else:
+                    held = np.float64(np.float32(value))
+                if held != value and abs(value) <= FLOAT64_EXACT and (held == 0.0 or value == math.floor(value)):
+                    flags |= LOST
+            if abs(value) >= FLOAT64_EXACT:
+                flags |= LARGE
+            cells[i, j] = held
+            if held == 0.0:
+                cells[i, j] = 0.0
     return flags
 
 
@@ -119,15 +137,13 @@ class Encoder:
         self.categorical = tuple(np.flatnonzero(schema.categorical_mask).tolist())
         self._boolean = tuple(j for j, c in enumerate(schema.columns) if c.type is ColumnType.BOOLEAN)
         self.only_numeric = all(c.type is ColumnType.NUMERIC for c in schema.columns)
-        self.limit = FLOAT32_LIMIT if self.cell_dtype == np.float32 else math.inf
-        # float32 columns in a float64 matrix are rounded all the same.
-        wide = self.cell_dtype == np.float64
-        self._rounded = [
-            j for j, c in enumerate(schema.columns) if wide and c.type is ColumnType.NUMERIC and c.dtype == "float32"
-        ]
+        self._narrow = np.array([column.dtype == "float32" for column in schema.columns])
+        # Whether a clean matrix can be taken as it is: float32 columns in a float64 matrix are rounded all the same.
+        self._is_uniform = self.only_numeric and (self.cell_dtype == np.float32 or not self._narrow.any())
         # Whether plain numbers can go into the cells as they are, categories apart.
-        self.is_plain = not self._boolean and not self._rounded
+        self.is_plain = not self._boolean
         self._scalars = [scalar_encoder(column) for column in schema.columns]
+        self.told: set[int] = set()  # columns of which the log has said that they round
 
     def encode(self, X: Any, look_ups: Mapping[int, LookUp] | None = None) -> Encoded:
         """Encode rows; the cells share no memory with X.
@@ -186,7 +202,7 @@ class Encoder:
             source[0] = row
         except OverflowError:
             return False
-        if convert(source, cells, self.limit) == CLEAN:
+        if convert(source, cells, self._narrow) == CLEAN:
             return True
         cells.fill(0)
         return False
@@ -203,15 +219,14 @@ class Encoder:
             and X.shape[1] == self.n_features
             and X.flags.carray
             and len(X)
-            and self.only_numeric
-            and not self._rounded
+            and self._is_uniform
             and is_clean(X)
         ):
             return X
         return None
 
     def only_row(self, X: Any) -> Any:
-        """Return the one row that X is, as far as that can be seen at once; else None."""
+        """Return the only row of X, if that is plain at once; else None."""
         if type(X) is list:
             return X[0] if len(X) == 1 else None
         return only_row(X, self.schema.names) if self.schema.named else None
@@ -283,26 +298,34 @@ class Encoder:
         # One layout only, so that the kernel is compiled for one.
         source = values if values.flags.carray else np.array(values, order="C")
         cells = np.empty(source.shape, self.cell_dtype)
-        if convert(source, cells, self.limit) & REFUSED:
-            self._refuse_first(source)
-        self._round(cells)
+        flags = convert(source, cells, self._narrow)
+        if flags & REFUSED:
+            row, j = np.argwhere(np.isinf(source))[0].tolist()
+            raise InputError(NOT_FINITE, row=row, field=self.schema.names[j], value=source[row, j].item())
+        if flags & LOST:
+            self._tell_lost(source, cells)
         return cells
 
     def _integer_cells(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if values.dtype.itemsize >= 4:
-            for j, column in enumerate(self.schema.columns):
-                check_exact(values[:, j], None, column)
-        return values.astype(self.cell_dtype, order="C")
+        if values.dtype.itemsize > 4:
+            columns = enumerate(self.schema.columns)
+            self._tell({j for j, column in columns if inexact_integers(values[:, j], column.dtype).any()})
+        return self._matrix_cells(values.astype(np.float64 if values.dtype.itemsize >= 4 else np.float32))
 
-    def _round(self, cells: npt.NDArray[Any]) -> None:
-        for j in self._rounded:
-            cells[:, j] = round_numbers(cells[:, j], self.schema.columns[j])
+    def _tell_lost(self, source: npt.NDArray[Any], cells: npt.NDArray[Any]) -> None:
+        self._tell(set(np.flatnonzero(lost(source, cells).any(axis=0)).tolist()))
 
-    def _refuse_first(self, source: npt.NDArray[Any]) -> None:
-        with np.errstate(over="ignore"):
-            refused = np.isinf(source) | (np.abs(source) >= self.limit)
-        row, j = (int(k) for k in np.argwhere(refused)[0])
-        refuse_number(source[row, j].item(), row, self.schema.columns[j])
+    def _tell(self, columns: set[int]) -> None:
+        """Say once of each of these columns that it does not hold all numbers as they came."""
+        for j in sorted(columns - self.told):
+            column = self.schema.columns[j]
+            self.told.add(j)
+            log.warning(
+                "numbers of column '%s' are rounded to %s, which cannot hold them (this is said once): to keep them as "
+                "they are, declare the column float64, or categorical",
+                column.name,
+                column.dtype,
+            )
 
     def _encode_rows(self, rows: Sequence[Sequence[Any]], look_ups: Mapping[int, LookUp] | None) -> Encoded:
         if self.only_numeric:
@@ -329,11 +352,11 @@ class Encoder:
     def _converted(self, source: npt.NDArray[np.float64], rows: Sequence[Sequence[Any]]) -> npt.NDArray[Any] | None:
         """Convert numbers that came as Python's `rows`; None when one needs a closer look."""
         cells = np.empty(source.shape, self.cell_dtype)
-        flags = convert(source, cells, self.limit)
-        if flags and (flags & REFUSED or any(int in map(type, row) for row in rows)):
+        flags = convert(source, cells, self._narrow)
+        if flags & REFUSED or (flags & LARGE and any(int in map(type, row) for row in rows)):
             return None
-        if self._rounded:
-            self._round(cells)
+        if flags & LOST:
+            self._tell_lost(source, cells)
         return cells
 
     def _encode_cells(self, rows: Sequence[Sequence[Any]]) -> Encoded:
@@ -352,10 +375,15 @@ class Encoder:
                     j += 1
             except RefusedError as refused:
                 raise InputError(refused.rule, row=i, field=self.schema.columns[j].name, value=row[j]) from None
-        # Every number has been checked to fit its column.
-        cells = np.empty((len(rows), self.n_features), self.cell_dtype)
-        convert(np.array(source, np.float64).reshape(cells.shape), cells, self.limit)
-        self._round(cells)
+        numbers = np.array(source, np.float64).reshape(len(rows), self.n_features)
+        cells = np.empty(numbers.shape, self.cell_dtype)
+        flags = convert(numbers, cells, self._narrow)
+        if flags & LOST:
+            self._tell_lost(numbers, cells)
+        if flags & LARGE:
+            others = (j for j in range(self.n_features) if j not in texts)
+            columns = self.schema.columns
+            self._tell({j for j in others if any(loses_integer(row[j], columns[j].dtype) for row in rows)})
         return Encoded(cells, texts)
 
     def _encode_columns(
@@ -374,7 +402,10 @@ class Encoder:
             elif column.type is ColumnType.BOOLEAN:
                 cells[:, j] = encode_booleans(raw, column)
             else:
-                cells[:, j] = encode_numbers(raw, column)
+                numbers, has_lost = read_numbers(raw, column)
+                cells[:, j] = held = round_numbers(numbers, column)
+                if j not in self.told and (has_lost or lost(numbers, held).any()):
+                    self._tell({j})
         return Encoded(cells, texts)
 
     def _frame_columns(self, table: Frame) -> Iterable[RawColumn]:

@@ -2,7 +2,8 @@
 
     Matrix    a 2-d array of booleans, integers or floats
     Rows      a list of rows, each a list or tuple of Python objects (also 2-d object arrays)
-    Frame     a DataFrame, read column by column, by duck typing: `columns`, `dtypes`, `frame[name]`
+    Frame     a table whose columns have names, read column by column, by duck typing: `frame[name]` of pandas, polars
+              and pyarrow; any other table that speaks Arrow's or the DataFrame protocol becomes one of pyarrow first
 
 and to `RawColumn`, one column of any of them. Types are none of this module's business; shapes that
 no schema could accept are refused here.
@@ -28,6 +29,11 @@ COMPLEX = "Complex data not supported: pass real and imaginary parts as two colu
 TIMES = "holds dates or times: convert them to numbers, for instance seconds or days"
 BYTES = "holds bytes: decode them to text"
 NOT_A_TABLE = "X must be a 2-d array, a DataFrame or a list of rows"
+LAZY = "X is not computed yet: pass X.collect()"
+NEEDS_PYARROW = "X is a table that only pyarrow can read: install pyarrow, or pass a pandas or polars DataFrame"
+# How the types of polars and pyarrow begin whose values are names.
+_TEXTS = ("str", "large_str", "categorical", "enum", "dictionary")
+_FLOATS = ("float", "double", "halffloat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A DataFrame."""
+    """A table whose columns have labels; those that are not among `labels` are left out."""
 
     frame: Any
     labels: list[Any]
@@ -129,6 +135,10 @@ class Frame:
         label = self.labels[index]
         return read_series(self.frame[label], str(label))
 
+    def without(self, labels: Sequence[Any]) -> "Frame":
+        """Return the table without some columns."""
+        return Frame(self.frame, [label for label in self.labels if label not in labels])
+
 
 Table = Matrix | Rows | Frame
 
@@ -146,8 +156,8 @@ def read_table(X: Any) -> Table:
         table = _read_array(X)
     elif isinstance(X, (list, tuple)):
         table = _read_rows(X)
-    elif hasattr(X, "columns") and hasattr(X, "dtypes"):
-        table = _read_frame(X)
+    elif (frame := read_frame(X)) is not None:
+        table = frame
     elif hasattr(X, "toarray"):
         raise InputError(SPARSE)
     elif hasattr(X, "__array__"):
@@ -168,8 +178,7 @@ def _read_array(X: Array) -> Table:
         if X.ndim == 0:
             raise InputError("Expected 2D array, got scalar array instead: X must hold one row for each sample")
         raise InputError(f"Found array with dim {X.ndim}, while dim <= 2 is required: X must be 2-d")
-    if isinstance(X, np.ma.MaskedArray):
-        X = _unmasked(X)
+    X = _unmasked(X) if isinstance(X, np.ma.MaskedArray) else np.asarray(X)  # a column of np.matrix has two dimensions
     kind = X.dtype.kind
     if kind in "biuf":
         return Matrix(plain_array(X))
@@ -225,8 +234,21 @@ def _read_rows(X: Sequence[Any]) -> Table:
     return Rows(rows)
 
 
-def _read_frame(X: Any) -> Frame:
-    labels = list(X.columns)
+def read_frame(X: Any) -> Frame | None:
+    """Return X as a table whose columns have labels; None when it is none.
+
+    Raises
+    ------
+    InputError
+        When labels are repeated, or not all of them are text; and as `loaded`.
+    """
+    if isinstance(X, Frame):
+        return X
+    X = loaded(X)
+    found = _labels(X)
+    if found is None:
+        return None
+    labels = list(found)
     if len(set(labels)) != len(labels):
         twice = sorted({str(label) for label in labels if labels.count(label) > 1})
         raise InputError(
@@ -237,6 +259,52 @@ def _read_frame(X: Any) -> Frame:
     if texts not in {0, len(labels)}:
         raise InputError("column names must all be text: use X.columns = X.columns.astype(str)")
     return Frame(X, labels)
+
+
+def is_named(X: Any) -> bool:
+    """Whether the columns of X have names; numbers mean positions. As `read_frame`, but nothing is checked or read."""
+    if _is_foreign(X):
+        return True
+    labels = X.labels if isinstance(X, Frame) else _labels(X)
+    return labels is not None and len(labels) > 0 and isinstance(labels[0], str)
+
+
+def loaded(X: Any) -> Any:
+    """Return X, as a table of pyarrow if it is a table of a library that this module does not know.
+
+    Raises
+    ------
+    InputError
+        When it is a query that has not been made, or pyarrow is missing.
+    """
+    if not _is_foreign(X):
+        return X
+    try:
+        from pyarrow import interchange, table
+    except ImportError:
+        raise InputError(NEEDS_PYARROW) from None
+    return table(X) if hasattr(X, "__arrow_c_stream__") else interchange.from_dataframe(X)
+
+
+def _is_foreign(X: Any) -> bool:
+    """Whether X is a table of another library; InputError when it is a query that has not been made."""
+    kind = type(X)  # which is asked in a hundredth of the time that a DataFrame takes to look for a column
+    if hasattr(kind, "collect") and not hasattr(kind, "__len__"):
+        raise InputError(LAZY)
+    # Those that are known are arrays as well; so are Series, which speak Arrow's protocol.
+    if hasattr(kind, "__array__"):
+        return hasattr(kind, "__dataframe__") and not hasattr(kind, "dtypes") and not hasattr(kind, "column_names")
+    return hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__dataframe__")
+
+
+def _labels(X: Any) -> Any:
+    """Return the labels of the columns of a table that is known; None for anything else."""
+    kind = type(X)
+    if hasattr(kind, "column_names"):
+        return X.column_names
+    if hasattr(kind, "dtypes") or hasattr(X, "dtypes"):
+        return getattr(X, "columns", None)
+    return None
 
 
 def only_row(X: Any, names: Sequence[str]) -> list[Any] | None:
@@ -266,10 +334,12 @@ def only_row(X: Any, names: Sequence[str]) -> list[Any] | None:
 
 
 def read_series(series: Any, field: str) -> RawColumn:
-    """Read a column of a DataFrame, or a Series; pandas' nullable and Arrow types included."""
-    dtype = series.dtype
+    """Read a column of a table, or a Series; pandas' nullable and Arrow types included."""
+    dtype = getattr(series, "dtype", None)
     if isinstance(dtype, np.dtype):
         return read_vector(np.asarray(series), field)
+    if not hasattr(series, "astype"):
+        return _read_arrow(series, field)
     kind = getattr(dtype, "kind", "O")
     if hasattr(dtype, "categories") and hasattr(series, "astype"):
         return RawColumn(list(series.astype(object)), text=True)
@@ -283,6 +353,19 @@ def read_series(series: Any, field: str) -> RawColumn:
     if kind in "OU" and hasattr(series, "astype"):
         return RawColumn(list(series.astype(object)), text=str(dtype).startswith(("str", "large_str")))
     return read_vector(np.asarray(series), field)
+
+
+def _read_arrow(series: Any, field: str) -> RawColumn:
+    """Read a column of polars or pyarrow: plain numbers as they are, all else as Python's objects, None where null."""
+    is_polars = hasattr(series, "dtype")
+    values = np.asarray(series)
+    _refuse_kind(values.dtype.kind, field)
+    kind = str(series.dtype if is_polars else series.type).lower()
+    # A null among integers makes floats of them.
+    is_plain = kind.startswith(_FLOATS) or not (series.null_count() if is_polars else series.null_count)
+    if is_plain and values.dtype.kind in "biuf":
+        return read_vector(values, field)
+    return RawColumn(series.to_list() if is_polars else series.to_pylist(), text=kind.startswith(_TEXTS))
 
 
 def read_vector(values: Array, field: str) -> RawColumn:

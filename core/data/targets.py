@@ -11,7 +11,6 @@
 The targets of a regression are of type NUMBER.
 """
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from oubli.core.array_types import Array, Reals
 from oubli.core.data.tables import COMPLEX, RawColumn, read_series, read_vector
 from oubli.core.data.values import INT64, Label, LabelType, canonical_label, is_missing
-from oubli.core.errors import DataConversionWarning, InputError, for_scikit_learn
+from oubli.core.errors import DataConversionWarning, InputError, for_scikit_learn, warn_caller
 
 LABEL_MISSING = "must not be missing: give every sample a label"
 _RULES = {
@@ -52,13 +51,12 @@ def read_label_column(y: Any, name: str, *, warn: bool = True) -> RawColumn:
         return read_series(y, name)
     if not hasattr(y, "__array__"):
         raise InputError("y should be a 1d array or a list of labels", field=name)
-    array = np.asanyarray(y)
+    array = y if isinstance(y, np.ma.MaskedArray) else np.asarray(y)  # a column of np.matrix has two dimensions
     if array.ndim == 2 and array.shape[1] == 1:
         if warn:
-            warnings.warn(
+            warn_caller(
                 "A column-vector y was passed when a 1d array was expected: use y.ravel()",
                 for_scikit_learn(DataConversionWarning),
-                stacklevel=5,  # who called `fit` or `add`
             )
         array = array[:, 0]
     if array.ndim != 1:

@@ -3,9 +3,12 @@
 Everything that enters a model passes one of the four functions `number`, `boolean`, `category_text`
 and `normalise_id`, or vectorised code that is tested to agree with them. They raise `RefusedError`
 with a rule that names no data; callers add the row and the field and raise `InputError`.
+
+What a function makes of values of which many are alike: each is looked at once, in the order in which they come.
 """
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
@@ -22,18 +25,18 @@ from oubli.core.errors import InputError
 FLOAT32_LIMIT = float(2**128 - 2**103)
 FLOAT32_BITS = 24
 FLOAT64_BITS = 53
+_MOST_BITS = 1024  # of the integers in float64's range
 # Every integer up to this magnitude is exact in float32.
 FLOAT32_EXACT = 2**FLOAT32_BITS
+FLOAT64_EXACT = 2**FLOAT64_BITS
 NEVER = 2**63 - 1  # milliseconds since 1970, as the expiry of a sample that has none
+MOMENTS = range(-62_135_596_800_000, 253_402_300_800_000)  # the years 1 to 9999: others cannot be written as a date
 ID_LENGTH = 256
 
 MISSING = math.nan
 
 NOT_FINITE = "must be a finite number: remove the infinity or send null"
-OUT_OF_RANGE = "is beyond the range of float32: declare the column float64"
-OUT_OF_RANGE_64 = "is beyond the range of float64: declare the column categorical"
-NOT_EXACT = "is an integer that float32 cannot hold exactly: declare the column float64"
-NOT_EXACT_64 = "is an integer that float64 cannot hold exactly: declare the column categorical"
+NOT_EXACT = "is an integer that float64 cannot hold: declare the column categorical, or its dtype to have it rounded"
 NOT_A_NUMBER = "must be a number or null"
 NUMBER_NOT_TEXT = (
     "must be a number or null, not text: send the number without quotes, or declare the column categorical"
@@ -85,18 +88,8 @@ def significant_bits(value: int) -> int:
     return magnitude.bit_length() - ((magnitude & -magnitude).bit_length() - 1) if magnitude else 0
 
 
-def number(value: Any, dtype: str) -> float:
-    """Convert a cell of a numeric column; NaN when missing.
-
-    Parameters
-    ----------
-    value : object
-        The cell.
-    dtype : {"float32", "float64"}
-        Of the column. The result is not rounded to it, but checked to fit it.
-    """
-    if is_integer(value):
-        return _exact(int(value), dtype)
+def number(value: Any) -> float:
+    """Convert a cell of a numeric column to the nearest finite float64; NaN when missing."""
     if is_missing(value):
         return MISSING
     if is_boolean(value):
@@ -108,28 +101,20 @@ def number(value: Any, dtype: str) -> float:
     try:
         result = float(value)
     except OverflowError:
-        result = math.inf
+        result = -math.inf if value < 0.0 else math.inf
     if math.isinf(result):
-        infinite = isinstance(value, (float, np.floating)) or (isinstance(value, Decimal) and value.is_infinite())
-        raise RefusedError(NOT_FINITE if infinite else OUT_OF_RANGE_64)
-    if dtype == "float32" and abs(result) >= FLOAT32_LIMIT:
-        raise RefusedError(OUT_OF_RANGE)
+        if value == result:
+            raise RefusedError(NOT_FINITE)
+        return math.copysign(sys.float_info.max, result)
     return result
 
 
-def _exact(value: int, dtype: str) -> float:
-    if -FLOAT32_EXACT <= value <= FLOAT32_EXACT:
-        return float(value)
-    if dtype == "float32":
-        if abs(value) >= FLOAT32_LIMIT:
-            raise RefusedError(OUT_OF_RANGE)
-        if significant_bits(value) > FLOAT32_BITS:
-            raise RefusedError(NOT_EXACT)
-    elif value.bit_length() > 1024:
-        raise RefusedError(OUT_OF_RANGE_64)
-    elif significant_bits(value) > FLOAT64_BITS:
-        raise RefusedError(NOT_EXACT_64)
-    return float(value)
+def loses_integer(value: Any, dtype: str) -> bool:
+    """Tell whether a number that no float has rounded yet is an integer that a column of this dtype cannot hold."""
+    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+        value = int(value)
+    bits = FLOAT32_BITS if dtype == "float32" else FLOAT64_BITS
+    return is_integer(value) and (significant_bits(int(value)) > bits or int(value).bit_length() > _MOST_BITS)
 
 
 # From here on the shortest text of a number has an exponent.
@@ -380,3 +365,23 @@ def _float_label(value: float, label_type: LabelType) -> Label | None:
     if not value.is_integer() or label_type is LabelType.STRING:
         return None
     return _integer_label(int(value), label_type)
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Distinct(dict[K, V]):
+    """The results of a function, by value.
+
+    `map(Distinct(make).__getitem__, values)` is one pass over the values. The built-in function for that calls `make`
+    where a value is new, so that values that are equal have one result.
+    """
+
+    def __init__(self, make: Callable[[K], V]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, value: K) -> V:
+        made = self[value] = self._make(value)
+        return made

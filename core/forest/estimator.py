@@ -1,14 +1,13 @@
-"""The forest's estimators, as users meet them."""
+"""The estimators of the forest."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from oubli.core.classification import Classifier
 from oubli.core.data.schema import Schema
+from oubli.core.estimators import Classifier, Regressor
 from oubli.core.forest.engine import ForestEngine
 from oubli.core.forest.parameters import ForestSettings, read_settings
 from oubli.core.model import Model
-from oubli.core.regression import Regressor
 
 
 class _Forest(Model):
@@ -71,7 +70,7 @@ class DynamicForestClassifier(_Forest, Classifier):
     DynFrs (OCC(q), LZY and extremely randomized trees) with these deviations: a) splits are checked
     against all candidates after every mutation, so none is ever out of date; b) thresholds are
     stratified; c) categories and missing values are split natively; d) small nodes keep no
-    counters. See `core/forest/blocks.py` and `core/forest/state.py`.
+    counters. See `core/forest/layout/blocks.py` and `core/forest/state.py`.
 
     Examples
     --------
@@ -107,7 +106,7 @@ class DynamicForestClassifier(_Forest, Classifier):
 class DynamicForestRegressor(_Forest, Regressor):
     """The regression counterpart of `DynamicForestClassifier`: variance reduction, mean leaves.
 
-    Targets are held in float64 and summed in fixed point (`core/forest/quantisation.py`), with an
+    Targets are held in float64 and summed in fixed point (`core/samples/fixed_point.py`), with an
     error below 2**-34 of the largest target held.
 
     Parameters

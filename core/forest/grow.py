@@ -1,53 +1,43 @@
-"""Growing subtrees from samples, and taking them down."""
+"""The growth of subtrees from samples, and the release of their nodes."""
 
 import numpy as np
 
-from oubli.core.forest.bits import is_bit_column
-from oubli.core.forest.blocks import allocate_block, available_blocks, free_block, is_counted
-from oubli.core.forest.cells import copy_columns, forget_constants, gather, is_worth_copying
-from oubli.core.forest.count import count_candidates
-from oubli.core.forest.leaves import (
-    allocate_leaf,
-    available_leaves,
-    available_members,
-    count_in,
-    free_leaf,
-    must_be_leaf,
-)
-from oubli.core.forest.split import choose_split, goes_right, is_block_pure, is_same_split, store_split
+from oubli.core.forest.layout.blocks import allocate_block, free_block, is_counted
+from oubli.core.forest.layout.cells import copy_columns, forget_constants, gather, is_bit_column, is_worth_copying
+from oubli.core.forest.layout.count import count_candidates
+from oubli.core.forest.split import choose_split, is_block_pure, is_same_split, store_split
 from oubli.core.forest.state import (
+    BLOCKS,
     DIRTY,
-    MISSING_LEFT,
-    MISSING_RIGHT,
-    NIL,
+    LEAVES,
+    PAIRS,
+    allocate_leaf,
     allocate_pair,
-    available_pairs,
+    available_members,
     clear_dirty,
     clear_tag,
+    count_in,
+    free_leaf,
     free_pair,
     leaf_of,
+    must_be_leaf,
+    put_off_children,
     set_tag,
 )
-from oubli.core.forest.workspace import (
-    AT_HAND,
-    BLOCK_MINIMUM,
-    GATHERED,
-    IS_REGRESSION,
-    WIDTH,
-    WORKED,
-    WORKING_BLOCK,
-)
-from oubli.core.jit.policy import inner, pasted, spliced
-from oubli.core.jit.signals import is_set
+from oubli.core.forest.workspace import AT_HAND, GATHERED, WORKED, WORKING_BLOCK
+from oubli.core.jit.crew import is_set
+from oubli.core.jit.nodes import MISSING_LEFT, MISSING_RIGHT, NIL, goes_right, n_available, put
+from oubli.core.jit.policy import inner, pasted
 from oubli.core.rng import combine
 
-# Levels to grow before what is left becomes tagged leaves.
+# Levels to grow before the rest becomes tagged leaves; or only the path that a query takes.
 ALL_LEVELS = 2**31 - 1
 ONE_LEVEL = 1
+ONE_PATH = 0
 
 OK = 0
 FULL = 1  # a pool ran out; the trees are consistent, what was not grown is tagged
-STOPPED = 5  # likewise, for somebody wants to have the trees
+STOPPED = 5  # the same, because another thread wants the trees
 
 # What `examine` finds, besides FULL.
 STANDS = 2
@@ -59,7 +49,7 @@ LEAF = 4
 def _take_down(trees, blocks, tree, node, first):
     """Free what one node owns; put its children, if any, on the list that starts at `first`.
 
-    The list runs through the field `n_samples` of the left children, which nobody needs any more.
+    The list runs through the field `n_samples` of the left children, which is not needed any more.
     """
     nodes = trees.nodes
     clear_tag(trees, tree, node)
@@ -97,8 +87,8 @@ def make_leaf(trees, parameters, scratch, node, start, end):
     trees.nodes[node]["kind"] = np.uint8(0)
     trees.nodes[node]["child"] = np.int32(~leaf)
     trees.nodes[node]["n_samples"] = np.int32(end - start)
-    is_regression = parameters.values[IS_REGRESSION] != 0
-    width = parameters.values[WIDTH]
+    is_regression = parameters[0]["is_regression"] != 0
+    width = parameters[0]["width"]
     is_pure = True
     first = np.int64(trees.starts[leaf]) - start
     first_target = scratch.targets[scratch.order[start]] if end > start else np.int64(0)
@@ -112,7 +102,7 @@ def make_leaf(trees, parameters, scratch, node, start, end):
         trees.places[np.uint64(entry)] = np.int32(first + i)
         total += target
         if width > 2:
-            count_in(trees.statistics, leaf, target, 1, is_regression)
+            count_in(trees.statistics, leaf, 0, target, 1, is_regression)
     if width == 2:
         # The code of the second class is 1: its sum is its count.
         trees.statistics[leaf, 0] = end - start if is_regression else end - start - total
@@ -134,14 +124,11 @@ def _partition_bits(trees, scratch, node, start, end):
     bit = column & np.uint64(63)
     order = scratch.order
     middle = start
-    n_right = 0
+    n_right = np.int64(0)
     for i in range(start, end):
         position = order[i]
         side = np.int64((scratch.words[np.uint64(position), word] >> bit) & np.uint64(1))
-        order[middle] = position
-        scratch.right[n_right] = position
-        middle += 1 - side
-        n_right += side
+        middle, n_right = put(order, scratch.right, position, side, middle, n_right)
     return middle
 
 
@@ -153,25 +140,19 @@ def _partition_numbers(trees, data, scratch, node, start, end, first_copied):
     missing_side = np.int64(trees.nodes[node]["kind"] == MISSING_RIGHT)
     order = scratch.order
     middle = start
-    n_right = 0
+    n_right = np.int64(0)
     if first_copied != NIL:
         for i in range(start, end):
             position = order[i]
             x = np.float64(scratch.columns[column, np.uint64(position - first_copied)])
             side = _side(x, threshold, missing_side)
-            order[middle] = position
-            scratch.right[n_right] = position
-            middle += 1 - side
-            n_right += side
+            middle, n_right = put(order, scratch.right, position, side, middle, n_right)
         return middle
     for i in range(start, end):
         position = order[i]
         slot = np.uint64(scratch.slots[np.uint64(position)])
         side = _side(np.float64(data.cells[slot, column]), threshold, missing_side)
-        order[middle] = position
-        scratch.right[n_right] = position
-        middle += 1 - side
-        n_right += side
+        middle, n_right = put(order, scratch.right, position, side, middle, n_right)
     return middle
 
 
@@ -185,15 +166,12 @@ def partition(trees, data, scratch, node, start, end, first_copied):
         middle = _partition_numbers(trees, data, scratch, node, start, end, first_copied)
     else:
         middle = start
-        n_right = 0
+        n_right = np.int64(0)
         for i in range(start, end):
             position = order[i]
             slot = scratch.slots[np.uint64(position)]
             side = goes_right(trees.nodes, node, data.cells, slot, data.category_hashes)
-            order[middle] = position
-            scratch.right[n_right] = position
-            middle += 1 - side
-            n_right += side
+            middle, n_right = put(order, scratch.right, position, side, middle, n_right)
     for i in range(end - middle):
         order[middle + i] = scratch.right[i]
     return middle
@@ -214,12 +192,12 @@ def rescore(trees, data, parameters, scratch, blocks, node, key, depth):
 def _give_back(trees, parameters, blocks, node, found, n_samples):
     """Free the block of a node that is a leaf, or has shrunk far below the minimum."""
     block = np.int64(trees.nodes[node]["block"])
-    if block != NIL and (not found or 2 * n_samples < parameters.values[BLOCK_MINIMUM]):
+    if block != NIL and (not found or 2 * n_samples < parameters[0]["block_minimum"]):
         free_block(trees, blocks, block)
         trees.nodes[node]["block"] = np.int32(NIL)
 
 
-@spliced
+@inner
 def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, first_copied):
     """Choose the split of scratch.order[start:end] into scratch.choice; False: the node is a leaf.
 
@@ -230,7 +208,7 @@ def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start
     if must_be_leaf(parameters, end - start, depth):
         found = False
     else:
-        if block == NIL and end - start >= parameters.values[BLOCK_MINIMUM]:
+        if block == NIL and end - start >= parameters[0]["block_minimum"]:
             block = allocate_block(trees, blocks)
             trees.nodes[node]["block"] = np.int32(block)
         work = block if block != NIL else scratch.work[WORKING_BLOCK]
@@ -246,9 +224,9 @@ def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start
 def _has_room(trees, blocks, n_waiting):
     """Whether one more node can be split and all that wait can still become leaves."""
     return (
-        available_pairs(trees) >= 1
-        and available_leaves(trees) >= n_waiting + 2
-        and available_blocks(trees, blocks) >= 2
+        n_available(trees.meta, PAIRS, trees.nodes, 2) >= 1
+        and n_available(trees.meta, LEAVES, trees.starts, 1) >= n_waiting + 2
+        and n_available(trees.meta, BLOCKS, blocks.longs, 1) >= 2
     )
 
 
@@ -265,11 +243,7 @@ def mark_dirty(trees, scratch, node):
         if leaf_of(nodes, node) != NIL:
             continue
         nodes[node]["flags"] |= DIRTY
-        left = np.int64(nodes[node]["child"])
-        smaller = np.int64(nodes[left + 1]["n_samples"] < nodes[left]["n_samples"])
-        stack[size, 0] = left + 1 - smaller
-        stack[size + 1, 0] = left + smaller
-        size += 2
+        size = put_off_children(nodes, stack, size, node)
 
 
 @inner
@@ -308,17 +282,17 @@ def _push_children(trees, scratch, size, node, key, start, middle, end, level):
 
 @inner
 def _stands(nodes, node, was_leaf, found, choice):
-    """Whether the choice made anew is what the node is already."""
+    """Whether the new choice is what the node is already."""
     return not found if was_leaf else found and is_same_split(nodes, node, choice)
 
 
-@spliced
+@inner
 def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, first):
-    """Choose the split of a tagged node anew. Where counters are up to date the samples are not looked at.
+    """Choose the split of a tagged node again. Where counters are up to date the samples are not looked at.
 
         STANDS  it is what the node has: the tag is gone, everything below stays, tags included
         SPLIT   it is another, in scratch.choice: the samples have been gathered, what was below is gone
-        LEAF    the node is to be a leaf, likewise
+        LEAF    the node is to be a leaf; otherwise the same
         FULL    a pool is; nothing has changed
 
     One of these is returned. O(p s) with counters, else O(n p).
@@ -379,16 +353,21 @@ def make_unfinished_leaf(trees, parameters, scratch, tree, node, depth, start, e
         set_tag(trees, tree, node)
 
 
-@spliced
-def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, first, n_levels, stop):
-    """Resolve the tag of a node: choose its split anew, and keep or regrow the subtree.
+@inner
+def regrow(
+    trees, data, parameters, scratch, blocks, tree, node, key, depth, first, n_levels, stop, cells, row, category_hashes
+):
+    """Resolve the tag of a node: choose its split again, and keep the subtree or grow another one.
 
-    first      as in `examine`
-    n_levels   ALL_LEVELS, or ONE_LEVEL: new children become leaves, tagged where they may be split
-    stop       when it is set no further node is split
-    returns    OK; FULL: with the tag still there, or with tagged leaves below; STOPPED: with tagged leaves below
+    first     as in `examine`
+    n_levels  ALL_LEVELS; ONE_LEVEL: new children become leaves, tagged where they may be split; ONE_PATH: only the
+              path that the query takes is grown, and the children beside it become such leaves
+    stop      when it is set no further node is split
 
-    In all cases every sample is in a leaf. O(n p) a level grown.
+    cells, row, category_hashes  the query, and the hash table its categorical cells index
+
+    Returns OK; FULL: with the tag still there, or with tagged leaves below; STOPPED: with tagged leaves below. In all
+    cases every sample is in a leaf. O(n p) a level grown; for a path O(n p), if the splits are balanced.
     """
     status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, first)
     if status == STANDS:
@@ -403,6 +382,8 @@ def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, fir
     n_gathered = end
     level = depth
     size = 0
+    is_grown = True
+    following = np.int64(NIL)  # the child on the path
     first_copied = np.int64(NIL)
     copied_at = 0  # the size of the stack when the samples that are copied were taken from it
     while True:
@@ -413,9 +394,12 @@ def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, fir
                 copied_at = size
                 copy_columns(data, scratch, start, end, first_copied)
             middle = split_node(trees, data, scratch, node, start, end, first_copied)
+            if n_levels == ONE_PATH:
+                following = np.int64(trees.nodes[node]["child"])
+                following += goes_right(trees.nodes, node, cells, row, category_hashes)
             _push_children(trees, scratch, size, node, key, start, middle, end, level)
             size += 2
-        elif level - depth < n_levels and status == OK:
+        elif is_grown and status == OK:
             make_leaf(trees, parameters, scratch, node, start, end)
         else:
             make_unfinished_leaf(trees, parameters, scratch, tree, node, level, start, end)
@@ -431,56 +415,14 @@ def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, fir
             first_copied = np.int64(NIL)
         _copy_constants(scratch, size, AT_HAND)
         found = False
-        if level - depth < n_levels:
+        is_grown = level - depth < n_levels or node == following
+        if is_grown:
             if not _has_room(trees, blocks, size + 1):
                 status = FULL
             elif status == OK and is_set(stop):
                 status = STOPPED
             if status == OK:
                 found = find_split(trees, data, parameters, scratch, blocks, node, key, level, start, end, first_copied)
-    if n_levels == ONE_LEVEL:
-        trees.nodes[top]["flags"] |= DIRTY
-    elif status != OK:
+    if n_levels != ALL_LEVELS or status != OK:
         mark_dirty(trees, scratch, top)
     return status
-
-
-@spliced
-def regrow_path(trees, data, parameters, scratch, blocks, tree, node, key, depth, first, cells, row, category_hashes):
-    """Resolve the tag of a node, and grow anew only the path that a query takes below it.
-
-    first                        as in `examine`
-    cells, row, category_hashes  the query, and the hash table its categorical cells index
-
-    The children beside the path become leaves, tagged where they may be split. Returns OK or FULL,
-    as `regrow` does. O(n p) for n samples at the node, if the splits are balanced.
-    """
-    status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, first)
-    if status == STANDS:
-        return OK
-    if status == FULL:
-        return FULL
-    nodes = trees.nodes
-    found = status == SPLIT
-    start = np.int64(0)
-    end = np.int64(nodes[node]["n_samples"])
-    while found:
-        middle = split_node(trees, data, scratch, node, start, end, NIL)
-        nodes[node]["flags"] |= DIRTY
-        side = goes_right(nodes, node, cells, row, category_hashes)
-        pair = np.int64(nodes[node]["child"])
-        depth += 1
-        if side == 1:
-            make_unfinished_leaf(trees, parameters, scratch, tree, pair, depth, start, middle)
-            start = middle
-        else:
-            make_unfinished_leaf(trees, parameters, scratch, tree, pair + 1, depth, middle, end)
-            end = middle
-        node = pair + side
-        key = combine(key, np.uint64(side))
-        if not _has_room(trees, blocks, 1):
-            make_unfinished_leaf(trees, parameters, scratch, tree, node, depth, start, end)
-            return FULL
-        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, NIL)
-    make_leaf(trees, parameters, scratch, node, start, end)
-    return OK

@@ -1,9 +1,9 @@
-"""Several threads at one forest, each at trees of its own.
+"""Leases of a forest's pools to several threads, each of which works at trees of its own.
 
 All trees share the arrays of `Trees`, and a kernel writes to the rows of its tree alone: its nodes, leaves and blocks,
 the rooms of its leaves, the places of its entries, its number of tags. What trees have in common is `meta`: free lists,
-and where the unused rows begin. So each thread gets a *lease*: a `meta` of its own, with rows that nobody else takes,
-and a working space of its own.
+and where the unused rows begin. So each thread gets a *lease*: a `meta` of its own, with rows that no other thread
+takes, and a working space of its own.
 
     nodes      [ rows in use and free |  unused            ]      meta of the forest: all free and unused rows but those
     leaves     [ rows in use and free |  unused            ]      that are lent
@@ -11,7 +11,7 @@ and a working space of its own.
     members    [ rooms in use and free | lease 0 | lease 1 | .. ]  a range of places that have never been taken
 
 The kernels know nothing of this: they look at `meta` and at the length of the arrays. The `members` of a lease end
-where its range ends, and its `meta` says that of the other arrays no row is unused.
+where its range ends, and in its `meta` the other arrays have no unused rows.
 
 When nothing is left to lend, threads come to a stop as they do alone when a pool is full. At the end all that is lent
 and all that was freed goes back, and the tags resolved are counted, in one call of a kernel: no exception comes between
@@ -22,50 +22,42 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import length_hint
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from oubli.core.array_types import Ints
-from oubli.core.changes import Changes
-from oubli.core.forest.blocks import NEXT_FREE, clear_block
+from oubli.core.concurrency.changes import Changes
+from oubli.core.concurrency.threads import run
 from oubli.core.forest.grow import FULL
+from oubli.core.forest.layout.blocks import NEXT_FREE, clear_block
 from oubli.core.forest.state import (
-    FREE_BLOCK,
-    FREE_LEAF,
-    FREE_PAIR,
+    BLOCKS,
     FREE_ROOMS,
+    LEAVES,
     MAX_ROOM,
     META_SIZE,
-    N_BLOCKS,
-    N_FREE_BLOCKS,
-    N_FREE_LEAVES,
-    N_FREE_PAIRS,
-    N_LEAVES,
     N_MEMBERS,
-    N_NODES,
     N_TAGS,
-    NIL,
+    PAIRS,
+    POOLS,
     Trees,
-    reset_node,
+    list_room,
+    unlist_room,
 )
+from oubli.core.forest.storage import KeptForest
 from oubli.core.forest.workspace import STACK_SIZE, WORKING_BLOCK, Scratch
+from oubli.core.jit.nodes import FREE, N_FREE, NIL, give_row, n_available, take_row
 from oubli.core.jit.policy import inner, kernel
-from oubli.core.threads import run
-
-if TYPE_CHECKING:
-    from oubli.core.forest.kept import KeptForest
 
 # Beside those of `meta`.
 END_OF_MEMBERS = META_SIZE
 BLOCK_AT_WORK = META_SIZE + 1
 _LEASE_SIZE = META_SIZE + 2
 
-_USED = [N_NODES, N_LEAVES, N_BLOCKS]
-_FREE = [N_FREE_PAIRS, N_FREE_LEAVES, N_FREE_BLOCKS]
+_FREE = np.add(POOLS, N_FREE)
 # With so many pairs, leaves and blocks a node can be split, and all that wait can become leaves.
 _ENOUGH = np.array([1, STACK_SIZE + 4, 2])
-# What is lent at a time, at least and at most, where nobody knows how many will be needed.
+# What is lent at a time, at least and at most, where it is unknown how many will be needed.
 _FEW_ROWS = np.array([128, 256, 8])
 _MANY_ROWS = np.array([4096, 8192, 64])
 # Each row that is lent is written to, which for memory that is new takes a while: the others wait for that.
@@ -75,60 +67,24 @@ _LONGEST_WAIT = 1.0  # seconds; borrowing takes microseconds
 
 
 @inner
-def _move_pairs(nodes, source, target, n):
-    """Move up to so many free pairs of nodes, then unused ones, from one `meta` to another."""
-    for _ in range(n):
-        pair = source[FREE_PAIR]
-        if pair != NIL:
-            source[FREE_PAIR] = nodes[pair]["child"]
-            source[N_FREE_PAIRS] -= 1
-        elif source[N_NODES] + 2 <= nodes.shape[0]:
-            pair = source[N_NODES]
-            source[N_NODES] += 2
-            reset_node(nodes, pair)
-            reset_node(nodes, pair + 1)
-        else:
-            return
-        nodes[pair]["child"] = np.int32(target[FREE_PAIR])
-        target[FREE_PAIR] = pair
-        target[N_FREE_PAIRS] += 1
+def _move_rows(pool, following, step, source, target, n):
+    """Move up to so many free rows, then unused ones, from one `meta` to another; `step` rows side by side are one."""
+    for _ in range(min(n, n_available(source, pool, following, step))):
+        give_row(target, pool, following, take_row(source, pool, following, step))
 
 
 @inner
-def _move_rows(following, source, target, n, n_rows, free, n_free):
-    """The same of leaves or blocks.
-
-    following             the next free one of each
-    n_rows, free, n_free  slots of `meta`
-    """
-    for _ in range(n):
-        row = source[free]
-        if row != NIL:
-            source[free] = following[row]
-            source[n_free] -= 1
-        elif source[n_rows] < following.shape[0]:
-            row = source[n_rows]
-            source[n_rows] += 1
-        else:
-            return
-        following[row] = target[free]
-        target[free] = row
-        target[n_free] += 1
-
-
-@inner
-def _list_free(members, target, start, size):
-    """Put a free room on the list of its size, as `_list_room` of `leaves.py` does."""
-    members[start] = np.int32(target[FREE_ROOMS + size] + 1)
-    target[FREE_ROOMS + size] = start
+def _move_all(trees, blocks, source, target, n_pairs, n_leaves, n_blocks):
+    """Move up to so many free or unused pairs of nodes, leaves and blocks from one `meta` to another."""
+    _move_rows(PAIRS, trees.nodes["child"], 2, source, target, n_pairs)
+    _move_rows(LEAVES, trees.starts, 1, source, target, n_leaves)
+    _move_rows(BLOCKS, blocks.longs[:, NEXT_FREE], 1, source, target, n_blocks)
 
 
 @inner
 def _move_room(members, source, target, size):
     """Move a free room, of which there is one of this size."""
-    start = source[FREE_ROOMS + size]
-    source[FREE_ROOMS + size] = np.int64(members[start]) - 1
-    _list_free(members, target, start, size)
+    list_room(target, members, unlist_room(source, members, size), size)
 
 
 @inner
@@ -144,7 +100,7 @@ def _give_up_range(trees, lease, target):
         while start < end:
             while np.int64(1) << size > end - start:
                 size -= 1
-            _list_free(trees.members, target, start, size)
+            list_room(target, trees.members, start, size)
             start += np.int64(1) << size
     lease[N_MEMBERS] = 0
     lease[END_OF_MEMBERS] = 0
@@ -162,24 +118,20 @@ def deal_rooms(trees, leases):
 
 @kernel
 def lend(trees, blocks, lease, n_pairs, n_leaves, n_blocks, n_members):
-    """Lend rows; as many as there are of those asked for.
+    """Lend rows: the number wanted, or all that there are.
 
     lease      int64[_LEASE_SIZE], written
     n_members  places that have never been taken; 0: the lease keeps its range
     """
     meta = trees.meta
-    _move_pairs(trees.nodes, meta, lease, n_pairs)
-    _move_rows(trees.starts, meta, lease, n_leaves, N_LEAVES, FREE_LEAF, N_FREE_LEAVES)
-    _move_rows(blocks.longs[:, NEXT_FREE], meta, lease, n_blocks, N_BLOCKS, FREE_BLOCK, N_FREE_BLOCKS)
+    _move_all(trees, blocks, meta, lease, n_pairs, n_leaves, n_blocks)
     if n_members > 0 and meta[N_MEMBERS] + n_members <= trees.members.shape[0]:
         _give_up_range(trees, lease, lease)
         lease[N_MEMBERS] = meta[N_MEMBERS]
         meta[N_MEMBERS] += n_members
         lease[END_OF_MEMBERS] = meta[N_MEMBERS]
-    if lease[BLOCK_AT_WORK] == NIL and lease[FREE_BLOCK] != NIL:
-        block = lease[FREE_BLOCK]
-        lease[FREE_BLOCK] = blocks.longs[block, NEXT_FREE]
-        lease[N_FREE_BLOCKS] -= 1
+    if lease[BLOCK_AT_WORK] == NIL and lease[BLOCKS + N_FREE] > 0:
+        block = take_row(lease, BLOCKS, blocks.longs[:, NEXT_FREE], 1)
         blocks.longs[block, NEXT_FREE] = 0
         lease[BLOCK_AT_WORK] = block
 
@@ -187,19 +139,15 @@ def lend(trees, blocks, lease, n_pairs, n_leaves, n_blocks, n_members):
 @kernel
 def take_back(trees, blocks, leases):
     """Take back all that was lent, and count the tags that are gone; int64[n, _LEASE_SIZE] `leases` are empty then."""
-    meta, following = trees.meta, blocks.longs[:, NEXT_FREE]
+    meta = trees.meta
     for i in range(leases.shape[0]):
         lease = leases[i]
         if lease[BLOCK_AT_WORK] != NIL:
-            block = lease[BLOCK_AT_WORK]
-            clear_block(blocks, block)
-            blocks.longs[block, NEXT_FREE] = lease[FREE_BLOCK]
-            lease[FREE_BLOCK] = block
-            lease[N_FREE_BLOCKS] += 1
+            clear_block(blocks, lease[BLOCK_AT_WORK])
+            give_row(lease, BLOCKS, blocks.longs[:, NEXT_FREE], lease[BLOCK_AT_WORK])
             lease[BLOCK_AT_WORK] = NIL
-        _move_pairs(trees.nodes, lease, meta, lease[N_FREE_PAIRS])
-        _move_rows(trees.starts, lease, meta, lease[N_FREE_LEAVES], N_LEAVES, FREE_LEAF, N_FREE_LEAVES)
-        _move_rows(following, lease, meta, lease[N_FREE_BLOCKS], N_BLOCKS, FREE_BLOCK, N_FREE_BLOCKS)
+        n_pairs, n_leaves, n_blocks = lease[PAIRS + N_FREE], lease[LEAVES + N_FREE], lease[BLOCKS + N_FREE]
+        _move_all(trees, blocks, lease, meta, n_pairs, n_leaves, n_blocks)
         for size in range(MAX_ROOM + 1):
             while lease[FREE_ROOMS + size] != NIL:
                 _move_room(trees.members, lease, meta, size)
@@ -217,22 +165,23 @@ def take_back(trees, blocks, leases):
 Resolve = Callable[[Trees, Scratch, int], int]
 """Resolves what is tagged in a tree of the trees given, in the working space given; returns OK or FULL."""
 
+Finish = Callable[..., object]
+"""Called with each tree that has no tags any more, in the thread that has worked at it."""
+
 
 class Lease:
     """What one thread works with.
 
     Parameters
     ----------
-    forest : whose trees they are; nobody else changes them meanwhile.
+    forest : whose trees they are; no other thread changes them during this time.
     meta : of the lease.
     scratch : the working space of the thread.
     n_leases : of all.
-    n_a_tree : pairs, leaves and blocks that a tree takes which has yet to be grown; None: nobody knows.
+    n_a_tree : pairs, leaves and blocks that a tree takes which has yet to be grown; None: unknown.
     """
 
-    def __init__(
-        self, forest: "KeptForest", meta: Ints, scratch: Scratch, n_leases: int, n_a_tree: Ints | None
-    ) -> None:
+    def __init__(self, forest: KeptForest, meta: Ints, scratch: Scratch, n_leases: int, n_a_tree: Ints | None) -> None:
         self._forest = forest
         self._meta = meta
         self._n_leases = n_leases
@@ -251,13 +200,13 @@ class Lease:
     def borrow(self, n_left: int, *, is_full: bool) -> bool:
         """Borrow what one tree more may take, or several; whether that could be had. One thread at a time.
 
-        n_left : trees that nobody has begun.
-        is_full : the kernel has said so.
+        n_left : trees that no thread has begun.
+        is_full : the kernel has found a pool full.
         """
         forest, meta = self._forest, self._meta
         trees, blocks = forest.trees, forest.blocks
         is_first = meta[BLOCK_AT_WORK] == NIL
-        meta[_USED] = len(trees.nodes), len(trees.starts), len(blocks.longs)
+        meta[POOLS] = forest.capacities()
         if self._n_a_tree is None or is_full:
             wanted = np.clip(_rows_left(forest) // (2 * self._n_leases), _FEW_ROWS, _MANY_ROWS)
         else:
@@ -281,29 +230,22 @@ class Sharing:
     n_a_tree : see `Lease`.
     """
 
-    def __init__(self, forest: "KeptForest", scratches: Sequence[Scratch], n_a_tree: Ints | None) -> None:
+    def __init__(self, forest: KeptForest, scratches: Sequence[Scratch], n_a_tree: Ints | None) -> None:
         n = len(scratches)
         self._forest = forest
         self._metas = np.zeros((n, _LEASE_SIZE), np.int64)
-        self._metas[:, [FREE_PAIR, FREE_LEAF, FREE_BLOCK, BLOCK_AT_WORK]] = NIL
+        self._metas[:, [*np.add(POOLS, FREE), BLOCK_AT_WORK]] = NIL
         self._metas[:, FREE_ROOMS:META_SIZE] = NIL
         self._leases = [Lease(forest, self._metas[i], scratch, n, n_a_tree) for i, scratch in enumerate(scratches)]
         self._lock = threading.Lock()
-        self._caller = threading.get_ident()
         self._begun: list[Lease] = []
         self._ended: list[Lease] = []
-        self._done: list[int] = []
         self._is_over = False  # whether no further tree is begun
 
-    def resolve(self, trees: Sequence[int], resolve: Resolve, changes: Changes, tell: Callable[[int], object]) -> int:
-        """Resolve what is tagged in some trees, or less when a pool is full, or Ctrl-C waits.
-
-        Returns how many are done.
-
-        tell : told, in the caller's thread, how many trees are done.
-        """
+    def resolve(self, trees: Sequence[int], resolve: Resolve, changes: Changes, finish: Finish) -> None:
+        """Resolve what is tagged in some trees, or less when a pool is full, or Ctrl-C waits."""
         forest, turns = self._forest, iter(trees)
-        pieces = [partial(self._work, lease, turns, resolve, changes, tell) for lease in self._leases]
+        pieces = [partial(self._work, lease, turns, resolve, changes, finish) for lease in self._leases]
         with changes:
             deal_rooms(forest.trees, self._metas)
             try:
@@ -315,18 +257,10 @@ class Sharing:
                     take_back(forest.trees, forest.blocks, self._metas)
                     if changes.depth == 1:
                         changes.undo = []  # nothing is left to be taken back
-        tell(len(self._done))
-        return len(self._done)
+        finish()  # in the caller's thread
 
-    def _work(
-        self,
-        lease: Lease,
-        turns: Iterator[int],
-        resolve: Resolve,
-        changes: Changes,
-        tell: Callable[[int], object],
-    ) -> None:
-        # Said before it is looked whether all is over, so that nothing is begun that nobody waits for.
+    def _work(self, lease: Lease, turns: Iterator[int], resolve: Resolve, changes: Changes, finish: Finish) -> None:
+        # Before the check whether all is over, so that nothing is begun after `resolve` has looked.
         self._begun.append(lease)
         try:
             for tree in turns:
@@ -334,9 +268,7 @@ class Sharing:
                 if self._is_over or changes.is_interrupted or not self._finish(lease, tree, n_left, resolve):
                     self._is_over = True
                     return
-                self._done.append(tree)
-                if threading.get_ident() == self._caller:
-                    tell(len(self._done))
+                finish(tree)
         finally:
             self._ended.append(lease)
 
@@ -361,23 +293,21 @@ class Sharing:
             self._lock.release()
 
 
-def reserve_leases(forest: "KeptForest", n_leases: int) -> None:
+def reserve_leases(forest: KeptForest, n_leases: int) -> None:
     """Make room for what each of some leases needs to get anywhere."""
-    trees, wanted = forest.trees, 2 * n_leases * _FEW_ROWS
-    sizes = np.array([len(trees.nodes), len(trees.starts), len(forest.blocks.longs)])
+    sizes, wanted = forest.capacities(), 2 * n_leases * _FEW_ROWS
     larger = sizes + np.maximum(wanted * (2, 1, 1), sizes // 4)
     forest.reserve_rows(*np.where(_rows_left(forest) < wanted, larger, sizes).tolist())
     forest.reserve_members(n_leases * members_of_a_lease(forest))
 
 
-def _rows_left(forest: "KeptForest") -> Ints:
+def _rows_left(forest: KeptForest) -> Ints:
     """Pairs, leaves and blocks that are free, or unused."""
-    trees, meta = forest.trees, forest.trees.meta
-    unused = np.array([len(trees.nodes), len(trees.starts), len(forest.blocks.longs)]) - meta[_USED]
-    left: Ints = meta[_FREE] + unused // np.array([2, 1, 1])
+    meta = forest.trees.meta
+    left: Ints = meta[_FREE] + (forest.capacities() - meta[POOLS]) // (2, 1, 1)
     return left
 
 
-def members_of_a_lease(forest: "KeptForest") -> int:
+def members_of_a_lease(forest: KeptForest) -> int:
     """Places in the lists of leaves that a lease begins with: what the largest tree needs, and some to be used up."""
     return 3 * forest.largest_tree() + 64

@@ -1,4 +1,4 @@
-"""What can be set of a forest, and the numbers that it comes to."""
+"""The parameters of a forest, checked and turned into numbers."""
 
 import math
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from oubli.core.parameters import REGRESSION, Parameter, check_parameters, n_job
 
 MAX_TREES = 2**15
 MAX_ENTRIES = 2**31 - 1  # entries, places in `members`, nodes and leaves are int32
-MAX_SAMPLES = 2**26  # sums of squared counts are exact in float64, see `scores.py`
+MAX_SAMPLES = 2**26  # sums of squared counts are exact in float64, see `split.py`
 UNLIMITED_DEPTH = 2**31 - 1
-CRITERIA = {"gini": 0, "entropy": 1, "squared_error": 2}  # as `scores.py` numbers them
+CRITERIA = {"gini": 0, "entropy": 1, "squared_error": 2}  # as `split.py` numbers them
 
 PARAMETERS = (
     Parameter("lazy", bool, True, "Put rebuilding off until a query needs it.", is_setting=False),
@@ -56,7 +56,7 @@ PARAMETERS = (
         "criterion",
         str,
         "gini",
-        "What makes a split good: `gini` or `entropy` for classes, `squared_error` for numbers.",
+        "Measure of a split: `gini` or `entropy` for classes, `squared_error` for numbers.",
         choices=("gini", "entropy"),
         regression={"default": "squared_error", "choices": ("squared_error",)},
     ),
@@ -88,7 +88,7 @@ def places_of(settings: ForestSettings, n_samples: int) -> int:
     """Places that the leaves of so many samples may take in `members`; there are fewer nodes than that.
 
     A room is less than twice as large as what is in it, that of an empty leaf has one place, and before leaves move
-    there has to be room for some times the largest tree (`reserve`, `has_many_pieces`).
+    there has to be room for some times the largest tree (`reserve`, `_has_many_pieces`).
     """
     occurrences = settings.occurrences
     return 2 * n_samples * occurrences + settings.n_trees + 8 * (n_samples + 16) + 64 * occurrences

@@ -1,12 +1,29 @@
-"""The choice of a node's split: scoring a block's candidates, a pure function of its counters."""
+"""The choice of a node's split: criteria, and the score of a block's candidates, a pure function of its counters.
+
+Each criterion is one fixed float64 expression of integers, higher is better, comparable among the candidates
+of one node only. The same integers give the bits that IEEE 754 fixes: no `fastmath`, no libm.
+
+    GINI            (sum_c L_c^2 n_R + sum_c R_c^2 n_L) / (n_L n_R), by one division
+    ENTROPY         (sum_c xlog2x(L_c) - xlog2x(n_L) + sum_c xlog2x(R_c) - xlog2x(n_R)), fixed point
+    SQUARED_ERROR   d^2 / (n_L n_R) with d = S_L - S (n_L / n)
+
+The first is n minus the weighted Gini impurity of the sides, the second minus their weighted
+entropy in bits, the third the decrease of the squared error divided by n. L_c, R_c are class
+counts, S_L the left sum of quantised targets, S the node's. Entropy's terms are rounded to
+multiples of 2**-24 and summed as integers, for a float sum would depend on the order of the
+classes' internal codes, and with it on the history.
+
+Bounds: a forest holds at most 2**26 samples, so sums of squared counts stay below 2**53 and are exact
+in float64, whatever the order of the classes; sums of targets stay
+below 2**62 (`core/samples/fixed_point.py`); n log2 n below 2**36, its fixed-point value below 2**60.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from oubli.core.array_types import Bools, Hashes
-from oubli.core.forest.bits import is_bit_column
-from oubli.core.forest.blocks import (
+from oubli.core.forest.layout.blocks import (
     ATTRIBUTE,
     COPIES_HI,
     FIRST,
@@ -20,30 +37,136 @@ from oubli.core.forest.blocks import (
     attribute_at,
     attribute_key,
     categories_at,
-    category_hash,
+    cell_number,
     counters_at,
-    in_subset,
+    draw_phase,
+    fit_scale,
+    missing_goes_left,
     size_at,
+    threshold_of,
     totals_at,
 )
-from oubli.core.forest.candidates import cell_number, draw_phase, fit_scale, missing_goes_left, threshold_of
-from oubli.core.forest.scores import GINI, split_score, squared_error, two_class_gini
-from oubli.core.forest.state import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, SUBSET
-from oubli.core.forest.workspace import (
-    AMOUNT,
-    CANDIDATE,
-    CRITERION,
-    IS_REGRESSION,
-    N_COUNTERS,
-    N_LISTED,
-    N_THRESHOLDS,
-    SIZE,
-    USED,
-    WIDTH,
-    Scoring,
-)
-from oubli.core.jit.policy import inner, kernel, pasted, spliced
+from oubli.core.forest.layout.cells import is_bit_column
+from oubli.core.forest.workspace import AMOUNT, CANDIDATE, N_LISTED, SIZE, USED, Scoring
+from oubli.core.jit.nodes import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, SUBSET
+from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.rng import combine
+
+GINI = 0
+ENTROPY = 1
+SQUARED_ERROR = 2
+
+_SQRT_2 = 1.4142135623730951
+_TWO_OVER_LN_2 = 2.8853900817779268
+_FIXED_POINT = 16777216.0  # 2**24
+
+
+@kernel
+def xlog2x(count):
+    """floor(count * log2(count) * 2**24 + 1/2) for an integer count >= 0, by + - * / only; 0 at 0.
+
+    count = m * 2^e with m in (sqrt(1/2), sqrt(2)]; log2 m = 2/ln 2 * (z + z^3/3 + ... + z^21/21)
+    with z = (m - 1)/(m + 1), |z| < 0.172, summed by Horner's rule from the highest term; the
+    truncation is below 2**-53. In float64, in this order:
+
+        series = 1/21; then for power = 19, 17, ..., 1: series = series * (z * z) + 1 / power
+        floor(count * (e + 2/ln 2 * (z * series)) * 2**24 + 0.5)
+    """
+    if count < 2:
+        return np.int64(0)
+    exponent = 0
+    while (count >> exponent) > 1:
+        exponent += 1
+    mantissa = np.float64(count) / np.float64(np.int64(1) << exponent)
+    if mantissa > _SQRT_2:
+        mantissa = mantissa / 2.0
+        exponent += 1
+    z = (mantissa - 1.0) / (mantissa + 1.0)
+    square = z * z
+    series = 1.0 / 21.0
+    for power in range(19, 0, -2):
+        series = series * square + 1.0 / np.float64(power)
+    value = np.float64(count) * (np.float64(exponent) + _TWO_OVER_LN_2 * (z * series))
+    return np.int64(np.floor(value * _FIXED_POINT + 0.5))
+
+
+@pasted
+def gini(left_squares, right_squares, n_left, n_right):
+    """GINI of the sums of squared class counts and the sizes of both sides; all float64."""
+    return (left_squares * n_right + right_squares * n_left) / (n_left * n_right)
+
+
+@pasted
+def two_class_gini(first, n_left, total, n_samples):
+    """GINI for two classes; all float64.
+
+    first, total  samples of the first class on the left, and at the node
+    """
+    second = n_left - first
+    right_first = total - first
+    n_right = n_samples - n_left
+    right_second = n_right - right_first
+    left_squares = first * first + second * second
+    right_squares = right_first * right_first + right_second * right_second
+    return gini(left_squares, right_squares, n_left, n_right)
+
+
+@pasted
+def squared_error(left_sum, n_left, total, n_samples):
+    """SQUARED_ERROR; all float64.
+
+    left_sum, total  sum of targets on the left, and at the node
+    """
+    d = left_sum - total * (n_left / n_samples)
+    return d * d / (n_left * (n_samples - n_left))
+
+
+@kernel
+def split_score(criterion, left, totals, n_left, n_samples):
+    """Score of a candidate whose left side has the statistics `left`.
+
+    criterion  GINI, ENTROPY or SQUARED_ERROR
+    left       int64[width], class counts or (count, sum of targets) of the left side
+    totals     int[width], the same of the node
+    n_left     samples on the left, 0 < n_left < n_samples
+    """
+    n_right = n_samples - n_left
+    if criterion == SQUARED_ERROR:
+        return squared_error(np.float64(left[1]), np.float64(n_left), np.float64(totals[1]), np.float64(n_samples))
+    if criterion == GINI:
+        left_squares = np.int64(0)
+        right_squares = np.int64(0)
+        for c in range(totals.shape[0]):
+            in_left = np.int64(left[c])
+            in_right = np.int64(totals[c]) - in_left
+            left_squares += in_left * in_left
+            right_squares += in_right * in_right
+        return gini(np.float64(left_squares), np.float64(right_squares), np.float64(n_left), np.float64(n_right))
+    entropy = -xlog2x(n_left) - xlog2x(n_right)
+    for c in range(totals.shape[0]):
+        in_left = np.int64(left[c])
+        entropy += xlog2x(in_left) + xlog2x(np.int64(totals[c]) - in_left)
+    return np.float64(entropy)
+
+
+@kernel
+def unsplit_score(criterion, totals, n_samples):
+    """Score of a node left whole: a split's score less it is what the split gains.
+
+    A gain is n times the decrease of the Gini impurity, 2**24 n times that of the entropy, or the
+    decrease of the squared error divided by n.
+    """
+    if criterion == SQUARED_ERROR:
+        return 0.0
+    if criterion == GINI:
+        squares = np.int64(0)
+        for c in range(totals.shape[0]):
+            squares += np.int64(totals[c]) * np.int64(totals[c])
+        return np.float64(squares) / np.float64(n_samples)
+    entropy = -xlog2x(n_samples)
+    for c in range(totals.shape[0]):
+        entropy += xlog2x(np.int64(totals[c]))
+    return np.float64(entropy)
 
 
 class _Columns(NamedTuple):
@@ -79,25 +202,25 @@ def _load(counters, block, place, left):
 
 @pasted
 def _is_scored_at_once(parameters):
-    """Whether a candidate's score is made of two numbers, so that many are scored in vector registers."""
-    if parameters.values[IS_REGRESSION] != 0:
+    """Whether two numbers give a candidate's score, so that many are scored in vector registers."""
+    if parameters[0]["is_regression"] != 0:
         return True
-    return parameters.values[WIDTH] == 2 and parameters.values[CRITERION] == GINI
+    return parameters[0]["width"] == 2 and parameters[0]["criterion"] == GINI
 
 
 @pasted
 def _list_candidate(parameters, scratch, n_listed, used, candidate, n_left, n_samples):
-    """List the candidate whose left side is in scratch.left, with its score or with what that is made of."""
+    """List the candidate whose left side is in scratch.left, with its score or the two numbers that give it."""
     listed = scratch.listed
     listed[USED, n_listed] = np.int32(used)
     listed[CANDIDATE, n_listed] = np.int32(candidate)
     if _is_scored_at_once(parameters):
-        amount = scratch.left[1] if parameters.values[IS_REGRESSION] != 0 else scratch.left[0]
+        amount = scratch.left[1] if parameters[0]["is_regression"] != 0 else scratch.left[0]
         scratch.lefts[AMOUNT, n_listed] = np.float64(amount)
         scratch.lefts[SIZE, n_listed] = np.float64(n_left)
     else:
         scratch.scores[n_listed] = split_score(
-            parameters.values[CRITERION], scratch.left, scratch.totals, n_left, n_samples
+            parameters[0]["criterion"], scratch.left, scratch.totals, n_left, n_samples
         )
     return n_listed + 1
 
@@ -105,9 +228,9 @@ def _list_candidate(parameters, scratch, n_listed, used, candidate, n_left, n_sa
 @inner
 def _list_categorical(parameters, scratch, blocks, block, used, n_listed, n_samples):
     """List a categorical attribute's candidates that have samples on both sides."""
-    is_regression = parameters.values[IS_REGRESSION] != 0
-    width = parameters.values[WIDTH]
-    for j in range(parameters.values[N_THRESHOLDS]):
+    is_regression = parameters[0]["is_regression"] != 0
+    width = parameters[0]["width"]
+    for j in range(parameters[0]["n_thresholds"]):
         place = counters_at(parameters, used) + j * width
         n_left = size_at(blocks.counters, block, place, width, is_regression)
         if n_left == 0 or n_left == n_samples:
@@ -123,7 +246,7 @@ def _list_pairs(parameters, scratch, blocks, block, used, n_cells, n_listed):
 
     A candidate with an empty cell repeats the partition of the one before it, which wins the tie: it is overwritten.
     """
-    is_regression = parameters.values[IS_REGRESSION] != 0
+    is_regression = parameters[0]["is_regression"] != 0
     place = np.uint64(counters_at(parameters, used))
     counters = blocks.counters
     listed = scratch.listed
@@ -151,8 +274,8 @@ def _list_one_by_one(parameters, scratch, blocks, block, used, key, n_cells, n_m
     """List a numeric attribute's candidates one by one: some values are missing, or there are many classes."""
     at = attribute_at(parameters, used)
     attribute = np.int64(blocks.halves[block, 2 * at + ATTRIBUTE])
-    width = parameters.values[WIDTH]
-    is_regression = parameters.values[IS_REGRESSION] != 0
+    width = parameters[0]["width"]
+    is_regression = parameters[0]["is_regression"] != 0
     # Constant but for missing values: one candidate, missing on the right.
     is_single = blocks.reals[block, at + LO] == blocks.reals[block, at + HI]
     if is_single:
@@ -160,7 +283,7 @@ def _list_one_by_one(parameters, scratch, blocks, block, used, key, n_cells, n_m
     first = blocks.reals[block, at + FIRST]
     key = attribute_key(key, attribute)
     place = counters_at(parameters, used)
-    missing = place + (parameters.values[N_COUNTERS] - 1) * width
+    missing = place + (parameters[0]["n_counters"] - 1) * width
     left = scratch.left
     for c in range(left.shape[0]):
         left[c] = 0
@@ -209,7 +332,7 @@ def _score_listed(parameters, scratch, n_listed, n_samples):
     lefts = scratch.lefts
     scores = scratch.scores
     n = np.float64(n_samples)
-    if parameters.values[IS_REGRESSION] != 0:
+    if parameters[0]["is_regression"] != 0:
         total = np.float64(scratch.totals[1])
         for j in range(n_listed):
             scores[j] = squared_error(lefts[AMOUNT, j], lefts[SIZE, j], total, n)
@@ -246,7 +369,7 @@ def _take_best(parameters, scratch, blocks, block, n_listed, n_samples):
 @pasted
 def _lay_unit_grid(parameters, scratch, blocks, at, key):
     """Lay the grid of a bit column in the working space, which counting has left out; float64 tells its cells apart."""
-    scale = fit_scale(0.0, 1.0, parameters.values[N_THRESHOLDS], scratch.number, scratch.number_bits)
+    scale = fit_scale(0.0, 1.0, parameters[0]["n_thresholds"], scratch.number, scratch.number_bits)
     phase = draw_phase(key)
     blocks.reals[0, at + SCALE] = scale
     blocks.reals[0, at + PHASE] = phase
@@ -289,16 +412,16 @@ def _describe_choice(data, parameters, scratch, blocks, block, key):
 @pasted
 def is_block_pure(parameters, blocks, block, n_samples):
     """Whether a counted block's samples all have one target."""
-    if parameters.values[IS_REGRESSION] != 0:
+    if parameters[0]["is_regression"] != 0:
         return blocks.longs[block, COPIES_HI] == n_samples
     place = totals_at(parameters)
     largest = np.int64(0)
-    for c in range(parameters.values[WIDTH]):
+    for c in range(parameters[0]["width"]):
         largest = max(largest, np.int64(blocks.counters[block, place + c]))
     return largest == n_samples
 
 
-@spliced
+@inner
 def choose_split(data, parameters, scratch, blocks, block, key, n_samples):
     """Score a counted block's candidates and write the best to `scratch.choice`.
 
@@ -350,49 +473,3 @@ def store_split(nodes, node, choice):
     nodes[node]["attribute"] = best["attribute"]
     nodes[node]["kind"] = best["kind"]
     nodes[node]["category"] = best["category"]
-
-
-@pasted
-def goes_right(nodes, node, cells, row, category_hashes):
-    """Side of a row at an inner node: 0 left, 1 right."""
-    kind = nodes[node]["kind"]
-    x = cells[np.uint64(row), np.uint64(nodes[node]["attribute"])]
-    if kind <= MISSING_LEFT:
-        missing_goes_right = (x != x) & (kind == MISSING_RIGHT)
-        return np.int64((x > nodes[node]["threshold"]) | missing_goes_right)
-    hashed = category_hash(category_hashes, x)
-    if kind == ONE_VS_REST:
-        return np.int64(hashed != nodes[node]["category"])
-    return np.int64(not in_subset(nodes[node]["category"], hashed))
-
-
-@pasted
-def number_goes_right(nodes, node, cells, row):
-    """`goes_right` at a node of a forest without categorical columns; no branches."""
-    x = cells[np.uint64(row), np.uint64(nodes[node]["attribute"])]
-    missing_goes_right = (x != x) & (nodes[node]["kind"] == MISSING_RIGHT)
-    return np.int64((x > nodes[node]["threshold"]) | missing_goes_right)
-
-
-@pasted
-def any_goes_right(nodes, node, cells, row, hashes, hashes_row):
-    """`goes_right` without branches, for many walks in step: what kind of node comes next cannot be guessed.
-
-    hashes  uint64[m, d]: in `hashes_row` those of the row's categories; numeric columns have anything
-    """
-    kind = nodes[node]["kind"]
-    chosen = nodes[node]["category"]
-    attribute = np.uint64(nodes[node]["attribute"])
-    x = cells[np.uint64(row), attribute]
-    hashed = hashes[np.uint64(hashes_row), attribute]
-    by_number = (x > nodes[node]["threshold"]) | ((x != x) & (kind == MISSING_RIGHT))
-    by_number &= kind <= MISSING_LEFT
-    by_category = (kind == ONE_VS_REST) & (hashed != chosen)
-    by_coin = np.int64(kind == SUBSET) & (1 - np.int64(in_subset(chosen, hashed)))
-    return np.int64(by_number | by_category) | by_coin
-
-
-@kernel
-def side_of(nodes, node, cells, row, category_hashes):
-    """`goes_right`, to be called from Python."""
-    return goes_right(nodes, node, cells, row, category_hashes)

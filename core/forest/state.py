@@ -4,17 +4,25 @@ A node is a row of one record array; all trees share it, tree t's root is row t.
 allocated in pairs, so a step down is `child + goes_right`, and both siblings share a cache line:
 
     row            0 .. T-1        T ...
-    nodes       [ roots | pad | l r | l r | . . | l r ]       free pairs chain through `child`
+    nodes       [ roots | pad | l r | l r | . . | l r ]       free pairs are linked by `child`
                     child ----> l r
 
     inner node     child >= 0: row of the left child           leaf     child = ~leaf
     leaves         statistics[leaf] = class counts, or (count, sum of quantised targets)
                    starts[leaf], rooms[leaf] = where its samples are listed
 
-The j-th tree of the sample in slot s is *entry* s * k + j; `leaves.py` says how a leaf keeps its
-entries. The samples always are in the leaf that the stored splits lead to, tags or not. A *tag* says
+The j-th tree of the sample in slot s is *entry* s * k + j; its id alone decides which tree that is. A leaf lists its
+entries side by side in a *room*, a stretch of `members` of 2^r places, so that they are read in the order of memory:
+
+    members   | e4 e9 e2 . | e7 | e1 e5 | . . . . |        starts[leaf] = first place, rooms[leaf] = r
+    places[entry] = where in `members` it is               used: the first n_samples of the leaf's node
+
+An entry leaves in O(1): the last one takes its place. A full leaf moves to a room of twice the size. Free rooms of one
+size form a list through their first place; a larger one is cut in halves when none fits. Unused places hold zero.
+
+The samples always are in the leaf that the stored splits lead to, tags or not. A *tag* says
 only that the split of its node (or its being a leaf) has yet to be checked against the samples
-below; resolving keeps the subtree if the split stands and rebuilds it if not (`resolve.py`). This
+below; resolving keeps the subtree if the split stands and rebuilds it if not (`update.py`). This
 differs from the paper's lazy tag, below which nothing is kept, in that
 
     a) a deleted sample leaves every structure at once, below a tag too;
@@ -25,17 +33,18 @@ differs from the paper's lazy tag, below which nothing is kept, in that
 Whatever is freed is zeroed at once: unused capacity holds nothing of any sample.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Array, Hashes, Slots
+from oubli.core.concurrency.threads import is_long, run
 from oubli.core.jit import aligned
-from oubli.core.jit.policy import inner
-
-IntArray = npt.NDArray[Any]
-
-NIL = -1
+from oubli.core.jit.nodes import FREE, NIL, give_row, take_row
+from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.rng import draw_trees, restore_order
 
 NODE_DTYPE = np.dtype(
     {
@@ -54,46 +63,37 @@ NODE_DTYPE = np.dtype(
     }
 )
 
-# Kinds of splits.
-MISSING_RIGHT = 0  # numeric; missing values go right
-MISSING_LEFT = 1  # numeric; missing values go left
-ONE_VS_REST = 2  # categorical; the category whose hash is `category` goes left
-SUBSET = 3  # categorical; a category goes left by a coin of (candidate's key, its hash)
-
 # Flags of a node.
 TAGGED = np.uint8(1)  # the split, or being a leaf, is to be checked before a query may pass
 DIRTY = np.uint8(2)  # inner node: there may be a tag below
 _CLEAR_TAG = np.uint8(255 - 1)
 _CLEAR_DIRTY = np.uint8(255 - 2)
 
-# Slots of `meta`: sizes and free lists, scalars that change.
-N_NODES = 0  # rows of `nodes` in use or on the free list
-FREE_PAIR = 1  # first free pair, NIL when none
-N_FREE_PAIRS = 2
-N_LEAVES = 3
-FREE_LEAF = 4
-N_FREE_LEAVES = 5
-N_BLOCKS = 6
-FREE_BLOCK = 7
-N_FREE_BLOCKS = 8
+# Slots of `meta`: three pools, see `core/jit/nodes.py`, and scalars that change.
+PAIRS = 0  # of nodes; the first slot counts rows of `nodes`
+LEAVES = 3
+BLOCKS = 6
+POOLS = [PAIRS, LEAVES, BLOCKS]
 N_TAGS = 9
 N_MEMBERS = 10  # length of `members` in use, free rooms included
 FREE_ROOMS = 11  # first of MAX_ROOM + 1 list heads: the first free room of each size, NIL when none
 MAX_ROOM = 31
 META_SIZE = FREE_ROOMS + MAX_ROOM + 1
 
+_DRAWING = 20e-9  # seconds that a draw takes, roughly
+
 
 class Trees(NamedTuple):
-    """All trees of a forest; modified by kernels, grown by `engine.py`."""
+    """All trees of a forest; modified by kernels, grown by `storage.py`."""
 
     nodes: Any  # NODE_DTYPE[capacity]
-    statistics: IntArray  # int32[leaf capacity, n_classes] or int64[leaf capacity, 2]
-    starts: IntArray  # int32[leaf capacity]; next free leaf when free
-    rooms: IntArray  # uint8[leaf capacity]
-    members: IntArray  # int32[member capacity] entries, leaf by leaf
-    places: IntArray  # int32[slot capacity * k]: where in `members` an entry is
-    tree_tags: IntArray  # int64[T] number of tagged nodes a tree
-    meta: IntArray  # int64[META_SIZE]
+    statistics: Array  # int32[leaf capacity, n_classes] or int64[leaf capacity, 2]
+    starts: Array  # int32[leaf capacity]; next free leaf when free
+    rooms: Array  # uint8[leaf capacity]
+    members: Array  # int32[member capacity] entries, leaf by leaf
+    places: Array  # int32[slot capacity * k]: where in `members` an entry is
+    tree_tags: Array  # int64[T] number of tagged nodes a tree
+    meta: Array  # int64[META_SIZE]
 
 
 @inner
@@ -107,7 +107,7 @@ def leaf_of(nodes, node):
 
 @inner
 def set_tag(trees, tree, node):
-    """Tag a node; returns nothing new if it was tagged."""
+    """Tag a node that may have a tag already."""
     if not trees.nodes[node]["flags"] & TAGGED:
         trees.nodes[node]["flags"] |= TAGGED
         trees.tree_tags[tree] += 1
@@ -130,6 +130,16 @@ def clear_dirty(nodes, node):
 
 
 @inner
+def put_off_children(nodes, stack, size, node):
+    """Push both children of a node, the one with fewer samples on top; returns the new size of the stack."""
+    left = np.int64(nodes[node]["child"])
+    smaller = np.int64(nodes[left + 1]["n_samples"] < nodes[left]["n_samples"])
+    stack[size, 0] = left + 1 - smaller
+    stack[size + 1, 0] = left + smaller
+    return size + 2
+
+
+@inner
 def reset_node(nodes, node):
     """Zero a node's record."""
     nodes[node]["category"] = np.uint64(0)
@@ -144,14 +154,7 @@ def reset_node(nodes, node):
 @inner
 def allocate_pair(trees):
     """Take a pair of nodes; the caller has made sure that there is one."""
-    meta = trees.meta
-    pair = meta[FREE_PAIR]
-    if pair == NIL:
-        pair = meta[N_NODES]
-        meta[N_NODES] += 2
-    else:
-        meta[FREE_PAIR] = trees.nodes[pair]["child"]
-        meta[N_FREE_PAIRS] -= 1
+    pair = take_row(trees.meta, PAIRS, trees.nodes["child"], 2)
     reset_node(trees.nodes, pair)
     reset_node(trees.nodes, pair + 1)
     return pair
@@ -162,15 +165,7 @@ def free_pair(trees, pair):
     """Zero a pair of nodes and put it on the free list."""
     reset_node(trees.nodes, pair)
     reset_node(trees.nodes, pair + 1)
-    trees.nodes[pair]["child"] = np.int32(trees.meta[FREE_PAIR])
-    trees.meta[FREE_PAIR] = pair
-    trees.meta[N_FREE_PAIRS] += 1
-
-
-@inner
-def available_pairs(trees):
-    """Pairs of nodes that can be taken before the pool is full."""
-    return trees.meta[N_FREE_PAIRS] + (trees.nodes.shape[0] - trees.meta[N_NODES]) // 2
+    give_row(trees.meta, PAIRS, trees.nodes["child"], pair)
 
 
 def empty_trees(n_trees: int, width: int, *, is_regression: bool) -> Trees:
@@ -189,12 +184,12 @@ def empty_trees(n_trees: int, width: int, *, is_regression: bool) -> Trees:
     nodes["child"][:n_trees] = ~np.arange(n_trees)
     n_leaves = n_trees + 64
     meta = np.zeros(META_SIZE, np.int64)
-    meta[[FREE_PAIR, FREE_LEAF, FREE_BLOCK]] = NIL
+    meta[np.add(POOLS, FREE)] = NIL
     meta[FREE_ROOMS:] = NIL
-    meta[N_NODES] = first_pair
-    meta[N_LEAVES] = n_trees
+    meta[PAIRS] = first_pair
+    meta[LEAVES] = n_trees
     meta[N_MEMBERS] = n_trees
-    meta[N_BLOCKS] = 1  # block 0 is the working space of the split search
+    meta[BLOCKS] = 1  # block 0 is the working space of the split search
     return Trees(
         nodes=nodes,
         statistics=np.zeros((n_leaves, width), np.int64 if is_regression else np.int32),
@@ -205,3 +200,175 @@ def empty_trees(n_trees: int, width: int, *, is_regression: bool) -> Trees:
         tree_tags=np.zeros(n_trees, np.int64),
         meta=meta,
     )
+
+
+# -- leaves and the samples in them ------------------------------------------------------------------
+
+
+@pasted
+def room_for(n_samples):
+    """Size, as a power of two, of the smallest room for so many entries."""
+    room = 0
+    while (np.int64(1) << room) < n_samples:
+        room += 1
+    return room
+
+
+@pasted
+def must_be_leaf(parameters, n_samples, depth):
+    """Whether a node is a leaf whatever its samples are."""
+    return n_samples < parameters[0]["min_samples_split"] or depth >= parameters[0]["max_depth"]
+
+
+@inner
+def available_members(trees):
+    """Places that have never been taken: room for leaves of half as many entries, whatever their sizes."""
+    return trees.members.shape[0] - trees.meta[N_MEMBERS]
+
+
+@pasted
+def allocate_room(trees, room):
+    """Take a room of 2^room places; the caller has made sure that so many are available."""
+    meta = trees.meta
+    size = room
+    while size <= MAX_ROOM and meta[FREE_ROOMS + size] == NIL:
+        size += 1
+    if size > MAX_ROOM:
+        start = meta[N_MEMBERS]
+        meta[N_MEMBERS] += np.int64(1) << room
+        return start
+    start = unlist_room(meta, trees.members, size)
+    while size > room:
+        size -= 1
+        list_room(meta, trees.members, start + (np.int64(1) << size), size)
+    return start
+
+
+@pasted
+def list_room(meta, members, start, room):
+    """Put a free room on the list of its size."""
+    # The next room's number is stored plus one, so that the end of the list is a zero like all that is unused.
+    members[start] = np.int32(meta[FREE_ROOMS + room] + 1)
+    meta[FREE_ROOMS + room] = start
+
+
+@pasted
+def unlist_room(meta, members, room):
+    """Take a free room of a size off its list, which has one."""
+    start = meta[FREE_ROOMS + room]
+    meta[FREE_ROOMS + room] = np.int64(members[start]) - 1
+    members[start] = np.int32(0)
+    return start
+
+
+@inner
+def free_room(trees, start, room):
+    """Zero a room and put it on the list of its size."""
+    for place in range(start, start + (np.int64(1) << room)):
+        trees.members[place] = np.int32(0)
+    list_room(trees.meta, trees.members, start, room)
+
+
+@pasted
+def allocate_leaf(trees, n_samples):
+    """Take an empty leaf with room for so many entries; the caller has made sure that there is one."""
+    leaf = take_row(trees.meta, LEAVES, trees.starts, 1)
+    room = room_for(n_samples)
+    trees.rooms[leaf] = np.uint8(room)
+    trees.starts[leaf] = np.int32(allocate_room(trees, room))
+    return leaf
+
+
+@inner
+def free_leaf(trees, leaf):
+    """Zero a leaf and its room and put both on their free lists; its samples are listed elsewhere afterwards."""
+    free_room(trees, np.int64(trees.starts[leaf]), np.int64(trees.rooms[leaf]))
+    for c in range(trees.statistics.shape[1]):
+        trees.statistics[leaf, c] = 0
+    trees.rooms[leaf] = np.uint8(0)
+    give_row(trees.meta, LEAVES, trees.starts, leaf)
+
+
+@inner
+def is_full(trees, leaf, n_samples):
+    """Whether a leaf with so many entries must move to list one more."""
+    return n_samples == np.int64(1) << np.int64(trees.rooms[leaf])
+
+
+@inner
+def move_leaf(trees, leaf, n_samples, room):
+    """Move a leaf's `n_samples` entries to a larger room; the caller has made sure that there is one."""
+    old_start = np.int64(trees.starts[leaf])
+    start = allocate_room(trees, room)
+    for i in range(n_samples):
+        entry = trees.members[old_start + i]
+        trees.members[start + i] = entry
+        trees.places[entry] = np.int32(start + i)
+    free_room(trees, old_start, np.int64(trees.rooms[leaf]))
+    trees.starts[leaf] = np.int32(start)
+    trees.rooms[leaf] = np.uint8(room)
+
+
+@inner
+def list_entry(trees, leaf, n_samples, entry):
+    """List one more entry in a leaf that has `n_samples` and is not full; O(1)."""
+    place = np.int64(trees.starts[leaf]) + n_samples
+    trees.members[place] = np.int32(entry)
+    trees.places[entry] = np.int32(place)
+
+
+@inner
+def unlist_entry(trees, leaf, n_samples, entry):
+    """Take an entry out of a leaf that has `n_samples`, this one included; O(1)."""
+    place = np.int64(trees.places[entry])
+    last = np.int64(trees.starts[leaf]) + n_samples - 1
+    moved = trees.members[last]
+    trees.members[place] = moved
+    trees.places[moved] = np.int32(place)
+    trees.members[last] = np.int32(0)
+    trees.places[entry] = np.int32(0)
+
+
+@pasted
+def count_in(statistics, row, place, target, sign, is_regression):
+    """Add (sign 1) or take away (-1) one sample's target from the statistics that begin at a place of a row.
+
+    Taking the row as a view would cost a reference count a sample, more than the counting.
+    """
+    if is_regression:
+        statistics[row, place] += sign
+        statistics[row, place + 1] += sign * target
+    else:
+        statistics[row, place + target] += sign
+
+
+@kernel
+def _draw(id_hashes, slots, n_trees, seed_key, order, drawn):
+    """Draw the trees of samples.
+
+    order  int32[n_trees] the identity permutation
+    drawn  int16[n, k], written
+    """
+    occurrences = drawn.shape[1]
+    for i in range(slots.shape[0]):
+        id_hash = id_hashes[slots[i]]
+        draw_trees(seed_key, id_hash, n_trees, occurrences, order)
+        for draw in range(occurrences):
+            drawn[i, draw] = order[draw]
+        restore_order(seed_key, id_hash, n_trees, occurrences, order)
+
+
+def drawn_trees(id_hashes: Hashes, parameters: Array, slots: Slots, n_threads: int = 1) -> npt.NDArray[np.int16]:
+    """Return the trees of the samples in `slots`, int16[n, k], each in the order in which it draws them; O(n k)."""
+    n_trees, occurrences = int(parameters[0]["n_trees"]), int(parameters[0]["occurrences"])
+    drawn = np.empty((len(slots), occurrences), np.int16)
+    n = n_threads if is_long(_DRAWING * drawn.size) else 1
+    step = max(1, -(-len(slots) // n))
+
+    def draw(first: int) -> None:
+        some = slice(first, first + step)
+        order = np.arange(n_trees, dtype=np.int32)
+        _draw(id_hashes, slots[some], n_trees, parameters[0]["seed_key"], order, drawn[some])
+
+    run([partial(draw, first) for first in range(0, len(slots), step)], n)
+    return drawn

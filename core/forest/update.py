@@ -1,39 +1,151 @@
-"""Adding and deleting a sample: one walk a tree, root to leaf, counters brought up to date.
+"""The changes of the trees: adding and deleting samples, which leaves tags, and resolving tags.
 
-Differs from Algorithm 2 of the paper (LZY) in that the walk goes on below a tag (`nodes.py`), and
-in that no candidate is scored: every inner node on the way is tagged, and whoever passes it next
-chooses its split from the counters, once for all mutations since (`resolve.py`).
+A sample walks down each of its trees from the root to a leaf, and the counters on its way are brought up to date. No
+candidate is scored: every inner node on the way is tagged, and the next visitor chooses its split from the counters,
+once for all mutations since. This differs from Algorithm 2 of the paper (LZY), whose walk ends at a tag; see
+`state.py`.
+
+Resolving chooses the split of a tagged node again, and keeps or replaces its subtree. A query resolves the tags on its
+own paths and grows nothing beside them, as in the paper's LZY. (`predict.py` only reads.)
 """
 
 import numpy as np
 
-from oubli.core.forest.bits import keep_bits
-from oubli.core.forest.blocks import ATTRIBUTE, FIRST, N_ATTRIBUTES, PHASE, SCALE, attribute_at, counters_at
-from oubli.core.forest.candidates import cell_number
-from oubli.core.forest.counters import ADD, DELETE
-from oubli.core.forest.descent import update_leaf, update_tree
-from oubli.core.forest.leaves import available_members, move_leaf, room_for
-from oubli.core.forest.split import goes_right
-from oubli.core.forest.state import NIL, leaf_of
-from oubli.core.forest.workspace import MAX_FEATURES, N_COUNTERS, N_TREES, OCCURRENCES, WIDTH
+from oubli.core.forest.grow import ALL_LEVELS, FULL, OK, ONE_LEVEL, ONE_PATH, STOPPED, regrow
+from oubli.core.forest.layout.blocks import (
+    ADD,
+    ATTRIBUTE,
+    DELETE,
+    FIRST,
+    IS_COUNTED,
+    N_ATTRIBUTES,
+    PHASE,
+    SCALE,
+    attribute_at,
+    cell_number,
+    counters_at,
+    is_counted,
+    update_block,
+)
+from oubli.core.forest.layout.cells import first_below, keep_bits, note_differences
+from oubli.core.forest.state import (
+    DIRTY,
+    TAGGED,
+    available_members,
+    clear_dirty,
+    count_in,
+    is_full,
+    leaf_of,
+    list_entry,
+    move_leaf,
+    must_be_leaf,
+    put_off_children,
+    room_for,
+    set_tag,
+    unlist_entry,
+)
+from oubli.core.forest.workspace import GATHERED, N_GATHERS, WORKED
+from oubli.core.jit.aligned import prefetch_to_read, prefetch_to_write
+from oubli.core.jit.crew import is_set
+from oubli.core.jit.nodes import NIL, goes_right
 from oubli.core.jit.policy import inner, kernel, pasted
-from oubli.core.jit.prefetch import prefetch_to_write
-from oubli.core.rng import draw_trees, restore_order
+from oubli.core.rng import combine, draw_trees, restore_order, tree_key
+
+_ALL_COLUMNS, _NO_COLUMNS = np.uint64(2**64 - 1), np.uint64(0)
+
+
+@inner
+def _find_differences(trees, data, parameters, scratch, node, slot):
+    """Write to scratch.differing a bit for each column in which a sample differs from the others in its leaf.
+
+    A column that is constant at a node on the way is so in the leaf. False when the leaf is empty.
+    """
+    nodes = trees.nodes
+    while leaf_of(nodes, node) == NIL:
+        node = np.int64(nodes[node]["child"]) + goes_right(nodes, node, data.cells, slot, data.category_hashes)
+    if nodes[node]["n_samples"] == 0:
+        return False
+    start = np.int64(trees.starts[leaf_of(nodes, node)])
+    other = np.int64(trees.members[start]) // parameters[0]["occurrences"]
+    note_differences(data, scratch.differing, slot, other)
+    return True
+
+
+@pasted
+def _skips_any(parameters, scratch, blocks, block, others):
+    """Whether a block has passed over a column in which the added sample differs, or that has a bit in `others`."""
+    place = parameters[0]["skipped_at"]
+    usable = np.uint64(0)
+    for i in range(scratch.differing.shape[0]):
+        usable |= blocks.keys[block, place + i] & (scratch.differing[i] | others)
+    return usable != np.uint64(0)
+
+
+@pasted
+def update_leaf(trees, data, parameters, tree, node, depth, slot, entry, sign):
+    """Put a sample into a leaf or take it out; tag the leaf if it may have to be split."""
+    leaf = leaf_of(trees.nodes, node)
+    is_regression = parameters[0]["is_regression"] != 0
+    target = data.targets[slot]
+    n_samples = np.int64(trees.nodes[node]["n_samples"])
+    count_in(trees.statistics, leaf, 0, target, sign, is_regression)
+    trees.nodes[node]["n_samples"] = np.int32(n_samples + sign)
+    if sign == DELETE:
+        # A leaf stays a leaf: fewer samples, still pure or still all equal.
+        unlist_entry(trees, leaf, n_samples, entry)
+        return
+    if is_full(trees, leaf, n_samples):
+        move_leaf(trees, leaf, n_samples, np.int64(trees.rooms[leaf]) + 1)
+    list_entry(trees, leaf, n_samples, entry)
+    if must_be_leaf(parameters, n_samples + 1, depth):
+        return
+    is_pure = not is_regression and trees.statistics[leaf, target] == n_samples + 1
+    if not is_pure:
+        set_tag(trees, tree, node)
+
+
+@pasted
+def update_tree(trees, data, parameters, scratch, blocks, tree, slot, entry, sign):
+    """Add a sample to one tree or delete it there; O(depth p)."""
+    nodes = trees.nodes
+    node = np.int64(tree)
+    key = tree_key(parameters[0]["seed_key"], tree)
+    depth = 0
+    knows_differences = sign == DELETE
+    while leaf_of(nodes, node) == NIL:
+        n_samples = np.int64(nodes[node]["n_samples"]) + sign
+        nodes[node]["n_samples"] = np.int32(n_samples)
+        nodes[node]["flags"] |= DIRTY
+        set_tag(trees, tree, node)
+        if is_counted(trees, blocks, node):
+            block = np.int64(nodes[node]["block"])
+            stands = True
+            if sign == ADD and _skips_any(parameters, scratch, blocks, block, _ALL_COLUMNS):
+                if not knows_differences:
+                    knows_differences = _find_differences(trees, data, parameters, scratch, node, slot)
+                stands = knows_differences and not _skips_any(parameters, scratch, blocks, block, _NO_COLUMNS)
+            if not stands or not update_block(data, parameters, scratch, blocks, block, slot, sign, key, n_samples):
+                blocks.longs[block, IS_COUNTED] = 0
+        side = goes_right(nodes, node, data.cells, slot, data.category_hashes)
+        key = combine(key, np.uint64(side))
+        node = np.int64(nodes[node]["child"]) + side
+        depth += 1
+    update_leaf(trees, data, parameters, tree, node, depth, slot, entry, sign)
 
 
 @pasted
 def _prefetch_block(parameters, blocks, block):
-    """Ask for what a mutation reads of a block, but the counters."""
+    """Prefetch what a mutation reads of a block, but the counters."""
     prefetch_to_write(blocks.longs, (block, np.int64(0)))
-    for used in range(parameters.values[MAX_FEATURES]):
+    for used in range(parameters[0]["max_features"]):
         prefetch_to_write(blocks.longs, (block, attribute_at(parameters, used)))
 
 
 @pasted
 def _prefetch_counters(data, parameters, blocks, block, slot):
-    """Ask for the counters of a block that a sample's mutation touches."""
-    width = parameters.values[WIDTH]
-    most = np.float64(parameters.values[N_COUNTERS])
+    """Prefetch the counters of a block that a sample's mutation touches."""
+    width = parameters[0]["width"]
+    most = np.float64(parameters[0]["n_counters"])
     for used in range(blocks.longs[block, N_ATTRIBUTES]):
         at = attribute_at(parameters, used)
         x = np.float64(data.cells[slot, np.int64(blocks.halves[block, 2 * at + ATTRIBUTE])])
@@ -47,7 +159,7 @@ def _prefetch_counters(data, parameters, blocks, block, slot):
 
 @inner
 def _prefetch_paths(trees, data, parameters, scratch, blocks, slot):
-    """Ask for the memory that a mutation of a sample is about to touch in the trees it has drawn.
+    """Prefetch the memory that a mutation of a sample will touch in the trees it has drawn.
 
     All trees go down in step, so that their waits overlap: without this, nearly all of the time of a
     mutation in a big forest is waiting.
@@ -55,7 +167,7 @@ def _prefetch_paths(trees, data, parameters, scratch, blocks, slot):
     nodes = trees.nodes
     path_nodes = scratch.path_nodes
     waiting = scratch.path_blocks
-    occurrences = parameters.values[OCCURRENCES]
+    occurrences = parameters[0]["occurrences"]
     for draw in range(occurrences):
         path_nodes[draw] = scratch.permutation[draw]
         waiting[draw] = NIL
@@ -95,12 +207,12 @@ def update_samples(trees, data, parameters, scratch, blocks, slots, sign, first)
            afterwards)
     first  which of the m k memberships to begin with
 
-    Allocates nothing. Returns the membership to go on with when the pools have grown; m k when all
+    Allocates nothing. Returns the membership to continue with when the pools have grown; m k when all
     is done. O(k depth p) a sample.
     """
-    n_trees = parameters.values[N_TREES]
-    occurrences = parameters.values[OCCURRENCES]
-    seed_key = parameters.seed_key[0]
+    n_trees = parameters[0]["n_trees"]
+    occurrences = parameters[0]["occurrences"]
+    seed_key = parameters[0]["seed_key"]
     order = scratch.permutation
     for i in range(first // occurrences, slots.shape[0]):
         slot = slots[i]
@@ -147,3 +259,161 @@ def plant(trees, data, parameters, slots, drawn, counts):
         for draw in range(occurrences):
             tree = np.int64(drawn[i, draw])
             update_leaf(trees, data, parameters, tree, tree, 0, slot, slot * occurrences + draw, ADD)
+
+
+@inner
+def _sweep_dirty(trees, scratch, root):
+    """Take the DIRTY flags off a tree that has no tags left."""
+    nodes = trees.nodes
+    pending = scratch.pending
+    pending[0, 0] = root
+    size = 1
+    while size > 0:
+        size -= 1
+        node = pending[size, 0]
+        if leaf_of(nodes, node) != NIL or not nodes[node]["flags"] & DIRTY:
+            continue
+        clear_dirty(nodes, node)
+        size = put_off_children(nodes, pending, size, node)
+
+
+@inner
+def _resolve_tree(
+    trees, data, parameters, scratch, blocks, tree, cells, row, category_hashes, max_tags, max_work, whole_below, stop
+):
+    """Resolve tags of one tree, the uppermost first, as `resolve` does; returns OK or FULL, and how many."""
+    nodes = trees.nodes
+    pending = scratch.pending
+    keys = scratch.pending_keys
+    is_path = cells.shape[0] > 0
+    pending[0, 0] = tree
+    pending[0, 1] = 0
+    pending[0, 2] = NIL
+    keys[0] = tree_key(parameters[0]["seed_key"], tree)
+    size = 1
+    n_resolved = 0
+    while size > 0 and trees.tree_tags[tree] > 0:
+        size -= 1
+        node = pending[size, 0]
+        depth = pending[size, 1]
+        key = keys[size]
+        # Others may have been gathered since.
+        first = pending[size, 2] if pending[size, 3] == scratch.work[N_GATHERS] else np.int64(NIL)
+        if nodes[node]["flags"] & TAGGED:
+            if n_resolved == max_tags or scratch.work[WORKED] >= max_work or is_set(stop):
+                return OK, n_resolved
+            n_levels = ALL_LEVELS if nodes[node]["n_samples"] <= whole_below else ONE_LEVEL
+            if is_path:
+                n_levels = ONE_PATH
+            status = regrow(
+                trees, data, parameters, scratch, blocks, tree, node, key, depth, first, n_levels, stop,
+                cells, row, category_hashes,
+            )  # fmt: skip
+            first = scratch.work[GATHERED]
+            if status == FULL:
+                return FULL, n_resolved
+            n_resolved += 1
+            if status == STOPPED:
+                return OK, n_resolved
+        if leaf_of(nodes, node) != NIL or not nodes[node]["flags"] & DIRTY:
+            continue
+        left = np.int64(nodes[node]["child"])
+        n_before = size
+        if is_path:
+            pending[size, 0] = left + goes_right(nodes, node, cells, row, category_hashes)
+            size += 1
+        else:
+            size = put_off_children(nodes, pending, size, node)
+        for position in range(n_before, size):
+            side = pending[position, 0] - left
+            pending[position, 1] = depth + 1
+            pending[position, 2] = first_below(nodes, left, side, first)
+            pending[position, 3] = scratch.work[N_GATHERS]
+            keys[position] = combine(key, np.uint64(side))
+    if trees.tree_tags[tree] == 0:
+        _sweep_dirty(trees, scratch, tree)
+    return OK, n_resolved
+
+
+@inner
+def _list_tagged(trees, scratch, first, end):
+    """List those of the trees first .. end that have tags in scratch.path_blocks; returns how many there are."""
+    n_listed = 0
+    for tree in range(first, end):
+        scratch.path_blocks[n_listed] = np.int32(tree)
+        n_listed += np.int64(trees.tree_tags[tree] > 0)
+    return n_listed
+
+
+@inner
+def _find_tagged(trees, scratch, cells, row, category_hashes):
+    """List the trees in which a query meets a tag in scratch.path_blocks; returns how many there are.
+
+    All trees go down in step, so that their waits for memory overlap. No tag is below a node that is not DIRTY.
+    """
+    nodes = trees.nodes
+    places = scratch.path_nodes
+    owners = scratch.path_blocks
+    n_moving = 0
+    for tree in range(trees.tree_tags.shape[0]):
+        places[n_moving] = np.int32(tree)
+        owners[n_moving] = np.int32(tree)
+        n_moving += np.int64(trees.tree_tags[tree] > 0)
+    # Those that have met a tag go to the front, those on the move come after them.
+    n_met = 0
+    while n_moving > n_met:
+        n_kept = n_met
+        for i in range(n_met, n_moving):
+            node = np.int64(places[i])
+            tree = owners[i]
+            flags = nodes[node]["flags"]
+            if flags & TAGGED:
+                # The first on the move, if it has been kept already, takes the place after those kept.
+                places[n_kept] = places[n_met]
+                owners[n_kept] = owners[n_met]
+                owners[n_met] = tree
+                n_met += 1
+                n_kept += 1
+            elif flags & DIRTY and leaf_of(nodes, node) == NIL:
+                following = np.int64(nodes[node]["child"]) + goes_right(nodes, node, cells, row, category_hashes)
+                prefetch_to_read(nodes, (following,))
+                places[n_kept] = np.int32(following)
+                owners[n_kept] = tree
+                n_kept += 1
+        n_moving = n_kept
+    return n_met
+
+
+@kernel
+def resolve(
+    trees, data, parameters, scratch, blocks, cells, category_hashes, first, end, max_tags, max_work, whole_below, stop
+):
+    """Resolve tags: those that queries meet, or those of the trees first .. end, or fewer when that takes long.
+
+    cells, category_hashes  the queries, and the hash table that categorical cells index; no rows: all tags of trees
+    max_tags                tags worked on at most
+    max_work                no further tag is begun when scratch.work has come to it
+    whole_below             a node with more samples than this is grown by one level only, so that no single step takes
+                            long
+    stop                    int64[1]; when another thread sets it no further node is split
+
+    Returns OK, or FULL when a pool is: the caller enlarges it and calls again; and the number of tags that were
+    worked on. One kernel for both, because the search of splits in it takes long to compile.
+    """
+    total = 0
+    is_path = cells.shape[0] > 0
+    for row in range(max(cells.shape[0], 1)):
+        if is_path:
+            n_listed = _find_tagged(trees, scratch, cells, row, category_hashes)
+        else:
+            n_listed = _list_tagged(trees, scratch, first, end)
+        for i in range(n_listed):
+            tree = np.int64(scratch.path_blocks[i])
+            status, n_resolved = _resolve_tree(
+                trees, data, parameters, scratch, blocks, tree, cells, row, category_hashes,
+                max_tags - total, max_work, whole_below, stop,
+            )  # fmt: skip
+            total += n_resolved
+            if status == FULL or (not is_path and trees.tree_tags[tree] > 0):
+                return status, total
+    return OK, total

@@ -1,34 +1,31 @@
-"""What the kernels read: the samples, the parameters, and their working space."""
+"""The data that the kernels read beside the trees: samples, parameters, and their working space."""
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Array, Hashes, Ints, Reals
-from oubli.core.jit import aligned
 
-# Slots of the parameter array, int64.
-N_TREES = 0
-OCCURRENCES = 1  # k, trees a sample
-MAX_DEPTH = 2  # root has depth 0
-MIN_SAMPLES_SPLIT = 3
-MAX_FEATURES = 4  # p, attributes a node
-CRITERION = 5
-IS_REGRESSION = 6
-BLOCK_MINIMUM = 7  # samples from which on a node keeps candidate counters
-WIDTH = 8  # columns of statistics
-N_THRESHOLDS = 9  # s
-# The layout of a block, see `blocks.py`.
-N_COUNTERS = 10
-TOTALS_AT = 11
-SKIPPED_AT = 12
-ATTRIBUTES_AT = 13
-COUNTERS_AT = 14
-COUNTERS_STRIDE = 15
-CATEGORIES_AT = 16
-CATEGORIES_STRIDE = 17
+# The constants of a model as the kernels read them, in an array of one record.
+PARAMETERS = np.dtype(
+    [
+        ("seed_key", "u8"),
+        *(
+            (name, "i8")
+            for name in (
+                # See `ForestSettings`; k and p of the paper are `occurrences` and `max_features`.
+                "n_trees", "occurrences", "max_depth", "min_samples_split", "max_features", "n_thresholds", "criterion",
+                "is_regression",
+                "block_minimum",  # samples from which on a node keeps candidate counters
+                "width",  # columns of statistics
+                # See `Layout` in `blocks.py`.
+                "n_counters", "totals_at", "skipped_at", "attributes_at", "counters_at", "counters_stride",
+                "categories_at", "categories_stride",
+            )
+        ),
+    ]
+)  # fmt: skip
 
 # Every walk over a subtree puts off the child with more samples and takes the other first, which has
 # at most half of the node's. So at most log2(n) children are put off, and n < 2**31.
@@ -55,19 +52,12 @@ MAX_COPIED_CELLS = 2**21
 PADDING = 32
 
 # Slots of `Scratch.work`.
-WORKED = 0  # samples looked at, a level counting anew
+WORKED = 0  # samples looked at, counted again at each level
 WORKING_BLOCK = 1  # where candidates of a node without a block of its own are counted
 GATHERED = 2  # position of the first sample of the node examined last, if all of them are still gathered, else NIL
 N_GATHERS = 3  # how often samples have been gathered
 
 AT_HAND = STACK_SIZE  # row of `Scratch.constants` for the node at hand; the others belong to the stack
-
-
-class Parameters(NamedTuple):
-    """Constants of a model."""
-
-    values: Ints  # int64[18]
-    seed_key: Hashes  # uint64[1]
 
 
 class Scratch(NamedTuple):
@@ -140,7 +130,7 @@ class Scoring(NamedTuple):
 class UpdateScratch(NamedTuple):
     """The part of the working space that a mutation uses.
 
-    Handing an array over from Python takes longer than passing a node, so that it gets no more than it needs.
+    Handing an array over from Python takes longer than passing a node, so it gets only what it needs.
     """
 
     permutation: npt.NDArray[np.int32]
@@ -237,9 +227,3 @@ def empty_scratch(
         pending=np.zeros((STACK_SIZE, 4), np.int64),
         pending_keys=np.zeros(STACK_SIZE, np.uint64),
     )
-
-
-def shred_scratches(scratches: Iterable[Scratch]) -> None:
-    """Overwrite working spaces that are about to be let go of."""
-    for scratch in scratches:
-        aligned.shred(array for array in scratch if isinstance(array, np.ndarray))

@@ -1,4 +1,4 @@
-"""Cleaning a training set: unlearn the samples that harm most on a validation set, as long as its loss falls.
+"""The cleaning of a training set: unlearn the samples that harm most on a validation set, as long as its loss falls.
 
     rank      by average influence on the validation rows, the most harmful first
     propose   those whose score is negative, in batches
@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from oubli.core.array_types import Ints
 from oubli.core.data.values import Task
 from oubli.core.errors import InputError
 from oubli.core.influence.losses import class_losses
 from oubli.core.influence.methods import influence
-from oubli.core.influence.readers.labels import held_classes, held_targets
+from oubli.core.influence.readers.rows import held_labels
 from oubli.core.model import Model
 from oubli.core.parameters import check_number
 from oubli.core.samples.records import HeldSample
@@ -96,7 +95,7 @@ def clean(
     max_removed : int, or float in (0, 1)
         At most so many samples, or such a share of them.
     reranks
-        Whether influence is asked anew after every batch; otherwise the first ranking holds.
+        Whether influence is computed again after every batch; otherwise the first ranking holds.
     dry_run
         Only propose.
     progress : callable(done, total), optional
@@ -165,8 +164,8 @@ def _validation_loss(model: Any, X: Any, y: Any) -> float:
     n = len(answers.labels)
     if n == 0:
         raise InputError("the validation set has no rows")
-    if model.task is Task.REGRESSION:
-        targets = held_targets(model)(y, n)
+    is_regression = model.task is Task.REGRESSION
+    targets = held_labels(model.schema_, None if is_regression else model.samples_.classes, unknown=-1)(y, n)
+    if is_regression:
         return float(np.mean((np.asarray(answers.labels, np.float64) - targets) ** 2))
-    places: Ints = held_classes(model, unknown=-1)(y, n).astype(np.int64)
-    return float(class_losses(answers.probabilities, places).mean())
+    return float(class_losses(answers.probabilities, targets.astype(np.int64)).mean())

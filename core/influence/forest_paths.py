@@ -1,15 +1,15 @@
-"""What the forest would answer a few rows without a sample: found by reading, nothing is deleted.
+"""Predictions of a forest without one sample, found by reading: nothing is deleted.
 
-A sample that goes takes part in k of the T trees, and there in the nodes on its own path. Only those that a row passes
-too can matter to it. At each of them
+A sample is in k of the T trees, and there in the nodes on its own path. Only those that a row passes too can matter to
+the row. At each of them
 
     * the counters, copied and with the sample taken out of the copy, say whether the split stands (`split.py`);
-    * where there are none, or they do not tell, the node's other samples are counted anew.
+    * where there are none, or they do not tell, the node's other samples are counted again.
 
 As long as splits stand, paths are as they were, and the row's leaf has one sample less if the sample is in it. Where
-one does not, the row goes on below by splits chosen anew in the working space, as for a query through a tag
-(`predict.py`). All this writes to the working space of the question only, and gives the same sums bit by bit as a
-forest would that has unlearned the sample.
+one does not, the row continues below by splits chosen again in the working space, as for a query through a tag
+(`forest/predict.py`). Only the working space of the question is written to. The sums equal, bit by bit, those of a
+forest that has unlearned the sample.
 """
 
 from typing import Any, NamedTuple
@@ -17,16 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.forest.blocks import is_counted
-from oubli.core.forest.cells import gather
-from oubli.core.forest.count import count_candidates
-from oubli.core.forest.counters import DELETE, update_block
-from oubli.core.forest.leaves import count_in, must_be_leaf
-from oubli.core.forest.predict import add_ordered, keep_side
-from oubli.core.forest.split import choose_split, goes_right, is_block_pure, is_same_split, store_split
-from oubli.core.forest.state import NIL, leaf_of
-from oubli.core.forest.walks import add_leaf
-from oubli.core.forest.workspace import IS_REGRESSION, N_TREES, OCCURRENCES
+from oubli.core.forest.layout.blocks import DELETE, is_counted, update_block
+from oubli.core.forest.layout.cells import gather
+from oubli.core.forest.layout.count import count_candidates
+from oubli.core.forest.predict import add_leaf, add_ordered, keep_side
+from oubli.core.forest.split import choose_split, is_block_pure, is_same_split, store_split
+from oubli.core.forest.state import count_in, leaf_of, must_be_leaf
+from oubli.core.jit.nodes import NIL, goes_right
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.rng import combine, draw_trees, restore_order, tree_key
 
@@ -46,8 +43,8 @@ class Rows(NamedTuple):
 @kernel
 def place_rows(trees, parameters, rows):
     """Fill `below`, `ends` and `shares`, all zero before; no tree may have a tag."""
-    is_regression = parameters.values[IS_REGRESSION] != 0
-    n_trees = parameters.values[N_TREES]
+    is_regression = parameters[0]["is_regression"] != 0
+    n_trees = parameters[0]["n_trees"]
     for row in range(rows.cells.shape[0]):
         for tree in range(n_trees):
             node = np.int64(tree)
@@ -59,14 +56,8 @@ def place_rows(trees, parameters, rows):
             rows.ends[row, tree] = np.int32(node)
             n_samples = np.int64(trees.nodes[node]["n_samples"])
             if n_samples > 0:
-                add_leaf(
-                    trees.statistics,
-                    leaf_of(trees.nodes, node),
-                    n_samples,
-                    is_regression,
-                    rows.shares,
-                    row * n_trees + tree,
-                )
+                leaf, place = leaf_of(trees.nodes, node), row * n_trees + tree
+                add_leaf(trees.statistics, leaf, n_samples, is_regression, rows.shares, place)
 
 
 @inner
@@ -90,12 +81,6 @@ def _choose_anew(data, parameters, scratch, work, key, n_samples):
 
 
 @inner
-def _take_out_of_block(data, parameters, scratch, work, slot, key, n_others):
-    """Take a sample out of the counters in `work`; False when they mean nothing then."""
-    return update_block(data, parameters, scratch, work, 0, slot, DELETE, key, n_others)
-
-
-@inner
 def _stands(trees, data, parameters, scratch, blocks, work, node, key, depth, slot):
     """Whether an inner node keeps its split without a sample."""
     n_others = np.int64(trees.nodes[node]["n_samples"]) - 1
@@ -105,7 +90,8 @@ def _stands(trees, data, parameters, scratch, blocks, work, node, key, depth, sl
         block = np.int64(trees.nodes[node]["block"])
         for i in range(work.longs.shape[1]):
             work.longs[0, i] = blocks.longs[block, i]
-        if _take_out_of_block(data, parameters, scratch, work, slot, key, n_others):
+        # Without the sample the counters may tell nothing.
+        if update_block(data, parameters, scratch, work, 0, slot, DELETE, key, n_others):
             if is_block_pure(parameters, work, 0, n_others):
                 return False
             choose_split(data, parameters, scratch, work, 0, key, n_others)
@@ -131,11 +117,11 @@ def _say_anew(trees, data, parameters, scratch, work, node, key, depth, slot, ro
 @inner
 def _say_less(trees, data, parameters, scratch, node, slot, rows, place):
     """Write the share of a row whose leaf loses a sample."""
-    is_regression = parameters.values[IS_REGRESSION] != 0
+    is_regression = parameters[0]["is_regression"] != 0
     leaf = leaf_of(trees.nodes, node)
     for c in range(scratch.leaf.shape[1]):
         scratch.leaf[0, c] = trees.statistics[leaf, c]
-    count_in(scratch.leaf, 0, data.targets[slot], DELETE, is_regression)
+    count_in(scratch.leaf, 0, 0, data.targets[slot], DELETE, is_regression)
     n_others = np.int64(trees.nodes[node]["n_samples"]) - 1
     add_leaf(scratch.leaf, 0, n_others, is_regression, rows.shares, place)
 
@@ -166,7 +152,7 @@ def _take_out_of_tree(trees, data, parameters, scratch, blocks, work, rows, tree
     """Change the shares of one tree to those without a sample; returns how many have been changed so far."""
     nodes = trees.nodes
     node = np.int64(tree)
-    key = tree_key(parameters.seed_key[0], tree)
+    key = tree_key(parameters[0]["seed_key"], tree)
     depth = 0
     stands = nodes[node]["n_samples"] > 1
     while stands and leaf_of(nodes, node) == NIL and rows.below[node] > 0:
@@ -181,7 +167,7 @@ def _take_out_of_tree(trees, data, parameters, scratch, blocks, work, rows, tree
     for row in range(rows.cells.shape[0]):
         if not _passes(trees, rows, row, tree, node):
             continue
-        place = row * parameters.values[N_TREES] + tree
+        place = row * parameters[0]["n_trees"] + tree
         _keep_share(rows, place, n_changed)
         n_changed += 1
         if stands:
@@ -205,12 +191,12 @@ def _sum_shares(rows, n_trees, sums, s):
 @pasted
 def _find_trees(data, parameters, scratch, slot):
     """Write the trees that a sample draws to scratch.path_nodes."""
-    n_trees = parameters.values[N_TREES]
-    occurrences = parameters.values[OCCURRENCES]
-    draw_trees(parameters.seed_key[0], data.id_hashes[slot], n_trees, occurrences, scratch.permutation)
+    n_trees = parameters[0]["n_trees"]
+    occurrences = parameters[0]["occurrences"]
+    draw_trees(parameters[0]["seed_key"], data.id_hashes[slot], n_trees, occurrences, scratch.permutation)
     for draw in range(occurrences):
         scratch.path_nodes[draw] = scratch.permutation[draw]
-    restore_order(parameters.seed_key[0], data.id_hashes[slot], n_trees, occurrences, scratch.permutation)
+    restore_order(parameters[0]["seed_key"], data.id_hashes[slot], n_trees, occurrences, scratch.permutation)
 
 
 @kernel
@@ -222,7 +208,7 @@ def sums_without(trees, data, parameters, scratch, blocks, work, rows, slots, su
     sums       float64[s, m, width] written
     n_planted  int64[s] written: trees that would not be empty
     """
-    n_trees = parameters.values[N_TREES]
+    n_trees = parameters[0]["n_trees"]
     n_filled = 0
     for tree in range(n_trees):
         n_filled += np.int64(trees.nodes[tree]["n_samples"] > 0)
@@ -231,12 +217,10 @@ def sums_without(trees, data, parameters, scratch, blocks, work, rows, slots, su
         n_planted[s] = n_filled
         n_changed = 0
         _find_trees(data, parameters, scratch, slot)
-        for draw in range(parameters.values[OCCURRENCES]):
+        for draw in range(parameters[0]["occurrences"]):
             tree = np.int64(scratch.path_nodes[draw])
             n_planted[s] -= np.int64(trees.nodes[tree]["n_samples"] == 1)
-            n_changed = _take_out_of_tree(
-                trees, data, parameters, scratch, blocks, work, rows, tree, slot, n_changed
-            )  # fmt: skip
+            n_changed = _take_out_of_tree(trees, data, parameters, scratch, blocks, work, rows, tree, slot, n_changed)
         _sum_shares(rows, n_trees, sums, s)
         for i in range(n_changed):
             for c in range(rows.kept.shape[1]):

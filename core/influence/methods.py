@@ -1,8 +1,8 @@
-"""Which training samples made these predictions, and what if they were gone.
+"""The influence of training samples on predictions: which samples made them, and what changes without each.
 
     method             kinds                          what a score is
     leaf-influence     online- and incremental-       minus the derivative of the loss by the sample's weight, in the
-                       boosting, views                structures of the trees (`reverse.py`, `leaf_influence.py`)
+                       boosting, views                structures of the trees (`reverse.py`, `forward.py`)
     leaf-refit         the same                       change of the loss when all leaves are refitted without the sample
     leave-one-out      forest, incremental-boosting   change of the loss when the model unlearns the sample
 
@@ -12,39 +12,86 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from oubli.core.array_types import Array, Bools, Ints, Reals
+from oubli.core.array_types import Bools, Ints, Reals
+from oubli.core.concurrency.threads import run
 from oubli.core.data.values import Task, normalise_id
+from oubli.core.engine import Progress
 from oubli.core.errors import EmptyModelError, InputError, UnknownIdError
-from oubli.core.forest import quantisation
-from oubli.core.forest.blocks import blocks_over
-from oubli.core.forest.counters import ADD, DELETE
 from oubli.core.forest.engine import ForestEngine
+from oubli.core.forest.layout.blocks import blocks_over
 from oubli.core.influence.forest_paths import Rows, place_rows, sums_without
-from oubli.core.influence.forward import Change
-from oubli.core.influence.leaf_influence import FastLeafInfluence
-from oubli.core.influence.leaf_refit import FastLeafRefit
+from oubli.core.influence.forward import SINGLE, Change, FastLeafInfluence, FastLeafRefit, read_update_set
 from oubli.core.influence.losses import class_losses, row_losses, row_slopes
 from oubli.core.influence.readers import view as make_view
-from oubli.core.influence.readers.labels import held_classes, held_targets
-from oubli.core.influence.result import Influence
+from oubli.core.influence.readers.rows import held_labels
 from oubli.core.influence.reverse import weight_adjoints, weight_adjoints_by_row
-from oubli.core.influence.update_sets import SinglePoint, TopKLeaves, UpdateSet, read_update_set
 from oubli.core.influence.views import View
-from oubli.core.threads import run
-
-Progress = Callable[[int, int], None]
+from oubli.core.samples import fixed_point
 
 METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
 _LEAF_KINDS = "online-boosting, incremental-boosting"
-_EVERY = 64  # samples between two calls of `progress`
+_STEP = 64  # samples between two calls of `progress`
 _FEW_ROWS = 16  # up to which reading row by row beats unlearning
 _BATCH = 2**22  # numbers of answers held at once
-_STEP = 64  # samples between two calls of `progress`
+
+
+@dataclass(frozen=True, eq=False)
+class Influence:
+    """How much each training sample helps on some rows.
+
+    A positive score says that the sample helps: removing it raises the loss on the rows. For "leave-one-out" and
+    "leaf-refit" it is by how much, loss without the sample minus loss with it. For "leaf-influence" it is minus the
+    derivative of the loss by the sample's weight, in the structures of the trees and with their leaves refitted: by how
+    much to first order, for a sample of weight 1.
+
+    Attributes
+    ----------
+    ids : sequence of str, length n
+    scores : float64[n], or float64[n, rows] with reduce=None
+    method : str
+    note : str
+        What there is to know about these scores; empty when they are what the method says.
+    """
+
+    ids: Sequence[str]
+    scores: Reals
+    method: str
+    note: str = ""
+
+    def helpful(self, top: int = 10, row: int | None = None) -> list[tuple[str, float]]:
+        """The samples that help most, with their scores, best first: only positive ones.
+
+        row : which row is meant, with reduce=None.
+        """
+        return self._ranked(top, row, sign=1.0)
+
+    def harmful(self, top: int = 10, row: int | None = None) -> list[tuple[str, float]]:
+        """The samples that harm most, with their scores, worst first: only negative ones.
+
+        row : which row is meant, with reduce=None.
+        """
+        return self._ranked(top, row, sign=-1.0)
+
+    def _ranked(self, top: int, row: int | None, sign: float) -> list[tuple[str, float]]:
+        if self.scores.ndim == 1:
+            if row is not None:
+                raise InputError("there is one score for all rows: leave `row` out, or ask with reduce=None")
+            scores = self.scores
+        else:
+            if row is None:
+                raise InputError("there is a score for each row: name one by `row`, or ask with reduce='mean'")
+            n_rows = self.scores.shape[1]
+            if not 0 <= row < n_rows:
+                raise InputError(f"row={row} must be from 0 to {n_rows - 1}")
+            scores = self.scores[:, row]
+        order = np.argsort(-sign * scores, kind="stable")[: max(int(top), 0)]
+        return [(self.ids[i], float(scores[i])) for i in order.tolist() if sign * scores[i] > 0]
 
 
 def influence(
@@ -102,19 +149,10 @@ def influence(
     if method == "leave-one-out":
         if not (isinstance(update_set, str) and update_set == "all"):
             raise InputError("update_set is for leaf-influence and leaf-refit: leave it out")
-        return _leave_one_out(model, X, y, reduce, ids, progress)
-    chosen = read_update_set(update_set)
-    seen = model if isinstance(model, View) else make_view(model)
-    leaves = seen.route(X)
-    n_rows = leaves.shape[1]
-    if n_rows == 0:
-        raise InputError("X has no rows: ask about one at least")
-    targets = seen.read_labels(y, n_rows)
-    samples = _places(seen.ids, ids)
-    question = _Question(seen, leaves, targets, samples, chosen, reduce, progress)
-    scores = question.refit() if method == "leaf-refit" else question.differentiate()
-    names = seen.ids if ids is None else [seen.ids[place] for place in samples.tolist()]
-    return Influence(names, scores, method, seen.note)
+        ask = partial(_leave_one_out, model, X, y, reduce, ids, progress)
+    else:
+        ask = partial(_follow_leaves, model, X, y, method, update_set, reduce, ids, progress)
+    return ask() if isinstance(model, View) else model.unchanged(ask)
 
 
 def _check_kind(model: Any, method: str) -> None:
@@ -152,54 +190,48 @@ def _places(names: Sequence[str], ids: Iterable[Any] | None) -> Ints:
 # -- leaf-influence and leaf-refit ------------------------------------------------------------------
 
 
-class _Question(NamedTuple):
-    """Which samples are scored, on which rows."""
-
-    seen: View
-    leaves: Array
-    targets: Reals
-    samples: Ints
-    update_set: UpdateSet
-    reduce: str | None
-    progress: Progress | None
+def _follow_leaves(
+    model: Any, X: Any, y: Any, method: str, update_set: Any, reduce: str | None, ids: Iterable[Any] | None,
+    progress: Progress | None,
+) -> Influence:  # fmt: skip
+    """Scores in the structures of the trees."""
+    n_wanted = read_update_set(update_set)
+    seen: View = model if isinstance(model, View) else make_view(model)
+    leaves = seen.route(X)
+    n_rows = leaves.shape[1]
+    if n_rows == 0:
+        raise InputError("X has no rows: ask about one at least")
+    targets = seen.read_labels(y, n_rows)
+    samples = _places(seen.ids, ids)
+    raw_scores = seen.scores_in(leaves)
 
     def score_each(
-        self, change: Callable[[int], Change], score: Callable[[Reals], Reals], reduction: Callable[[Reals], Any]
+        change: Callable[[int], Change], score: Callable[[Reals], Reals], reduction: Callable[[Reals], Any]
     ) -> Reals:
         """Score sample by sample by what its change does to the raw scores of the rows."""
-        samples = self.samples
-        result = np.empty(len(samples) if self.reduce else (len(samples), self.leaves.shape[1]))
+        result = np.empty(len(samples) if reduce else (len(samples), n_rows))
         for i, sample in enumerate(samples.tolist()):
-            found = score(change(sample).of_rows(self.seen, self.leaves))
-            result[i] = reduction(found) if self.reduce else found
-            if self.progress is not None and ((i + 1) % _EVERY == 0 or i + 1 == len(samples)):
-                self.progress(i + 1, len(samples))
+            found = score(change(sample).of_rows(seen, leaves))
+            result[i] = reduction(found) if reduce else found
+            if progress is not None and ((i + 1) % _STEP == 0 or i + 1 == len(samples)):
+                progress(i + 1, len(samples))
         return result
 
-    def differentiate(self) -> Reals:
-        """The scores of leaf-influence."""
-        seen, leaves, update_set = self.seen, self.leaves, self.update_set
-        slopes = row_slopes(seen.loss, seen.scores_in(leaves), self.targets)
-        if self.reduce == "mean":
-            slopes = slopes / len(slopes)
-        if isinstance(update_set, TopKLeaves) or (isinstance(update_set, SinglePoint) and self.reduce is None):
-            forms = FastLeafInfluence(seen, update_set)
-            return self.score_each(forms.change, lambda moved: -(moved * slopes).sum(axis=1), np.sum)
-        if self.reduce == "mean":
-            propagates = not isinstance(update_set, SinglePoint)
-            return -weight_adjoints(seen, leaves, slopes, propagates=propagates, progress=self.progress)[self.samples]
-        return -weight_adjoints_by_row(seen, leaves, slopes, self.progress)[self.samples]
-
-    def refit(self) -> Reals:
-        """The scores of leaf-refit."""
-        seen, targets = self.seen, self.targets
-        scores = seen.scores_in(self.leaves)
-        losses = row_losses(seen.loss, scores, targets)
-
-        def rises(moved: Reals) -> Reals:
-            return row_losses(seen.loss, scores + moved, targets) - losses
-
-        return self.score_each(FastLeafRefit(seen, self.update_set).change, rises, np.mean)
+    if method == "leaf-refit":
+        losses = row_losses(seen.loss, raw_scores, targets)
+        change = FastLeafRefit(seen, update_set).change
+        scores = score_each(change, lambda moved: row_losses(seen.loss, raw_scores + moved, targets) - losses, np.mean)
+    else:
+        slopes = row_slopes(seen.loss, raw_scores, targets) / (n_rows if reduce else 1)
+        if n_wanted > SINGLE or (n_wanted == SINGLE and not reduce):
+            change = FastLeafInfluence(seen, update_set).change
+            scores = score_each(change, lambda moved: -(moved * slopes).sum(axis=1), np.sum)
+        elif reduce:
+            propagates = n_wanted != SINGLE
+            scores = -weight_adjoints(seen, leaves, slopes, propagates=propagates, progress=progress)[samples]
+        else:
+            scores = -weight_adjoints_by_row(seen, leaves, slopes, progress)[samples]
+    return Influence(seen.ids if ids is None else [seen.ids[place] for place in samples], scores, method, seen.note)
 
 
 # -- leave-one-out ----------------------------------------------------------------------------------
@@ -208,38 +240,18 @@ class _Question(NamedTuple):
 def _leave_one_out(
     model: Any, X: Any, y: Any, reduce: str | None, ids: Iterable[Any] | None, progress: Progress | None
 ) -> Influence:
-    store = model.samples_
-    slots = store.slots() if ids is None else store.find(ids)
-    with_all, parts = losses_without(model, X, y, slots, progress)
-    if len(with_all) == 0:
-        raise InputError("X has no rows: ask about one at least")
-    scores = np.empty(len(slots) if reduce else (len(slots), len(with_all)))
-    done = 0
-    for part in parts:
-        rises = part - with_all
-        scores[done : done + len(part)] = rises.mean(axis=1) if reduce else rises
-        done += len(part)
-    return Influence(list(store.names(slots)), scores, "leave-one-out")
-
-
-def losses_without(
-    model: Any, X: Any, y: Any, slots: Ints, progress: Callable[[int, int], None] | None = None
-) -> tuple[Reals, Iterator[Reals]]:
-    """Losses of rows with all samples, float64[m], and without each of those in some slots, part by part float64[s, m].
+    """The change of each row's loss when the model unlearns a sample; progress counts samples.
 
     Raises
     ------
     InputError
-        When the kind is not exact, or the rows are refused.
+        When the rows are refused.
     EmptyModelError
         When a model of fewer than two samples would be left empty.
     """
-    if "leave-one-out" not in model.influence_methods:
-        raise InputError(
-            f"leave-one-out needs a kind whose guarantee is exact, forest or incremental-boosting; {model.kind} is "
-            f"{model.guarantee}"
-        )
-    if len(model.samples_) < 2:
+    store = model.samples_
+    slots = store.slots() if ids is None else store.find(ids)
+    if len(store) < 2:
         raise EmptyModelError("leave-one-out needs at least two samples: without one, none would be left")
     if model.n_lazy_tags_:
         model = model.copy()
@@ -247,7 +259,9 @@ def losses_without(
     answers = model.query(X, frozen=True)
     n_rows = len(answers.labels)
     is_regression = model.task is Task.REGRESSION
-    targets = (held_targets(model) if is_regression else held_classes(model))(y, n_rows)
+    targets = held_labels(model.schema_, None if is_regression else model.samples_.classes)(y, n_rows)
+    if n_rows == 0:
+        raise InputError("X has no rows: ask about one at least")
 
     def losses_of(predictions: Reals) -> Reals:
         """Losses by predictions [s, m], or [s, m, classes]."""
@@ -257,32 +271,23 @@ def losses_without(
         return class_losses(flat, np.tile(targets.astype(np.int64), len(predictions))).reshape(len(predictions), n_rows)
 
     with_all = losses_of((answers.labels if answers.probabilities is None else answers.probabilities)[np.newaxis])[0]
-    answering = _answers_without(model, X, n_rows, slots)
-
-    def parts() -> Iterator[Reals]:
-        done = 0
-        for part in answering:
-            yield losses_of(part)
-            done += len(part)
-            if progress is not None:
-                progress(done, len(slots))
-
-    return with_all, parts()
-
-
-def _answers_without(model: Any, X: Any, n_rows: int, slots: Ints) -> Iterator[Reals]:
-    """Predictions without each sample, [s, m] or [s, m, classes] in the order of the classes of the model."""
-    if not isinstance(model.engine_, ForestEngine):
-        return _unlearn(model, X, slots)
-    if n_rows <= _FEW_ROWS:
-        return _read_forest(model, X, slots)
-    return _unlearn_forest(model, X, slots)
+    scores = np.empty(len(slots) if reduce else (len(slots), n_rows))
+    done = 0
+    reads = n_rows <= _FEW_ROWS and isinstance(model.engine_, ForestEngine)
+    for part in (_read_forest if reads else _unlearn)(model, X, slots):
+        rises = losses_of(part) - with_all
+        scores[done : done + len(part)] = rises.mean(axis=1) if reduce else rises
+        done += len(part)
+        if progress is not None:
+            progress(done, len(slots))
+    return Influence(list(store.names(slots)), scores, "leave-one-out")
 
 
 # -- forest -----------------------------------------------------------------------------------------
 
 
 def _read_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:
+    """Predictions without each sample, [s, m] or [s, m, classes] in the order of the classes of the model."""
     engine, data = forest.engine_, forest.engine_.data(forest.problem())
     settings = engine.settings
     cells, category_hashes = forest.samples_.encode_queries(X)
@@ -325,27 +330,11 @@ def _read_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:
             yield answers
 
 
-def _unlearn_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:
-    with _copy_of(forest) as copied:
-        engine, data = copied.engine_, copied.engine_.data(copied.problem())
-        cells, category_hashes = copied.samples_.encode_queries(X)
-        moves = _scale_moves(forest, slots)
-        for i, slot in enumerate(slots):
-            if moves[i]:
-                yield _answer_of_copy(forest, X, int(slot))[np.newaxis]
-                continue
-            one = np.array([slot])
-            engine.update(data, one, DELETE)
-            sums, n_planted = engine.sum_leaves(data, cells, category_hashes, frozen=False)
-            engine.update(data, one, ADD)
-            yield _forest_answers(forest, sums[np.newaxis], np.array([n_planted]))
-
-
 def _forest_answers(forest: Any, sums: Reals, n_planted: Ints) -> Reals:
     """Turn sums of shares, float64[s, m, any], into what the forest says."""
     targets = forest.engine_.targets
     if targets is not None:
-        return quantisation.restore(sums[:, :, 0] / n_planted[:, np.newaxis], targets.exponent)
+        return fixed_point.restore(sums[:, :, 0] / n_planted[:, np.newaxis], targets.exponent)
     shares: Reals = sums.take(forest.class_order(), axis=2) / n_planted[:, np.newaxis, np.newaxis]
     return shares
 
@@ -356,34 +345,33 @@ def _scale_moves(forest: Any, slots: Ints) -> Bools:
     if forest.engine_.targets is None:
         return moves
     y = forest.samples_.y
-    scale = quantisation.TargetScale()
+    scale = fixed_point.TargetScale()
     scale.count(y[forest.samples_.slots()], 1)
     largest = float(np.abs(y[forest.samples_.slots()]).max())
-    for i in np.flatnonzero(np.abs(y[slots]) * 2.0**quantisation.EXPONENT_STEP >= largest):
+    for i in np.flatnonzero(np.abs(y[slots]) * 2.0**fixed_point.EXPONENT_STEP >= largest):
         other = scale.copy()
         other.count(y[slots[i] : slots[i] + 1], -1)
         moves[i] = other.exponent != scale.exponent
     return moves
 
 
-# -- others -----------------------------------------------------------------------------------------
+# -- all kinds --------------------------------------------------------------------------------------
 
 
 def _unlearn(model: Any, X: Any, slots: Ints) -> Iterator[Reals]:
+    """The same by a copy that unlearns each sample and learns it again."""
     with _copy_of(model) as copied:
-        problem = copied.problem()
+        engine, problem, order = copied.engine_, copied.problem(), copied.class_order()
+        cells, category_hashes = copied.samples_.encode_queries(X)
         for slot in slots:
             one = np.array([slot])
             if problem.changes_classes(one):
                 yield _answer_of_copy(model, X, int(slot))[np.newaxis]
                 continue
-            copied.engine_.delete(problem, one)
-            answers = copied.query(X)
-            copied.engine_.add(problem, one)
-            yield (answers.labels if answers.probabilities is None else answers.probabilities)[np.newaxis]
-
-
-# -- both -------------------------------------------------------------------------------------------
+            engine.delete(problem, one)
+            answers = engine.predict(cells, category_hashes, order, lambda: problem, frozen=False)
+            engine.add(problem, one)
+            yield answers[np.newaxis]
 
 
 @contextmanager

@@ -11,28 +11,30 @@ and the last iteration first, an iteration is
     adj_w[i] -= adj_leaf * (factor * g + hessian_scale * h f)                   df/dw, Proposition 1
     adj_A[j] -= w adj_leaf * (factor * dg/dA + f * hessian_scale * dh/dA)       df/dA
 
-for all its K trees, whose adj_leaf are taken before adj_A changes. Gradient leaves have 1 for hessian_scale * h. At the
-end F_0 moves all raw scores: adj_w += (sum of adj_F + sum of adj_A) * dF_0/dw.
+for all its K trees, whose adj_leaf are taken before adj_A changes. At the end
+F_0 moves all raw scores: adj_w += (sum of adj_F + sum of adj_A) * dF_0/dw.
 
 Many rows at once (one influence for each) go over the trees together, in *lanes*: derivatives are found once for all.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from oubli.core.influence.derivatives import BLOCK, SOFTMAX_LOG_LOSS, SQUARED_ERROR, fill_levels, gradient, hessian
-from oubli.core.influence.start import start_slopes
-from oubli.core.influence.trace import make_space, move_scores, rule_of
-from oubli.core.influence.views import View
+from oubli.core.array_types import Array, Reals
+from oubli.core.engine import Progress
+from oubli.core.influence.losses import (
+    BLOCK,
+    SOFTMAX_LOG_LOSS,
+    SQUARED_ERROR,
+    fill_levels,
+    gradient,
+    hessian,
+    start_slopes,
+)
+from oubli.core.influence.views import View, is_filled, make_space, move_scores
 from oubli.core.jit.policy import kernel, pasted
 
-Reals = npt.NDArray[np.float64]
-
 _LANES = 16
-_PIECES = 20  # of a pass whose progress is told
+_PIECES = 20  # of a pass, after each of which progress is reported
 
 
 @kernel
@@ -49,41 +51,31 @@ def sum_rows(leaves, offsets, slopes, totals):
 @pasted
 def weight_slope(rule, level, y, group, value):
     """-H df/dw of a sample in a leaf."""
-    slope = rule.factor * gradient(rule.loss, level, y, group)
-    if rule.is_newton:
-        return slope + rule.hessian_scale * hessian(rule.loss, level) * value
-    return slope + value
+    return rule.factor * gradient(rule.loss, level, y, group) + rule.hessian_scale * hessian(rule.loss, level) * value
 
 
 @pasted
 def score_slope(rule, level, value):
     """-H df/dA of a sample of weight 1, by the derivative of the level by A (1 for squared error)."""
-    if rule.loss != SQUARED_ERROR and rule.is_newton:
-        return rule.factor + rule.hessian_scale * (1.0 - 2.0 * level) * value
-    return rule.factor
+    if rule.loss == SQUARED_ERROR:
+        return rule.factor
+    return rule.factor + rule.hessian_scale * (1.0 - 2.0 * level) * value
 
 
 @pasted
-def _finish_leaves(rule, first, end, denominators, counts, totals):
-    """Turn the sums of adj_F and adj_A into adj_leaf / H."""
-    for leaf in range(first, end):
-        is_filled = counts[leaf] > 0 and denominators[leaf] > 0.0
-        totals[leaf] = rule.rate * totals[leaf] / denominators[leaf] if is_filled else 0.0
-
-
-@pasted
-def _push_weights(rule, leaves, tree, group, first, values, y, weights, space, totals, adjoints, start, n):
+def _push_weights(trace, tree, group, space, totals, adjoints, start, n):
     """Push what a tree's leaves say to the weights of a block; what they say to its scores goes to space.pushes."""
+    first = trace.offsets[tree]
     for j in range(n):
-        leaf = np.uint64(first + leaves[tree, start + j])
+        leaf = np.uint64(first + trace.leaves[tree, start + j])
         space.pairs[0, j] = totals[leaf]
-        space.pairs[1, j] = values[leaf]
+        space.pairs[1, j] = trace.values[leaf]
     for j in range(n):
         push = space.pairs[0, j]
         value = space.pairs[1, j]
         level = space.levels[group, j]
-        adjoints[start + j] -= push * weight_slope(rule, level, y[start + j], group, value)
-        space.pushes[group, j] = weights[start + j] * push * score_slope(rule, level, value)
+        adjoints[start + j] -= push * weight_slope(trace.rule, level, trace.y[start + j], group, value)
+        space.pushes[group, j] = trace.weights[start + j] * push * score_slope(trace.rule, level, value)
 
 
 @pasted
@@ -106,31 +98,27 @@ def _push_scores(loss, space, adjoints, start, n):
 
 
 @kernel
-def pull_back(
-    rule, leaves, offsets, values, denominators, counts, y, weights, propagates, first, last,
-    space, scores, totals, sample_adjoints, weight_adjoints,
-):  # fmt: skip
+def pull_back(trace, propagates, first, last, space, scores, totals, sample_adjoints, weight_adjoints):
     """Take one loss back over the iterations first to last, the last one first; those after them have been taken.
 
-    propagates       whether adj_A is followed; without, no tree depends on those before it (SinglePoint)
+    propagates       whether adj_A is followed; without, no tree depends on those before it (update set "single")
     scores           float64[K, n] after the last of these iterations; before the first one afterwards
     totals           float64[leaves] sums of adj_F and, in the last, of adj_A; adj_leaf / H afterwards
     sample_adjoints  float64[K, n] adj_A, zero at the very end
     weight_adjoints  float64[n] adj_w, zero at the very end; without what F_0 does
     """
+    rule, offsets = trace.rule, trace.offsets
     n_groups, n = scores.shape
     for iteration in range(last, first - 1, -1):
         tree = iteration * n_groups
-        _finish_leaves(rule, offsets[tree], offsets[tree + n_groups], denominators, counts, totals)
+        for leaf in range(offsets[tree], offsets[tree + n_groups]):
+            totals[leaf] = rule.rate * totals[leaf] / trace.denominators[leaf] if is_filled(trace, leaf) else 0.0
         for start in range(0, n, BLOCK):
             m = min(BLOCK, n - start)
-            move_scores(rule, leaves, offsets, values, iteration, -1.0, scores, start, m)
+            move_scores(trace, trace.values, iteration, -1.0, scores, start, m)
             fill_levels(rule.loss, scores, start, m, space.levels, space.powers, space.power_bits)
             for k in range(n_groups):
-                _push_weights(
-                    rule, leaves, tree + k, k, offsets[tree + k], values, y, weights, space, totals, weight_adjoints,
-                    start, m,
-                )  # fmt: skip
+                _push_weights(trace, tree + k, k, space, totals, weight_adjoints, start, m)
             if not propagates:
                 continue
             _push_scores(rule.loss, space, sample_adjoints, start, m)
@@ -140,14 +128,11 @@ def pull_back(
                 before = tree - n_groups + k
                 place = offsets[before]
                 for i in range(start, start + m):
-                    totals[np.uint64(place + leaves[before, i])] += sample_adjoints[k, i]
+                    totals[np.uint64(place + trace.leaves[before, i])] += sample_adjoints[k, i]
 
 
 @kernel
-def pull_back_rows(
-    rule, leaves, offsets, values, denominators, counts, y, weights,
-    space, means, scores, totals, sample_adjoints, weight_adjoints,
-):  # fmt: skip
+def pull_back_rows(trace, space, means, scores, totals, sample_adjoints, weight_adjoints):
     """Take as many losses back over all trees as there are lanes, each by itself.
 
     means            float64[lanes] working space
@@ -156,48 +141,44 @@ def pull_back_rows(
     sample_adjoints  float64[n, K, lanes] zero before; adj_A afterwards
     weight_adjoints  float64[n, lanes] zero before; adj_w afterwards, but for F_0
     """
+    rule, offsets = trace.rule, trace.offsets
     n_groups, n = scores.shape
     n_lanes = totals.shape[1]
-    last = leaves.shape[0] // n_groups - 1
+    last = trace.leaves.shape[0] // n_groups - 1
     for iteration in range(last, -1, -1):
         tree = iteration * n_groups
         for leaf in range(offsets[tree], offsets[tree + n_groups]):
-            is_filled = counts[leaf] > 0 and denominators[leaf] > 0.0
-            scale = rule.rate / denominators[leaf] if is_filled else 0.0
+            scale = rule.rate / trace.denominators[leaf] if is_filled(trace, leaf) else 0.0
             for lane in range(n_lanes):
                 totals[leaf, lane] *= scale
         for start in range(0, n, BLOCK):
             m = min(BLOCK, n - start)
-            move_scores(rule, leaves, offsets, values, iteration, -1.0, scores, start, m)
+            move_scores(trace, trace.values, iteration, -1.0, scores, start, m)
             fill_levels(rule.loss, scores, start, m, space.levels, space.powers, space.power_bits)
             for j in range(m):
-                _pull_sample(
-                    rule, leaves, offsets, values, y, weights, space, means, totals, sample_adjoints, weight_adjoints,
-                    tree, start + j, j,
-                )  # fmt: skip
+                _pull_sample(trace, space, means, totals, sample_adjoints, weight_adjoints, tree, start + j, j)
                 if iteration == 0:
                     continue
                 for k in range(n_groups):
                     before = tree - n_groups + k
-                    leaf = np.uint64(offsets[before] + leaves[before, start + j])
+                    leaf = np.uint64(offsets[before] + trace.leaves[before, start + j])
                     for lane in range(n_lanes):
                         totals[leaf, lane] += sample_adjoints[start + j, k, lane]
 
 
 @pasted
-def _pull_sample(
-    rule, leaves, offsets, values, y, weights, space, means, totals, sample_adjoints, weight_adjoints, tree, i, j
-):
+def _pull_sample(trace, space, means, totals, sample_adjoints, weight_adjoints, tree, i, j):
     """Push what the leaves of a sample in one iteration say, in all lanes, to its weight and to its scores."""
+    rule = trace.rule
     n_groups, n_lanes = sample_adjoints.shape[1], sample_adjoints.shape[2]
     is_softmax = rule.loss == SOFTMAX_LOG_LOSS
     for lane in range(n_lanes):
         means[lane] = 0.0
     for k in range(n_groups):
-        leaf = np.uint64(offsets[tree + k] + leaves[tree + k, i])
-        level = space.levels[k, j]
-        by_weight = weight_slope(rule, level, y[i], k, values[leaf])
-        by_score = weights[i] * score_slope(rule, level, values[leaf])
+        leaf = np.uint64(trace.offsets[tree + k] + trace.leaves[tree + k, i])
+        level, value = space.levels[k, j], trace.values[leaf]
+        by_weight = weight_slope(rule, level, trace.y[i], k, value)
+        by_score = trace.weights[i] * score_slope(rule, level, value)
         by_score *= level if is_softmax else hessian(rule.loss, level)
         for lane in range(n_lanes):
             push = totals[leaf, lane]
@@ -211,12 +192,7 @@ def _pull_sample(
 
 
 def weight_adjoints(
-    view: View,
-    leaves: npt.NDArray[Any],
-    slopes: Reals,
-    *,
-    propagates: bool = True,
-    progress: Callable[[int, int], None] | None = None,
+    view: View, leaves: Array, slopes: Reals, *, propagates: bool = True, progress: Progress | None = None
 ) -> Reals:
     """Derivative of a sum of losses by the weight of each training sample, float64[n].
 
@@ -229,7 +205,7 @@ def weight_adjoints(
     slopes : float64[m, K]
         Derivatives of the sum by their raw scores.
     propagates
-        Whether trees depend on those before them; without, the update set is SinglePoint.
+        Whether trees depend on those before them; without, the update set is "single".
     progress : callable(done, total), optional
         Called with the iterations that have been taken.
     """
@@ -243,10 +219,7 @@ def weight_adjoints(
     step = n_iterations if progress is None else -(-n_iterations // _PIECES)
     for end in range(n_iterations, 0, -max(step, 1)):
         first = max(end - step, 0)
-        pull_back(
-            rule_of(view), view.leaves, view.offsets, trace.values, trace.denominators, trace.counts, view.y,
-            view.weights, propagates, first, end - 1, space, scores, totals, sample_adjoints, adjoints,
-        )  # fmt: skip
+        pull_back(trace, propagates, first, end - 1, space, scores, totals, sample_adjoints, adjoints)
         if progress is not None:
             progress(n_iterations - first, n_iterations)
     by_start = slopes.sum(axis=0) + sample_adjoints.sum(axis=1)
@@ -255,9 +228,7 @@ def weight_adjoints(
     return adjoints
 
 
-def weight_adjoints_by_row(
-    view: View, leaves: npt.NDArray[Any], slopes: Reals, progress: Callable[[int, int], None] | None = None
-) -> Reals:
+def weight_adjoints_by_row(view: View, leaves: Array, slopes: Reals, progress: Progress | None = None) -> Reals:
     """The same for the loss of each row by itself, float64[n, m]. O(T n m), some rows together."""
     trace, n_rows = view.trace, leaves.shape[1]
     if n_rows == 1:
@@ -273,11 +244,8 @@ def weight_adjoints_by_row(
             totals[places, np.arange(n_lanes)] = slopes[part, tree % view.n_groups]
         sample_adjoints = np.zeros((view.n_samples, view.n_groups, n_lanes))
         adjoints = np.zeros((view.n_samples, n_lanes))
-        pull_back_rows(
-            rule_of(view), view.leaves, view.offsets, trace.values, trace.denominators, trace.counts, view.y,
-            view.weights, make_space(view.n_groups), np.zeros(n_lanes), trace.scores.copy(), totals, sample_adjoints,
-            adjoints,
-        )  # fmt: skip
+        space, scores = make_space(view.n_groups), trace.scores.copy()
+        pull_back_rows(trace, space, np.zeros(n_lanes), scores, totals, sample_adjoints, adjoints)
         by_start = slopes[part].T + sample_adjoints.sum(axis=0)
         result[:, part] = adjoints + by_weight.T @ by_start
         if progress is not None:

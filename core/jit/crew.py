@@ -5,12 +5,15 @@
                await_pieces(crew)
     helpers    while (piece := wait_for_piece(crew)) >= 0: do what crew[WHAT] says; end_piece(crew)
 
-Handing work over by `core/threads.py` takes a call of a kernel in each thread, which can take longer than the work.
+Handing work over by `oubli.core.concurrency.threads` takes a call of a kernel in each thread, which can take longer
+than the work.
 Here the threads stay in their kernels and sleep on a condition variable. The leader does what no helper takes: helpers
-come when the system lets them, or never. Nobody spins.
+come when the system lets them, or never. No thread spins.
 
 A crew is int64[CREW_SIZE]: a mutex, two condition variables and what they guard. What the announced work needs to know
 is written to crew[ARGUMENTS:] before it is announced.
+
+A word that one thread sets and a kernel in another one looks at.
 """
 
 import os
@@ -177,5 +180,29 @@ def dismiss(crew):
 
 
 def call_in(crew: Ints) -> None:
-    """Begin anew with a crew that was dismissed; no helper is in a kernel."""
+    """Start again with a crew that was dismissed; no helper is in a kernel."""
     crew[_IS_DISMISSED] = crew[_NEXT] = crew[_N_PIECES] = crew[_N_DONE] = 0
+
+
+_BYTES = 8
+
+
+def _is_set(_context: Any, signal: Any) -> tuple[Signature, Any]:
+    """Whether the only number of int64[1] `signal` is not 0 by now.
+
+    An atomic load: of an ordinary one the compiler may think that it gives the same each time.
+    """
+
+    def generate(context: Any, builder: Any, signature: Signature, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        number = builder.load_atomic(array.data, "monotonic", _BYTES)
+        return cgutils.is_not_null(builder, number)
+
+    return types.boolean(signal), generate
+
+
+def _is_set_interpreted(signal: Any) -> bool:
+    return bool(signal[0])
+
+
+is_set = _is_set_interpreted if numba.config.DISABLE_JIT else intrinsic(_is_set)

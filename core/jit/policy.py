@@ -4,25 +4,23 @@ Every compiled function of `core` is decorated with one of these and with nothin
 these choices are made once:
 
     kernel   called from Python
-    inner    called from kernels only: without the wrappers for Python, which take long to compile
-    pasted   the same, compiled into its caller by LLVM whatever its size: for what runs in every node. A
-             call hands over every field of every array of `Trees`, `Scratch` and so on, some three
-             hundred words
-    spliced  the same, with its text put into its caller's: for the middle layers. LLVM optimises a
-             compiled function again inside each of its callers; a chain of six takes it six times.
+    inner    called from kernels only: its code is a part of theirs (`core.jit.linking`)
+    pasted   the same, put into its caller's code whatever its size: for what runs in every node. A call
+             hands over every field of every array of `Trees`, `Scratch` and so on, some three hundred
+             words
 
-Of all three:
+Of all of them:
 
 * `fastmath` stays off: with it NaN tests vanish and sums change their order (bit-exactness).
 * `parallel` stays off: a `prange` on the default threading layer aborts the process when two
   threads meet in it.
-* `nogil`: health checks and predictions go on while a long kernel runs in another thread.
+* `nogil`: health checks and predictions run while a long kernel runs in another thread.
 * `error_model="numpy"`: a division by zero gives inf or NaN instead of raising in compiled code;
   kernels report by status codes and never raise.
 * `_nrt=False`: no reference counting. Kernels allocate nothing and return numbers only; the arrays
   that they and their views read belong to the caller. Counting references to some forty arrays, with
   an atomic operation each, took a third of a fit and half of the compile time.
-* a cache on the disk: the second process does not compile.
+* a cache of kernels on the disk: the second process does not compile.
 * calls are typed by types alone. Numba takes a constant among the arguments for a type of its own, and compiles the
   callee once for each: that was a fifth of all that was compiled.
 
@@ -46,6 +44,12 @@ Loading runs what the files hold: their directory must belong to the user.
 
 When a process has compiled for long it says so, once, by the logger `oubli.kernels.compiling`. Where a program has not
 set up logging, Python writes that to stderr.
+
+Calling a kernel time and again with arguments of the same types.
+
+At each call Numba looks at every array of every named tuple to find out what was compiled for such. For the kernels
+that take all of a forest that is some 7 us, which is as long as walking down a tree. `Direct` is for
+callers whose types stay the same.
 """
 
 import hashlib
@@ -68,7 +72,7 @@ from typing import Any
 import llvmlite
 import numba
 import numpy as np
-from numba import config, njit
+from numba import config, njit, typeof
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
@@ -79,6 +83,8 @@ from numba.core.sigutils import normalize_signature
 from numba.core.types.misc import unliteral
 from numba.misc.appdirs import AppDirs
 
+from oubli.core.jit.linking import FORM, InnerCompiler, KernelCompiler
+
 VARIABLE = "NUMBA_CACHE_DIR"
 SUFFIX = ".kernel"
 _TEMPORARY = ".writing"
@@ -87,7 +93,7 @@ _DIGEST_SIZE = 32
 # What changes compiled code and stands in no key of Numba's.
 _FLAGS = ("BOUNDSCHECK", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "DEBUGINFO_DEFAULT", "FULL_TRACEBACKS")
 _DAY = 86_400.0
-_KEPT_DAYS = 30  # files of a kernel that nobody has loaded for so long are removed when it is compiled anew
+_KEPT_DAYS = 30  # files of a kernel that were not loaded for so long are removed when it is compiled again
 
 _LONG = 3.0  # seconds of compiling after which a process says so
 
@@ -125,6 +131,7 @@ class KernelCache(NullCache):  # type: ignore[misc]
         self._name = f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__qualname__}".replace("<", "").replace(
             ">", ""
         )
+        self._is_kept = not dispatcher.targetoptions.get("no_cpython_wrapper")  # code of others is in their kernels
         self._origin: bytes | None = None
         self.own: tuple[bytes, list[Any]] | None = None  # see `_own_origin`
 
@@ -135,6 +142,8 @@ class KernelCache(NullCache):  # type: ignore[misc]
         a second. Compiling does it when it comes to that, and without reference counting (`_nrt`) code that is loaded
         refers to nothing that is not there with the context.
         """
+        if not self._is_kept:
+            return None
         types = _argument_types(sig)
         try:
             key = self._key(types, target_context.codegen())
@@ -150,7 +159,7 @@ class KernelCache(NullCache):  # type: ignore[misc]
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a kernel that was compiled for a signature."""
-        if data.lifted or data.library.has_dynamic_globals:
+        if not self._is_kept or data.lifted or data.library.has_dynamic_globals:
             return
         types = _argument_types(sig)
         try:
@@ -192,7 +201,7 @@ class KernelCache(NullCache):  # type: ignore[misc]
         return b"\0".join((self._origin, _platform(), repr(codegen.magic_tuple()).encode(), str(types).encode()))
 
     def _remove_old(self, directory: Path) -> None:
-        """Remove what nobody has loaded for long, and what was left half written."""
+        """Remove files that were not loaded for long, and those left half written."""
         now = time.time()
         for path in directory.glob(f"{self._name}-*"):
             days = 1 if path.name.endswith(_TEMPORARY) else _KEPT_DAYS
@@ -299,7 +308,7 @@ def _describe_code(code: CodeType, digest: Any) -> list[str]:
 def _platform() -> bytes:
     flags = [(name, str(getattr(config, name, None))) for name in _FLAGS]
     versions = (numba.__version__, llvmlite.__version__, np.__version__, sys.implementation.cache_tag, sys.version)
-    return repr((versions, platform.system(), platform.machine(), flags)).encode()
+    return repr((versions, FORM, platform.system(), platform.machine(), flags)).encode()
 
 
 def _argument_types(sig: Any) -> Any:
@@ -416,7 +425,36 @@ def _cached(**options: Any) -> Callable[[Any], Any]:
     return decorated
 
 
-kernel = _cached(**_POLICY)
-inner = _cached(**_POLICY, **_NO_WRAPPERS)
-pasted = _cached(**_POLICY, **_NO_WRAPPERS, forceinline=True)
-spliced = _cached(**_POLICY, **_NO_WRAPPERS, inline="always")
+_INNER = {**_POLICY, **_NO_WRAPPERS, "pipeline_class": InnerCompiler}
+
+kernel = _cached(**_POLICY, pipeline_class=KernelCompiler)
+inner = _cached(**_INNER)
+pasted = _cached(**_INNER, forceinline=True)
+
+
+class Direct:
+    """A kernel as it was compiled for the types of the first call.
+
+    Every later call must have arguments of these types: dtypes, dimensions and C order included. They are not looked
+    at, so others would be read as what they are not.
+
+    Parameters
+    ----------
+    kernel
+        A compiled function; interpreted ones are called as they are.
+    """
+
+    __slots__ = ("_kernel", "call")
+
+    call: Callable[..., Any]
+
+    def __init__(self, kernel: Callable[..., Any]) -> None:
+        self._kernel = kernel
+        self.call = self._first_call
+
+    def _first_call(self, *arguments: Any) -> Any:
+        kernel: Any = self._kernel
+        result = kernel(*arguments)
+        compiled = getattr(kernel, "overloads", {}).get(tuple(map(typeof, arguments)))
+        self.call = kernel if compiled is None else compiled.entry_point
+        return result

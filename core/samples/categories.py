@@ -22,11 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Array, Arrays, Hashes, Ints, Reals
-from oubli.core.data.distinct import Distinct
-from oubli.core.data.values import FLOAT32_EXACT, MISSING, LookUp
+from oubli.core.concurrency.slices import copied_dict, copied_list, cut, lists
+from oubli.core.data.values import FLOAT32_EXACT, MISSING, Distinct, LookUp
 from oubli.core.errors import CapacityError, FileError, ensure
 from oubli.core.rng import MISSING_CATEGORY, hash_text
-from oubli.core.slices import copied_dict, copied_list, cut, lists
 
 __all__ = ["MISSING_CATEGORY", "CategoryTable", "hash_text"]
 

@@ -1,7 +1,7 @@
 """Hashes of many texts at once, the same as `oubli.core.rng.hash_text` of each: BLAKE2b of 8 bytes, RFC 7693.
 
 For a fit on many samples the calls of the standard library, one a text, were a sixth of its time, and no other thread
-could run meanwhile. `hashes_of` finds those of categories, which are kept by their codes.
+could run at the same time. `hashes_of` finds those of categories, which are kept by their codes.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 
 from oubli.core.array_types import Array, Hashes
+from oubli.core.concurrency.threads import is_long, run
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.rng import MISSING_CATEGORY
-from oubli.core.threads import is_long, run
 
 _ITEMS = 16_384  # texts at a time; putting them together keeps other threads waiting
 _HASHING = 200e-9  # seconds a text

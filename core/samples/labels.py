@@ -28,7 +28,7 @@ _PLAIN_TYPES = {LabelType.STRING: str, LabelType.INTEGER: int, LabelType.BOOLEAN
 
 
 class Moving(NamedTuple):
-    """What labels of some samples will do to the table when these come or go."""
+    """How the table changes when some samples are added or removed."""
 
     changed: list[tuple[int, Label]]  # codes with their values that come, or go
     codes: Ints  # int64[n], of each sample
@@ -65,6 +65,11 @@ class ClassTable:
     def capacity(self) -> int:
         """Number of codes, in use or free; at least 2."""
         return len(self._values)
+
+    @property
+    def n_free(self) -> int:
+        """Number of codes that are free: as many classes can come without asking for more memory."""
+        return len(self._free)
 
     @property
     def nbytes(self) -> int:
@@ -137,6 +142,17 @@ class ClassTable:
     def has_room_for(self, value: Label) -> bool:
         """Tell whether a sample of a class can be held without asking for more memory."""
         return bool(self._free) or self.code(value) is not None
+
+    def new_rows(self, values: Sequence[Label]) -> list[int]:
+        """Return the position of the first label of each class that is not held."""
+        keys = list(map(self._key, values)) if self._typed else values
+        if self._codes.keys() >= set(keys):
+            return []
+        first: dict[Any, int] = {}
+        for row, key in enumerate(keys):
+            if key not in self._codes:
+                first.setdefault(key, row)
+        return list(first.values())
 
     def reserve(self, values: Iterable[Label]) -> None:
         """Make room for the classes of these values, so that `acquire` cannot fail."""

@@ -1,7 +1,8 @@
-"""A sample on its way into the store, and on its way out."""
+"""Samples on their way into the store and out of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from oubli.core.array_types import Array, Ints, Reals
 from oubli.core.data.values import Label
 from oubli.core.samples.categories import Arriving, Leaving
 from oubli.core.samples.labels import Moving
-from oubli.core.samples.slots import refuse_repeated
+from oubli.core.samples.slots import IdSource, refuse_repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ class Prepared:
         ValueError
             When ids are given in some parts and to be generated in others.
         """
+        if len(parts) == 1:
+            return parts[0]
         labels: list[Label] | Reals
         if isinstance(parts[0].labels, list):
             labels = [label for part in parts for label in part.labels]
@@ -134,3 +137,55 @@ class Departures(NamedTuple):
     categories: Leaving | None
     classes: Moving | None
     kept: tuple[dict[str, int], list[str | None]] | None  # slots by id and ids by slot, when most samples leave
+
+
+class Rows(NamedTuple):
+    """Rows to be added, with what belongs to them besides features and labels.
+
+    Attributes
+    ----------
+    X : the features.
+    ids : texts, None where one is to be generated; None when all are.
+    source : where the ids come from; None leaves what the model knows of that.
+    subjects : by row, None where there is none; None when no row has one.
+    expires : by row, in milliseconds since 1970, None where a row does not expire; one time for all rows; or None
+        when no row says when.
+    default_expiry : of rows that do not say when they expire.
+    origin : a number of the caller's, for all rows.
+    at_ms : when they are added, in milliseconds since 1970; 0 when that is not known.
+    request : what names the request that adds them.
+    retentions : how long samples of subjects are kept from now on, in milliseconds.
+    nonces : 16 bytes for each row; None when none are kept.
+    """
+
+    X: Any
+    ids: Sequence[str | None] | None
+    source: IdSource | None = None
+    subjects: Sequence[str | None] | None = None
+    expires: Sequence[int | None] | int | None = None
+    default_expiry: int | None = None
+    origin: int = 0
+    at_ms: int = 0
+    request: str | None = None
+    retentions: Mapping[str, int] = MappingProxyType({})
+    nonces: bytes | None = None
+
+    def take(self, rows: Sequence[int]) -> "Rows":
+        """Return what belongs to some of the rows, in the order given; features and nonces are left out."""
+        ids, subjects, expires = self.ids, self.subjects, self.expires
+        return self._replace(
+            X=None,
+            ids=None if ids is None else [ids[row] for row in rows],
+            subjects=None if subjects is None else [subjects[row] for row in rows],
+            expires=expires if expires is None or isinstance(expires, int) else [expires[row] for row in rows],
+        )
+
+    def with_default_expiry(self, n: int) -> "Rows":
+        """Return them with the expiry of n rows that say nothing about it."""
+        default, expires = self.default_expiry, self.expires
+        if default is None or isinstance(expires, int):
+            return self
+        return self._replace(expires=[default if at is None else at for at in expires or [None] * n])
+
+
+NO_ROWS = Rows(None, None)

@@ -1,4 +1,4 @@
-"""The sample store as plain arrays, back again, and the check of all its invariants.
+"""The sample store as plain arrays, and back again.
 
     samples.slots      int64[n]      in the order of the ids
     samples.cells      float[n, d]
@@ -6,6 +6,7 @@
     samples.ids        uint8[], samples.id_offsets int64[n + 1]
     samples.subjects   uint8[], samples.subject_offsets int64[m + 1], samples.subject_rows int64[m]
     samples.next_id    int64[1]
+    samples.id_source  int64[1], an `IdSource`; older files have none
     samples.expiry_slots, samples.expiries, samples.origin_slots, samples.origins
                        int64[] each, of the samples that have one; older files have none of the four
     samples.addition_slots, samples.addition_moments, samples.addition_rows
@@ -21,63 +22,29 @@
     restricted.keeps   int64[m], 0 or 1; a file without restricted samples has none of these
 
 Free slots are not written, so a file holds nothing of removed samples. Hashes of ids and categories
-are computed anew.
+are computed again.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from oubli.core.array_types import Array, Arrays, Hashes
 from oubli.core.bounds import LARGEST_COUNTER
+from oubli.core.concurrency.slices import cut
 from oubli.core.data.columns import canonical_cells
-from oubli.core.data.values import ID_LENGTH, NEVER, ColumnType, RefusedError, Task, id_text
-from oubli.core.errors import FileError, ensure
+from oubli.core.data.schema import Schema
+from oubli.core.data.values import ID_LENGTH, MOMENTS, NEVER, ColumnType, RefusedError, Task, id_text
+from oubli.core.errors import FileError
 from oubli.core.samples.categories import CategoryTable, pack_texts, unpack_texts
+from oubli.core.samples.contents import Contents
 from oubli.core.samples.hashing import hash_texts
+from oubli.core.samples.indexes import NONCE_BYTES
 from oubli.core.samples.labels import ClassTable
-from oubli.core.samples.nonces import NONCE_BYTES
-from oubli.core.samples.restricted import Mark
-from oubli.core.samples.slots import MAX_SLOTS
-from oubli.core.slices import cut
+from oubli.core.samples.owners import Mark
+from oubli.core.samples.slots import MAX_SLOTS, IdSource, end_of_numbers
 
-if TYPE_CHECKING:
-    from oubli.core.data.schema import Schema
-    from oubli.core.samples.store import SampleStore
-
-_KEYS = {
-    "samples.slots": "i",
-    "samples.cells": "f",
-    "samples.targets": "if",
-    "samples.ids": "u",
-    "samples.id_offsets": "i",
-    "samples.subjects": "u",
-    "samples.subject_offsets": "i",
-    "samples.subject_rows": "i",
-    "samples.next_id": "i",
-    "samples.expiry_slots": "i",
-    "samples.expiries": "i",
-    "samples.origin_slots": "i",
-    "samples.origins": "i",
-    "samples.addition_slots": "i",
-    "samples.addition_moments": "i",
-    "samples.addition_rows": "i",
-    "samples.requests": "u",
-    "samples.request_offsets": "i",
-    "samples.retained": "u",
-    "samples.retained_offsets": "i",
-    "samples.retentions": "i",
-    "samples.retained_since": "i",
-    "samples.nonce_slots": "i",
-    "samples.nonces": "u",
-    "class_table.codes": "i",
-    "class_table.values": "u",
-    "categories.codes": "i",
-    "categories.columns": "i",
-    "categories.values": "u",
-    "categories.offsets": "i",
-}
 _NOTHING = np.zeros(0, np.int64)
 # Parts that older files do not have, and what they are then: a group is there as a whole, or not at all.
 _LATER_KEYS: tuple[dict[str, Array], ...] = (
@@ -93,7 +60,28 @@ _LATER_KEYS: tuple[dict[str, Array], ...] = (
         **dict.fromkeys(("samples.retentions", "samples.retained_since"), _NOTHING),
     },
     {"samples.nonce_slots": _NOTHING, "samples.nonces": np.zeros(0, np.uint8)},
+    # A file that does not say it may hold labels of an index.
+    {"samples.id_source": np.array([IdSource.GIVEN], np.int64)},
 )
+# All parts, by the kinds of their numbers.
+_KEYS = {
+    "samples.slots": "i",
+    "samples.cells": "f",
+    "samples.targets": "if",
+    "samples.ids": "u",
+    "samples.id_offsets": "i",
+    "samples.subjects": "u",
+    "samples.subject_offsets": "i",
+    "samples.subject_rows": "i",
+    "samples.next_id": "i",
+    "class_table.codes": "i",
+    "class_table.values": "u",
+    "categories.codes": "i",
+    "categories.columns": "i",
+    "categories.values": "u",
+    "categories.offsets": "i",
+    **{key: missing.dtype.kind for group in _LATER_KEYS for key, missing in group.items()},
+}
 RESTRICTED = "restricted."
 _MARK_KEYS = {
     "restricted.subjects": "u",
@@ -106,7 +94,7 @@ _REMEDY = "restore another file"
 _SLOT_BYTES, _CODE_BYTES, _TEXT_BYTES = 96, 96, 128
 
 
-def dump(store: "SampleStore") -> Arrays:
+def dump(store: Contents) -> Arrays:
     """Return everything a store holds as arrays."""
     slots = store.slots_in_order()
     ids, id_offsets = pack_texts(store.names(slots))
@@ -130,6 +118,7 @@ def dump(store: "SampleStore") -> Arrays:
         "samples.subject_offsets": subject_offsets,
         "samples.subject_rows": row_of[linked],
         "samples.next_id": np.array([store.next_id], np.int64),
+        "samples.id_source": np.array([store.id_source], np.int64),
         "samples.expiry_slots": expiry_slots,
         "samples.expiries": expiries,
         "samples.origin_slots": origin_slots,
@@ -143,11 +132,10 @@ def dump(store: "SampleStore") -> Arrays:
         **store.categories.state(),
         **_dump_periods(store),
         **_dump_nonces(store),
-        **_dump_restricted(store),
     }
 
 
-def _dump_periods(store: "SampleStore") -> Arrays:
+def _dump_periods(store: Contents) -> Arrays:
     """Return the retention periods of subjects, when there are any."""
     if not store.periods:
         return {}
@@ -161,27 +149,25 @@ def _dump_periods(store: "SampleStore") -> Arrays:
     }
 
 
-def _dump_nonces(store: "SampleStore") -> Arrays:
+def _dump_nonces(store: Contents) -> Arrays:
     """Return the nonces of samples, when there are any."""
     slots = store.nonces.slots()
     if not len(slots):
         return {}
-    return {"samples.nonce_slots": slots, "samples.nonces": store.nonces.rows[slots].reshape(-1)}
+    return {"samples.nonce_slots": slots, "samples.nonces": store.nonces.values[slots].reshape(-1)}
 
 
-def _dump_restricted(store: "SampleStore") -> Arrays:
-    """Return the restricted samples and the marks of their subjects, when there are any."""
-    restricted = store.restricted
-    if not len(restricted):
+def dump_restricted(samples: Contents, marks: Mapping[str, Mark]) -> Arrays:
+    """Return restricted samples and the marks of their subjects, when there are any."""
+    if not len(samples):
         return {}
-    texts, offsets = pack_texts(restricted.marks)
-    marks = list(restricted.marks.values())
+    texts, offsets = pack_texts(marks)
     return {
-        **{RESTRICTED + name: array for name, array in dump(restricted.samples).items()},
+        **{RESTRICTED + name: array for name, array in dump(samples).items()},
         "restricted.subjects": texts,
         "restricted.subject_offsets": offsets,
-        "restricted.since": np.array([mark.since_ms for mark in marks], np.int64),
-        "restricted.keeps": np.array([mark.keeps for mark in marks], np.int64),
+        "restricted.since": np.array([mark.since_ms for mark in marks.values()], np.int64),
+        "restricted.keeps": np.array([mark.keeps for mark in marks.values()], np.int64),
     }
 
 
@@ -194,7 +180,7 @@ def _restricted_parts(arrays: Mapping[str, Array]) -> Arrays:
     }
 
 
-def canonical_parts(schema: "Schema", arrays: Mapping[str, Array]) -> tuple[Arrays, bool]:
+def canonical_parts(schema: Schema, arrays: Mapping[str, Array]) -> tuple[Arrays, bool]:
     """Return the arrays of a model with the numbers of its samples in the form that `add` gives them.
 
     Returns
@@ -219,7 +205,7 @@ def canonical_parts(schema: "Schema", arrays: Mapping[str, Array]) -> tuple[Arra
     return {**arrays, **changed}, not changed
 
 
-def store_bytes(schema: "Schema", arrays: Mapping[str, Array]) -> int:
+def store_bytes(schema: Schema, arrays: Mapping[str, Array]) -> int:
     """Bytes of the store that `fill` makes, roughly: slots and codes may be few and yet have large numbers."""
     slots, codes = arrays["samples.slots"], arrays["categories.codes"]
     classes = arrays["class_table.codes"]
@@ -232,8 +218,10 @@ def store_bytes(schema: "Schema", arrays: Mapping[str, Array]) -> int:
     return n_slots * slot_bytes + _CODE_BYTES * (n_codes + n_classes) + texts + others
 
 
-def fill(store: "SampleStore", arrays: Mapping[str, Array]) -> None:
-    """Put what `dump` gave into an empty store; FileError when the arrays do not fit the schema or each other.
+def fill(store: Contents, arrays: Mapping[str, Array]) -> None:
+    """Put what `dump` gave into an empty store.
+
+    FileError when the arrays do not fit the schema or each other.
 
     As in a copy, ids are not indexed yet, see `SlotTable`. Other threads are not kept waiting.
     """
@@ -264,39 +252,37 @@ def fill(store: "SampleStore", arrays: Mapping[str, Array]) -> None:
     store.unindexed = slots.astype(np.int64)
     store.is_fresh_copy = True
     store.free = np.flatnonzero(~store.held[:top])[::-1].tolist()
-    store.pass_numbers(names)
-    _expect(store.next_id <= int(parts["samples.next_id"][0]), "the counter of ids is behind the ids held")
     store.next_id = int(parts["samples.next_id"][0])
+    _expect(end_of_numbers(names) <= store.next_id, "the counter of ids is behind the ids held")
+    store.id_source = IdSource(int(parts["samples.id_source"][0]))
     _link_subjects(store, parts)
     _attach_numbers(store, parts)
     _attach_additions(store, parts)
     _attach_periods(store, parts)
     _attach_nonces(store, parts)
-    restricted = _restricted_parts(arrays)
-    if restricted:
-        _fill_restricted(store, names, arrays, restricted)
-    elif not arrays.keys().isdisjoint(_MARK_KEYS):
-        raise FileError(f"the restricted samples are missing: {_REMEDY}")
 
 
-def _fill_restricted(store: "SampleStore", names: list[str], arrays: Mapping[str, Array], parts: Arrays) -> None:
-    """Put the restricted samples into a store that is otherwise full; `names` are the ids of the others."""
-    schema, restricted = store.schema, store.restricted
-    _expect(not _restricted_parts(parts), "the restricted samples have restricted samples")
-    if schema.task is Task.CLASSIFICATION:
+def fill_restricted(samples: Contents, others: Contents, arrays: Mapping[str, Array]) -> dict[str, Mark]:
+    """Put what `dump_restricted` gave into an empty store, and return the marks of the subjects.
+
+    others : the samples that are not restricted.
+
+    FileError when the arrays do not fit each other, or the others.
+    """
+    parts = _restricted_parts(arrays)
+    if not parts:
+        _expect(arrays.keys().isdisjoint(_MARK_KEYS), "the restricted samples are missing")
+        return {}
+    _expect(not any(name.startswith(RESTRICTED) for name in parts), "the restricted samples have restricted samples")
+    if samples.schema.task is Task.CLASSIFICATION:
         codes, targets = parts["class_table.codes"], parts["samples.targets"]
-        if not (np.isin(targets, codes).all() and np.isin(codes, targets).all()):
-            raise FileError(f"the restricted samples have labels of no class: {_REMEDY}")
-    samples = restricted.samples
+        is_sound = np.isin(targets, codes).all() and np.isin(codes, targets).all()
+        _expect(is_sound, "the restricted samples have labels of no class")
     fill(samples, parts)
-    marks = {}
-    for key, kinds in _MARK_KEYS.items():
-        array = np.asarray(arrays[key]) if key in arrays else None
-        if array is None or array.dtype.kind not in kinds or array.ndim != 1:
-            raise FileError(f"the part {key!r} is missing, or has another type or shape than expected: {_REMEDY}")
-        marks[key] = array
+    marks = _typed_parts(arrays, _MARK_KEYS)
     subjects = unpack_texts(marks["restricted.subjects"], marks["restricted.subject_offsets"], "subjects")
     _check_texts(subjects, "subjects")
+    _expect(_are_moments(marks["restricted.since"]), "a subject is restricted since no time")
     since, keeps = marks["restricted.since"].tolist(), marks["restricted.keeps"].tolist()
     held, _ = samples.subjects.links()
     sound = (
@@ -304,24 +290,30 @@ def _fill_restricted(store: "SampleStore", names: list[str], arrays: Mapping[str
         and set(keeps) <= {0, 1}
         and len(samples) == len(held)
         and set(held) == set(subjects)
-        and set(names).isdisjoint(samples.ids())
-        and set(store.subjects.links()[0]).isdisjoint(subjects)
+        and set(others.ids()).isdisjoint(samples.ids())
+        and set(others.subjects.links()[0]).isdisjoint(subjects)
     )
     _expect(sound, "the restricted samples do not fit the others")
-    restricted.marks = {subject: Mark(at, bool(keep)) for subject, at, keep in zip(subjects, since, keeps, strict=True)}
+    return {subject: Mark(at, bool(keep)) for subject, at, keep in zip(subjects, since, keeps, strict=True)}
 
 
-def _checked_parts(schema: "Schema", arrays: Mapping[str, Array]) -> Arrays:
+def _typed_parts(arrays: Mapping[str, Array], keys: Mapping[str, str]) -> Arrays:
+    """Return the parts of some keys, checked to be there and of these kinds of numbers."""
     parts = {}
+    for key, kinds in keys.items():
+        _expect(key in arrays, f"the part {key!r} is missing")
+        array = np.asarray(arrays[key])
+        is_expected = array.dtype.kind in kinds and array.ndim == (2 if key == "samples.cells" else 1)
+        _expect(is_expected, f"the part {key!r} has another type or shape than expected")
+        parts[key] = array
+    return parts
+
+
+def _checked_parts(schema: Schema, arrays: Mapping[str, Array]) -> Arrays:
     for group in _LATER_KEYS:
         if arrays.keys().isdisjoint(group):
             arrays = {**arrays, **group}
-    for key, kinds in _KEYS.items():
-        _expect(key in arrays, f"the part {key!r} is missing")
-        array = np.asarray(arrays[key])
-        if array.dtype.kind not in kinds or array.ndim != (2 if key == "samples.cells" else 1):
-            raise FileError(f"the part {key!r} has another type or shape than expected: {_REMEDY}")
-        parts[key] = array
+    parts = _typed_parts(arrays, _KEYS)
     n = len(parts["samples.slots"])
     if (
         parts["samples.cells"].shape != (n, schema.n_features)
@@ -331,6 +323,7 @@ def _checked_parts(schema: "Schema", arrays: Mapping[str, Array]) -> Arrays:
         or len(parts["samples.id_offsets"]) != n + 1
         or parts["samples.next_id"].shape != (1,)
         or not 0 <= parts["samples.next_id"][0] <= LARGEST_COUNTER
+        or parts["samples.id_source"].tolist() not in ([0], [1], [2])
     ):
         raise FileError(f"the samples do not fit the schema: {_REMEDY}")
     targets = parts["samples.targets"]
@@ -340,7 +333,7 @@ def _checked_parts(schema: "Schema", arrays: Mapping[str, Array]) -> Arrays:
 
 
 def _check_samples(
-    schema: "Schema", names: list[str], hashes: Hashes, slots: Array, cells: Array, targets: Array
+    schema: Schema, names: list[str], hashes: Hashes, slots: Array, cells: Array, targets: Array
 ) -> None:
     n = len(slots)
     if n and (slots.min() < 0 or slots.max() >= MAX_SLOTS or not _are_distinct(slots)):
@@ -365,6 +358,10 @@ def _are_distinct(numbers: Array) -> bool:
     return not (ordered[1:] == ordered[:-1]).any()
 
 
+def _are_moments(numbers: Array) -> bool:
+    return bool(((numbers >= MOMENTS[0]) & (numbers <= MOMENTS[-1])).all())
+
+
 def _check_texts(names: list[str], what: str) -> None:
     for part in cut(len(names)):
         _check_some_texts(names[part], what)
@@ -381,7 +378,7 @@ def _check_some_texts(names: list[str], what: str) -> None:
         raise FileError(f"the {what} are damaged: {_REMEDY}") from None
 
 
-def _link_subjects(store: "SampleStore", parts: Arrays) -> None:
+def _link_subjects(store: Contents, parts: Arrays) -> None:
     subjects = unpack_texts(parts["samples.subjects"], parts["samples.subject_offsets"], "subjects")
     rows = parts["samples.subject_rows"]
     n = len(parts["samples.slots"])
@@ -393,7 +390,7 @@ def _link_subjects(store: "SampleStore", parts: Arrays) -> None:
             store.subjects.link(slot, subject)
 
 
-def _attach_numbers(store: "SampleStore", parts: Arrays) -> None:
+def _attach_numbers(store: Contents, parts: Arrays) -> None:
     """Take over expiries and origins."""
     for slots_key, values_key, what in (
         ("samples.expiry_slots", "samples.expiries", "expiries"),
@@ -403,21 +400,23 @@ def _attach_numbers(store: "SampleStore", parts: Arrays) -> None:
         sound = len(slots) == len(values) and _are_distinct(slots)
         if not sound or not np.isin(slots, parts["samples.slots"]).all() or (values == NEVER).any():
             raise FileError(f"the {what} do not fit the samples: {_REMEDY}")
+    _expect(_are_moments(parts["samples.expiries"]), "an expiry is no time")
     store.expiries.set_many(parts["samples.expiry_slots"], parts["samples.expiries"])
     store.origins[parts["samples.origin_slots"]] = parts["samples.origins"]
 
 
-def _attach_additions(store: "SampleStore", parts: Arrays) -> None:
+def _attach_additions(store: Contents, parts: Arrays) -> None:
     """Take over when samples were added, and by which requests."""
     slots, moments, rows = (parts[f"samples.addition_{name}"] for name in ("slots", "moments", "rows"))
     requests = unpack_texts(parts["samples.requests"], parts["samples.request_offsets"], "requests")
-    sound = len(slots) == len(moments) == len(rows) and _are_distinct(slots) and (moments > 0).all()
+    sound = len(slots) == len(moments) == len(rows) and _are_distinct(slots)
+    sound = sound and _are_moments(moments) and bool((moments > 0).all())
     _expect(sound and np.isin(slots, parts["samples.slots"]).all(), "the additions do not fit the samples")
     _expect(not len(rows) or -1 <= rows.min() <= rows.max() < len(requests), "the additions do not fit the requests")
     store.additions.note_many(slots, moments, [*requests, None], rows)  # -1 points to the last
 
 
-def _attach_periods(store: "SampleStore", parts: Arrays) -> None:
+def _attach_periods(store: Contents, parts: Arrays) -> None:
     """Take over the retention periods of subjects, once subjects and additions are there."""
     subjects = unpack_texts(parts["samples.retained"], parts["samples.retained_offsets"], "subjects")
     periods, since = parts["samples.retentions"], parts["samples.retained_since"]
@@ -427,49 +426,10 @@ def _attach_periods(store: "SampleStore", parts: Arrays) -> None:
         store.set_retention(subject, period_ms, since_ms)
 
 
-def _attach_nonces(store: "SampleStore", parts: Arrays) -> None:
+def _attach_nonces(store: Contents, parts: Arrays) -> None:
     """Take over the nonces of samples."""
     slots, nonces = parts["samples.nonce_slots"], parts["samples.nonces"]
     sound = len(nonces) == NONCE_BYTES * len(slots) and nonces.dtype == np.uint8 and _are_distinct(slots)
     _expect(sound and np.isin(slots, parts["samples.slots"]).all(), "the nonces do not fit the samples")
     if len(slots):
         store.nonces.note(slots, nonces.tobytes())
-
-
-def check(store: "SampleStore") -> None:
-    """Walk all of a store; AssertionError names what is broken."""
-    capacity, top = store.capacity, store.top
-    classification = store.schema.task is Task.CLASSIFICATION
-    targets = store.class_codes if classification else store.y
-    ensure(store.cells.shape == (capacity, store.schema.n_features), "shape of cells")
-    ensure(store.cells.flags.c_contiguous and store.cells.dtype == store.schema.cell_dtype, "layout of cells")
-    ensure(len(targets) == len(store.id_hashes) == len(store.id_at) == capacity, "lengths of the arrays differ")
-    held = store.slots()
-    ensure(len(store) == len(held), "the number of samples is wrong")
-    ensure(not store.held[top:].any(), "a slot above the top is held")
-    names = list(store.slot_of)
-    slots = np.fromiter(store.slot_of.values(), np.int64, len(names))
-    ensure(np.array_equal(np.sort(slots), held), "ids and held slots differ")
-    free = np.flatnonzero(~store.held)
-    ensure(sorted(store.free) == free[free < top].tolist(), "the list of free slots is wrong")
-    ensure([store.id_at[slot] for slot in slots.tolist()] == names, "an id is listed under another slot")
-    ensure(np.array_equal(store.id_hashes[slots], hash_texts(names)), "the hash of an id is wrong")
-    ensure(all(store.id_at[slot] is None for slot in free.tolist()), "a free slot has an id")
-    for what, array in (
-        ("cells", store.cells),
-        ("targets", targets),
-        ("id hashes", store.id_hashes),
-        ("origins", store.origins),
-    ):
-        ensure(not np.ascontiguousarray(array[free]).view(np.uint8).any(), f"{what} of a free slot are not wiped")
-    cells = store.cells[held]
-    ensure(not np.isinf(cells).any(), "an infinity is held")
-    ensure(not np.signbit(cells[cells == 0]).any(), "a negative zero is held")
-    store.categories.check_invariants(cells)
-    store.classes.check_invariants(store.class_codes[held] if classification else np.zeros(0, np.int64))
-    store.expiries.check_invariants(store.held)
-    store.additions.check_invariants(store.held)
-    store.nonces.check_invariants(store.held)
-    store.check_limits()
-    store.restricted.check_invariants(store)
-    store.subjects.check_invariants(set(held.tolist()))

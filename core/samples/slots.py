@@ -10,31 +10,21 @@
 
 A sample keeps its slot. A slot that is freed is overwritten at once and reused before a new one is
 taken; slots from `top` on have never been used.
-
-The index of a DataFrame gives ids:
-
-| label of an index                        | id                                      |
-|------------------------------------------|-----------------------------------------|
-| text, integer                            | as everywhere                           |
-| date, time                               | its ISO text, as everywhere in `core`   |
-| all of them together 0, 1, ..., n - 1    | none: they only count the rows          |
-| missing, repeated, of any other type     | none for any row, and a warning         |
 """
 
 import sys
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals
+from oubli.core.bounds import LARGEST_COUNTER
+from oubli.core.concurrency.slices import MadeOf, copied_list, cut, integers
 from oubli.core.data.values import ID_LENGTH, RefusedError, Task, id_text, normalise_id
-from oubli.core.errors import CapacityError, DuplicateIdError, IndexWarning, InputError, UnknownIdError
-from oubli.core.samples.lazy import MadeOf
-from oubli.core.slices import copied_list, cut, integers
+from oubli.core.errors import CapacityError, DuplicateIdError, InputError, UnknownIdError
 
 if TYPE_CHECKING:
     from oubli.core.data.schema import Schema
@@ -42,6 +32,14 @@ if TYPE_CHECKING:
 _SMALLEST = 16
 # Kernels keep slots in int32.
 MAX_SLOTS = 2**31 - 1
+
+
+class IdSource(IntEnum):
+    """Where the ids of a model come from: of its first samples, but from an index as soon as any do."""
+
+    GENERATED = 0
+    GIVEN = 1
+    INDEX = 2
 
 
 class _Arrays(NamedTuple):
@@ -78,7 +76,7 @@ class SlotTable:
     """
 
     # Slots by id, in the order of the ids; of a copy, made when an id is first looked up. A dictionary of many entries
-    # cannot be copied, nor let go of, without keeping other threads waiting; and many copies only go to a file.
+    # can be neither copied nor freed without keeping other threads waiting; and many copies only go to a file.
     slot_of: dict[str, int] = MadeOf("unindexed", _slots_by_id, _no_order)  # type: ignore[assignment]
 
     def __init__(self, schema: "Schema") -> None:
@@ -90,6 +88,7 @@ class SlotTable:
         self.free: list[int] = []
         self.top = 0
         self.next_id = 0
+        self.id_source = IdSource.GENERATED
         self.set_arrays(self._empty_arrays(0))
 
     def _empty_arrays(self, capacity: int) -> _Arrays:
@@ -227,7 +226,13 @@ class SlotTable:
         """Return the ids that `commit` would generate for `n` rows now.
 
         A journal can record them and `prepare` again with them: the counter moves all the same.
+
+        Raises
+        ------
+        CapacityError
+            When the counter has reached its end, which takes a file that says so.
         """
+        require_counter(self.next_id + n + len(self))
         if n == 1 and (name := str(self.next_id)) not in self.slot_of:
             return [name]
         names = list(map(str, range(self.next_id, self.next_id + n)))
@@ -259,9 +264,9 @@ class SlotTable:
             del self.free[-reused:]
         self.top += n - reused
 
-    def pass_numbers(self, names: Sequence[str]) -> None:
-        """Move the counter past every number among given ids, so that it is never generated."""
-        self.next_id = max(self.next_id, end_of_numbers(names))
+    def take_id_source(self, source: IdSource) -> None:
+        """Note where the ids come from."""
+        self.id_source = source
 
     def _ids_without(self, gone: Bools) -> tuple[dict[str, int], list[str | None]]:
         """Slots by id, and ids by slot, without some slots; faster than one by one when they are many."""
@@ -282,6 +287,7 @@ class SlotTable:
         other.free = copied_list(self.free)
         other.top = self.top
         other.next_id = self.next_id
+        other.id_source = self.id_source
         other.set_arrays(self._copied_arrays(self.capacity))
 
 
@@ -292,6 +298,26 @@ COUNTER_LIMIT = 2**53
 _COUNTER_DIGITS = len(str(COUNTER_LIMIT))
 
 
+def values_of(values: Any, what: str) -> list[Any]:
+    """Return a sequence of a caller, of ids or what else they say of rows, as a list of Python's objects.
+
+    Raises
+    ------
+    InputError
+        For a single value (a list is meant), for bytes, which are integers one by one, and for a table.
+    """
+    if type(values) is list:
+        return values.copy()
+    field = what.removesuffix("s")
+    if hasattr(type(values), "columns") or getattr(values, "ndim", 1) != 1:
+        raise InputError(f"{what} must be a 1d array or a list, not a table: pass a column, or X.index", field=field)
+    if isinstance(values, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(values, Iterable):
+        raise InputError(f"{what} must be a list: pass [{field}] for a single one", field=field)
+    if hasattr(values, "to_pylist"):
+        return list(values.to_pylist())
+    return values.tolist() if isinstance(values, np.ndarray) and values.dtype.kind not in "mM" else list(values)
+
+
 def read_ids(ids: Any) -> list[str]:
     """Return ids as texts.
 
@@ -300,14 +326,7 @@ def read_ids(ids: Any) -> list[str]:
     InputError
         For a single text (a list of ids is meant), and with the row for what is not an id.
     """
-    if type(ids) is list:
-        values = ids.copy()
-    elif isinstance(ids, (str, bytes, dict)) or not isinstance(ids, Iterable):
-        raise InputError("ids must be a list: pass [id] for a single one", field="id")
-    elif isinstance(ids, np.ndarray) and ids.ndim != 1:
-        raise InputError("ids must be a 1d array or a list", field="id")
-    else:
-        values = ids.tolist() if isinstance(ids, np.ndarray) and ids.dtype.kind not in "mM" else list(ids)
+    values = values_of(ids, "ids")
     if _are_plain(values):
         return values
     names: list[str] = []
@@ -339,31 +358,6 @@ def refuse_repeated(names: Sequence[str]) -> None:
         seen.add(name)
 
 
-def ids_of_index(X: Any) -> list[str] | None:
-    """Return the labels of a DataFrame's index as ids, None when ids are to be generated; see the top of this file."""
-    if not (hasattr(X, "columns") and hasattr(X, "index")):
-        return None
-    values = np.asarray(X.index)
-    n = len(values)
-    if values.dtype.kind in "iu" and np.array_equal(values, np.arange(n)):
-        return None
-    labels = list(X.index)
-    names: list[str] = []
-    for label in labels:
-        with suppress(RefusedError):
-            names.append(id_text(label))
-    n_unusable = n - len(set(names))
-    if n_unusable:
-        warnings.warn(
-            f"{n_unusable} of the {n} labels of X's index are repeated, missing, or neither text nor integers nor "
-            "dates: ids are generated for all rows. Pass ids= to name the samples",
-            IndexWarning,
-            stacklevel=3,  # who called `fit` or `add`
-        )
-        return None
-    return None if labels == list(range(n)) else names
-
-
 def end_of_numbers(names: Sequence[str]) -> int:
     """Return one more than the largest number that the counter could reach and whose decimal text is among ids.
 
@@ -387,7 +381,28 @@ def end_of_numbers(names: Sequence[str]) -> int:
     return max((number for number in numbers if number < COUNTER_LIMIT), default=-1) + 1
 
 
-def canonical_number(name: str) -> int | None:
-    """Return the number whose decimal text an id is, when the counter could reach it."""
-    end = end_of_numbers([name])
-    return end - 1 if end else None
+def require_counter(end: int) -> None:
+    """Refuse to generate ids up to a number that model files do not hold.
+
+    Raises
+    ------
+    CapacityError
+        Only after a file has said that the counter is there.
+    """
+    if end > LARGEST_COUNTER:
+        raise CapacityError("no more ids can be generated: give each sample an id")
+
+
+def with_generated(ids: Sequence[str | None], first: int) -> tuple[list[str], int]:
+    """Return ids with a generated one for each None, and the number above all that this may give out.
+
+    Generated ids are numbers from `first` on, above all numbers among the others.
+    """
+    given = [name for name in ids if name is not None]
+    number = max(first, end_of_numbers(given))
+    if len(given) == len(ids):
+        return given, number
+    end = number + len(ids) - len(given)
+    require_counter(end)
+    numbers = map(str, range(number, end))
+    return [next(numbers) if name is None else name for name in ids], end

@@ -1,1 +1,1 @@
-"""FuDyADT: one decision tree whose nodes are built anew once enough samples have come or gone."""
+"""FuDyADT: one decision tree whose nodes are rebuilt after enough samples have come or gone."""

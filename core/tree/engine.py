@@ -1,38 +1,38 @@
 """The engine of the fully dynamic decision tree (FuDyADT): owns the arrays, makes them grow, calls the kernels.
 
 Nothing here knows ids, labels or categories. Kernels never allocate: when a pool is full they stop in a consistent
-state and say so; the methods here enlarge it and call again.
+state and say so; the methods here enlarge it and call again. With a sliding window the samples are also kept in the
+order of their arrival, so that the oldest can leave.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain, islice
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Array, Arrays, Hashes, Ints, Reals, Slots
-from oubli.core.engine import Counterpart, Engine, Progress, Shape
-from oubli.core.errors import CapacityError
+from oubli.core.engine import Counterpart, Engine, Progress, Shape, arrays_in, copied
+from oubli.core.errors import CapacityError, ensure
 from oubli.core.jit import aligned
+from oubli.core.jit.nodes import N_FREE, NIL, tree_digest
+from oubli.core.jit.policy import Direct
 from oubli.core.samples.arrays import Data, Problem
-from oubli.core.tree import check, serialise
-from oubli.core.tree.digest import tree_digest
-from oubli.core.tree.feasibility import find_broken_promises
-from oubli.core.tree.foresight import count_built, count_short_updates
+from oubli.core.tree import serialise
 from oubli.core.tree.grow import FULL, OK
-from oubli.core.tree.importances import feature_importances
-from oubli.core.tree.invariants import check_invariants
-from oubli.core.tree.look import SingleTreeLook
+from oubli.core.tree.inspection import SingleTreeLook, feature_importances
+from oubli.core.tree.invariants import check_invariants, check_updates, compare, find_broken_promises
 from oubli.core.tree.parameters import MAX_DEPTH, MAX_SAMPLES, TreeParameters
 from oubli.core.tree.predict import end_of, ends_of, list_tags
-from oubli.core.tree.state import N_FREE_PAIRS, N_NODES, N_TAGS, NIL, ROOT, TreeArrays, empty_tree, zeroed_nodes
-from oubli.core.tree.update import GO_ON, LEAVE_OFF, list_samples, run_updates
-from oubli.core.tree.window import Window
-from oubli.core.tree.workspace import STACK_SIZE, WorkingSpace, make_room
+from oubli.core.tree.state import N_TAGS, PAIRS, ROOT, TreeArrays, empty_tree, zeroed_nodes
+from oubli.core.tree.update import GO_ON, LEAVE_OFF, count_built, count_short_updates, list_samples, run_updates
+from oubli.core.tree.workspace import STACK_SIZE, Scratch, make_room
 
 # A batch that is larger than both, in samples and as a share of those held, costs more to take in or out one by
-# one than to build the tree anew.
+# one than to rebuild the tree.
 _REBUILD_SHARE = 0.1
 _REBUILD_SIZE = 1000
 _CELLS_OF_READING = 20  # what reading a cell of a sample from Python takes, in such
@@ -42,17 +42,19 @@ _KEPT_ENTRIES = 2**20
 
 _NO_SLOTS = np.zeros(0, np.int64)
 
+Window = OrderedDict[int, None]  # slots in the order of arrival; unlike in a dict, the first is found at once
+
 
 class TreeEngine(Engine):
-    """A tree that depends on its history within the bounds of its guarantee, until it is built anew.
+    """A tree that depends on its history within the bounds of its guarantee, until it is rebuilt.
 
     Attributes
     ----------
     tree : the arrays, see `state.py`.
-    window : the samples in the order of arrival, if only the newest ones are held.
+    window : the slots in the order of arrival, the oldest first, if only the newest samples are held.
     """
 
-    prefix = check.PREFIX
+    prefix = serialise.PREFIX
     format = 1
 
     settings: TreeParameters
@@ -65,8 +67,10 @@ class TreeEngine(Engine):
         )
         self.tree = empty_tree(2)
         self.space = self._make_room(0, 0)
+        # By the size of the entries of lists; all other types are those of the engine.
+        self._run_updates = {4: Direct(run_updates), 8: Direct(run_updates)}
         self.keeps_order = settings.window is not None
-        self.window: Window | None = None if settings.window is None else Window(settings.window)
+        self.window: Window | None = None if settings.window is None else OrderedDict()
 
     # -- room -----------------------------------------------------------------------------------
 
@@ -84,13 +88,9 @@ class TreeEngine(Engine):
     def n_nodes(self) -> int:
         """Nodes of the tree, tagged ones counted as the leaves they are for now."""
         meta = self.tree.meta
-        return int(meta[N_NODES] - 2 * meta[N_FREE_PAIRS]) - 1
+        return int(meta[PAIRS] - 2 * meta[PAIRS + N_FREE]) - 1
 
-    @property
-    def nbytes(self) -> int:
-        return sum(array.nbytes for array in self.tree) + self.space.nbytes
-
-    def _make_room(self, n_rows: int, n_codes: int) -> WorkingSpace:
+    def _make_room(self, n_rows: int, n_codes: int) -> Scratch:
         return make_room(n_rows, n_codes, self.width, self.cell_dtype, self.categorical, self._rule)
 
     def _reserve_rows(self, n_rows: int) -> None:
@@ -107,23 +107,19 @@ class TreeEngine(Engine):
             self.tree = self.tree._replace(links=links)
 
     def _enlarge_pool(self) -> None:
-        old_nodes, old_counts = self.tree.nodes, self.tree.counts
-        capacity = 2 * len(old_nodes)
+        nodes, capacity = self.tree.nodes, 2 * len(self.tree.nodes)
         enlarged = zeroed_nodes(capacity)
-        enlarged[: len(old_nodes)] = old_nodes
-        counts = np.zeros((capacity, self.width), np.int32)
-        counts[: len(old_counts)] = old_counts
-        self.tree = self.tree._replace(nodes=enlarged, counts=counts)
+        enlarged[: len(nodes)] = nodes
+        self.tree = self.tree._replace(nodes=enlarged, counts=aligned.enlarged(self.tree.counts, capacity))
 
     def _widen(self, n_classes: int) -> None:
         """Make room for class codes up to `n_classes`; O(model)."""
-        counts = np.zeros((len(self.tree.counts), n_classes), np.int32)
-        counts[:, : self.width] = self.tree.counts
+        counts = np.pad(self.tree.counts, ((0, 0), (0, n_classes - self.width)))
         space = make_room(0, 0, n_classes, self.cell_dtype, self.categorical, self._rule)
         old = self.space
         # One statement: no exception comes between its parts.
         self.tree, self.space = self.tree._replace(counts=counts), space
-        _overwrite(old)
+        aligned.shred(arrays_in(old))
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -136,11 +132,14 @@ class TreeEngine(Engine):
         size = self.settings.window
         if size is None:
             return slots[:0]
-        self.window = Window(size, slots[-size:].tolist())
+        self.window = OrderedDict.fromkeys(slots[-size:].tolist())
         return slots[:-size]
 
     def leaving(self, n_new: int, slots: Sequence[int] = ()) -> list[int]:
-        return [] if self.window is None else self.window.leaving(n_new, slots)
+        window, size = self.window, self.settings.window
+        if window is None or size is None:
+            return []
+        return list(islice(chain(window, slots), max(0, len(window) + n_new - size)))
 
     def _aside(self, tree: TreeArrays) -> Self:
         """Another engine with these arrays, whose window is empty."""
@@ -154,15 +153,15 @@ class TreeEngine(Engine):
         shortage = other.run(problem.data, _NO_SLOTS, 0, False, ROOT)
         if shortage is not None:
             raise shortage
-        # One statement: no exception comes between its parts.
-        self.tree, self.space, self.n_mutations = other.tree, other.space, 0
+        with self.changes:
+            self.tree, self.space, self.n_mutations = other.tree, other.space, 0
         if progress is not None:
             progress(1, 1)
 
-    def _is_built_anew(self, n_changed: int, n_samples: int) -> bool:
-        """Whether the tree is built anew when so many of the samples held have come, or will go.
+    def _is_rebuilt(self, n_changed: int, n_samples: int) -> bool:
+        """Whether the tree is rebuilt when so many of the samples held have come, or will go.
 
-        With an epsilon of 0 that comes to the same as learning them one by one, each of which builds the tree anew.
+        With an epsilon of 0 that comes to the same as learning them one by one, each of which rebuilds the tree.
         """
         is_large = n_changed > _REBUILD_SIZE and n_changed > _REBUILD_SHARE * n_samples
         return is_large or self.settings.tree.epsilon == 0.0
@@ -172,7 +171,7 @@ class TreeEngine(Engine):
         if len(problem.ranks) > self.tree.counts.shape[1]:
             self._widen(len(problem.ranks))
         n = len(slots)
-        if n > 1 and self._is_built_anew(n, problem.n_samples):
+        if n > 1 and self._is_rebuilt(n, problem.n_samples):
             planted = self._planted_without(problem, self.leaving(n, slots.tolist()))
         elif len(data.targets) > len(self.tree.links):
             self._reserve_slots(data)
@@ -186,13 +185,16 @@ class TreeEngine(Engine):
         self.n_mutations += n
 
     def _slide(self, window: Window, problem: Problem, slots: Slots, lazy: bool, *, is_planted: bool) -> int:
-        """Take in samples one by one, each in the place of the oldest if the window is full; returns how many left."""
+        """Add samples one by one; each replaces the oldest if the window is full. Returns how many left."""
         n_left = 0
         for slot in slots.tolist():
-            oldest = window.append(slot)
-            n_left += oldest is not None
+            leaving = self.leaving(1, [slot])
+            window[slot] = None
+            for oldest in leaving:
+                del window[oldest]
+            n_left += len(leaving)
             if not is_planted:
-                self.run(problem.data, np.array([slot] if oldest is None else [slot, oldest], np.int64), 1, lazy, NIL)
+                self.run(problem.data, np.array([slot, *leaving], np.int64), 1, lazy, NIL)
         return n_left
 
     def _planted_without(self, problem: Problem, leaving: Any) -> TreeArrays:
@@ -202,11 +204,12 @@ class TreeEngine(Engine):
 
     def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         n, planted = len(slots), None
-        if n > 1 and self._is_built_anew(n, problem.n_samples):
+        if n > 1 and self._is_rebuilt(n, problem.n_samples):
             planted = self._planted_without(problem, slots)
         self.changes.undo = None
         if self.window is not None:
-            self.window.remove(slots.tolist())
+            for slot in slots.tolist():
+                del self.window[slot]
         if planted is None:
             self.run(problem.data, slots, 0, lazy, NIL)
         else:
@@ -229,11 +232,8 @@ class TreeEngine(Engine):
             except MemoryError as error:
                 shortage, lazy, node = error, True, NIL
         while True:
-            space = self.space
-            status, done, node = run_updates(
-                *self.tree, data.cells, data.targets, data.category_hashes, space.lists, space.keys, space.arena,
-                slots, n_added, lazy, done, node,
-            )  # fmt: skip
+            run_updates = self._run_updates[self.space.lists.itemsize]
+            status, done, node = run_updates.call(self.tree, data, self.space, slots, n_added, lazy, done, node)
             if status == OK:
                 break
             try:
@@ -286,8 +286,7 @@ class TreeEngine(Engine):
         faster that a single row is worth the exception.
         """
         if frozen and self.n_tags:
-            copied = self._aside(TreeArrays(*(array.copy() for array in self.tree)))
-            return copied.counts(cells, category_hashes, class_order, problem, False)
+            return self._aside(copied(self.tree)).counts(cells, category_hashes, class_order, problem, False)
         if len(cells) == 1:
             node = end_of(self.tree.nodes, cells, 0, category_hashes)
             while node < 0:
@@ -327,7 +326,7 @@ class TreeEngine(Engine):
         return dict(vars(self.settings.tree))
 
     def digests(self, class_order: Ints) -> list[str]:
-        return [tree_digest(self.tree, self.n_nodes, class_order)]
+        return [tree_digest(self.tree.nodes, self.tree.counts, ROOT, class_order, are_by_node=True)]
 
     def seconds_to_verify(self, problem: Problem) -> float:
         depth = min(self.settings.tree.max_depth, 32)
@@ -351,20 +350,20 @@ class TreeEngine(Engine):
     # -- keeping --------------------------------------------------------------------------------
 
     def copy(self) -> Self:
-        other = self._aside(TreeArrays(*(array.copy() for array in self.tree)))
+        other = self._aside(copied(self.tree))
         other.n_mutations = self.n_mutations
         if self.window is not None:
-            other.window = Window(self.window.size, self.window.slots())
+            other.window = self.window.copy()
         return other
 
     def wipe(self) -> None:
         """Overwrite the working space.
 
         What a sample leaves in slots, tables, leaves and pools is overwritten when it goes; splits that were chosen
-        with it stay, until the tree is built anew.
+        with it stay, until the tree is rebuilt.
         """
         old, self.space = self.space, self._make_room(0, 0)
-        _overwrite(old)
+        aligned.shred(arrays_in(old))
 
     def shred(self) -> None:
         self.wipe()
@@ -394,7 +393,7 @@ class TreeEngine(Engine):
 
     @staticmethod
     def bytes_asked(settings: TreeParameters, shape: Shape, arrays: Arrays) -> int:
-        """Bytes of the tree that is made of a file, roughly: each node counts all classes that there is room for."""
+        """Bytes of the tree that a file gives, roughly: each node counts all classes that there is room for."""
         if not arrays:
             return 0
         n_nodes, width = len(arrays["child"]), len(arrays["class_counts"])
@@ -402,19 +401,20 @@ class TreeEngine(Engine):
 
     @classmethod
     def check_file(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:
-        check.check_description(document, arrays, with_trees=with_trees)
+        serialise.check_description(document, arrays, with_trees=with_trees)
 
     # -- checking -------------------------------------------------------------------------------
 
     def recount(self, problem: Problem, slots: Slots, fresh: Counterpart | None = None) -> list[str]:
-        """Name the counters that differ when they are counted anew on the samples."""
+        """Name the counters that differ when they are counted again on the samples."""
+        return self._recounted(problem, slots) + check_updates(self.tree, self.settings.tree.epsilon)
+
+    def _recounted(self, problem: Problem, slots: Slots) -> list[str]:
         try:
-            recounted = self._unpacked(self.arrays(), self.width, problem, slots)
+            recounted = self._unpacked(self.arrays(), self.width, problem, np.sort(slots))
         except ValueError as error:
-            wrong = [str(error)]
-        else:
-            wrong = check.compare(self.tree, recounted)
-        return wrong + check.check_updates(self.tree, self.settings.tree.epsilon)
+            return [str(error)]
+        return compare(self.tree, recounted)
 
     def broken_promises(self, problem: Problem, slots: Slots) -> list[str]:
         if not self.settings.is_feasible:
@@ -422,8 +422,10 @@ class TreeEngine(Engine):
         return find_broken_promises(self.tree, self.settings, problem.data, slots)
 
     def check_invariants(self, problem: Problem, slots: Slots) -> None:
-        check_invariants(self.tree, self.settings.tree, problem.data, slots)
-        if self.window is not None and self.window.slots() != slots.tolist():
+        check_invariants(self.tree, self.settings.tree, slots)
+        wrong = self._recounted(problem, slots)
+        ensure(not wrong, "; ".join(wrong))
+        if self.window is not None and list(self.window) != slots.tolist():
             raise AssertionError("the window has other samples, or in another order, than the store")
 
 
@@ -432,9 +434,3 @@ def _planted(data: Data, slots: Slots, width: int) -> TreeArrays:
     arrays = empty_tree(width, n_slots=len(data.targets))
     list_samples(arrays, data.targets, slots)
     return arrays
-
-
-def _overwrite(space: WorkingSpace) -> None:
-    """Leave nothing of any sample in working space that is given up; its replacement is in use already."""
-    for array in (space.lists, space.keys, space.arena):
-        array.fill(0)

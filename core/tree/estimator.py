@@ -1,20 +1,26 @@
-"""The fully dynamic decision tree, as users meet it."""
+"""The estimator of the fully dynamic decision tree."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from oubli.core.array_types import Array
-from oubli.core.classification import Classifier
+from oubli.core.concurrency.locks import reads_long, reads_rows
 from oubli.core.data.schema import Schema
-from oubli.core.tree import export
+from oubli.core.drawing import Questions
+from oubli.core.errors import InputError
+from oubli.core.estimators import Classifier
+from oubli.core.parameters import check_number
 from oubli.core.tree.engine import TreeEngine
+from oubli.core.tree.inspection import ShownNode, as_graphviz, as_text, shown_nodes
 from oubli.core.tree.parameters import TreeParameters, read_settings
+
+_MOST_DECIMALS = 17  # of a float64 that matter
 
 
 class DynamicTreeClassifier(Classifier):
     """One decision tree that follows its samples under any sequence of adds and deletes (FuDyADT).
 
-    Each node is built anew when more than `epsilon` times as many samples have come or gone as it was built on. With
+    Each node is rebuilt when more than `epsilon` times as many samples have come or gone as it was built on. With
     `alpha`, `beta` and `epsilon` by Theorem 3.2 every split's gain is within `beta` of the best one's at all times; the
     model is then `epsilon-feasible`. With the defaults it is `approximate`: no such bound holds. Right after `fit` or
     `scrub` the tree is the greedy one, a pure function of the samples held, whatever their order.
@@ -29,15 +35,15 @@ class DynamicTreeClassifier(Classifier):
         A node is a leaf when it is built with a Gini index of at most alpha / 2, and is split from alpha on.
     beta : float in [0, 1), default 0.0
         What the gain of a split may be below the best one's. Says what is claimed and, when epsilon is None,
-        how often nodes are built anew.
+        how often nodes are rebuilt.
     epsilon : float or None, default 0.1
-        Share of a node's samples that may come and go before it is built anew; 0 builds the whole tree anew with
+        Share of a node's samples that may come and go before it is rebuilt; 0 rebuilds the whole tree with
         every sample. None: the largest that makes the tree epsilon-feasible, below
         min(1 / (pruning_size + 1), alpha / 5, beta / 12.5).
     window : int or None, default None
         Samples held at most: the oldest leaves when one more comes. A replaced sample counts as new.
     lazy : bool, default False
-        Put building anew off until a query needs it (or `resolve`). Then the guarantee holds at every query.
+        Put rebuilding off until a query needs it (or `resolve`). Then the guarantee holds at every query.
     random_state : int, RandomState, Generator or None
         Draws nothing; every estimator has it.
     n_jobs : int or None, default None
@@ -60,7 +66,7 @@ class DynamicTreeClassifier(Classifier):
     deviations: a) several classes, with the Gini index 1 - sum p_c^2; `core/tree/parameters.py` says why the theorem
     holds for them; b) missing values, which go to either side; categories, one of which goes left; c) a node whose
     samples cannot be told apart is a leaf; d) a batch of more than a tenth of the samples held, and of more than 1,000,
-    builds the tree anew as a whole, other batches are learned one by one; e) see `core/tree/update.py`.
+    rebuilds the whole tree, other batches are learned one by one; e) see `core/tree/update.py`.
 
     Examples
     --------
@@ -121,18 +127,18 @@ class DynamicTreeClassifier(Classifier):
         settings = self.settings_ if self.__sklearn_is_fitted__() else self.read_settings(self.get_params())
         return "epsilon-feasible" if settings.is_feasible else "approximate"
 
+    @reads_rows
     def predict(self, X: Any) -> Array:
         """Predict the class that most samples of each row's leaf have; the smaller class wins a tie."""
         self._check_names(X)
-        cells, category_hashes = self._encode_queries(X)
-        classes = self.samples_.classes
-        counts = self.engine_.counts(cells, category_hashes, classes.order(), self.problem, False)
+        classes, counts = self.samples_.classes, self._read_trees(self.engine_.counts, X)
         if counts.ndim == 1:  # of one row: faster than its shares
             best = counts.argmax()
             return classes.classes_array()[best : best + 1].copy()
         labels: Array = classes.classes_array()[counts.argmax(axis=1)]
         return labels
 
+    @reads_long
     def export_text(self, feature_names: Sequence[str] | None = None, *, decimals: int = 2) -> str:
         """The tree for people: its splits, and what each leaf says, a line a node; resolves all tags.
 
@@ -148,13 +154,25 @@ class DynamicTreeClassifier(Classifier):
         InputError
             For another number of names than features.
         """
-        self.check_is_fitted()
-        return export.export_text(self, feature_names, decimals)
+        return as_text(self._shown_nodes(feature_names, decimals))
 
+    @reads_long
     def export_graphviz(self, feature_names: Sequence[str] | None = None, *, decimals: int = 2) -> str:
         """The tree in Graphviz' DOT language, to be drawn by `dot`; resolves all tags.
 
         Parameters and errors are those of `export_text`.
         """
+        return as_graphviz(self._shown_nodes(feature_names, decimals))
+
+    def _shown_nodes(self, feature_names: Sequence[str] | None, decimals: int) -> Iterator[ShownNode]:
         self.check_is_fitted()
-        return export.export_graphviz(self, feature_names, decimals)
+        check_number("decimals", decimals, low=0, high=_MOST_DECIMALS)
+        names = self.schema_.names if feature_names is None else list(map(str, feature_names))
+        if len(names) != self.n_features_in_:
+            raise InputError(
+                f"feature_names has {len(names)} names: give one for each of {self.n_features_in_} features"
+            )
+        self.resolve()
+        classes = [str(value) for value in self.samples_.classes.values(self.class_order())]
+        questions = Questions(self.schema_.columns, self.samples_.categories, names, decimals)
+        return shown_nodes(self.engine_.look(0, self.problem()), classes, questions.text, decimals)

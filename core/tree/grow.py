@@ -1,7 +1,7 @@
 """BUILD (Algorithm 2): a subtree from the samples that a leaf lists.
 
 Numeric columns are sorted once, at the start; their lists are divided among the children on the way down,
-and never sorted again. Categorical columns have histograms (`categories.py`).
+and never sorted again. Categorical columns have histograms (`split.py`).
 
 The subtree is a pure function of the parameters, the column types and the multiset of (features, label):
 of equal scores the lower column wins, then the lower threshold (with missing values right before left), or the
@@ -13,44 +13,42 @@ Differs from the paper:
     b) the child with fewer samples is built first, so that few nodes wait (a smaller child has at most half of
        the samples, and the depth is limited) and their histograms fit in a bounded room;
     c) a column that is constant at a node is left out of everything below it;
-    d) a build that finds the pool of nodes full stops, and goes on where it stopped when there is room.
+    d) a build that finds the pool of nodes full stops, and resumes there when the pool has been enlarged.
 """
 
 import numpy as np
 
+from oubli.core.jit.nodes import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, n_available
 from oubli.core.jit.policy import inner, pasted
-from oubli.core.tree.categories import (
+from oubli.core.tree.presort import (
+    divide,
+    keep_side,
+    list_order,
+    place_by_category,
+    place_left,
+    place_side,
+    presort_column,
+)
+from oubli.core.tree.split import (
     clear_histogram,
     count_range,
+    first_missing,
+    is_nearly_pure,
+    midpoint,
     n_histograms,
     number_categories,
+    scan,
     scan_categories,
     scan_samples,
+    scan_two_classes,
+    squares_of,
 )
-from oubli.core.tree.numeric import first_missing, scan, scan_two_classes
-from oubli.core.tree.partition import divide, keep_side, place_by_category, place_left, place_side
-from oubli.core.tree.presort import list_order, presort_column
-from oubli.core.tree.split import is_nearly_pure, midpoint, squares_of
-from oubli.core.tree.state import (
-    MISSING_LEFT,
-    MISSING_RIGHT,
-    NEXT,
-    NIL,
-    ONE_VS_REST,
-    allocate_pair,
-    append_member,
-    clear_tag,
-    has_pair,
-    set_tag,
-)
+from oubli.core.tree.state import NEXT, PAIRS, allocate_pair, append_member, clear_tag, set_tag
 from oubli.core.tree.workspace import (
     CLASS_BITS,
     DEPTH_LIMIT,
-    FIRST_CATEGORY,
     HALF_ALPHA,
-    HAS_MISSING,
     HISTOGRAM,
-    LEFT,
     N_CATEGORIES,
     N_WAITING,
     NODE,
@@ -60,7 +58,6 @@ from oubli.core.tree.workspace import (
     PRUNING_SIZE,
     START,
     STRIDE,
-    TOTALS,
 )
 
 OK = 0
@@ -99,7 +96,7 @@ def _prepare(samples, scratch, n):
     state[STRIDE] = ((n + 15) // 16 | 1) * 16  # as `stride_of` does
     state[N_CATEGORIES] = 0
     list_order(samples, scratch, n)
-    scratch.columns[FIRST_CATEGORY, 0] = 0
+    scratch.first_category[0] = 0
     active = scratch.active[0]
     active[0] = n_columns
     for column in range(n_columns):
@@ -107,7 +104,7 @@ def _prepare(samples, scratch, n):
         if scratch.categorical[column]:
             number_categories(samples, column, scratch, n)
         else:
-            scratch.columns[FIRST_CATEGORY, column + 1] = scratch.columns[FIRST_CATEGORY, column]
+            scratch.first_category[column + 1] = scratch.first_category[column]
             presort_column(samples.cells, column, scratch, n)
 
 
@@ -156,7 +153,7 @@ def go_on(tree, samples, scratch):
     """Split the nodes that wait on the stack; returns OK or FULL."""
     state = scratch.state
     while state[N_WAITING] > 0:
-        if not has_pair(tree):
+        if n_available(tree.meta, PAIRS, tree.nodes, 2) < 1:
             return FULL
         state[N_WAITING] -= 1
         _split(tree, samples, scratch, state[N_WAITING])
@@ -165,9 +162,9 @@ def go_on(tree, samples, scratch):
 
 @inner
 def leave_off(tree, scratch):
-    """Turn the nodes that wait on the stack into tagged leaves: there is no room to go on."""
+    """Turn the nodes that wait on the stack into tagged leaves: there is no room to continue."""
     stack, state = scratch.stack, scratch.state
-    order = (scratch.columns.shape[1] - 1 + ORDER) * state[STRIDE]
+    order = (scratch.categorical.shape[0] + ORDER) * state[STRIDE]
     for top in range(state[N_WAITING]):
         node, start = stack[top, NODE], order + stack[top, ORDER_START]
         _list_members(tree, scratch, node, start, start + np.int64(tree.nodes[node]["n_samples"]))
@@ -190,12 +187,12 @@ def _scan_column(samples, scratch, column, start, end, best):
     lists, class_bits = scratch.lists, scratch.state[CLASS_BITS]
     base = column * scratch.state[STRIDE]
     present_end = end
-    if scratch.columns[HAS_MISSING, column]:
+    if scratch.has_missing[column]:
         present_end = first_missing(samples.cells, column, scratch.slots, lists, base, start, end, class_bits)
-    if present_end == end and scratch.tallies.shape[1] == 2:
-        best, place = scan_two_classes(lists, base, start, end, scratch.tallies[TOTALS, 1], best)
+    if present_end == end and scratch.totals.shape[0] == 2:
+        best, place = scan_two_classes(lists, base, start, end, scratch.totals[1], best)
         return best, place, MISSING_RIGHT
-    return scan(lists, base, start, present_end, end, class_bits, scratch.tallies, best)
+    return scan(lists, base, start, present_end, end, class_bits, scratch, best)
 
 
 @pasted
@@ -232,11 +229,11 @@ def _choose(samples, scratch, top, n):
 @pasted
 def _store_numeric(tree, samples, scratch, node, column, place, kind, start, end):
     """Write a numeric split to a node and send its samples to their sides."""
-    nodes, lists, sides, tallies = tree.nodes, scratch.lists, scratch.sides, scratch.tallies
+    nodes, lists, sides, left = tree.nodes, scratch.lists, scratch.sides, scratch.left
     class_bits = scratch.state[CLASS_BITS]
     base = column * scratch.state[STRIDE]
     present_end = end
-    if scratch.columns[HAS_MISSING, column]:
+    if scratch.has_missing[column]:
         present_end = first_missing(samples.cells, column, scratch.slots, lists, base, start, end, class_bits)
     if place == present_end:
         nodes[node]["threshold"] = np.inf
@@ -244,10 +241,10 @@ def _store_numeric(tree, samples, scratch, node, column, place, kind, start, end
         low = scratch.slots[np.int64(lists[base + place - 1]) >> (class_bits + 1)]
         high = scratch.slots[np.int64(lists[base + place]) >> (class_bits + 1)]
         nodes[node]["threshold"] = midpoint(samples.cells[low, column], samples.cells[high, column], samples.cells)
-    place_left(lists, base + start, base + place, class_bits, sides, tallies)
+    place_left(lists, base + start, base + place, class_bits, sides, left)
     place_side(lists, base + place, base + present_end, class_bits, sides, 1)
     if kind == MISSING_LEFT:
-        place_left(lists, base + present_end, base + end, class_bits, sides, tallies)
+        place_left(lists, base + present_end, base + end, class_bits, sides, left)
     else:
         place_side(lists, base + present_end, base + end, class_bits, sides, 1)
 
@@ -255,23 +252,23 @@ def _store_numeric(tree, samples, scratch, node, column, place, kind, start, end
 @pasted
 def _store_category(tree, scratch, node, column, category, order, order_start, order_end):
     """Write a categorical split to a node and send its samples to their sides."""
-    first = np.int64(scratch.columns[FIRST_CATEGORY, column])
+    first = np.int64(scratch.first_category[column])
     tree.nodes[node]["category"] = scratch.category_keys[first + category]
     place_by_category(
         scratch.lists, column * scratch.state[STRIDE], category, order + order_start, order + order_end,
-        scratch.state[CLASS_BITS], scratch.sides, scratch.tallies,
+        scratch.state[CLASS_BITS], scratch.sides, scratch.left,
     )  # fmt: skip
 
 
 @pasted
 def _fill_children(tree, scratch, node, pair):
     """Write the children's sizes and class counts; returns the size of the left one."""
-    nodes, counts, tallies = tree.nodes, tree.counts, scratch.tallies
+    nodes, counts, left = tree.nodes, tree.counts, scratch.left
     n_left = np.int64(0)
     for c in range(counts.shape[1]):
-        n_left += tallies[LEFT, c]
-        counts[pair, c] = tallies[LEFT, c]
-        counts[pair + 1, c] = tallies[TOTALS, c] - tallies[LEFT, c]
+        n_left += left[c]
+        counts[pair, c] = left[c]
+        counts[pair + 1, c] = scratch.totals[c] - left[c]
     for side in range(2):
         size = n_left if side == 0 else np.int64(nodes[node]["n_samples"]) - n_left
         nodes[pair + side]["n_samples"] = np.int32(size)
@@ -337,18 +334,17 @@ def _push(scratch, top, active_row, node, start, order_start, row):
 @pasted
 def _split(tree, samples, scratch, top):
     """Split one node that waited, or make it a leaf, and put its children on the stack."""
-    stack, lists, tallies = scratch.stack, scratch.lists, scratch.tallies
+    stack, lists = scratch.stack, scratch.lists
     node, start, order_start, row = stack[top, NODE], stack[top, START], stack[top, ORDER_START], stack[top, HISTOGRAM]
     n = np.int64(tree.nodes[node]["n_samples"])
     order = (samples.cells.shape[1] + ORDER) * scratch.state[STRIDE]
-    for c in range(tallies.shape[1]):
-        tallies[TOTALS, c] = tree.counts[node, c]
+    for c in range(tree.counts.shape[1]):
+        scratch.totals[c] = tree.counts[node, c]
     column, place, kind = _choose(samples, scratch, top, n)
     if column == NIL:
         _list_members(tree, scratch, node, order + order_start, order + order_start + n)
         return
-    for c in range(tallies.shape[1]):
-        tallies[LEFT, c] = 0
+    scratch.left[:] = 0
     if kind == ONE_VS_REST:
         _store_category(tree, scratch, node, column, place, order, order_start, order_start + n)
     else:
@@ -374,15 +370,11 @@ def _split(tree, samples, scratch, top):
     )  # fmt: skip
     _divide_lists(samples, scratch, top, start, start + n, splits_left, splits_right)
     right_start = start + n_left if splits_left else start
-    right_order = order_start + n_left
     # The larger child first: it waits below the smaller one.
-    if is_left_small:
-        if splits_right:
-            _push(scratch, scratch.state[N_WAITING], top, pair + 1, right_start, right_order, large_row)
-        if splits_left:
-            _push(scratch, scratch.state[N_WAITING], top, pair, start, order_start, small_row)
-    else:
-        if splits_left:
-            _push(scratch, scratch.state[N_WAITING], top, pair, start, order_start, large_row)
-        if splits_right:
-            _push(scratch, scratch.state[N_WAITING], top, pair + 1, right_start, right_order, small_row)
+    for turn in range(2):
+        is_right = is_left_small == (turn == 0)
+        row = large_row if turn == 0 else small_row
+        if is_right and splits_right:
+            _push(scratch, scratch.state[N_WAITING], top, pair + 1, right_start, order_start + n_left, row)
+        elif splits_left and not is_right:
+            _push(scratch, scratch.state[N_WAITING], top, pair, start, order_start, row)

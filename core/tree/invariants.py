@@ -1,21 +1,34 @@
-"""A walk over everything the tree keeps, in plain Python: for tests, slow on purpose.
+"""Checks of everything that the tree keeps: `check_invariants` for tests, the others for `verify`.
 
-Checks the structure by itself; whether the splits are good ones is for the proofs in the tests.
+`check_invariants` walks the tree in plain Python, slow on purpose. What a file is checked for, and `compare` compares,
+it does not check again, nor whether the splits are good ones.
+
+`find_broken_promises` checks that a tree is (alpha, beta)-feasible for the samples held (Definition 3.1). It uses
+nothing that the tree has counted, and none of the kernels that build it: samples are sent down the splits, and at each
+node the gain of every split is computed again, in array operations. O(samples x columns x depth), with a sort of each
+column at each node. Condition 3, that a leaf answers with a majority label, holds because answers are made from the
+class counts.
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 
-from oubli.core.array_types import Ints
+from oubli.core.array_types import Bools, Ints
+from oubli.core.engine import nodes_below, wrong_numbers
 from oubli.core.errors import ensure
+from oubli.core.jit.nodes import FREE, MISSING_LEFT, N_FREE, NIL, ONE_VS_REST
 from oubli.core.samples.arrays import Data
+from oubli.core.samples.hashing import hashes_of
 from oubli.core.tree import state as n
-from oubli.core.tree.parameters import TreeSettings
-from oubli.core.tree.split import side_of
-from oubli.core.tree.state import NIL, TreeArrays
+from oubli.core.tree.parameters import TreeParameters, TreeSettings
+from oubli.core.tree.state import TreeArrays
+
+_ROUNDING = 1e-12  # of gains, which are computed in float64
 
 
-def check_invariants(tree: TreeArrays, settings: "TreeSettings", data: Data, slots: Ints) -> None:
-    """Check that the tree holds the samples of `slots` and nothing else, and is sound.
+def check_invariants(tree: TreeArrays, settings: TreeSettings, slots: Ints) -> None:
+    """Check the links, lists and tags of a tree whose counters and depths are those of the samples of `slots`.
 
     Raises
     ------
@@ -23,78 +36,213 @@ def check_invariants(tree: TreeArrays, settings: "TreeSettings", data: Data, slo
         Naming the node or slot and the rule that is broken. O(model), interpreted.
     """
     reached: set[int] = set()
-    members: dict[int, int] = {}
+    members: set[int] = set()
     n_tags = 0
-    waiting: list[tuple[int, int]] = [(n.ROOT, 0)]
+    waiting = [n.ROOT]
     while waiting:
-        node, depth = waiting.pop()
+        node = waiting.pop()
         ensure(node not in reached, f"node {node} must have one parent")
         reached.add(node)
         record = tree.nodes[node]
-        ensure(record["depth"] == depth, f"node {node} must know its depth")
-        ensure(depth <= min(settings.max_depth, n.MAX_DEPTH), f"node {node} is too deep")
         is_tagged = bool(record["flags"] & n.TAGGED)
         n_tags += is_tagged
         if not is_tagged:
             limit = settings.epsilon * record["built"]
             ensure(record["touched"] <= limit, f"node {node} must have been rebuilt")
-        ensure(record["n_samples"] == tree.counts[node].sum(), f"node {node} must count its samples by class")
         if record["child"] == NIL:
-            split = record["category"], record["attribute"], record["kind"]
-            ensure(not any(split), f"leaf {node} must not keep a split")
-            _check_leaf(tree, data, node, members)
+            _check_list(tree, node, members)
             continue
-        ensure(not is_tagged, f"inner node {node} must have no tag")
         ensure(record["head"] == NIL and record["tail"] == NIL, f"inner node {node} must list no samples")
-        left = int(record["child"])
-        total = tree.counts[left] + tree.counts[left + 1]
-        ensure(np.array_equal(total, tree.counts[node]), f"node {node} must count its children's samples")
-        waiting += [(left, depth + 1), (left + 1, depth + 1)]
+        waiting += [int(record["child"]), int(record["child"]) + 1]
     ensure(sorted(members) == sorted(slots.tolist()), "the leaves must list the samples held")
     ensure(n_tags == tree.meta[n.N_TAGS], "the tags must be counted")
-    _check_places(tree, data, members)
     _check_unused(tree, reached, members)
 
 
-def _check_leaf(tree: TreeArrays, data: Data, node: int, members: dict[int, int]) -> None:
-    """Check a leaf's list and class counts, and note its samples."""
-    counted = np.zeros(tree.counts.shape[1], np.int64)
+def _check_list(tree: TreeArrays, node: int, members: set[int]) -> None:
+    """Check a leaf's list, and note its samples."""
     previous, slot = NIL, int(tree.nodes["head"][node])
     while slot != NIL:
         ensure(slot not in members, f"slot {slot} must be listed once")
-        members[slot] = node
-        counted[data.targets[slot]] += 1
+        members.add(slot)
         ensure(tree.links[slot, n.PREVIOUS] == previous, f"slot {slot} must know the one before it")
         previous, slot = slot, int(tree.links[slot, n.NEXT])
     ensure(tree.nodes["tail"][node] == previous, f"leaf {node} must know its last sample")
-    ensure(np.array_equal(counted, tree.counts[node]), f"leaf {node} must count its samples' classes")
 
 
-def _check_places(tree: TreeArrays, data: Data, members: dict[int, int]) -> None:
-    """Every sample is in the leaf that the splits lead to."""
-    for slot, leaf in members.items():
-        node = n.ROOT
-        while tree.nodes["child"][node] != NIL:
-            side = side_of(tree.nodes, node, data.cells, slot, data.category_hashes)
-            node = int(tree.nodes["child"][node]) + int(side)
-        ensure(node == leaf, f"slot {slot} is not where the splits lead")
-
-
-def _check_unused(tree: TreeArrays, reached: set[int], members: dict[int, int]) -> None:
+def _check_unused(tree: TreeArrays, reached: set[int], members: set[int]) -> None:
     """Every node is in the tree or on the free list, and whatever is unused is zeroed."""
     free: set[int] = set()
-    pair = int(tree.meta[n.FREE_PAIR])
+    pair = int(tree.meta[n.PAIRS + FREE])
     while pair != NIL:
         ensure(not {pair, pair + 1} & (free | reached), f"free node {pair} is in use or listed twice")
         free |= {pair, pair + 1}
         pair = int(tree.nodes["child"][pair])
-    ensure(len(free) == 2 * tree.meta[n.N_FREE_PAIRS], "the free pairs must be counted")
-    ensure(reached | free | {n.ROOT + 1} == set(range(int(tree.meta[n.N_NODES]))), "every node is in use or free")
+    ensure(len(free) == 2 * tree.meta[n.PAIRS + N_FREE], "the free pairs must be counted")
+    ensure(reached | free | {n.ROOT + 1} == set(range(int(tree.meta[n.PAIRS]))), "every node is in use or free")
     blank = n.zeroed_nodes(1)[0]
-    for node in [*free, n.ROOT + 1, *range(int(tree.meta[n.N_NODES]), len(tree.nodes))]:
+    for node in [*free, n.ROOT + 1, *range(int(tree.meta[n.PAIRS]), len(tree.nodes))]:
         record = tree.nodes[node].copy()
         record["child"] = NIL
         ensure(record == blank and not tree.counts[node].any(), f"unused node {node} must be blank")
     unused = np.ones(len(tree.links), np.bool_)
     unused[list(members)] = False
     ensure((tree.links[unused] == NIL).all(), "slots that hold no sample must have no neighbours")
+
+
+# -- for `verify` ---------------------------------------------------------------------------------
+
+
+def compare(ours: TreeArrays, theirs: TreeArrays) -> list[str]:
+    """List what differs between a tree and one with the same links whose counts were made from the samples again."""
+    mine, its = (nodes_below(tree.nodes["child"], np.array([n.ROOT])) for tree in (ours, theirs))
+    wrong = []
+    for field, what in (("n_samples", "samples"), ("depth", "depth")):
+        wrong += wrong_numbers(f"the {what} of nodes", ours.nodes[field][mine], theirs.nodes[field][its], node=mine)
+    counts = ours.counts[mine], theirs.counts[its]
+    return wrong + wrong_numbers("the class counts of nodes", *counts, node=mine, code=None)
+
+
+def check_updates(tree: TreeArrays, epsilon: float) -> list[str]:
+    """Check the counters of Algorithm 1, which only an update reads: Lemma 3.4, and that no rebuild is overdue."""
+    nodes = tree.nodes[nodes_below(tree.nodes["child"], np.array([n.ROOT]))]
+    built, touched = nodes["built"].astype(np.int64), nodes["touched"]
+    n_overdue = int((touched > epsilon * built).sum())
+    n_impossible = int((abs(nodes["n_samples"] - built) > touched).sum())
+    found = []
+    if n_overdue:
+        found.append(f"the updates of {n_overdue} nodes that should have been rebuilt")
+    if n_impossible:
+        found.append(f"the updates of {n_impossible} nodes that have seen more samples come and go")
+    return found
+
+
+# -- what the guarantee promises -------------------------------------------------------------------
+
+
+def find_broken_promises(tree: TreeArrays, parameters: TreeParameters, data: Data, slots: Ints) -> list[str]:
+    """List the nodes for which a condition of Definition 3.1 does not hold; the tree has no tags.
+
+    A leaf whose samples could not be told apart when it was built is right, although condition 1 knows no such
+    exception, because the paper's splits may have an empty side. It becomes wrong as such a split does: when
+    another gains more than beta.
+    """
+    found: list[str] = []
+    waiting = [(n.ROOT, 0, slots)]
+    while waiting:
+        node, depth, rows = waiting.pop()
+        found += _check_node(tree, parameters, data, node, depth, rows)
+        child = int(tree.nodes["child"][node])
+        if child != NIL:
+            right = _are_right(tree, node, data, rows)
+            waiting += [(child + 1, depth + 1, rows[right]), (child, depth + 1, rows[~right])]
+    return found
+
+
+def _check_node(
+    tree: TreeArrays, parameters: TreeParameters, data: Data, node: int, depth: int, rows: Ints
+) -> Iterator[str]:
+    settings = parameters.tree
+    where = f"at depth {depth}, with {len(rows)} samples"
+    targets = data.targets[rows]
+    impurity = _gini(targets)
+    must_be_leaf = len(rows) <= settings.pruning_size or impurity == 0.0 or depth == settings.max_depth
+    is_leaf = tree.nodes["child"][node] == NIL
+    if must_be_leaf and is_leaf:
+        return
+    if must_be_leaf:
+        yield f"a node {where} is split and must be a leaf"
+    best = max((gain for column in range(data.cells.shape[1]) for gain in _gains(data, column, rows)), default=0.0)
+    if is_leaf:
+        is_excused = best <= parameters.beta + _ROUNDING and _were_alike(data, rows, settings.epsilon)
+        if impurity >= settings.alpha and not is_excused:
+            yield f"a leaf {where} must be split: its impurity is {impurity}, and {best} can be gained"
+        return
+    gained = _gain_of(targets, _are_right(tree, node, data, rows))
+    if gained < best - parameters.beta - _ROUNDING:
+        yield f"the split of a node {where} gains {gained}, and the best one {best}"
+
+
+def _were_alike(data: Data, rows: Ints, epsilon: float) -> bool:
+    """Whether all samples of a node can have been alike when it was built, at most epsilon s(v) updates ago."""
+    cells = np.ascontiguousarray(data.cells[rows])
+    _, counts = np.unique(cells.view(np.dtype((np.void, cells.itemsize * cells.shape[1]))), return_counts=True)
+    return epsilon >= 1 or len(rows) - int(counts.max(initial=0)) <= epsilon / (1 - epsilon) * len(rows)
+
+
+def _are_right(tree: TreeArrays, node: int, data: Data, rows: Ints) -> Bools:
+    """Sides of samples at an inner node."""
+    record = tree.nodes[node]
+    values = data.cells[rows, record["attribute"]]
+    if record["kind"] == ONE_VS_REST:
+        return np.asarray(hashes_of(values, data.category_hashes) != record["category"])
+    return np.where(np.isnan(values), bool(record["kind"] != MISSING_LEFT), values > float(record["threshold"]))
+
+
+def _squares(targets: Ints) -> int:
+    counts = np.bincount(targets)
+    return int((counts * counts).sum())
+
+
+def _gini(targets: Ints) -> float:
+    n = len(targets)
+    return 1.0 - _squares(targets) / (n * n) if n else 0.0
+
+
+def _gain_of(targets: Ints, is_right: Bools) -> float:
+    """The Gini gain of one split, 0 when a side is empty."""
+    n, total = len(targets), _squares(targets)
+    sides = [side for side in (targets[~is_right], targets[is_right]) if len(side)]
+    return sum(_squares(side) / len(side) for side in sides) / n - total / (n * n)
+
+
+def _gains(data: Data, column: int, rows: Ints) -> Iterator[float]:
+    """The largest gains of the splits of a column; nothing when no split parts the samples."""
+    values, targets = data.cells[rows, column], data.targets[rows]
+    is_missing = np.isnan(values)
+    if data.categorical[column]:
+        yield from _category_gains(np.where(is_missing, -1, values).astype(np.int64), targets)
+        return
+    present = np.argsort(values[~is_missing], kind="stable")
+    ordered, labels = values[~is_missing][present], targets[~is_missing][present]
+    missing = targets[is_missing]
+    is_end = np.append(ordered[1:] != ordered[:-1], True)[: len(ordered)]  # of equal values
+    # With missing ones on the right, all others may go left.
+    yield from _cut_gains(np.concatenate([labels, missing]), np.flatnonzero(is_end) + 1)
+    if len(missing):
+        yield from _cut_gains(np.concatenate([missing, labels]), np.flatnonzero(is_end) + 1 + len(missing))
+
+
+def _cut_gains(targets: Ints, cuts: Ints) -> Iterator[float]:
+    """The largest gain of splits into targets[:cut] and targets[cut:]."""
+    n = len(targets)
+    cuts = cuts[cuts < n]
+    if len(cuts) == 0:
+        return
+    left = np.cumsum(2 * _earlier(targets) + 1)[cuts - 1]
+    right = np.cumsum(2 * _earlier(targets[::-1]) + 1)[n - cuts - 1]
+    yield float((left / cuts + right / (n - cuts)).max()) / n - _squares(targets) / (n * n)
+
+
+def _earlier(targets: Ints) -> Ints:
+    """How many of the entries before each are equal to it: a sum of squared counts grows by twice that, and 1."""
+    order = np.argsort(targets, kind="stable")
+    counts = np.bincount(targets)
+    firsts = np.cumsum(counts) - counts
+    earlier = np.empty(len(targets), np.int64)
+    earlier[order] = np.arange(len(targets)) - firsts[targets[order]]
+    return earlier
+
+
+def _category_gains(categories: Ints, targets: Ints) -> Iterator[float]:
+    """The largest gain of a category against all others."""
+    _, numbers = np.unique(categories, return_inverse=True)
+    n, n_left = len(targets), np.bincount(numbers)
+    if len(n_left) < 2:
+        return
+    totals = np.bincount(targets)
+    pairs, counts = np.unique(numbers * len(totals) + targets, return_counts=True)
+    owners, classes = pairs // len(totals), pairs % len(totals)
+    left = np.bincount(owners, counts * counts)
+    right = left + _squares(targets) - 2 * np.bincount(owners, counts * totals[classes])
+    yield float((left / n_left + right / (n - n_left)).max()) / n - _squares(targets) / (n * n)

@@ -1,4 +1,4 @@
-"""What can be set of a tree, the numbers that it comes to, and what they promise."""
+"""The parameters of a tree, checked and turned into numbers, and the guarantee that follows from them."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ MAX_SAMPLES = 2**26  # 2^52 is exact in float64, see `split.py`
 EXACT_BELOW = 2**31 - 1
 
 PARAMETERS = (
-    Parameter("lazy", bool, False, "Put building anew off until a query needs it.", is_setting=False),
+    Parameter("lazy", bool, False, "Put rebuilding off until a query needs it.", is_setting=False),
     whole(
         "max_depth",
         10,
@@ -34,7 +34,7 @@ PARAMETERS = (
         "epsilon",
         float,
         0.1,
-        "Share of a `tree`'s node that may change before it is built anew, or `derived` from `alpha` and `beta`.",
+        "Share of a `tree`'s node that may change before it is rebuilt, or `derived` from `alpha` and `beta`.",
         low=0,
         optional=True,
         none_word="derived",
@@ -42,7 +42,7 @@ PARAMETERS = (
     whole(
         "window",
         None,
-        "Most samples that a `tree` holds: each one more makes it delete the oldest.",
+        "Maximum number of samples that a `tree` holds: each further sample deletes the oldest.",
         low=1,
         limit=MAX_SAMPLES,
         optional=True,
@@ -61,7 +61,7 @@ class TreeSettings:
     max_depth : h, from 0 to MAX_DEPTH.
     pruning_size : k, at least 1; a node with at most k samples is a leaf.
     alpha : a node with a Gini index of at most alpha / 2 is a leaf.
-    epsilon : share of a node's samples that may come and go before it is built anew.
+    epsilon : share of a node's samples that may come and go before it is rebuilt.
     """
 
     max_depth: int

@@ -1,4 +1,4 @@
-"""Reading the tree: where rows end.
+"""The reading of the tree: where rows end.
 
 A row's answer is the class counts of the node it ends at: its leaf, or the last node on its way that
 has samples, when all samples of the leaf have left. Nothing here writes to the tree.
@@ -6,9 +6,9 @@ has samples, when all samples of the leaf have left. Nothing here writes to the 
 
 import numpy as np
 
+from oubli.core.jit.nodes import NIL, goes_right
 from oubli.core.jit.policy import inner, kernel
-from oubli.core.tree.split import goes_right
-from oubli.core.tree.state import NIL, ROOT, TAGGED
+from oubli.core.tree.state import ROOT, TAGGED
 
 
 @inner
@@ -47,7 +47,7 @@ def ends_of(nodes, cells, category_hashes, first_row, ends):
 
 @kernel
 def list_tags(nodes, walk, tags):
-    """Write the first tagged leaves, in path order, to int64 `tags`, which has room for no more than there are.
+    """Write the first tagged leaves, in path order, to int64 `tags`, which is not longer than there are tags.
 
     walk  int64[STACK_SIZE], working space
     """

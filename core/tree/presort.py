@@ -1,13 +1,17 @@
-"""Sorting the samples at hand by each numeric column, once a build.
+"""The numeric columns of the samples at hand in sorted order: sorted once a build, then divided among the children.
 
 Values are compared by keys: their bits as a signed integer, those of a negative number inverted but for
 the sign, which puts the integers in the order of the numbers. Missing values have the largest key.
+
+Dividing is stable, so that lists stay sorted. `sides` says where each position goes. The last bit of an entry, whether
+its value differs from that of the one before, becomes the OR of the bits since the last entry of the same side.
 """
 
 import numpy as np
 
+from oubli.core.jit.aligned import trailing_zeros
 from oubli.core.jit.policy import inner, pasted
-from oubli.core.tree.workspace import CLASS_BITS, DIGIT_BITS, HAS_MISSING, ORDER, OTHER, SPARE, STRIDE
+from oubli.core.tree.workspace import CLASS_BITS, DIGIT_BITS, ORDER, OTHER, SPARE, STRIDE
 
 _MOST_BY_RANK = 192  # samples up to which comparing each with each is fastest
 _FEW = 1024  # samples up to which the radix sort takes digits of 8 bits
@@ -34,7 +38,7 @@ def _load_keys(cells, column, scratch, n):
         key ^= (key >> 63) & largest
         keys[position] = largest if is_missing else key
         n_missing += np.int64(is_missing)
-    scratch.columns[HAS_MISSING, column] = n_missing > 0
+    scratch.has_missing[column] = n_missing > 0
     first = np.int64(keys[0])
     differing = np.int64(0)
     for position in range(n):
@@ -75,15 +79,6 @@ def _sort_by_rank(keys, ranks, equals, lists, source, target, n):
         equals[rank] = n_equal + 1
         entry = np.int64(lists[np.uint64(source + i)])
         lists[np.uint64(target + np.int64(rank) + n_equal)] = entry | np.int64(n_equal == 0)
-
-
-@pasted
-def _lowest_bit(bits):
-    """Number of the lowest bit that is set; `bits` is not 0."""
-    place = 0
-    while (bits >> place) & 1 == 0:
-        place += 1
-    return place
 
 
 @pasted
@@ -137,7 +132,7 @@ def _sort_by_digits(keys, digits, differing, lists, source, target, other_target
     if differing == 0:
         return row, source
     width = 8 * keys.itemsize
-    low, high = _lowest_bit(differing), _highest_bit(differing, width)
+    low, high = trailing_zeros(np.uint64(differing)), _highest_bit(differing, width)
     most_bits = _FEW_BITS if n <= _FEW else DIGIT_BITS
     n_digits = (high - low + most_bits) // most_bits
     n_bits = (high - low + n_digits) // n_digits
@@ -198,3 +193,75 @@ def list_order(samples, scratch, n):
     for position in range(n):
         target = samples.targets[scratch.slots[position]]
         scratch.lists[order + position] = (position << (class_bits + 1)) | (target << 1)
+
+
+@pasted
+def place_side(lists, start, end, class_bits, sides, side):
+    """Send the samples of a range to one side."""
+    for i in range(start, end):
+        sides[np.uint64(np.int64(lists[np.uint64(i)]) >> (class_bits + 1))] = np.uint8(side)
+
+
+@inner
+def place_left(lists, start, end, class_bits, sides, left):
+    """Send the samples of a range left, and count their classes."""
+    place_side(lists, start, end, class_bits, sides, 0)
+    mask = (1 << class_bits) - 1
+    for i in range(start, end):
+        left[(np.int64(lists[i]) >> 1) & mask] += 1
+
+
+@inner
+def place_by_category(lists, codes, category, start, end, class_bits, sides, left):
+    """Send the samples of one local category left and the others right, and count those to the left.
+
+    codes  start of the list with the local category of each position
+    """
+    mask = (1 << class_bits) - 1
+    for i in range(start, end):
+        entry = np.int64(lists[i])
+        position = entry >> (class_bits + 1)
+        is_left = np.int64(np.int64(lists[codes + position]) == category)
+        sides[position] = np.uint8(1 - is_left)
+        left[(entry >> 1) & mask] += is_left
+
+
+@inner
+def divide(lists, start, end, class_bits, sides, other):
+    """Put the entries that go left first and the others behind them.
+
+    other  start of a list to be used as room for the right side
+    """
+    shift = class_bits + 1
+    left_at, right_at = start, other
+    left_bit = np.int64(0)
+    right_bit = np.int64(0)
+    for i in range(start, end):
+        entry = np.int64(lists[np.uint64(i)])
+        right = np.int64(sides[np.uint64(entry >> shift)])
+        left_bit |= entry & 1
+        right_bit |= entry & 1
+        # Both sides are written; only one moves on. No branch, for the sides are as good as random.
+        lists[np.uint64(left_at)] = entry | left_bit
+        lists[np.uint64(right_at)] = entry | right_bit
+        left_at += 1 - right
+        right_at += right
+        left_bit &= -right
+        right_bit &= right - 1
+    for i in range(right_at - other):
+        lists[np.uint64(left_at + i)] = lists[np.uint64(other + i)]
+
+
+@inner
+def keep_side(lists, start, end, class_bits, sides, side):
+    """Move the entries of one side to the start, and forget the others."""
+    shift = class_bits + 1
+    at = start
+    bit = np.int64(0)
+    for i in range(start, end):
+        entry = np.int64(lists[np.uint64(i)])
+        kept = np.int64(np.int64(sides[np.uint64(entry >> shift)]) == side)
+        bit |= entry & 1
+        lists[np.uint64(at)] = entry | bit
+        at += kept
+        bit &= kept - 1

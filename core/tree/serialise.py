@@ -1,7 +1,7 @@
 """The tree as plain arrays for a file, and back, checked.
 
 Packed nodes are in path order and in pairs, as in memory, without free ones; `members` lists the slots of all
-samples, leaf by leaf in path order. What can be counted anew (sizes, class counts, depths) is not in it.
+samples, leaf by leaf in path order. What can be counted again (sizes, class counts, depths) is not in it.
 
     child, attribute, kind, threshold / category, touched, built, flags      by node
     sizes                                                                    samples by leaf
@@ -14,19 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Arrays
+from oubli.core.bounds import require_sound
 from oubli.core.errors import expect
+from oubli.core.jit.nodes import FREE, MISSING_LEFT, NIL, ONE_VS_REST, goes_right
 from oubli.core.jit.policy import kernel
 from oubli.core.samples.arrays import Data
-from oubli.core.tree.split import goes_right
 from oubli.core.tree.state import (
-    FREE_PAIR,
     MAX_DEPTH,
-    MISSING_LEFT,
-    N_NODES,
     N_TAGS,
     NEXT,
-    NIL,
-    ONE_VS_REST,
+    PAIRS,
     ROOT,
     TAGGED,
     TreeArrays,
@@ -35,6 +33,7 @@ from oubli.core.tree.state import (
 )
 from oubli.core.tree.workspace import STACK_SIZE
 
+PREFIX = "tree."
 _FIELDS = ("category", "touched", "child", "attribute", "built", "kind", "flags")
 _DTYPES: dict[str, Any] = {
     "category": np.uint64,
@@ -96,7 +95,7 @@ def list_members(tree, rows, children, sizes, members):
     return n_leaves
 
 
-def pack(tree: TreeArrays, n_nodes: int) -> dict[str, npt.NDArray[Any]]:
+def pack(tree: TreeArrays, n_nodes: int) -> Arrays:
     """Return a tree of `n_nodes` nodes as arrays by name."""
     rows, children = np.empty(n_nodes + 1, np.int64), np.empty(n_nodes + 1, np.int64)
     order_nodes(tree.nodes, np.empty(STACK_SIZE, np.int64), rows, children)
@@ -110,10 +109,45 @@ def pack(tree: TreeArrays, n_nodes: int) -> dict[str, npt.NDArray[Any]]:
     return arrays
 
 
-# -- and back -------------------------------------------------------------------------------------
+# -- reading a file -------------------------------------------------------------------------------
 
 
-def _check_shapes(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+def check_description(document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:
+    """Check the numbers of the description and of the samples; the settings are those of the parameters.
+
+    Raises
+    ------
+    FileError
+        When they do not fit together.
+    """
+    slots, n_samples = arrays["samples.slots"], document["n_samples"]
+    window = document["settings"]["window"]
+    require_sound(window is None or window >= n_samples, "there are more samples than the window holds")
+    if not with_trees:
+        return
+    _check_counters(arrays, document["settings"]["tree"]["epsilon"])
+    held, counts = arrays[PREFIX + "held"], arrays[PREFIX + "class_counts"]
+    require_sound(held.dtype == np.bool_ and held.ndim == 1, "held has another type or shape")
+    require_sound(
+        counts.dtype == np.int64 and counts.ndim == 1 and len(counts) >= 2, "class_counts has another type or shape"
+    )
+    require_sound(np.array_equal(np.flatnonzero(held), np.sort(slots)), "the samples are in other slots")
+    require_sound(len(held) == 0 or held[-1], "there are slots for no samples")
+    codes, targets = arrays["class_table.codes"], arrays["samples.targets"]
+    require_sound(((codes >= 0) & (codes < len(counts))).all(), "there are classes that the tree has no room for")
+    require_sound(((targets >= 0) & (targets < len(counts))).all(), "there are labels of no class")
+    require_sound(np.array_equal(np.bincount(targets, minlength=len(counts)), counts), "the classes are counted wrong")
+
+
+def _check_counters(arrays: Arrays, epsilon: float) -> None:
+    """Check that no node has seen more updates than are allowed before it is rebuilt; shapes are checked later."""
+    touched, built, flags = (arrays[PREFIX + name] for name in ("touched", "built", "flags"))
+    require_sound(touched.shape == built.shape == flags.shape, "the arrays of the nodes differ in length")
+    require_sound(not flags.any(), "there are tags")
+    require_sound((touched <= epsilon * built.astype(np.float64)).all(), "a node should have been rebuilt")
+
+
+def _check_shapes(arrays: Arrays) -> None:
     for name, dtype in _DTYPES.items():
         expect(name in arrays, f"{name} is missing")
         array = arrays[name]
@@ -126,7 +160,7 @@ def _check_shapes(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     expect(len(arrays["sizes"]) == n_leaves, "the sizes are not those of the leaves")
 
 
-def _check_nodes(arrays: Mapping[str, npt.NDArray[Any]], max_depth: int, data: Data) -> None:
+def _check_nodes(arrays: Arrays, max_depth: int, data: Data) -> None:
     """Check that links form a tree in path order and that splits and counters are possible ones."""
     child = arrays["child"]
     is_inner = child != NIL
@@ -197,9 +231,7 @@ def count_samples(tree, data, sizes, members):
     return True
 
 
-def unpack(
-    arrays: Mapping[str, npt.NDArray[Any]], width: int, max_depth: int, data: Data, slots: npt.NDArray[np.int64]
-) -> TreeArrays:
+def unpack(arrays: Arrays, width: int, max_depth: int, data: Data, slots: npt.NDArray[np.int64]) -> TreeArrays:
     """Make a tree of the arrays that `pack` gave, over the samples of `slots`.
 
     Raises
@@ -218,8 +250,8 @@ def unpack(
     for field in _FIELDS:
         tree.nodes[field] = arrays[field]
     _set_depths(tree)
-    tree.meta[N_NODES] = len(arrays["child"])
-    tree.meta[FREE_PAIR] = NIL
+    tree.meta[PAIRS] = len(arrays["child"])
+    tree.meta[PAIRS + FREE] = NIL
     tree.meta[N_TAGS] = int((arrays["flags"] & TAGGED).sum())
     expect(count_samples(tree, data, arrays["sizes"], members), "a sample is not where the splits lead")
     return tree

@@ -4,7 +4,7 @@ A node is a row of one record array, the root is row 0. Children are allocated i
 is `child + goes_right`:
 
     row            0     1     2 ...
-    nodes       [ root | pad | l r | l r | . . | l r ]        free pairs chain through `child`
+    nodes       [ root | pad | l r | l r | . . | l r ]        free pairs are linked by `child`
                   child ----> l r
 
     counts      [ class counts of each node, inner nodes included ]
@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.jit.nodes import FREE, NIL, give_row, take_row
 from oubli.core.jit.policy import inner, pasted
 
-NIL = -1
 ROOT = 0
 MAX_DEPTH = 64  # of a leaf; "no limit" means this one
 
@@ -54,17 +54,10 @@ NODE_DTYPE = np.dtype(
     }
 )  # fmt: skip
 
-# Kinds of splits.
-MISSING_RIGHT = 0  # numeric; missing values go right
-MISSING_LEFT = 1  # numeric; missing values go left
-ONE_VS_REST = 2  # categorical; the category whose hash is `category` goes left
-
 TAGGED = np.uint8(1)
 
-# Slots of `meta`: sizes and free lists, scalars that change.
-N_NODES = 0  # rows of `nodes` in use or on the free list
-FREE_PAIR = 1  # first free pair, NIL when none
-N_FREE_PAIRS = 2
+# Slots of `meta`, scalars that change.
+PAIRS = 0  # a pool, see `core/jit/nodes.py`; the first slot counts rows of `nodes`
 N_TAGS = 3
 META_SIZE = 4
 
@@ -74,7 +67,7 @@ PREVIOUS = 1
 
 
 class TreeArrays(NamedTuple):
-    """A tree; modified by kernels, grown by `tree.py`."""
+    """A tree; modified by kernels, grown by `engine.py`."""
 
     nodes: Any  # NODE_DTYPE[capacity]
     counts: npt.NDArray[Any]  # int32[capacity, n_classes]
@@ -104,14 +97,7 @@ def reset_node(tree, node):
 @pasted
 def allocate_pair(tree):
     """Take a pair of nodes, zeroed; the caller has made sure that there is one."""
-    meta = tree.meta
-    pair = meta[FREE_PAIR]
-    if pair == NIL:
-        pair = meta[N_NODES]
-        meta[N_NODES] += 2
-        return pair
-    meta[FREE_PAIR] = tree.nodes[pair]["child"]
-    meta[N_FREE_PAIRS] -= 1
+    pair = take_row(tree.meta, PAIRS, tree.nodes["child"], 2)
     tree.nodes[pair]["child"] = np.int32(NIL)
     return pair
 
@@ -121,15 +107,7 @@ def free_pair(tree, pair):
     """Zero a pair of nodes and put it on the free list."""
     reset_node(tree, pair)
     reset_node(tree, pair + 1)
-    tree.nodes[pair]["child"] = np.int32(tree.meta[FREE_PAIR])
-    tree.meta[FREE_PAIR] = pair
-    tree.meta[N_FREE_PAIRS] += 1
-
-
-@pasted
-def has_pair(tree):
-    """Whether a pair of nodes can be taken before the pool is full."""
-    return tree.meta[FREE_PAIR] != NIL or tree.meta[N_NODES] + 2 <= tree.nodes.shape[0]
+    give_row(tree.meta, PAIRS, tree.nodes["child"], pair)
 
 
 @inner
@@ -189,8 +167,8 @@ def zeroed_nodes(capacity: int) -> Any:
 def empty_tree(n_classes: int, capacity: int = 64, n_slots: int = 0) -> TreeArrays:
     """Make a tree that is one empty leaf."""
     meta = np.zeros(META_SIZE, np.int64)
-    meta[N_NODES] = 2
-    meta[FREE_PAIR] = NIL
+    meta[PAIRS] = 2
+    meta[PAIRS + FREE] = NIL
     return TreeArrays(
         nodes=zeroed_nodes(capacity),
         counts=np.zeros((capacity, n_classes), np.int32),

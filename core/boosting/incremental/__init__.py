@@ -1,1 +1,1 @@
-"""Incremental boosting: what users see of the quantised and the presorted engine."""
+"""Incremental boosting: the parameters and estimators over the quantised and the presorted engine."""

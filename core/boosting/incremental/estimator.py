@@ -1,4 +1,4 @@
-"""Incremental boosting, as users meet it."""
+"""The estimators of incremental boosting."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,9 +7,8 @@ from oubli.core.boosting.estimator import BoostedModel
 from oubli.core.boosting.incremental.parameters import IncrementalSettings, read_settings
 from oubli.core.boosting.presorted.engine import PresortedTrees
 from oubli.core.boosting.quantised.engine import QuantisedTrees
-from oubli.core.classification import Classifier
 from oubli.core.data.schema import Schema
-from oubli.core.regression import Regressor
+from oubli.core.estimators import Classifier, Regressor
 
 IncrementalTrees = QuantisedTrees | PresortedTrees
 
@@ -70,9 +69,9 @@ class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
     max_depth : int in [1, 8], default 5
         Greatest depth of a leaf; below the splits that part regions, of which there are up to three levels.
     l2_regularization : float, default 1.0
-        What is added to the hessian of a leaf.
+        Number added to the hessian of a leaf.
     min_child_weight : float, default 1.0
-        Hessian that each side of a split has to have.
+        Minimum hessian of each side of a split.
     split_sampling : float in (0, 1], default 1.0
         Share of the candidate splits that a tree looks at; with quantization only.
     max_bins : int in [2, 255], default 255
@@ -135,9 +134,9 @@ class IncrementalBoostingRegressor(IncrementalBoosting, Regressor):
     max_depth : int in [1, 8], default 5
         Greatest depth of a leaf; below the splits that part regions, of which there are up to three levels.
     l2_regularization : float, default 1.0
-        What is added to the hessian of a leaf.
+        Number added to the hessian of a leaf.
     min_child_weight : float, default 1.0
-        Hessian that each side of a split has to have.
+        Minimum hessian of each side of a split.
     split_sampling : float in (0, 1], default 1.0
         Share of the candidate splits that a tree looks at; with quantization only.
     max_bins : int in [2, 255], default 255

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oubli.core.boosting.parameters import MAX_TREES, BoostedSettings, shared
+import numpy as np
+
+from oubli.core.boosting.parameters import MAX_TREES, BoostedSettings, hash_limit, shared
 from oubli.core.errors import InputError
 from oubli.core.parameters import Parameter, check_number, check_parameters, n_jobs, random_state, share, whole
 
@@ -42,6 +44,7 @@ PARAMETERS = (
     n_jobs(),
 )
 
+
 # The grids of quantization="auto".
 GRADIENT_GRID = 0.25
 LEAF_GRID = 0.25
@@ -70,8 +73,13 @@ class IncrementalSettings(BoostedSettings):
         """Whether gradients and leaf values lie on grids."""
         return self.gradient_grid > 0.0
 
+    @property
+    def validation_limit(self) -> np.uint64:
+        """The limit below which the hash of a sample is that validates."""
+        return hash_limit(self.validation_fraction if self.patience else 0.0)
+
     def to_dict(self) -> dict[str, Any]:
-        """What the settings are made of, by the names of the parameters, as a model file has it."""
+        """The settings by the names of the parameters, as a model file has them."""
         values = super().to_dict()
         del values["seed"]
         grids, patience = [values.pop("gradient_grid"), values.pop("leaf_grid")], values.pop("patience")

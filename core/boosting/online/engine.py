@@ -1,57 +1,64 @@
-"""The trees of online boosting as one object: owns the arrays, makes them grow, calls the kernels.
+"""The engine of online boosting: owns the arrays, makes them grow, calls the kernels.
 
 Nothing here knows ids, labels or categories. What an update does is a function of the arrays and of the samples, so a
-model that was saved and restored goes on as if it had not been.
+restored model behaves exactly as the one that was saved.
 
-Differs from the paper (bins and candidates do, too: see `discretise.py` and `candidates.py`):
+Differs from the paper (so do the bins, see `bins.py`, and the candidates, see `split.py`):
 
     a) derivatives are integers, so sums do not round, and what is added and deleted again leaves nothing behind;
     b) of the candidates that a split is ranked among, those count that could be chosen, at that node and now; and it
        may rank behind fewer of them when few samples come or go (`tolerance_of`);
-    c) derivatives of a subtree that is trained anew are put right in the nodes above it as well;
-    d) all trees are grown anew when a batch is so large that too much would be left behind (`is_too_much`), when there
+    c) when a subtree is retrained, its new derivatives are corrected in the nodes above it as well;
+    d) all trees are grown again when a batch is so large that its traces would remain (`is_too_much`), when there
        are many more samples than the bins were made for (MOST_GROWTH), when the loss changes (from two classes to
        three, or back), and when a target of a regression is out of the scale's reach;
-    e) a class that has lost its last sample takes its trees along.
+    e) the trees of a class are dropped with its last sample.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from oubli.core.array_types import Arrays, Bools, Reals, Slots
 from oubli.core.boosting.engine import BoostedEngine
-from oubli.core.boosting.online import labels as scaling
+from oubli.core.boosting.histogram import unsplit_score
+from oubli.core.boosting.online import derivatives as scaling
 from oubli.core.boosting.online import serialise
 from oubli.core.boosting.online import update as updating
-from oubli.core.boosting.online.candidates import draw_candidates, no_candidates
-from oubli.core.boosting.online.classes import choose_classes, write_values
-from oubli.core.boosting.online.derivatives import add_values
-from oubli.core.boosting.online.discretise import Bins, encode, make_bins, no_bins
+from oubli.core.boosting.online.bins import Bins, encode, make_bins, no_bins
+from oubli.core.boosting.online.blocks import ThreadedGrowing
+from oubli.core.boosting.online.check import recount
 from oubli.core.boosting.online.grow import Space, grow_tree, make_space
 from oubli.core.boosting.online.invariants import check_invariants, compare
-from oubli.core.boosting.online.limits import LastUpdate, is_too_much, room_for
-from oubli.core.boosting.online.measures import importances, leaf_score_error
-from oubli.core.boosting.online.parallel import ThreadedGrowing
 from oubli.core.boosting.online.parameters import OnlineSettings
-from oubli.core.boosting.online.recount import count_anew
-from oubli.core.boosting.online.retrain import Retraining, count_leaves, retrain
-from oubli.core.boosting.online.state import Forest, Labels, Rules, blank_forest
+from oubli.core.boosting.online.retrain import Retraining, retrain
+from oubli.core.boosting.online.split import draw_candidates, no_candidates
+from oubli.core.boosting.online.state import Forest, Labels, Model, Rules, blank_forest
+from oubli.core.boosting.online.update import choose_classes, write_values
 from oubli.core.boosting.online.workspace import Rows, choose_layout, gather_rows, no_layout
-from oubli.core.boosting.problem import check_size, n_groups
+from oubli.core.boosting.parameters import check_size, n_groups
 from oubli.core.boosting.rows import cut, n_blocks
-from oubli.core.boosting.state import Trees, no_trees
-from oubli.core.engine import Progress, Shape
+from oubli.core.boosting.state import LEAF, Trees, no_trees
+from oubli.core.concurrency.threads import run
+from oubli.core.engine import Progress, copied
+from oubli.core.errors import ensure
 from oubli.core.jit import aligned
+from oubli.core.jit.policy import kernel
 from oubli.core.rng import MISSING_CATEGORY, mix
 from oubli.core.samples.arrays import Problem
-from oubli.core.threads import run
 
-Work = tuple[Labels, Rules, updating.Batch, Retraining]
+# A batch of more than one in so many samples held is too much: growing all again takes no longer.
+MOST_CHANGED = 5
+# So is one of more than one in so many, when these are many. Growing all again takes some four times as long as an
+# update in place; but leaves that are behind by 4 % remember what was deleted, such as a trigger that all deleted
+# samples had.
+MOST_OF_MANY = 60
+MANY = 100
 
+Work = tuple[Model, Labels, updating.Batch, Retraining]
 
 _FEW = 0.001  # share of the samples whose coming or going mostly leaves all splits where they are
 _CELLS_TO_ENCODE = 10  # that looking up the bin of a value is worth, in cells that are summed
@@ -60,10 +67,58 @@ _SECONDS_A_PATH = 5e-6  # to take a sample through a tree, roughly
 _KEPT_ROWS = 2**14
 
 
+@dataclass
+class LastUpdate:
+    """What the last addition or deletion did.
+
+    Attributes
+    ----------
+    nodes_checked : nodes that were asked whether their split still has its place.
+    nodes_retrained : subtrees that were retrained.
+    samples_retrained : the samples in them, added up.
+    grown : whether all trees were grown again: the number of classes became 3, or was; the samples are more than twice
+        as many as when they were grown last; too many samples came or went at once; a target of a regression is out
+        of reach.
+    """
+
+    nodes_checked: int = 0
+    nodes_retrained: int = 0
+    samples_retrained: int = 0
+    grown: bool = False
+
+
+def is_too_much(n_moved: int, n_held: int) -> bool:
+    """Whether all trees are grown again when so many samples come or go; n_held: afterwards."""
+    return MOST_CHANGED * n_moved > n_held or (n_moved > MANY and MOST_OF_MANY * n_moved > n_held)
+
+
+def room_for(slots: Slots) -> int:
+    """Slots to make room for: some more than there are, so that adding one seldom moves everything."""
+    n_slots = int(slots.max()) + 1 if len(slots) else 0
+    return n_slots + n_slots // 16 + 16
+
+
+@kernel
+def add_gains(forest, rules, gains):
+    """Add the gain of every split, from the sums as they are, to float64[d] by feature."""
+    shift, states = np.int64(rules.shift), forest.states
+    for row in range(forest.nodes.shape[0]):
+        feature = forest.nodes[row]["feature"]
+        if feature == LEAF:
+            continue
+        left = np.int64(forest.nodes[row]["left"])
+        gain = unsplit_score(states[left]["sums"], shift, rules.l2)
+        gain += unsplit_score(states[left + 1]["sums"], shift, rules.l2)
+        gain -= unsplit_score(states[row]["sums"], shift, rules.l2)
+        if gain > 0.0:
+            gains[feature] += gain
+
+
 class OnlineTrees(BoostedEngine):
     """Boosted trees updated in place, over the samples of a store."""
 
     measures_distance = True
+    bytes_asked = staticmethod(serialise.bytes_asked)
 
     def __init__(self, settings: OnlineSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
@@ -94,11 +149,6 @@ class OnlineTrees(BoostedEngine):
         """Working space for so many samples."""
         return make_space(n_rows, self.candidates.n_bins, self.settings.max_leaf_nodes)
 
-    @staticmethod
-    def bytes_asked(settings: OnlineSettings, shape: Shape, arrays: Arrays) -> int:
-        """Bytes of the engine that is made of the arrays of a file, roughly; of a new one when there are no arrays."""
-        return serialise.bytes_asked(settings, shape, arrays)
-
     # -- reading what is there ------------------------------------------------------------------
 
     @property
@@ -119,21 +169,16 @@ class OnlineTrees(BoostedEngine):
         """Samples held."""
         return int(np.count_nonzero(self.held))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays, working space included."""
-        parts = (self.forest, self.bins, self.candidates, self.layout, self.space)
-        return sum(array.nbytes for part in parts for array in part) + self.codes.nbytes + self.held.nbytes
-
     def gains(self) -> Reals:
-        return importances(self.forest, self._rules(), self.n_features)
-
-    def leaf_score_error(self, problem: Problem) -> float:
-        """How far leaf values are from those of derivatives that are up to date; see `measures.py`."""
-        return leaf_score_error(self.forest, self._rules(), self._labels(problem), np.flatnonzero(self.held))
+        gains = np.zeros(self.n_features)
+        add_gains(self.forest, self._rules(), gains)
+        return gains
 
     def _rules(self) -> Rules:
         return scaling.make_rules(self.settings, self.groups, self.scale)
+
+    def _model(self, rules: Rules) -> Model:
+        return Model(self.forest, self.bins, self.candidates, rules)
 
     def _labels(self, problem: Problem) -> Labels:
         return scaling.make_labels(problem, self.settings, self.ranks, self.groups, self.scale)
@@ -147,7 +192,7 @@ class OnlineTrees(BoostedEngine):
         check_size(settings.n_estimators, groups, 2 * settings.max_leaf_nodes - 1)
         is_scaled = groups > 0 and not self.is_classification
         scale = scaling.scale_of(problem.y[slots], scaling.MOST_GROWTH * len(slots)) if is_scaled else scaling.NO_SCALE
-        self.restore(slots, groups, problem.ranks.copy(), len(slots), scale)
+        self.restore(slots, groups, serialise.Header(len(slots), scale, problem.ranks.copy()))
         self.last_update = LastUpdate(samples_retrained=len(slots), grown=True)
         if groups == 0:
             return
@@ -155,13 +200,9 @@ class OnlineTrees(BoostedEngine):
         self._grow_trees(self._labels(problem), slots, progress)
 
     def _grow_trees(self, labels: Labels, slots: Slots, progress: Progress | None) -> None:
-        forest, bins, candidates, rules = self.forest, self.bins, self.candidates, self._rules()
-        n = len(slots)
+        forest, model, n = self.forest, self._model(self._rules()), len(slots)
         rows = self._gather(slots, with_columns=True)
-        in_threads = self.in_threads(
-            ThreadedGrowing, forest, bins, candidates, self.layout, rules, labels, rows, self.codes, slots,
-            self.make_space,
-        )  # fmt: skip
+        in_threads = self.in_threads(ThreadedGrowing, model, labels, rows, self.make_space)
         if in_threads is not None:
             n, step = self.settings.n_estimators, self.settings.n_estimators if progress is None else 1
             try:
@@ -176,15 +217,14 @@ class OnlineTrees(BoostedEngine):
         sums, probabilities = np.zeros((self.groups, n)), np.zeros(self.groups)
         for iteration in range(self.settings.n_estimators):
             first_tree = iteration * self.groups
-            updating.derive_all(labels, sums, slots, n, iteration, first_tree, forest.gh, 0, self.groups, probabilities)
+            updating.derive_all(
+                labels, sums, slots, 0, n, iteration, first_tree, forest.gh, 0, self.groups, probabilities
+            )
             for k in range(self.groups):
-                tree = first_tree + k
-                grow_tree(
-                    forest, bins, candidates, self.layout, rules, rows, self.codes, slots, space, iteration, tree, k > 0
-                )
-                add_values(forest.values[tree], forest.leaf_of[tree], slots, n, sums[k])
+                grow_tree(model, rows, space, iteration, first_tree + k, k > 0)
                 if progress is not None:
-                    progress(tree + 1, forest.n_trees)
+                    progress(first_tree + k + 1, forest.n_trees)
+            updating.add_values(forest, slots, 0, n, iteration, iteration + 1, sums)
 
     def _gather(self, slots: Slots, *, with_columns: bool) -> Rows:
         bin_type = self.candidates.places.dtype
@@ -197,16 +237,15 @@ class OnlineTrees(BoostedEngine):
         work = partial(encode, self.bins, data.cells, data.category_hashes, MISSING_CATEGORY)
         run([partial(work, slots[begin:end], self.codes) for begin, end in pairwise(cut(len(slots), n))], n)
 
-    def restore(
-        self, slots: Slots, groups: int, ranks: npt.NDArray[np.int32], n_grown: int, scale: scaling.Scale
-    ) -> None:
-        """Begin again with the samples of some slots, trees yet to come."""
+    def restore(self, slots: Slots, groups: int, header: serialise.Header) -> None:
+        """Hold the samples of some slots, and no trees yet."""
         self.forget(room_for(slots))
         self.held[slots] = True
-        self.groups, self.ranks, self.n_grown, self.scale = groups, ranks, n_grown, scale
+        self.groups = groups
+        self.n_grown, self.scale, self.ranks = header
 
     def restore_bins(self, problem: Problem, slots: Slots, bins: Bins) -> None:
-        """Go on with these bins: codes, candidates, and trees that are a leaf without samples."""
+        """Take bins, and make what follows from them: codes, candidates, and trees that are a leaf without samples."""
         settings = self.settings
         seed_key = np.uint64(mix(np.uint64(settings.seed)))
         self.bins = bins
@@ -217,10 +256,9 @@ class OnlineTrees(BoostedEngine):
         self.forest = self._blank_forest(len(self.held))
         self.space = self.make_space(0)
 
-    def count_anew(self, slots: Slots) -> Forest:
-        """The trees with their structure as it is, and what samples contribute counted anew."""
-        forest, candidates = self.forest, self.candidates
-        return count_anew(forest, self.codes, self.bins.first, candidates, self._rules(), self.groups, slots)
+    def _recounted(self, slots: Slots) -> Forest:
+        """The trees with their structure as it is, and all sums counted again from the samples."""
+        return recount(self._model(self._rules()), self.codes, self.groups, slots)
 
     # -- updating -------------------------------------------------------------------------------
 
@@ -229,7 +267,7 @@ class OnlineTrees(BoostedEngine):
         groups = n_groups(problem, n_after)
         check_size(self.settings.n_estimators, groups, 2 * self.settings.max_leaf_nodes - 1)
         if self._must_grow(problem, slots, n_after, groups):
-            self.fit_anew(problem, np.concatenate([np.flatnonzero(self.held), slots]))
+            self.refit(problem, np.concatenate([np.flatnonzero(self.held), slots]))
             return
         self._reserve(slots)
         if groups > self.groups:
@@ -275,9 +313,9 @@ class OnlineTrees(BoostedEngine):
             other.last_update = LastUpdate(grown=True)
             self.become(other)
         elif loses_classes and (groups := n_groups(after, n_after)) != self.groups and groups < 3:
-            self.fit_anew(after, rest)  # the loss is another one
+            self.refit(after, rest)  # the loss is another one
         elif is_too_much(len(slots), n_after):
-            self.fit_anew(*problem.without(slots))
+            self.refit(*problem.without(slots))
         elif self.groups:
             is_new = np.zeros(self.groups, np.bool_)
             work = self._make_work(problem, slots, -1, n_after)
@@ -306,22 +344,17 @@ class OnlineTrees(BoostedEngine):
         self.held, self.codes, self.forest = held, codes, forest
 
     def _make_work(self, problem: Problem, slots: Slots, sign: int, n_after: int) -> Work:
-        """What an update of all trees needs, but for subtrees that are trained anew."""
+        """What an update of all trees needs, but for subtrees that are retrained."""
         rules = self._rules()._replace(robustness=scaling.tolerance_of(self.settings.robustness, len(slots), n_after))
         batch = updating.make_batch(slots, sign, self.n_features, self.groups, self.forest.n_places)
-        return self._labels(problem), rules, batch, Retraining(self.forest, self.held)
+        return self._model(rules), self._labels(problem), batch, Retraining(self.forest, self.held, self.groups)
 
     def _update(self, work: Work, slots: Slots, sign: int, is_new: Bools) -> None:
         """Update all trees by samples that come (sign 1) or go (-1)."""
-        forest, (labels, rules, batch, retraining) = self.forest, work
-        while True:
-            status = updating.run_updates(
-                forest, self.bins, self.candidates, rules, labels, self.space, self.codes, batch, is_new
-            )
-            if status == updating.DONE:
-                break
+        model, labels, batch, retraining = work
+        while updating.run_updates(model, labels, self.space, self.codes, batch, is_new) != updating.DONE:
             iteration, k, place = (int(batch.cursor[i]) for i in (updating.ITERATION, updating.GROUP, updating.NODE))
-            self._retrain(retraining, rules, labels, iteration, iteration * self.groups + k, place)
+            self._retrain(model, labels, retraining, iteration, iteration * self.groups + k, place)
         self.last_update = LastUpdate(int(batch.cursor[updating.N_CHECKED]), retraining.n_nodes, retraining.n_samples)
         if sign < 0:
             self.codes[slots] = 0
@@ -329,23 +362,18 @@ class OnlineTrees(BoostedEngine):
             self.space = self.make_space(0)
 
     def _retrain(
-        self, retraining: "Retraining", rules: Rules, labels: Labels, iteration: int, tree: int, place: int
+        self, model: Model, labels: Labels, retraining: Retraining, iteration: int, tree: int, place: int
     ) -> None:
-        """Train the subtree of a node anew."""
-        forest, settings = self.forest, self.settings
-        members, n_leaves = retraining.list_members(forest, tree, place)
-        n = len(members)
-        if n > len(self.space.order):
-            self.space = self.make_space(min(2 * n, len(retraining.slots)))
-        sums = retraining.sums_of(forest, members, iteration, self.groups)
-        budget = settings.max_leaf_nodes - count_leaves(forest, tree) + n_leaves
+        """Retrain the subtree of a node."""
+        members, budget = retraining.list_members(self.forest, tree, place)
+        if len(members) > len(self.space.order):
+            self.space = self.make_space(min(2 * len(members), len(retraining.slots)))
+        sums = retraining.sums_of(self.forest, members, iteration)
         rows = self._gather(members, with_columns=False)
         retrain(
-            forest, self.bins, self.candidates, self.layout, rules, labels, rows, self.codes, members, self.space,
-            iteration, tree, place, budget, sums, retraining.stack, np.zeros(self.groups),
+            model, labels, rows, self.space, iteration, tree, place, budget, sums, retraining.found,
+            retraining.probabilities,
         )  # fmt: skip
-        retraining.n_nodes += 1
-        retraining.n_samples += n
 
     def seconds_to_change(self, n_changed: int, problem: Problem) -> float:
         fitting = self.seconds_to_fit(problem)
@@ -356,15 +384,10 @@ class OnlineTrees(BoostedEngine):
     # -- keeping --------------------------------------------------------------------------------
 
     def copy(self) -> Self:
-        """An independent copy; O(size)."""
-        other = self.counterpart()
-        other.n_mutations = self.n_mutations
-        other.groups, other.n_grown, other.scale = self.groups, self.n_grown, self.scale
-        other.ranks, other.held, other.codes = self.ranks.copy(), self.held.copy(), self.codes.copy()
-        other.bins, other.candidates, other.layout = self.bins.copy(), self.candidates, self.layout
-        other.forest = self.forest.copy()
-        other.space = other.make_space(0)
-        other.last_update = self.last_update
+        other = self.aside()
+        other.held, other.codes = self.held.copy(), self.codes.copy()
+        other.bins, other.forest = copied(self.bins, "hashes", "n_taken"), copied(self.forest)
+        other.space = self.make_space(0)
         return other
 
     def shred(self) -> None:
@@ -380,7 +403,7 @@ class OnlineTrees(BoostedEngine):
 
     def arrays(self) -> Arrays:
         """The trees as arrays for a file, see `serialise.py`."""
-        return serialise.pack(self)
+        return serialise.pack(serialise.Header(self.n_grown, self.scale, self.ranks), self.forest, self.bins, self.held)
 
     def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
         """Undo `arrays`, over the samples of `slots`.
@@ -390,21 +413,24 @@ class OnlineTrees(BoostedEngine):
         ValueError
             When the arrays are not trees of these samples, saying what is wrong.
         """
-        serialise.unpack(self, arrays, problem, slots)
+        slots = np.sort(slots)
+        header = serialise.take_header(arrays, problem, len(slots))
+        self.restore(slots, n_groups(problem, len(slots)), header)
+        if self.groups:
+            self.restore_bins(problem, slots, serialise.take_bins(arrays, self.categorical))
+            serialise.take_structure(arrays, self.forest, self.bins, self.candidates, self.groups)
+            self.forest.gh[:, slots] = serialise.take_derivatives(arrays, self.forest, len(slots), self.scale)
+            self.forest = self._recounted(slots)
 
     # -- checking -------------------------------------------------------------------------------
 
     def find_differences(self, problem: Problem, slots: Slots) -> list[str]:
         if not np.array_equal(np.flatnonzero(self.held), np.sort(slots)):
             return ["the trees do not hold the samples"]
-        return compare(self.forest, self.count_anew(np.sort(slots))) if self.groups else []
+        return compare(self.forest, self._recounted(np.sort(slots))) if self.groups else []
 
     def check_invariants(self, problem: Problem, slots: Slots) -> None:
-        """Check everything kept for internal soundness.
-
-        Raises
-        ------
-        AssertionError
-            Naming what is broken.
-        """
-        check_invariants(self, problem, slots)
+        wrong = self.recount(problem, slots)
+        ensure(not wrong, f"counted wrong: {wrong[:3]}")
+        ensure(self.groups > 0 or self.n_trees == 0, "without a choice there must be no trees")
+        check_invariants(self.forest, self.codes, self.held, problem, slots)

@@ -1,14 +1,14 @@
-"""Online gradient boosting, as users meet it."""
+"""The estimators of online boosting."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from oubli.core.boosting.estimator import BoostedModel
 from oubli.core.boosting.online.engine import OnlineTrees
-from oubli.core.boosting.online.parameters import OnlineSettings, read_settings
-from oubli.core.classification import Classifier
+from oubli.core.boosting.online.parameters import PARAMETERS, OnlineSettings
 from oubli.core.data.schema import Schema
-from oubli.core.regression import Regressor
+from oubli.core.estimators import Classifier, Regressor
+from oubli.core.parameters import check_parameters
 
 
 class OnlineBoosting(BoostedModel):
@@ -46,7 +46,7 @@ class OnlineBoosting(BoostedModel):
 
     @classmethod
     def read_settings(cls, parameters: Mapping[str, Any], schema: "Schema") -> OnlineSettings:
-        return read_settings(parameters)
+        return OnlineSettings(**check_parameters(PARAMETERS, parameters))
 
     @staticmethod
     def engine_type(settings: OnlineSettings) -> type[OnlineTrees]:
@@ -57,10 +57,10 @@ class OnlineBoostingClassifier(OnlineBoosting, Classifier):
     """Gradient boosting whose trees are updated in place when samples come and go (Online GBDT).
 
     Robust LogitBoost with best-first trees. An update touches the samples that come or go, not those held: every
-    node keeps the sums of gradients and hessians of its candidate splits, and a subtree is trained anew only when its
+    node keeps the sums of gradients and hessians of its candidate splits, and a subtree is retrained only when its
     split has lost its place among the best. So the trees are not those of retraining: the guarantee is `approximate`,
     and a deleted sample leaves no trace only after `scrub`. A batch of more than a sixtieth of the samples, and of
-    more than a hundred, has all trees grown anew.
+    more than a hundred, has all trees grown again.
 
     Parameters
     ----------
@@ -75,13 +75,13 @@ class OnlineBoostingClassifier(OnlineBoosting, Classifier):
     split_sampling : float in (0, 1], default 0.1
         Share of the candidate splits that a tree looks at, alpha. Fewer of them are steadier and cheaper to keep.
     robustness : float in [0, 1], default 0.1
-        Share of a node's candidates among which its split may rank before the subtree is trained anew, sigma, when
+        Share of a node's candidates among which its split may rank before the subtree is retrained, sigma, when
         2 % of the samples or more come or go at once; in proportion for fewer, a tenth of it at least. 0 lets only
         the best one stay.
     l2_regularization : float, default 0.3
-        What is added to the hessian of a leaf.
+        Number added to the hessian of a leaf.
     min_child_weight : float, default 0.03
-        Hessian that each side of a split has to have.
+        Minimum hessian of each side of a split.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
     n_jobs : int or None, default None
@@ -135,13 +135,13 @@ class OnlineBoostingRegressor(OnlineBoosting, Regressor):
         Share of the candidate splits that a tree looks at, alpha. Fewer of them are steadier and cheaper to keep;
         more of them are more accurate.
     robustness : float in [0, 1], default 0.1
-        Share of a node's candidates among which its split may rank before the subtree is trained anew, sigma, when
+        Share of a node's candidates among which its split may rank before the subtree is retrained, sigma, when
         2 % of the samples or more come or go at once; in proportion for fewer, a tenth of it at least. 0 lets only
         the best one stay.
     l2_regularization : float, default 1.0
-        What is added to the hessian of a leaf.
+        Number added to the hessian of a leaf.
     min_child_weight : float, default 20.0
-        Hessian that each side of a split has to have.
+        Minimum hessian of each side of a split.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
     n_jobs : int or None, default None

@@ -1,4 +1,4 @@
-"""Best-first growth of a subtree (Algorithm 1, line 6) from samples at hand.
+"""The best-first growth of a subtree (Algorithm 1, line 6) from samples at hand.
 
     order    [ samples of leaf 0 | of leaf 1 | ... ]      positions of the samples; divided in place, in order
     open     [ leaf 0 | leaf 1 | ... ]                    with histogram and best candidate
@@ -16,12 +16,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.boosting.histogram import subtract
 from oubli.core.boosting.online.split import NO_BIN, best_split
-from oubli.core.boosting.online.state import unpack, value_of
+from oubli.core.boosting.online.state import row_of, unpack, write_value
 from oubli.core.boosting.online.workspace import count_rows, divide, place_rows
+from oubli.core.boosting.state import make_split
 from oubli.core.jit.policy import inner, kernel
 
 START, END, PLACE, BIN, MISSING_LEFT = range(5)
+NONE = -1  # no leaf
 
 
 class Space(NamedTuple):
@@ -54,28 +57,29 @@ def make_space(n: int, n_bins: int, n_leaves: int) -> Space:
 
 
 @inner
-def free_pair(forest, tree):
-    """The lowest pair of a tree that is not in use."""
-    n_places = 2 * forest.stats.shape[1] + 1
-    pair = 0
-    while forest.states[tree * n_places + 1 + 2 * pair]["in_use"] != 0:
-        pair += 1
-    return pair
-
-
-@inner
-def find_best(forest, first, categorical, rules, space, tree, leaf):
+def find_best(model, space, tree, leaf):
     """Find the best candidate of an open leaf."""
-    n_places = 2 * forest.stats.shape[1] + 1
-    total = forest.states[tree * n_places + space.open[leaf, PLACE]]["sums"]
-    gain, best, missing_left = best_split(space.histograms[leaf], first, categorical, total, rules, space)
+    total = model.forest.states[row_of(model.forest, tree, space.open[leaf, PLACE])]["sums"]
+    gain, best, missing_left = best_split(
+        space.histograms[leaf], model.candidates.first, model.bins.categorical, total, model.rules, space
+    )
     space.gains[leaf] = gain if best != NO_BIN else 0.0
     space.open[leaf, BIN] = best
     space.open[leaf, MISSING_LEFT] = missing_left
 
 
 @inner
-def feature_of(first, bin_number):
+def best_leaf(space, n_open):
+    """The open leaf whose best candidate has the largest gain, of equals the first; NONE when none has a gain."""
+    best = np.int64(0)
+    for leaf in range(1, n_open):
+        if space.gains[leaf] > space.gains[best]:
+            best = np.int64(leaf)
+    return best if space.gains[best] > 0.0 else np.int64(NONE)
+
+
+@inner
+def _feature_of(first, bin_number):
     """The feature that a bin belongs to."""
     low, high = 0, first.shape[0] - 1
     while high - low > 1:
@@ -88,35 +92,7 @@ def feature_of(first, bin_number):
 
 
 @inner
-def write_split(forest, bins, candidates, iteration, tree, place, pair, bin_number, missing_left):
-    """Turn a leaf into an inner node whose children, two leaves, are a pair; returns feature, bin and code."""
-    n_places = 2 * forest.stats.shape[1] + 1
-    row, left = tree * n_places + place, tree * n_places + 1 + 2 * pair
-    feature = feature_of(candidates.first, bin_number)
-    cut = np.int64(candidates.cuts[iteration, bin_number])
-    code = np.int64(bins.first[feature]) + cut
-    own = bin_number - np.int64(candidates.first[feature])
-    nodes, states = forest.nodes, forest.states
-    nodes[row]["feature"] = np.int32(feature)
-    nodes[row]["left"] = np.int32(left)
-    nodes[row]["value"] = 0.0
-    nodes[row]["missing_left"] = np.uint8(missing_left)
-    nodes[row]["is_categorical"] = np.uint8(bins.categorical[feature])
-    if bins.categorical[feature]:
-        nodes[row]["category"] = bins.hashes[code]
-    else:
-        nodes[row]["threshold"] = bins.edges[code]
-    states[row]["bin"] = np.int32(own)
-    for side in range(2):
-        states[left + side]["in_use"] = 1
-        states[left + side]["parent"] = np.int32(place)
-    states[left]["leaf"] = states[row]["leaf"]
-    states[left + 1]["leaf"] = np.int32(pair + 1)
-    return feature, own, cut
-
-
-@inner
-def sums_of_left(histogram, start, own, is_categorical, missing, missing_left):
+def _sums_of_left(histogram, start, own, is_categorical, missing, missing_left):
     """Packed sums that a split sends left."""
     if is_categorical:
         return histogram[start + own]
@@ -127,114 +103,126 @@ def sums_of_left(histogram, start, own, is_categorical, missing, missing_left):
 
 
 @inner
-def _split_leaf(
-    forest, bins, candidates, layout, rules, rows, codes, slots, space, iteration, tree, leaf, new, is_last
-):
-    """Split an open leaf: it becomes its left child, and the right one opens as number `new`."""
-    n_places = 2 * forest.stats.shape[1] + 1
-    place, missing_left = space.open[leaf, PLACE], space.open[leaf, MISSING_LEFT]
-    pair = free_pair(forest, tree)
-    feature, own, cut = write_split(
-        forest, bins, candidates, iteration, tree, place, pair, space.open[leaf, BIN], missing_left
-    )
-    kept = forest.stats[tree, pair]
-    histogram = space.histograms[leaf]
+def write_split(model, space, iteration, tree, leaf, new):
+    """Write the best split of an open leaf to the tree: the leaf becomes its left child, number `new` the right one.
+
+    The children, two leaves, are the lowest pair that is not in use. Returns the feature, the last code that goes left
+    (or the code of the category that does), and whether missing values go left.
+    """
+    forest, bins, first = model.forest, model.bins, model.candidates.first
+    nodes, states = forest.nodes, forest.states
+    place, bin_number, missing_left = space.open[leaf, PLACE], space.open[leaf, BIN], space.open[leaf, MISSING_LEFT]
+    pair = 0
+    while states[row_of(forest, tree, 1 + 2 * pair)]["in_use"] != 0:
+        pair += 1
+    row, left = row_of(forest, tree, place), row_of(forest, tree, 1 + 2 * pair)
+    feature = _feature_of(first, bin_number)
+    is_categorical = bins.categorical[feature]
+    first_bin = np.int64(first[feature])
+    own, cut = bin_number - first_bin, np.int64(model.candidates.cuts[iteration, bin_number])
+    code = np.int64(bins.first[feature]) + cut
+    make_split(nodes, row, feature, left, missing_left, is_categorical)
+    if is_categorical:
+        nodes[row]["category"] = bins.hashes[code]
+    else:
+        nodes[row]["threshold"] = bins.edges[code]
+    states[row]["bin"] = np.int32(own)
+    for side in range(2):
+        states[left + side]["in_use"] = 1
+        states[left + side]["parent"] = np.int32(place)
+    states[left]["leaf"] = states[row]["leaf"]
+    states[left + 1]["leaf"] = np.int32(pair + 1)
+    kept, histogram = forest.stats[tree, pair], space.histograms[leaf]
     for i in range(kept.shape[0]):
         kept[i] = histogram[i]
-    first, categorical = candidates.first, bins.categorical
-    first_bin = np.int64(first[feature])
     missing = np.int64(first[feature + 1]) - first_bin - 1
-    left = sums_of_left(kept, first_bin, own, categorical[feature], missing, missing_left)
-    left_row = tree * n_places + 1 + 2 * pair
-    forest.states[left_row]["sums"] = left
-    forest.states[left_row + 1]["sums"] = forest.states[tree * n_places + place]["sums"] - left
-    start, end = space.open[leaf, START], space.open[leaf, END]
-    missing_code = np.int64(bins.first[feature + 1]) - np.int64(bins.first[feature]) - 1
-    middle = divide(
-        rows, codes, slots, space.order, space.other, start, end, feature, cut, categorical[feature], missing_code,
-        missing_left,
-    )  # fmt: skip
+    sums = _sums_of_left(kept, first_bin, own, is_categorical, missing, missing_left)
+    states[left]["sums"] = sums
+    states[left + 1]["sums"] = states[row]["sums"] - sums
     space.open[leaf, PLACE], space.open[new, PLACE] = 1 + 2 * pair, 2 + 2 * pair
+    return feature, cut, missing_left
+
+
+@inner
+def _split_leaf(model, rows, space, iteration, tree, leaf, new, is_last):
+    """Split an open leaf: it becomes its left child, and the right one opens as number `new`."""
+    histogram, other = space.histograms[leaf], space.histograms[new]
+    feature, cut, missing_left = write_split(model, space, iteration, tree, leaf, new)
+    start, end = space.open[leaf, START], space.open[leaf, END]
+    middle = divide(rows, model.bins, space.order, space.other, start, end, feature, cut, missing_left)
     space.open[leaf, END], space.open[new, START], space.open[new, END] = middle, middle, end
     if is_last:
         return
-    other = space.histograms[new]
-    places = candidates.places[iteration]
+    kept = model.forest.stats[tree, space.open[leaf, PLACE] // 2]
     if middle - start <= end - middle:
-        count_rows(histogram, rows, bins.first, first, places, layout, space.order, start, middle)
-        for i in range(kept.shape[0]):
-            other[i] = kept[i] - histogram[i]
+        count_rows(histogram, rows, model, iteration, space.order, start, middle)
+        subtract(kept, histogram, other)
     else:
-        count_rows(other, rows, bins.first, first, places, layout, space.order, middle, end)
-        for i in range(kept.shape[0]):
-            histogram[i] = kept[i] - other[i]
-    find_best(forest, first, categorical, rules, space, tree, leaf)
-    find_best(forest, first, categorical, rules, space, tree, new)
+        count_rows(other, rows, model, iteration, space.order, middle, end)
+        subtract(kept, other, histogram)
+    find_best(model, space, tree, leaf)
+    find_best(model, space, tree, new)
 
 
 @inner
-def _close(forest, rules, space, tree, n_open, slots):
-    """Write values and members of the open leaves."""
-    n_places = 2 * forest.stats.shape[1] + 1
-    for leaf in range(n_open):
-        row = tree * n_places + space.open[leaf, PLACE]
-        number = forest.states[row]["leaf"]
-        value = value_of(forest.states[row]["sums"], rules)
-        forest.nodes[row]["value"] = value
-        forest.values[tree, number] = value
-        leaf_of = forest.leaf_of[tree]
-        for i in range(space.open[leaf, START], space.open[leaf, END]):
-            leaf_of[np.uint64(slots[np.uint64(space.order[np.uint64(i)])])] = number
+def label_rows(model, rows, space, tree, number, start, end):
+    """Write the number of a leaf of a tree for the samples in positions order[start:end]."""
+    leaf_of = model.forest.leaf_of[tree]
+    for i in range(start, end):
+        leaf_of[np.uint64(rows.slots[np.uint64(space.order[np.uint64(i)])])] = number
 
 
 @inner
-def grow_subtree(forest, bins, candidates, layout, rules, rows, codes, slots, space, iteration, tree, place, budget):
+def grow_subtree(model, rows, space, iteration, tree, place, budget):
     """Grow a subtree of at most `budget` leaves at a leaf, on the samples at hand.
 
-    slots       their slots, by position
-    histograms  of `space`: the first one is theirs; the leaf's `sums` are, too
+    The first histogram of `space` is theirs, and so are the leaf's `sums`.
     """
-    for i in range(slots.shape[0]):
+    n = rows.slots.shape[0]
+    for i in range(n):
         space.order[i] = i
-    space.open[0, START], space.open[0, END], space.open[0, PLACE] = 0, slots.shape[0], place
+    space.open[0, START], space.open[0, END], space.open[0, PLACE] = 0, n, place
     space.gains[0] = 0.0
     if budget > 1:
-        find_best(forest, candidates.first, bins.categorical, rules, space, tree, 0)
+        find_best(model, space, tree, 0)
     n_open = 1
     while n_open < budget:
-        best = 0
-        for leaf in range(1, n_open):
-            if space.gains[leaf] > space.gains[best]:
-                best = leaf
-        if space.gains[best] <= 0.0:
+        best = best_leaf(space, n_open)
+        if best == NONE:
             break
-        _split_leaf(
-            forest, bins, candidates, layout, rules, rows, codes, slots, space, iteration, tree, best, n_open,
-            n_open + 1 == budget,
-        )  # fmt: skip
+        _split_leaf(model, rows, space, iteration, tree, best, n_open, n_open + 1 == budget)
         n_open += 1
-    _close(forest, rules, space, tree, n_open, slots)
+    for leaf in range(n_open):
+        place = space.open[leaf, PLACE]
+        write_value(model.forest, model.rules, tree, place)
+        number = model.forest.states[row_of(model.forest, tree, place)]["leaf"]
+        label_rows(model, rows, space, tree, number, space.open[leaf, START], space.open[leaf, END])
 
 
-@kernel
-def grow_tree(forest, bins, candidates, layout, rules, rows, codes, slots, space, iteration, tree, are_placed):
-    """Grow a tree, so far a leaf without samples, on the samples at hand.
+@inner
+def count_root(model, rows, space, iteration, tree, begin, end, histogram, are_placed):
+    """Begin with some of the samples at hand at the root of a tree; returns the sum of their derivatives.
 
     are_placed  whether their bins are those of the iteration already
     """
-    n_places = 2 * forest.stats.shape[1] + 1
+    gh, shift = model.forest.gh[tree], model.rules.shift
     total = np.int64(0)
-    gh = forest.gh[tree]
-    for i in range(slots.shape[0]):
-        value = unpack(gh[np.uint64(slots[np.uint64(i)])], rules.shift)
+    for i in range(begin, end):
+        value = unpack(gh[np.uint64(rows.slots[np.uint64(i)])], shift)
         rows.packed[i] = value
         total += value
         space.order[i] = i
-    forest.states[tree * n_places]["sums"] = total
-    first, places = candidates.first, candidates.places[iteration]
     if are_placed:
-        count_rows(space.histograms[0], rows, bins.first, first, places, layout, space.order, 0, slots.shape[0])
+        count_rows(histogram, rows, model, iteration, space.order, begin, end)
     else:
-        place_rows(rows, codes, bins.first, first, places, layout, slots, 0, slots.shape[0], space.histograms[0])
-    n_leaves = forest.stats.shape[1] + 1
-    grow_subtree(forest, bins, candidates, layout, rules, rows, codes, slots, space, iteration, tree, 0, n_leaves)
+        place_rows(histogram, rows, model, iteration, begin, end)
+    return total
+
+
+@kernel
+def grow_tree(model, rows, space, iteration, tree, are_placed):
+    """Grow a tree, so far a leaf without samples, on the samples at hand; `are_placed` as in `count_root`."""
+    n = rows.slots.shape[0]
+    total = count_root(model, rows, space, iteration, tree, 0, n, space.histograms[0], are_placed)
+    model.forest.states[row_of(model.forest, tree, 0)]["sums"] = total
+    grow_subtree(model, rows, space, iteration, tree, 0, model.forest.stats.shape[1] + 1)

@@ -1,18 +1,13 @@
-"""Plain checks of everything kept: sums against a recount, members against the splits. For tests and `verify`."""
-
-from typing import TYPE_CHECKING, Any
+"""Checks of everything kept, in plain Python: sums against a recount, members against the splits."""
 
 import numpy as np
 
-from oubli.core.array_types import Slots
+from oubli.core.array_types import Array, Bools, Slots
 from oubli.core.boosting.online.state import NIL, Forest
-from oubli.core.boosting.state import LEAF
+from oubli.core.boosting.state import LEAF, are_right
+from oubli.core.engine import wrong_numbers
 from oubli.core.errors import ensure
-from oubli.core.rng import MISSING_CATEGORY
-
-if TYPE_CHECKING:
-    from oubli.core.boosting.online.engine import OnlineTrees
-    from oubli.core.samples.arrays import Problem
+from oubli.core.samples.arrays import Problem
 
 
 def _paths(forest: Forest, tree: int) -> list[tuple[int, list[int]]]:
@@ -32,43 +27,40 @@ def _paths(forest: Forest, tree: int) -> list[tuple[int, list[int]]]:
 
 def compare(forest: Forest, counted: Forest) -> list[str]:
     """Name what is kept and was counted differently."""
-    wrong = []
-    for name in ("leaf_of", "stats", "values"):
-        differ = (getattr(forest, name) != getattr(counted, name)).reshape(forest.n_trees, -1).any(axis=1)
-        wrong += [f"{name} of tree {tree}" for tree in np.flatnonzero(differ).tolist()]
+    wrong = wrong_numbers("leaf_of", forest.leaf_of, counted.leaf_of, by_sample=True, tree=None)
     for name, kept, found in (
+        ("stats", forest.stats, counted.stats),
+        ("values", forest.values, counted.values),
         ("sums", forest.states["sums"], counted.states["sums"]),
         ("values of nodes", forest.nodes["value"], counted.nodes["value"]),
     ):
-        differ = (kept != found).reshape(forest.n_trees, -1).any(axis=1)
-        wrong += [f"{name} of tree {tree}" for tree in np.flatnonzero(differ).tolist()]
+        shape = forest.n_trees, len(kept) // forest.n_trees, *kept.shape[1:]
+        wrong += wrong_numbers(name, kept.reshape(shape), found.reshape(shape), tree=None, place=None)
     return wrong
 
 
-def check_invariants(trees: "OnlineTrees", problem: "Problem", slots: Slots) -> None:
-    """Check that the trees hold the samples of `slots` and nothing else, and are sound.
+def check_invariants(forest: Forest, codes: Array, held: Bools, problem: Problem, slots: Slots) -> None:
+    """Check that the trees hold the samples of `slots` and nothing else, and are sound; `compare` has found nothing.
+
+    Parameters
+    ----------
+    codes : uint16[S, d]
+    held : bool[S], which slots hold samples.
 
     Raises
     ------
     AssertionError
         Naming the tree, node or slot and the rule that is broken. O(model), interpreted.
     """
-    wrong = trees.recount(problem, slots)
-    ensure(not wrong, f"counted wrong: {wrong[:3]}")
-    if trees.groups == 0:
-        ensure(trees.forest.n_trees == 0, "without a choice there must be no trees")
-        return
-    unused = ~trees.held
-    ensure(not trees.codes[unused].any(), "slots that hold no sample must have no codes")
-    for tree in range(trees.forest.n_trees):
-        _check_tree(trees, problem, slots, tree)
-        ensure(not trees.forest.gh[tree, unused].any(), f"tree {tree} must know nothing of samples not held")
-        ensure(not trees.forest.leaf_of[tree, unused].any(), f"tree {tree} must know nothing of samples not held")
+    ensure(not codes[~held].any(), "slots that hold no sample must have no codes")
+    for tree in range(forest.n_trees):
+        _check_tree(forest, problem, slots, tree)
+        ensure(not forest.gh[tree, ~held].any(), f"tree {tree} must know nothing of samples not held")
+        ensure(not forest.leaf_of[tree, ~held].any(), f"tree {tree} must know nothing of samples not held")
 
 
-def _check_tree(trees: "OnlineTrees", problem: "Problem", slots: Slots, tree: int) -> None:
+def _check_tree(forest: Forest, problem: Problem, slots: Slots, tree: int) -> None:
     """Check the structure of a tree, its values, and that its splits lead every sample to its leaf."""
-    forest = trees.forest
     start = tree * forest.n_places
     nodes, states = forest.nodes[start:], forest.states[start : start + forest.n_places]
     paths = _paths(forest, tree)
@@ -97,15 +89,6 @@ def _check_tree(trees: "OnlineTrees", problem: "Problem", slots: Slots, tree: in
     for slot in slots.tolist():
         place = 0
         while nodes["feature"][place] != LEAF:
-            place = int(nodes["left"][place]) - start + int(_goes_right(nodes[place], problem, slot))
+            side = int(are_right(nodes[place], problem.data, np.array([slot]))[0])
+            place = int(nodes["left"][place]) - start + side
         ensure(forest.leaf_of[tree, slot] == states["leaf"][place], f"tree {tree}: slot {slot} is in another leaf")
-
-
-def _goes_right(node: Any, problem: "Problem", slot: int) -> bool:
-    data = problem.data
-    x = data.cells[slot, node["feature"]]
-    if node["is_categorical"]:
-        return bool((MISSING_CATEGORY if np.isnan(x) else data.category_hashes[int(x)]) != node["category"])
-    if np.isnan(x):
-        return not node["missing_left"]
-    return bool(x > node["threshold"])

@@ -1,11 +1,9 @@
 """The parameters of online boosting, checked and turned into numbers."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from oubli.core.boosting.parameters import BoostedSettings, shared
-from oubli.core.parameters import check_parameters, n_jobs, random_state, share, whole
+from oubli.core.parameters import n_jobs, random_state, share, whole
 
 MAX_LEAVES = 256  # the leaves of a tree are numbered by one byte
 MAX_BINS = 4096
@@ -39,18 +37,3 @@ class OnlineSettings(BoostedSettings):
 
     max_leaf_nodes: int
     robustness: float
-
-
-def read_settings(params: Mapping[str, Any]) -> OnlineSettings:
-    """Check the parameters.
-
-    Parameters
-    ----------
-    params : the constructor's parameters by name.
-
-    Raises
-    ------
-    InputError
-        Naming the parameter, its value and the rule.
-    """
-    return OnlineSettings(**check_parameters(PARAMETERS, params))

@@ -1,34 +1,32 @@
 """The trees as plain arrays for a file, and back, checked.
 
-In a file are the places in use only, tree by tree, and of every sample, in the order of their slots, what it
-contributes to each tree. Everything else follows: candidates are drawn anew, codes and leaves looked up, sums and
-values counted. So nothing in a file can contradict the samples in silence.
+A file holds the places in use only, tree by tree, and for every sample, in the order of the slots, what it
+contributes to each tree. Everything else is computed when the file is read: candidates are drawn, codes and leaves
+looked up, sums and values counted. So nothing in a file can silently contradict the samples.
 
-    n_grown, scale, limit, ranks                        see `engine.py`, `labels.py`
-    first, edges, hashes, n_inner, n_outer, n_taken     the bins, see `discretise.py`
+    n_grown, scale, limit, ranks                        the header, see `Header`
+    first, edges, hashes, n_inner, n_outer, n_taken     the bins, see `bins.py`
     sizes                                               int32[T]: places in use of each tree
     place, parent, feature, bin, missing_left           by place in use, parents before children
     gh                                                  int16/32[T, n]
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from oubli.core.array_types import Array, Arrays, Bools, Ints
-from oubli.core.boosting.online.candidates import FEW, MANY_CATEGORIES
-from oubli.core.boosting.online.discretise import MOST_CODES, Bins
-from oubli.core.boosting.online.labels import MOST_GRADIENT, MOST_GROWTH, NO_SCALE, Scale
+from oubli.core.array_types import Array, Arrays, Bools
+from oubli.core.boosting.online.bins import MOST_CODES, Bins
+from oubli.core.boosting.online.derivatives import MOST_GRADIENT, MOST_GROWTH, NO_SCALE, Scale
 from oubli.core.boosting.online.parameters import MAX_SAMPLES, OnlineSettings
+from oubli.core.boosting.online.split import FEW, MANY_CATEGORIES, Candidates
 from oubli.core.boosting.online.state import NIL, STATE, Forest
-from oubli.core.boosting.problem import n_groups
+from oubli.core.boosting.parameters import n_groups
 from oubli.core.boosting.state import LEAF, NODE
 from oubli.core.engine import Shape
 from oubli.core.errors import expect
 from oubli.core.samples.arrays import Problem
-
-if TYPE_CHECKING:
-    from oubli.core.boosting.online.engine import OnlineTrees
 
 _ROOM = 17 / 16  # of the slots, see `engine.py`
 _CANDIDATE_BYTES = 24  # of a code in an iteration while its candidates are drawn
@@ -48,6 +46,21 @@ _BINS: dict[str, Any] = {
     "n_outer": np.int64,
     "n_taken": np.int64,
 }
+
+
+class Header(NamedTuple):
+    """What is decided when all trees are grown.
+
+    Attributes
+    ----------
+    n_grown : samples held then.
+    scale : of the derivatives of a regression.
+    ranks : number of each class code among the trees of an iteration.
+    """
+
+    n_grown: int
+    scale: Scale
+    ranks: npt.NDArray[np.int32]
 
 
 def bytes_asked(settings: OnlineSettings, shape: Shape, arrays: Arrays) -> int:
@@ -85,18 +98,18 @@ def _in_order(forest: Forest, tree: int) -> list[int]:
     return found
 
 
-def pack(trees: "OnlineTrees") -> Arrays:
-    """Return the trees as arrays by name."""
-    forest, scale = trees.forest, trees.scale
+def pack(header: Header, forest: Forest, bins: Bins, held: Bools) -> Arrays:
+    """Return the trees as arrays by name; held: bool[S], which slots hold samples."""
+    scale = header.scale
     arrays: Arrays = {
-        "n_grown": np.array([trees.n_grown], np.int64),
+        "n_grown": np.array([header.n_grown], np.int64),
         "scale": np.array([scale.base, scale.reach, scale.scale, scale.unit]),
         "limit": np.array([scale.limit], np.int64),
-        "ranks": trees.ranks,
+        "ranks": header.ranks,
     }
-    if trees.groups == 0:
+    if forest.n_trees == 0:
         return arrays
-    arrays |= {name: getattr(trees.bins, name) for name in _BINS}
+    arrays |= {name: getattr(bins, name) for name in _BINS}
     places = [_in_order(forest, tree) for tree in range(forest.n_trees)]
     sizes = [len(some) for some in places]
     place = np.array([place for some in places for place in some], np.int32)
@@ -108,7 +121,7 @@ def pack(trees: "OnlineTrees") -> Arrays:
         "feature": forest.nodes["feature"][rows],
         "bin": forest.states["bin"][rows],
         "missing_left": forest.nodes["missing_left"][rows],
-        "gh": forest.gh[:, np.flatnonzero(trees.held)],
+        "gh": forest.gh[:, np.flatnonzero(held)],
     }
     return arrays
 
@@ -122,8 +135,8 @@ def _take(arrays: Arrays, name: str, dtype: Any, shape: tuple[int, ...]) -> Arra
     return array.copy()
 
 
-def _take_bins(arrays: Arrays, categorical: Bools) -> Bins:
-    """The bins, such that looking a value up in them ends, within them."""
+def take_bins(arrays: Arrays, categorical: Bools) -> Bins:
+    """Read the bins, and check that every look-up ends within them."""
     d = len(categorical)
     lengths = {"first": d + 1, "edges": -1, "hashes": -1, "n_inner": d, "n_outer": d, "n_taken": d}
     parts = {name: _take(arrays, name, dtype, (lengths[name],)) for name, dtype in _BINS.items()}
@@ -143,17 +156,16 @@ def _take_bins(arrays: Arrays, categorical: Bools) -> Bins:
     return bins
 
 
-def _take_structure(trees: "OnlineTrees", arrays: Arrays) -> None:
-    """The nodes, such that every walk from a root ends at a leaf of the same tree."""
-    forest, candidates = trees.forest, trees.candidates
+def take_structure(arrays: Arrays, forest: Forest, bins: Bins, candidates: Candidates, groups: int) -> None:
+    """Write the nodes to trees that are a leaf each, and check that every walk ends at a leaf of the same tree."""
     n_places = forest.n_places
     sizes = _take(arrays, "sizes", np.int32, (forest.n_trees,)).astype(np.int64)
     expect(((sizes >= 1) & (sizes <= n_places) & (sizes % 2 == 1)).all(), "a tree has a wrong number of nodes")
     fields = {name: _take(arrays, name, dtype, (int(sizes.sum()),)) for name, dtype in _NODE_FIELDS.items()}
     features = fields["feature"]
-    expect(((features >= LEAF) & (features < trees.n_features)).all(), "a feature is out of range")
+    expect(((features >= LEAF) & (features < len(bins.categorical))).all(), "a feature is out of range")
     widths = np.diff(candidates.first.astype(np.int64))
-    is_categorical = trees.bins.categorical[features] & (features != LEAF)
+    is_categorical = bins.categorical[features] & (features != LEAF)
     limits = np.where(features == LEAF, 1, widths[features] - 1)
     expect(((fields["bin"] >= 0) & (fields["bin"] < limits)).all(), "a bin is out of range")
     limits = np.where((features == LEAF) | is_categorical, 0, 1)
@@ -163,9 +175,14 @@ def _take_structure(trees: "OnlineTrees", arrays: Arrays) -> None:
         start, end = end, end + size
         _hang(forest, tree, {name: array[start:end] for name, array in fields.items()})
     rows = np.repeat(forest.roots, sizes) + fields["place"]
-    iterations = np.repeat(np.arange(forest.n_trees) // trees.groups, sizes)
+    iterations = np.repeat(np.arange(forest.n_trees) // groups, sizes)
     is_inner = features != LEAF
-    _write_splits(trees, rows[is_inner], iterations[is_inner], features[is_inner], fields["bin"][is_inner])
+    rows, iterations, features = rows[is_inner], iterations[is_inner], features[is_inner]
+    cuts = candidates.cuts[iterations, candidates.first[features] + fields["bin"][is_inner]]
+    codes, is_categorical = bins.first[features] + cuts, bins.categorical[features]
+    forest.nodes["is_categorical"][rows] = is_categorical
+    forest.nodes["threshold"][rows[~is_categorical]] = bins.edges[codes[~is_categorical]]
+    forest.nodes["category"][rows[is_categorical]] = bins.hashes[codes[is_categorical]]
 
 
 def _hang(forest: Forest, tree: int, fields: Arrays) -> None:
@@ -197,46 +214,26 @@ def _hang(forest: Forest, tree: int, fields: Arrays) -> None:
     expect((lefts != 0).all(), f"tree {tree} has a node without children")
 
 
-def _write_splits(trees: "OnlineTrees", rows: Array, iterations: Array, features: Array, own: Array) -> None:
-    """Write what the candidates of some nodes are."""
-    nodes, bins, candidates = trees.forest.nodes, trees.bins, trees.candidates
-    cuts = candidates.cuts[iterations, candidates.first[features] + own]
-    codes = bins.first[features] + cuts
-    is_categorical = bins.categorical[features]
-    nodes["is_categorical"][rows] = is_categorical
-    nodes["threshold"][rows[~is_categorical]] = bins.edges[codes[~is_categorical]]
-    nodes["category"][rows[is_categorical]] = bins.hashes[codes[is_categorical]]
-
-
-def unpack(trees: "OnlineTrees", arrays: Arrays, problem: "Problem", slots: Ints) -> None:
-    """Undo `pack`, over the samples of `slots`, in trees without samples.
-
-    Raises
-    ------
-    ValueError
-        When the arrays are not trees of these samples, saying what is wrong.
-    """
-    slots = np.sort(slots)
-    groups = n_groups(problem, len(slots))
+def take_header(arrays: Arrays, problem: Problem, n_samples: int) -> Header:
+    """Read the header of trees over so many samples."""
     n_grown = int(_take(arrays, "n_grown", np.int64, (1,))[0])
     base, reach, steps, unit = _take(arrays, "scale", np.float64, (4,)).tolist()
     scale = Scale(base, reach, steps, int(_take(arrays, "limit", np.int64, (1,))[0]), unit)
-    ranks = _take(arrays, "ranks", np.int32, (-1,))
-    trees.restore(slots, groups, ranks, n_grown, scale)
-    if groups == 0:
-        return
-    expect(1 <= n_grown <= MAX_SAMPLES and len(slots) <= MOST_GROWTH * n_grown, "n_grown is out of range")
-    is_scaled = min(scale.scale, scale.unit) > 0 and np.isfinite(list(scale)).all() and 0 < scale.limit <= MOST_GRADIENT
-    expect(scale == NO_SCALE if trees.is_classification else is_scaled, "the scale is out of range")
-    held = np.flatnonzero(problem.ranks >= 0)
-    known = trees.is_classification and len(ranks) > held[-1]
-    expect(
-        not trees.is_classification or (known and np.array_equal(ranks[held], problem.ranks[held])), "ranks are wrong"
-    )
-    trees.restore_bins(problem, slots, _take_bins(arrays, trees.categorical))
-    _take_structure(trees, arrays)
-    gh = _take(arrays, "gh", trees.forest.gh.dtype, (trees.forest.n_trees, len(slots)))
+    ranks, is_classification = _take(arrays, "ranks", np.int32, (-1,)), problem.n_classes > 0
+    if n_groups(problem, n_samples) > 0:
+        expect(1 <= n_grown <= MAX_SAMPLES and n_samples <= MOST_GROWTH * n_grown, "n_grown is out of range")
+        is_scaled = min(scale.scale, scale.unit) > 0 and np.isfinite(list(scale)).all()
+        is_scaled = is_scaled and 0 < scale.limit <= MOST_GRADIENT
+        expect(scale == NO_SCALE if is_classification else is_scaled, "the scale is out of range")
+        if is_classification:
+            held = np.flatnonzero(problem.ranks >= 0)
+            expect(len(ranks) > held[-1] and np.array_equal(ranks[held], problem.ranks[held]), "ranks are wrong")
+    return Header(n_grown, scale, ranks)
+
+
+def take_derivatives(arrays: Arrays, forest: Forest, n_samples: int, scale: Scale) -> Array:
+    """Read what the samples contribute to each tree, int16/32[T, n]."""
+    gh = _take(arrays, "gh", forest.gh.dtype, (forest.n_trees, n_samples))
     limit = scale.limit if scale.limit else np.iinfo(np.int16).max
     expect((np.abs(gh.astype(np.int64)) <= limit).all(), "a gradient is out of range")
-    trees.forest.gh[:, slots] = gh
-    trees.forest = trees.count_anew(slots)
+    return gh

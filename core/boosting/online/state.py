@@ -8,7 +8,7 @@ Every tree has room for J leaves, and nothing moves: 2 J - 1 nodes, the root fir
     stats     [ sums of the node whose children are pair q, by bin ]
     leaf      left children have the leaf number of their parent, the right child of pair q has q + 1
 
-So leaves are numbered without a table, and a subtree that is trained anew leaves all other numbers as they are.
+So leaves are numbered without a table, and a subtree that is retrained leaves all other numbers as they are.
 
 Sums are packed (`gradient << shift) + hessian`, integers both: a sum of packed values is the packed sum. Of each
 sample, `gh` is what it last contributed to each tree and `leaf_of` where: both decide every other sum here.
@@ -19,8 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.boosting.online.bins import Bins
+from oubli.core.boosting.online.split import Candidates
 from oubli.core.boosting.state import LEAF, NODE
-from oubli.core.jit.policy import pasted
+from oubli.core.jit.policy import inner, pasted
 
 STATE = np.dtype(
     {
@@ -72,15 +74,6 @@ class Forest(NamedTuple):
     def roots(self) -> npt.NDArray[np.int32]:
         """Rows of the roots."""
         return np.arange(self.n_trees, dtype=np.int32) * np.int32(self.n_places)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        return sum(array.nbytes for array in self)
-
-    def copy(self) -> "Forest":
-        """An independent copy."""
-        return self._replace(**{name: array.copy() for name, array in self._asdict().items()})
 
 
 class Rules(NamedTuple):
@@ -141,26 +134,41 @@ def value_of(sums, rules):
 
 
 @pasted
-def children_of(forest, tree, place):
-    """Place of an inner node's left child, or NIL of a leaf."""
-    n_places = 2 * forest.stats.shape[1] + 1
-    row = tree * n_places + place
-    if forest.nodes[row]["feature"] == LEAF:
-        return NIL
-    return np.int64(forest.nodes[row]["left"]) - tree * n_places
+def row_of(forest, tree, place):
+    """Row of a place of a tree in `nodes` and `states`."""
+    return tree * (2 * forest.stats.shape[1] + 1) + place
 
 
 @pasted
-def clear_split(forest, row):
-    """Make a node a leaf of value 0."""
-    node = forest.nodes[row]
-    node["category"] = np.uint64(0)
-    node["value"] = 0.0
-    node["feature"] = np.int32(LEAF)
-    node["left"] = np.int32(0)
-    node["missing_left"] = np.uint8(0)
-    node["is_categorical"] = np.uint8(0)
-    forest.states[row]["bin"] = np.int32(0)
+def children_of(forest, tree, place):
+    """Place of an inner node's left child, or NIL of a leaf."""
+    row = row_of(forest, tree, place)
+    if forest.nodes[row]["feature"] == LEAF:
+        return NIL
+    return np.int64(forest.nodes[row]["left"]) - row_of(forest, tree, 0)
+
+
+@inner
+def list_below(forest, tree, place, found):
+    """Write a place and all places below it to int64[P], parents before children; returns how many there are."""
+    found[0] = place
+    n_found, i = 1, 0
+    while i < n_found:
+        left = children_of(forest, tree, found[i])
+        if left != NIL:
+            found[n_found], found[n_found + 1] = left, left + 1
+            n_found += 2
+        i += 1
+    return n_found
+
+
+@pasted
+def write_value(forest, rules, tree, place):
+    """Write the value of a leaf, which follows from its sums."""
+    row = row_of(forest, tree, place)
+    value = value_of(forest.states[row]["sums"], rules)
+    forest.nodes[row]["value"] = value
+    forest.values[tree, forest.states[row]["leaf"]] = value
 
 
 @pasted
@@ -173,16 +181,17 @@ def clear_state(forest, row):
     state["in_use"] = np.int32(0)
 
 
-@pasted
-def clear_stats(forest, tree, pair):
-    """Forget the sums of an inner node."""
-    stats = forest.stats[tree, pair]
-    for i in range(stats.shape[0]):
-        stats[i] = 0
+class Model(NamedTuple):
+    """The trees, and what decides their splits and values."""
+
+    forest: Forest
+    bins: Bins
+    candidates: Candidates
+    rules: Rules
 
 
 class Labels(NamedTuple):
-    """What derivatives are made of, besides scores."""
+    """What derivatives are computed from, besides scores."""
 
     id_hashes: npt.NDArray[np.uint64]
     targets: npt.NDArray[np.int64]  # class codes

@@ -1,9 +1,11 @@
-"""Learning and unlearning on the trees (Algorithm 3, Appendix E), touching only the samples that come or go.
+"""The update of all trees for samples that come or go (Algorithm 3, Appendix E); it touches only these samples.
 
-For every tree in turn, the samples of the batch walk from the root to their leaves; every node on their way takes
-their derivatives into its sums, or gives them back. Then the nodes they met are asked, from the root down, whether
-their split still has its place among the best. The first that has lost it is reported: its subtree is to be trained
-anew (`retrain.py`), and the asking goes on behind it. A leaf that was met has a new value; it is not split further.
+In every tree, the samples of the batch walk from the root to their leaves, and every node on their way adds their
+derivatives to its sums or subtracts them. Then these nodes are checked from the root down: is their split still among
+the best? The first that is not is reported: its subtree is retrained (`retrain.py`), and the checks continue behind it.
+A leaf on the way gets a new value; it is not split further.
+
+Trees are added and dropped with their class (Appendix M).
 """
 
 from typing import NamedTuple
@@ -11,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.boosting.online import state as s
 from oubli.core.boosting.online.derivatives import round_class, round_number, sigmoid, softmax_at
 from oubli.core.boosting.online.split import keeps_its_place
-from oubli.core.boosting.online.state import NIL, children_of, unpack, value_of
+from oubli.core.boosting.state import LEAF
 from oubli.core.jit.policy import inner, kernel, pasted
 
 # What `run_updates` returns.
@@ -78,28 +81,42 @@ def derive(labels, sums, column, slot, iteration, gh, tree, first, last, probabi
 
 
 @kernel
-def derive_all(labels, sums, slots, n, iteration, tree, gh, first, last, probabilities):
-    """The same for the samples slots[:n], sample i's sums being in column i."""
-    for i in range(n):
+def derive_all(labels, sums, slots, begin, end, iteration, tree, gh, first, last, probabilities):
+    """The same for the samples slots[begin:end], the sums of slots[i] being in column i."""
+    for i in range(begin, end):
         derive(labels, sums, i, slots[i], iteration, gh, tree, first, last, probabilities)
 
 
-@inner
-def _look_up_bins(codes, first_codes, first, places, batch):
-    """Write the batch's bins of an iteration, over all features."""
-    for i in range(batch.slots.shape[0]):
-        slot = batch.slots[i]
-        for feature in range(codes.shape[1]):
-            code = np.int64(first_codes[feature]) + np.int64(codes[slot, feature])
-            batch.bins[i, feature] = first[feature] + np.uint32(places[code])
+@kernel
+def add_values(forest, slots, begin, end, first, last, sums):
+    """Add the values of the iterations `first` to `last` - 1 to the sums of the samples slots[begin:end].
+
+    sums  float64[K, n]; those of slots[i] are in column i. They are added up in the order of the iterations.
+    """
+    n_groups = sums.shape[0]
+    for tree in range(first * n_groups, last * n_groups):
+        row = sums[tree % n_groups]
+        values, leaf_of = forest.values[tree], forest.leaf_of[tree]
+        for i in range(begin, end):
+            row[i] += values[leaf_of[slots[i]]]
 
 
-@inner
-def _side(forest, first, batch, i, row):
-    """Side of a sample of the batch at an inner node: 0 left, 1 right."""
+@pasted
+def look_up_bins(codes, slot, model, iteration, bins):
+    """Write a sample's bins of an iteration, over all features, to uint32[d]."""
+    first, places = model.candidates.first, model.candidates.places[iteration]
+    for feature in range(codes.shape[1]):
+        code = np.int64(model.bins.first[feature]) + np.int64(codes[slot, feature])
+        bins[feature] = first[feature] + np.uint32(places[code])
+
+
+@pasted
+def side_of(model, bins, row):
+    """Side of a sample at an inner node, by its bins: 0 left, 1 right."""
+    forest, first = model.forest, model.candidates.first
     feature = np.int64(forest.nodes[row]["feature"])
     start, end = np.int64(first[feature]), np.int64(first[feature + 1])
-    b = np.int64(batch.bins[i, feature]) - start
+    b = np.int64(bins[feature]) - start
     own = np.int64(forest.states[row]["bin"])
     if forest.nodes[row]["is_categorical"] != 0:
         return np.int64(b != own)
@@ -109,30 +126,30 @@ def _side(forest, first, batch, i, row):
 
 
 @inner
-def _walk(forest, first, rules, batch, tree):
+def _walk(model, batch, tree):
     """Take the batch into the sums along its paths, or out of them."""
-    n_places = 2 * forest.stats.shape[1] + 1
+    forest = model.forest
     n_features = np.uint64(batch.bins.shape[1])
     one = np.uint64(1)
     for i in range(batch.slots.shape[0]):
         slot = batch.slots[i]
-        change = unpack(forest.gh[tree, slot], rules.shift)
+        change = s.unpack(forest.gh[tree, slot], model.rules.shift)
         if batch.sign < 0:
             change = -change
         place = np.int64(0)
         while True:
-            row = tree * n_places + place
+            row = s.row_of(forest, tree, place)
             batch.reached[place] = 1
             forest.states[row]["sums"] += change
-            left = children_of(forest, tree, place)
-            if left == NIL:
+            left = s.children_of(forest, tree, place)
+            if left == s.NIL:
                 break
-            kept = forest.stats[tree, (left - 1) // 2]
+            kept = forest.stats[tree, left // 2]
             feature = np.uint64(0)
             while feature < n_features:
                 kept[np.uint64(batch.bins[np.uint64(i), feature])] += change
                 feature += one
-            place = left + _side(forest, first, batch, i, row)
+            place = left + side_of(model, batch.bins[i], row)
         if batch.sign > 0:
             forest.leaf_of[tree, slot] = forest.states[row]["leaf"]
         else:
@@ -141,85 +158,60 @@ def _walk(forest, first, rules, batch, tree):
 
 
 @inner
-def _check(forest, bins, candidates, rules, space, batch, tree):
-    """Ask the nodes that were met, by ascending depth; returns the place of the first that is stale, or NIL."""
-    n_places = 2 * forest.stats.shape[1] + 1
-    cursor = batch.cursor
+def _check(model, space, batch, tree):
+    """Check the nodes that were met, by ascending depth; returns the place of the first that is stale, or NIL."""
+    forest, first, cursor = model.forest, model.candidates.first, batch.cursor
     while cursor[HEAD] < cursor[TAIL]:
         place = batch.queue[cursor[HEAD]]
         cursor[HEAD] += 1
-        row = tree * n_places + place
-        left = children_of(forest, tree, place)
-        if left == NIL:
-            value = value_of(forest.states[row]["sums"], rules)
-            forest.nodes[row]["value"] = value
-            forest.values[tree, forest.states[row]["leaf"]] = value
+        left = s.children_of(forest, tree, place)
+        if left == s.NIL:
+            s.write_value(forest, model.rules, tree, place)
             continue
         cursor[N_CHECKED] += 1
-        current = np.int64(candidates.first[forest.nodes[row]["feature"]]) + np.int64(forest.states[row]["bin"])
+        row = s.row_of(forest, tree, place)
+        current = np.int64(first[forest.nodes[row]["feature"]]) + np.int64(forest.states[row]["bin"])
         if not keeps_its_place(
-            forest.stats[tree, (left - 1) // 2], candidates.first, bins.categorical, forest.states[row]["sums"],
-            rules, space, current, forest.nodes[row]["missing_left"],
+            forest.stats[tree, left // 2], first, model.bins.categorical, forest.states[row]["sums"], model.rules,
+            space, current, forest.nodes[row]["missing_left"],
         ):  # fmt: skip
             return place
         for side in range(2):
             if batch.reached[left + side] != 0:
                 batch.queue[cursor[TAIL]] = left + side
                 cursor[TAIL] += 1
-    return NIL
-
-
-@inner
-def _begin_iteration(forest, bins, candidates, labels, codes, batch, iteration):
-    """Look up the bins of the batch, and derive what those that come contribute."""
-    first = candidates.first
-    _look_up_bins(codes, bins.first, first, candidates.places[iteration], batch)
-    if batch.sign < 0:
-        return
-    n_groups = labels.base.shape[0]
-    for i in range(batch.slots.shape[0]):
-        derive(
-            labels, batch.sums, i, batch.slots[i], iteration, forest.gh, iteration * n_groups, 0, n_groups,
-            batch.probabilities,
-        )  # fmt: skip
-
-
-@inner
-def _end_iteration(forest, batch, iteration):
-    """Add the values of an iteration's trees to the sums of those that come."""
-    if batch.sign < 0:
-        return
-    n_groups = batch.sums.shape[0]
-    for k in range(n_groups):
-        tree = iteration * n_groups + k
-        for i in range(batch.slots.shape[0]):
-            batch.sums[k, i] += forest.values[tree, forest.leaf_of[tree, batch.slots[i]]]
+    return s.NIL
 
 
 @kernel
-def run_updates(forest, bins, candidates, rules, labels, space, codes, batch, is_new):
+def run_updates(model, labels, space, codes, batch, is_new):
     """Update the trees, one after the other, from where `batch.cursor` says.
 
     is_new  bool[K]: classes whose trees have not been grown yet: they are trained from the root
 
-    Returns DONE, or STALE: the subtree at the cursor's NODE, of the tree of its ITERATION and GROUP, is to be trained
-    anew; afterwards a second call goes on.
+    Returns DONE, or STALE: the subtree at the cursor's NODE, of the tree of its ITERATION and GROUP, is to be
+    retrained; afterwards a second call continues.
     """
-    cursor = batch.cursor
-    n_groups = labels.base.shape[0]
-    n_iterations = forest.stats.shape[0] // n_groups
-    while cursor[ITERATION] < n_iterations:
+    forest, cursor, n_groups, n = model.forest, batch.cursor, labels.base.shape[0], batch.slots.shape[0]
+    while cursor[ITERATION] < forest.stats.shape[0] // n_groups:
         iteration = cursor[ITERATION]
+        first_tree = iteration * n_groups
         if cursor[PHASE] == _BEGIN_ITERATION:
-            _begin_iteration(forest, bins, candidates, labels, codes, batch, iteration)
+            for i in range(n):
+                look_up_bins(codes, batch.slots[i], model, iteration, batch.bins[i])
+            if batch.sign > 0:
+                derive_all(
+                    labels, batch.sums, batch.slots, 0, n, iteration, first_tree, forest.gh, 0, n_groups,
+                    batch.probabilities,
+                )  # fmt: skip
             cursor[GROUP] = 0
             cursor[PHASE] = _BEGIN_TREE
         while cursor[GROUP] < n_groups:
-            tree = iteration * n_groups + cursor[GROUP]
+            tree = first_tree + cursor[GROUP]
             if cursor[PHASE] == _BEGIN_TREE:
                 for place in range(batch.reached.shape[0]):
                     batch.reached[place] = 0
-                _walk(forest, candidates.first, rules, batch, tree)
+                _walk(model, batch, tree)
                 batch.queue[0] = 0
                 cursor[HEAD], cursor[TAIL] = 0, 1
                 cursor[PHASE] = _CHECK
@@ -227,12 +219,46 @@ def run_updates(forest, bins, candidates, rules, labels, space, codes, batch, is
                     cursor[HEAD] = 1
                     cursor[NODE] = 0
                     return STALE
-            cursor[NODE] = _check(forest, bins, candidates, rules, space, batch, tree)
-            if cursor[NODE] != NIL:
+            cursor[NODE] = _check(model, space, batch, tree)
+            if cursor[NODE] != s.NIL:
                 return STALE
             cursor[GROUP] += 1
             cursor[PHASE] = _BEGIN_TREE
-        _end_iteration(forest, batch, iteration)
+        if batch.sign > 0:
+            add_values(forest, batch.slots, 0, n, iteration, iteration + 1, batch.sums)
         cursor[ITERATION] += 1
         cursor[PHASE] = _BEGIN_ITERATION
     return DONE
+
+
+def choose_classes(forest: s.Forest, n_groups: int, places: npt.NDArray[np.int64]) -> s.Forest:
+    """Rearrange the trees of every iteration: tree k becomes the one that was number places[k].
+
+    places  int64[K]; -1: a new tree, a leaf to which samples contribute nothing so far
+    """
+    n_iterations = forest.n_trees // n_groups
+    n_places = forest.n_places
+    rows = np.arange(n_iterations)[:, None] * n_groups + np.maximum(places, 0)
+    is_new = np.tile(places < 0, n_iterations)
+    rows = rows.ravel()
+    n_trees = len(rows)
+    nodes = forest.nodes.reshape(-1, n_places)[rows]
+    states = forest.states.reshape(-1, n_places)[rows]
+    # Children move with their tree.
+    moves = ((np.arange(n_trees) - rows) * n_places).astype(np.int32)
+    nodes["left"] += np.where(nodes["feature"] != LEAF, moves[:, None], 0).astype(np.int32)
+    nodes[is_new] = s.blank_nodes(1, n_places)
+    states[is_new] = s.blank_states(1, n_places)
+    stats, values, gh, leaf_of = forest.stats[rows], forest.values[rows], forest.gh[rows], forest.leaf_of[rows]
+    stats[is_new], values[is_new], gh[is_new], leaf_of[is_new] = 0, 0.0, 0, 0
+    return s.Forest(nodes.ravel(), states.ravel(), stats, values, gh, leaf_of)
+
+
+@kernel
+def write_values(forest, rules):
+    """Write the values of all leaves from their sums."""
+    for tree in range(forest.stats.shape[0]):
+        for place in range(2 * forest.stats.shape[1] + 1):
+            row = s.row_of(forest, tree, place)
+            if forest.states[row]["in_use"] != 0 and forest.nodes[row]["feature"] == LEAF:
+                s.write_value(forest, rules, tree, place)

@@ -1,13 +1,13 @@
-"""The samples at hand while a subtree grows, by position 0 ... n - 1, in the form that counting them is fastest in.
+"""The samples at hand while a subtree grows, by position 0 ... n - 1, in the form that is fastest to count.
 
-A feature is dense or sparse. Of a dense one every sample has its bin in a matrix, row by row. A sparse one has the same
-code in most samples, as a column of a one-hot encoding has: samples list their other codes only ("entries"), and
+A feature is dense or sparse. A dense one has its bin for every sample in a matrix, row by row. A sparse one has the
+same code in most samples, as a column of a one-hot encoding: samples list only their other codes ("entries"), and
 what is missing from the sums belongs to the bin of the common code.
 
     dense      [ b b b | b b b | b b b ... ]            bins, counted from the feature's first
     entries    [ e | e e |  | e ... ]                   bins over all features, of the samples one after the other
 
-Which features are sparse decides how long it takes, and nothing else.
+Which features are sparse decides only how long it takes.
 """
 
 from typing import Any, NamedTuple
@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Ints
+from oubli.core.jit.aligned import prefetch_to_write
 from oubli.core.jit.policy import inner, kernel
-from oubli.core.jit.prefetch import prefetch_to_write
 
 # Share of the samples that have the common code, from which on a feature is sparse.
 _SPARSE_FROM = 0.7
@@ -39,16 +40,19 @@ class Layout(NamedTuple):
 class Rows(NamedTuple):
     """n samples at hand."""
 
+    slots: Ints  # int64[n]
+    codes: npt.NDArray[np.uint16]  # uint16[S, d]: of all samples, by slot
+    layout: Layout
     dense: Any  # uint8/16[n, d_dense]
-    packed: npt.NDArray[np.int64]  # int64[n]: packed derivatives
-    starts: npt.NDArray[np.int64]  # int64[n + 1]: where the entries of each sample begin
+    packed: Ints  # int64[n]: packed derivatives
+    starts: Ints  # int64[n + 1]: where the entries of each sample begin
     entry_codes: npt.NDArray[np.uint32]  # uint32[n_entries]: codes, over all features
     entries: npt.NDArray[np.uint32]  # uint32[n_entries]: bins of an iteration, over all features
     columns: npt.NDArray[np.uint16]  # uint16[d, n]: codes, column by column; or [0, 0]: look them up
 
 
 def choose_layout(
-    codes: npt.NDArray[Any], slots: npt.NDArray[np.int64], first_codes: npt.NDArray[np.uint32], first: npt.NDArray[Any]
+    codes: npt.NDArray[np.uint16], slots: Ints, first_codes: npt.NDArray[np.uint32], first: npt.NDArray[np.uint32]
 ) -> Layout:
     """Choose what is sparse by the codes in some slots."""
     some = codes[slots[:_MOST_LOOKED_AT]]
@@ -105,20 +109,18 @@ def _list_entries(codes, first_codes, layout, slots, starts, entry_codes):
 
 
 def gather_rows(
-    codes: npt.NDArray[Any],
-    first_codes: npt.NDArray[np.uint32],
-    layout: Layout,
-    slots: npt.NDArray[np.int64],
-    bin_type: npt.DTypeLike,
-    *,
-    with_columns: bool,
-) -> Rows:
+    codes: npt.NDArray[np.uint16], first_codes: npt.NDArray[np.uint32], layout: Layout, slots: Ints,
+    bin_type: npt.DTypeLike, *, with_columns: bool,
+) -> Rows:  # fmt: skip
     """Take the samples in some slots to hand; bins and derivatives are yet to be written.
 
     with_columns : copy the codes column by column: worth it when many trees are grown on these samples.
     """
     n_entries = _count_entries(codes, layout, slots)
     rows = Rows(
+        slots,
+        codes,
+        layout,
         np.empty((len(slots), len(layout.dense)), bin_type),
         np.empty(len(slots), np.int64),
         np.zeros(len(slots) + 1, np.int64),
@@ -131,21 +133,20 @@ def gather_rows(
     return rows
 
 
-@kernel
-def place_rows(rows, codes, first_codes, first, places, layout, slots, start, end, histogram):
+@inner
+def place_rows(histogram, rows, model, iteration, start, end):
     """Write the bins of the samples at hand in positions start to end - 1, and count them in a histogram on the way.
 
-    places     uint8/16[n_codes]: the bins of an iteration by code
-    slots      those of all samples at hand
     histogram  int64[n_bins], overwritten
     """
+    layout, codes, places = rows.layout, rows.codes, model.candidates.places[iteration]
     for i in range(histogram.shape[0]):
         histogram[i] = 0
     n_dense = np.uint64(layout.dense.shape[0])
     one = np.uint64(1)
     total = np.int64(0)
     for i in range(start, end):
-        slot, position = np.uint64(slots[i]), np.uint64(i)
+        slot, position = np.uint64(rows.slots[i]), np.uint64(i)
         value = rows.packed[position]
         total += value
         j = np.uint64(0)
@@ -164,25 +165,27 @@ def place_rows(rows, codes, first_codes, first, places, layout, slots, start, en
         value = rows.packed[i]
         for e in range(rows.starts[i], rows.starts[i + 1]):
             histogram[np.uint64(rows.entries[e])] += value
-    _count_common(histogram, first_codes, first, places, layout, total)
+    _count_common(histogram, layout, model, iteration, total)
 
 
 @inner
-def _count_common(histogram, first_codes, first, places, layout, total):
+def _count_common(histogram, layout, model, iteration, total):
     """Count the common codes of sparse features: whatever of the total is missing from their bins."""
+    first, places = model.candidates.first, model.candidates.places[iteration]
     for j in range(layout.sparse.shape[0]):
         feature = np.int64(layout.sparse[j])
         start = np.int64(first[feature])
         rest = total
         for i in range(start, np.int64(first[feature + 1])):
             rest -= histogram[i]
-        code = np.int64(first_codes[feature]) + np.int64(layout.common[j])
+        code = np.int64(model.bins.first[feature]) + np.int64(layout.common[j])
         histogram[start + np.int64(places[code])] += rest
 
 
 @inner
-def count_rows(histogram, rows, first_codes, first, places, layout, order, start, end):
+def count_rows(histogram, rows, model, iteration, order, start, end):
     """Count the samples in positions order[start:end]; indices are unsigned, which spares a test of the sign."""
+    layout = rows.layout
     for i in range(histogram.shape[0]):
         histogram[i] = 0
     n_dense = np.uint64(layout.dense.shape[0])
@@ -205,18 +208,19 @@ def count_rows(histogram, rows, first_codes, first, places, layout, order, start
             for e in range(rows.starts[position], rows.starts[position + one]):
                 histogram[np.uint64(rows.entries[e])] += value
     if not is_all_dense:
-        _count_common(histogram, first_codes, first, places, layout, total)
+        _count_common(histogram, layout, model, iteration, total)
 
 
 @inner
-def divide(rows, codes, slots, order, other, start, end, feature, cut, is_categorical, missing, missing_left):
+def divide(rows, bins, order, other, start, end, feature, cut, missing_left):
     """Put the samples of order[start:end] that go left first, both sides in order; returns where the right ones begin.
 
-    cut      the last code that goes left, or the code of the category that does
-    missing  the code of missing values
+    cut  the last code that goes left, or the code of the category that does
 
     Both sides are written every time and one of them kept: there is no branch to guess.
     """
+    is_categorical = bins.categorical[feature]
+    missing = np.int64(bins.first[feature + 1]) - np.int64(bins.first[feature]) - 1
     one = np.uint64(1)
     n_left, n_right = np.uint64(start), np.uint64(0)
     has_columns = rows.columns.shape[0] != 0
@@ -226,7 +230,7 @@ def divide(rows, codes, slots, order, other, start, end, feature, cut, is_catego
         if has_columns:
             code = np.int64(rows.columns[column, position])
         else:
-            code = np.int64(codes[np.uint64(slots[position]), column])
+            code = np.int64(rows.codes[np.uint64(rows.slots[position]), column])
         if is_categorical:
             is_left = np.uint64(code == cut)
         else:

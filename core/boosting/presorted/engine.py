@@ -2,10 +2,10 @@
 
 "On Incremental Learning for Gradient Boosting Decision Trees" (Zhang et al. 2019), section 4.
 
-    orders      the presorted columns: merged, never sorted again                            orders.py
-    table       what the search reads of them, made once an update                           presorted_table.py
-    words       derivatives in fixed point                                                   presorted_words.py
-    trees       grown one after the other, each node compared with the one in its place      presorted_grow.py
+    orders      the presorted columns: merged, never sorted again                            state.py
+    table       what the search reads of them, prepared once an update                       state.py
+    words       derivatives in fixed point                                                   derivatives.py
+    trees       grown one after the other, each node compared with the one in its place      grow.py
 
 F_0 depends on every sample, and so do all residuals: an update is a fit without sorting. It keeps the nodes whose
 column is still the best and says how many these are, but no check is cheaper than the search that a rebuild would make.
@@ -20,16 +20,14 @@ import numpy as np
 from oubli.core.array_types import Arrays, Bools, Reals, Slots
 from oubli.core.boosting.engine import ExactEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
-from oubli.core.boosting.presorted import orders as presorting
+from oubli.core.boosting.parameters import check_size, n_groups
+from oubli.core.boosting.presorted import state as presorting
 from oubli.core.boosting.presorted import workspace as r
 from oubli.core.boosting.presorted.boost import ThreadedBoosting, boost
-from oubli.core.boosting.presorted.check import check_trees, put_together, take_apart
-from oubli.core.boosting.presorted.table import make_table
-from oubli.core.boosting.presorted.watch import Watch, mark_validating
-from oubli.core.boosting.presorted.words import Start, begin, targets_of_others
-from oubli.core.boosting.problem import check_size, n_groups
+from oubli.core.boosting.presorted.derivatives import Start, Watch, begin, mark_validating, targets_of_others
+from oubli.core.boosting.presorted.serialise import check_trees, put_together, take_apart
 from oubli.core.boosting.state import LEAF, NODE, Trees, no_trees
-from oubli.core.engine import Progress, Shape
+from oubli.core.engine import Progress, Shape, copied
 from oubli.core.errors import expect
 from oubli.core.jit import aligned
 from oubli.core.samples.arrays import Data, Problem
@@ -95,11 +93,6 @@ class PresortedTrees(ExactEngine):
         """Trees held."""
         return len(self.trees.roots)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return self.orders.nbytes + self.others.nbytes + self.trees.nbytes + self.split_gains.nbytes
-
     def gains(self) -> Reals:
         feature = self.trees.nodes["feature"]
         is_split = feature != LEAF
@@ -108,61 +101,48 @@ class PresortedTrees(ExactEngine):
     # -- learning -------------------------------------------------------------------------------
 
     def join(self, problem: Problem, slots: Slots) -> None:
-        other = self.aside()
-        other.take_in(problem, slots)
-        self.become(other)
-
-    def take_in(self, problem: Problem, slots: Slots) -> None:
-        """Learn samples, in an engine that was made aside."""
         held = np.concatenate([self.orders.slots, self.others])
+        other = self.aside()
         if len(slots) >= max(len(held), _LEAST_ANEW):
-            self._take_anew(problem, np.concatenate([held, slots]))
-            return
-        validates = self._validates(problem.data, slots)
-        if self._validates(problem.data, self.orders.slots[:1]).all():
+            other.trees = no_trees()  # hardly a node of theirs stays where most samples are others
+            other.train_on(problem, np.concatenate([held, slots]))
+        elif self._validates(problem.data, self.orders.slots[:1]).all():
             # There were none, or all validate by their ids and train for want of others.
-            self.train_on(problem, np.concatenate([held, slots]))
-            return
-        self.others = np.concatenate([self.others, slots[validates]])
-        self.orders = presorting.merge_samples(self.orders, problem.data, slots[~validates], self.n_threads)
-        self._boost(problem, None)
+            other.train_on(problem, np.concatenate([held, slots]))
+        else:
+            validates = self._validates(problem.data, slots)
+            other.others = np.concatenate([self.others, slots[validates]])
+            other.orders = presorting.merge_samples(self.orders, problem.data, slots[~validates], self.n_threads)
+            other.grow_trees(problem, None)
+        self.become(other)
 
     def leave(self, problem: Problem, slots: Slots) -> None:
-        other = self.aside()
-        other.let_go(problem, slots)
-        self.become(other)
-
-    def let_go(self, problem: Problem, slots: Slots) -> None:
-        """Unlearn samples, in an engine that was made aside."""
         held = np.concatenate([self.orders.slots, self.others])
+        other = self.aside()
         if len(slots) >= max(len(held) - len(slots), _LEAST_ANEW):
-            self._take_anew(problem, held[~presorting.is_among(held, slots)])
-            return
-        orders = presorting.remove_samples(self.orders, slots, self.n_threads)
-        others = self.others[~presorting.is_among(self.others, slots)]
-        if orders.n_samples == 0 and len(others) > 0:
-            self.train_on(problem, others)
-            return
-        self.orders, self.others = orders, others
-        self._boost(problem, None)
-
-    def _take_anew(self, problem: Problem, held: Slots) -> None:
-        """As `_take`, where most samples have come or gone: hardly a node of the trees there were stands."""
-        self.trees = no_trees()
-        self.train_on(problem, held)
+            other.trees = no_trees()
+            other.train_on(problem, held[~presorting.is_among(held, slots)])
+        else:
+            other.orders = presorting.remove_samples(self.orders, slots, self.n_threads)
+            other.others = self.others[~presorting.is_among(self.others, slots)]
+            if other.orders.n_samples == 0 and len(other.others) > 0:
+                other.train_on(problem, other.others)
+            else:
+                other.grow_trees(problem, None)
+        self.become(other)
 
     def train_on(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         """Hold these samples from now on, others than before of which train."""
         training, self.others = self.divide(problem.data, slots)
         self.orders = presorting.sort_columns(problem.data, training, self.n_threads)
-        self._boost(problem, progress)
+        self.grow_trees(problem, progress)
 
     def _validates(self, data: Data, slots: Slots) -> Bools:
         """Whether samples validate by their ids."""
         validates = np.zeros(len(slots), np.bool_)
         if self.settings.patience > 0:
-            limit = np.uint64(min(int(self.settings.validation_fraction * 2.0**64), 2**64 - 1))
-            mark_validating(data.id_hashes, slots, np.uint64(self.settings.seed), limit, validates)
+            seed, limit = np.uint64(self.settings.seed), self.settings.validation_limit
+            mark_validating(data.id_hashes, slots, seed, limit, validates)
         return validates
 
     def divide(self, data: Data, slots: Slots) -> tuple[Slots, Slots]:
@@ -188,7 +168,7 @@ class PresortedTrees(ExactEngine):
             np.zeros(self.settings.n_estimators, np.int64),
         )
 
-    def _boost(self, problem: Problem, progress: Progress | None) -> None:
+    def grow_trees(self, problem: Problem, progress: Progress | None) -> None:
         """Grow all trees on the presorted columns, comparing them with those there were."""
         groups = n_groups(problem, self.orders.n_samples)
         if groups == 0:
@@ -197,10 +177,10 @@ class PresortedTrees(ExactEngine):
         data, settings, old = problem.data, self.settings, self.trees
         check_size(settings.n_estimators, groups, 2 ** (settings.max_depth + 1) - 1)
         start = self.begin(problem)
-        watch = self._watch(problem, start)
-        table = make_table(self.orders, data, settings.max_depth, self.n_threads)
-        room = r.make_room(table, settings.max_depth)
+        table = presorting.make_table(self.orders, data, settings.max_depth, self.n_threads)
         derivatives = r.make_derivatives(self.orders.n_samples, start.first)
+        watch, room = self._watch(problem, start), r.make_room(table, settings.max_depth)
+        boosting = r.Boosting(table, room, derivatives, start.loss, watch, settings.max_depth)
         counts = np.zeros(r.COUNTS_SIZE, np.int64)
         counts[r.FIRST_CHANGED] = r.NIL
         old_roots = old.roots if old.n_groups == groups else old.roots[:0]
@@ -210,10 +190,8 @@ class PresortedTrees(ExactEngine):
         nodes, gains = np.zeros(0, NODE), np.zeros(0)
         roots = np.zeros(settings.n_estimators * groups, np.int32)
         size, done, best, last = 0, 0, 0, settings.n_estimators
-        read = table, data.cells, data.category_hashes
-        made = derivatives, start.loss, watch, settings.max_depth
-        in_threads = self.in_threads(ThreadedBoosting, *read, *made, a_tree)
-        grow = partial(boost, *read, room, *made) if in_threads is None else in_threads.boost
+        in_threads = self.in_threads(ThreadedBoosting, boosting, a_tree)
+        grow = partial(boost, boosting) if in_threads is None else in_threads.boost
         while done < last:
             end = min(done + step, last)
             nodes, gains = _enlarged(nodes, gains, size, (end - done) * groups * a_tree)
@@ -243,15 +221,9 @@ class PresortedTrees(ExactEngine):
         aligned.shred((*self.orders, self.others, self.trees.nodes, self.split_gains))
 
     def copy(self) -> Self:
-        """An independent copy; O(size)."""
-        other = self.counterpart()
-        other.n_mutations = self.n_mutations
-        orders, trees = self.orders, self.trees
-        other.orders = presorting.Orders(orders.slots.copy(), orders.order.copy())
-        other.others = self.others.copy()
-        other.trees = Trees(trees.nodes.copy(), trees.roots.copy(), trees.base.copy(), trees.unit)
-        other.split_gains = self.split_gains.copy()
-        other.last_update = self.last_update
+        other = self.aside()
+        other.orders, other.trees = copied(self.orders), copied(self.trees)
+        other.others, other.split_gains = self.others.copy(), self.split_gains.copy()
         return other
 
     def arrays(self) -> Arrays:
@@ -260,11 +232,11 @@ class PresortedTrees(ExactEngine):
 
     @staticmethod
     def bytes_asked(settings: IncrementalSettings, shape: Shape, arrays: Arrays) -> int:
-        """Bytes of the engine that is made of a file, roughly, the arrays left out that are as large in the file."""
+        """Bytes of the engine that a file is read into, roughly, without the arrays that are as large in the file."""
         return 16 * shape.n_samples * len(shape.categorical) + 8 * settings.n_estimators * shape.groups
 
     def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
-        """Undo `arrays`, over the samples of `slots`; what follows from these is made anew.
+        """Undo `arrays`, over the samples of `slots`; what follows from these is computed again.
 
         Raises
         ------

@@ -6,7 +6,7 @@ in its place (`updateTree`, Algorithm 4), whose column is searched first.
 
 Differs from the paper, all of it without a change of the result but for (d):
 
-    a) narrow columns are searched by sums over their values (see `presorted_table.py`), of which the sibling's follow
+    a) narrow columns are searched by sums over their values (see `state.py`), of which the sibling's follow
        by subtraction;
     b) a changed root does not end the checks: later trees are still compared with the old ones node by node, which
        costs nothing, since any check of a node is the search that a rebuild would make;
@@ -16,42 +16,11 @@ Differs from the paper, all of it without a change of the result but for (d):
 
 import numpy as np
 
-from oubli.core.boosting.histogram import fill
-from oubli.core.boosting.presorted.divide import (
-    copy_list,
-    divide_list,
-    divide_members,
-    first_missing,
-    side_narrow,
-    side_wide,
-)
-from oubli.core.boosting.presorted.split import (
-    MISSING_LEFT,
-    MORE,
-    NONE,
-    ONE_VS_REST,
-    add_up_bins,
-    add_up_list,
-    add_up_runs,
-    best_of,
-    best_threshold,
-    sum_list,
-    worth_of_none,
-)
-from oubli.core.boosting.presorted.words import leaf_value
-from oubli.core.boosting.presorted.workspace import (
-    CHANGED,
-    DEPTH,
-    END,
-    HISTOGRAM,
-    KEPT,
-    NIL,
-    NODE,
-    OLD,
-    START,
-    WORD,
-)
-from oubli.core.boosting.state import LEAF
+from oubli.core.boosting.histogram import clear, fill, subtract, unsplit_score
+from oubli.core.boosting.presorted import split
+from oubli.core.boosting.presorted.derivatives import leaf_value
+from oubli.core.boosting.presorted.workspace import CHANGED, DEPTH, END, HISTOGRAM, KEPT, NIL, NODE, OLD, START, WORD
+from oubli.core.boosting.state import LEAF, make_leaf, make_split
 from oubli.core.jit.policy import inner, pasted
 
 # -- the search -----------------------------------------------------------------------------------
@@ -62,44 +31,42 @@ def _search_narrow(table, room, histogram, j, word, loss, best, ties):
     """Find the best split of a narrow column; the place is the last bin of the left side, or the category's."""
     start, end = np.int64(table.offsets[j]), np.int64(table.offsets[j + 1])
     column, lefts = table.narrow[j], room.lefts
-    shift, least, l2 = loss.shift, loss.least, loss.l2
     if table.categorical[column]:
         limit = end - start if ties else np.int64(0)
-        best, found = best_of(histogram[start:end], end - start, np.int64(0), word, shift, least, l2, best, limit)
-        return best, found, start + found, np.int64(ONE_VS_REST), histogram[start + max(found, 0)]
+        best, found = split.best_of(loss, histogram[start:end], end - start, np.int64(0), word, best, limit)
+        return best, found, start + found, np.int64(split.ONE_VS_REST), histogram[start + max(found, 0)]
     missing = np.int64(0)
     if table.has_missing[column]:
         end -= 1
         missing = histogram[end]
-    n = add_up_bins(histogram, start, end, lefts)
-    best, found, kind = best_threshold(lefts, n, missing, word, shift, least, l2, best, ties)
-    left = lefts[max(found, 0)] + (missing if kind == MISSING_LEFT else 0)
+    n = split.add_up_bins(histogram, start, end, lefts)
+    best, found, kind = split.best_threshold(loss, lefts, n, missing, word, best, ties)
+    left = lefts[max(found, 0)] + (missing if kind == split.MISSING_LEFT else 0)
     return best, found, start + found, kind, left
 
 
 @inner
-def _search_wide(table, cells, room, j, start, end, words, word, loss, best, ties):
+def _search_wide(table, room, j, start, end, words, word, loss, best, ties):
     """Find the best split of a wide column; the place is where the right side, or the category, begins in the list."""
     column, entries, lefts, places = table.wide[j], room.lists[j], room.lefts, room.places
-    shift, least, l2 = loss.shift, loss.least, loss.l2
     if table.categorical[column]:
-        n = add_up_runs(entries, start, end, words, lefts, places)
+        n = split.add_up_runs(entries, start, end, words, lefts, places)
         limit = n if ties else np.int64(0)
-        best, found = best_of(lefts, n, np.int64(0), word, shift, least, l2, best, limit)
-        return best, found, np.int64(places[max(found, 0)]), np.int64(ONE_VS_REST), lefts[max(found, 0)]
+        best, found = split.best_of(loss, lefts, n, np.int64(0), word, best, limit)
+        return best, found, np.int64(places[max(found, 0)]), np.int64(split.ONE_VS_REST), lefts[max(found, 0)]
     missing = np.int64(0)
     if table.has_missing[column]:
-        present_end = first_missing(cells, table.slots, column, entries, start, end)
-        missing = sum_list(entries, present_end, end, words)
+        present_end = split.first_missing(table, column, entries, start, end)
+        missing = split.sum_list(entries, present_end, end, words)
         end = present_end
-    n = add_up_list(entries, start, end, words, lefts, places)
-    best, found, kind = best_threshold(lefts, n, missing, word, shift, least, l2, best, ties)
-    left = lefts[max(found, 0)] + (missing if kind == MISSING_LEFT else 0)
+    n = split.add_up_list(entries, start, end, words, lefts, places)
+    best, found, kind = split.best_threshold(loss, lefts, n, missing, word, best, ties)
+    left = lefts[max(found, 0)] + (missing if kind == split.MISSING_LEFT else 0)
     return best, found, np.int64(places[max(found, 0)]), kind, left
 
 
 @inner
-def _search(table, cells, room, words, loss, start, end, histogram, word, hint):
+def _search(boosting, words, start, end, histogram, word, hint):
     """Find the best split of a node.
 
     hint  the column to begin with, NIL for none
@@ -107,29 +74,28 @@ def _search(table, cells, room, words, loss, start, end, histogram, word, hint):
     Returns its column (NIL when no split is worth it), its number among the narrow ones (or -1 less that among the wide
     ones), its place and kind, the word of the left side, and its worth less that of no split.
     """
-    none = worth_of_none(word, loss.shift, loss.l2)
-    best = none * MORE
+    table, room, loss = boosting.table, boosting.room, boosting.loss
+    none = unsplit_score(word, loss.shift, loss.l2)
+    best = none * split.MORE
     best_column, best_j, best_place, best_kind, best_word = np.int64(NIL), np.int64(0), np.int64(0), np.int64(0), word
-    n_narrow, n_wide = table.narrow.shape[0], table.wide.shape[0]
+    n_narrow = table.narrow.shape[0]
     for turn in range(2):
-        for j in range(n_narrow):
-            column = np.int64(table.narrow[j])
+        for j in range(n_narrow + table.wide.shape[0]):
+            is_narrow, k = j < n_narrow, j - n_narrow
+            column = np.int64(table.narrow[j]) if is_narrow else np.int64(table.wide[k])
             if (column == hint) != (turn == 0):
                 continue
-            worth, found, place, kind, left = _search_narrow(
-                table, room, room.histograms[histogram], j, word, loss, best, column < best_column
-            )
-            if found != NONE:
-                best, best_column, best_j, best_place, best_kind, best_word = worth, column, j, place, kind, left
-        for j in range(n_wide):
-            column = np.int64(table.wide[j])
-            if (column == hint) != (turn == 0):
-                continue
-            worth, found, place, kind, left = _search_wide(
-                table, cells, room, j, start, end, words, word, loss, best, column < best_column
-            )
-            if found != NONE:
-                best, best_column, best_j, best_place, best_kind, best_word = worth, column, -1 - j, place, kind, left
+            ties = column < best_column
+            if is_narrow:
+                bins = room.histograms[histogram]
+                worth, found, place, kind, left = _search_narrow(table, room, bins, j, word, loss, best, ties)
+            else:
+                worth, found, place, kind, left = _search_wide(
+                    table, room, k, start, end, words, word, loss, best, ties
+                )
+            if found != split.NONE:
+                best, best_column, best_place, best_kind, best_word = worth, column, place, kind, left
+                best_j = j if is_narrow else -1 - k
     return best_column, best_j, best_place, best_kind, best_word, best - none
 
 
@@ -152,8 +118,7 @@ def _give_histogram(room, histogram):
 def _count(table, room, words, start, end, histogram):
     """Make a histogram of a node's samples."""
     bins = room.histograms[histogram]
-    for i in range(bins.shape[0]):
-        bins[i] = 0
+    clear(bins)
     fill(bins, table.codes, table.offsets, room.members, start, end, words)
 
 
@@ -177,9 +142,7 @@ def _hand_down(table, room, words, start, middle, end, histogram, left_splits, r
     else:
         other = _take_histogram(room)
         _count(table, room, words, small_start, small_end, other)
-        mine, others = room.histograms[histogram], room.histograms[other]
-        for i in range(mine.shape[0]):
-            mine[i] -= others[i]
+        subtract(room.histograms[histogram], room.histograms[other], room.histograms[histogram])
         large = histogram
         if small_splits:
             small = other
@@ -206,17 +169,6 @@ def _push(room, size, node, start, end, depth, histogram, word, old):
     top[HISTOGRAM], top[WORD], top[OLD] = histogram, word, old
 
 
-@pasted
-def _make_leaf(nodes, gains, node, value):
-    nodes[node]["category"] = np.uint64(0)
-    nodes[node]["value"] = np.float64(value)
-    nodes[node]["feature"] = np.int32(LEAF)
-    nodes[node]["left"] = np.int32(0)
-    nodes[node]["missing_left"] = np.uint8(0)
-    nodes[node]["is_categorical"] = np.uint8(0)
-    gains[node] = 0.0
-
-
 @inner
 def _compare(old_nodes, old, column, counts):
     """Count whether a node's column is what it was; returns whether the nodes below can be compared as well."""
@@ -233,10 +185,7 @@ def _compare(old_nodes, old, column, counts):
 
 
 @inner
-def grow_tree(
-    table, cells, category_hashes, room, words, scores, loss, factor, gain_unit, max_depth,
-    old_nodes, old_root, nodes, gains, size, counts,
-):  # fmt: skip
+def grow_tree(boosting, group, factor, gain_unit, old_nodes, old_root, nodes, gains, size, counts):
     """Grow a tree on the words of all samples, and take its values to their scores.
 
     factor     of a leaf's value, see `leaf_value`
@@ -246,20 +195,23 @@ def grow_tree(
 
     Returns the rows of `nodes` in use then.
     """
+    table, room, loss, max_depth = boosting.table, boosting.room, boosting.loss, boosting.max_depth
+    words, scores = boosting.derivatives.words[group], boosting.derivatives.scores[group]
     members, sides, spare = room.members, room.sides, room.spare
-    n = members.shape[0]
-    n_narrow, n_wide = table.narrow.shape[0], table.wide.shape[0]
+    n, n_wide = members.shape[0], table.wide.shape[0]
     word = np.int64(0)
     for row in range(n):
         members[row] = row
         word += words[row]
     for j in range(n_wide):
-        copy_list(table.lists[j], room.lists[j])
+        source, target = table.lists[j], room.lists[j]
+        for i in range(n):
+            target[i] = source[i]
     room.free[0] = room.histograms.shape[0]
     for i in range(room.histograms.shape[0]):
         room.free[i + 1] = i
     histogram = np.int64(NIL)
-    if n_narrow > 0 and _may_split(word, n, 0, loss, max_depth):
+    if table.narrow.shape[0] > 0 and _may_split(word, n, 0, loss, max_depth):
         histogram = _take_histogram(room)
         _count(table, room, words, 0, n, histogram)
     _push(room, 0, size, 0, n, 0, histogram, word, old_root)
@@ -274,32 +226,24 @@ def grow_tree(
         left_word, gain = np.int64(0), 0.0
         if _may_split(word, end - start, depth, loss, max_depth):
             hint = np.int64(NIL) if old == NIL else np.int64(old_nodes[old]["feature"])
-            column, j, place, kind, left_word, gain = _search(
-                table, cells, room, words, loss, start, end, histogram, word, hint
-            )
+            column, j, place, kind, left_word, gain = _search(boosting, words, start, end, histogram, word, hint)
         is_kept = _compare(old_nodes, old, column, counts)
+        gains[node] = gain * gain_unit if column != NIL else 0.0
         if column == NIL:
             if histogram != NIL:
                 _give_histogram(room, histogram)
             value = leaf_value(loss, word, factor)
-            _make_leaf(nodes, gains, node, value)
+            make_leaf(nodes, node, value)
             if value != 0:
                 for i in range(start, end):
                     scores[np.uint64(members[np.uint64(i)])] += value
             continue
         if j >= 0:
-            side_narrow(table, members, sides, cells, start, end, j, place, kind, nodes, node)
+            split.side_narrow(table, members, sides, start, end, j, place, kind, nodes, node)
         else:
-            side_wide(
-                table, room.lists[-1 - j], sides, cells, category_hashes, start, end, -1 - j, place, kind, nodes, node
-            )
-        nodes[node]["value"] = 0.0
-        nodes[node]["feature"] = np.int32(column)
-        nodes[node]["left"] = np.int32(size)
-        nodes[node]["missing_left"] = np.uint8(kind == MISSING_LEFT)
-        nodes[node]["is_categorical"] = np.uint8(kind == ONE_VS_REST)
-        gains[node] = gain * gain_unit
-        middle = divide_members(members, spare, sides, start, end)
+            split.side_wide(table, room.lists[-1 - j], sides, start, end, -1 - j, place, kind, nodes, node)
+        make_split(nodes, node, column, size, kind == split.MISSING_LEFT, kind == split.ONE_VS_REST)
+        middle = split.divide_members(members, spare, sides, start, end)
         right_word = word - left_word
         left_splits = _may_split(left_word, middle - start, depth + 1, loss, max_depth)
         right_splits = _may_split(right_word, end - middle, depth + 1, loss, max_depth)
@@ -308,7 +252,7 @@ def grow_tree(
         )
         if left_splits or right_splits:
             for i in range(n_wide):
-                divide_list(room.lists[i], spare, sides, start, end)
+                split.divide_list(room.lists[i], spare, sides, start, end)
         left_old, right_old = np.int64(NIL), np.int64(NIL)
         if is_kept:
             left_old = np.int64(old_nodes[old]["left"])

@@ -6,25 +6,24 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Ints, Reals
-from oubli.core.boosting.presorted.table import MOST_BINS, Table
+from oubli.core.boosting.presorted.derivatives import Loss, Watch
+from oubli.core.boosting.presorted.state import MOST_BINS, Table
 
-# Columns of `stack`: a node that is to be split, or made a leaf.
-NODE = 0  # its row
-START = 1  # where its samples are in `members`, and in every list
-END = 2
-DEPTH = 3
-HISTOGRAM = 4  # row of `histograms`; NIL when it has none
-WORD = 5  # sum of its samples' words
-OLD = 6  # row of the node that was in its place before the update; NIL when there was none
-STACK_WIDTH = 7
+# Columns of `stack`, of a node that is to be split, or made a leaf:
+#     NODE        its row
+#     START, END  where its samples are in `members`, and in every list
+#     HISTOGRAM   row of `histograms`; NIL when it has none
+#     WORD        sum of its samples' words
+#     OLD         row of the node that was in its place before the update; NIL when there was none
+NODE, START, END, DEPTH, HISTOGRAM, WORD, OLD, STACK_WIDTH = range(8)
 
 NIL = -1
 
-# Columns of `counts`: what an update did.
-KEPT = 0  # inner nodes whose column is still the best one
-CHANGED = 1  # nodes where it is not, below nodes that were kept
-FIRST_CHANGED = 2  # first tree whose root changed; NIL when none did
-COUNTS_SIZE = 3
+# Columns of `counts`, what an update did:
+#     KEPT           inner nodes whose column is still the best one
+#     CHANGED        nodes where it is not, below nodes that were kept
+#     FIRST_CHANGED  first tree whose root changed; NIL when none did
+KEPT, CHANGED, FIRST_CHANGED, COUNTS_SIZE = range(4)
 
 
 class Derivatives(NamedTuple):
@@ -38,7 +37,7 @@ class Derivatives(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Arrays that growing writes to and nobody reads afterwards."""
+    """Arrays that growing writes to and that are of no use afterwards."""
 
     members: npt.NDArray[np.int32]  # int32[n]: the rows, node by node
     spare: npt.NDArray[np.int32]  # int32[n]
@@ -49,6 +48,17 @@ class Room(NamedTuple):
     histograms: Ints  # int64[max_depth + 2, bins]
     free: Ints  # int64[max_depth + 3]: the histograms in no use; their number comes first
     stack: Ints  # int64[2 * max_depth + 4, STACK_WIDTH]
+
+
+class Boosting(NamedTuple):
+    """What the trees of an update are grown on and with."""
+
+    table: Table
+    room: Room
+    derivatives: Derivatives
+    loss: Loss
+    watch: Watch
+    max_depth: int
 
 
 def make_derivatives(n: int, first: Ints) -> Derivatives:

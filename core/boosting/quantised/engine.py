@@ -1,43 +1,39 @@
-"""Exact boosting of which many updates change no leaf: the engine behind `quantization`.
+"""The engine behind `quantization`: exact boosting in which many updates change no leaf.
 
-What is trained is defined so that it hardly depends on any one sample, and yet is a function of the set of samples:
+The trees are defined so that they hardly depend on any one sample, and are still a function of the set of samples:
 
-    edges.py, bins.py   bins: edges are values of samples that a hash of their ids chooses
-    plans.py            candidates of each iteration: a share of the edges, chosen likewise
-    start.py            F_0 and units, on coarse grids
-    regions.py          parts of the samples that no update of another part concerns
-    gradients.py        derivatives on a coarse grid, rounded by a hash of the id
-    split.py, grow.py   trees: the best candidate splits, leaf values on a coarse grid, rounded by a hash of their path
-    training.py         one iteration after the other
-    update.py           what an update does instead, with the same result
+    bins.py         bins: edges are values of samples that a hash of their ids chooses
+    candidates.py   candidates of each iteration: a share of the edges, chosen likewise
+    regions.py      parts of the samples that no update of another part concerns
+    derivatives.py  F_0 on a coarse grid; derivatives on a coarse grid, rounded by a hash of the id
+    split.py        the best candidate splits
+    grow.py         one iteration after the other; leaf values on a coarse grid, rounded by a hash of their path
+    update.py       the update that gives the same result
 
-A sample more or less changes the sums along its own paths. Unless that moves a rounded number, nothing else happens.
+One sample more or less changes the sums along its own paths. Unless that moves a rounded number, nothing else happens.
 """
 
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
-from oubli.core.array_types import Arrays, Bools, Ints, Slots
+from oubli.core.array_types import Arrays, Bools, Ints, Reals, Slots
+from oubli.core.boosting.engine import ExactEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
-from oubli.core.boosting.problem import check_size, n_groups
+from oubli.core.boosting.parameters import check_size, n_groups
 from oubli.core.boosting.quantised import bins as binning
+from oubli.core.boosting.quantised import derivatives, serialise
 from oubli.core.boosting.quantised import state as s
 from oubli.core.boosting.quantised import workspace as room
+from oubli.core.boosting.quantised.bins import EdgeTable
+from oubli.core.boosting.quantised.blocks import ThreadedTraining, sum_first_in_threads
 from oubli.core.boosting.quantised.candidates import make_plans
-from oubli.core.boosting.quantised.comparing import differences, loose_ends
-from oubli.core.boosting.quantised.edges import EdgeTable
-from oubli.core.boosting.quantised.entering import derive_first, enter
-from oubli.core.boosting.quantised.following import dismiss_categories, follow_edges, welcome_categories
-from oubli.core.boosting.quantised.gradients import Loss
-from oubli.core.boosting.quantised.kept import KeptTrees
-from oubli.core.boosting.quantised.parallel import ThreadedTraining, sum_first_in_threads
+from oubli.core.boosting.quantised.grow import DONE, NO_BLOCKS, TOO_MUCH, grow_iterations
+from oubli.core.boosting.quantised.invariants import differences, loose_ends
 from oubli.core.boosting.quantised.regions import Chooser, no_regions
-from oubli.core.boosting.quantised.report import LastUpdate, read_report
-from oubli.core.boosting.quantised.rules import loss_of_classes, loss_of_numbers, make_rules
-from oubli.core.boosting.quantised.start import Start, TargetSums, class_start
-from oubli.core.boosting.quantised.steadiness import (
+from oubli.core.boosting.quantised.relabel import add_categories, drop_categories, update_edges
+from oubli.core.boosting.quantised.split import (
     MOST_LEVELS,
     Steadiness,
     below_regions,
@@ -45,27 +41,97 @@ from oubli.core.boosting.quantised.steadiness import (
     regression_steadiness,
     steadiness,
 )
-from oubli.core.boosting.quantised.training import DONE, NO_BLOCKS, TOO_MUCH, grow_iterations
 from oubli.core.boosting.quantised.update import reach, update_iterations
 from oubli.core.boosting.state import Trees, no_trees
-from oubli.core.engine import Progress
+from oubli.core.engine import Progress, copied
+from oubli.core.jit import aligned
 from oubli.core.rng import mix
 from oubli.core.samples.arrays import Problem
+
+_LEAF_LIMIT = 8.0  # greatest size of a leaf's value, before the learning rate; of a regression in spreads
+_LEAST_GAIN = 2.0**-40
+_FINEST = 2.0**-8  # grid that is made by dividing
+_COARSEST = 0.5  # grid of gradients that is made by doubling
 
 _FEWER_OF_CLASSES, _FEWER_OF_NUMBERS = 4, 2  # within regions an iteration looks at so many times fewer candidates
 
 
-class QuantisedTrees(KeptTrees):
+@dataclass(frozen=True)
+class LastUpdate:
+    """What the last update did.
+
+    Attributes
+    ----------
+    nothing_changed : no split, no leaf's value; only sums.
+    first_tree : the first tree that changed; -1 when none did.
+    n_touched : samples held whose derivatives changed, over all trees.
+    n_trees_rebuilt : trees that changed.
+    n_nodes_rebuilt : nodes below which everything was rebuilt.
+    n_members : samples in these.
+    grown_from : the first of the iterations that were grown from nothing; -1 when none was.
+    """
+
+    nothing_changed: bool = False
+    first_tree: int = 0
+    n_touched: int = 0
+    n_trees_rebuilt: int = 0
+    n_nodes_rebuilt: int = 0
+    n_members: int = 0
+    grown_from: int = 0
+
+
+def read_report(report: Ints, groups: int, grown_from: int) -> LastUpdate:
+    """Read what the kernels reported; grown_from: the first of the iterations grown from nothing, or -1."""
+    first = int(report[s.FIRST_TREE])
+    if first < 0 and grown_from >= 0:
+        first = grown_from * groups
+    n_touched, n_trees, n_nodes, n_members = report[[s.N_TOUCHED, s.N_TREES, s.N_NODES, s.N_MEMBERS]].tolist()
+    return LastUpdate(first < 0, first, n_touched, n_trees, n_nodes, n_members, grown_from)
+
+
+def grids_of_numbers(settings: IncrementalSettings, levels: int) -> tuple[float, float]:
+    """The grids of gradients and leaf values of a regression: a fourth within regions, which have few samples."""
+    if not levels:
+        return settings.gradient_grid, settings.leaf_grid
+    return max(0.25 * settings.gradient_grid, _FINEST), max(0.25 * settings.leaf_grid, _FINEST)
+
+
+def make_rules(
+    settings: IncrementalSettings, loss: s.Loss, n_groups: int, spread: float, steadiness: Steadiness, cuts: Ints
+) -> s.Rules:
+    """The numbers that decide splits and leaves."""
+    if loss.kind == derivatives.REGRESSION:
+        hessian_steps, gradient = 1, 1.0 / (loss.inverse_grid * spread)
+        _, leaf_grid = grids_of_numbers(settings, steadiness.levels)
+    else:
+        hessian_steps, gradient, leaf_grid = derivatives.HESSIAN_STEPS, 1.0 / loss.steps, settings.leaf_grid
+    share = (n_groups - 1) / n_groups if n_groups > 1 else 1.0
+    return s.Rules(
+        depth=steadiness.depth,
+        levels=steadiness.levels,
+        top=steadiness.top,
+        least_weight=settings.min_child_weight * hessian_steps,
+        regularisation=settings.l2_regularization * hessian_steps,
+        leaf_scale=share * gradient * hessian_steps / leaf_grid,
+        leaf_limit=float(np.floor(_LEAF_LIMIT / leaf_grid)),
+        least_gain=_LEAST_GAIN,
+        cuts=cuts,
+        weights=steadiness.weights,
+    )
+
+
+class QuantisedTrees(ExactEngine):
     """Boosted trees on grids: the engine of `quantization`."""
 
     format = 2  # 1: no regions
+    bytes_asked = staticmethod(serialise.bytes_asked)
+
+    settings: IncrementalSettings
 
     def __init__(self, settings: IncrementalSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
         self.seed = np.uint64(settings.seed)
         self._seed_key = np.uint64(mix(self.seed))
-        limit = int(settings.validation_fraction * 2.0**64) if settings.patience else 0
-        self._validation_limit = np.uint64(min(limit, 2**64 - 1))
         self.forget()
 
     def forget(self) -> None:
@@ -76,7 +142,7 @@ class QuantisedTrees(KeptTrees):
         self._has_other_candidates = False
         self.n_training = self.n_held = 0
         self.edges = EdgeTable(~self.categorical, self.settings.max_bins - 1, self.settings.seed)
-        self.sums = TargetSums()
+        self.sums = derivatives.TargetSums()
         self.regions = no_regions()
         self._most_levels = 0
         self.class_counts = np.zeros(0, np.int64)
@@ -112,9 +178,14 @@ class QuantisedTrees(KeptTrees):
     def _samples(self, problem: Problem) -> s.Samples:
         return s.Samples(self.roles, self.labels, problem.y, self.rounding, self.first)
 
+    def _model(self, samples: s.Samples) -> s.Model:
+        return s.Model(
+            self.forest, self.bins, self.plans, self.rules, samples, self.scores, self.space, self.loss, self._seed_key
+        )
+
     def _enter(self, problem: Problem, slots: Slots) -> None:
-        data, limit = problem.data, self._validation_limit
-        enter(
+        data, limit = problem.data, self.settings.validation_limit
+        derivatives.enter(
             self.roles, self.labels, self.rounding, data.id_hashes, data.targets, problem.ranks, slots, self.seed,
             limit, self.is_classification,
         )  # fmt: skip
@@ -131,11 +202,11 @@ class QuantisedTrees(KeptTrees):
         else:
             self.sums.recount(problem.y[training])
 
-    def _start_now(self) -> Start:
+    def _start_now(self) -> derivatives.Start:
         if not self.is_classification:
             return self.sums.start(self.settings.seed)
         unit = self.settings.learning_rate * self.settings.leaf_grid
-        return class_start(self.class_counts, self.groups, unit, self.settings.seed)
+        return derivatives.class_start(self.class_counts, self.groups, unit, self.settings.seed)
 
     @property
     def _validates(self) -> bool:
@@ -155,14 +226,14 @@ class QuantisedTrees(KeptTrees):
         self.loss = self._make_loss()
         self.first = np.zeros((self.groups, self.capacity), np.int64)
         samples = self._samples(problem)
-        derive_first(self.loss, self.start.scores, samples, slots)
+        derivatives.derive_first(self.loss, self.start.scores, samples, slots)
         self._most_levels = self._most_levels_now()
         self.regions = self._chooser().find(self._most_levels, samples, slots)
         self.loss = self._make_loss()
         levels, capacity = self.regions.levels, self.capacity
         steady = below_regions(self._steadiness, levels)
         depth = steady.depth
-        self.rules = make_rules(settings, self.loss, self.groups, self.start, steady, self.regions.cuts)
+        self.rules = make_rules(settings, self.loss, self.groups, self.start.spread, steady, self.regions.cuts)
         m = settings.n_estimators
         self.plans = make_plans(self.features, self.bins, m, settings.seed, self.share)
         n_places = self.plans.cuts.shape[1]
@@ -171,6 +242,10 @@ class QuantisedTrees(KeptTrees):
         self.scores.kept[0] = self.scores.new
         self.forest = room.new_forest(m * self.groups, depth, capacity, n_places)
         self.space = room.new_space(self.groups, depth, levels, capacity, n_places, int(self.bins.first_bin[-1]))
+
+    def state(self) -> room.State:
+        """Everything kept, of an engine with trees."""
+        return room.State(*(getattr(self, name) for name in room.State._fields))
 
     @property
     def n_labels(self) -> int:
@@ -205,10 +280,16 @@ class QuantisedTrees(KeptTrees):
     def _most_levels_now(self) -> int:
         return most_levels(self.n_training, self.groups, self.settings.seed, is_classification=self.is_classification)
 
-    def _make_loss(self) -> Loss:
+    def _make_loss(self) -> s.Loss:
+        settings, start = self.settings, self.start
         if self.is_classification:
-            return loss_of_classes(self.settings, self.groups, self._steadiness)
-        return loss_of_numbers(self.settings, self.start, self.regions.levels)
+            coarsest = max(settings.gradient_grid, _COARSEST)
+            grid = min(settings.gradient_grid * 2**self._steadiness.coarsening, coarsest)
+            kind = derivatives.BINARY if self.groups == 1 else derivatives.MULTICLASS
+            return derivatives.make_loss(kind, grid, settings.learning_rate * settings.leaf_grid)
+        gradient_grid, leaf_grid = grids_of_numbers(settings, self.regions.levels)
+        unit = settings.learning_rate * leaf_grid * start.spread
+        return derivatives.make_loss(derivatives.REGRESSION, gradient_grid, unit, start.base, start.spread)
 
     def _train(
         self, samples: s.Samples, slots: Slots, begin: int, progress: Progress | None = None, grows: Bools | None = None
@@ -224,16 +305,17 @@ class QuantisedTrees(KeptTrees):
         np.cumsum(np.diff(bounds) * self.space.grows, out=self.space.bounds[1:])
         slots32 = slots[is_in].astype(np.int32)
         sum_first_in_threads(self.bins.rows, self.first, slots32, self.space, self.n_threads)
-        parts = self.bins, self.plans, self.rules, samples, self.scores, self.space, self.loss, slots32, self._seed_key
-        in_threads = self.in_threads(ThreadedTraining, *parts)
-        grow: Any = partial(grow_iterations, *parts, np.zeros(self.n_labels + 1, np.int32))
-        if in_threads is not None:
-            grow = in_threads.grow_iterations
+        in_threads = self.in_threads(ThreadedTraining, self._model(samples), slots32)
+        values = np.zeros(self.n_labels + 1, np.int32)
         done = begin
         try:
             while done < last:
                 end = min(done + step, last)
-                done, status = grow(self.forest, report, done, end, patience)
+                model = self._model(samples)
+                if in_threads is not None:
+                    done, status = in_threads.grow_iterations(model, report, done, end, patience)
+                else:
+                    done, status = grow_iterations(model, slots32, values, report, done, end, patience)
                 if status == NO_BLOCKS:
                     self.forest = room.with_more_blocks(self.forest, self.groups)
                 elif progress is not None:
@@ -260,49 +342,53 @@ class QuantisedTrees(KeptTrees):
         held = np.flatnonzero(self.roles)
         check_size(self.settings.n_estimators, self.groups, 2 * self.n_labels - 1)
         if not self.groups or self._all_train or n_groups(problem, 1) != self.groups:
-            self.fit_anew(problem, np.concatenate([held, slots]))
+            self.refit(problem, np.concatenate([held, slots]))
             return
         self._widen(len(problem.data.cells))
-        change = self._make_change(slots, 1)
-        self.changes.undo = None
-        try:
-            self._enter(problem, slots)
-            is_done = self._enter_bins(problem, slots, held)
-            if is_done:
-                derive_first(self.loss, self.start.scores, self._samples(problem), slots)
-                is_done = self._part(problem, slots, held, 1)
-            if is_done:
-                self._update(problem, slots, change, 1)
-        except MemoryError:
-            is_done = False  # growing anew needs nothing of what has been left halfway, and gives the same trees
-        if not is_done:
-            self.fit_anew(problem, np.concatenate([held, slots]))
+        self._change(problem, slots, held, 1)
 
     def leave(self, problem: Problem, slots: Slots) -> None:
-        held = np.flatnonzero(self.roles)
-        change = self._make_change(slots, 0)
+        self._change(problem, slots, np.flatnonzero(self.roles), -1)
+
+    def _change(self, problem: Problem, slots: Slots, held: Slots, sign: int) -> None:
+        """Follow samples that come (1) or go (-1); grow all again where that is not possible."""
+        change = self._make_change(slots, int(sign > 0))
         self.changes.undo = None
         try:
-            is_done = self._leave_bins(problem, slots, held) and self._part(problem, slots, held, -1)
+            is_done = self._move_bins(problem, slots, held, sign) and self._part(problem, slots, held, sign)
             if is_done:
-                self._update(problem, slots, change, 0)
+                self._update(problem, slots, change, int(sign > 0))
         except MemoryError:
-            is_done = False  # as in `join`
+            is_done = False  # growing all again needs nothing that was left halfway, and gives the same trees
         if not is_done:
-            self.fit_anew(problem, np.setdiff1d(held, slots))
+            self.refit(problem, np.concatenate([held, slots]) if sign > 0 else np.setdiff1d(held, slots))
 
-    def _enter_bins(self, problem: Problem, slots: Slots, held: Slots) -> bool:
-        """Take samples into bins and counters; False when everything has to be grown anew."""
+    def _move_bins(self, problem: Problem, slots: Slots, held: Slots, sign: int) -> bool:
+        """Take samples into bins and counters (1), or out of them (-1); False when all has to be grown again."""
         data, validated = problem.data, self._validates
-        changed, is_known = self.edges.count(data.cells, data.id_hashes, slots, 1)
-        if not is_known or not self._move_targets(problem, slots, 1) or self._validates != validated:
+        if sign > 0:
+            self._enter(problem, slots)
+        changed, is_known = self.edges.count(data.cells, data.id_hashes, slots, sign)
+        if sign < 0:
+            self._move_categories(slots, -1)
+        if not is_known or not self._move_targets(problem, slots, sign) or self._validates != validated:
             return False
-        if not follow_edges(self, data, self._samples(problem), held, changed):
+        if not update_edges(self.state(), self._model(self._samples(problem)), data, held, changed):
             return False
-        has_room, has_new = welcome_categories(self, data, slots)
+        is_done, has_others = add_categories(self.state(), data, slots) if sign > 0 else drop_categories(self.state())
+        self._has_other_candidates = bool(changed) or has_others
+        if sign < 0 or not is_done:
+            return is_done
+        if not binning.encode(self.features, data, slots, self.bins.codes):
+            return False
+        self._write_rows(slots)
+        self._move_categories(slots, 1)
+        derivatives.derive_first(self.loss, self.start.scores, self._samples(problem), slots)
+        return True
+
+    def _write_rows(self, slots: Slots) -> None:
+        """Write the rows of samples whose codes are written, with room for the longest."""
         bins = self.bins
-        if not has_room or not binning.encode(self.features, data, slots, bins.codes):
-            return False
         common_code = np.where(bins.common_bin < 0, -1, bins.common_bin - bins.first_bin[:-1])
         lengths = np.zeros(512, np.int64)
         longest = int(binning.longest_row(bins.codes, common_code.astype(np.int32), slots, lengths))
@@ -311,22 +397,6 @@ class QuantisedTrees(KeptTrees):
             rows[:, : bins.rows.shape[1]] = bins.rows
             bins = self.bins = bins._replace(rows=rows)
         binning.write_rows(bins.codes, bins.first_bin, bins.common_bin, slots, bins.rows, lengths)
-        self._move_categories(slots, 1)
-        self._has_other_candidates = bool(changed) or has_new
-        return True
-
-    def _leave_bins(self, problem: Problem, slots: Slots, held: Slots) -> bool:
-        """Take samples out of bins and counters; False when everything has to be grown anew."""
-        data, validated = problem.data, self._validates
-        changed, is_known = self.edges.count(data.cells, data.id_hashes, slots, -1)
-        self._move_categories(slots, -1)
-        if not is_known or not self._move_targets(problem, slots, -1) or self._validates != validated:
-            return False
-        if not follow_edges(self, data, self._samples(problem), held, changed):
-            return False
-        is_done, has_gone = dismiss_categories(self)
-        self._has_other_candidates = bool(changed) or has_gone
-        return is_done
 
     def _move_categories(self, slots: Slots, sign: int) -> None:
         for column in np.flatnonzero(self.categorical).tolist():
@@ -365,9 +435,8 @@ class QuantisedTrees(KeptTrees):
         n_concerned = int(self._sizes()[concerned].sum())
         while status == NO_BLOCKS:
             done, status = update_iterations(
-                self.forest, self.bins, self.plans, self.rules, samples, self.scores, self.space, change,
-                self.loss, n_concerned, int(concerned.sum()), done, before, patience, self._seed_key,
-            )  # fmt: skip
+                self._model(samples), change, n_concerned, int(concerned.sum()), done, before, patience
+            )
             if status == NO_BLOCKS:
                 self.forest = room.with_more_blocks(self.forest, self.groups)
         goes_on = not self._has_ended(done, int(report[s.BEST_ITERATION])) and done < self.settings.n_estimators
@@ -423,12 +492,97 @@ class QuantisedTrees(KeptTrees):
         wider |= zip(("bins", "scores", "forest", "space"), parts, strict=True)
         self.__dict__.update(wider)  # in one step
 
+    # -- reading --------------------------------------------------------------------------------
+
+    @property
+    def n_trees(self) -> int:
+        """Trees held, those that predictions leave out included."""
+        return self.n_iterations * self.groups
+
+    @property
+    def trees(self) -> Trees:
+        """What predictions read."""
+        if self._trees is None:
+            loss, start = self.loss, self.start
+            base = [loss.unit * score + start.base for score in start.scores.tolist()]
+            n_trees = self.n_predicting * self.groups
+            self._trees = serialise.make_trees(self.forest, n_trees, self.features, base, loss.unit)
+        return self._trees
+
+    def gains(self) -> Reals:
+        if not self.groups:
+            return np.zeros(self.n_features)
+        gains = np.zeros(self.n_features)
+        serialise.add_gains(self.forest.nodes, self.n_predicting * self.groups, self.rules.regularisation, gains)
+        return gains
+
+    # -- keeping --------------------------------------------------------------------------------
+
+    def shred(self) -> None:
+        """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
+        aligned.shred((self.roles, self.labels, self.rounding))
+        if self.groups:
+            regions = self.regions.counts, self.regions.sums
+            kept = (self.first, self.bins.codes, self.bins.rows, *regions)
+            aligned.shred((*kept, *self.forest, *self.scores, *self.space))
+
+    def copy(self) -> Self:
+        """An independent copy; O(size)."""
+        other = self.aside()
+        other.edges, other.sums = self.edges.copy(), self.sums.copy()
+        for name in ("roles", "labels", "rounding", "class_counts", "category_counts"):
+            setattr(other, name, getattr(self, name).copy())
+        other.work = None
+        if self.groups:
+            # Tables are never changed in place.
+            other.features = copied(self.features, "edges", "categories")
+            other.plans = copied(self.plans, "cuts", "draws")
+            other.live_edges, other.live_categories = self.live_edges.copy(), self.live_categories.copy()
+            other.first, other.regions = self.first.copy(), copied(self.regions, "cuts", "counts", "sums")
+            other.bins = copied(self.bins, "codes", "rows")
+            other.forest, other.scores = copied(self.forest), copied(self.scores)
+            other.space = s.Space(*map(np.zeros_like, self.space))
+        return other
+
+    def wipe(self) -> None:
+        self.work = None
+        if not self.groups:
+            return
+        for array in self.space:
+            array[...] = 0
+        # The update that needs those of all samples computes them from the ones kept.
+        self.scores.new[:] = 0
+        self.scores.old[:] = 0
+        forest = self.forest
+        forest.pool[forest.free[: int(forest.meta[s.N_FREE])]] = 0
+
+    def arrays(self) -> Arrays:
+        """The trees as arrays for a file: what they are compared with when they are grown again from the samples."""
+        return serialise.pack(self.trees)
+
+    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
+        """Make the engine of the samples, and see that `arrays` describes its trees.
+
+        The trees are a function of the samples, and growing them takes little longer than counting all that is kept
+        with them: nothing has to be believed of a file.
+
+        Raises
+        ------
+        ValueError
+            When the arrays are not those of these samples.
+        """
+        serialise.check_number_of_trees(arrays, self.settings, n_groups(problem, len(slots)))
+        self.fit(problem, slots)
+        serialise.check_same(arrays, self.arrays())
+
     # -- checking -------------------------------------------------------------------------------
 
     def find_differences(self, problem: Problem, slots: Slots) -> list[str]:
         fresh = self.counterpart()
         fresh.fit(problem, slots)
-        return differences(self, fresh, slots)
+        if self.groups != fresh.groups:
+            return ["the number of groups differs"]
+        return differences(self.state(), fresh.state(), slots) if self.groups else []
 
     def find_unsound(self, problem: Problem, slots: Slots) -> list[str]:
-        return loose_ends(self, slots)
+        return loose_ends(self.state(), slots) if self.groups else []

@@ -1,21 +1,22 @@
 """Regions: with numbers, and with many classes, the samples are parted once, and trees grow within the parts.
 
-Updates of two classes stay small because few scores move. Residuals have no bounds, and many classes have many trees:
-there an update moves scores in the end, and through them every later tree. So all trees begin with the same splits,
+With two classes updates stay small because few scores move. Residuals have no bounds, and many classes have many trees:
+an update moves scores in the end, and through them every later tree. So there all trees begin with the same splits,
 and a sample that comes or goes concerns its own region only: no sum of another region depends on it. Within a region
-trees are as deep as they may be.
+trees may have their full depth.
 
-The splits are those with the greatest gain of the derivatives at F_0, parting the samples about evenly, and made
-steady as all others are, see `steadiness.py`: of every candidate the gain
+The splits are those with the greatest gain of the derivatives at F_0, parting the samples about evenly, and steadied
+as in `split.py`: the gain of every candidate,
 
     sum over the groups of L^2 / n_L + R^2 / n_R - (L + R)^2 / n,    L, R the sums of gradients of both sides
 
 is multiplied by e^8, e = 4 n_L n_R / n^2, and by a drawn weight U^-0.3; missing values go right. The first of the best
-wins. Where the first split explains less than 1 / 256 of the greatest variance that there can be, regions hardly help
-the trees, and there is a level less of them, so that each has more samples.
+wins. Where the first split explains less than 1 / 256 of the greatest possible variance, regions hardly help the trees,
+and there is one level fewer, so that each region has more samples.
 
-Counts of all bins are kept for each of the nodes, and an update searches again those on its samples' ways: where
-another split is best, everything is grown anew.
+Counts of all bins are kept for each of the nodes, and an update searches again those on its samples' ways. All trees
+are grown again when another split is best, or when the first one becomes weak or stops being so. So the first node is
+counted even where a weak split leaves one region only.
 """
 
 from typing import NamedTuple
@@ -25,9 +26,9 @@ import numpy as np
 from oubli.core.array_types import Bools, Ints, Reals, Slots
 from oubli.core.boosting.histogram import gradient_of
 from oubli.core.boosting.quantised.bins import Features, live_bins
-from oubli.core.boosting.quantised.gradients import HESSIAN_STEPS
+from oubli.core.boosting.quantised.derivatives import HESSIAN_STEPS
+from oubli.core.boosting.quantised.split import N_WEIGHTS, fill_weights
 from oubli.core.boosting.quantised.state import TRAINS, Bins, Samples
-from oubli.core.boosting.quantised.steadiness import N_WEIGHTS, fill_weights
 from oubli.core.jit.policy import kernel
 from oubli.core.rng import combine, mix
 
@@ -46,10 +47,6 @@ class Regions(NamedTuple):
     sums: Ints  # int64[nodes, groups, bins]: their gradients at F_0
     weights: Reals  # float64[256]
     is_weak: bool  # whether the first split explains little
-
-    def copy(self) -> "Regions":
-        """An independent copy."""
-        return self._replace(cuts=self.cuts.copy(), counts=self.counts.copy(), sums=self.sums.copy())
 
 
 def no_regions() -> Regions:
@@ -163,31 +160,28 @@ class Chooser(NamedTuple):
 
     def find(self, levels: int, samples: Samples, slots: Slots) -> Regions:
         """Part samples; into fewer regions if the first split is weak."""
-        regions = self._allocate(levels, len(samples.first), is_weak=False)
+        n_nodes, n_bins, weights = 2**levels - 1, int(self.bins.first_bin[-1]), np.ones(N_WEIGHTS)
+        fill_weights(_SCALE, weights)
+        counts, sums = np.zeros((n_nodes, n_bins), np.int64), np.zeros((n_nodes, len(samples.first), n_bins), np.int64)
+        regions = Regions(levels, np.zeros((n_nodes, 3), np.int64), counts, sums, weights, is_weak=False)
         if not levels:
             return regions
-        count_bins(self.bins, samples, slots, 1, regions.counts[0], regions.sums[0])
+        count_bins(self.bins, samples, slots, 1, counts[0], sums[0])
         if self._is_weak(regions):
-            regions = self._allocate(levels - 1, len(samples.first), is_weak=True)
-        regions.counts[:], regions.sums[:] = 0, 0
+            n_nodes = 2 ** (levels - 1) - 1
+            n_counted = max(n_nodes, 1)  # the node that would be split is counted even where none is
+            cuts, counts, sums = regions.cuts[:n_nodes], counts[:n_counted], sums[:n_counted]
+            regions = Regions(levels - 1, cuts, counts, sums, weights, is_weak=True)
         below = {0: slots}
-        for node in range(len(regions.cuts)):
+        for node in range(n_nodes):
             own = below.pop(node)
-            count_bins(self.bins, samples, own, 1, regions.counts[node], regions.sums[node])
+            if node:
+                count_bins(self.bins, samples, own, 1, counts[node], sums[node])
             cut, _ = self.choose(regions, node)
             regions.cuts[node] = cut
             is_left = self.goes_left(cut, own)
             below[2 * node + 1], below[2 * node + 2] = own[is_left], own[~is_left]
         return regions
-
-    def _allocate(self, levels: int, n_groups: int, *, is_weak: bool) -> Regions:
-        n_nodes, n_bins = 2**levels - 1, int(self.bins.first_bin[-1])
-        weights = np.ones(N_WEIGHTS)
-        fill_weights(_SCALE, weights)
-        n_counted = max(n_nodes, int(is_weak))  # of a weak split the node that it was to be is counted even so
-        counts = np.zeros((n_counted, n_bins), np.int64)
-        sums = np.zeros((n_counted, n_groups, n_bins), np.int64)
-        return Regions(levels, np.zeros((n_nodes, 3), np.int64), counts, sums, weights, is_weak)
 
     def _is_weak(self, regions: Regions) -> bool:
         """Whether the first split explains little; gradients at F_0 are in steps of 1 / HESSIAN_STEPS."""

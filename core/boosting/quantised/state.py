@@ -48,9 +48,7 @@ NODE = np.dtype(
     }
 )
 
-# Slots of `meta`.
-N_FREE = 0  # length of the list of free blocks
-META_SIZE = 1
+N_FREE, META_SIZE = range(2)  # slots of `meta`: the length of the list of free blocks
 
 
 class Bins(NamedTuple):
@@ -84,7 +82,7 @@ class Forest(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The numbers that decide splits and leaves; derivatives are integers, see `gradients.py`."""
+    """The numbers that decide splits and leaves; derivatives are integers, see `derivatives.py`."""
 
     depth: int  # greatest depth of a leaf, levels of regions included
     levels: int  # of regions: nodes above this depth have the splits of `cuts`, see `regions.py`
@@ -134,6 +132,34 @@ class Space(NamedTuple):
     gains: Reals  # float64[places]: their weighted gains
 
 
+class Loss(NamedTuple):
+    """What derivatives are computed by; a function of the parameters, and of the spread in a regression."""
+
+    kind: int
+    steps: int  # N
+    table: npt.NDArray[np.int64]  # N p in steps of 2**-32 by score + zero; of several classes, e^-(score / unit)
+    zero: int
+    weights: npt.NDArray[np.int64]  # int64[N + 1]: H[q]
+    base: float  # regression: F_0
+    unit: float  # what scores are multiples of
+    inverse_grid: float  # regression: 1 / (grid * spread)
+    inverse_spread: float  # regression: 1 / spread
+
+
+class Model(NamedTuple):
+    """All that kernels read and write, but for the samples of an update."""
+
+    forest: Forest
+    bins: Bins
+    plans: Plans
+    rules: Rules
+    samples: Samples
+    scores: Scores
+    space: Space
+    loss: Loss
+    seed_key: np.uint64
+
+
 ABSENT_SAMPLE = 0
 TRAINS = 1
 VALIDATES = 2
@@ -167,16 +193,17 @@ class Change(NamedTuple):
     report: Ints  # int64[REPORT_SIZE]
 
 
-# Slots of `report`.
-DRIFTS = 0  # whether `scores` holds for all samples, as it does when many drift; or only for those listed
-FIRST_TREE = 1  # the first tree of which a split or a leaf's value changed; -1: none yet
-N_TOUCHED = 2  # samples whose derivatives changed, over all trees
-N_TREES = 3  # trees of which a split or a leaf's value changed
-N_NODES = 4  # nodes whose subtrees were built anew
-N_MEMBERS = 5  # samples in these, over all trees
-N_BUSY = 6  # iterations in a row that were as much work as growing anew
-BEST_ITERATION = 7  # with the lowest validation loss so far
-N_WORK = 8  # levels of members that were grown anew
-CHECKS_ALL = 9  # whether all nodes are to be searched, because candidates have come or gone
-N_LISTED = 10  # samples listed in `drifting`
-REPORT_SIZE = 11
+# Slots of `report`:
+#     DRIFTS          whether `scores` holds for all samples, as it does when many drift; or only for those listed
+#     FIRST_TREE      the first tree of which a split or a leaf's value changed; -1: none yet
+#     N_TOUCHED       samples whose derivatives changed, over all trees
+#     N_TREES         trees of which a split or a leaf's value changed
+#     N_NODES         nodes whose subtrees were rebuilt
+#     N_MEMBERS       samples in these, over all trees
+#     N_BUSY          iterations in a row that were as much work as growing them from nothing
+#     BEST_ITERATION  with the lowest validation loss so far
+#     N_WORK          what rebuilding and searching has taken, in cells added to histograms
+#     CHECKS_ALL      whether all nodes are to be searched, because candidates have come or gone
+#     N_LISTED        samples listed in `drifting`
+DRIFTS, FIRST_TREE, N_TOUCHED, N_TREES, N_NODES, N_MEMBERS, N_BUSY, BEST_ITERATION = range(8)
+N_WORK, CHECKS_ALL, N_LISTED, REPORT_SIZE = range(8, 12)

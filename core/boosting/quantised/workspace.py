@@ -1,12 +1,67 @@
-"""Room for samples, nodes and histograms: all arrays of the quantised engine, made and made larger here."""
+"""All arrays of the quantised engine: made, enlarged and erased here, and together as its state."""
+
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.array_types import Array, Arrays, Ints
+from oubli.core.array_types import Array, Arrays, Bools, Ints
 from oubli.core.boosting.quantised import state as s
+from oubli.core.boosting.quantised.bins import EdgeTable, Features
+from oubli.core.boosting.quantised.derivatives import Start
+from oubli.core.boosting.quantised.regions import Regions
 
 _POOL_BYTES = 2**28
+
+
+class State(NamedTuple):
+    """Everything that an engine with trees keeps.
+
+    Attributes
+    ----------
+    seed, share : what candidates are drawn from, and the share of them that an iteration looks at.
+    groups, n_iterations, n_predicting : trees an iteration, iterations, and how many of them predict.
+    n_training, n_held : samples that train, and samples.
+    roles, labels, rounding, first : by slot, see `state.Samples`.
+    class_counts, category_counts, edges : what decides F_0 and the bins, counted.
+    features, live_edges, live_categories : the bins, and which codes are in use.
+    start, loss, rules, regions : what decides splits and leaves.
+    bins, plans, forest, scores, space : see `state.py`.
+    work : working space of an update; None: there is none.
+    """
+
+    seed: np.uint64
+    share: float
+    groups: int
+    n_iterations: int
+    n_predicting: int
+    n_training: int
+    n_held: int
+    roles: npt.NDArray[np.uint8]
+    labels: npt.NDArray[np.int32]
+    rounding: npt.NDArray[np.uint32]
+    first: Ints
+    class_counts: Ints
+    category_counts: Ints
+    edges: EdgeTable
+    features: Features
+    live_edges: Bools
+    live_categories: Bools
+    start: Start
+    loss: s.Loss
+    rules: s.Rules
+    regions: Regions
+    bins: s.Bins
+    plans: s.Plans
+    forest: s.Forest
+    scores: s.Scores
+    space: s.Space
+    work: Arrays | None
+
+    @property
+    def n_trees(self) -> int:
+        """Trees held, those that predictions leave out included."""
+        return self.n_iterations * self.groups
 
 
 def new_scores(n_iterations: int, capacity: int, start: npt.NDArray[np.int32]) -> s.Scores:

@@ -4,11 +4,13 @@ A library is only used once its model is here, so that none of them is needed.
 """
 
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Any
 
 from oubli.core.errors import InputError
 from oubli.core.influence.views import View
 
+_READERS = {"lightgbm": "from_lightgbm", "xgboost": "from_xgboost", "sklearn": "from_scikit_learn"}  # by library
 _KNOWN = "LightGBM's, XGBoost's, and scikit-learn's GradientBoosting and HistGradientBoosting models"
 
 
@@ -37,9 +39,10 @@ def view(
 
         if X is not None or y is not None or sample_weight is not None or ids is not None:
             raise InputError(f"a {type(model).__name__} holds its samples: leave X, y, sample_weight and ids out")
-        return read(model)
+        found: View = model.unchanged(lambda: read(model.engine_, model.samples_, model.schema_))
+        return found
     library = type(model).__module__.partition(".")[0]
-    if library not in ("lightgbm", "xgboost", "sklearn"):
+    if library not in _READERS:
         raise InputError(
             f"{type(model).__name__} is not a boosted model that can be read: there are readers for our kinds, {_KNOWN}"
         )
@@ -47,15 +50,6 @@ def view(
         raise InputError(f"a {type(model).__name__} does not hold its samples: pass the X and y that it was fitted on")
     from oubli.core.influence.readers.rows import Given
 
-    given = Given(X, y, sample_weight, ids)
-    if library == "lightgbm":
-        from oubli.core.influence.readers import from_lightgbm
-
-        return from_lightgbm.read(model, given)
-    if library == "xgboost":
-        from oubli.core.influence.readers import from_xgboost
-
-        return from_xgboost.read(model, given)
-    from oubli.core.influence.readers import from_scikit_learn
-
-    return from_scikit_learn.read(model, given)
+    read_other = import_module(f"{__name__}.{_READERS[library]}").read
+    seen: View = read_other(model, Given(X, y, sample_weight, ids))
+    return seen

@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 
 from oubli.core.array_types import Array, Ints
-from oubli.core.influence.losses import Loss
-from oubli.core.influence.readers.labels import refuse, unless
-from oubli.core.influence.readers.rows import Given, Training, checked
-from oubli.core.influence.routing import leaf_type
-from oubli.core.influence.start import USUAL_RULES, StartRule, start_scores
-from oubli.core.influence.views import LeafKind, View
+from oubli.core.influence.losses import USUAL_RULES, Loss, StartRule, start_scores
+from oubli.core.influence.readers.rows import Given, Training, checked, refuse
+from oubli.core.influence.views import View, leaf_type
 
 _LOSSES = {
     "regression": Loss.SQUARED_ERROR,
@@ -51,7 +48,6 @@ def read(model: Any, given: Given) -> View:
         values[k] -= start[k]  # F_0 is part of the leaves of the first iteration
     view = View(
         **training.fields([part / rate for part in values], l2=float(parameters.get("lambda_l2", 0))),
-        leaf_kind=LeafKind.NEWTON,
         n_groups=n_groups,
         learning_rate=rate,
         start=start,
@@ -82,10 +78,10 @@ def _with_category_regulariser(view: View, split_features: Ints, cat_l2: float) 
     columns = np.unique(split_features[split_features >= 0])
     if len(columns) == 0 or cat_l2 == 0.0:
         return view
-    plain = view.trace
+    counts = view.trace.counts
     regularised = replace(view, l2=view.l2 + np.where(split_features >= 0, cat_l2, 0.0))
-    error = np.abs(plain.refitted_values(view) - view.values) * plain.counts
-    other_error = np.abs(regularised.trace.refitted_values(regularised) - view.values) * plain.counts
+    error = np.abs(view.refitted_values - view.values) * counts
+    other_error = np.abs(regularised.refitted_values - view.values) * counts
     l2 = view.l2.copy()
     for column in columns:
         here = split_features == column
@@ -113,22 +109,22 @@ def _refuse_unsupported(model: Any, objective: list[str], parameters: dict[str, 
     constrained = any(description.get("monotone_constraints") or [])
     refuse(
         "LightGBM",
-        [
-            unless(len(description["tree_info"]) > 0, "it has no trees"),
-            unless(objective[0] in _LOSSES, f"objective={objective[0]!r}, only {', '.join(_LOSSES)} are supported"),
-            unless("sqrt" not in objective, "reg_sqrt"),
-            unless(kind in ("gbdt", "gbrt"), f"boosting={kind!r}, only gbdt is supported"),
-            unless(parameters.get("data_sample_strategy", "bagging") == "bagging", "data_sample_strategy='goss'"),
-            unless(not bags, "bagging trains each tree on other rows"),
-            unless(number("lambda_l1", 0) == 0, "lambda_l1 > 0"),
-            unless(number("max_delta_step", 0) == 0, "max_delta_step > 0"),
-            unless(number("path_smooth", 0) == 0, "path_smooth > 0"),
-            unless(number("linear_tree", 0) == 0, "linear_tree"),
-            unless(number("sigmoid", 1) == 1, "sigmoid other than 1"),
-            unless(number("scale_pos_weight", 1) == 1, "scale_pos_weight: pass sample_weight instead, here too"),
-            unless(number("is_unbalance", 0) == 0, "is_unbalance: pass sample_weight instead, here too"),
-            unless(getattr(model, "class_weight", None) is None, "class_weight: pass sample_weight instead, here too"),
-            unless(not constrained, "monotone_constraints"),
-            unless(len(shrinkages - {1.0}) <= 1, "the learning rate has changed during training"),
-        ],
+        {
+            "it has no trees": len(description["tree_info"]) <= 0,
+            f"objective={objective[0]!r}, only {', '.join(_LOSSES)} are supported": objective[0] not in _LOSSES,
+            "reg_sqrt": "sqrt" in objective,
+            f"boosting={kind!r}, only gbdt is supported": kind not in ("gbdt", "gbrt"),
+            "data_sample_strategy='goss'": parameters.get("data_sample_strategy", "bagging") != "bagging",
+            "bagging trains each tree on other rows": bags,
+            "lambda_l1 > 0": number("lambda_l1", 0) != 0,
+            "max_delta_step > 0": number("max_delta_step", 0) != 0,
+            "path_smooth > 0": number("path_smooth", 0) != 0,
+            "linear_tree": number("linear_tree", 0) != 0,
+            "sigmoid other than 1": number("sigmoid", 1) != 1,
+            "scale_pos_weight: pass sample_weight instead, here too": number("scale_pos_weight", 1) != 1,
+            "is_unbalance: pass sample_weight instead, here too": number("is_unbalance", 0) != 0,
+            "class_weight: pass sample_weight instead, here too": getattr(model, "class_weight", None) is not None,
+            "monotone_constraints": constrained,
+            "the learning rate has changed during training": len(shrinkages - {1.0}) > 1,
+        },
     )

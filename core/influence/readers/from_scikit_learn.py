@@ -7,12 +7,9 @@ import numpy as np
 
 from oubli.core.array_types import Array, Bools, Reals
 from oubli.core.errors import InputError
-from oubli.core.influence.losses import Loss
-from oubli.core.influence.readers.labels import refuse, unless
-from oubli.core.influence.readers.rows import Given, Route, Training, checked
-from oubli.core.influence.routing import leaf_type
-from oubli.core.influence.start import USUAL_RULES, StartRule, start_scores
-from oubli.core.influence.views import LeafKind, View
+from oubli.core.influence.losses import USUAL_RULES, Loss, StartRule, start_scores
+from oubli.core.influence.readers.rows import Given, Route, Training, checked, leaf_numbers, refuse
+from oubli.core.influence.views import View, leaf_type
 
 
 def read(model: Any, given: Given) -> View:
@@ -40,25 +37,22 @@ def _read_presorted_model(model: Any, given: Given) -> View:
     loss = _loss_of(model)
     refuse(
         type(model).__name__,
-        [
-            unless(loss is not None, f"loss={model.loss!r}, only log_loss and squared_error are supported"),
-            unless(model.subsample == 1.0, "subsample < 1 trains each tree on other rows"),
-            unless(model.n_iter_no_change is None, "n_iter_no_change sets rows aside"),
-            unless(model.init is None or model.init == "zero", "init is an estimator of its own"),
-        ],
+        {
+            f"loss={model.loss!r}, only log_loss and squared_error are supported": loss is None,
+            "subsample < 1 trains each tree on other rows": model.subsample != 1.0,
+            "n_iter_no_change sets rows aside": model.n_iter_no_change is not None,
+            "init is an estimator of its own": not (model.init is None or model.init == "zero"),
+        },
     )
     assert loss is not None  # noqa: S101 - refused above
     trees = [estimator.tree_ for estimator in model.estimators_.ravel()]
     is_leaf = [tree.children_left == -1 for tree in trees]
-    numbers_of = [np.cumsum(leaf) - 1 for leaf in is_leaf]
+    numbers = leaf_numbers(is_leaf)
     n_groups = model.estimators_.shape[1]
-    kind = leaf_type(max(int(leaf.sum()) for leaf in is_leaf))
 
     def route(rows: Any) -> Array:
         cells = np.asarray(rows, np.float32)
-        return np.stack(
-            [number[tree.apply(cells)].astype(kind) for tree, number in zip(trees, numbers_of, strict=True)]
-        )
+        return np.stack([number[tree.apply(cells)] for tree, number in zip(trees, numbers, strict=True)])
 
     return _view(
         model, loss, given,
@@ -78,15 +72,15 @@ def _read_histogram_model(model: Any, given: Given) -> View:
     loss = _loss_of(model)
     sets_aside = model.do_early_stopping_ and model.validation_fraction is not None
     bounds = model.monotonic_cst
-    monotonic = bounds is not None and np.any(list(bounds.values() if isinstance(bounds, dict) else bounds))
+    monotonic = bounds is not None and any(bounds.values() if isinstance(bounds, dict) else bounds)
     refuse(
         type(model).__name__,
-        [
-            unless(loss is not None, f"loss={model.loss!r}, only log_loss and squared_error are supported"),
-            unless(not sets_aside, "early stopping sets rows aside: fit with early_stopping=False"),
-            unless(not monotonic, "monotonic_cst bounds leaf values"),
-            unless(getattr(model, "class_weight", None) is None, "class_weight: pass sample_weight instead, here too"),
-        ],
+        {
+            f"loss={model.loss!r}, only log_loss and squared_error are supported": loss is None,
+            "early stopping sets rows aside: fit with early_stopping=False": sets_aside,
+            "monotonic_cst bounds leaf values": monotonic,
+            "class_weight: pass sample_weight instead, here too": getattr(model, "class_weight", None) is not None,
+        },
     )
     assert loss is not None  # noqa: S101 - refused above
     predictors = [predictor for iteration in model._predictors for predictor in iteration]
@@ -136,7 +130,6 @@ def _view(
         start = start - start.mean()
     return View(
         **training.fields(values, l2=l2),
-        leaf_kind=LeafKind.NEWTON,
         n_groups=n_groups,
         learning_rate=float(model.learning_rate),
         start=start,

@@ -6,12 +6,9 @@ from typing import Any
 import numpy as np
 
 from oubli.core.array_types import Array, Reals
-from oubli.core.influence.losses import Loss
-from oubli.core.influence.readers.labels import refuse, unless
-from oubli.core.influence.readers.rows import Given, Training, checked
-from oubli.core.influence.routing import leaf_type
-from oubli.core.influence.start import StartRule, find_rule
-from oubli.core.influence.views import LeafKind, View
+from oubli.core.influence.losses import Loss, StartRule, find_rule
+from oubli.core.influence.readers.rows import Given, Training, checked, leaf_numbers, refuse
+from oubli.core.influence.views import View
 
 _LOSSES = {
     "reg:squarederror": Loss.SQUARED_ERROR,
@@ -42,9 +39,8 @@ def read(model: Any, given: Given) -> View:
     n_iterations = len(trees) // n_groups if best is None else int(best) + 1
     trees = trees[: n_iterations * n_groups]
     is_leaf = [np.array(tree["left_children"]) == -1 for tree in trees]
-    numbers_of = [np.cumsum(leaf) - 1 for leaf in is_leaf]
+    numbers = leaf_numbers(is_leaf)
     values = [np.array(tree["split_conditions"])[leaf] / rate for tree, leaf in zip(trees, is_leaf, strict=True)]
-    kind = leaf_type(max(len(part) for part in values))
     missing = getattr(model, "missing", np.nan)
 
     def find_leaves(rows: Any) -> Array:
@@ -52,14 +48,13 @@ def read(model: Any, given: Given) -> View:
             rows = xgboost.DMatrix(rows, missing=missing, enable_categorical=True)
         found = booster.predict(rows, pred_leaf=True, iteration_range=(0, n_iterations))
         nodes = found.reshape(len(found), -1).astype(np.int64)
-        return np.stack([number[nodes[:, tree]].astype(kind) for tree, number in enumerate(numbers_of)])
+        return np.stack([number[nodes[:, tree]] for tree, number in enumerate(numbers)])
 
     route = checked(find_leaves, booster.num_features(), type(model).__name__)
     training = Training.read(given, route, loss, getattr(model, "classes_", np.arange(max(2, n_groups))))
     start = _start_of(description["learner_model_param"]["base_score"], loss, n_groups)
     return View(
         **training.fields(values, l2=float(parameters["gradient_booster"]["tree_train_param"]["lambda"])),
-        leaf_kind=LeafKind.NEWTON,
         n_groups=n_groups,
         learning_rate=rate,
         start=start,
@@ -85,15 +80,15 @@ def _refuse_unsupported(parameters: Any, description: Any) -> None:
     weight = objective.get("reg_loss_param", {}).get("scale_pos_weight", "1")
     refuse(
         "XGBoost",
-        [
-            unless(is_tree, f"booster={description['gradient_booster']['name']!r}, only gbtree is supported"),
-            unless(name in _LOSSES, f"objective={name!r}, only {', '.join(_LOSSES)} are supported"),
-            unless(int(counts.get("num_parallel_tree", 1)) == 1, "num_parallel_tree > 1"),
-            unless(int(description["learner_model_param"].get("num_target", 1)) == 1, "more than one target"),
-            unless(float(training.get("subsample", 1)) == 1.0, "subsample < 1 trains each tree on other rows"),
-            unless(float(training.get("alpha", 0)) == 0.0, "reg_alpha > 0"),
-            unless(float(training.get("max_delta_step", 0)) == 0.0, "max_delta_step > 0"),
-            unless(not any(c in "123456789" for c in training.get("monotone_constraints", "")), "monotone_constraints"),
-            unless(float(weight) == 1.0, "scale_pos_weight: pass sample_weight instead, here too"),
-        ],
+        {
+            f"booster={description['gradient_booster']['name']!r}, only gbtree is supported": not is_tree,
+            f"objective={name!r}, only {', '.join(_LOSSES)} are supported": name not in _LOSSES,
+            "num_parallel_tree > 1": int(counts.get("num_parallel_tree", 1)) != 1,
+            "more than one target": int(description["learner_model_param"].get("num_target", 1)) != 1,
+            "subsample < 1 trains each tree on other rows": float(training.get("subsample", 1)) != 1.0,
+            "reg_alpha > 0": float(training.get("alpha", 0)) != 0.0,
+            "max_delta_step > 0": float(training.get("max_delta_step", 0)) != 0.0,
+            "monotone_constraints": any(c in "123456789" for c in training.get("monotone_constraints", "")),
+            "scale_pos_weight: pass sample_weight instead, here too": float(weight) != 1.0,
+        },
     )

@@ -1,0 +1,289 @@
+"""Derivatives in fixed point: what the exact engine adds up.
+
+A sample's gradient and hessian travel as one int64 *word*, g * 2**shift + h, so that one addition adds both, and sums
+are decoded as G = word >> shift, H = word & (2**shift - 1). How many bits each has depends on the number n of
+samples held alone. With b the bits of n (n < 2**b):
+
+    regression        h = 1, shift = b;                   |g| <= 2**g_bits, g_bits = min(63 - 2 b, 52 - b)
+    classification    h <= 2**h_bits, shift = b + h_bits; |g| <= 2**g_bits, g_bits = min(63 - 2 b - h_bits, 52 - b)
+                      with h_bits = (61 - 2 b) // 2, rounded down
+
+so that the sum of the h of any samples is below 2**shift, that of the |g| below 2**(b + g_bits) <= 2**(63 - shift), and
+no sum of words leaves int64; besides, no sum of g or h passes 2**53, so that float64 holds them. For n = 32,767 a
+gradient has 33 bits in a regression and 18 in a classification, whose hessian has 15; for 2**20 it is 21, 12 and 9.
+
+Scores F are int64, too: multiples of `unit`. A regression's unit is that of its targets, 2**(e - 38) with 2**e, e a
+multiple of 4, covering all targets that train (`oubli.core.samples.fixed_point`); a classification's is
+2**-30. Every leaf step lowers the squared error, so |F - y| stays below sqrt(n) * 2**39 <= 2**51. Leaf values of a
+classification are at most LARGEST_STEP units, so that 2**17 of them add up to at most 2**52: as exact in the float64 of
+a prediction as here.
+
+The loss of the samples that validate is computed in integers too: its sum does not depend on their order.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.array_types import Slots
+from oubli.core.boosting.loss import exp, log, sigmoid
+from oubli.core.boosting.parameters import VALIDATION
+from oubli.core.boosting.state import LEAF, goes_right
+from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.rng import MISSING_CATEGORY, combine, mix
+from oubli.core.samples.arrays import Problem
+from oubli.core.samples.fixed_point import BITS, TargetScale, quantise
+
+SCORE_BITS = 30  # of a classification: unit = 2**-30
+LARGEST_STEP = 2.0 ** (SCORE_BITS + 5)  # of a leaf of a classification, in units
+
+_LARGEST = float(np.finfo(np.float64).max)
+
+# The loss of one sample that validates; the sum over 2**24 is below 2**63.
+_STEPS = 2.0**32  # a loss of 1
+_LARGEST_LOSS = 2.0**38
+
+SQUARED, BINARY, MULTI_CLASS = range(3)  # losses
+
+
+class Loss(NamedTuple):
+    """A loss, and the fixed point it is computed in; a function of the samples held."""
+
+    kind: int  # SQUARED, BINARY, MULTI_CLASS
+    g_bits: int
+    h_bits: int
+    shift: int
+    l2: float  # l2_regularization in units of h
+    least: int  # least H of a side of a split
+    rate: float  # learning rate, for three and more classes times (K - 1) / K
+    targets: npt.NDArray[np.int64]  # int64[n] by row: targets in units, or places of classes
+
+
+class Start(NamedTuple):
+    """What boosting begins with."""
+
+    loss: Loss
+    first: npt.NDArray[np.int64]  # int64[groups]: F_0 in units
+    base: npt.NDArray[np.float64]  # float64[groups]: F_0
+    unit: float
+
+
+@kernel
+def _log_odds(n_first, n_second):
+    """Logarithm of the odds of the second class, in units."""
+    return np.floor(log(np.float64(n_second) / np.float64(n_first)) * 2.0**SCORE_BITS + 0.5)
+
+
+def begin(problem: Problem, slots: Slots, learning_rate: float, l2: float, min_child_weight: float) -> Start:
+    """Say how to boost on the samples of `slots`, of at least one."""
+    n = len(slots)
+    b = n.bit_length()
+    room = 63 - 2 * b
+    if problem.n_classes == 0:
+        exponent = _exponent(problem, slots)
+        targets = quantise(problem.y[slots], exponent)
+        mean = (2 * sum(targets.tolist()) + n) // (2 * n)
+        loss = Loss(SQUARED, min(room, 52 - b), 0, b, l2, _least(min_child_weight, 0), learning_rate, targets)
+        return _start(loss, [mean], exponent - BITS)
+    h_bits = (room - 2) // 2
+    n_classes = problem.n_classes
+    rate = learning_rate if n_classes == 2 else learning_rate * ((n_classes - 1) / n_classes)
+    targets = class_places(problem, slots)
+    kind = BINARY if n_classes == 2 else MULTI_CLASS
+    weight_bits = h_bits + 2  # h is at most 1/4
+    loss = Loss(
+        kind, min(room - h_bits, 52 - b), h_bits, b + h_bits, float(np.ldexp(l2, weight_bits)),
+        _least(min_child_weight, weight_bits), rate, targets,
+    )  # fmt: skip
+    if kind == MULTI_CLASS:
+        return _start(loss, [0] * n_classes, -SCORE_BITS)
+    n_second = int(targets.sum())
+    # A class may have no sample that trains.
+    return _start(loss, [int(_log_odds(max(1, n - n_second), max(1, n_second)))], -SCORE_BITS)
+
+
+def _exponent(problem: Problem, slots: Slots) -> int:
+    """e: 2**e covers the targets."""
+    scale = TargetScale()
+    scale.count(problem.y[slots], 1)
+    return scale.exponent
+
+
+def class_places(problem: Problem, slots: Slots) -> npt.NDArray[np.int64]:
+    """Place of the class of each sample in the order of the classes."""
+    return problem.ranks[problem.data.targets[slots]].astype(np.int64)
+
+
+def targets_of_others(problem: Problem, training: Slots, slots: Slots) -> npt.NDArray[np.int64]:
+    """Targets of samples that do not train, as those of `Loss`; a number beyond those that train is cut off."""
+    if problem.n_classes > 0:
+        return class_places(problem, slots)
+    exponent = _exponent(problem, training)
+    with np.errstate(over="ignore"):
+        largest = float(np.ldexp(4.0, exponent))
+    return quantise(np.clip(problem.y[slots], -largest, largest), exponent)
+
+
+def _least(min_child_weight: float, weight_bits: int) -> int:
+    return max(1, int(np.ceil(np.ldexp(min_child_weight, weight_bits))))
+
+
+def _start(loss: Loss, first: list[int], exponent: int) -> Start:
+    integers = np.array(first, np.int64)
+    with np.errstate(over="ignore"):  # rounded up to a power of two, the largest number is none
+        base = np.ldexp(integers.astype(np.float64), exponent).clip(-_LARGEST, _LARGEST)
+    return Start(loss, integers, base, float(np.ldexp(1.0, exponent)))
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+@inner
+def write_residuals(loss, scores, words):
+    """Write the words of F - y, rounded to g_bits on the scale of the largest; returns the bits rounded off."""
+    largest = np.int64(0)
+    for row in range(scores.shape[0]):
+        largest = max(largest, abs(scores[row] - loss.targets[row]))
+    n_off = np.int64(0)
+    while largest >> n_off >= np.int64(1) << loss.g_bits:
+        n_off += 1
+    half = (np.int64(1) << n_off) >> 1
+    one = np.int64(1) << loss.shift
+    for row in range(scores.shape[0]):
+        words[row] = ((scores[row] - loss.targets[row] + half) >> n_off) * one + 1
+    return n_off
+
+
+@pasted
+def _word(loss, p, is_class):
+    """Word of a probability: g = p - y, h = p (1 - p), each rounded to the nearest, halves up."""
+    g = np.floor((p - is_class) * np.float64(np.int64(1) << loss.g_bits) + 0.5)
+    h = np.floor(p * (1.0 - p) * np.float64(np.int64(4) << loss.h_bits) + 0.5)
+    return np.int64(g) * (np.int64(1) << loss.shift) + np.int64(h)
+
+
+@inner
+def write_binary(loss, scores, words):
+    """Write the words of the log-loss of two classes."""
+    for row in range(scores.shape[0]):
+        words[row] = _word(loss, sigmoid(np.float64(scores[row]) * 2.0**-SCORE_BITS), np.float64(loss.targets[row]))
+
+
+@inner
+def write_multi_class(loss, scores, words, powers, largest, totals):
+    """Write the words of the log-loss of K classes; scores and words are int64[K, n].
+
+    powers, largest, totals  float64[K, n], int64[n] and float64[n], working space
+
+    Rows are the inner loops, which go through vector registers.
+    """
+    n_classes, n = scores.shape
+    for row in range(n):
+        largest[row] = scores[0, row]
+        totals[row] = 0.0
+    for k in range(1, n_classes):
+        for row in range(n):
+            largest[row] = max(largest[row], scores[k, row])
+    for k in range(n_classes):
+        for row in range(n):
+            power = exp(np.float64(scores[k, row] - largest[row]) * 2.0**-SCORE_BITS)
+            powers[k, row] = power
+            totals[row] += power
+    for k in range(n_classes):
+        for row in range(n):
+            words[k, row] = _word(loss, powers[k, row] / totals[row], np.float64(loss.targets[row] == k))
+
+
+@kernel
+def write_words(loss, derivatives):
+    """Write the words of all groups; returns what `leaf_value` multiplies by, and the unit of a gain.
+
+    Gains of a regression are in squares of 2**e (see the top of the file): finite whatever the targets.
+    """
+    scores, words = derivatives.scores, derivatives.words
+    if loss.kind == SQUARED:
+        n_off = write_residuals(loss, scores[0], words[0])
+        power = np.float64(np.int64(1) << n_off)
+        gain_root = power / np.float64(np.int64(1) << BITS)
+        return loss.rate * power, gain_root * gain_root
+    if loss.kind == BINARY:
+        write_binary(loss, scores[0], words[0])
+    else:
+        write_multi_class(loss, scores, words, derivatives.powers, derivatives.largest, derivatives.totals)
+    weight_bits = loss.h_bits + 2
+    g_scale = np.float64(np.int64(1) << loss.g_bits)
+    factor = loss.rate * np.float64(np.int64(1) << (SCORE_BITS + weight_bits - loss.g_bits))
+    return factor, np.float64(np.int64(1) << weight_bits) / (g_scale * g_scale)
+
+
+@pasted
+def leaf_value(loss, word, factor):
+    """Step of a leaf, in units, an integer: -rate G / (H + l2)."""
+    g = np.float64(word >> loss.shift)
+    h = np.float64(word & ((np.int64(1) << loss.shift) - 1)) + loss.l2
+    if g == 0.0 or h == 0.0:
+        return np.int64(0)
+    value = np.floor(-(g * factor) / h + 0.5)
+    if loss.kind != SQUARED:
+        value = min(max(value, -LARGEST_STEP), LARGEST_STEP)
+    return np.int64(value)
+
+
+# -- early stopping ---------------------------------------------------------------------------------
+
+
+class Watch(NamedTuple):
+    """The samples that validate; `patience` is 0 when there are none."""
+
+    patience: int
+    slots: npt.NDArray[np.int64]  # int64[m]
+    targets: npt.NDArray[np.int64]  # int64[m]: as those of `Loss`
+    scores: npt.NDArray[np.int64]  # int64[groups, m]: F in units
+    losses: npt.NDArray[np.int64]  # int64[iterations]
+
+
+@kernel
+def mark_validating(id_hashes, slots, seed, limit, validates):
+    """Write whether each sample validates: whether the hash of the seed and its id is below the limit."""
+    key = combine(mix(seed), VALIDATION)
+    for i in range(slots.shape[0]):
+        validates[i] = combine(key, id_hashes[slots[i]]) < limit
+
+
+@inner
+def follow(watch, table, nodes, root, scores):
+    """Take a tree's values to the scores of the samples that validate."""
+    for i in range(watch.slots.shape[0]):
+        node = root
+        while nodes[node]["feature"] != LEAF:
+            side = goes_right(nodes, node, table.cells, watch.slots[i], table.category_hashes, MISSING_CATEGORY)
+            node = np.int64(nodes[node]["left"]) + side
+        scores[i] += np.int64(nodes[node]["value"])
+
+
+@inner
+def _loss_of(kind, scores, target, i):
+    """Squared error in squares of 2**e (see the top of the file), or log-loss."""
+    if kind == SQUARED:
+        error = np.float64(scores[0, i] - target) / np.float64(np.int64(1) << BITS)
+        return error * error
+    if kind == BINARY:
+        margin = np.float64(scores[0, i]) * 2.0**-SCORE_BITS
+        return log(1.0 + exp(-margin if target == 1 else margin))
+    largest = scores[0, i]
+    for k in range(1, scores.shape[0]):
+        largest = max(largest, scores[k, i])
+    total = 0.0
+    for k in range(scores.shape[0]):
+        total += exp(np.float64(scores[k, i] - largest) * 2.0**-SCORE_BITS)
+    return log(total) - np.float64(scores[target, i] - largest) * 2.0**-SCORE_BITS
+
+
+@kernel
+def total_loss(watch, kind):
+    """Sum of the losses of all samples that validate, each rounded down to a step of 2**-32."""
+    total = np.int64(0)
+    for i in range(watch.slots.shape[0]):
+        total += np.int64(min(np.floor(_loss_of(kind, watch.scores, watch.targets[i], i) * _STEPS), _LARGEST_LOSS))
+    return total

@@ -1,0 +1,451 @@
+"""The loss: F_0 and units, derivatives of samples that train, and the loss of those that validate; all on grids.
+
+Derivatives are rounded up or down by a hash of the sample's id. Let N be the number of steps of the grid, p the
+probability of a class by the scores so far, r 1 if the sample is of the class and 0 if not, and u in [0, 1) the
+sample's offset. Then
+
+    q = floor(N p + u)      is N p on average over u
+    g = q - N r             the gradient, in steps of 1 / N
+    h = H[q]                the hessian, in steps of 1 / 64: 64 (q / N) (1 - q / N), rounded
+
+so a sample's derivatives change only when one integer, q, does. u = (hash(seed, id) + iteration * 0x9E3779B9 + class *
+0x85EBCA6B) mod 2^32 / 2^32 is a Weyl sequence: over the iterations the errors of a sample average out. Scores are
+sums of integer leaf values, and p is read from tables of integers, so everything here is integers, except
+
+    regression      g = floor((F - y) / (grid * spread) + u), clipped, and h = 1, F and y as float64
+
+whose few float64 operations are the same everywhere.
+
+F_0 and the units of scores are functions of the set of samples that hardly ever move:
+
+*   Classes: the log-odds of the second of two classes, or the logarithm of the number of samples of each, on a grid of
+    BASE_GRID with an offset drawn from the seed. One is added to every count, so that no class has none.
+*   Numbers: let s be the standard deviation of the targets. The spread is 2^floor(log2(s) + u1), F_0 the mean rounded
+    to a grid of half a spread, floor(mean / (spread / 2) + u2) * (spread / 2). Sums of targets and of their squares
+    are integers: targets are in fixed point, on a scale that covers the largest. Targets that are all the same have a
+    spread of 1, and are F_0. A spread is at most 2^1020, which is less than the standard deviation only for targets
+    next to the largest numbers there are.
+
+The validation loss is an integer, so that its sum does not depend on the order of the samples.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.boosting.histogram import HESSIAN_BITS, pack
+from oubli.core.boosting.loss import exp, log, sigmoid
+from oubli.core.boosting.parameters import VALIDATION
+from oubli.core.boosting.quantised.state import TRAINS, VALIDATES, Loss
+from oubli.core.jit.policy import inner, kernel
+from oubli.core.rng import combine, mix, unit
+from oubli.core.samples.fixed_point import BITS, TargetScale, quantise
+
+BINARY, MULTICLASS, REGRESSION = range(3)
+
+HESSIAN_STEPS = 64
+GRADIENT_LIMIT = 2**11  # of a regression's gradient: sums of 2**24 stay below 2**35
+
+_ITERATION_STEP = np.uint32(0x9E3779B9)
+_CLASS_STEP = np.uint32(0x85EBCA6B)
+_SHIFT_32 = np.uint64(32)
+
+_REACH = 16.0  # scores beyond +-16 are taken for +-16: p is 1e-7 from 0 or 1 there
+START = np.uint64(7)
+BASE_GRID = 0.5
+_LARGEST_FLOAT = float(np.finfo(np.float64).max)
+_LOG2_E = 1.4426950408889634
+# Of a spread: multiples of it, and those of its inverse, are finite numbers, and so is F_0.
+_LOWEST_EXPONENT, _HIGHEST_EXPONENT = -1000, 1020
+
+ROUNDING = np.uint64(8)
+
+_STEPS = 1048576.0  # a loss of 1 is 2**20
+_LARGEST_LOSS = 1073741824.0  # of one sample: sums of 2**24 stay below 2**55
+
+
+@kernel
+def _fill_sigmoids(table, zero, unit):
+    for i in range(table.shape[0]):
+        table[i] = np.int64(np.floor(sigmoid(unit * (i - zero)) * 4294967296.0))
+
+
+@kernel
+def _fill_powers(table, unit):
+    for i in range(table.shape[0]):
+        table[i] = np.int64(np.floor(exp(-unit * i) * 1073741824.0))
+
+
+def make_loss(kind: int, gradient_grid: float, unit: float, base: float = 0.0, spread: float = 1.0) -> Loss:
+    """Make the tables.
+
+    Parameters
+    ----------
+    gradient_grid : 1 / N, rounded to such a number.
+    unit : what raw scores are multiples of; in a regression in the targets' own units.
+    """
+    steps = max(round(1.0 / gradient_grid), 1)
+    q = np.arange(steps + 1, dtype=np.int64)
+    # 64 q (N - q) / N^2 to the nearest integer.
+    weights = (2 * HESSIAN_STEPS * q * (steps - q) + steps * steps) // (2 * steps * steps)
+    zero = int(np.ceil(_REACH / unit)) if kind == BINARY else 0
+    table = np.zeros(1, np.int64)
+    if kind == BINARY:
+        table = np.zeros(2 * zero + 1, np.int64)
+        _fill_sigmoids(table, zero, unit)
+        table *= steps
+    elif kind == MULTICLASS:
+        table = np.zeros(int(np.ceil(_REACH / unit)) + 1, np.int64)
+        _fill_powers(table, unit)
+        table[-1] = 0
+    return Loss(kind, steps, table, zero, weights, base, unit, 1.0 / (gradient_grid * spread), 1.0 / spread)
+
+
+@inner
+def offset_of(rounding, iteration, group):
+    """A sample's offset u in steps of 2**-32, as int64."""
+    shifted = np.uint32(rounding) + np.uint32(iteration) * _ITERATION_STEP + np.uint32(group) * _CLASS_STEP
+    return np.int64(np.uint32(shifted))
+
+
+@inner
+def binary_level(loss, score, offset):
+    """Q of the second of two classes."""
+    place = min(max(score + loss.zero, 0), loss.table.shape[0] - 1)
+    return (loss.table[np.uint64(place)] + offset) >> 32
+
+
+@inner
+def pack_level(loss, q, is_class):
+    """A packed derivative by q and r."""
+    return pack(q - (loss.steps if is_class else 0), loss.weights[np.uint64(q)])
+
+
+@inner
+def regression_step(loss, score, y, offset):
+    """G of a regression."""
+    step = np.floor((loss.base + loss.unit * score - y) * loss.inverse_grid + offset * (1.0 / 4294967296.0))
+    return np.int64(min(max(step, -GRADIENT_LIMIT), GRADIENT_LIMIT))
+
+
+@inner
+def derive_one(loss, scores, samples, iteration, slot, packed):
+    """Write the packed derivatives of a sample for all groups to packed[:, slot]; of one that validates, 0."""
+    place = np.uint64(slot)
+    if samples.roles[place] & TRAINS == 0:
+        for k in range(scores.shape[0]):
+            packed[k, place] = 0
+        return
+    rounding = samples.rounding[place]
+    if loss.kind == BINARY:
+        q = binary_level(loss, np.int64(scores[0, place]), offset_of(rounding, iteration, 0))
+        packed[0, place] = pack_level(loss, q, samples.labels[place] == 1)
+        return
+    if loss.kind == REGRESSION:
+        step = regression_step(loss, np.int64(scores[0, place]), samples.y[place], offset_of(rounding, iteration, 0))
+        packed[0, place] = pack(step, 1)
+        return
+    _derive_classes(loss, scores, samples, iteration, place, packed)
+
+
+@inner
+def _derive_classes(loss, scores, samples, iteration, place, packed):
+    """Write the packed derivatives of a sample that trains, for each of several classes."""
+    rounding = samples.rounding[place]
+    n_groups = scores.shape[0]
+    largest = np.int64(scores[0, place])
+    for k in range(1, n_groups):
+        largest = max(largest, np.int64(scores[k, place]))
+    total = np.int64(0)
+    end = loss.table.shape[0] - 1
+    for k in range(n_groups):
+        power = loss.table[np.uint64(min(largest - scores[k, place], end))]
+        packed[k, place] = power
+        total += power
+    for k in range(n_groups):
+        # At most 2**30 is shifted by 32; the quotient is at most 2**32.
+        share = np.int64((np.uint64(packed[k, place]) << _SHIFT_32) // np.uint64(total))
+        q = (share * loss.steps + offset_of(rounding, iteration, k)) >> 32
+        packed[k, place] = pack_level(loss, q, samples.labels[place] == k)
+
+
+@inner
+def derive_some(loss, scores, samples, iteration, slots, n, packed):
+    """Write the packed derivatives of the first n samples of `slots`, as `derive_one` does."""
+    if loss.kind == BINARY:
+        own, to = scores[0], packed[0]
+        for i in range(n):
+            slot = np.uint64(slots[i])
+            q = binary_level(loss, np.int64(own[slot]), offset_of(samples.rounding[slot], iteration, 0))
+            to[slot] = pack_level(loss, q, samples.labels[slot] == 1) * (samples.roles[slot] & TRAINS)
+        return
+    for i in range(n):
+        derive_one(loss, scores, samples, iteration, slots[i], packed)
+
+
+@inner
+def derive_binary(loss, scores, samples, iteration, packed, begin, end):
+    """Write the packed derivatives of slots `begin` to `end` - 1, 0 where no sample trains; without branches."""
+    last = loss.table.shape[0] - 1
+    shift = np.uint32(iteration) * _ITERATION_STEP
+    for i in range(begin, end):
+        slot = np.uint64(i)
+        place = min(max(np.int64(scores[slot]) + loss.zero, 0), last)
+        offset = np.int64(np.uint32(samples.rounding[slot] + shift))
+        q = (loss.table[np.uint64(place)] + offset) >> 32
+        g = q - loss.steps * samples.labels[slot]
+        packed[slot] = ((g << HESSIAN_BITS) + loss.weights[np.uint64(q)]) * (samples.roles[slot] & TRAINS)
+
+
+@inner
+def list_other(new, old, listed):
+    """List the slots whose score is another; returns how many.
+
+    Without branches: a slot that does not belong in the list is overwritten by the next one.
+    """
+    n = np.uint64(0)
+    for slot in range(new.shape[0]):
+        listed[n] = slot
+        n += np.uint64(new[slot] != old[slot])
+    return np.int64(n)
+
+
+@inner
+def list_other_binary(loss, new, old, samples, iteration, slots, n, listed):
+    """List those of the first n slots whose samples train and have another derivative by the new scores.
+
+    `listed` may be `slots`. Returns how many are in it.
+    """
+    last = loss.table.shape[0] - 1
+    shift = np.uint32(iteration) * _ITERATION_STEP
+    n_listed = np.uint64(0)
+    for i in range(n):
+        slot = np.uint64(slots[np.uint64(i)])
+        place = min(max(np.int64(new[slot]) + loss.zero, 0), last)
+        other = min(max(np.int64(old[slot]) + loss.zero, 0), last)
+        offset = np.int64(np.uint32(samples.rounding[slot] + shift))
+        q = (loss.table[np.uint64(place)] + offset) >> 32
+        p = (loss.table[np.uint64(other)] + offset) >> 32
+        listed[n_listed] = np.int32(slot)
+        n_listed += np.uint64((p != q) & (samples.roles[slot] == TRAINS))
+    return np.int64(n_listed)
+
+
+@inner
+def mark_regression(loss, new, old, samples, iteration, marks):
+    """Mark the slots whose derivative, if the sample trains, is another by the new scores than by the old ones."""
+    shift = np.uint32(iteration) * _ITERATION_STEP
+    for slot in range(new.shape[0]):
+        offset = np.int64(np.uint32(samples.rounding[slot] + shift))
+        q = regression_step(loss, np.int64(new[slot]), samples.y[slot], offset)
+        p = regression_step(loss, np.int64(old[slot]), samples.y[slot], offset)
+        marks[slot] = p != q
+
+
+@inner
+def mark_drifted(new, old, marks):
+    """Mark the slots whose scores of any group are others."""
+    for slot in range(new.shape[1]):
+        marks[slot] = 0
+    for k in range(new.shape[0]):
+        for slot in range(new.shape[1]):
+            marks[slot] |= new[k, slot] != old[k, slot]
+
+
+@inner
+def derive_all(model, iteration, slots):
+    """Write the packed derivatives of all samples to space.packed; slots: where they are."""
+    loss, scores, packed = model.loss, model.scores.new, model.space.packed
+    if loss.kind == BINARY:
+        derive_binary(loss, scores[0], model.samples, iteration, packed[0], 0, scores.shape[1])
+    else:
+        derive_some(loss, scores, model.samples, iteration, slots, slots.shape[0], packed)
+
+
+class Start(NamedTuple):
+    """Where boosting starts."""
+
+    scores: npt.NDArray[np.int32]  # int32[groups]: F_0 in units, of classes
+    base: float  # F_0 of a regression; 0.0 otherwise
+    spread: float  # of a regression's targets; 1.0 otherwise
+
+
+@kernel
+def _round_log(count, other, seed, draw):
+    """log(count / other) on the grid, in its steps."""
+    u = unit(combine(combine(mix(seed), START), np.uint64(draw)))
+    return np.int64(np.floor(log(count / other) / BASE_GRID + u))
+
+
+@kernel
+def _round_half_log2(value, seed):
+    """log2 of the square root of a positive number, rounded up or down."""
+    return np.int64(np.floor(0.5 * log(value) * _LOG2_E + unit(combine(combine(mix(seed), START), np.uint64(0)))))
+
+
+@kernel
+def _round(value, seed):
+    return np.floor(value + unit(combine(combine(mix(seed), START), np.uint64(1))))
+
+
+def class_start(counts: npt.NDArray[np.int64], n_groups: int, step: float, seed: int) -> Start:
+    """Start from the numbers of training samples by rank of their class; `step` is the unit of scores."""
+    key = np.uint64(seed)
+    if n_groups == 1:
+        rounded = [_round_log(float(counts[1] + 1), float(counts[0] + 1), key, 2)]
+    else:
+        rounded = [_round_log(float(count + 1), 1.0, key, 2 + k) for k, count in enumerate(counts.tolist())]
+    return Start(np.rint(np.array(rounded) * BASE_GRID / step).astype(np.int32), 0.0, 1.0)
+
+
+class TargetSums:
+    """Number, sum and sum of squares of a regression's targets, exact."""
+
+    def __init__(self) -> None:
+        self._scale = TargetScale()
+        self.exponent = 0
+        self.n = 0
+        self.first = 0
+        self.second = 0
+
+    def count(self, y: npt.NDArray[np.float64], sign: int) -> bool:
+        """Take in (sign 1) or let go of (-1) targets; False when the scale moves, and all are to be counted again."""
+        self._scale.count(y, sign)
+        if self._scale.exponent != self.exponent:
+            return False
+        fixed = quantise(y, self.exponent)
+        # Of 2**38 at most, in two halves: no sum of 2**24 products passes 2**62.
+        high, low = fixed >> 19, fixed & (2**19 - 1)
+        squares = (int((high * high).sum()) << 38) + (int((high * low).sum()) << 20) + int((low * low).sum())
+        self.n += sign * len(y)
+        self.first += sign * int(fixed.sum())
+        self.second += sign * squares
+        return True
+
+    def recount(self, y: npt.NDArray[np.float64]) -> None:
+        """Forget all and take in targets."""
+        self.__init__()  # type: ignore[misc]
+        self._scale.count(y, 1)
+        self.exponent = self._scale.exponent
+        self._scale.count(y, -1)
+        self.count(y, 1)
+
+    def start(self, seed: int) -> Start:
+        """Where a regression on these targets starts."""
+        zero = np.zeros(1, np.int32)
+        if self.n == 0:
+            return Start(zero, 0.0, 1.0)
+        with np.errstate(over="ignore"):  # rounded up to a power of two, the largest number is none
+            mean = float(np.ldexp(self.first / self.n, self.exponent - BITS))
+        mean = min(max(mean, -_LARGEST_FLOAT), _LARGEST_FLOAT)
+        variance = self.n * self.second - self.first**2  # times n^2, in steps; exact
+        if variance == 0:
+            return Start(zero, mean, 1.0)
+        exponent = _round_half_log2(variance / self.n**2, np.uint64(seed)) + self.exponent - BITS
+        spread = float(np.ldexp(1.0, min(max(exponent, _LOWEST_EXPONENT), _HIGHEST_EXPONENT)))
+        half = 0.5 * spread
+        base = float(_round(mean / half, np.uint64(seed))) * half
+        return Start(zero, min(max(base, -_LARGEST_FLOAT), _LARGEST_FLOAT), spread)
+
+    def copy(self) -> "TargetSums":
+        """An independent copy."""
+        other = TargetSums()
+        other.__dict__.update(self.__dict__, _scale=self._scale.copy())
+        return other
+
+
+@kernel
+def enter(roles, labels, rounding, id_hashes, targets, ranks, slots, seed, validation_limit, is_classification):
+    """Write role, rounding and label of some samples; those whose hash is below the limit validate."""
+    rounding_key = combine(mix(seed), ROUNDING)
+    validation_key = combine(mix(seed), VALIDATION)
+    for i in range(slots.shape[0]):
+        slot = np.uint64(slots[i])
+        validates = combine(validation_key, id_hashes[slot]) < validation_limit
+        roles[slot] = VALIDATES if validates else TRAINS
+        rounding[slot] = np.uint32(combine(rounding_key, id_hashes[slot]) >> _SHIFT_32)
+        labels[slot] = ranks[targets[slot]] if is_classification else np.int32(0)
+
+
+@kernel
+def derive_first(loss, start_scores, samples, slots):
+    """Write the derivatives of some samples at F_0, by which the uppermost nodes of all trees are split.
+
+    As the others, with a finer grid: the gradient in steps of 1/64 (of a spread), the hessian 64 p (1 - p)
+    rounded like it.
+    """
+    n_groups = samples.first.shape[0]
+    for i in range(slots.shape[0]):
+        slot = np.uint64(slots[i])
+        if samples.roles[slot] & TRAINS == 0:
+            for k in range(n_groups):
+                samples.first[k, slot] = 0
+            continue
+        if loss.kind == REGRESSION:
+            step = np.floor((loss.base - samples.y[slot]) * loss.inverse_spread * HESSIAN_STEPS + 0.5)
+            samples.first[0, slot] = pack(np.int64(min(max(step, -GRADIENT_LIMIT), GRADIENT_LIMIT)), 1)
+            continue
+        for k in range(n_groups):
+            share = first_share(loss, start_scores, k)
+            offset = offset_of(samples.rounding[slot], 0, k)
+            q = (share * HESSIAN_STEPS + offset) >> 32
+            weight = ((share >> 16) * ((4294967296 - share) >> 16) * HESSIAN_STEPS + offset) >> 32
+            r = samples.labels[slot] == (1 if loss.kind == BINARY else k)
+            samples.first[k, slot] = pack(q - (HESSIAN_STEPS if r else 0), weight)
+
+
+@inner
+def first_share(loss, start_scores, group):
+    """P of a group at F_0, in steps of 2**-32."""
+    if loss.kind == BINARY:
+        place = min(max(np.int64(start_scores[0]) + loss.zero, 0), loss.table.shape[0] - 1)
+        return loss.table[place] // loss.steps
+    largest = np.int64(start_scores[0])
+    for k in range(start_scores.shape[0]):
+        largest = max(largest, np.int64(start_scores[k]))
+    end = loss.table.shape[0] - 1
+    total = np.int64(0)
+    for k in range(start_scores.shape[0]):
+        total += loss.table[min(largest - np.int64(start_scores[k]), end)]
+    power = loss.table[min(largest - np.int64(start_scores[group]), end)]
+    return np.int64((np.uint64(power) << _SHIFT_32) // np.uint64(total))
+
+
+@inner
+def loss_of(loss, scores, samples, slot):
+    """Log-loss or squared error (in spreads) of a sample, in steps of 2**-20."""
+    place = np.uint64(slot)
+    if loss.kind == REGRESSION:
+        error = (loss.base + loss.unit * scores[0, place] - samples.y[place]) * loss.inverse_spread
+        value = error * error
+    elif loss.kind == BINARY:
+        margin = loss.unit * scores[0, place]
+        value = log(1.0 + exp(-margin if samples.labels[place] == 1 else margin))
+    else:
+        largest = np.int64(scores[0, place])
+        for k in range(1, scores.shape[0]):
+            largest = max(largest, np.int64(scores[k, place]))
+        total = 0.0
+        for k in range(scores.shape[0]):
+            total += exp(loss.unit * (scores[k, place] - largest))
+        value = log(total) - loss.unit * (scores[np.uint64(samples.labels[place]), place] - largest)
+    return np.int64(np.floor(min(value * _STEPS, _LARGEST_LOSS)))
+
+
+@inner
+def total_loss(loss, scores, samples, begin, end):
+    """Sum of the losses of the samples in some slots that validate, but for those that are coming or going."""
+    total = np.int64(0)
+    for slot in range(begin, end):
+        if samples.roles[slot] == VALIDATES:
+            total += loss_of(loss, scores, samples, slot)
+    return total
+
+
+@inner
+def should_stop(losses, iteration, best, patience):
+    """The iteration with the lowest loss up to this one, and whether that is so long ago that training ends."""
+    if iteration == 0 or losses[iteration] < losses[best]:
+        best = np.int64(iteration)
+    return best, patience > 0 and iteration - best >= patience

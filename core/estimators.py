@@ -1,0 +1,185 @@
+"""Estimators: what classifiers and regressors of every kind share, all of them by kind, and models from files."""
+
+import math
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oubli.core.array_types import Array, Reals
+from oubli.core.concurrency.locks import reads, reads_rows
+from oubli.core.data.targets import encode_labels, encode_targets
+from oubli.core.data.values import Task
+from oubli.core.model import Model, QueryResult
+from oubli.core.persistence import ASKED_FOR, read_model
+from oubli.core.registry import PLACES
+
+
+class Classifier(Model):
+    """Labels from class probabilities."""
+
+    task = Task.CLASSIFICATION
+    _estimator_type = "classifier"
+
+    @property
+    @reads
+    def classes_(self) -> Array:
+        """The classes held, ordered by type and value."""
+        self.check_is_fitted()
+        return self.samples_.classes.classes_array().copy()
+
+    def _probabilities(self, X: Any, frozen: bool = False) -> Reals:
+        return self._read_trees(self.engine_.predict, X, frozen)
+
+    @reads
+    def query(self, X: Any, *, frozen: bool = False) -> QueryResult:
+        self.check_is_fitted()
+        return self._answer(X, frozen)
+
+    def _answer(self, X: Any, frozen: bool = False) -> QueryResult:
+        probabilities, classes = self._probabilities(X, frozen), self.samples_.classes.classes_array()
+        return QueryResult(classes[probabilities.argmax(axis=1)], probabilities, classes)
+
+    @reads_rows
+    def predict(self, X: Any) -> Array:
+        """Predict the most probable class of each row; the smaller class wins a tie."""
+        self._check_names(X)
+        return self._answer(X).labels
+
+    @reads_rows
+    def predict_proba(self, X: Any) -> Reals:
+        """Predict class probabilities, float64[n, n_classes], in the order of `classes_`."""
+        self._check_names(X)
+        return self._probabilities(X)
+
+    @reads_rows
+    def predict_log_proba(self, X: Any) -> Reals:
+        """Natural logarithm of `predict_proba`."""
+        self._check_names(X)
+        with np.errstate(divide="ignore"):
+            return np.log(self._probabilities(X))
+
+    @reads
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of rows (of their weights) whose predicted class is y."""
+        self._check_names(X)
+        predicted = self._answer(X).labels.tolist()
+        labels = encode_labels(y, len(predicted), self.schema_.label_type, self.schema_.label_name)
+        hits = [type(a) is type(b) and a == b for a, b in zip(predicted, labels, strict=True)]
+        return float(np.average(hits, weights=sample_weight))
+
+
+class Regressor(Model):
+    """Predictions that are numbers."""
+
+    task = Task.REGRESSION
+    _estimator_type = "regressor"
+
+    @reads
+    def query(self, X: Any, *, frozen: bool = False) -> QueryResult:
+        self.check_is_fitted()
+        return self._answer(X, frozen)
+
+    def _answer(self, X: Any, frozen: bool = False) -> QueryResult:
+        return QueryResult(self._read_trees(self.engine_.predict, X, frozen), None, None)
+
+    @reads_rows
+    def predict(self, X: Any) -> Reals:
+        """Predict the target of each row, float64[n]."""
+        self._check_names(X)
+        return self._answer(X).labels
+
+    @reads
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Coefficient of determination R^2 of the predictions; NaN for less than two rows."""
+        self._check_names(X)
+        predicted = self._answer(X).labels
+        y = encode_targets(y, len(predicted), self.schema_.label_name)
+        if len(y) < 2:
+            return math.nan
+        residual = float(np.average((y - predicted) ** 2, weights=sample_weight))
+        total = float(np.average((y - np.average(y, weights=sample_weight)) ** 2, weights=sample_weight))
+        return 1.0 - residual / total if total > 0 else float(residual == 0)
+
+
+# -- by kind, and from files ---------------------------------------------------------------------------
+
+
+class _Kinds(Mapping[tuple[str, Task], type[Model]]):
+    """Estimators by kind and task, imported when they are looked up."""
+
+    def __getitem__(self, key: tuple[str, Task]) -> type[Model]:
+        kind, task = key
+        module, name = PLACES[kind].estimators[task]
+        estimator: type[Model] = getattr(import_module(module), name)
+        return estimator
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, tuple) and len(key) == 2 and key[0] in PLACES and key[1] in PLACES[key[0]].estimators
+
+    def __iter__(self) -> Iterator[tuple[str, Task]]:
+        return ((kind, task) for kind, place in PLACES.items() for task in place.estimators)
+
+    def __len__(self) -> int:
+        return sum(len(place.estimators) for place in PLACES.values())
+
+
+KINDS: Mapping[tuple[str, Task], type[Model]] = _Kinds()
+"""The estimator of every kind and task."""
+
+
+def _estimator_of(kind: str, task: str) -> type[Model]:
+    return KINDS[kind, Task(task)]
+
+
+class Loaded(NamedTuple):
+    """A model from a file.
+
+    Attributes
+    ----------
+    model : the model.
+    regrown : why its trees were rebuilt from its samples; empty when they are the file's.
+    """
+
+    model: Model
+    regrown: str
+
+
+def load(path: str | PathLike[str], *, verify: bool | None = None) -> Model:
+    """Load a model of any kind that `save` wrote.
+
+    Everything that takes no longer than reading is checked: checksum, types and shapes, ranges, references, that every
+    sample is where the splits lead, counters against each other, parameters against settings, and the digest. Of a file
+    in an older format, or with numbers in another form than `fit` holds them in, the samples and the parameters are
+    taken, and the trees are rebuilt.
+
+    Parameters
+    ----------
+    path : the file.
+    verify : bool, optional
+        Whether to compare the trees with a fresh fit on the samples too, as the model's `verify` does. That takes as
+        long as training. When left out, it is done where it takes less than about a second.
+
+    Raises
+    ------
+    FileError
+        When the file is unreadable, truncated, altered, foreign or of a newer format, or asks for much more memory
+        than a file of its size may.
+    """
+    return load_foreign(path).model.checked(verify)
+
+
+def load_foreign(path: str | PathLike[str]) -> Loaded:
+    """Load a model from a file that may come from anywhere; as `load`, but the trees are not compared with a fit."""
+    return Loaded(*read_model(path, _estimator_of))
+
+
+def load_own(path: str | PathLike[str], *, regrow: bool = False) -> Loaded:
+    """Load a model from a file that this program wrote and kept, however much memory it takes.
+
+    With `regrow` the samples and the parameters are taken, and the trees are rebuilt: they are derived data, and
+    what is wrong with them is no reason to do without the samples.
+    """
+    return Loaded(*read_model(path, _estimator_of, is_own=True, regrow=ASKED_FOR if regrow else ""))

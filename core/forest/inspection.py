@@ -1,0 +1,126 @@
+"""The forest as people read it: single trees, and the importances of the features."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.array_types import Ints
+from oubli.core.engine import RecordLook, Split, TreeFacts, nodes_below
+from oubli.core.forest.split import SQUARED_ERROR, split_score, unsplit_score
+from oubli.core.forest.state import Trees, leaf_of
+from oubli.core.jit.nodes import NIL, SUBSET
+from oubli.core.jit.policy import inner, kernel
+from oubli.core.rng import mix
+from oubli.core.samples.fixed_point import restore
+
+
+@inner
+def list_breadth_first(nodes, tree, listed, places):
+    """List the nodes of a tree, parents before children, into int64 `listed`; returns their number.
+
+    places  int64[as many], written: where the left child of an inner node is listed; the right one follows
+    """
+    listed[0] = tree
+    size = 1
+    read = 0
+    while read < size:
+        node = listed[read]
+        if leaf_of(nodes, node) == NIL:
+            places[read] = size
+            listed[size] = np.int64(nodes[node]["child"])
+            listed[size + 1] = np.int64(nodes[node]["child"]) + 1
+            size += 2
+        read += 1
+    return size
+
+
+@kernel
+def add_gains(trees, tree, criterion, listed, places, totals, gains):
+    """Add the gain of each split of a tree, weighted by its samples, to its attribute's entry.
+
+    listed, places  int64[2 * samples in the tree + 1], working space
+    totals          int64[as many, width], working space: the statistics of the nodes as they are listed
+    gains           float64[d], added to
+
+    Going through the nodes backwards meets children before their parents.
+    """
+    nodes = trees.nodes
+    size = list_breadth_first(nodes, tree, listed, places)
+    for position in range(size - 1, -1, -1):
+        node = listed[position]
+        leaf = leaf_of(nodes, node)
+        if leaf != NIL:
+            for c in range(totals.shape[1]):
+                totals[position, c] = np.int64(trees.statistics[leaf, c])
+            continue
+        left = places[position]
+        for c in range(totals.shape[1]):
+            totals[position, c] = totals[left, c] + totals[left + 1, c]
+        n_samples = np.int64(nodes[node]["n_samples"])
+        n_left = np.int64(nodes[listed[left]]["n_samples"])
+        gain = split_score(criterion, totals[left], totals[position], n_left, n_samples)
+        gain -= unsplit_score(criterion, totals[position], n_samples)
+        if criterion == SQUARED_ERROR:
+            gain *= np.float64(n_samples)
+        gains[nodes[node]["attribute"]] += gain
+
+
+def feature_importances(trees: Trees, n_features: int, criterion: int) -> npt.NDArray[np.float64]:
+    """Share of each feature in the impurity decrease, averaged over the trees that split at all.
+
+    Returns float64[n_features] that sums to 1, or zeros when no tree splits. All tags must have
+    been resolved.
+    """
+    importances = np.zeros(n_features)
+    n_trees = len(trees.tree_tags)
+    largest = int(trees.nodes["n_samples"][:n_trees].max())
+    listed, places = np.empty((2, 2 * largest + 1), np.int64)
+    totals = np.empty((2 * largest + 1, trees.statistics.shape[1]), np.int64)
+    for tree in range(n_trees):
+        gains = np.zeros(n_features)
+        add_gains(trees, tree, criterion, listed, places, totals, gains)
+        if gains.sum() > 0:
+            importances += gains / gains.sum()
+    total = importances.sum()
+    return importances / total if total > 0 else importances
+
+
+class ForestLook(RecordLook):
+    """Reads a tree; what an inner node says is added up from the leaves below it.
+
+    Parameters
+    ----------
+    trees : without tags.
+    exponent : scale of the targets of a regression; None of a classification.
+    tree : number of the tree.
+    class_order : codes of the classes held, in the order of the classes.
+    """
+
+    def __init__(self, trees: Trees, exponent: int | None, tree: int, class_order: Ints) -> None:
+        self.nodes = trees.nodes
+        self._statistics = trees.statistics
+        self._exponent = exponent
+        self._order = class_order
+        self.facts = TreeFacts("classes" if exponent is None else "mean")
+        self.root = tree
+
+    def split(self, node: int) -> Split:
+        record = self.nodes[node]
+        if record["kind"] == SUBSET:
+            return Split(int(record["attribute"]), goes_left=_coin_of(int(record["category"])))
+        return super().split(node)
+
+    def says(self, node: int) -> tuple[list[int] | None, float | None]:
+        child = self.nodes["child"]
+        below = child[nodes_below(child, np.array([node]))]
+        statistics = self._statistics[~below[below < 0]].sum(axis=0, dtype=np.int64)
+        if self._exponent is None:
+            return statistics[self._order].tolist(), None
+        count, total = statistics.tolist()
+        return None, float(restore(np.array(total / count), self._exponent)) if count else None
+
+
+def _coin_of(key: int) -> Callable[[int], bool]:
+    """Return what says of a category, by its hash, whether a candidate with this key sends it left; see `in_subset`."""
+    return lambda hashed: bool(int(mix(np.uint64(key ^ hashed))) >> 63)

@@ -1,0 +1,522 @@
+"""The count of a node's samples into a block: ranges, grids and candidate counters."""
+
+import numpy as np
+
+from oubli.core.forest.layout.blocks import (
+    AT_HI,
+    AT_LO,
+    ATTRIBUTE,
+    COPIES_HI,
+    COPIES_LO,
+    FIRST,
+    HI,
+    IS_COUNTED,
+    LO,
+    MISSING,
+    N_ATTRIBUTES,
+    N_CELLS,
+    PHASE,
+    SCALE,
+    TARGET_HI,
+    TARGET_LO,
+    attribute_at,
+    attribute_key,
+    categories_at,
+    category_rank,
+    cell_number,
+    clear_block,
+    counters_at,
+    draw_phase,
+    fit_scale,
+    is_usable,
+    skip_attribute,
+    totals_at,
+)
+from oubli.core.forest.layout.cells import count_ones_of, find_constants, is_bit_column
+from oubli.core.forest.state import count_in
+from oubli.core.forest.workspace import AT_HAND, PADDING
+from oubli.core.jit.aligned import count_ones, trailing_zeros
+from oubli.core.jit.nodes import NIL, in_subset
+from oubli.core.jit.policy import inner, pasted
+from oubli.core.rng import ATTRIBUTE_ORDER, MISSING_CATEGORY, bounded, combine
+
+_DRAWN_AT_ONCE = 8
+
+
+@pasted
+def _count_classes(parameters, scratch, blocks, block, n_samples):
+    """Fill a block's totals; returns whether the samples are of one class."""
+    place = np.uint64(totals_at(parameters))
+    if parameters[0]["width"] == 2:
+        # The usual case. The code of the second class is 1: its sum is its count.
+        n_second = np.int64(0)
+        for i in range(n_samples):
+            n_second += scratch.node_targets[i]
+        blocks.counters[block, place] = n_samples - n_second
+        blocks.counters[block, place + np.uint64(1)] = n_second
+        return n_second == 0 or n_second == n_samples
+    for i in range(n_samples):
+        blocks.counters[block, place + np.uint64(scratch.node_targets[i])] += 1
+    return np.int64(blocks.counters[block, place + np.uint64(scratch.node_targets[0])]) == n_samples
+
+
+@pasted
+def _count_values(parameters, scratch, blocks, block, n_samples):
+    """Fill a block's totals and target range (regression); returns whether the targets are all equal."""
+    lo = scratch.node_targets[0]
+    hi = scratch.node_targets[0]
+    total = np.int64(0)
+    for i in range(n_samples):
+        target = scratch.node_targets[i]
+        total += target
+        lo = min(lo, target)
+        hi = max(hi, target)
+    copies_lo = 0
+    copies_hi = 0
+    for i in range(n_samples):
+        copies_lo += np.int64(scratch.node_targets[i] == lo)
+        copies_hi += np.int64(scratch.node_targets[i] == hi)
+    longs = blocks.longs
+    longs[block, TARGET_LO] = lo
+    longs[block, TARGET_HI] = hi
+    longs[block, COPIES_LO] = copies_lo
+    longs[block, COPIES_HI] = copies_hi
+    place = totals_at(parameters)
+    blocks.counters[block, place] = n_samples
+    blocks.counters[block, place + 1] = total
+    return lo == hi
+
+
+@pasted
+def count_targets(parameters, scratch, blocks, block, start, end):
+    """Gather the node's targets and fill a block's totals; returns whether the samples are pure."""
+    for i in range(start, end):
+        scratch.node_targets[i - start] = scratch.targets[np.uint64(scratch.order[i])]
+    if parameters[0]["is_regression"] != 0:
+        return _count_values(parameters, scratch, blocks, block, end - start)
+    return _count_classes(parameters, scratch, blocks, block, end - start)
+
+
+@pasted
+def padded(n_samples):
+    """Number of values that loops over a gathered column go through."""
+    return (n_samples + (PADDING - 1)) // PADDING * PADDING
+
+
+@pasted
+def gather_column(data, scratch, attribute, start, end, first_copied):
+    """Copy one column of the node's samples to scratch.values, padded with copies of the first.
+
+    first_copied  position of the first sample whose cells scratch.columns holds; NIL: it holds none of these
+    """
+    values = scratch.values
+    order = scratch.order
+    column = np.uint64(attribute)
+    if first_copied != NIL:
+        for i in range(start, end):
+            values[i - start] = scratch.columns[column, np.uint64(order[i] - first_copied)]
+    else:
+        for i in range(start, end):
+            values[i - start] = data.cells[np.uint64(scratch.slots[np.uint64(order[i])]), column]
+    first = values[0]
+    for i in range(end - start, padded(end - start)):
+        values[i] = first
+
+
+@pasted
+def _key_of(bits, x, magnitude):
+    """Order of a float, by its bits: an integer that grows with it. NaN, of which there is one, is the largest.
+
+    bits  any array of the bits' type: in that type, for twice as many of them are in a vector register as of int64
+    """
+    return bits.dtype.type(x ^ (magnitude if x < 0 else bits.dtype.type(0)))
+
+
+@pasted
+def _value_of(scratch, key, magnitude):
+    scratch.end_bits[0] = _key_of(scratch.end_bits, key, magnitude)
+    return np.float64(scratch.end[0])
+
+
+@pasted
+def find_range(scratch, n_samples):
+    """Range of the gathered values and number of those that are missing.
+
+    By integers, for LLVM vectorises no minimum of floats that may be NaN. With all values missing
+    the range is that of a NaN.
+    """
+    bits = scratch.value_bits
+    magnitude, largest = scratch.bit_constants
+    lo = _key_of(bits, bits[0], magnitude)
+    hi = lo
+    for i in range(padded(n_samples)):
+        key = _key_of(bits, bits[i], magnitude)
+        lo = min(lo, key)
+        hi = max(hi, key)
+    n_missing = 0
+    if hi > largest:
+        hi = bits.dtype.type(-magnitude)
+        for i in range(n_samples):
+            key = _key_of(bits, bits[i], magnitude)
+            if key > largest:
+                n_missing += 1
+            else:
+                hi = max(hi, key)
+        if n_missing == n_samples:
+            return np.nan, np.nan, n_missing
+    return _value_of(scratch, lo, magnitude), _value_of(scratch, hi, magnitude), n_missing
+
+
+@pasted
+def _is_constant(scratch, attribute):
+    """Whether a column is known to be constant."""
+    return (scratch.constants[AT_HAND, attribute >> 6] >> np.uint64(attribute & 63)) & np.uint64(1) != 0
+
+
+@pasted
+def _draw_some(scratch, order_key, drawn, end, n_features, n_found):
+    """Draw the attributes number drawn .. end of the node's hash order.
+
+    Writes those that are not known to be constant to scratch.found; returns how many there are.
+    """
+    permutation = scratch.permutation
+    swaps = scratch.swaps
+    for i in range(drawn, end):
+        swaps[i] = np.int32(i + bounded(combine(order_key, np.uint64(i)), n_features - i))
+    for i in range(drawn, end):
+        other = np.uint64(swaps[i])
+        attribute = permutation[other]
+        permutation[other] = permutation[i]  # place i is not drawn from any more
+        scratch.found[n_found] = attribute
+        # As good as random: without a branch.
+        n_found += 1 - np.int64(_is_constant(scratch, np.int64(attribute)))
+    return n_found
+
+
+@pasted
+def _restore_permutation(scratch, n_drawn):
+    for i in range(n_drawn):
+        other = scratch.swaps[i]
+        scratch.permutation[np.uint64(other)] = other
+
+
+@pasted
+def _store_range(scratch, blocks, block, at, lo, hi, n_missing, n_samples):
+    """Write the range of the gathered column to the attribute, and how many samples are at its ends.
+
+    The latter is for mutations, which the working space never sees.
+    """
+    blocks.reals[block, at + LO] = lo
+    blocks.reals[block, at + HI] = hi
+    blocks.halves[block, 2 * at + MISSING] = np.int32(n_missing)
+    if block == 0:
+        return
+    values = scratch.values
+    at_lo = 0
+    at_hi = 0
+    for i in range(n_samples):
+        x = np.float64(values[i])
+        at_lo += np.int64(x == lo)
+        at_hi += np.int64(x == hi)
+    blocks.halves[block, 2 * at + AT_LO] = np.int32(at_lo)
+    blocks.halves[block, 2 * at + AT_HI] = np.int32(at_hi)
+
+
+@pasted
+def lay_grid(parameters, scratch, blocks, block, at, key):
+    """Fit the grid of a numeric attribute to its range; `key` is the attribute's."""
+    reals = blocks.reals
+    lo = reals[block, at + LO]
+    hi = reals[block, at + HI]
+    reals[block, at + SCALE] = 0.0
+    reals[block, at + PHASE] = 0.0
+    reals[block, at + FIRST] = 0.0
+    n_cells = 2
+    if lo < hi:
+        scale = fit_scale(lo, hi, parameters[0]["n_thresholds"], scratch.number, scratch.number_bits)
+        phase = draw_phase(key)
+        if is_usable(lo, hi, scale, phase, parameters[0]["n_counters"] - 1):
+            first = cell_number(lo, scale, phase)
+            n_cells = np.int64(cell_number(hi, scale, phase) - first) + 1
+            reals[block, at + SCALE] = scale
+            reals[block, at + PHASE] = phase
+            reals[block, at + FIRST] = first
+    blocks.halves[block, 2 * at + N_CELLS] = np.int32(n_cells)
+
+
+@pasted
+def _find_places(parameters, scratch, blocks, block, at, width, n_missing, n_samples):
+    """Write each gathered value's row of counters, times the width, to scratch.places."""
+    scale = blocks.reals[block, at + SCALE]
+    phase = blocks.reals[block, at + PHASE]
+    first = blocks.reals[block, at + FIRST]
+    lo = blocks.reals[block, at + LO]
+    values = scratch.values
+    places = scratch.places
+    missing = np.float64(parameters[0]["n_counters"] - 1)
+    factor = np.float64(width)
+    if scale == 0.0:
+        for i in range(padded(n_samples)):
+            x = np.float64(values[i])
+            number = missing if x != x else np.float64(x > lo)
+            places[i] = np.int32(number * factor)
+        return
+    if n_missing == 0:
+        for i in range(padded(n_samples)):
+            places[i] = np.int32((cell_number(np.float64(values[i]), scale, phase) - first) * factor)
+        return
+    for i in range(padded(n_samples)):
+        x = np.float64(values[i])
+        number = missing if x != x else cell_number(x, scale, phase) - first
+        places[i] = np.int32(number * factor)
+
+
+@pasted
+def _count_places(parameters, scratch, blocks, block, used, n_samples):
+    """Count the samples' targets in the rows of counters found for them."""
+    counters = blocks.counters
+    base = np.uint64(counters_at(parameters, used))
+    targets = scratch.node_targets
+    places = scratch.places
+    if parameters[0]["is_regression"] != 0:
+        for i in range(n_samples):
+            place = base + np.uint64(places[i])
+            counters[block, place] += 1
+            counters[block, place + np.uint64(1)] += targets[i]
+        return
+    for i in range(n_samples):
+        counters[block, base + np.uint64(places[i]) + np.uint64(targets[i])] += 1
+
+
+@pasted
+def count_numeric(parameters, scratch, blocks, block, used, key, lo, hi, n_missing, n_samples):
+    """Fit the grid of a gathered numeric column and count the samples of each cell."""
+    at = attribute_at(parameters, used)
+    _store_range(scratch, blocks, block, at, lo, hi, n_missing, n_samples)
+    lay_grid(parameters, scratch, blocks, block, at, key)
+    if block == 0:
+        _clear_counters(parameters, blocks, used, np.int64(blocks.halves[block, 2 * at + N_CELLS]))
+    width = parameters[0]["width"]
+    _find_places(parameters, scratch, blocks, block, at, width, n_missing, n_samples)
+    _count_places(parameters, scratch, blocks, block, used, n_samples)
+
+
+@inner
+def list_categories(data, parameters, scratch, n_samples):
+    """Count the targets of each category in the gathered column into the working space.
+
+    Returns the number of categories, missing values being one of them. O(n).
+    """
+    is_regression = parameters[0]["is_regression"] != 0
+    missing_code = data.category_hashes.shape[0]
+    n_categories = 0
+    for i in range(n_samples):
+        x = scratch.values[i]
+        code = missing_code if np.isnan(x) else np.int64(x)
+        place = np.int64(scratch.category_places[code])
+        if place == NIL:
+            place = n_categories
+            scratch.category_places[code] = np.int32(place)
+            scratch.category_codes[place] = np.int32(code)
+            for c in range(scratch.category_statistics.shape[1]):
+                scratch.category_statistics[place, c] = 0
+            n_categories += 1
+        count_in(scratch.category_statistics, place, 0, scratch.node_targets[i], 1, is_regression)
+    for place in range(n_categories):
+        code = np.int64(scratch.category_codes[place])
+        scratch.category_places[code] = np.int32(NIL)
+        scratch.category_keys[place] = MISSING_CATEGORY if code == missing_code else data.category_hashes[code]
+    return n_categories
+
+
+@pasted
+def _add_subset(parameters, scratch, counters, block, place, candidate_key, n_categories):
+    """Count the left side of a candidate that sends categories left by their coins.
+
+    As many coins come up one way as the other: added up without asking, they cost no wrong guesses.
+    """
+    hashes = scratch.category_keys
+    statistics = scratch.category_statistics
+    if parameters[0]["width"] == 2:
+        first = np.int64(0)
+        second = np.int64(0)
+        for category in range(n_categories):
+            mask = -np.int64(in_subset(candidate_key, hashes[category]))
+            first += mask & statistics[category, 0]
+            second += mask & statistics[category, 1]
+        counters[block, place] = first
+        counters[block, place + 1] = second
+        return
+    for category in range(n_categories):
+        lands_left = np.int64(in_subset(candidate_key, hashes[category]))
+        for c in range(statistics.shape[1]):
+            counters[block, place + c] += lands_left * statistics[category, c]
+
+
+@inner
+def count_categorical(data, parameters, scratch, blocks, block, used, key, n_samples):
+    """Choose the categories of the one-vs-rest candidates and count every candidate's left side.
+
+    O(n + m s) for m categories at the node.
+    """
+    hashes = scratch.category_keys
+    width = parameters[0]["width"]
+    listed = categories_at(parameters, used)
+    n_categories = list_categories(data, parameters, scratch, n_samples)
+    if block == 0:
+        _clear_counters(parameters, blocks, used, parameters[0]["n_thresholds"])
+        blocks.halves[block, 2 * attribute_at(parameters, used) + N_CELLS] = np.int32(0)
+    for j in range(parameters[0]["n_thresholds"]):
+        candidate_key = combine(key, np.uint64(j))
+        place = counters_at(parameters, used) + j * width
+        if j % 2 == 1:
+            _add_subset(parameters, scratch, blocks.counters, block, place, candidate_key, n_categories)
+            continue
+        chosen = 0
+        best = category_rank(candidate_key, hashes[0])
+        for category in range(1, n_categories):
+            rank = category_rank(candidate_key, hashes[category])
+            if rank < best:
+                best = rank
+                chosen = category
+        blocks.keys[block, listed + j // 2] = hashes[chosen]
+        for c in range(width):
+            blocks.counters[block, place + c] = scratch.category_statistics[chosen, c]
+
+
+@pasted
+def _count_bits(parameters, scratch, blocks, block, used, attribute, key, n_samples):
+    """Count a bit column that is not constant: its samples are in the first cell of the grid and in the last."""
+    at = attribute_at(parameters, used)
+    width = parameters[0]["width"]
+    is_regression = parameters[0]["is_regression"] != 0
+    zeros = counters_at(parameters, used)
+    blocks.reals[block, at + LO] = 0.0
+    blocks.reals[block, at + HI] = 1.0
+    blocks.halves[block, 2 * at + MISSING] = np.int32(0)
+    if block == 0:
+        # The cells in between are left out, and the grid is laid when its split is chosen.
+        blocks.halves[block, 2 * at + N_CELLS] = np.int32(2)
+        ones = zeros + width
+        for c in range(width):
+            blocks.counters[block, ones + c] = 0
+    else:
+        lay_grid(parameters, scratch, blocks, block, at, key)
+        ones = zeros + (np.int64(blocks.halves[block, 2 * at + N_CELLS]) - 1) * width
+    n_ones = count_ones_of(scratch, blocks.counters, block, ones, attribute, width, is_regression, n_samples)
+    blocks.halves[block, 2 * at + AT_LO] = np.int32(n_samples - n_ones)
+    blocks.halves[block, 2 * at + AT_HI] = np.int32(n_ones)
+    totals = totals_at(parameters)
+    for c in range(width):
+        blocks.counters[block, zeros + c] = blocks.counters[block, totals + c] - blocks.counters[block, ones + c]
+
+
+@pasted
+def _clear_working_space(parameters, blocks):
+    """Zero the head of the working space; its counters are zeroed when they are used."""
+    for i in range(parameters[0]["attributes_at"]):
+        blocks.longs[0, i] = 0
+
+
+@pasted
+def _clear_counters(parameters, blocks, used, n_rows):
+    """Zero the first rows of an attribute's counters in the working space, and the last."""
+    width = parameters[0]["width"]
+    place = counters_at(parameters, used)
+    for i in range(n_rows * width):
+        blocks.counters[0, place + i] = 0
+    place += (parameters[0]["n_counters"] - 1) * width
+    for i in range(width):
+        blocks.counters[0, place + i] = 0
+
+
+@pasted
+def _n_usable(scratch, n_features):
+    """Number of columns that are not known to be constant."""
+    n_constant = np.int64(0)
+    for word in range(scratch.constants.shape[1]):
+        n_constant += count_ones(scratch.constants[AT_HAND, word])
+    return n_features - n_constant
+
+
+@pasted
+def _next_usable(scratch, attribute, n_features):
+    """The first column from `attribute` on that is not known to be constant; n_features when there is none."""
+    while attribute < n_features:
+        rest = ~scratch.constants[AT_HAND, attribute >> 6] >> np.uint64(attribute & 63)
+        if rest != 0:
+            return min(attribute + trailing_zeros(rest), n_features)
+        attribute = ((attribute >> 6) + 1) << 6
+    return n_features
+
+
+@inner
+def count_candidates(data, parameters, scratch, blocks, block, key, start, end, first_copied):
+    """Fill a block from the samples scratch.order[start:end] of the node with this key.
+
+    Takes the first p columns in the node's hash order that are not constant.
+
+    first_copied  as in `gather_column`
+
+    The columns known to be constant are in scratch.constants; what is found is added.
+
+    Returns whether there is anything to choose from: the samples are impure and not all equal.
+    O(n p) plus the block's size.
+    """
+    if block == 0:
+        _clear_working_space(parameters, blocks)
+    else:
+        clear_block(blocks, block)
+    if count_targets(parameters, scratch, blocks, block, start, end):
+        return False
+    find_constants(data, scratch, start, end)
+    n_features = data.cells.shape[1]
+    n_samples = end - start
+    order_key = combine(key, ATTRIBUTE_ORDER)
+    wanted = min(parameters[0]["max_features"], n_features)
+    # Where all that can be used are wanted, their order shows in the places of a kept block only.
+    is_drawn = block != 0 or _n_usable(scratch, n_features) > wanted
+    # What has been passed over shows in a kept block, too: there no attribute is drawn before it is needed.
+    step = _DRAWN_AT_ONCE if block == 0 else 1
+    used = 0
+    drawn = 0
+    n_found = np.int64(0)
+    taken = 0
+    attribute = np.int64(NIL)
+    while used < wanted:
+        if not is_drawn:
+            attribute = _next_usable(scratch, attribute + 1, n_features)
+            if attribute == n_features:
+                break
+        elif taken < n_found:
+            attribute = np.int64(scratch.found[taken])
+            taken += 1
+        elif drawn < n_features:
+            end_drawn = min(drawn + step, n_features)
+            n_found = _draw_some(scratch, order_key, drawn, end_drawn, n_features, n_found)
+            drawn = end_drawn
+            if block != 0 and taken == n_found:
+                skip_attribute(parameters, blocks, block, np.int64(scratch.found[n_found]))
+            continue
+        else:
+            break
+        candidates_key = attribute_key(key, attribute)
+        if is_bit_column(data, attribute):
+            _count_bits(parameters, scratch, blocks, block, used, attribute, candidates_key, n_samples)
+        else:
+            gather_column(data, scratch, attribute, start, end, first_copied)
+            lo, hi, n_missing = find_range(scratch, n_samples)
+            if n_missing == n_samples or (lo == hi and n_missing == 0):
+                scratch.constants[AT_HAND, attribute >> 6] |= np.uint64(1) << np.uint64(attribute & 63)
+                skip_attribute(parameters, blocks, block, attribute)
+                continue
+            if data.categorical[attribute]:
+                count_categorical(data, parameters, scratch, blocks, block, used, candidates_key, n_samples)
+            else:
+                count_numeric(parameters, scratch, blocks, block, used, candidates_key, lo, hi, n_missing, n_samples)
+        blocks.halves[block, 2 * attribute_at(parameters, used) + ATTRIBUTE] = np.int32(attribute)
+        used += 1
+    _restore_permutation(scratch, drawn)
+    blocks.longs[block, N_ATTRIBUTES] = used
+    blocks.longs[block, IS_COUNTED] = 1
+    return used > 0
