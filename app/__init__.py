@@ -12,4 +12,6 @@ A folder imports from those below it only, and from what all share: `access` (ke
 """
 
 if __name__ != "oubli.app":
-    raise ImportError(f"import oubli.app: as {__name__} there would be a second one of every class")
+    raise ImportError(
+        f"the package is oubli: write `import oubli.app`; {__name__!r} would be a second one of every class"
+    )

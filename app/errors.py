@@ -9,6 +9,7 @@
       OwnerlessError     a rectification that would leave a restricted sample without a subject
       InvalidKeyError    an idempotency key that is none
       RepeatedKeyError   an idempotency key that was used for another body
+      SpentKeyError      an idempotency key of a request that named something erased since
       NoReceiptError     a receipt that there is not
       NotLoggedError     something that no checkpoint of the log holds
       NoLetterError      a dead letter that there is not
@@ -23,7 +24,7 @@
       EphemeralError     there is no directory to write to
       StorageError       the directory could not be written
         FlushFailedError a flush has failed: what the directory holds is in doubt
-      SupersededError    samples were erased or replaced meanwhile: what was asked for has to be asked again
+      SupersededError    samples were erased or replaced since the request began: it has to be sent again
       ModelChangedError  the model has other classes or columns than when its answer began
     UploadError        an uploaded file was dropped before it was whole
     StaleCursorError   a page was asked for that no longer exists
@@ -42,9 +43,56 @@ None of them carries an id, a subject, a feature or a label: positions and rules
 from collections.abc import Sequence
 from enum import StrEnum
 
+_UNAVAILABLE = {
+    "starting": "the server is starting",
+    "stopping": "the server is stopping",
+    "failed": "nothing is changed until a restart",
+    "withdrawn": "the model here is not the leader's, and the node rejoins",
+}
+
+
+class StopReason(StrEnum):
+    """Why nothing is changed at present; `GET /readyz` and `GET /model` tell it."""
+
+    DISK_FAILED = "disk-failed"
+    MODEL_UNUSABLE = "model-unusable"
+    LEDGER_FAILED = "ledger-failed"
+    LOG_ROLLED_BACK = "log-rolled-back"
+    DISK_FULL = "disk-full"
+    DISK_ERRORS = "disk-errors"
+    NO_DESCRIPTORS = "no-descriptors"
+    JOURNAL_UNREACHABLE = "journal-unreachable"
+
+    @property
+    def text(self) -> str:
+        """What has happened and what to do, in sentences."""
+        return _STOPPED[self]
+
+
+_STOPPED: dict[StopReason, str] = {
+    StopReason.DISK_FAILED: "A write to the data directory or to the journal failed, so that what was written is in "
+    "doubt. Check the disk, and PostgreSQL if it keeps the journal, then restart the server: it reads what is there.",
+    StopReason.MODEL_UNUSABLE: "A change failed inside the model, so that the model is in doubt. Restart the server: "
+    "it builds the model again from its snapshot and its journal.",
+    StopReason.LEDGER_FAILED: "The ledger does not continue where the journal ends. Restart the server: it says what "
+    "is missing.",
+    StopReason.LOG_ROLLED_BACK: "A witness of the log has cosigned entries that are not here: the data directory was "
+    "restored from an older backup. Restart the server with --ledger FILE, a newer download of the ledger, or with "
+    "--accept-missing erasures.",
+    StopReason.DISK_FULL: "The disk has no room. Make room: changes are then taken again without a restart.",
+    StopReason.DISK_ERRORS: "Files of the journal cannot be read or written, and no flush has failed. Check the disk: "
+    "changes are taken again without a restart as soon as it works.",
+    StopReason.NO_DESCRIPTORS: "The process may not open more files. Raise its limit of open files (ulimit -n): "
+    "changes are taken again without a restart as soon as files can be opened.",
+    StopReason.JOURNAL_UNREACHABLE: "PostgreSQL, which keeps the journal, cannot be reached, or refuses to write. See "
+    "to it and to the network: changes are taken again without a restart as soon as it writes.",
+}
+
 
 class ServiceError(Exception):
     """Base of all that the service refuses."""
+
+    is_text_ours = True  # it may be logged
 
 
 class BusyError(ServiceError):
@@ -57,16 +105,16 @@ class UnavailableError(ServiceError):
     Parameters
     ----------
     reason
-        ``"starting"``, ``"stopping"`` or ``"failed"``.
+        ``"starting"``, ``"stopping"``, ``"failed"`` or ``"withdrawn"``.
     """
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason)
+        super().__init__(_UNAVAILABLE.get(reason, reason))
         self.reason = reason
 
 
-class ConflictError(ServiceError):
-    """Samples were sent under ids that are held with other content.
+class _RowsError(ServiceError):
+    """Samples of a request are refused.
 
     Parameters
     ----------
@@ -75,22 +123,16 @@ class ConflictError(ServiceError):
     """
 
     def __init__(self, rows: Sequence[int]) -> None:
-        super().__init__("ids held with other content")
+        super().__init__()
         self.rows = tuple(rows)
 
 
-class ErasedLatelyError(ServiceError):
-    """Samples were sent under ids that were erased lately: it may be a late retry.
+class ConflictError(_RowsError):
+    """Samples were sent under ids that are held with other content."""
 
-    Parameters
-    ----------
-    rows
-        Their positions in the request.
-    """
 
-    def __init__(self, rows: Sequence[int]) -> None:
-        super().__init__("ids erased lately")
-        self.rows = tuple(rows)
+class ErasedLatelyError(_RowsError):
+    """Samples were sent under ids that were erased lately: it may be a late retry."""
 
 
 class RestrictedError(ServiceError):
@@ -130,6 +172,10 @@ class RepeatedKeyError(ServiceError):
     """An idempotency key came again with another body."""
 
 
+class SpentKeyError(ServiceError):
+    """An idempotency key came again, and something that its first body named was erased since."""
+
+
 class NoReceiptError(ServiceError):
     """There is no such receipt."""
 
@@ -152,6 +198,10 @@ class RepeatedRequestError(ServiceError):
 
 class UncancellableError(ServiceError):
     """A request of OpenDSR has begun, or is done."""
+
+
+class UncancellableJobError(ServiceError):
+    """The job changes the model or its files."""
 
 
 class NotHeldError(ServiceError):
@@ -233,7 +283,7 @@ class StaleCursorError(ServiceError):
 
 
 class ModelChangedError(ServiceError):
-    """The classes or the columns of the model are other than at the beginning of an answer that goes on."""
+    """The classes or the columns of the model are other than when the answer began."""
 
 
 class SupersededError(ServiceError):
@@ -246,7 +296,7 @@ class UploadError(ServiceError):
     Parameters
     ----------
     reason
-        ``"slow"``, or ``"erased"`` when it could have held what was erased meanwhile.
+        ``"slow"``, or ``"erased"`` when it could hold what was erased since it began.
     """
 
     def __init__(self, reason: str) -> None:
@@ -257,25 +307,37 @@ class UploadError(ServiceError):
 class StartError(Exception):
     """The server cannot start: the text names the cause and the remedy."""
 
+    is_text_ours = True
+
 
 class JournalError(Exception):
     """The journal cannot be written; the text holds neither paths nor values."""
+
+    is_text_ours = True
 
 
 class JournalFullError(JournalError):
     """No room on the disk: the batch is not in the journal, which still works."""
 
+    reason = StopReason.DISK_FULL
+
 
 class NoDescriptorsError(JournalFullError):
     """The process may not open more files: nothing was written, and the journal still works."""
 
+    reason = StopReason.NO_DESCRIPTORS
+
 
 class JournalRefusedError(JournalFullError):
-    """A read or a write failed before any flush: nothing was written, and the journal is opened anew to go on."""
+    """A read or a write failed before any flush: nothing was written, and the journal is opened again."""
+
+    reason = StopReason.DISK_ERRORS
 
 
 class JournalUnreachableError(JournalRefusedError):
     """PostgreSQL could not be reached, or has refused to write: nothing was written, and it may be tried again."""
+
+    reason = StopReason.JOURNAL_UNREACHABLE
 
 
 class DeposedError(JournalError):
@@ -284,24 +346,3 @@ class DeposedError(JournalError):
 
 class JournalDamagedError(StartError):
     """What was committed cannot be read back as it was."""
-
-
-class StopReason(StrEnum):
-    """Why nothing is changed at present; `GET /readyz` and `GET /model` tell it."""
-
-    DISK_FAILED = "disk-failed"
-    """A write or a flush has failed: only a restart can tell what the disk holds."""
-    MODEL_UNUSABLE = "model-unusable"
-    """A change failed inside the model: only a restart can tell what it should be."""
-    LEDGER_FAILED = "ledger-failed"
-    """The ledger does not go on where the journal does: only a restart can tell why."""
-    LOG_ROLLED_BACK = "log-rolled-back"
-    """A witness has seen entries of the log that are not here: the data directory was restored from an older backup."""
-    DISK_FULL = "disk-full"
-    """There is no room on the disk; changes are taken again when there is."""
-    DISK_ERRORS = "disk-errors"
-    """A read or a write has failed before anything was flushed; changes are taken again when they work."""
-    NO_DESCRIPTORS = "no-descriptors"
-    """The process may not open more files; changes are taken again when it may."""
-    JOURNAL_UNREACHABLE = "journal-unreachable"
-    """PostgreSQL cannot be reached; changes are taken again when it can."""

@@ -1,8 +1,9 @@
 """What the server has to say: lines for people or JSON objects for programs, on stderr.
 
-A line is built from texts of this program, numbers and templates. Exceptions are told as type and place, because their
-texts and tracebacks could hold what was submitted. A line that is written while a request is answered has its
-`X-Request-ID`.
+A line is built from texts of this program, numbers and templates. The cause of a failure is in the words of the
+error when it is one of ours or of the operating system; of any other only the place is logged, because its text and its
+traceback could hold what was submitted, and its name tells an operator nothing. A line that is written while a request
+is answered has its `X-Request-ID`.
 """
 
 import logging
@@ -31,10 +32,19 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 
 def place_of(error: BaseException) -> str:
-    """Return type and place of an exception, without its text."""
+    """Return where an exception was raised, without its text."""
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
-    return f"{type(error).__name__} at {places}"
+    return f"an internal error at {places or 'an unknown place'}"
+
+
+def cause_of(error: BaseException) -> str:
+    """Return why something has failed, for a line of the log: words, neither a class of Python nor a value."""
+    if getattr(error, "is_text_ours", False):
+        return str(error) or (type(error).__doc__ or "").partition("\n")[0].rstrip(".").lower()
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return "the server has no memory for it: nothing was changed" if isinstance(error, MemoryError) else place_of(error)
 
 
 class TextFormatter(logging.Formatter):
@@ -106,7 +116,7 @@ def set_level(level: LogLevel) -> None:
     """Say what is logged from now on; may be called at any time."""
     number = logging.getLevelNamesMapping()[level.upper()]
     logging.getLogger(_OWN).setLevel(number)
-    logging.getLogger(ACCESS_LOG).setLevel(logging.INFO)  # whoever asks for it wants it at every level
+    logging.getLogger(ACCESS_LOG).setLevel(logging.INFO)  # it is written at every level
     logging.getLogger().setLevel(max(number, _OTHERS_FROM))
 
 

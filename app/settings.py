@@ -1,42 +1,49 @@
-"""Everything that can be set, in one class: flags, then ``OUBLI_*`` variables, then a TOML file.
+"""Settings, in one class: read from flags, then ``OUBLI_*`` variables, then a TOML file.
 
 Every field is a flag of ``oubli serve`` (``max_rows`` is ``--max-rows``), an environment variable
 (``OUBLI_MAX_ROWS``) and a key of the TOML file (``max_rows = 5000``). The descriptions here are the texts of the
-command line's help and of the reference, so that there is one place to change them.
+command line's help and of the reference. The parameters of models come from the tables in ``core``, not from here.
+Values that no deployment needs to change are constants of the class.
 """
 
 from __future__ import annotations
 
+import ast
 import difflib
 import functools
+import inspect
 import ipaddress
 import json
 import math
 import operator
 import os
 import re
+import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 from urllib.parse import urlsplit
 
-from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, create_model, field_validator, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
 )
+from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from oubli.app.access.key_file import FILE_NAME, KeyFileError, now_ms, read_keys
+from oubli.app.access.keys import FILE_NAME, KeyFileError, now_ms, read_keys
 from oubli.app.access.origins import ANY_ORIGIN, parse_origin
 from oubli.app.errors import StartError
 from oubli.app.logs import LogFormat, LogLevel
-from oubli.app.privacy.addresses import EndpointError, parse_endpoint
-from oubli.core.field_texts import field_texts
+from oubli.app.outgoing.addresses import EndpointError, parse_endpoint
 from oubli.core.parameters import Parameter
 from oubli.core.registry import PLACES, parameters_of
 
@@ -47,6 +54,7 @@ SQLITE = "sqlite"
 POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 POSTGRES_MODULE = "psycopg"
 TELEMETRY_MODULE = "opentelemetry.exporter.otlp.proto.http"
+_CLOSE = 0.73  # similarity from which a name counts as a misspelt setting; OUBLI_PORT_8000_TCP of Kubernetes does not
 MIN_KEY_LENGTH = 16  # characters; shorter keys can be guessed over a network
 
 TABLES = {kind: tuple(one for one in parameters_of(kind) if one.is_setting) for kind in PLACES}
@@ -57,8 +65,39 @@ MODEL_PARAMETERS = tuple(dict.fromkeys(one.name for table in TABLES.values() for
 _PASSWORD = re.compile(r"(?<=//)([^:/?#]*):[^/?#]*@")
 _PASSWORD_OPTION = re.compile(r"([?&](?:password|sslpassword)=)[^&]*", re.IGNORECASE)
 
-Names = Annotated[tuple[str, ...], NoDecode]
+
+def _split_names(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        try:
+            return json.loads(value)
+        except ValueError:
+            raise ValueError("begins with [ but is not a JSON list of texts") from None
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _whole_origins(value: tuple[str, ...]) -> tuple[str, ...]:
+    if any(parse_origin(name) is None for name in value):
+        raise ValueError("must be origins, scheme and host and perhaps a port: https://oubli.example")
+    return value
+
+
+def _networks(value: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        for name in value:
+            ipaddress.ip_network(name, strict=False)
+    except ValueError:
+        raise ValueError("must be addresses or networks: 10.0.0.7 or 10.0.0.0/24") from None
+    return value
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_names)]
 """A tuple of texts; in a variable it is written with commas, or as a JSON list when a text holds a comma."""
+Origins = Annotated[Names, AfterValidator(_whole_origins)]
+AnyOrigins = Annotated[Names, AfterValidator(lambda value: value if value == (ANY_ORIGIN,) else _whole_origins(value))]
+Networks = Annotated[Names, AfterValidator(_networks)]
+Missing = Annotated[tuple[Literal["erasures", "keys"], ...], NoDecode, BeforeValidator(_split_names)]
 
 
 class SettingsError(StartError):
@@ -104,8 +143,7 @@ else:
             _KINDS,
             Field(
                 default="forest",
-                description="Kind of model: `forest` or `incremental-boosting`, both exact; `tree`, to be read; or "
-                "`online-boosting`.",
+                description="`forest` or `incremental-boosting` (both exact), `tree` (readable) or `online-boosting`.",
             ),
         ),
         **{name: _model_field(_NAMED[name]) for name in MODEL_PARAMETERS},
@@ -128,202 +166,178 @@ class Settings(_ModelSettings):
     _flags: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     config: Path | None = None
-    """TOML file with settings; without it `oubli.toml` in the working directory is read if it is there."""
+    """TOML file with settings. By default `oubli.toml` in the working directory, if it is there."""
+    threads: int | None = Field(default=None, ge=1)
+    """Threads for long work (training, verification, large batches); by default, and at most, one for each core of the
+    process. A server that is ready leaves one core to requests."""
 
-    # --- what to learn from
+    # --- data
     data: Path | None = None
     """CSV (plain, .gz, .bz2 or .xz) or Parquet file to train on."""
     target: str | None = None
     """Column that holds the label; needed with `data`."""
     id_column: str | None = None
-    """Column that holds the sample ids, read as text and never a feature; without it ids are row numbers from 0."""
+    """Column that holds the sample ids, read as text and never a feature. By default ids are row numbers from 0."""
     subject_column: str | None = None
-    """Column that says whom a row is about, read as text and never a feature; lets you erase all rows of a person."""
+    """Column that names the person a row is about. It is read as text, is never a feature, and lets you erase all rows
+    of a person."""
     expiry_column: str | None = None
-    """Column that says when a row expires, as `expires_at` does (RFC 3339 with a time zone; empty: never), and never a
-    feature; rows whose time is over are left out."""
+    """Column that holds the time at which a row expires, as `expires_at` does (RFC 3339 with a time zone; empty:
+    never). It is never a feature. Rows that have expired are left out."""
     drop: Names = ()
     """Columns to leave out."""
     categorical: Names = ()
-    """Columns whose values are categories although they look like numbers."""
+    """Columns whose values are categories even if they look like numbers."""
     schema_file: Path | None = None
-    """JSON file that declares the columns and the label instead of inferring them; alone it starts an empty model."""
+    """JSON file that declares the columns and the label. Without `data` the server starts with an empty model."""
     task: Literal["classification", "regression"] | None = None
-    """What to predict; by default labels with fractions or more than 20 distinct numbers mean regression."""
+    """What to predict. By default labels with fractions or more than 20 distinct numbers mean regression."""
+    classes: Literal["open", "closed"] | None = None
+    """`open`: a new label makes a new class. `closed`: a label that is not a class of the data, or of the schema file,
+    is refused. By default classes are open unless the schema file lists them."""
     delimiter: str = Field(default=",", min_length=1, max_length=1)
     """Character between the fields of a CSV file; a tab for files named .tsv."""
-    max_data_bytes: int = Field(default=4096 * MIB, ge=1024)
-    """Most bytes that the data file may unpack to; more is refused before it fills the memory."""
 
-    # --- where it lives
+    # --- storage
     data_dir: Path = Path("./oubli-data")
-    """Directory that keeps the model; one that already holds a model is recovered and `data` is not read."""
+    """Directory that keeps the model. A model that is already there is recovered, and `data` is not read."""
     journal: str = "sqlite"
     """Where changes are made durable: `sqlite`, in the data directory, or the URL of a PostgreSQL database,
-    `postgresql://user@host/database`. Its password is better in PGPASSWORD or in a file that PGPASSFILE names. A
-    journal in files goes on in the database."""
+    `postgresql://user@host/database`. Put the password in PGPASSWORD or in a file that PGPASSFILE names. A journal in
+    files is moved to the database at the first start with its URL."""
     ephemeral: bool = False
-    """Keep nothing on disk: a restart trains on `data` again and brings deleted rows back."""
-
+    """Keep nothing on disk. A restart trains on `data` again and brings deleted rows back."""
     snapshot_mutations: int = Field(default=10_000, ge=1)
-    """Most records that the journal holds before a snapshot is written."""
-    snapshot_bytes: int = Field(default=64 * MIB, ge=4096)
-    """Most bytes that the journal holds before a snapshot is written."""
-    snapshot_age: float = Field(default=3600.0, gt=0)
-    """Longest time, in seconds, that a record stays in the journal alone."""
-    scrub_mutations: int | None = Field(default=None, ge=1)
-    """Samples added and deleted after which a model that is not exact is fitted anew; by default only for erasures."""
+    """Most records in the journal before a snapshot is written."""
     scrub_age: float | None = Field(default=None, gt=0)
-    """Seconds after which a model that is not exact and has changed is fitted anew; by default only for erasures."""
+    """Seconds after which a model that is not exact and has changed is fitted again. By default this happens only
+    before an erasure is finished."""
     ledger: Path | None = None
-    """Ledger to take in at start, one entry of `GET /ledger` a line, when that in the data directory is older."""
-    accept_missing_erasures: bool = False
-    """Start although the ledger is older than the snapshot: erasures that are missing from it are given up."""
+    """Ledger to apply at start, as `oubli ledger fetch` writes it, complete with its signed end. Samples that it lists
+    as erased are not served, whichever data file or snapshot they come from."""
+    accept_missing: Missing = ()
+    """Start although something is missing, and accept the loss: `erasures` (the ledger is older than the snapshot, or
+    the file of `ledger` ends before its signed end) or `keys` (the ledger names keys that are not there)."""
 
-    accept_missing_keys: bool = False
-    """Start although keys that the ledger names are missing: what was hashed or signed with them is given up."""
-
-    # --- among other nodes
+    # --- nodes
     follow: bool = False
-    """Be one of several nodes with the same journal in PostgreSQL: one leads, the others follow it, answer predictions,
-    and lead when it is gone. The command line is the same on all of them, but for their names and URLs."""
+    """Run as one of several nodes that share a journal in PostgreSQL. One node leads and takes changes; the others
+    follow it, answer predictions, and take over when it fails."""
     node_name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
-    """Name of this node, which no other has; by default that of the machine."""
+    """Name of this node, unique in the cluster. By default the name of the machine."""
     node_url: str | None = None
-    """URL by which other nodes and redirected clients reach this one; needed with `follow`."""
+    """URL at which other nodes and redirected clients reach this node; needed with `follow`."""
     cluster_secret_file: Path | None = None
-    """File with a secret of at least 32 characters that all nodes share, readable for its owner only; needed with
+    """File with a secret of at least 32 characters that all nodes share, readable by its owner only; needed with
     `follow`."""
-    lease: float = Field(default=3.0, ge=0.5, le=60)
-    """Seconds for which a node leads without being heard of: so long it takes until another one leads in its place."""
     member_timeout: float = Field(default=30.0, ge=2, le=3600)
-    """Seconds of silence after which a node is expelled: erasures are finished without it, and it has to rejoin."""
+    """Seconds of silence after which a node is expelled: erasures no longer wait for it, and it must rejoin. A node
+    that has not reached PostgreSQL for nine tenths of this time answers nothing that depends on samples. Another node
+    takes over from a silent leader after 3 seconds, or a tenth of this time if that is less."""
 
     # --- erasure
     erasure_deadline: float = Field(default=60.0, ge=1)
-    """Seconds after an erasure until no file in the data directory may hold anything of it."""
+    """Seconds after which no file in the data directory holds anything of an erased sample."""
     readd_grace: float = Field(default=86_400.0, ge=0)
-    """Seconds for which an erased id comes back only when the sample says `readd`; 0 for none."""
+    """Seconds in which an erased id is accepted again only with `readd`; 0 for none."""
     retention: float | None = Field(default=None, gt=0)
-    """Seconds after which samples expire that say nothing else; without it they never do."""
+    """Seconds after which samples expire that have no `expires_at`. By default they never do."""
     max_expiry_share: float = Field(default=0.1, gt=0, le=1)
-    """Largest share of the samples that may expire at once; more have to be confirmed with `POST /expiry/confirm`."""
-    max_empty_erasures: int = Field(default=1000, ge=0)
-    """Most erasures an hour and key that find nothing and get a receipt and an entry of the ledger; more are answered
-    without them. Requests without a key of `oubli keys` count together. What erases something always gets both."""
+    """Largest share of the samples that may expire at once. More must be confirmed with `POST /expiry/confirm`."""
     key_dir: Path | None = None
-    """Directory of the keys that sign receipts and hash ids; by default `keys` in the data directory."""
+    """Directory of the keys that sign receipts and hash ids. By default `keys` in the data directory."""
     log_name: str = Field(default="oubli", pattern=r"^[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?$")
-    """Name of the log of erasures where one begins, best the server's domain; it is the first part of its origin."""
+    """Name of a new log of erasures, the first part of its origin; use the server's domain."""
     log_witnesses: Names = ()
-    """Witnesses that cosign the log: the key of each as `name+id+base64`, a space and its URL. `push_networks`,
-    `push_plain_http` and `push_timeout` hold for them too."""
-    core_dumps: bool = False
-    """Let the system write a core file when the process crashes; such a file holds the samples."""
+    """Witnesses that cosign the log: for each its key as `name+id+base64`, a space and its URL. `push_networks` applies
+    to them too."""
 
-    # --- who may reach it
+    # --- network
     host: str = "127.0.0.1"
-    """Address to listen on; beyond loopback it needs `api_key_file` or `allow_anonymous`."""
+    """Address to listen on. An address beyond loopback needs a key (`oubli keys`, `api_key_file`) or
+    `allow_anonymous`."""
     port: int = Field(default=8000, ge=0, le=65535)
-    """Port to listen on; 0 takes a free one."""
+    """Port to listen on; 0 chooses a free one."""
     api_key_file: Path | None = None
-    """File that holds the key which callers send as `Authorization: Bearer ...` or `X-API-Key`."""
+    """File with the key that callers send as `Authorization: Bearer ...` or `X-API-Key`."""
     allow_anonymous: bool = False
     """Serve beyond loopback without a key."""
     allowed_hosts: Names = ()
-    """Further host names that requests may carry in `Host`, besides loopback names and `host`; `*` allows any."""
-    allowed_origins: Names = ()
-    """Further origins of web pages that may change the model, such as `https://oubli.example` behind a TLS proxy."""
-    cors_origins: Names = ()
+    """Further host names that `Host` may hold, besides loopback names and `host`; `*` allows any."""
+    allowed_origins: Origins = ()
+    """More origins of web pages that may change the model, such as `https://oubli.example` behind a TLS proxy."""
+    cors_origins: AnyOrigins = ()
     """Origins of web pages that may send requests and read the answers, such as `https://app.example`; `*` for any."""
-    trusted_proxies: Names = ()
-    """Addresses or networks of proxies in front of the server: they have no `max_connections_per_address`, and their
-    `X-Forwarded-Proto` says whether a client used TLS."""
+    csv_formulas: bool = False
+    """Write texts into CSV answers as they are, also those that a spreadsheet would run as formulas."""
+    trusted_proxies: Networks = ()
+    """Addresses or networks of proxies in front of the server. The number of their connections is not limited by
+    address, and their `X-Forwarded-Proto` says whether a client used TLS."""
     tls_cert_file: Path | None = None
-    """PEM file with the certificate chain of the server, for TLS; it is read again on SIGHUP."""
+    """PEM file with the certificate chain of the server, for TLS; SIGHUP reads it again."""
     tls_key_file: Path | None = None
-    """PEM file with the key to the certificate, without a passphrase."""
+    """PEM file with the key of the certificate, without a passphrase."""
     model_name: str = Field(default="oubli", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
-    """Name of the model for clients of the Open Inference Protocol: its routes are below `/v2/models/` and the name."""
-    workers: int = 1
-    """Always 1: one process serves one model."""
+    """Name of the model in the Open Inference Protocol (`/v2/models/NAME`)."""
 
-    # --- whom it tells of erasures
+    # --- webhooks and callbacks
     webhook_url: str | None = None
-    """URL that is told of the states of receipts, as Standard Webhooks has it; needs `webhook_secret_file`."""
+    """URL that receives each change of a receipt's status as a Standard Webhook; needs `webhook_secret_file`."""
     webhook_secret_file: Path | None = None
-    """File with the secrets that sign webhooks, `whsec_...`, one a line; all of them sign."""
-    push_networks: Names = ()
-    """Networks that may be sent to although they are loopback, private or otherwise special, such as `10.1.0.0/16`."""
-    push_plain_http: bool = False
-    """Let `webhook_url` and the URLs of callbacks begin with `http://`."""
-    push_timeout: float = Field(default=15.0, gt=0)
-    """Seconds that one attempt may take, from resolving the name to the answer."""
-    push_give_up_after: float = Field(default=259_200.0, gt=0)
-    """Seconds after which a state that could not be told becomes a dead letter."""
-
+    """File with the secrets that sign webhooks, `whsec_...`, one a line; each webhook is signed with all of them."""
+    push_networks: Networks = ()
+    """Networks that webhooks, callbacks and witnesses may be in although they are loopback, private or otherwise
+    special, such as `10.1.0.0/16`. URLs in these networks may begin with `http://`."""
     opendsr_domain: str | None = Field(default=None, pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$")
-    """Domain by which the server is known as a processor of OpenDSR; without it `/opendsr/v2` takes no requests."""
+    """Domain of the server as an OpenDSR processor. Without it `/opendsr/v2` takes no requests."""
     opendsr_cert_file: Path | None = None
-    """PEM file with the certificate chain for that domain, which answers and callbacks are checked with."""
+    """PEM file with the certificate chain for that domain; controllers check answers and callbacks with it."""
     opendsr_key_file: Path | None = None
-    """PEM file with the key to the certificate, without a passphrase; RSA or ECDSA."""
+    """PEM file with the key of the certificate, without a passphrase; RSA or ECDSA."""
     opendsr_controller: str = Field(default="controller", pattern=r"^[A-Za-z0-9._-]{1,64}$")
-    """What answers of OpenDSR call the controller (`controller_id`)."""
+    """`controller_id` in OpenDSR answers."""
     opendsr_identities: Names = ("controller_customer_id",)
-    """Types of OpenDSR identities whose raw values are subjects here."""
+    """Types of OpenDSR identities whose raw values are subjects."""
     opendsr_callbacks: Names = ()
     """URLs that OpenDSR requests may name in `status_callback_urls`; others are refused."""
 
-    # --- what it tells
+    # --- logs and traces
     log_format: LogFormat = "text"
-    """Lines for people, `text`, or one JSON object a line, `json`."""
+    """Format of the log: `text` for people, or `json`, one object a line."""
     log_level: LogLevel = "info"
-    """What is logged at least: `debug`, `info`, `warning` or `error`."""
+    """Lowest level that is logged: `debug`, `info`, `warning` or `error`."""
     access_log: bool = False
-    """Log each request with the template of its route, method, status, duration and request id; never its path."""
+    """Log each request with route template, method, status, duration and request id; never with its path."""
     traces_endpoint: str | None = None
-    """URL of an OpenTelemetry collector that takes OTLP over HTTP; without it there are no traces."""
-
-    # --- what it may use
-    threads: int | None = Field(default=None, ge=1)
-    """Threads for long work: training, comparing, large batches; by default, and at most, one for each core that the
-    process may use. Once the server is ready, one core is left to requests."""
+    """URL of an OpenTelemetry collector for OTLP over HTTP; without it there are no traces."""
 
     # --- limits
     max_body_bytes: int = Field(default=16 * MIB, ge=1024)
-    """Largest request body in JSON, and largest record in other formats, in bytes; a larger one is answered 413."""
-    max_bulk_bytes: int = Field(default=256 * MIB, ge=1024)
-    """Largest body of `POST /samples` in CSV, NDJSON or Arrow, in bytes; it is kept in memory until it is whole."""
-    max_bulk_samples: int = Field(default=100_000, ge=1)
-    """Most samples in one such body; `POST /predict` takes any number of rows in these formats."""
-    max_snapshot_bytes: int = Field(default=4096 * MIB, ge=1024)
-    """Largest snapshot file that can be uploaded, in bytes."""
-    upload_pause: float = Field(default=30.0, gt=0)
-    """Longest pause, in seconds, between two pieces of a snapshot file that is uploaded."""
-    upload_deadline: float = Field(default=3600.0, gt=0)
-    """Longest time, in seconds, that the upload of a snapshot file may take."""
+    """Largest JSON body, and largest record in other formats, in bytes; a larger one is answered 413. A body of `POST
+    /samples` in CSV, NDJSON or Arrow may have 16 times as many."""
     max_rows: int = Field(default=10_000, ge=1)
-    """Most rows, samples or ids in one request in JSON."""
-    max_queue: int = Field(default=1024, ge=1)
-    """Most requests that wait for the model; further ones are answered 429, erasures excepted."""
-    max_connections: int = Field(default=4096, ge=1)
-    """Most connections at the same time; fewer where the process may not open enough files."""
-    max_connections_per_address: int | None = Field(default=None, ge=1)
-    """Most connections from one address, or from one IPv6 network of 64 bits; by default half of all."""
-    head_timeout: float = Field(default=10.0, gt=0)
-    """Seconds in which the head of a request has to arrive."""
-    body_timeout: float = Field(default=60.0, gt=0)
-    """Seconds in which a body has to arrive, one more for every 8 KiB of it; also for clients that read no answer."""
+    """Most rows, samples or ids in a JSON request."""
     idle_timeout: float = Field(default=75.0, gt=0)
-    """Seconds after which a connection without a request is closed."""
-    max_json_depth: int = Field(default=32, ge=4)
-    """Deepest nesting of a JSON body."""
-    page_size_max: int = Field(default=1000, ge=1)
-    """Most samples on one page of a list."""
-    idle_resolve: bool = True
-    """Rebuild stale parts of trees while nothing else is to do, so that no later request waits for it. Of a forest,
-    with two threads or more, a thread of its own does it between requests."""
+    """Seconds after which a connection without a request is closed; more than a load balancer keeps one."""
+
+    # --- fixed: values that no deployment needs to change; `REMOVED` names them where they were settings
+    snapshot_bytes: ClassVar[int] = 64 * MIB  # of the journal; replaying it takes a restart a few seconds
+    snapshot_age: ClassVar[float] = 3600.0  # seconds; a snapshot an hour is no load, and backups are never older
+    max_empty_erasures: ClassVar[int] = 1000  # an hour and caller; beyond it repeated requests would fill the ledger
+    core_dumps: ClassVar[bool] = False  # a core file holds the samples, and no erasure reaches it
+    push_timeout: ClassVar[float] = 15.0  # seconds of an attempt; Standard Webhooks asks for 15 to 30
+    push_give_up_after: ClassVar[float] = 3 * 86_400.0  # seconds; a receiver may be down over a weekend
+    max_bulk_samples: ClassVar[int] = 100_000  # one transaction: more would hold other changes up for seconds
+    max_snapshot_bytes: ClassVar[int] = 64 * 1024 * MIB  # an upload is written to disk; a larger model is not served
+    upload_pause: ClassVar[float] = 30.0  # seconds; a client that sends nothing for longer is gone
+    upload_deadline: ClassVar[float] = 3600.0  # seconds; 64 GiB at 150 Mbit/s
+    max_queue: ClassVar[int] = 1024  # less than a second of work; a request that waits longer is better sent again
+    max_connections: ClassVar[int] = 4096  # `ulimit -n` is the limit that an operator sets
+    head_timeout: ClassVar[float] = 10.0  # seconds; a head is one packet, so only an attack takes longer
+    body_timeout: ClassVar[float] = 60.0  # seconds, and one more for each 8 KiB: 64 kbit/s
+    max_json_depth: ClassVar[int] = 32  # requests have fewer than ten levels
+    page_size_max: ClassVar[int] = 1000  # samples; a page is built on the event loop
+    idle_resolve: ClassVar[bool] = True  # the work is needed by the next query in any case
 
     def __init__(self, **flags: Any) -> None:
         super().__init__(**flags)
@@ -342,30 +356,6 @@ class Settings(_ModelSettings):
         flags = init_settings.init_kwargs if isinstance(init_settings, InitSettingsSource) else {}
         from_file = InitSettingsSource(settings_cls, _read_toml(_config_path(flags)))
         return init_settings, env_settings, from_file
-
-    @field_validator(
-        "drop",
-        "categorical",
-        "allowed_hosts",
-        "allowed_origins",
-        "cors_origins",
-        "trusted_proxies",
-        "push_networks",
-        "log_witnesses",
-        "opendsr_identities",
-        "opendsr_callbacks",
-        mode="before",
-    )
-    @classmethod
-    def _split_names(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        if value.lstrip().startswith("["):
-            try:
-                return json.loads(value)
-            except ValueError:
-                raise ValueError("begins with [ but is not a JSON list of texts") from None
-        return tuple(part.strip() for part in value.split(",") if part.strip())
 
     @field_validator(*(name for name, one in _NAMED.items() if isinstance(one.type, list)), mode="before")
     @classmethod
@@ -387,25 +377,6 @@ class Settings(_ModelSettings):
                 return kind(value)
             except ValueError:
                 continue
-        return value
-
-    @field_validator("allowed_origins", "cors_origins")
-    @classmethod
-    def _whole_origins(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if info.field_name == "cors_origins" and value == (ANY_ORIGIN,):
-            return value
-        if any(parse_origin(name) is None for name in value):
-            raise ValueError("must be origins, scheme and host and perhaps a port: https://oubli.example")
-        return value
-
-    @field_validator("trusted_proxies", "push_networks")
-    @classmethod
-    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        try:
-            for name in value:
-                ipaddress.ip_network(name, strict=False)
-        except ValueError:
-            raise ValueError("must be addresses or networks: 10.0.0.7 or 10.0.0.0/24") from None
         return value
 
     @field_validator("traces_endpoint")
@@ -433,22 +404,14 @@ class Settings(_ModelSettings):
             raise ValueError("must be `sqlite`, or a URL such as postgresql://oubli@db.example/oubli")
         return value
 
-    @field_validator("workers")
-    @classmethod
-    def _one_worker(cls, value: int) -> int:
-        if value != 1:
-            raise ValueError(
-                "must be 1: every worker would hold a model of its own, and what one learns or unlearns the "
-                "others would not know. One process serves thousands of requests a second; leave workers out"
-            )
-        return value
-
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if self.ephemeral and "data_dir" in self.model_fields_set:
             raise ValueError("data_dir and ephemeral exclude each other: set only one of them")
         if self.ephemeral and self.journal != SQLITE:
             raise ValueError("journal and ephemeral exclude each other: set only one of them")
+        if self.ephemeral and self.ledger is not None:
+            raise ValueError("ledger and ephemeral exclude each other: what a ledger knows needs a data_dir to be kept")
         if self.data is not None and self.target is None and self.schema_file is None:
             raise ValueError("target is missing: name the column of the data file that holds the label")
         columns = (self.target, self.id_column, self.subject_column, self.expiry_column)
@@ -486,8 +449,31 @@ class Settings(_ModelSettings):
         parts = urlsplit(self.node_url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ValueError("node_url must be a URL such as https://node1.example:8000")
-        if self.member_timeout < 2 * self.lease:
-            raise ValueError("member_timeout must be at least twice the lease")
+
+    @property
+    def lease(self) -> float:
+        """Seconds after which another node takes over from a silent leader; the leader renews it four times before."""
+        return min(3.0, max(0.5, self.member_timeout / 10))
+
+    @property
+    def max_bulk_bytes(self) -> int:
+        """Largest body of `POST /samples` in CSV, NDJSON or Arrow; it is kept in memory until it is complete."""
+        return 16 * self.max_body_bytes
+
+    @property
+    def push_plain_http(self) -> bool:
+        """Whether URLs may begin with `http://`; only addresses in `push_networks` are then connected to."""
+        return bool(self.push_networks)
+
+    @property
+    def accept_missing_erasures(self) -> bool:
+        """Whether to start although erasures are missing from the ledger."""
+        return "erasures" in self.accept_missing
+
+    @property
+    def accept_missing_keys(self) -> bool:
+        """Whether to start although keys that the ledger names are missing."""
+        return "keys" in self.accept_missing
 
     @property
     def shown_journal(self) -> str:
@@ -558,7 +544,7 @@ class Settings(_ModelSettings):
         }
 
     def require_servable(self) -> None:
-        """Refuse what may be set but not served: workers, an open address without a key, traces without the extra.
+        """Refuse what may be set but not served: several workers, an open address without a key, a lost file of keys.
 
         Raises
         ------
@@ -580,14 +566,14 @@ class Settings(_ModelSettings):
                 "journal needs a further package: install it with `pip install 'oubli-server[postgres]'`, or leave "
                 "journal out"
             )
-        is_guarded = self.is_loopback or self.api_key_file is not None or self.allow_anonymous
-        if not is_guarded and not self._has_live_key():
+        has_key = self._has_live_key() or self.api_key_file is not None
+        if not (has_key or self.is_loopback or self.allow_anonymous):
             raise SettingsError(
                 f"host {self.host} can be reached from other machines and no key is asked for: make one with `oubli "
                 "keys create`, or set api_key_file (--api-key-file, OUBLI_API_KEY_FILE), or allow_anonymous "
                 "(--allow-anonymous) where a proxy or a private network already decides who may connect."
             )
-        if ANY_ORIGIN in self.cors_origins and self.api_key_file is None and not self._has_live_key():
+        if ANY_ORIGIN in self.cors_origins and not has_key:
             raise SettingsError(
                 "cors_origins is `*` and no key is asked for, so every web page could change the model: make a key "
                 "with `oubli keys create`, set api_key_file, or name the origins"
@@ -605,10 +591,7 @@ class Settings(_ModelSettings):
         try:
             return any(key.is_live(now_ms()) for key in read_keys(self.access_keys_path))
         except KeyFileError as error:
-            raise SettingsError(
-                f"{self.access_keys_path} {error}: restore it from a backup, or remove it and make new keys with "
-                "`oubli keys create`"
-            ) from None
+            raise SettingsError(str(self.data_dir / str(error))) from None
 
     def read_api_key(self) -> str | None:
         """Return the key in ``api_key_file``, or None when no key is asked for.
@@ -623,22 +606,74 @@ class Settings(_ModelSettings):
         try:
             key = self.api_key_file.read_text(encoding="ascii").strip()
         except OSError as error:
-            raise SettingsError(f"api_key_file {self.api_key_file} cannot be read: {error.strerror}") from None
+            raise SettingsError(
+                f"api_key_file {self.api_key_file} cannot be read ({error.strerror}): see to its owner"
+            ) from None
         except UnicodeDecodeError:
-            raise SettingsError(f"api_key_file {self.api_key_file} must hold one key in plain ASCII") from None
+            raise SettingsError(
+                f"api_key_file {self.api_key_file} must hold one key in plain ASCII: `openssl rand -hex 32` makes one"
+            ) from None
         if len(key) < MIN_KEY_LENGTH or any(character.isspace() for character in key):
             raise SettingsError(
                 f"api_key_file {self.api_key_file} must hold one key of at least {MIN_KEY_LENGTH} characters "
-                "without spaces; `openssl rand -hex 32` makes one"
+                "without spaces: `openssl rand -hex 32` makes one"
             )
         return key
 
 
-for _name, _text in field_texts(Settings).items():
-    Settings.model_fields[_name].description = _text
+def _describe(settings: type[BaseSettings]) -> None:
+    """Give each setting the text below it, if the source is there.
+
+    pydantic's `use_attribute_docstrings` does the same; it takes an eighth of the time to import this module.
+    """
+    try:
+        source = inspect.getsource(sys.modules[settings.__module__])
+    except OSError:
+        return
+    [found] = [one for one in ast.parse(source).body if isinstance(one, ast.ClassDef) and one.name == settings.__name__]
+    for field, below in pairwise(found.body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as text)):
+                settings.model_fields[name].description = inspect.cleandoc(text)
+
+
+_describe(Settings)
+
+REMOVED = {
+    "workers": "is gone: one process serves one model, and a second worker would hold a model of its own",
+    "accept_missing_erasures": "is `erasures` in accept_missing now (--accept-missing erasures)",
+    "accept_missing_keys": "is `keys` in accept_missing now (--accept-missing keys)",
+    "lease": "is 3 seconds now, or a tenth of member_timeout if that is less",
+    "max_bulk_bytes": "is 16 times max_body_bytes now",
+    "max_classes": 'is in the schema file now, as "max_classes" of the label',
+    "max_connections_per_address": "is fixed at half of all connections now; trusted_proxies exempts proxies",
+    "max_data_bytes": "is the memory of the machine now",
+    "push_plain_http": "is gone: URLs in push_networks may begin with http://",
+    "scrub_mutations": "is gone: scrub_age says when a model is fitted again",
+}
+"""What became of each setting of earlier versions that is gone."""
+
+
+def _fixed_at(value: Any) -> str:
+    if isinstance(value, bool):
+        return f"is always {'on' if value else 'off'} now"
+    return f"is fixed at {value:,} now".replace(".0 ", " ")
+
+
+REMOVED |= {
+    name: _fixed_at(getattr(Settings, name))
+    for name, kind in Settings.__annotations__.items()
+    if "ClassVar" in str(kind)
+}
+
+
+def removal(name: str, shown: str) -> str | None:
+    """Return what became of a setting of earlier versions, `shown` as it was given; None: there was no such setting."""
+    return f"{shown} {REMOVED[name]}; leave it out" if name in REMOVED else None
+
 
 _FIRST_OF_GROUP = {
-    "config": "Settings file",
+    "config": "General",
     "data": "Data",
     "data_dir": "Storage",
     "follow": "Nodes",
@@ -646,7 +681,6 @@ _FIRST_OF_GROUP = {
     "host": "Network",
     "webhook_url": "Webhooks and callbacks",
     "log_format": "Monitoring",
-    "threads": "Cores",
     "max_body_bytes": "Limits",
 }
 
@@ -657,7 +691,7 @@ def _grouped() -> dict[str, tuple[str, ...]]:
     for name in Settings.model_fields:
         group = _FIRST_OF_GROUP.get(name, group)
         groups[group] = (*groups.get(group, ()), name)
-    first = ("Settings file", "Data")
+    first = ("General", "Data")
     return {name: groups[name] for name in (*first, *(name for name in groups if name not in first))}
 
 
@@ -679,7 +713,7 @@ def load_settings(**flags: Any) -> Settings:
         Naming every wrong setting; values are not repeated.
     """
     given = {name: value for name, value in flags.items() if value is not None}
-    _refuse_unknown_variables(os.environ)
+    unknown_variables()
     try:
         return Settings(**given)
     except ValidationError as error:
@@ -718,37 +752,52 @@ def _read_toml(path: Path | None) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SettingsError(f"the settings file {path} cannot be read: {error.strerror}") from None
+        raise SettingsError(f"the settings file {path} cannot be read ({error.strerror}): see to its owner") from None
     except UnicodeDecodeError:
-        raise SettingsError(f"the settings file {path} is not UTF-8 text") from None
+        raise SettingsError(f"the settings file {path} is not UTF-8 text: convert it") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"the settings file {path} is not TOML: {error}") from None
-    unknown = sorted(set(values) - set(Settings.model_fields) | set(values) & {"config"})
+    unknown = sorted(set(values) - set(Settings.model_fields))
     if unknown:
-        raise SettingsError(f"the settings file {path} holds {_unknown(unknown)}")
+        raise SettingsError(f"the settings file {path}: {_unknown(unknown)}")
+    if "config" in values:
+        raise SettingsError(f"the settings file {path} names another one in config: remove the line")
     return values
 
 
-def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
-    """A misspelt variable would otherwise be ignored in silence, limits and keys included."""
+def unknown_variables() -> list[str]:
+    """Return the variables that begin as ours and name no setting, nor nearly; other programs may have set them.
+
+    Raises
+    ------
+    SettingsError
+        When one is nearly a setting, or was one: it would be ignored in silence, limits and keys included.
+    """
     # Upper case is how they are documented; pydantic-settings takes any case, and so does this.
-    names = [
-        name.lower().removeprefix(ENV_PREFIX.lower()) for name in environment if name.upper().startswith(ENV_PREFIX)
-    ]
-    unknown = sorted(set(names) - set(Settings.model_fields))
-    if unknown:
-        raise SettingsError(f"the environment holds {_unknown(unknown, prefix=ENV_PREFIX)}")
+    names = sorted(name for name in os.environ if name.upper().startswith(ENV_PREFIX))
+    unknown = {name: name.lower().removeprefix(ENV_PREFIX.lower()) for name in names}
+    unknown = {name: field for name, field in unknown.items() if field not in Settings.model_fields}
+    wrong = [field for field in unknown.values() if _close(field) or field in REMOVED]
+    if wrong:
+        raise SettingsError(f"the environment: {_unknown(wrong, prefix=ENV_PREFIX)}")
+    return list(unknown)
 
 
-def _unknown(names: list[str], prefix: str = "") -> str:
-    parts = []
+def _close(name: str) -> str | None:
+    """Return the setting whose name is nearly this one."""
+    return next(iter(difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=_CLOSE)), None)
+
+
+def _unknown(names: Iterable[str], prefix: str = "") -> str:
+    """Say of names that are no settings what is meant, or what became of them."""
+    texts = []
     for name in names:
-        close = difflib.get_close_matches(name, Settings.model_fields, n=1)
-        shown = prefix + name.upper() if prefix else name
-        known = prefix + close[0].upper() if close and prefix else close[0] if close else ""
-        parts.append(f"{shown} (did you mean {known}?)" if known else shown)
-    plural = "settings" if len(parts) > 1 else "a setting"
-    return f"{plural} that Oubli does not know: {', '.join(parts)}. `oubli serve --help` lists them all."
+        close, shown = _close(name), prefix + (name.upper() if prefix else name)
+        meant = f" (did you mean {prefix}{close.upper() if prefix else close}?)" if close else ""
+        texts.append(
+            removal(name, shown) or f"there is no setting {shown}{meant}; `oubli serve --help-all` lists all settings"
+        )
+    return "\n".join(texts)
 
 
 def _explain(error: Any) -> str:

@@ -1,6 +1,7 @@
 """The threads of the service, and the work that must not be left half done."""
 
 import asyncio
+import traceback
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -37,6 +38,8 @@ class Threads:
         For what reads a model for long, or writes a snapshot.
     build
         For what fits a model: snapshots and erasures must not wait for that.
+    verify
+        For what compares a model with a fresh fit: a scrub, which finishes erasures, must not wait for that.
     audit
         For the ledger's database.
     hash
@@ -57,6 +60,7 @@ class Threads:
         self.write: Run = partial(_run, self.writer)
         self.save = self._thread("saver")
         self.build = self._thread("builder")
+        self.verify = self._thread("verifier")
         self.audit = self._thread("auditor")
         self.hash = self._thread("hasher")
         self.read = self._thread("reader")
@@ -67,11 +71,11 @@ class Threads:
         self._endless: set[asyncio.Task[Any]] = set()
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work that runs to its end even if whoever asked for it is gone: a thread cannot be called back."""
+        """Await work that runs to its end even if the caller is gone: a thread cannot be called back."""
         return await asyncio.shield(self.begin(work))
 
     async def uncut(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work of a thread; a caller that is cancelled meanwhile goes on when the thread has ended."""
+        """Await work of a thread; a caller that is cancelled continues when the thread has ended."""
         task = self.begin(work)
         try:
             return await asyncio.shield(task)
@@ -113,4 +117,16 @@ class Threads:
 
 
 async def _run(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(pool, work)
+    return await asyncio.get_running_loop().run_in_executor(pool, partial(_freeing, work))
+
+
+def _freeing(work: Callable[[], T]) -> T:
+    """Return what work returns; when there is no memory for it, let go of all that it has made.
+
+    A caller that keeps the error keeps its frames, and they keep half-built models in memory.
+    """
+    try:
+        return work()
+    except MemoryError as error:
+        traceback.clear_frames(error.__traceback__)
+        raise

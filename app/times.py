@@ -6,7 +6,7 @@ sample would be kept too long or too short.
 The clock gives a time that retention goes by, which never runs backwards and has leaps confirmed, and one for periods.
 
 A clock that is set wrongly must not delete anybody. Set back, time stands still until the clock has caught up. Set
-forward by more than a day, time goes on at its old pace and `paused` says why, until someone has looked at the clock
+forward by more than a day, time continues at its old pace and `paused` says why, until someone has looked at the clock
 and confirms it. What was not confirmed is not given out either: it would be written down, and the next start would
 take it for the truth.
 
@@ -14,18 +14,28 @@ take it for the truth.
     now_ms         10:00  10:01  10:02   10:03    10:04   ...    10:05        paused until `confirm`
 
 A period that has to end, such as the deadline of an erasure, must not wait for a clock that stands still, and must not
-end early when the clock is set forward. It goes by `steady_ms`, which nobody can set:
+end early when the clock is set forward. It goes by `steady_ms`, which does not depend on the clock:
 
     wall clock     10:00  10:01   9:02    9:03    12:00
     now_ms         10:00  10:01  10:01   10:01    12:00
     steady_ms      10:00  10:01  10:02   10:03    10:04
+
+Durations are counted in histograms, for metrics, and averaged to estimate how long the next piece of work takes. The
+stages of a request follow one another. They are noted only where traces are read:
+
+    parse -> wait -> plan -> journal -> model -> answer        a change
+    parse -> (wait) -> model -> answer                         a prediction; only a long one waits
 """
+
+from __future__ import annotations
 
 import re
 import time
+from bisect import bisect_left
 from collections.abc import Callable
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -36,11 +46,11 @@ _TIME = re.compile(
     re.ASCII,
 )
 _PERIOD = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
-_LONGEST = 100 * 366 * 86_400_000  # a century: beyond it somebody has mistaken the unit
-LONGEST_PERIOD = _LONGEST // 1000  # seconds
+_LONGEST = 100 * 366 * 86_400_000  # a century: beyond it the unit is probably wrong
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 
 LARGEST_LEAP_MS = 86_400_000
+LARGEST_LAG_MS = 60_000  # that is not worth telling
 _EXAMPLE = "as in 2030-01-31T12:00:00Z or 2030-01-31T12:00:00+01:00"
 
 
@@ -133,10 +143,17 @@ def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+# Where there is one, a clock that counts while the machine sleeps, so that a night is not a jump.
+_ELAPSED: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def elapsed() -> float:
+    """Return the seconds since some start: they cannot be set, and they count while process or machine sleeps."""
+    return time.clock_gettime(_ELAPSED)
+
+
 def _elapsed_ms() -> int:
-    # Where there is one, a clock that goes on while the machine sleeps: a night's sleep is no leap.
-    source = getattr(time, "CLOCK_BOOTTIME", None)
-    return (time.monotonic_ns() if source is None else time.clock_gettime_ns(source)) // 1_000_000
+    return time.clock_gettime_ns(_ELAPSED) // 1_000_000
 
 
 class Clock:
@@ -149,7 +166,7 @@ class Clock:
     wall_ms
         What the machine takes for the time.
     elapsed_ms
-        Milliseconds since some start, that nobody can set.
+        Milliseconds since some start; setting the clock does not change them.
     """
 
     def __init__(
@@ -179,6 +196,20 @@ class Clock:
         """Why nothing may expire at present; None when it may."""
         self.now_ms()
         return self._reason
+
+    @property
+    def behind(self) -> str | None:
+        """What to say of a clock that is behind the time that was written down here; None when it is not, or by less.
+
+        Time stands still then, so that nothing expires, and what is written down has the time before.
+        """
+        lag = self.now_ms() - self._wall_ms()
+        if lag <= LARGEST_LAG_MS:
+            return None
+        return (
+            f"the clock of this machine is {_days(lag)} behind the time that was written down here, so that "
+            "time stands still until it has caught up: set the clock if it is wrong. If it was wrong before, wait"
+        )
 
     def now_ms(self) -> int:
         """Return the time; never less than before, nor less than `witness` was told."""
@@ -218,4 +249,125 @@ class Clock:
 
 
 def _days(period_ms: int) -> str:
-    return f"{period_ms / 86_400_000:.1f} days"
+    return f"{period_ms / 86_400_000:.1f} days" if period_ms >= 86_400_000 else f"{period_ms / 3_600_000:.1f} hours"
+
+
+# --- durations
+
+
+Name = Literal["parse", "wait", "plan", "journal", "model", "answer"]
+
+
+class Stage(NamedTuple):
+    """A part of the time of a request; both ends as `time.monotonic` tells them."""
+
+    name: Name
+    started: float
+    ended: float
+
+
+class Stages:
+    """The stages of one request.
+
+    Parameters
+    ----------
+    started
+        When the first one began.
+
+    Attributes
+    ----------
+    found
+        Those that have ended, in their order.
+    """
+
+    __slots__ = ("_since", "found")
+
+    def __init__(self, started: float) -> None:
+        self.found: list[Stage] = []
+        self._since = started
+
+    def end(self, name: Name) -> None:
+        """Note that a stage has ended, and that the next one begins."""
+        now = time.monotonic()
+        self.found.append(Stage(name, self._since, now))
+        self._since = now
+
+
+stages: ContextVar[Stages | None] = ContextVar("stages", default=None)
+"""Of the request that is being answered; None when they are not read."""
+
+
+def end_stage(name: Name) -> None:
+    """Note that a stage of the request that is being answered has ended."""
+    noted = stages.get()
+    if noted is not None:
+        noted.end(name)
+
+
+BOUNDS = (50e-6, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Upper ends of the buckets that durations are counted in, in seconds; one without an end follows."""
+
+
+class Histogram:
+    """Counts durations in buckets. One thread observes; any thread may read.
+
+    Attributes
+    ----------
+    counts
+        Durations in each bucket of `BOUNDS`, and above.
+    total
+        Sum of all durations, in seconds.
+    """
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count a duration."""
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.total += seconds
+
+    def copy(self) -> Histogram:
+        """Return it as it is now."""
+        other = Histogram()
+        other.counts, other.total = self.counts.copy(), self.total
+        return other
+
+
+LONGEST_PAUSE = 0.050  # seconds that a model may spend on the event loop on rebuilding parts of itself
+LOOP_BUDGET = 0.010  # seconds of work that may run on the event loop in one piece
+_WEIGHT = 0.1  # of the newest measurement in the moving average
+
+
+class Cost:
+    """A moving average of the time for one item.
+
+    Parameters
+    ----------
+    seconds
+        First guess for one item.
+    budget
+        Seconds that may be spent on the event loop, while nothing else is answered.
+    """
+
+    __slots__ = ("_budget", "_seconds")
+
+    def __init__(self, seconds: float, budget: float = LOOP_BUDGET) -> None:
+        self._seconds = seconds
+        self._budget = budget
+
+    def is_short(self, n_items: int) -> bool:
+        """Whether `n_items` may run on the loop. A single item always may: a thread would not make it shorter."""
+        return n_items <= 1 or n_items * self._seconds <= self._budget
+
+    def guess(self, n_items: int) -> float:
+        """Return how many seconds `n_items` will take."""
+        return n_items * self._seconds
+
+    def observe(self, n_items: int, seconds: float) -> None:
+        """Take a measurement into the average."""
+        if n_items:
+            self._seconds += _WEIGHT * (seconds / n_items - self._seconds)

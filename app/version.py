@@ -1,3 +1,3 @@
 """The version of Oubli; the package's metadata is built from it."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

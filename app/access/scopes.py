@@ -8,13 +8,18 @@
     audit      samples, and the openings of samples and of erasures; states of the model
     admin      all of these, and what concerns the model as a whole
 
-A path is written here as the application sees it, percent-decoded. What is not listed needs a key, any key: among it
-are paths that lead nowhere, so that without one nobody learns which do.
+A path is written here as the application sees it, percent-decoded. A path that is not listed needs a key, any key. This
+includes paths without a route, so that a caller without a key cannot find out which paths have one.
 """
+
+from urllib.parse import parse_qsl
 
 ADMIN = "admin"
 SCOPES = ("predict", "write", "erase", "read", "audit", ADMIN)
 ALL_SCOPES = frozenset(SCOPES)
+EVENTS = "/events"
+METRICS_EVENTS = "/events?topic=metrics"
+"""Stands for the path of a stream of metrics, which holds nothing of the samples."""
 
 _PREDICT = frozenset({"predict"})
 _WRITE = frozenset({"write"})
@@ -60,20 +65,20 @@ _ROUTES: dict[tuple[str, str], frozenset[str]] = {
     ("GET", "/model/columns"): _READ,
     ("GET", "/model/kinds"): ANY_KEY,
     ("GET", "/events"): _READ,
-    ("GET", "/metrics/events"): ANY_KEY,
+    ("GET", METRICS_EVENTS): ANY_KEY,
     ("GET", "/access"): ANY_KEY,
     ("GET", "/cluster"): ANY_KEY,
     ("POST", "/expiry/confirm"): _ADMIN,
     ("GET", "/model/states"): AUDIT,
     ("POST", "/model/states"): AUDIT,
     ("GET", "/model"): ANY_KEY,
-    ("GET", "/keys"): ANY_KEY,
     ("GET", "/openapi.json"): ANY_KEY,
     ("GET", "/metrics"): ANY_KEY,
     ("GET", "/jobs"): ANY_KEY,
     ("GET", "/v2"): ANY_KEY,
 }
 _FOLDERS: tuple[tuple[str, str, frozenset[str]], ...] = (
+    ("GET", "/openapi/", ANY_KEY),
     ("DELETE", "/samples/", _ERASE),
     ("PUT", "/samples/", _WRITE),
     ("GET", "/samples/", _READ),
@@ -83,17 +88,23 @@ _FOLDERS: tuple[tuple[str, str, frozenset[str]], ...] = (
     ("POST", "/webhooks/dead-letters/", _ADMIN),
     ("GET", "/opendsr/v2/requests/", _RECEIPTS),
     ("DELETE", "/opendsr/v2/requests/", _RECEIPTS),
-    ("GET", "/influence/", _READ),
-    ("GET", "/predict/without/", _READ),
     ("GET", "/model/trees/", _READ),
     ("GET", "/model/states/", AUDIT),
-    ("GET", "/exports/", _READ),
     ("POST", "/model/", _ADMIN),
     ("DELETE", "/cluster/nodes/", _ADMIN),
     ("GET", "/jobs/", ANY_KEY),
+    ("DELETE", "/jobs/", _READ),
     ("GET", "/v2/models/", ANY_KEY),
     ("POST", "/v2/models/", _PREDICT),
 )
+
+
+def resource_of(path: str, query: bytes) -> str:
+    """Return what the access rules know a request by: its path, or for a stream of metrics `METRICS_EVENTS`."""
+    if path != EVENTS:
+        return path
+    topics = [value for name, value in parse_qsl(query) if name == b"topic"]
+    return METRICS_EVENTS if topics == [b"metrics"] else path
 
 
 def needed_scopes(method: str, path: str) -> frozenset[str]:
@@ -111,6 +122,8 @@ def rule_for(method: str, path: str) -> frozenset[str] | None:
         return found
     if method == "GET" and path.startswith("/erasures/") and path.endswith("/opening"):
         return _OPENINGS
+    if method == "GET" and path.startswith("/jobs/") and path.endswith("/result"):
+        return _READ
     for of_method, folder, scopes in _FOLDERS:
         if method == of_method and path.startswith(folder):
             return scopes

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
 import typer
 
 from oubli.app.cli.console import Bars, tell
-from oubli.app.cli.proofs import PolicyFile, checking, policy_in, proof_cli
+from oubli.app.cli.options import LOCAL, Force, ServerUrl, require_new
+from oubli.app.cli.proofs import PolicyFile, checking, log_line, policy_in, proof_cli
+from oubli.app.cli.remote import asking
 from oubli.app.errors import StartError
 
 if TYPE_CHECKING:
-    from oubli.app.cli.fresh_fits import Samples
+    from oubli.app.cli.audit_fits import Samples
     from oubli.client import Client
     from oubli.verifier import CheckedPrediction, CheckedState, Policy
 
@@ -35,21 +37,21 @@ def audit(
     receipts: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Receipts of predictions: a line each, an object of `instances` and `answer`."
+            metavar="FILE", help="Receipts of predictions: an object with `instances` and `answer` on each line."
         ),
     ] = None,
     trees: Annotated[
         int | None,
         typer.Option(
-            metavar="K", min=1, help="Of a forest: grow and compare only so many of its trees, which are drawn now."
+            metavar="K", min=1, help="For a forest: grow and compare only this number of trees, drawn at random."
         ),
     ] = None,
 ) -> None:
-    """Check that the model is what training on the export gives: exit 0 when it is, 1 when not, 2 when it is not known.
+    """Check that the model equals a fit on the export. Exit code 0: it does; 1: it does not; 2: not checked.
 
-    `oubli proof fetch` downloads EXPORT and the state. Of a kind that is not exact only the set of samples is checked.
+    `oubli proof fetch` downloads EXPORT and the state. For a kind that is not exact only the set of samples is checked.
     """
-    from oubli.app.cli.fresh_fits import check_answer, check_model, fit
+    from oubli.app.cli.audit_fits import check_answer, check_model, fit
     from oubli.app.ledger.downloads import read_lines, read_object
     from oubli.verifier import check_state
 
@@ -71,21 +73,21 @@ def audit(
                 check_answer(model, one)
     _tell_set(checked, samples)
     if model is None:
-        tell("Proved: the samples are those that the log has the root of. Not proved: that the model is made of them.")
+        tell("Proved: the samples have the root in the log. Not proved: that the model was trained on them.")
         return
-    typer.echo(f"digest {checked.digest}: that of a fit of these samples")
+    typer.echo(f"digest {checked.digest}: equals that of a fit on these samples")
     if receipts is not None:
-        typer.echo(f"{len(asked)} predictions: this model has made them")
+        typer.echo(f"{len(asked)} predictions: they come from this model")
     tell(
-        "Proved: at this version the model was the one that training on exactly these samples gives. Not proved: that "
-        "the server keeps no copy of others elsewhere, and that it has answered with this model, but for the "
-        "predictions whose receipts were checked."
+        "Proved: at this version the model equalled a fit on exactly these samples. Not proved: that the server keeps "
+        "no copy of other samples, and that it has answered with this model, except for the predictions whose receipts "
+        "were checked."
     )
 
 
 def _audit_trees(export: Path, checked: CheckedState, n: int, progress: Bars) -> None:
-    """Audit with so many trees of a forest."""
-    from oubli.app.cli.fresh_fits import draw, grow
+    """Audit some trees of a forest."""
+    from oubli.app.cli.audit_fits import draw, grow
     from oubli.verifier import check_trees
 
     drawn = draw(checked, n)
@@ -94,18 +96,18 @@ def _audit_trees(export: Path, checked: CheckedState, n: int, progress: Bars) ->
     if some is not None:
         check_trees(checked, some.header, drawn.n_trees, some.digests)
     _tell_set(checked, samples)
-    typer.echo(f"digest {checked.digest}: made of the digests of {drawn.n_trees} trees")
-    typer.echo(f"trees {', '.join(map(str, drawn.trees))}, which were drawn now: those of a fit of these samples")
+    typer.echo(f"digest {checked.digest}: matches the digests of {drawn.n_trees} trees")
+    typer.echo(f"trees {', '.join(map(str, drawn.trees))}, drawn at random: equal those of a fit on these samples")
     tell(
-        "Proved: at this version the trees that were drawn were those that training on exactly these samples gives. "
-        "Not proved: that the other trees were, that the server keeps no copy of others elsewhere, and that it has "
-        "answered with this model."
+        "Proved: at this version the drawn trees equalled those of a fit on exactly these samples. Not proved: the "
+        "same for the other trees, that the server keeps no copy of other samples, and that it has answered with this "
+        "model."
     )
 
 
 def _tell_set(checked: CheckedState, samples: Samples) -> None:
     entry, log = checked.entry, checked.checkpoint
-    typer.echo(f"log {log.origin}, {log.size} entries, cosigned by {', '.join(checked.cosigned) or 'nobody'}")
+    typer.echo(log_line(log, checked.cosigned))
     typer.echo(f"version {checked.model_version}, {entry['at']}: {entry['kind']}, {entry['guarantee']}")
     typer.echo(f"set root {checked.set_root}: that of the {len(samples):,} samples in the export")
 
@@ -152,7 +154,7 @@ def check_samples(
     UncheckableError
         When the export is none, or its samples cannot be fitted.
     """
-    from oubli.app.cli.set_root import set_root
+    from oubli.app.cli.audit_fits import set_root
     from oubli.app.ledger.downloads import read_lines
     from oubli.app.service.memory import without_collector
 
@@ -180,7 +182,7 @@ def _check_root(root: bytes, samples: Samples, checked: CheckedState) -> None:
 
 
 def _receipts_of(lines: Iterator[Any], checked: CheckedState, policy: Policy) -> Sequence[CheckedPrediction]:
-    """Return the predictions of a version; those of others are told of and passed over."""
+    """Return the predictions of a version; those of other versions are counted in a message and skipped."""
     from oubli.verifier import FailedError, UncheckableError, check_prediction
 
     if not checked.is_exact:
@@ -198,38 +200,35 @@ def _receipts_of(lines: Iterator[Any], checked: CheckedState, policy: Policy) ->
 
 @proof_cli.command()
 def fetch(
-    export: Annotated[Path, typer.Argument(metavar="EXPORT", help="Where to write the samples, a page a line.")],
+    export: Annotated[Path, typer.Argument(metavar="EXPORT", help="Where to write the samples, one page a line.")],
     *,
     state: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the state.")],
-    url: Annotated[str, typer.Option("--url", metavar="URL", help="Of the server.")] = "http://127.0.0.1:8000",
+    url: ServerUrl = LOCAL,
     api_key_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File with a key of the scopes 'read' and 'audit'.")
+        Path | None, typer.Option(metavar="FILE", help="File with a key that has the scopes 'read' and 'audit'.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the files.")] = False,
+    force: Force = False,
 ) -> None:
-    """Have the server tell its state, and download it with all samples and their openings, for `oubli audit`.
+    """Download a state of the model with all samples and their openings, for `oubli audit`.
 
-    The export holds every sample: keep it as safe as the data, and erase it after the audit.
+    The export contains every sample: keep it as safe as the data, and erase it after the audit.
     """
-    from oubli.app.cli.remote import asking
-
     for path in (export, state):
-        if path.exists() and not force:
-            raise StartError(f"{path} is there: give another name, or --force")
+        require_new(path, force)
     with asking(url, api_key_file) as client:
         for _ in range(_ATTEMPTS):
             try:
-                told = _download(client, export, state)
+                n_samples = _download(client, export, state)
             except OSError as error:
                 raise StartError(f"{export} or {state} cannot be written: {error.strerror}") from None
-            if told is not None:
-                tell(f"Wrote {told} samples to {export}, and the state of that version to {state}.")
+            if n_samples is not None:
+                tell(f"Wrote {n_samples} samples to {export}, and the state of that version to {state}.")
                 return
     raise StartError("the model has changed during each download: try again while nothing is added and deleted")
 
 
 def _download(client: Client, export: Path, state: Path) -> int | None:
-    """Download a state and its samples; return how many, None when something has changed meanwhile."""
+    """Download a state and its samples; return how many, None when something has changed during the download."""
     import orjson
 
     from oubli.client.operations.requests import object_of, posting, reading
@@ -253,7 +252,7 @@ def _download(client: Client, export: Path, state: Path) -> int | None:
             if cursor is None:
                 break
     if ask(reading(path))["digest"] is None and entry["digest_hash"] is not None:
-        return None  # an erasure was finished meanwhile
+        return None  # an erasure was finished during the download
     with _written(state) as file:
         file.write(orjson.dumps(answer) + b"\n")
     return n_samples

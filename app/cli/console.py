@@ -14,30 +14,30 @@ messages = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
 def tell(text: str) -> None:
-    """Say something to the person at the terminal; the text is no markup."""
+    """Write a message; the text is no markup."""
     if not _logged(logging.INFO, text):
         messages.print(escape(text))
 
 
 def warn(text: str) -> None:
-    """Say something that should be noticed."""
+    """Write a warning."""
     if not _logged(logging.WARNING, text):
         messages.print(f"[yellow]Note:[/yellow] {escape(text)}")
 
 
 def complain(text: str) -> None:
-    """Say what went wrong."""
+    """Write an error."""
     if not _logged(logging.ERROR, text):
         messages.print(f"[bold red]Error:[/bold red] {escape(text)}")
 
 
 def log_messages() -> None:
-    """From now on log what would be said to a person: a program reads it."""
+    """Log messages from now on, instead of writing them to the terminal."""
     messages.quiet = True
 
 
 def _logged(level: int, text: str) -> bool:
-    """Log a text when nobody is at the terminal; whether it was logged."""
+    """Log a text when messages are logged; return whether it was."""
     if messages.quiet:
         log.log(level, "%s", text)
     return messages.quiet

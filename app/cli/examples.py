@@ -43,7 +43,7 @@ EXAMPLE_ROW: dict[str, Any] = {
 """The first row of ``examples/adult.csv.gz``."""
 
 
-_LEAST_PEOPLE, _LEAST_SHARE = 10, 0.05  # that a value may be told of
+_LEAST_PEOPLE, _LEAST_SHARE = 10, 0.05  # that must share a value
 _MOST_READ = 10_000  # samples
 
 
@@ -68,7 +68,7 @@ def tour(url: str, samples: SampleStore, key_file: Path | None = None, certifica
 
 
 def plausible_row(samples: SampleStore) -> list[Any]:
-    """Return a row that the model accepts and that tells of nobody; see the top of this file."""
+    """Return a row that the model accepts and that identifies no person; see the top of this file."""
     slots = samples.slots()
     read = slots[:: len(slots) // _MOST_READ + 1].tolist()
     people = list({samples.subjects.get(slot) or slot: slot for slot in read}.values())

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oubli.app.access.key_file import AccessKey, KeyFileError, create_key, is_name, now_ms, read_keys, revoke_key
+from oubli.app.access.keys import AccessKey, KeyFileError, create_key, is_name, now_ms, read_keys, revoke_key
 from oubli.app.access.scopes import SCOPES
 from oubli.app.cli.console import tell
 from oubli.app.cli.options import takes
@@ -40,11 +40,11 @@ def create(
     expires: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="When it expires: 90d, 12h, or a time as 2030-01-31T12:00:00Z; by default never."
+            metavar="TIME", help="When it expires: 90d, 12h, or a time such as 2030-01-31T12:00:00Z; by default never."
         ),
     ] = None,
 ) -> None:
-    """Make a key and write it to stdout. It is shown once: the data directory keeps its hash."""
+    """Make a key and write it to stdout. It is shown only once: the data directory stores its hash."""
     chosen = _scopes(scopes)
     if not is_name(name):
         raise StartError("--name must be 1 to 64 letters, digits, '.', '_' or '-'")
@@ -77,7 +77,7 @@ def list_keys(settings: Settings) -> None:
 @keys_cli.command()
 @takes("config", "data_dir")
 def revoke(
-    settings: Settings, *, key_id: Annotated[str, typer.Argument(metavar="ID", help="As `oubli keys list` shows it.")]
+    settings: Settings, *, key_id: Annotated[str, typer.Argument(metavar="ID", help="Id from `oubli keys list`.")]
 ) -> None:
     """Revoke a key: a running server refuses it within a second."""
     path = _path(settings)
@@ -123,8 +123,6 @@ def _file_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except KeyFileError as error:
-        raise StartError(
-            f"{path} {error}: restore it from a backup, or remove it and make new keys with `oubli keys create`"
-        ) from None
+        raise StartError(str(path.parent / str(error))) from None
     except OSError as error:
         raise StartError(f"{path} cannot be written: {error.strerror}") from None

@@ -1,25 +1,27 @@
-"""`oubli ledger`: check a downloaded ledger and a receipt, rotate and destroy the ledger's keys."""
+"""`oubli ledger`: download and check a ledger, check a receipt, rotate and destroy the ledger's keys."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from oubli.app.cli.console import complain, tell
-from oubli.app.cli.files import ReadKeyFile
-from oubli.app.cli.options import takes
+from oubli.app.cli.options import FAILED, LOCAL, Command, Force, ReadKeyFile, ServerUrl, require_new, takes, writing
+from oubli.app.cli.remote import asking
 from oubli.app.errors import StartError
 from oubli.app.settings import Settings
 
 if TYPE_CHECKING:
     from oubli.app.ledger.keys import LedgerKeys
 
-WRONG = 1
+_PAGE = 1000  # entries a line
+LedgerFile = Annotated[Path, typer.Argument(metavar="FILE", help="Where to write the ledger, one page a line.")]
 
 ledger_cli = typer.Typer(
     name="ledger",
@@ -42,36 +44,42 @@ def verify(
     ],
     *,
     receipt: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Receipt to check against the ledger, as it was answered.")
+        Path | None, typer.Option(metavar="FILE", help="Receipt to check against the ledger, unchanged.")
     ] = None,
     keys: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Answer of GET /keys to trust instead of the keys in the ledger."),
+        typer.Option(metavar="FILE", help="Answer of GET /ledger/keys to trust instead of the keys in the ledger."),
     ] = None,
     since: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Checkpoint of the log that was kept: the ledger must go on from it."),
+        typer.Option(metavar="FILE", help="Checkpoint of the log that was kept: the ledger must continue it."),
     ] = None,
     policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keys that the checkpoint is checked with (tlog-policy).")
+        Path | None, typer.Option(metavar="FILE", help="Trusted keys for the checkpoint (tlog-policy).")
     ] = None,
 ) -> None:
-    """Check a ledger without its server: exit 0 when all is well, 1 when not, 2 when a file cannot be read."""
-    from oubli.app.ledger.downloads import read_lines, read_object
+    """Check a ledger without its server. Exit code 0: it is correct; 1: it is not; 2: a file cannot be read."""
+    from oubli.app.ledger.downloads import (
+        ReceiptError,
+        check_ledger,
+        check_receipt,
+        read_lines,
+        read_object,
+        read_public_keys,
+    )
     from oubli.app.ledger.entries import ChainError
-    from oubli.app.ledger.verify import ReceiptError, check_ledger, check_receipt, read_public_keys
 
     content = None if receipt is None else read_object(receipt)
     trusted = None
     if keys is not None:
         trusted = read_public_keys(read_object(keys))
         if trusted is None:
-            raise StartError(f"{keys} is not an answer of GET /keys")
+            raise StartError(f"{keys} is not an answer of GET /ledger/keys")
     try:
         ledger = check_ledger(read_lines(file))
     except ChainError as error:
         complain(f"the ledger is wrong at entry {error.index}: it {error.rule}")
-        raise typer.Exit(WRONG) from None
+        raise typer.Exit(FAILED) from None
     span = "" if ledger.first_at is None else f", from {ledger.first_at} to {ledger.last_at}"
     typer.echo(f"{ledger.head.index} entries{span}")
     typer.echo(f"{ledger.n_erasures} erasures, {ledger.n_erased} of them erased from all files")
@@ -81,15 +89,15 @@ def verify(
             checked = check_receipt(content, ledger, trusted)
         except ReceiptError as error:
             complain(f"the receipt is wrong: {error}")
-            raise typer.Exit(WRONG) from None
+            raise typer.Exit(FAILED) from None
         typer.echo(f"receipt signed by key {checked.key_id}, entry {checked.ledger_index}: {checked.status}")
     if since is not None:
         _check_since(file, since, policy)
     tell(
-        "Proved: none of these entries was altered, removed, moved or put in between since the newest was made. Not "
-        "proved: that none was cut off at the end (a receipt that names a later entry shows it), that whoever runs "
-        "the server has not made the whole anew (compare with a hash or receipt kept elsewhere), and that the server "
-        "did what it wrote."
+        "Proved: since the newest entry was written, none of these entries was changed, removed, moved or inserted. "
+        "Not proved: that no entry was cut off at the end (a receipt that names a later entry shows it), that the "
+        "operator has not rewritten the whole ledger (compare with a hash or receipt kept elsewhere), and that the "
+        "server did what it wrote."
     )
 
 
@@ -101,41 +109,72 @@ def _check_since(file: Path, since: Path, policy: Path | None) -> None:
     with checking():
         checkpoint = read_checkpoint(read_text(since))
         check_since(read_lines(file), checkpoint, None if policy is None else policy_in(policy))
-    typer.echo(f"it goes on from the checkpoint of {checkpoint.size} entries of the log {checkpoint.origin}")
+    typer.echo(f"it continues the checkpoint of {checkpoint.size} entries of the log {checkpoint.origin}")
 
 
 @ledger_cli.command()
 def fetch(
-    output: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write the ledger, a page a line.")],
+    output: LedgerFile,
     *,
-    url: Annotated[str, typer.Option("--url", metavar="URL", help="Of the server.")] = "http://127.0.0.1:8000",
+    url: ServerUrl = LOCAL,
     api_key_file: ReadKeyFile = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    force: Force = False,
 ) -> None:
-    """Download the ledger with the keyed hashes that belong to it, which `oubli serve --ledger` needs.
+    """Download the whole ledger with keyed hashes and its signed end, as `oubli serve --ledger` needs it.
 
-    They lead whoever has the hashing key from a name to its erasures: keep the file as safe as a backup.
+    With the hashing key, the hashes lead from a name to its erasures: keep the file as safe as a backup.
     """
-    import orjson
-
-    from oubli.app.cli.remote import asking
     from oubli.client.operations.requests import object_of, reading
 
-    if output.exists() and not force:
-        raise StartError(f"{output} is there: give another name, or --force")
+    require_new(output, force)
+    with asking(url, api_key_file) as client:
+        asked = partial(reading, "/ledger")
+        _write(output, lambda after: object_of(client.transport.run(client.session.ask(asked(cursor=after)))))
+
+
+@ledger_cli.command(cls=Command)
+@takes("config", "data_dir", "key_dir", "journal", "accept_missing")
+def export(settings: Settings, *, output: LedgerFile, force: Force = False) -> None:
+    """Write the whole ledger of a stopped server into a file, as `fetch` does for a running one."""
+    from oubli.app.ledger.database import LEDGER_NAME
+    from oubli.app.service.build import directory_of
+    from oubli.app.service.recovery.start import LedgerChoice, fold_journal, require_keys
+
+    require_new(output, force)
+    if not (settings.data_dir / LEDGER_NAME).is_file():
+        raise StartError(f"{settings.data_dir} holds no ledger: name the data directory of a server with --data-dir")
+    opened = directory_of(settings)  # refuses while a server runs
+    try:
+        choice = LedgerChoice(accept_missing_keys=settings.accept_missing_keys)
+        require_keys(opened.database, opened.storage.journal, opened.keys, choice)
+        fold_journal(opened.database, opened.storage.journal)
+        _write(output, lambda after: opened.database.page(int(after), _PAGE, signs=True))
+    finally:
+        opened.close()
+
+
+def _write(output: Path, page_after: Callable[[str], dict[str, Any]]) -> None:
+    """Write the pages of a ledger into a file that is there when all of it is, with its signed end."""
+    import orjson
+
     n_entries = 0
     cursor: str | None = "0"
-    with asking(url, api_key_file) as client:
-        try:
-            with output.open("wb") as file:
-                while cursor is not None:
-                    answer = client.transport.run(client.session.ask(reading("/ledger", cursor=cursor)))
-                    page = object_of(answer)
-                    n_entries += len(page.get("entries", []))
-                    file.write(orjson.dumps(page) + b"\n")
-                    cursor = page.get("next")
-        except OSError as error:
-            raise StartError(f"{output} cannot be written: {error.strerror}") from None
+    unfinished = output.with_name(output.name + ".part")
+    try:
+        with writing(output), unfinished.open("wb") as file:
+            while cursor is not None:
+                page = page_after(cursor)
+                n_entries += len(page.get("entries", []))
+                file.write(orjson.dumps(page) + b"\n")
+                cursor = page.get("next")
+            if page.get("checkpoint") is None:
+                raise StartError(
+                    f"{output} is not written, because the end of the ledger is not signed: name the node that leads "
+                    "with --url, and see `changes_stopped` in GET /model"
+                )
+            unfinished.replace(output)
+    finally:
+        unfinished.unlink(missing_ok=True)
     tell(f"Wrote {n_entries} entries to {output}.")
 
 
@@ -144,12 +183,12 @@ def fetch(
 def rotate_keys(
     settings: Settings,
     *,
-    kind: Annotated[KeyKind, typer.Argument(help="The key that signs receipts, or the one that ids are hashed under.")],
+    kind: Annotated[KeyKind, typer.Argument(help="The key that signs receipts, or the one that hashes ids.")],
 ) -> None:
     """Make a new key and retire the old one. The server must be stopped; it uses the new key from its next start on.
 
-    A retired signing key keeps its public half, so that old receipts can be checked. A retired hashing key is kept, so
-    that what was erased under it is known at a restore; see `destroy-key`.
+    The public half of a retired signing key stays, so that old receipts can be checked. A retired hashing key stays, so
+    that a restore recognises samples that were erased under it; see `destroy-key`.
     """
     with _keys_of(settings) as (keys, highest_ms, _):
         new = keys.rotate(kind.value, highest_ms)
@@ -162,12 +201,14 @@ def rotate_keys(
 def destroy_key(
     settings: Settings,
     *,
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="Of a retired hashing key: its file is hashing-ID.key.")],
+    key_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Id of a retired hashing key: its file is hashing-ID.key.")
+    ],
 ) -> None:
-    """Destroy a retired hashing key, so that nobody can tell whom its hashes are of. The server must be stopped.
+    """Destroy a retired hashing key, so that its hashes can no longer be linked to names. The server must be stopped.
 
-    Refused while a snapshot from its time can be restored from the data directory. Snapshots from its time that were
-    downloaded can never be restored again.
+    This is refused while the data directory has a snapshot from the time of the key. Downloaded snapshots from that
+    time can never be restored again.
     """
     with _keys_of(settings) as (keys, _, oldest_ms):
         keys.destroy_hashing_key(key_id, oldest_ms)
@@ -176,7 +217,7 @@ def destroy_key(
 
 @contextmanager
 def _keys_of(settings: Settings) -> Iterator[tuple[LedgerKeys, int, int | None]]:
-    """Give the keys of a stopped server, the highest time in its ledger, and when its oldest snapshot was written."""
+    """Return the keys of a stopped server, the latest time in its ledger, and the time of its oldest snapshot."""
     from oubli.app.ledger.database import LEDGER_NAME, LedgerDatabase
     from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
     from oubli.app.storage.directory import DataDirectory

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,84 +15,93 @@ from rich.live import Live
 from rich.table import Table
 
 from oubli.app.cli.console import complain, messages, tell, warn
-from oubli.app.cli.files import ApiKeyFile, read_api_key, require_new, writing
+from oubli.app.cli.options import (
+    FAILED,
+    INTERRUPTED,
+    LOCAL,
+    REFUSED,
+    ApiKeyFile,
+    Force,
+    read_api_key,
+    require_new,
+    writing,
+)
 from oubli.app.errors import StartError
 
 if TYPE_CHECKING:
-    from oubli.client.load.controller import LoadTest, Measured, Result
-
-FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+    from oubli.client.load.controller import LoadTest
+    from oubli.client.load.records import Measured, Result
 
 
 def load_test(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Address of the server.")] = "http://127.0.0.1:8000",
+    url: Annotated[str, typer.Argument(metavar="URL", help="Address of the server.")] = LOCAL,
     *,
     mix: Annotated[
-        str, typer.Option(help="Shares of predict, add and delete. Only samples that the test has added are deleted.")
+        str, typer.Option(help="Shares of predict, add and delete. The test deletes only samples that it has added.")
     ] = "predict=100",
     rate: Annotated[
         list[float] | None,
         typer.Option(
             min=0.001,
-            help="Open loop: requests a second, sent when they are due whatever the server does. Repeat it for several "
-            "steps.",
+            help="Open loop: requests a second, sent when they are due, even if the server is slow. Repeat it for "
+            "several steps.",
         ),
     ] = None,
     concurrency: Annotated[
         list[int] | None,
         typer.Option(
             min=1,
-            help="Closed loop: connections that send the next request when the answer is there. Repeat it for several "
-            "steps; without any rate it is 16.",
+            help="Closed loop: connections that send the next request after each answer. Repeat it for several steps; "
+            "the default without a rate is 16.",
         ),
     ] = None,
-    connections: Annotated[int, typer.Option(min=1, help="Open loop: most requests at the same time.")] = 64,
+    connections: Annotated[
+        int, typer.Option(min=1, help="Open loop: maximum number of requests at the same time.")
+    ] = 64,
     duration: Annotated[float, typer.Option(min=0.1, help="Seconds of each step.")] = 10.0,
     warm_up: Annotated[
-        float, typer.Option(min=0, help="Seconds before the first step, with its load, that are not measured.")
+        float, typer.Option(min=0, help="Seconds of load before the first step that are not measured.")
     ] = 2.0,
     processes: Annotated[int, typer.Option(min=1, help="Processes that share the load.")] = 1,
     rows: Annotated[
         str,
         typer.Option(
             metavar="SOURCE",
-            help="Where rows come from: held (samples of the server), schema (made up), or a CSV file with the "
-            "columns of the model.",
+            help="Source of the rows: held (samples of the server), schema (made up), or a CSV file with the columns "
+            "of the model.",
         ),
     ] = "held",
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a request is given up.")] = 10.0,
-    seed: Annotated[int, typer.Option(help="Of the order of operations, and of rows that are made up.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the order of operations, and of made-up rows.")] = 0,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
             metavar="CONDITION",
-            help="Exit with 1 when this is so in any step, as in predict.p99>5ms, errors>0, refused>1%, all.rate<1000. "
-            "May be repeated.",
+            help="Exit with 1 if this condition is true in any step: predict.p99>5ms, errors>0, refused>1%, "
+            "all.rate<1000. May be repeated.",
         ),
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.")] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the result into a PNG file (extra `plot`).")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the output files.")] = False,
+    force: Force = False,
     api_key_file: ApiKeyFile = None,
     ca_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Certificates to trust in place of those of the system.")
+        Path | None, typer.Option(metavar="FILE", help="Certificates to trust instead of those of the system.")
     ] = None,
 ) -> None:
     """Put load on a running server, and report the times of its answers up to p99.9.
 
-    With rates, times count from when a request was due, so that a server that stands still cannot hide it. The test
-    checks that every answer knows of all changes acknowledged before, says when the client is the limit, and takes away
-    the samples that it has added, also after Ctrl-C and errors. Exit with 1 when a condition or a promise is broken,
+    With rates, times count from when a request was due, so that pauses of the server are measured. The test checks that
+    every answer includes all changes acknowledged before, says when the client is the limit, and deletes the samples
+    that it has added, also after Ctrl-C and errors. Exit with 1 when a condition or a promise is broken,
     with 2 when the test could not be done, with 130 after Ctrl-C.
     """
     from oubli.client.load.controller import LoadTest
-    from oubli.client.load.http import Target
-    from oubli.client.load.plan import LoadTestError, Plan, read_mix, steps_of
-    from oubli.client.load.plot import draw, require_plotting
-    from oubli.client.load.report import failures, lines, report
-    from oubli.client.load.thresholds import read_threshold
+    from oubli.client.load.plan import LoadTestError, Plan, read_mix, read_threshold, steps_of
+    from oubli.client.load.report import draw, failures, lines, report, require_plotting
+    from oubli.client.load.target import Target
 
     for path in (json_file, plot):
         require_new(path, force)
@@ -106,8 +114,8 @@ def load_test(
         steps = steps_of(rate or (), closed, connections=connections, seconds=duration, warm_up=warm_up)
         plan = Plan(steps, shares, processes, timeout, seed)
         key = None if api_key_file is None else read_api_key(api_key_file)
-        with View() as view:
-            test = LoadTest(Target(url, key, ca_file), plan, rows, observe=view.show, tell=tell)
+        with viewing() as show:
+            test = LoadTest(Target(url, key, ca_file), plan, rows, show, tell)
             result = _run(test, key, ca_file)
         found = report(result, plan, thresholds, url)
         if json_file is not None:
@@ -126,26 +134,19 @@ def load_test(
 def _run(test: LoadTest, key: str | None, ca_file: Path | None) -> Result:
     """Run a test; Ctrl-C ends it in order, a second one waits for no answers, a third one for no deletions."""
 
-    async def run() -> Result:
-        loop = asyncio.get_running_loop()
-        task = asyncio.ensure_future(test.run(key=key, ca_file=ca_file))
+    def stop(*_: object) -> None:
+        if test.result.interrupted:
+            raise KeyboardInterrupt
+        test.stop()
 
-        def stop() -> None:
-            if test.result.interrupted:
-                task.cancel()
-            else:
-                tell(
-                    "Stopping: waiting for answers, then taking away what was added. Ctrl-C again waits for no answers."
-                )
-                test.stop()
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop)
-        with contextlib.suppress(asyncio.CancelledError):
-            return await task
+    before = [(number, signal.signal(number, stop)) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        return test.run(key=key, ca_file=ca_file)
+    except KeyboardInterrupt:
         return test.result
-
-    return asyncio.run(run())
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _end(result: Result, failed: list[str]) -> None:
@@ -167,36 +168,21 @@ def _end(result: Result, failed: list[str]) -> None:
         raise typer.Exit(FAILED)
 
 
-class View:
-    """What is measured, on the terminal while it is; without a terminal, a line for each step.
+@contextmanager
+def viewing(console: Console = messages) -> Iterator[Callable[[Measured, int], None]]:
+    """Show what is measured on the terminal while it is; without a terminal, a line for each step."""
+    if console.is_terminal and not console.quiet:
+        with Live(console=console, transient=True, auto_refresh=False) as live:
+            yield lambda measured, _: live.update(_table(measured), refresh=True)
+        return
+    shown: set[int] = set()
 
-    Used as ``with View() as view: ...``.
-    """
+    def show(measured: Measured, number: int) -> None:
+        if number not in shown:
+            tell(f"{measured.step} ...")
+        shown.add(number)
 
-    def __init__(self, console: Console = messages) -> None:
-        self._live = Live(console=console, transient=True, auto_refresh=False)
-        self._draws = console.is_terminal and not console.quiet
-        self._number = -1
-
-    def __enter__(self) -> Self:
-        if self._draws:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._draws:
-            self._live.stop()
-
-    def show(self, measured: Measured, number: int) -> None:
-        """Show a step as it is now."""
-        if not self._draws:
-            if number != self._number:
-                tell(f"{measured.step} ...")
-            self._number = number
-            return
-        self._live.update(_table(measured), refresh=True)
+    yield show
 
 
 def _table(measured: Measured) -> Table:

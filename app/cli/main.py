@@ -4,6 +4,8 @@ Commands import what they need when they run: `oubli --help` answers at once, an
 knows where compiled kernels are kept.
 """
 
+from __future__ import annotations
+
 import csv
 import gc
 import json
@@ -22,27 +24,36 @@ from typing import IO, Annotated, Any
 import typer
 
 from oubli.app.cli.audit import audit
-from oubli.app.cli.cluster import remove_node
 from oubli.app.cli.console import Bars, complain, log_messages, tell, warn
 from oubli.app.cli.erase import erase
-from oubli.app.cli.files import ApiKeyFile, require_new, writing
 from oubli.app.cli.keys import keys_cli
 from oubli.app.cli.ledger import ledger_cli
 from oubli.app.cli.load_test import load_test
-from oubli.app.cli.options import takes
-from oubli.app.cli.proofs import proof_cli, witness_cli
+from oubli.app.cli.options import (
+    FAILED,
+    REFUSED,
+    ApiKeyFile,
+    Command,
+    Force,
+    Output,
+    require_new,
+    takes,
+    warn_of_unknown_variables,
+    writing,
+)
+from oubli.app.cli.proofs import proof_cli
+from oubli.app.cli.remote import asking, cluster_cli, snapshot
+from oubli.app.datasets.formulas import guarded
 from oubli.app.errors import StartError, StorageError
 from oubli.app.logs import configure_logging
-from oubli.app.service.kernel_cache import use_kernel_cache
+from oubli.app.service.compiling import use_kernel_cache
 from oubli.app.service.memory import set_up_allocator, switch_core_dumps_off, without_collector
-from oubli.app.settings import GROUPS, Settings
+from oubli.app.settings import GROUPS, MODEL_PARAMETERS, TABLES, Settings
 from oubli.app.threads import SWITCH_SECONDS
 from oubli.app.version import VERSION
-from oubli.core.threads import set_default, threads_of
+from oubli.core.concurrency.threads import set_default, threads_of
 
-FAILED = 1  # what was asked for was done, and the answer is no
 _SECONDS_ALONE = 1.0  # at the start, before health checks are answered
-REFUSED = 2  # it could not be done: wrong input, wrong settings, a file that cannot be read
 
 cli = typer.Typer(
     name="oubli",
@@ -52,21 +63,8 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-cli.add_typer(ledger_cli)
-cli.add_typer(keys_cli)
-cli.add_typer(proof_cli)
-cli.add_typer(witness_cli)
-cli.command("load-test")(load_test)
-cli.command("erase")(erase)
-cli.command("audit")(audit)
-cli.command("remove-node")(remove_node)
-
-_MODEL_SETTINGS = (*GROUPS["Settings file"], *GROUPS["Data"], *GROUPS["Model"], *GROUPS["Cores"])
+_MODEL_SETTINGS = (*GROUPS["General"], *GROUPS["Data"], *GROUPS["Model"])
 _ALL_SETTINGS = tuple(field for group in GROUPS.values() for field in group)
-
-Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite the output file.")]
-MaxDataBytes = Annotated[int, typer.Option(min=1024, help="Most bytes that the data file may unpack to.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -87,25 +85,23 @@ def _common(
     set_default(threads_of(-1))  # `--threads` says otherwise, where there is such an option
 
 
-@cli.command()
 @takes(*_ALL_SETTINGS)
 def serve(settings: Settings) -> None:
     """Serve a model over HTTP, trained on a data file or recovered from the data directory.
 
-    If the data directory already holds a model, the server recovers it and does not read the data file. So you can
-    restart the same command line for ever.
+    If the data directory already holds a model, the server recovers it and does not read the data file. So you always
+    restart with the same command line.
     """
     configure_logging(settings.log_format, settings.log_level)
     if settings.log_format == "json":
         log_messages()
+    warn_of_unknown_variables()
     settings.require_servable()
     if not settings.core_dumps:
         switch_core_dumps_off()
     set_up_allocator()
 
-    from oubli.app.http.sockets import bind
-    from oubli.app.http.standby import Standby
-    from oubli.app.http.tls import tls_context
+    from oubli.app.http.standby import Standby, bind, tls_context
 
     logging.getLogger("oubli.kernels.compiling").setLevel(logging.ERROR)  # the progress bars say it
     tls = tls_context(settings)
@@ -116,17 +112,20 @@ def serve(settings: Settings) -> None:
         standby.start("starting", delay=_SECONDS_ALONE)
         url = f"{'http' if tls is None else 'https'}://{_url_host(settings.host)}:{settings.port}"
         service, lines = _start_service(settings, url, standby.hurry)
-        if settings.log_format == "json":
-            tell(f"Oubli {VERSION} serves {url}")
-        else:
-            tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
-            for line in lines:
-                tell(f"\n  {line}")
-            tell("")
-
         from oubli.app.http.server import run
 
-        run(settings, service, standby.sockets, tls, standby)
+        run(settings, service, standby.sockets, tls, standby, partial(_tell_address, settings, url, lines))
+
+
+def _tell_address(settings: Settings, url: str, lines: Sequence[str]) -> None:
+    """Say where the server listens, and print lines to try it with."""
+    if settings.log_format == "json":
+        tell(f"Oubli {VERSION} serves {url}")
+        return
+    tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
+    for line in lines:
+        tell(f"\n  {line}")
+    tell("")
 
 
 @contextmanager
@@ -146,7 +145,7 @@ def _start_service(settings: Settings, url: str, answer: Callable[[], object]) -
         from oubli.app.progress import at_stages
         from oubli.app.service.build import RECOVERING, WRITING, build_service
         from oubli.app.service.compiling import COMPILING, prepare_kernels
-        from oubli.app.service.training import TRAINING
+        from oubli.app.service.jobs.fits import TRAINING
 
         # Threads that load or import something beside should not wait five milliseconds for the interpreter each time.
         sys.setswitchinterval(SWITCH_SECONDS)
@@ -160,24 +159,55 @@ def _start_service(settings: Settings, url: str, answer: Callable[[], object]) -
             if settings.follow:
                 from oubli.app.replication.start import build_node as build  # needs psycopg
             service = build(settings, stages, tell=tell, warn=warn)
-            model = service.state.model
+            model = service.model.state.model
             prepare_kernels(model.kind, model.schema_, model.get_params(), progress, answers=False)
             lines = tour(url, model.samples_, settings.api_key_file, settings.tls_cert_file)
-            gc.freeze()  # what there is stays, and the collector would begin by going through it
+            gc.freeze()  # these objects stay, and the collector need not search them
         return service, lines
 
 
-@cli.command()
 @takes(*_ALL_SETTINGS)
 def config(settings: Settings) -> None:
     """Print the settings in force, and where each comes from, as a settings file."""
-    from oubli.app.cli.config import settings_lines
-
+    warn_of_unknown_variables()
     for line in settings_lines(settings):
         typer.echo(line)
 
 
-@cli.command()
+def settings_lines(settings: Settings) -> Iterator[str]:
+    """Yield the lines of a settings file with the settings in force.
+
+    What is not set is a comment. A parameter of the model that is not set has the default of its kind; parameters that
+    the kind does not have are left out.
+    """
+    sources = settings.sources()
+    parameters = {one.name: one for one in TABLES[settings.model]}
+    for group, names in GROUPS.items():
+        lines = []
+        for name in names:
+            if name == "config" or (name in MODEL_PARAMETERS and name not in parameters):
+                continue
+            value = settings.shown_journal if name == "journal" else getattr(settings, name)
+            if value is None and name in parameters:
+                value = parameters[name].default
+                value = parameters[name].none_word if value is None else value
+            set_here = "" if value is not None else "# "
+            shown = "" if value is None else _toml(value)
+            lines.append(f"{set_here}{name} = {shown}".rstrip().ljust(40) + f"  # {sources[name]}")
+        if lines:
+            yield f"# {group}"
+            yield from lines
+            yield ""
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
+
+
 @takes(*_MODEL_SETTINGS)
 def fit(settings: Settings, *, output: Output = None, force: Force = False) -> None:
     """Train a model on a data file and save it to a model file."""
@@ -185,7 +215,7 @@ def fit(settings: Settings, *, output: Output = None, force: Force = False) -> N
         raise StartError("there is no file to save to: name one with --output model.oubli")
     require_new(output, force)
 
-    from oubli.app.service.training import train
+    from oubli.app.service.jobs.fits import train
 
     with Bars() as progress:
         model, table = train(settings, progress)
@@ -199,10 +229,9 @@ def fit(settings: Settings, *, output: Output = None, force: Force = False) -> N
     )
 
 
-@cli.command()
 def predict(
     model: Annotated[
-        Path | None, typer.Argument(help="Model file, or a server's data directory; left out with --url.")
+        Path | None, typer.Argument(help="Model file, or a server's data directory; leave it out with --url.")
     ] = None,
     data: Annotated[Path | None, typer.Argument(help="CSV or Parquet file; columns are matched by name.")] = None,
     *,
@@ -217,7 +246,6 @@ def predict(
         str | None, typer.Option("--id", metavar="COLUMN", help="Column to repeat in front of each prediction.")
     ] = None,
     delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
-    max_data_bytes: MaxDataBytes = 4 * 2**30,
 ) -> None:
     """Predict every row of a data file, and write CSV with a probability for each class.
 
@@ -236,16 +264,13 @@ def predict(
     from oubli.app.cli.predict import prediction_rows
 
     with Bars() as progress:
-        estimator, queries = _read_queries(
-            model, data, id_column=id_column, delimiter=delimiter, max_bytes=max_data_bytes, progress=progress
-        )
+        estimator, queries = _read_queries(model, data, id_column=id_column, delimiter=delimiter, progress=progress)
         with _results_to(output) as file:
             _write_csv(file, prediction_rows(estimator, queries, progress))
     if output is not None:
         tell(f"Wrote {len(queries):,} predictions to {output}.")
 
 
-@cli.command()
 def influence(
     model: Annotated[Path, typer.Argument(help="Model file, or a server's data directory.")],
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the rows to ask about.")],
@@ -260,14 +285,15 @@ def influence(
     ] = None,
     update_set: Annotated[
         str,
-        typer.Option(metavar="SET", help="Whose changes the leaf methods follow: all, single, or a number of leaves."),
+        typer.Option(
+            metavar="SET", help="Samples whose changes the leaf methods follow: all, single, or a number of leaves."
+        ),
     ] = "all",
     top: Annotated[int, typer.Option(min=1, help="Largest number of samples in each list.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, not CSV.")] = False,
     output: Output = None,
     force: Force = False,
     delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
-    max_data_bytes: MaxDataBytes = 4 * 2**30,
 ) -> None:
     """List the training samples that help most and harm most on the rows of a file, with their scores.
 
@@ -275,14 +301,12 @@ def influence(
     """
     require_new(output, force)
 
-    from oubli.app.cli.influence import find_influence, ranked_rows, read_update_set
-    from oubli.app.service.influence_methods import ranking_content
+    from oubli.app.cli.predict import find_influence, ranked_rows, read_update_set
+    from oubli.app.service.model.influence import ranking_content
 
     followed = read_update_set(update_set)
     with Bars() as progress:
-        estimator, queries = _read_queries(
-            model, data, label_column=target, delimiter=delimiter, max_bytes=max_data_bytes, progress=progress
-        )
+        estimator, queries = _read_queries(model, data, label_column=target, delimiter=delimiter, progress=progress)
         found = find_influence(estimator, queries, path=data, method=method, update_set=followed, progress=progress)
     if found.note:
         warn(found.note)
@@ -295,13 +319,12 @@ def influence(
     tell(f"By {found.method}, for {meant} of {len(queries):,} rows.")
 
 
-@cli.command()
 def verify(
     model: Annotated[Path, typer.Argument(help="Model file, or a server's data directory (its newest snapshot).")],
 ) -> None:
-    """Train a fresh model on the samples held and compare: exit 0 when both are the same bit for bit, 1 when not.
+    """Train a fresh model on the samples held and compare. Exit code 0: both are the same bit for bit; 1: they differ.
 
-    For a model that is not exact, count everything that it keeps anew, and check its guarantee.
+    For a model that is not exact, recount everything that it keeps, and check its guarantee.
     """
     from oubli.app.cli.predict import load_model_file
 
@@ -314,44 +337,22 @@ def verify(
     typer.echo(f"fresh  {result.fresh_digest}")
     if not result.ok:
         complain("the model is not the one that training on its samples gives")
+        for finding in result.wrong:
+            complain(finding)
         raise typer.Exit(FAILED)
     n_samples = f"{estimator.n_samples_:,} samples"
     if estimator.guarantee == "exact":
-        tell(f"The same: the model is exactly what training on its {n_samples} gives.")
+        tell(f"The same: the model equals a fresh fit on its {n_samples}.")
     else:
-        tell(f"Sound: everything that the model keeps agrees with its {n_samples}. It is {estimator.guarantee}.")
+        tell(f"Sound: everything that the model stores agrees with its {n_samples}. It is {estimator.guarantee}.")
         if result.distance_to_fresh is not None:
             tell(f"Its predictions are {result.distance_to_fresh:.2%} away from those of a fresh fit.")
 
 
-@cli.command()
-def snapshot(
-    *,
-    url: Annotated[str, typer.Option(help="Address of the server.")] = "http://127.0.0.1:8000",
-    output: Output = None,
-    force: Force = False,
-    api_key_file: ApiKeyFile = None,
-) -> None:
-    """Let a running server write a snapshot now; --output downloads it. Needs the extra `client`."""
-    from oubli.app.cli.remote import asking
-
-    require_new(output, force)
-    with asking(url, api_key_file) as client:
-        written = client.snapshot()
-        tell(f"Snapshot {written.id} of model version {written.model_version}: {written.bytes:,} bytes.")
-        typer.echo(written.digest)
-        if output is None:
-            return
-        with writing(output):
-            size = client.download_snapshot(output)
-        tell(f"Downloaded {size:,} bytes to {output}. It holds the samples: keep it as safe as the data.")
-
-
-@cli.command("warm-up")
 def warm_up() -> None:
     """Compile the kernels into the cache (NUMBA_CACHE_DIR), so that the first start is fast. Use it to build images."""
     from oubli.app.progress import within
-    from oubli.core.registry import KINDS
+    from oubli.core.estimators import KINDS
     from oubli.core.warmup import warm_up as compile_kernels
     from oubli.core.warmup import warm_up_influence
 
@@ -361,6 +362,26 @@ def warm_up() -> None:
                 stage = f"compiling a {kind} for {task}, {cell_dtype}"
                 compile_kernels(task, cell_dtype, within(progress, stage), kind=kind)
                 warm_up_influence(task, cell_dtype, kind=kind)
+
+
+_GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
+    "Run": {"serve": serve, "fit": fit, "config": config, "warm-up": warm_up},
+    "Data": {"predict": predict, "influence": influence, "verify": verify},
+    "Privacy": {"erase": erase, "ledger": ledger_cli, "proof": proof_cli, "audit": audit},
+    "Operate": {"keys": keys_cli, "snapshot": snapshot, "cluster": cluster_cli, "load-test": load_test},
+}
+for _group, _commands in _GROUPS.items():
+    for _name, _command in _commands.items():
+        if isinstance(_command, typer.Typer):
+            cli.add_typer(_command, name=_name, rich_help_panel=_group)
+        else:
+            cli.command(_name, cls=Command, rich_help_panel=_group)(_command)
+
+
+@cli.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def remove_node() -> None:
+    """Name the command that replaces this one."""
+    raise StartError("`oubli remove-node NAME` is `oubli cluster remove NAME` now")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -377,7 +398,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _explain(error: Exception) -> str | None:
-    """Return the text for an error that a person can mend; None for a mistake of ours, which keeps its traceback."""
+    """Return the text for an error that the user can fix; None for a bug, which keeps its traceback."""
     if isinstance(error, StartError):
         return str(error)
     from oubli.core.errors import FileError, OubliError
@@ -411,12 +432,11 @@ def _predict_remotely(
     url: str, key_file: Path | None, data: Path, *, id_column: str | None, delimiter: str, output: Path | None
 ) -> None:
     """Have a server predict a file, and write what it answers."""
-    from oubli.app.cli.remote import asking
     from oubli.app.datasets.readers import open_source
 
     source = open_source(data, delimiter, sys.maxsize)
     with Bars() as progress, _results_to(output) as file, asking(url, key_file) as client:
-        from oubli.app.cli.remote_predict import remote_prediction_rows
+        from oubli.app.cli.predict import remote_prediction_rows
 
         _write_csv(file, remote_prediction_rows(client, source, id_column, progress))
     if output is not None:
@@ -424,12 +444,12 @@ def _predict_remotely(
 
 
 def _write_csv(file: IO[str], rows: Iterator[list[Any]]) -> None:
-    csv.writer(file, lineterminator="\n").writerows(rows)
+    csv.writer(file, lineterminator="\n").writerows(map(guarded, row) for row in rows)
 
 
 @contextmanager
 def _results_to(output: Path | None) -> Iterator[IO[str]]:
-    """Open the output file, or lend stdout.
+    """Open the output file, or use stdout.
 
     A reader that closes the pipe, such as `head`, has what it wants: the command ends quietly.
     """

@@ -1,8 +1,8 @@
-"""`oubli proof` and `oubli witness`: check what a server says with `oubli.verifier`, and be a witness of its log."""
+"""`oubli proof`: checks of proofs of the log, with `oubli.verifier`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oubli.app.cli.console import complain, tell
-from oubli.app.cli.files import ReadKeyFile
+from oubli.app.cli.options import FAILED
 from oubli.app.errors import StartError
 
 if TYPE_CHECKING:
-    from oubli.verifier import Policy
+    from oubli.verifier import Checkpoint, Policy
 
-WRONG = 1
 
 proof_cli = typer.Typer(name="proof", help="Check proofs of the log of erasures, offline.", no_args_is_help=True)
-witness_cli = typer.Typer(name="witness", help="Be a witness of logs: cosign them, or watch one.", no_args_is_help=True)
 
-PolicyFile = Annotated[Path, typer.Option("--policy", metavar="FILE", help="Keys that are trusted (tlog-policy).")]
+PolicyFile = Annotated[Path, typer.Option("--policy", metavar="FILE", help="Trusted keys (tlog-policy).")]
 
 
 class NameKind(StrEnum):
@@ -41,7 +39,7 @@ def checking() -> Iterator[None]:
         yield
     except FailedError as error:
         complain(f"it does not hold: {error} (rule: {error.rule})")
-        raise typer.Exit(WRONG) from None
+        raise typer.Exit(FAILED) from None
     except UncheckableError as error:
         raise StartError(str(error)) from None
 
@@ -64,6 +62,12 @@ def policy_in(path: Path) -> Policy:
         return read_policy(path.read_bytes())
     except OSError as error:
         raise StartError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def log_line(log: Checkpoint, cosigned: Sequence[str]) -> str:
+    """Return the line about the log of a proof: its size, and the witnesses that have cosigned it."""
+    witnesses = f"cosigned by {', '.join(cosigned)}" if cosigned else "not cosigned"
+    return f"log {log.origin}, {log.size} entries, {witnesses}"
 
 
 def hex_in(text: str, what: str) -> bytes:
@@ -91,22 +95,22 @@ def check(
     policy: PolicyFile,
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="NAME", help="Id or subject that must be among the erased, or absent."),
+        typer.Option("--name", metavar="NAME", help="Id or subject that must be erased or absent."),
     ] = None,
     opening: Annotated[
         str | None, typer.Option(metavar="HEX", help="Opening of that name, from `oubli proof opening`.")
     ] = None,
     receipt: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Receipt that was kept: the log must say what it says.")
+        Path | None, typer.Option(metavar="FILE", help="Earlier receipt: the log must agree with it.")
     ] = None,
     root: Annotated[
-        str | None, typer.Option(metavar="HEX", help="Of a proof of absence: root of a set that is trusted.")
+        str | None, typer.Option(metavar="HEX", help="For a proof of absence: the trusted root of the set.")
     ] = None,
     positions_key: Annotated[
-        str | None, typer.Option(metavar="HEX", help="Of a proof of absence: the server's key of positions.")
+        str | None, typer.Option(metavar="HEX", help="For a proof of absence: the server's positions key.")
     ] = None,
 ) -> None:
-    """Check a proof without its server: exit 0 when it holds, 1 when not, 2 when it could not be checked."""
+    """Check a proof without its server. Exit code 0: it holds; 1: it does not; 2: it could not be checked."""
     from oubli.app.ledger.downloads import read_object
     from oubli.verifier import check_proof, is_absence_proof
 
@@ -131,15 +135,15 @@ def check(
             kept=None if receipt is None else read_object(receipt),
         )
     log = checked.checkpoint
-    typer.echo(f"log {log.origin}, {log.size} entries, cosigned by {', '.join(checked.cosigned) or 'nobody'}")
+    typer.echo(log_line(log, checked.cosigned))
     typer.echo(f"entry {checked.entry['index']}: {checked.entry['type']}, {checked.entry['at']}")
     if checked.receipt is not None:
         typer.echo(f"receipt {checked.receipt['id']}: {checked.receipt['status']}")
     if checked.found:
         typer.echo(f"the name is among the {' and the '.join(checked.found)} of the erasure")
     tell(
-        "Proved: the entry is in the log that was signed, and its server cannot take it back or show others another "
-        "log without its witnesses noticing. Not proved: that the server did what it wrote, and keeps no copy."
+        "Proved: the entry is in the signed log, and the server cannot take it back or show others another log without "
+        "its witnesses noticing. Not proved: that the server did what it wrote, and keeps no copy."
     )
 
 
@@ -150,8 +154,8 @@ def _check_prediction(content: dict[str, Any], policy: Policy) -> None:
     typer.echo(f"{len(checked.instances)} predictions by version {checked.model_version}")
     typer.echo(f"set root {checked.set_root}")
     tell(
-        "Proved: the server has signed that the model of this version, made of samples with this root, has answered "
-        "so. Whether it has is found by an audit of that version: oubli audit --receipts."
+        "Proved: the server has signed that the model of this version, trained on samples with this root, gave these "
+        "answers. Whether it did is found by an audit of that version: oubli audit --receipts."
     )
 
 
@@ -169,12 +173,12 @@ def _check_absence(text: str, policy: Path, name: str | None, root: str | None, 
     of = "" if checked.n_samples is None else f" of {checked.n_samples} samples"
     typer.echo(f"set root {checked.root.hex()}{of}, model version {checked.model_version}")
     kind = "id" if checked.by == "ids" else "subject"
-    told = "in a state that you trust" if checked.entry is None else f"in the state that entry {checked.entry} tells of"
-    typer.echo(f"the {kind} is not in the set, {told}")
+    where = "in a state that you trust" if checked.entry is None else f"in the state of entry {checked.entry}"
+    typer.echo(f"the {kind} is not in the set, {where}")
     how = "" if positions_key is not None else ", as far as the server gives each name its own position"
     tell(
-        f"Proved: no sample under this {kind} is among those that the server says the model has learned{how}. Not "
-        "proved: that the model has learned these and no others (an audit shows that), and that no copy is kept."
+        f"Proved: no sample under this {kind} is in the set that the server says the model has learned{how}. Not "
+        "proved: that the model has learned exactly this set (an audit shows that), and that no copy is kept."
     )
 
 
@@ -182,79 +186,12 @@ def _check_absence(text: str, policy: Path, name: str | None, root: str | None, 
 def opening(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Answer of GET /erasures/ID/opening.")],
     *,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Id or subject, as the request named it.")],
-    by: Annotated[NameKind, typer.Option(help="What the name is.")],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Id or subject, as in the request.")],
+    by: Annotated[NameKind, typer.Option(help="Kind of the name.")],
 ) -> None:
-    """Print the opening of one name, to be handed to the person together with the proof."""
+    """Print the opening of one name. Give it to the person together with the proof."""
     from oubli.app.ledger.downloads import read_object
     from oubli.verifier import opening_of
 
     secret = hex_in(str(read_object(file).get("opening")), f"'opening' in {file}")
     typer.echo(opening_of(secret, by.value, name).hex())
-
-
-@witness_cli.command("serve")
-def serve_witness(
-    *,
-    name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="Of the witness, best a domain: witness.example.")
-    ],
-    key: Annotated[Path, typer.Option(metavar="FILE", help="Key of the witness; made when there is none.")],
-    policy: PolicyFile,
-    state: Annotated[Path, typer.Option(metavar="DIR", help="Keeps the last checkpoint of each log.")],
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8070,
-) -> None:
-    """Cosign the logs of a policy over HTTP (c2sp.org/tlog-witness), until Ctrl-C.
-
-    Behind a proxy for TLS it can be reached from elsewhere. It prints its own key, which servers and policies need.
-    """
-    from oubli.witness import Witness, WitnessServer, read_or_make_key
-
-    with checking():
-        if any(one.isspace() or one == "+" for one in name) or not name:
-            raise StartError("--name must not be empty, nor hold spaces or plus signs")
-        signer = read_or_make_key(key, name)
-        try:
-            witness = Witness(signer, policy_in(policy).logs, state)
-            server = WitnessServer((host, port), witness)
-        except OSError as error:
-            raise StartError(f"the witness cannot be started: {error.strerror}") from None
-    typer.echo(str(signer.public))
-    tell(f"Witness {name} listens on http://{host}:{server.port}")
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        tell("Stopped.")
-    finally:
-        server.server_close()
-
-
-@witness_cli.command()
-def watch(
-    *,
-    url: Annotated[str, typer.Option("--url", metavar="URL", help="Of the server.")],
-    policy: PolicyFile,
-    state: Annotated[Path, typer.Option(metavar="FILE", help="Keeps the last checkpoint.")],
-    api_key_file: ReadKeyFile = None,
-    every: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Look again after so long; 0: once.")] = 0,
-) -> None:
-    """Check that a server's log goes on from what was seen before: exit 1 as soon as it does not."""
-    import time
-
-    from oubli.verifier import UncheckableError
-    from oubli.witness import Watch
-
-    with checking():
-        asked = Watch(url, policy_in(policy), state, None if api_key_file is None else read_text(api_key_file).strip())
-        while True:
-            try:
-                seen = asked.look()
-                typer.echo(f"{seen.origin} {seen.size}")
-            except UncheckableError as error:
-                if not every:
-                    raise
-                complain(str(error))
-            if not every:
-                return
-            time.sleep(every)

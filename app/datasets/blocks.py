@@ -135,7 +135,7 @@ class TextBlocks:
             yield self._whole()
 
     def _end_in(self, data: bytes) -> int:
-        """Return where the block ends in what follows it; 0 when it goes on."""
+        """Return where the block ends in what follows it; 0 when it does not end there."""
         start = max(0, BLOCK_BYTES - self._n - 1)
         if not self._quoted:
             return data.find(b"\n", start) + 1
@@ -193,7 +193,7 @@ class ArrowBlocks:
             buffer = b"".join(self._pieces)
             self._pieces = [buffer]
             if self.is_over:
-                raise StreamError("broken", "goes on behind its end: send one stream")
+                raise StreamError("broken", "has data after its end: send one stream")
             size = self._message_size(buffer)
             if size is None:
                 continue

@@ -3,12 +3,14 @@
 A CSV column arrives as texts, exactly as written (an empty field is null); a Parquet column has a type of its own.
 
     text                        becomes
-    all numbers                 numeric      float32, or float64 where float32 cannot hold an integer or is too small
+    all numbers                 numeric      float32 or float64, as `oubli.core.data.schema` says
     all true / false            boolean      in any case: TRUE, True, true
     anything else               categorical  the text as it stands; `None`, `NA` and `unknown` are categories
 
 Only an empty field is missing, and `nan` in a column of numbers. Nothing here knows lines or files: a refusal is
 a `ColumnError` with the row, and `oubli.app.datasets.loading` says where that is.
+
+Columns of one length, as an estimator takes them.
 """
 
 from collections.abc import Callable
@@ -20,11 +22,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oubli.core.data.schema import Column, ColumnType, LabelType, Task
+from oubli.core.data.columns import inexact_integers, lost, saturated
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task, float_width
+from oubli.core.data.values import FLOAT64_EXACT, loses_integer
 
 MANY_NUMBERS = 20  # a target with more distinct numbers than this is a quantity, not a set of classes
-_EXACT_FLOAT64 = 2**53  # integers up to here are float64 values
-_EXACT_FLOAT32 = 2**24  # integers up to here are float32 values
 _MOSTLY = 0.8  # a text column with this share of numbers was probably meant to be numeric
 
 Array = npt.NDArray[Any]
@@ -99,13 +101,13 @@ def infer_feature(name: str, column: pa.ChunkedArray, *, categorical: bool = Fal
     if pa.types.is_boolean(kind):
         return Feature(Column(name, ColumnType.BOOLEAN), _objects(column))
     if _is_number(kind) or pa.types.is_null(kind):
-        return _numeric(name, *_checked_numbers(name, column))
+        return _numeric(name, column)
     if not _is_text(kind):
         note = Note(name, "holds dates or times and is read as categories: drop it, or turn it into numbers")
         return Feature(Column(name, ColumnType.CATEGORICAL), _texts(name, column), note)
     numbers = None if typed else _parse_numbers(column)
     if numbers is not None:
-        return _numeric(name, *_checked_numbers(name, numbers, texts=column))
+        return _numeric(name, numbers, texts=column)
     coded = _encode(column)
     truth = None if typed else _truth_values(coded.dictionary.to_pylist())
     if truth is not None:
@@ -191,10 +193,16 @@ def verbatim(name: str, column: pa.ChunkedArray) -> list[str | None]:
 _FIRST_TEXTS = 100  # rows that tell most columns of text from numbers
 
 
-def _numeric(name: str, values: Array, wide: bool) -> Feature:
-    if wide:
-        return Feature(Column(name, ColumnType.NUMERIC, "float64"), values)
-    return Feature(Column(name, ColumnType.NUMERIC, "float32"), values.astype(np.float32))
+def _numeric(name: str, column: pa.ChunkedArray, texts: pa.ChunkedArray | None = None) -> Feature:
+    values = _floats(name, column)
+    dtype = _dtype_of(name, column, values, texts)
+    note = Note(name, _WIDE) if dtype == "float64" else None
+    return Feature(Column(name, ColumnType.NUMERIC, dtype), values.astype(dtype, copy=False), note)
+
+
+_WIDE = (
+    "is held as float64, because float32 would make distinct numbers equal or change them: --schema decides otherwise"
+)
 
 
 def _parse_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
@@ -217,42 +225,30 @@ def _parse_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     return _parse_numbers(trimmed)
 
 
-def _checked_numbers(name: str, column: pa.ChunkedArray, texts: pa.ChunkedArray | None = None) -> tuple[Array, bool]:
-    """Numbers as float64 with NaN for null, and whether float32 is too small for them.
+def _dtype_of(name: str, column: pa.ChunkedArray, values: Array, texts: pa.ChunkedArray | None) -> str:
+    """Return the dtype that a column of numbers needs; `values` are its floats, `texts` its fields.
 
-    Integers that float64 cannot hold and infinities are refused. Fractions are rounded to float32 without a word, as
-    everywhere; whole numbers are not, since they may be codes.
+    Integers that float64 cannot hold are refused, since they may be codes.
     """
-    if pa.types.is_integer(column.type):
+    if _is_integer(column.type):
         try:
             integers = _to_numpy(pc.fill_null(pc.cast(column, pa.int64()), _NOUGHT))
         except pa.ArrowInvalid:
             raise ColumnError(name, _TOO_LONG) from None
-        for row in np.flatnonzero((integers > _EXACT_FLOAT64) | (integers < -_EXACT_FLOAT64)).tolist():
-            if int(float(integers[row])) != int(integers[row]):
-                raise ColumnError(name, _TOO_LONG, row)
-        values = integers.astype(np.float64)
-        wide = bool((values.astype(np.float32) != values).any())
-        if column.null_count:
-            values[_is_null(column)] = np.nan
-        return values, wide
-    values = _plain_floats(column)
-    infinite = np.flatnonzero(np.isinf(values))
-    if len(infinite):
-        rule = "must be a finite number: remove the infinity or leave the field empty"
-        raise ColumnError(name, rule, int(infinite[0]))
-    with np.errstate(over="ignore"):
-        narrow = values.astype(np.float32)
-    wide = bool(np.isinf(narrow).any())
+        too_long = np.flatnonzero(inexact_integers(integers, "float64"))
+        if len(too_long):
+            raise ColumnError(name, _TOO_LONG, int(too_long[0]))
+        return "float64" if inexact_integers(integers, "float32").any() else "float32"
+    dtype = float_width(values)
     if texts is not None:
-        suspects = np.flatnonzero((np.abs(values) > _EXACT_FLOAT32) & (narrow != values) & (values == np.rint(values)))
+        suspects = np.flatnonzero((np.abs(values) >= FLOAT64_EXACT) & np.isfinite(values))
         for row, text in zip(suspects.tolist(), texts.take(_to_arrow(suspects)).to_pylist(), strict=True):
             digits = text.strip().lstrip("+-")
             if digits.isdigit():
-                wide = True
-                if int(digits) != int(abs(values[row])):
+                if loses_integer(int(digits), "float64"):
                     raise ColumnError(name, _TOO_LONG, row)
-    return values, wide
+                dtype = "float64" if loses_integer(int(digits), "float32") else dtype
+    return dtype
 
 
 _TOO_LONG = (
@@ -264,24 +260,28 @@ _TOO_LONG = (
 def _declared_numbers(declared: Column, column: pa.ChunkedArray) -> Array:
     name = declared.name
     numbers: pa.ChunkedArray | None = column
-    texts = None
     if _is_text(column.type):
-        texts = _plain(column)
-        numbers = _parse_numbers(texts)
+        numbers = _parse_numbers(_plain(column))
     elif not (_is_number(column.type) or pa.types.is_null(column.type)):
         raise ColumnError(name, f"holds {column.type} values where the schema has numbers: convert the column")
     if numbers is None:
         row = _first_bad(column, _is_float)
         raise ColumnError(name, "must be a number: correct it, or leave the field empty if it is missing", row)
-    values, wide = _checked_numbers(name, numbers, texts)
-    if declared.dtype == "float64":
-        return values
-    if wide:
-        with np.errstate(over="ignore"):
-            narrow = values.astype(np.float32)
-        row = int(np.flatnonzero((narrow != values) & (values == np.rint(values)))[0])
-        raise ColumnError(name, "is too large to be exact as float32: declare the column float64 in the schema", row)
-    return values.astype(np.float32)
+    values = _floats(name, numbers)
+    if pa.types.is_integer(numbers.type) and (np.abs(values) >= FLOAT64_EXACT).any():
+        return _objects(numbers)  # a float may have rounded some of them before the store sees them
+    narrow = values if declared.dtype == "float64" else saturated(values, np.float32)
+    return values if lost(values, narrow).any() else narrow
+
+
+def _floats(name: str, column: pa.ChunkedArray) -> Array:
+    """Numbers as float64 with NaN for null; infinities are refused."""
+    values = _to_numpy(pc.fill_null(pc.cast(column, pa.float64(), safe=False), _NAN))
+    infinite = np.flatnonzero(np.isinf(values))
+    if len(infinite):
+        rule = "must be a finite number: remove the infinity or leave the field empty"
+        raise ColumnError(name, rule, int(infinite[0]))
+    return values
 
 
 def _label_numbers(name: str, column: pa.ChunkedArray) -> Array | None:
@@ -428,7 +428,41 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
+def _is_integer(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0))
+
+
 def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+class Frame:
+    """Named columns of one length: the little of a DataFrame that the sample store asks for."""
+
+    def __init__(self, columns: dict[str, Array]) -> None:
+        self._columns = columns
+        self.columns = list(columns)
+        self.dtypes = [values.dtype for values in columns.values()]
+        self.shape = (len(next(iter(columns.values()))) if columns else 0, len(columns))
+
+    def __getitem__(self, name: str) -> Array:
+        return self._columns[name]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
+def as_input(columns: dict[str, Array], schema: Schema) -> Any:
+    """Return what an estimator takes: one matrix where all columns are numbers, a frame of columns otherwise.
+
+    A column can be wider than the schema says: the store rounds it, and says so.
+    """
+    if any(column.type is not ColumnType.NUMERIC for column in schema.columns):
+        return Frame({name: columns[name] for name in schema.names})
+    dtype = np.result_type(schema.cell_dtype, *columns.values())
+    matrix = np.empty((len(next(iter(columns.values()))), len(columns)), dtype=dtype)
+    for index, name in enumerate(schema.names):
+        matrix[:, index] = columns.pop(name)
+    return matrix

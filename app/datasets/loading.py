@@ -1,6 +1,6 @@
-"""From a CSV or Parquet file to what an estimator's ``fit`` takes.
+"""Data files as the input of an estimator: CSV or Parquet to rows, labels, ids, subjects and times of expiry.
 
-pyarrow reads both formats in parallel and hands over every CSV field as it is written, which is what ids need and
+pyarrow reads both formats in parallel and returns every CSV field as it is written, which is what ids need and
 what lets `oubli.app.datasets.columns` decide types by rules that are ours.
 """
 
@@ -17,19 +17,57 @@ from oubli.app.datasets.columns import (
     Array,
     ColumnError,
     Note,
+    as_input,
     convert_feature,
     convert_labels,
     infer_feature,
     infer_labels,
     verbatim,
 )
-from oubli.app.datasets.expiries import read_expiries
-from oubli.app.datasets.frames import as_input
-from oubli.app.datasets.readers import MAX_DATA_BYTES, LoadError, Source, listed, located, open_source, tell_note
+from oubli.app.datasets.readers import LoadError, Source, listed, located, open_source, tell_note
 from oubli.app.progress import Progress, silent
 from oubli.app.settings import Settings
+from oubli.app.times import TimeError, parse_time
 from oubli.core.data.schema import Column, Schema, Task
 from oubli.core.errors import InputError
+
+
+def read_expiries(name: str, column: pa.ChunkedArray) -> list[int | None]:
+    """Return when each sample expires, in milliseconds since 1970; None where the field is empty: never.
+
+    Parameters
+    ----------
+    name
+        Of the column.
+    column
+        Texts in RFC 3339 with a time zone, as the `expires_at` of a sample; or times of a Parquet file, with a zone.
+
+    Raises
+    ------
+    ColumnError
+        When a value is anything else.
+    """
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        moments: list[int | None] = column.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64()).to_pylist()
+        return moments
+    if pa.types.is_timestamp(kind):
+        raise ColumnError(name, "holds times without a time zone: write them with one")
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+    if not (pa.types.is_null(column.type) or pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        raise ColumnError(name, f"holds {kind} values, expiries are texts in RFC 3339 or times: convert the column")
+    known: dict[str | None, int | None] = {None: None}  # many samples expire at the same time
+    found = []
+    for row, text in enumerate(column.to_pylist()):
+        if text not in known:
+            try:
+                known[text] = parse_time(text)
+            except TimeError as error:
+                raise ColumnError(name, f"the expiry {error.rule}; leave the field empty for never", row) from None
+        found.append(known[text])
+    return found
+
 
 _MAX_ID_LENGTH = 256
 
@@ -70,7 +108,7 @@ def load_table(settings: Settings, progress: Progress = silent, now_ns: Callable
     ----------
     settings : Settings
         ``data``, ``target``, ``id_column``, ``subject_column``, ``expiry_column``, ``drop``, ``categorical``,
-        ``schema_file``, ``task``, ``delimiter`` and ``max_data_bytes``.
+        ``schema_file``, ``task`` and ``delimiter``.
     progress : callable
         ``(stage, done, total)``, called in bytes while the file is read and in columns while it is converted.
     now_ns : callable
@@ -85,13 +123,13 @@ def load_table(settings: Settings, progress: Progress = silent, now_ns: Callable
         raise LoadError("no data file is named: give one with --data FILE.csv --target COLUMN")
     declared = load_schema(settings.schema_file) if settings.schema_file is not None else None
     target = settings.target or (declared.label_name if declared is not None else "")
-    source = open_source(settings.data, settings.delimiter, settings.max_data_bytes)
-    _require(source, "--target", [target])
-    _require(source, "--id", [settings.id_column] if settings.id_column is not None else [])
-    _require(source, "--subject", [settings.subject_column] if settings.subject_column is not None else [])
-    _require(source, "--expiry", [settings.expiry_column] if settings.expiry_column is not None else [])
-    _require(source, "--drop", settings.drop)
-    _require(source, "--categorical", settings.categorical)
+    source = open_source(settings.data, settings.delimiter)
+    _require(source, "--target", target)
+    _require(source, "--id", settings.id_column)
+    _require(source, "--subject", settings.subject_column)
+    _require(source, "--expiry", settings.expiry_column)
+    _require(source, "--drop", *settings.drop)
+    _require(source, "--categorical", *settings.categorical)
     special = {target, settings.id_column, settings.subject_column, settings.expiry_column, *settings.drop}
     names = [name for name in source.header if name not in special]
     if declared is not None:
@@ -148,8 +186,8 @@ def load_table(settings: Settings, progress: Progress = silent, now_ns: Callable
                 labels, expires = labels[kept], [expires[row] for row in kept]
                 ids = [str(row) if ids is None else ids[row] for row in kept]
                 subjects = None if subjects is None else [subjects[row] for row in kept]
-    told = tuple(tell_note(source, note) for note in notes)
-    return Table(as_input(columns, schema), labels, ids, subjects, schema, told, expires)
+    texts = tuple(tell_note(source, note) for note in notes)
+    return Table(as_input(columns, schema), labels, ids, subjects, schema, texts, expires)
 
 
 def load_queries(
@@ -159,7 +197,6 @@ def load_queries(
     id_column: str | None = None,
     label_column: str | None = None,
     delimiter: str = ",",
-    max_bytes: int = MAX_DATA_BYTES,
     progress: Progress = silent,
 ) -> Queries:
     """Read the rows of a file for prediction: columns by name, others left aside, the target too unless it is named.
@@ -169,9 +206,9 @@ def load_queries(
     LoadError
         When the file, a row or a field cannot be used.
     """
-    source = open_source(path, delimiter, max_bytes)
+    source = open_source(path, delimiter)
     require_id(source, id_column)
-    _require(source, "--target", [label_column] if label_column is not None else [])
+    _require(source, "--target", label_column)
     require_features(source, schema.names)
     wanted = list(dict.fromkeys([*schema.names, *filter(None, (id_column, label_column))]))
     table = source.read(wanted, progress)
@@ -215,11 +252,11 @@ def require_features(source: Source, names: Sequence[str]) -> None:
 
 def require_id(source: Source, column: str | None) -> None:
     """Refuse a file that lacks the column with the ids."""
-    _require(source, "--id", [] if column is None else [column])
+    _require(source, "--id", column)
 
 
-def _require(source: Source, flag: str, names: Sequence[str]) -> None:
-    missing = [name for name in names if name not in source.header]
+def _require(source: Source, flag: str, *names: str | None) -> None:
+    missing = [name for name in names if name is not None and name not in source.header]
     if missing:
         raise LoadError(
             f"{source.path} has no column {listed(missing)}, which {flag} names. "
@@ -246,6 +283,6 @@ def _ids(name: str, table: pa.Table) -> list[str]:
         if len(text) > _MAX_ID_LENGTH:
             raise ColumnError(name, f"the id is longer than {_MAX_ID_LENGTH} characters: use a shorter one", row)
         if text in seen:
-            raise ColumnError(name, f"the id stands in row {seen[text] + 1} too: make it unique", row)
+            raise ColumnError(name, f"the id is also in row {seen[text] + 1}: make it unique", row)
         seen[text] = row
     return list(seen)

@@ -2,7 +2,7 @@
 
     header          names of the columns
     typed           whether the file itself says what is text and what is a number
-    read(names)     those columns as a pyarrow table; CSV columns are texts exactly as written
+    read(names)     those columns as a pyarrow table; CSV columns are texts as written, but see `formulas`
     place(row)      where a row stands, for messages: "line 17" or "row 17"
 
 What a file unpacks to is counted as it is read, and more than a limit ends in a message: a few kilobytes can unpack to
@@ -17,6 +17,7 @@ import csv
 import gzip
 import io
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oubli.app.datasets.columns import ColumnError, Note
+from oubli.app.datasets.formulas import unguarded_columns, verbatim_fields
 from oubli.app.errors import StartError
 from oubli.app.progress import Progress
 
@@ -41,7 +43,19 @@ _BATCH_ROWS = 65_536  # of a Parquet file, looked at before they are unpacked
 _BATCH_BYTES = 256 * 2**20  # that such a batch may unpack to, if each value is as long as what they share
 _DELTA = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
 _SHARED = frozenset({"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
-MAX_DATA_BYTES = 4 * 2**30
+
+
+def _memory_bytes() -> int:
+    """Return the memory of the machine, or of the container where that is less."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        return min(machine, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+    except (OSError, ValueError):  # not in a control group, or without a limit
+        return machine
+
+
+MAX_DATA_BYTES = _memory_bytes()
+"""Most bytes that a data file may unpack to: more could not be held."""
 
 _PARQUET = b"PAR1"
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -62,7 +76,7 @@ class ParquetSource:
 
     typed = True
 
-    def __init__(self, path: Path, max_bytes: int = MAX_DATA_BYTES) -> None:
+    def __init__(self, path: Path, max_bytes: int) -> None:
         import pyarrow.parquet  # each format takes a while to import
 
         self.path = path
@@ -153,7 +167,7 @@ class CsvSource:
 
     typed = False
 
-    def __init__(self, path: Path, delimiter: str, max_bytes: int = MAX_DATA_BYTES) -> None:
+    def __init__(self, path: Path, delimiter: str, max_bytes: int) -> None:
         self.path = path
         self._max_bytes = max_bytes
         self.delimiter = "\t" if delimiter == "," and ".tsv" in path.suffixes else delimiter
@@ -172,7 +186,7 @@ class CsvSource:
             except MemoryError:
                 raise _too_large(self.path, self._max_bytes) from None
         progress(f"loading {self.path.name}", size, size)
-        return table
+        return unguarded_columns(table)
 
     def batches(self, names: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
         """Yield some columns piece by piece, in memory that does not grow with the file; see `read`."""
@@ -181,24 +195,19 @@ class CsvSource:
         size = self.path.stat().st_size
         with self._bytes(lambda done: progress(f"reading {self.path.name}", done, size)) as stream:
             try:
-                yield from _small(arrow.open_csv(stream, **self._options(names, _PIECE_BYTES)))
+                pieces = arrow.open_csv(stream, **self._options(names, _PIECE_BYTES))
+                yield from _small(map(unguarded_columns, pieces))
             except pa.ArrowInvalid:
                 self._explain()
 
     def _options(self, names: Sequence[str], block_bytes: int) -> dict[str, Any]:
-        """Return how pyarrow is to read: every field is the text that it is, an empty one is missing."""
+        """Return how pyarrow is to read."""
         from pyarrow import csv as arrow
 
         return {
             "read_options": arrow.ReadOptions(block_size=block_bytes),
             "parse_options": arrow.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-            "convert_options": arrow.ConvertOptions(
-                column_types={name: pa.string() for name in self.header},
-                include_columns=list(names),
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=True,
-            ),
+            "convert_options": verbatim_fields(self.header, include_columns=list(names)),
         }
 
     def place(self, row: int) -> str:
@@ -341,7 +350,7 @@ class _Counted(io.RawIOBase):
 Source = CsvSource | ParquetSource
 
 
-def open_source(path: Path, delimiter: str, max_bytes: int = MAX_DATA_BYTES) -> Source:
+def open_source(path: Path, delimiter: str, max_bytes: int | None = None) -> Source:
     """Open a data file, whatever its name says it is.
 
     Parameters
@@ -351,13 +360,14 @@ def open_source(path: Path, delimiter: str, max_bytes: int = MAX_DATA_BYTES) -> 
     delimiter
         Of a CSV file.
     max_bytes
-        How much it may unpack to.
+        How much it may unpack to; None: `MAX_DATA_BYTES`.
 
     Raises
     ------
     LoadError
         When it cannot be read.
     """
+    max_bytes = MAX_DATA_BYTES if max_bytes is None else max_bytes
     try:
         with path.open("rb") as file:
             begin = file.read(4)
@@ -381,8 +391,8 @@ def _small(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _too_large(path: Path, max_bytes: int) -> LoadError:
     return LoadError(
-        f"{path} unpacks to more than {max_bytes:,} bytes: if it is what it should be, and there is memory for it, "
-        "allow more with --max-data-bytes"
+        f"{path} unpacks to more than {max_bytes:,} bytes, the memory of this machine: check that it is the right "
+        "file, leave rows or columns out, or use a machine with more memory"
     )
 
 

@@ -1,12 +1,12 @@
-"""Blocks of CSV and of Arrow streams as tables, and tables as what an estimator takes.
+"""Streams of CSV and Arrow: read as tables block by block, converted for an estimator, and written piece by piece.
 
 The rules are those of a data file: an empty field is a missing value, and columns are found by name. The names are
-checked once, and all of them have to be known: a column that is misspelt is not left out in silence.
+checked once, and all of them have to be known: a misspelt column is refused, not left out.
 """
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from oubli.app.datasets.blocks import NOT_AN_ARROW_STREAM, ArrowBlocks, Blocks, StreamError, TextBlocks, line_end
-from oubli.app.datasets.columns import Array, ColumnError, convert_feature
-from oubli.app.datasets.frames import as_input
+from oubli.app.datasets.columns import Array, ColumnError, as_input, convert_feature
+from oubli.app.datasets.formulas import unguarded_columns, verbatim_fields
 from oubli.core.data.schema import Schema
 
 ROWS_AT_ONCE = 4096
@@ -51,7 +51,7 @@ class Tables(Protocol):
 
 
 class CsvTables:
-    """CSV with a header line, as RFC 4180 says it; every field is a text.
+    """CSV with a header line, as RFC 4180 says it; every field is a text, see `formulas`.
 
     Parameters
     ----------
@@ -96,19 +96,15 @@ class CsvTables:
 
         _check_quotes(block)
         try:
-            return arrow.read_csv(
+            table = arrow.read_csv(
                 pa.BufferReader(block),
                 read_options=arrow.ReadOptions(column_names=header, block_size=len(block) + 1, use_threads=False),
                 parse_options=arrow.ParseOptions(newlines_in_values=True),
-                convert_options=arrow.ConvertOptions(
-                    column_types={name: pa.string() for name in header},
-                    null_values=[""],
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=True,
-                ),
+                convert_options=verbatim_fields(header),
             )
         except pa.ArrowException:
             raise self._explain(block, header) from None
+        return unguarded_columns(table)
 
     def _explain(self, block: bytes, header: list[str]) -> StreamError:
         """Find what pyarrow stumbled over; its own message repeats the row."""
@@ -140,12 +136,12 @@ class ArrowTables:
         self.blocks: Blocks = ArrowBlocks(most)
         self.n_rows = 0
         self._check_names = check_names
-        self._source = _Source()
+        self._source = io.BytesIO()  # holds one block, which is complete, after the other
         self._reader: Any = None
 
     def read(self, block: bytes) -> Iterator[tuple[int, pa.Table]]:
         """Yield tables of at most `ROWS_AT_ONCE` rows, each with the number of its first row."""
-        self._source.put(block)
+        self._put(block)
         try:
             if self._reader is None:
                 self._reader = pa.ipc.open_stream(pa.PythonFile(self._source, mode="r"))
@@ -154,40 +150,17 @@ class ArrowTables:
             batch.validate(full=True)
         except (pa.ArrowException, OSError, StopIteration, UnicodeDecodeError):
             raise StreamError("broken", NOT_AN_ARROW_STREAM, row=self.n_rows) from None
-        self._source.put(b"")
+        self._put(b"")
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
             part = pa.Table.from_batches([batch.slice(start, ROWS_AT_ONCE)])
             first, self.n_rows = self.n_rows, self.n_rows + part.num_rows
             yield first, part
 
-
-class _Source:
-    """Bytes that pyarrow reads: those of one block, which is whole, after the other."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._block = b""
-        self._at = 0
-
-    def put(self, block: bytes) -> None:
-        self._block, self._at = block, 0
-
-    def read(self, n_bytes: int = -1) -> bytes:
-        end = len(self._block) if n_bytes < 0 else self._at + n_bytes
-        data = self._block[self._at : end]
-        self._at += len(data)
-        return data
-
-    def readable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
+    def _put(self, block: bytes) -> None:
+        self._source.seek(0)
+        self._source.truncate()
+        self._source.write(block)
+        self._source.seek(0)
 
 
 def _check_quotes(block: bytes) -> None:
@@ -227,7 +200,7 @@ def names_checker(needed: Sequence[str], also: Sequence[str] = ()) -> CheckNames
                 rule = f"column {position} has a name that is not known: GET /model lists the names; leave it out"
                 raise StreamError("invalid", rule)
             if name in names[: position - 1]:
-                raise StreamError("invalid", "stands in the header twice: leave one out", field=name)
+                raise StreamError("invalid", "is in the header twice: leave one out", field=name)
 
     return check
 
@@ -272,3 +245,34 @@ def located(first: int, field: str) -> Iterator[None]:
         raise StreamError("invalid", rule, row=None if error.row is None else first + error.row, field=field) from None
     except pa.ArrowException:
         raise StreamError("invalid", "holds values of a type that no column takes: convert it", field=field) from None
+
+
+class ArrowWriter:
+    """Writes record batches of one schema, and returns their bytes.
+
+    Parameters
+    ----------
+    schema
+        Of all batches.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._sink = io.BytesIO()
+        self._writer = pa.ipc.new_stream(pa.PythonFile(self._sink, mode="w"), schema)
+
+    def write(self, batch: pa.RecordBatch, metadata: Mapping[str, bytes] | None = None) -> bytes:
+        """Write a batch, and return the bytes; before the first those of the schema."""
+        self._writer.write_batch(batch, custom_metadata=metadata)
+        return self._taken()
+
+    def close(self) -> bytes:
+        """Return the mark of the end."""
+        self._writer.close()
+        return self._taken()
+
+    def _taken(self) -> bytes:
+        data = self._sink.getvalue()
+        self._sink.seek(0)
+        self._sink.truncate()
+        return data

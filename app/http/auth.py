@@ -1,39 +1,48 @@
-"""What every request must pass before a route sees it: known host, key, origin, type and size of the body, version.
+"""The access rules of all requests: known host, key, origin, type and size of the body, version.
 
-Plain functions of method, path and headers, no ASGI: the middleware asks before it hands a request to the application,
-the fast path before it answers one without it. Both ask the same rules.
+Plain functions of method, path and headers, without ASGI. The middleware and the fast path use the same rules.
 """
 
 from __future__ import annotations
 
 import hmac
 import sys
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
-from oubli.app.access.key_file import AccessKey, hashed
+from oubli.app.access.keys import AccessKey, AccessKeys, hashed
 from oubli.app.access.origins import ANY_ORIGIN, Host, Origin, origin_of, parse_host, parse_origin
-from oubli.app.access.scopes import ALL_SCOPES, SCOPES, needed_scopes
+from oubli.app.access.scopes import ADMIN, ALL_SCOPES, ANY_KEY, METRICS_EVENTS, SCOPES, needed_scopes
 from oubli.app.http.console_files import CONSOLE_PATHS
 from oubli.app.http.formats import BULK_PATHS, Format, body_format
 from oubli.app.http.problems import ProblemError, body_too_large, is_inference
-
-if TYPE_CHECKING:
-    from oubli.app.access.keys import AccessKeys
+from oubli.app.settings import Settings
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
-# Asked by machines that know the server by its address of the day; they tell nobody anything.
+# Probes use whatever address the server has at the time, and the answers hold no data.
 HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"})
 DOCS_PATHS = frozenset(
     {"/docs", "/docs/page.js", "/docs/page.css", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"}
 )
-# Whoever gets a callback of OpenDSR checks its signature with what is there.
+# Receivers of OpenDSR callbacks check signatures with the certificate.
 OPENDSR_PATHS = frozenset({"/opendsr/v2/discovery", "/opendsr/v2/certificate"})
-# Whoever checks a proof need not be known here. Receipts have random ids, and their proofs hold no names.
-PROOF_PATHS = frozenset({"/keys", "/log/checkpoint"})
+# Checking a proof needs no key. Receipts have random ids, and their proofs hold no names.
+PROOF_PATHS = frozenset({"/ledger/keys", "/keys", "/log/checkpoint"})
 OPEN_PATHS = HEALTH_PATHS | DOCS_PATHS | OPENDSR_PATHS | CONSOLE_PATHS | PROOF_PATHS
+# Answers that hold nothing of the samples: a node that may have missed an erasure still gives them.
+_SAMPLELESS = OPEN_PATHS | {
+    "/access",
+    "/cluster",
+    "/erasures",
+    "/ledger",
+    "/metrics",
+    METRICS_EVENTS,
+    "/model/kinds",
+}
+_SAMPLELESS_FOLDERS = ("/cluster/nodes/", "/erasures/", "/ledger/", "/log/")
 UPLOAD_PATH = "/snapshot/file"
-# Between nodes, which know a secret of their own, and each other by whatever name they were given.
+# Between nodes, which share a secret and may use any name of each other.
 NODE_PATHS = "/cluster/node/"
 MIN_VERSION = b"min-version"
 _MOST_VERSION_DIGITS = 15
@@ -43,8 +52,9 @@ _OTHER_TYPES = (
 )
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-# Two of them could be read as one by the server and as the other by what is in front of it.
+# With two of them, the server and a proxy in front of it could each use another one.
 _ONCE = frozenset({b"host", b"origin", b"sec-fetch-site"})
+_CHANGING = frozenset({"write", "erase", ADMIN})
 _FOREIGN_SITES = frozenset({b"cross-site", b"same-site"})  # same-site: another port, or a name beside this one
 
 Headers = Mapping[bytes, bytes]
@@ -75,6 +85,17 @@ def is_open(path: str) -> bool:
     return path in OPEN_PATHS or (path.startswith("/erasures/") and path.endswith("/proof"))
 
 
+def depends_on_samples(path: str) -> bool:
+    """Whether the answer may hold something of the samples."""
+    return path not in _SAMPLELESS and not path.startswith(_SAMPLELESS_FOLDERS)
+
+
+def is_change(method: str, path: str) -> bool:
+    """Whether a request changes something; its answer then says what the journal has taken."""
+    needed = needed_scopes(method, path)
+    return bool(needed) and needed <= _CHANGING
+
+
 class AccessRules:
     """The rules for all requests.
 
@@ -83,7 +104,7 @@ class AccessRules:
     allowed_hosts
         Names that `Host` may carry, without port; ``*`` admits all.
     allowed_origins
-        Origins of pages that may change something besides those of the request's own.
+        Origins of pages that may change something and ask for samples, besides those of the request's own.
     api_key
         A key that allows everything; None when there is none. Callers must send a key when there is this one or others.
     access_keys
@@ -130,7 +151,7 @@ class AccessRules:
         self._max_bulk = {"/predict": sys.maxsize, "/samples": max_bulk_bytes}
 
     def set_api_key(self, key: str | None) -> None:
-        """Ask for this key from now on; what was decided by the one before holds no longer."""
+        """Ask for this key from now on, and forget decisions that were made with the one before."""
         self._key = None if key is None else hashed(key.encode("utf-8"))
         self.access_keys.forget_decisions()
 
@@ -140,7 +161,7 @@ class AccessRules:
         return self._key is not None or self.access_keys.asked_for
 
     def check(self, method: str, path: str, headers: Headers, scheme: str = "http") -> int | None:
-        """Let a request pass, or not.
+        """Check whether a request may pass.
 
         Parameters
         ----------
@@ -163,10 +184,12 @@ class AccessRules:
         """
         is_nodes = path.startswith(NODE_PATHS)
         host = self._check_host(headers, path in HEALTH_PATHS or is_nodes)
-        if self.asks_for_key and not is_open(path) and not is_nodes:
-            self._check_key(headers, needed_scopes(method, path))
-        # A download is noted in the ledger, so that it is no safe method.
-        if method not in _SAFE_METHODS or path == UPLOAD_PATH:
+        is_guarded = not (is_nodes or is_open(path))
+        needed = needed_scopes(method, path) if is_guarded else ANY_KEY
+        if is_guarded and self.asks_for_key:
+            self._check_key(headers, needed)
+        # What takes a scope tells of samples: a page that cannot read an answer still learns whether there is one.
+        if method not in _SAFE_METHODS or needed:
             self._check_origin(headers, host, scheme)
         if method not in _BODY_METHODS:
             return None
@@ -202,7 +225,7 @@ class AccessRules:
         return host
 
     def _check_origin(self, headers: Headers, host: Host | None, scheme: str) -> None:
-        """Browsers send `Origin` with whatever a page posts: a foreign page must not change the model."""
+        """Browsers say from which page a request comes: a foreign one must not change the model or ask for samples."""
         text = headers.get(b"origin")
         if text is None:
             # Programs send neither. Browsers without `Origin` say at least this.
@@ -345,3 +368,31 @@ def _name_of(host: str) -> str:
     """Return a host of the settings as `Host` headers are compared with it."""
     parsed = parse_host(host) or parse_host(f"[{host}]")
     return host if parsed is None else parsed.name
+
+
+def rules_of(settings: Settings, now_ms: Callable[[], int]) -> AccessRules:
+    """Return the rules that settings ask for.
+
+    Parameters
+    ----------
+    settings
+        Hosts, origins, keys and limits.
+    now_ms
+        Tells the time by which keys end, in milliseconds since 1970.
+    """
+    return AccessRules(
+        allowed_hosts=known_hosts(settings.host, (*settings.allowed_hosts, *_own_name(settings))),
+        api_key=settings.read_api_key(),
+        max_body_bytes=settings.max_body_bytes,
+        max_bulk_bytes=settings.max_bulk_bytes,
+        max_snapshot_bytes=settings.max_snapshot_bytes,
+        access_keys=AccessKeys(settings.access_keys_path, now_ms=now_ms),
+        allowed_origins=settings.allowed_origins,
+        cors_origins=settings.cors_origins,
+    )
+
+
+def _own_name(settings: Settings) -> tuple[str, ...]:
+    """Return the name by which other nodes and redirected clients call this one."""
+    name = None if settings.node_url is None else urlsplit(settings.node_url).hostname
+    return () if name is None else (name,)

@@ -1,31 +1,90 @@
-"""Bodies and query strings, parsed and checked for shape; values are checked by `core` against the schema.
+"""What routes read from a request: its application, its body and its query. `core` checks values against the schema.
 
-Parsed with orjson from the raw bytes, without a model class in between: a prediction spends less time here than it
-would in building one object a row. Every shape is closed: a key that is not known is refused, so that a misspelt one
-does not pass in silence. What is wrong is named by its JSON pointer; what was sent is not repeated.
+orjson parses the raw bytes, and no model class is in between: an object for each row would take longer than the rest.
+Every shape is closed: an unknown key is refused, so that a misspelt key does not pass in silence. A JSON pointer names
+each wrong place; submitted values are never repeated.
 """
 
+from __future__ import annotations
+
+import asyncio
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes
 
+import numpy as np
 import orjson
+from starlette.requests import Request
 
+from oubli.api.samples import LONGEST_PERIOD
+from oubli.app.http.auth import AccessRules
+from oubli.app.http.monitoring.metrics import RequestMetrics
 from oubli.app.http.problems import NOT_ADDED, ProblemError, invalid, pointer, too_many_rows
 from oubli.app.ledger.entries import By
-from oubli.app.service.results import KEEP, Keep, NewSamples, Replacement, Row
-from oubli.app.times import LONGEST_PERIOD, TimeError, parse_future
+from oubli.app.service.changes.additions import NewSamples, Row
+from oubli.app.service.changes.deletions import Replacement
+from oubli.app.service.service import Service
+from oubli.app.times import TimeError, parse_future
 from oubli.core.data.schema import Schema
+from oubli.core.data.values import normalise_id
 from oubli.core.errors import InputError
-from oubli.core.samples.store import normalise_id
+from oubli.core.planning import KEEP, Keep
 
+KEY_HEADER = "Idempotency-Key"
 METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
 MOST_NAMED = 1000  # samples in an answer about influence
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_PREDICTION_KEYS = frozenset({"instances", "receipt"})
 _SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "restricted_at", "readd", "retention"}
 MOST_COMPARED = 100  # instances
+SHORT_BODY = 2**15  # bytes that are read in 5 ms at most; lists of ids take the longest
+_SCANNED = 2**20  # bytes that are looked at in one step
+_MORE_VALUES = 16  # that a sample has besides its features, and brackets
+_FEW_VALUES = 1000  # that any body may have
+T = TypeVar("T")
+
+
+async def read(work: Callable[[bytes], T], body: bytes) -> T:
+    """Return the result of some work on a body, which runs in a thread unless the body is short."""
+    return work(body) if len(body) <= SHORT_BODY else await asyncio.to_thread(work, body)
+
+
+def require_few_values(body: bytes, n_rows: int, n_features: int) -> None:
+    """Refuse JSON with more values than so many rows have: the parser would keep all other threads waiting.
+
+    Raises
+    ------
+    ProblemError
+        When there are more.
+    """
+    most = _FEW_VALUES + n_rows * (n_features + _MORE_VALUES)
+    if len(body) <= most or sum(map(body.count, (b",", b"[", b"{"))) <= most:
+        return
+    # Those in texts do not count. Without what is escaped, each quotation mark begins or ends a text.
+    plain = np.frombuffer(body.replace(b"\\\\", b"").replace(b'\\"', b""), np.uint8)
+    n_values, n_quotes = 0, 0
+    for start in range(0, len(plain), _SCANNED):
+        part = plain[start : start + _SCANNED]
+        quotes = np.cumsum(part == ord('"'), dtype=np.int64) + n_quotes
+        n_quotes = int(quotes[-1])
+        n_values += int(np.count_nonzero(np.isin(part, (ord(","), ord("["), ord("{"))) & (quotes % 2 == 0)))
+    if n_values > most:
+        raise ProblemError("too-many-rows", f"The body has more values than {n_rows} rows can have: split it.")
+
+
+def parse_object(body: bytes, n_rows: int, n_features: int) -> dict[str, Any]:
+    """Return the JSON object of a body that has no more values than so many rows have."""
+    require_few_values(body, n_rows, n_features)
+    try:
+        content = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise ProblemError("broken-json") from None
+    if not isinstance(content, dict):
+        raise invalid("", "must be a JSON object")
+    return content
 
 
 class Asked(NamedTuple):
@@ -63,15 +122,11 @@ class Reader:
 
     # --- bodies
 
-    def instances(self, body: bytes) -> list[Any]:
-        """Return the instances of a `/predict` body as they were sent; `rows` puts them in order."""
-        content = self._object(body, {"instances"})
-        return self._list(content, "instances", "instances")
-
-    def prediction(self, body: bytes) -> tuple[list[Any], bool]:
-        """Return the same of a body that may ask for a receipt, and whether it does."""
-        content = self._object(body, {"instances", "receipt"})
-        return self._list(content, "instances", "instances"), _flag(content, "receipt")
+    def prediction(self, body: bytes) -> tuple[list[Any], list[Row], bool]:
+        """Return the instances of a `/predict` body as sent, the rows in order, and whether a receipt is wanted."""
+        content = self._object(body, _PREDICTION_KEYS)
+        instances = self._list(content, "instances", "instances")
+        return instances, self.rows(instances), flag_of(content, "receipt")
 
     def rows(self, instances: list[Any]) -> list[Row]:
         """Return the cells of instances in feature order."""
@@ -137,7 +192,7 @@ class Reader:
         content = self._object(body, {"ids", "subjects", "ref", "list_found"})
         ids, subjects = self._named(content)
         ref = None if content.get("ref") is None else parse_ref(content["ref"], "/ref")
-        return ids, subjects, ref, _flag(content, "list_found")
+        return ids, subjects, ref, flag_of(content, "list_found")
 
     def absence(self, body: bytes) -> tuple[list[Any], list[str] | None, list[str] | None]:
         """Return the instances of a `/predict/without` body as they were sent, and ids or subjects."""
@@ -161,7 +216,7 @@ class Reader:
         content = self._object(body, {"subjects", "ref", "keep_expired"} if takes_keep else {"subjects", "ref"})
         names = parse_names(self._list(content, "subjects", "subjects"), "subjects")
         ref = None if content.get("ref") is None else parse_ref(content["ref"], "/ref")
-        return names, ref, _flag(content, "keep_expired")
+        return names, ref, flag_of(content, "keep_expired")
 
     def retained(self, body: bytes) -> tuple[list[str], int | None, str | None]:
         """Return the subjects that a body names, for how many seconds their samples are kept, and its case number."""
@@ -177,7 +232,7 @@ class Reader:
         content = self._object(body, {"subject", "influence"})
         if "subject" not in content:
             raise invalid("/subject", "is missing: name whose samples to return")
-        return parse_name(content["subject"], "/subject"), _flag(content, "influence")
+        return parse_name(content["subject"], "/subject"), flag_of(content, "influence")
 
     def absent_name(self, body: bytes) -> tuple[By, str]:
         """Return what is to be proved absent."""
@@ -203,7 +258,8 @@ class Reader:
 
     # --- pieces
 
-    def _object(self, body: bytes, keys: set[str]) -> dict[str, Any]:
+    def _object(self, body: bytes, keys: Set[str]) -> dict[str, Any]:
+        require_few_values(body, self.max_rows, len(self._names))
         try:
             content = orjson.loads(body)
         except orjson.JSONDecodeError as error:
@@ -312,14 +368,6 @@ class Reader:
 _UNKNOWN_FEATURE = "has a feature name that the model does not know: GET /model lists the names"
 
 
-def explain_addition(error: BaseException, sent: list[Any], schema: Schema) -> BaseException:
-    """Return what refused the samples of a `POST /samples` body, with the places in that body."""
-    if not isinstance(error, InputError):
-        return error
-    features = [sample["features"] for sample in sent]
-    return explain(error, lambda row: ("samples", row, "features"), features, schema)
-
-
 def explain(
     error: InputError, place: Callable[[int], tuple[str | int, ...]], sent: Sequence[Any], schema: Schema
 ) -> ProblemError:
@@ -344,7 +392,7 @@ def explain(
         return invalid(pointer(*parts), error.rule)
     if error.field in schema.names:
         position: str | int = error.field if isinstance(row, dict) else schema.index(error.field)
-        # The name helps whoever sent a list; it is the schema's own.
+        # The name helps a client that sent a list; it comes from the schema.
         rule = error.rule if isinstance(row, dict) else f"(feature '{error.field}') {error.rule}"
         return invalid(pointer(*parts, position), rule)
     beside = parts[:-1]
@@ -378,6 +426,12 @@ def one_value(query: Mapping[str, list[str]], name: str) -> str | None:
     return values[0] if values else None
 
 
+def parse_values(raw: bytes, *names: str) -> list[str | None]:
+    """Return the values of query parameters that may each be given once; refuses other parameters."""
+    query = parse_query(raw, names)
+    return [one_value(query, name) for name in names]
+
+
 def parse_names(values: list[Any], key: str) -> list[str]:
     """Return ids or subjects of a list in the request."""
     return [parse_name(value, pointer(key, i)) for i, value in enumerate(values)]
@@ -406,9 +460,8 @@ def parse_number_cursor(text: str | None) -> int:
 
 def parse_page(raw_query: bytes, default: int, most: int) -> tuple[int, int]:
     """Return the number after which a page begins, and how much is on it, of a list that takes nothing else."""
-    query = parse_query(raw_query, ("cursor", "limit"))
-    limit = parse_limit(one_value(query, "limit"), default, most)
-    return parse_number_cursor(one_value(query, "cursor")), limit
+    cursor, limit = parse_values(raw_query, "cursor", "limit")
+    return parse_number_cursor(cursor), parse_limit(limit, default, most)
 
 
 def parse_uuid(text: str, missing: str) -> str:
@@ -452,8 +505,9 @@ def parse_seconds(value: Any, place: tuple[str | int, ...]) -> int:
     return value
 
 
-def _flag(content: Mapping[str, Any], key: str) -> bool:
-    value = content.get(key, False)
+def flag_of(content: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
+    """Return a value of a body that is true or false."""
+    value = content.get(key, default)
     if not isinstance(value, bool):
         raise invalid(pointer(key), "must be true or false")
     return value
@@ -490,3 +544,63 @@ def _depth(value: Any) -> int:
         children = (item.values() if isinstance(item, dict) else item for item in level)
         level = [child for found in children for child in found if isinstance(child, (dict, list))]
     return depth
+
+
+@dataclass(slots=True)
+class Context:
+    """Belongs to one application.
+
+    Attributes
+    ----------
+    service
+        What is served.
+    new_reader
+        Makes the reader for a schema.
+    metrics
+        Counts the requests.
+    model_name
+        Of the model, in the Open Inference Protocol.
+    page_size_max
+        Most samples, receipts or entries on a page.
+    """
+
+    service: Service
+    new_reader: Callable[[Schema], Reader]
+    metrics: RequestMetrics
+    model_name: str
+    page_size_max: int
+    _reader: Reader | None = None
+
+    def reader(self) -> Reader:
+        """Return the reader for the schema of now: a restore can change it."""
+        schema = self.service.model.state.model.schema_
+        if self._reader is None or self._reader.schema is not schema:
+            self._reader = self.new_reader(schema)
+        return self._reader
+
+    def require_ready(self) -> None:
+        """Refuse a request that asks whether the server is ready for predictions, while it is not."""
+        if self.service.model.state.phase != "ready":
+            raise ProblemError("not-ready", f"The server is {self.service.model.state.phase}.")
+        unready = self.service.lifecycle.role.unready()
+        if unready is not None:
+            raise ProblemError("not-ready", unready)
+        if not self.service.model.state.model.is_usable:
+            raise ProblemError("model-unusable")
+
+
+def context_of(request: Request) -> Context:
+    """Return the context of the application that handles a request."""
+    context: Context = request.scope["app"].state.context
+    return context
+
+
+def service_of(request: Request) -> Service:
+    """Return the rooms of the service behind the application that handles a request."""
+    return context_of(request).service
+
+
+def caller_of(request: Request) -> str:
+    """Return the id of the key that a request came with; empty when it has none of its own."""
+    rules: AccessRules = request.app.state.rules
+    return rules.caller(request.scope["headers"]).id or ""

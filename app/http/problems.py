@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: RFC 9457 `application/problem+json`, one shape for all but the Open Inference Protocol's.
+"""Errors as HTTP answers: RFC 9457 `application/problem+json`, except below `/v2` and `/opendsr`.
 
 Texts are built from positions, names of the schema and rules. Nothing that was submitted is repeated, and no text of
 an exception is passed on: it could hold an id or a value. `KINDS` is the list of all problems there are; the OpenAPI
@@ -21,7 +21,7 @@ from oubli.core.errors import CapacityError, EmptyModelError, FileError, InputEr
 
 log = logging.getLogger("oubli.http")
 
-NOT_ADDED = "does not come with a sample: leave out a sample that is restricted where it comes from"
+NOT_ADDED = "does not come with a sample: leave out samples that are restricted at their source"
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:oubli:problem:"
 RETRY_SECONDS = 1
@@ -36,7 +36,7 @@ OPENDSR_FOLDER = "/opendsr/"
 class Kind:
     """One kind of problem.
 
-    `detail` is what its answers say when nothing more precise is known; `example` shows the `errors` they can have.
+    `detail` is the default text of its answers; `example` shows the `errors` they can have.
     """
 
     slug: str
@@ -49,29 +49,31 @@ class Kind:
 
 _TABLE = """
 400 broken-json: The body is not JSON
-The body cannot be read as JSON: send one JSON object in UTF-8; a missing value is null, not NaN.
+The body is not valid JSON: send one JSON object in UTF-8. A missing value is null, not NaN.
 
 400 broken-records: The body is not in its format
-The body is not what 'Content-Type' says: CSV, NDJSON or an Arrow stream, in UTF-8 and whole.
+The body does not have the format of its 'Content-Type' (CSV, NDJSON or an Arrow stream), is not UTF-8, or is
+incomplete.
 
 400 bad-request: The request cannot be read
 The request is not valid HTTP for this server.
 
 400 bad-host: The 'Host' header is malformed
-Send one 'Host' header, with a name or an address and perhaps a port.
+Send one 'Host' header, with a name or an address and optionally a port.
 
 401 key-needed: A key is needed
-Send a key that is known and has not ended, as 'Authorization: Bearer <key>' or as 'X-API-Key: <key>'.
+Send a valid key, as 'Authorization: Bearer <key>' or as 'X-API-Key: <key>'.
 
 403 scope-needed: The key does not have the needed scope
-This takes a key with another scope: `oubli keys create` makes one.
+The request needs a key with another scope: `oubli keys create` makes one.
 
 403 foreign-origin: The request comes from a page of another origin
-Pages of other origins may not change this server: scheme, host and port in the 'Origin' header must be those of the
-request itself. Set cors_origins to admit the pages of another, or allowed_origins behind a proxy.
+Pages of other origins may neither change this server nor ask for samples: scheme, host and port in the 'Origin' header
+must be those of the request itself. Set cors_origins to admit pages of another origin, or allowed_origins behind a
+proxy.
 
 404 no-such-route: No route has this path
-This path is no route: '/docs' lists all of them.
+There is no route with this path: '/docs' lists all routes.
 
 404 not-held: The sample or subject is not held
 No sample is held under this id or subject. POST /samples adds one.
@@ -79,178 +81,189 @@ No sample is held under this id or subject. POST /samples adds one.
 404 no-receipt: There is no such receipt
 No erasure has this id or case number: the answer to a deletion names both.
 
-404 not-logged: The log does not hold it
-No entry of the log has this number, or no checkpoint could be signed over it yet: entries are numbered from 1 to the
+404 not-logged: The log does not have this entry
+No entry of the log has this number, or no checkpoint over it could be signed yet. Entries are numbered from 1 to the
 size in GET /log/checkpoint.
 
 404 no-opening: The erasure has no opening
-It is older than openings are, or the hashing key that its opening is made with was destroyed.
+It was made by a version without openings, or the hashing key of its opening was destroyed.
 
 404 no-dead-letter: There is no such dead letter
-Nothing was given up that the receipt or request of this id has to tell: GET /webhooks/dead-letters lists what was.
+No delivery for a receipt or request with this id was given up: GET /webhooks/dead-letters lists those that were.
 
 404 no-opendsr: OpenDSR is not set up
-Nothing was done. Set opendsr_domain, opendsr_cert_file and opendsr_key_file to take requests of OpenDSR.
+Nothing was done. Set opendsr_domain, opendsr_cert_file and opendsr_key_file to accept requests of OpenDSR.
 
 404 no-request: There is no such request
 No request of OpenDSR has this id.
 
 409 request-repeated: The id belongs to another request
-Nothing was done: a request with this subject_request_id came before, and asked for something else. Use a new id.
+Nothing was done: an earlier request with this subject_request_id asked for something else. Use a new id.
 
 409 request-begun: The request is not pending any more
-It has begun, or is done, and cannot be cancelled.
+It is being processed, or is done, and cannot be cancelled.
 
 404 no-node: There is no such node
-The cluster has no node of this name: GET /cluster lists all of them.
+The cluster has no node with this name: GET /cluster lists all nodes.
 
 409 node-alive: The node is not expelled
-Nothing was changed: the node has reported within member_timeout, and is counted with. Stop it, wait until GET /cluster
+Nothing was changed: the node has reported within member_timeout. Stop it, wait until GET /cluster
 shows it as 'expelled', and try again.
 
 404 no-job: There is no such job
-No job has this id, or it ended so long ago that it was forgotten.
+No job has this id, or it ended long ago and was removed.
 
-404 no-ranking: There is no such ranking
-No ranking is kept under this id: samples were erased or restricted meanwhile, or it was forgotten. Ask again.
+409 job-uncancellable: The job cannot be cancelled
+Only a job that answers a question or makes a bundle can be cancelled: wait until this one has ended.
 
-404 no-export: There is no such bundle
-No bundle is kept under this id: samples were erased meanwhile, or it was forgotten. Ask again.
+404 no-result: The job has no result
+The result of the job is gone: samples were erased or restricted after the question, or newer results took its place.
+Ask again.
 
 404 no-snapshot: There is no snapshot
-No snapshot was written yet: POST /snapshot writes one.
+No snapshot has been written yet: POST /snapshot writes one.
 
 404 no-model: No model has this name
-The server has one model: GET /v2/models/NAME takes the name that model_name in the settings gives it.
+The server has one model: use GET /v2/models/NAME with the name in the setting model_name.
 
 404 no-version: This version of the model is not served
-The server has the present version of the model only: ask for that one, or without a version.
+The server has only the current version of the model: ask for that one, or leave the version out.
 
 405 wrong-method: The route does not have this method
-This route has other methods: '/docs' lists them.
+This route does not have this method: '/docs' lists its methods.
 
 408 upload-slow: The upload took too long
-Nothing was changed: the file paused for longer than upload_pause, or took longer than upload_deadline. Upload it again
-over a faster connection, or set those higher.
-
-404 no-comparison: There is no such comparison
-No comparison is kept under this id: samples were erased meanwhile, or it was forgotten. Ask again.
+Nothing was changed: the file paused for longer than 30 seconds, or took longer than an hour. Upload it again over a
+faster connection.
 
 404 no-tree: There is no such tree or node
-The model has no such tree, or the tree no such node, at present: trees change with the samples. Begin at the root of
-tree 0; the answer says how many trees there are.
+The model has no such tree, or the tree has no such node, at present: trees change with the samples. Start at the root
+of tree 0; the answer gives the number of trees.
 
 409 still-held: The sample or subject is held
-Nothing can be proved absent that is in the model: delete it first.
+A name that is in the model cannot be proved absent: delete it first.
 
 409 not-exact: The model is not exact
-A model of this kind that has unlearned samples is not the model that was never told of them. Fit a kind that is exact:
-'forest' or 'incremental-boosting'.
+A model of this kind that has unlearned samples differs from one that never learned them. Fit an exact kind: 'forest'
+or 'incremental-boosting'.
 
 409 empty-model: No samples are held
-There is nothing to predict from: add samples first.
+The model has no samples to predict from: add samples first.
 
 409 id-conflict: An id is held with other content
-Nothing was added: samples were sent under ids that are held with other content. PUT /samples/{id} rectifies a sample,
-another id adds a new one.
+Nothing was added: ids in the request are held with other content. PUT /samples/{id} rectifies a sample; another id adds
+a new one.
 
 409 erased-lately: An id was erased recently
-Nothing was added: samples were sent under ids that were erased a short time ago. It may be a late retry. Send 'readd':
-true with each sample that is meant to come back.
+Nothing was added: ids in the request were erased recently. The request may be a late retry. Send 'readd': true with
+each sample that you want to add again.
+
+409 key-spent: A sample or subject of the first request with this key was erased
+Nothing was changed: 'Idempotency-Key' was used, and a sample or subject of the first request was erased since, so the
+server cannot recognise the request. Use a new key. To add an erased sample again, send 'readd': true with it.
 
 409 restricted: The processing of an id or a subject is restricted
-Nothing was changed: what is restricted is kept and not learned from, and no sample is added to it. POST
-/subjects/release ends the restriction; PUT /samples/{id} corrects a sample, which stays restricted with its subject.
+Nothing was changed: restricted samples are kept, the model does not learn from them, and no sample can be added to a
+restricted subject. POST /subjects/release ends the restriction. PUT /samples/{id} corrects a sample, which stays
+restricted with its subject.
 
 409 ephemeral: Nothing is kept on disk
 The server was started with --ephemeral: start it with --data-dir to write snapshots.
 
 408 too-slow: The request takes too long
-The request did not arrive in time: send it again, without pauses. head_timeout and body_timeout in the settings say
-how long it may take.
+The request did not arrive in time: send it again, without pauses. A head may take 10 seconds; a body 60 seconds, and
+one more for each 8 KiB.
 
 413 body-too-large: The body is too large
 The body is larger than this server accepts.
 
 413 record-too-large: A record is too large
-One line, or one message of an Arrow stream, is larger than max_body_bytes: a body may go on for ever, a record may not.
+One line, or one message of an Arrow stream, is larger than max_body_bytes. A body has no limit, a record has.
 
 413 too-many-rows: Too many rows in one request
-The request names more rows than one request may: split it.
+The request has more rows than one request may have: split it.
 
 400 broken-encoding: The body does not decode
-Nothing was changed: the body is not what 'Content-Encoding' says, or it is cut short.
+Nothing was changed: the body does not have the encoding in 'Content-Encoding', or it is incomplete.
+
+400 too-many-frames: The body has too many zstd frames or gzip members
+Nothing was changed: a body may have 1,000 of them, plus one for each 256 decoded bytes. Compress it as a whole.
 
 415 unsupported-encoding: The body has an encoding that is not supported
-Send the body as it is, or with 'Content-Encoding: gzip' or 'zstd'.
+Send the body without an encoding, or with 'Content-Encoding: gzip' or 'zstd'.
 
 415 not-json: The content type of the body is not JSON
 Send the body as JSON, with 'Content-Type: application/json'.
 
 421 unknown-host: The request is meant for another host
-The 'Host' header names none of the hosts that this server is known by: call it by one of those, or set allowed_hosts.
+The 'Host' header names no host name of this server: use one of its names, or set allowed_hosts.
 
 422 invalid-input: The input is not valid
-Nothing was changed. Correct what 'errors' lists and send the request again.
+Nothing was changed. Correct the places in 'errors' and send the request again.
 
 422 unreadable-file: The file is not a valid model file
 Nothing was changed: the file cannot be read as a model.
 
 431 head-too-large: The target and headers of the request are too large
-A request may have 64 KiB of target and headers, and 100 headers, those behind its body included.
+A request may have 64 KiB of target and headers, and 100 headers, including those after its body.
 
 429 queue-full retry: Too many requests wait
-As many requests wait for the model as may wait. Try again a little later; erasures are always taken.
+The maximum number of requests waits for the model. Try again a little later. Erasures are always accepted.
 
 500 internal-error: The server failed
 This is an error of the server, not of the request. The server's log names the place in the code.
 
 503 not-ready retry: The server is not ready
-The server is starting, or it is stopping: try again a little later.
+The server is starting or stopping, or it is a node that may have missed an erasure: see 'detail'. Try again a little
+later, or use another node.
 
 503 behind retry: The server is behind
-The request asks for a later version of the model ('Min-Version') than the one served here. Try again a little later, or
-ask another node. A server that was put back to an older state does not get there: leave the header out.
+The request asks for a later version of the model ('Min-Version') than this server has. Try again a little later, or use
+another node. If the server was put back to an older state, it will not reach the version: leave the header out.
 
 503 too-many-connections retry: Too many connections are open
-As many connections are open as may be, in all or from this address. Close idle ones, or send more than one request
-over each.
+The maximum number of connections is open, in total or from this address. Close idle ones, or send several requests over
+each.
 
 503 changes-stopped retry: The model accepts no changes at present
 An earlier error left the model or the disk in doubt, so nothing is changed until the server is restarted. Predictions
-go on.
+are still answered.
+
+503 out-of-memory retry: The server has not enough memory
+Nothing was changed: there is not enough memory for the request. Send less in one request, free memory on the machine,
+or lower max_classes (each leaf has a counter for each class).
 
 503 model-unusable: The model cannot be used
-A change of the model was broken off halfway, so it answers nothing and changes nothing. Nothing that was acknowledged
+A change of the model was interrupted halfway, so the model answers nothing and accepts nothing. No acknowledged change
 is lost: restart the server.
 
 503 capacity: A limit of the model is reached
 Nothing was changed: the model cannot hold more. Delete samples, or serve a second model.
 
 503 journal retry: The journal cannot be written
-Nothing was changed: a file of the journal could not be opened or written, and no flush had failed. See to the disk and
-to the limit of open files, and try again: it works again when they do.
+Nothing was changed: a file of the journal could not be opened or written, and no flush had failed. Check the disk
+and the limit of open files, and try again.
 
 503 journal-unreachable retry: PostgreSQL cannot be reached
-Nothing was changed: PostgreSQL, which keeps the journal, cannot be reached, or refuses to write. See to it and to the
-network, and try again: changes are taken again as soon as it writes.
+Nothing was changed: PostgreSQL, which keeps the journal, cannot be reached, or refuses to write. Check it and the
+network, and try again: the server accepts changes as soon as PostgreSQL writes.
 
-503 not-leader retry: Another node takes the changes
-Nothing was changed: another node leads, and takes the changes. It is in 'leader', and where it is known the answer is a
+503 not-leader retry: Another node accepts the changes
+Nothing was changed: another node leads and accepts changes. 'leader' names it. If its URL is known, the answer is a
 redirect (307) to it.
 
-503 model-changed retry: The model changed while the answer was made
-The model has other classes or columns than when the answer began: send the rows again that were not answered.
+503 model-changed retry: The model changed during the answer
+The model has other classes or columns than at the start of the answer: send the unanswered rows again.
 
 503 superseded retry: Samples were erased while the answer was made
-The answer could have held what was erased while it was made: ask again.
+The answer could hold erased samples: ask again.
 
-503 upload-dropped retry: The upload was ended
-Nothing was changed. Samples were erased while the file came in, and it may hold them: upload it again. They are
-dropped from a file that is whole.
+503 upload-dropped retry: The upload was stopped
+Nothing was changed. Samples were erased during the upload, and the file may contain them: upload it again. The server
+drops erased samples from a complete file.
 
 503 storage retry: The data directory cannot be written
-Nothing was changed. Check that the disk has room and that the data directory can be written.
+Nothing was changed. Check that the disk has space and that the data directory can be written.
 """
 _HEADERS = {"key-needed": {"WWW-Authenticate": 'Bearer realm="oubli"'}}
 _EXAMPLES = {
@@ -391,7 +404,7 @@ def target_of(scope: Mapping[str, Any]) -> str:
 
 
 def opendsr_status(kind: Kind) -> int:
-    """Return the status of a problem below `/opendsr/`: whatever is wrong with a request is 400 there."""
+    """Return the status of a problem below `/opendsr/`: every mistake of a request is 400 there."""
     return 400 if kind.status in (409, 413, 415, 422) else kind.status
 
 
@@ -400,29 +413,9 @@ def is_inference(path: str) -> bool:
     return path.startswith(INFERENCE_PATH) and path[len(INFERENCE_PATH) :][:1] in ("", "/")
 
 
-_STOPPED: dict[StopReason, str] = {
-    StopReason.DISK_FAILED: "A write to the data directory or to the journal failed, so that what was written is in "
-    "doubt. Check the disk, and PostgreSQL if it keeps the journal, then restart the server: it reads what is there.",
-    StopReason.MODEL_UNUSABLE: "A change failed inside the model, so that the model is in doubt. Restart the server: "
-    "it makes the model anew from its snapshot and its journal.",
-    StopReason.LEDGER_FAILED: "The ledger does not go on where the journal does. Restart the server: it says what is "
-    "missing.",
-    StopReason.LOG_ROLLED_BACK: "A witness of the log has cosigned entries that are not here: the data directory was "
-    "restored from an older backup. Restart the server with --ledger FILE, a newer download of the ledger, or with "
-    "--accept-missing-erasures.",
-    StopReason.DISK_FULL: "The disk has no room. Make room: changes are then taken again without a restart.",
-    StopReason.DISK_ERRORS: "Files of the journal cannot be read or written, and no flush has failed. Check the disk: "
-    "changes are taken again without a restart as soon as it works.",
-    StopReason.NO_DESCRIPTORS: "The process may not open more files. Raise its limit of open files (ulimit -n): "
-    "changes are taken again without a restart as soon as files can be opened.",
-    StopReason.JOURNAL_UNREACHABLE: "PostgreSQL, which keeps the journal, cannot be reached, or refuses to write. See "
-    "to it and to the network: changes are taken again without a restart as soon as it writes.",
-}
-
-
 def changes_stopped(reason: StopReason) -> ProblemError:
     """Return the problem of a server that answers predictions and takes no changes."""
-    return ProblemError("changes-stopped", f"{_STOPPED[reason]} Predictions go on.")
+    return ProblemError("changes-stopped", f"{reason.text} Predictions are still answered.")
 
 
 def invalid(pointer: str, rule: str) -> ProblemError:
@@ -442,11 +435,13 @@ def too_many_rows(what: str, given: int, limit: int) -> ProblemError:
 
 _SLUGS: tuple[tuple[type[Exception], str], ...] = (  # the first that fits
     (errors.BusyError, "queue-full"),
+    (errors.SpentKeyError, "key-spent"),
     (errors.NoReceiptError, "no-receipt"),
     (errors.NotLoggedError, "not-logged"),
     (errors.NoRequestError, "no-request"),
     (errors.RepeatedRequestError, "request-repeated"),
     (errors.UncancellableError, "request-begun"),
+    (errors.UncancellableJobError, "job-uncancellable"),
     (errors.NoLetterError, "no-dead-letter"),
     (errors.JournalUnreachableError, "journal-unreachable"),
     (errors.JournalRefusedError, "journal"),
@@ -496,7 +491,7 @@ def to_problem(error: Exception) -> ProblemError | None:
             rule = "It is restricted: the model has not learned it, and the server keeps it. Delete it first."
             return ProblemError("still-held", rule)
         case errors.NodeAliveError(leads=True):
-            text = "Nothing was changed: this node leads. Stop it, so that another one leads, and ask that one."
+            text = "Nothing was changed: this node leads. Stop it, so that another node leads, and ask that one."
             return ProblemError("node-alive", text)
         case errors.OwnerlessError():
             rule = "must be a subject, or left out: the sample is restricted, and could not be released without one"
@@ -508,7 +503,7 @@ def to_problem(error: Exception) -> ProblemError | None:
         case errors.UploadError(reason=reason):
             return ProblemError("upload-slow" if reason == "slow" else "upload-dropped")
         case errors.StaleCursorError():
-            return invalid("/cursor", "belongs to a list that is no more: start again without it")
+            return invalid("/cursor", "belongs to a list that no longer exists: start again without it")
         case FileError(rule=rule):
             return ProblemError("unreadable-file", f"Nothing was changed: {rule}.")
         case InputError(rule=rule):
@@ -524,6 +519,9 @@ def body_too_large(limit: int) -> ProblemError:
 
 
 def report_mistake(error: BaseException) -> ProblemError:
-    """Log an exception that nobody expected, and return the problem that it is answered with."""
+    """Log an exception that the request is not to blame for, and return the problem that it is answered with."""
+    if isinstance(error, MemoryError):
+        log.error("a request found no memory: %s", place_of(error))
+        return ProblemError("out-of-memory")
     log.error("a request failed: %s", place_of(error))
     return ProblemError("internal-error")

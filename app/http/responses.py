@@ -1,28 +1,44 @@
-"""Responses of the routes that do not go through pydantic: JSON bytes, and CSV for lists of samples."""
+"""Responses of the routes that do not go through pydantic: JSON bytes, and CSV for lists of samples.
 
+Files that are sent whole although their names may be gone before the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
 import base64
+import os
 import struct
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import orjson
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
+from starlette.types import Receive, Scope, Send
 
-from oubli.app.http.csv_text import BESIDE, NONCE, ORIGIN, columns_beside, csv_line, label_column
+from oubli.app.http.formats import BESIDE, NONCE, ORIGIN, columns_beside, csv_header, csv_line, label_column
 from oubli.app.http.problems import invalid
 from oubli.app.ledger.entries import Receipt
-from oubli.app.service.held_values import values_as_held
-from oubli.app.service.jobs import Job
-from oubli.app.service.results import Added, Bundle, Deleted, NothingHeld, Page, Predicted, Restricted
+from oubli.app.service.changes.additions import Added
+from oubli.app.service.changes.deletions import Deleted, NothingErased
+from oubli.app.service.changes.restrictions import Restricted
+from oubli.app.service.erasure.holders import Holders
+from oubli.app.service.evidence.sample_set import values_as_held
+from oubli.app.service.jobs.exports import Bundle
+from oubli.app.service.jobs.jobs import Job
+from oubli.app.service.model.influence import Comparison
+from oubli.app.service.model.live import Predicted
+from oubli.app.service.model.questions import Page
+from oubli.app.service.service import Service
 from oubli.app.times import to_text
 from oubli.core.data.schema import Schema
 from oubli.core.model import QueryResult
-from oubli.core.samples.store import HeldSample
+from oubli.core.samples.records import HeldSample
 
-# Nothing that answers may keep a copy: it could outlive the sample.
+# No cache on the way may keep a copy: it could outlive the sample.
 NO_STORE = {"Cache-Control": "no-store"}
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z
 _CURSOR = struct.Struct(">QQ")
@@ -57,7 +73,7 @@ def addition_content(added: Added, *, durable: bool) -> dict[str, Any]:
     return {"ids": added.ids, "model_version": added.model_version, "n_samples": added.n_samples, "durable": durable}
 
 
-def receipt_content(receipt: Receipt | NothingHeld, *, durable: bool) -> dict[str, Any]:
+def receipt_content(receipt: Receipt | NothingErased, *, durable: bool) -> dict[str, Any]:
     """Return a receipt as an object. What was signed is everything but `signature` and `durable`."""
     return {**receipt.content(), "durable": durable}
 
@@ -121,7 +137,7 @@ def bundle_content(bundle: Bundle, schema: Schema, *, durable: bool) -> dict[str
 def bundle_csv(bundle: Bundle, schema: Schema) -> str:
     """Return the samples of a bundle as CSV, with where they come from."""
     beside = columns_beside(schema)
-    lines = [csv_line([*(beside[name] for name in (*BESIDE, *ORIGIN)), *schema.names, label_column(schema)])]
+    lines = [csv_header([*(beside[name] for name in (*BESIDE, *ORIGIN)), *schema.names, label_column(schema)])]
     for sample, addition in bundle.samples:
         added = (None, None) if addition is None else (to_text(addition.at_ms), addition.request)
         features, label = values_as_held(sample, schema)
@@ -134,11 +150,43 @@ def _beside(sample: HeldSample) -> tuple[str | None, ...]:
     return sample.id, sample.subject, _time(sample.expires_ms), _time(sample.restricted_ms)
 
 
+async def bundle_answer(service: Service, bundle: Bundle, *, csv: bool) -> Response:
+    """Return a bundle, written in a thread: it may be long."""
+    schema, durable = service.model.state.model.schema_, service.disk.is_durable
+    if csv:
+        text = await asyncio.to_thread(bundle_csv, bundle, schema)
+        return Response(text, 200, NO_STORE, media_type="text/csv")
+    content = await asyncio.to_thread(lambda: to_json(bundle_content(bundle, schema, durable=durable)))
+    return Response(content, 200, NO_STORE, media_type="application/json")
+
+
+def comparison_content(found: Comparison) -> dict[str, Any]:
+    """Return predictions with and without some samples, as an object."""
+    return {
+        "with": result_content(found.with_them),
+        "without": None if found.without_them is None else result_content(found.without_them),
+        "removed": found.removed,
+        "absent": found.absent,
+        "n_samples": found.n_samples,
+        "model_version": found.model_version,
+    }
+
+
+KEPT = ("influence", "export", "without")
+"""Kinds of jobs whose result is kept apart from the job; under the kind the job has the name that it is kept by."""
+
+
 def job_content(job: Job) -> dict[str, Any]:
     """Return a job as an object; without result and error while there are none."""
-    content = {"id": job.id, "kind": job.kind, "status": job.status, "progress": job.progress}
-    outcome = {"result": job.result, "error": job.error}
-    return content | {name: value for name, value in outcome.items() if value is not None}
+    content: dict[str, Any] = {"id": job.id, "kind": job.kind, "status": job.status, "progress": job.progress}
+    if job.error is not None:
+        content["error"] = job.error
+    if job.result is not None:
+        content["result"] = job.result
+        if job.kind in KEPT:
+            shown = {name: value for name, value in job.result.items() if name != job.kind}
+            content["result"] = {"url": f"/jobs/{job.id}/result", **shown}
+    return content
 
 
 def job_answer(job: Job) -> Response:
@@ -182,7 +230,7 @@ def csv_answer(
     """Return samples as CSV: what is beside them, features, label. A missing value is empty, empty text is ``""``."""
     beside = columns_beside(schema)
     names = BESIDE if nonces is None else (*BESIDE, NONCE)
-    lines = [csv_line([*(beside[name] for name in names), *schema.names, label_column(schema)])]
+    lines = [csv_header([*(beside[name] for name in names), *schema.names, label_column(schema)])]
     for row, sample in enumerate(samples):
         features, label = values_as_held(sample, schema)
         opening = () if nonces is None else (nonces[row],)
@@ -205,3 +253,36 @@ def read_cursor(text: Any) -> tuple[int, int] | None:
     except (ValueError, TypeError, struct.error):
         raise invalid("/cursor", "is no cursor of this server: pass on 'next' of the page before as it is") from None
     return epoch, min(slot, 2**62)
+
+
+MEDIA_TYPE = "application/octet-stream"
+
+
+class OpenedFile(FileResponse):
+    """A file that is sent whole even if its name is gone before the end, as snapshots go when something is erased.
+
+    A client that reads so slowly that an erasure could not be finished in time gets half of the file.
+    """
+
+    def __init__(self, file: BinaryIO, name: str, holders: Holders) -> None:
+        self._file = file
+        self._holders = holders
+        super().__init__(
+            f"/dev/fd/{file.fileno()}",
+            media_type=MEDIA_TYPE,
+            filename=name,
+            headers={"Cache-Control": "no-store"},
+            stat_result=os.fstat(file.fileno()),
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the file, and close it in any case."""
+        sending = asyncio.ensure_future(super().__call__(scope, receive, send))
+        with self._file, self._holders.hold("downloads", sending.cancel) as hold:
+            try:
+                await sending
+            except asyncio.CancelledError:
+                sending.cancel()
+                if hold.is_ended:
+                    raise ConnectionAbortedError from None
+                raise

@@ -1,8 +1,10 @@
 """Run the application under uvicorn: one process, one event loop.
 
-On SIGTERM or Ctrl-C the server is not ready at once, goes on answering for a moment in which load balancers can see
-that, closes its sockets, answers what is in flight, and writes a snapshot; then the process ends with exit code 0. A
-second signal skips the moment, a further Ctrl-C the waiting for connections.
+On SIGTERM or Ctrl-C the server is not ready at once. It still answers for a moment, in which load balancers can see
+that. Then it closes its sockets, answers the requests in flight, and writes a snapshot, and the process ends with exit
+code 0. A second signal skips the moment, a further Ctrl-C the waiting for connections.
+
+What can change while the server runs: certificates, the key in `api_key_file`, the log level; read on SIGHUP.
 """
 
 from __future__ import annotations
@@ -16,30 +18,77 @@ import ssl
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
 from oubli.app.errors import StartError
 from oubli.app.http.app import create_app
-from oubli.app.http.protocol import protocol_for
-from oubli.app.http.reloading import Reloader
-from oubli.app.http.sockets import bind
-from oubli.app.http.tls import tls_timeouts
-from oubli.app.http.uvicorn_config import connections_of, server_config
-from oubli.app.logs import place_of
-from oubli.app.service.model_service import ModelService
+from oubli.app.http.auth import AccessRules
+from oubli.app.http.connection.connections import connections_of, server_config
+from oubli.app.http.connection.fastpath import protocol_for
+from oubli.app.http.standby import Standby, bind, load_certificate, tls_timeouts
+from oubli.app.logs import place_of, set_level
+from oubli.app.service.service import Service
 from oubli.app.settings import Settings
 from oubli.app.threads import SWITCH_SECONDS
-from oubli.core.slices import begin_to_rest
+from oubli.core.concurrency.slices import begin_to_rest
 
-if TYPE_CHECKING:
-    from oubli.app.http.standby import Standby
-
-DRAIN_SECONDS = 0.3
+# The files are read again; the file of `oubli keys` is looked at every second anyway.
+RELOADED = frozenset({"api_key_file", "log_level", "tls_cert_file", "tls_key_file"})
 
 log = logging.getLogger("oubli.server")
+
+
+class Reloader:
+    """Reads the settings again, and applies those that can change while the server runs.
+
+    If anything is wrong, the log says so and nothing changes.
+
+    Parameters
+    ----------
+    settings
+        In force.
+    rules
+        Get the new key.
+    tls
+        Gets the new certificate; None for plain HTTP.
+    """
+
+    def __init__(self, settings: Settings, rules: AccessRules, tls: ssl.SSLContext | None) -> None:
+        self._settings = settings
+        self._rules = rules
+        self._tls = tls
+
+    def __call__(self) -> None:
+        """Reload, on the event loop."""
+        try:
+            found = self._settings.read_again()
+            key = found.read_api_key()
+            if (key is None) != (self._settings.api_key_file is None):
+                raise StartError("api_key_file cannot be set or left out while the server runs: restart it")
+            if (found.tls_cert_file is None) != (self._tls is None):
+                raise StartError("TLS cannot be switched on or off while the server runs: restart it")
+            if self._tls is not None:
+                load_certificate(self._tls, found)
+        except StartError as error:
+            log.error("nothing was reloaded: %s", error)
+            return
+        self._rules.set_api_key(key)
+        set_level(found.log_level)
+        changed = [
+            name
+            for name in type(found).model_fields
+            if name not in (*RELOADED, "port") and getattr(found, name) != getattr(self._settings, name)
+        ]
+        if changed:
+            log.warning("these settings have changed and wait for a restart: %s", ", ".join(changed))
+        self._settings = self._settings.model_copy(update={name: getattr(found, name) for name in RELOADED})
+        log.info("reloaded certificates, keys and log level")
+
+
+DRAIN_SECONDS = 0.3
 
 
 class Server(uvicorn.Server):
@@ -56,18 +105,22 @@ class Server(uvicorn.Server):
     reload
         Reads again what can change while it serves; called on SIGHUP.
     standby
-        Answers health checks while it stops; None: nobody does.
+        Answers health checks while it stops; None: no checks are answered.
+    tell
+        Called once it listens and is ready.
     """
 
     def __init__(
         self,
         config: uvicorn.Config,
-        service: ModelService,
+        service: Service,
         settings: Settings,
         reload: Callable[[], None],
         standby: Standby | None = None,
+        tell: Callable[[], object] = lambda: None,
     ) -> None:
         super().__init__(config)
+        self._tell = tell
         self._service = service
         self._settings = settings
         self._reload = reload
@@ -95,6 +148,7 @@ class Server(uvicorn.Server):
             self.servers.append(server)
             log.info("listening on %s port %d", host, port)
         self.started = True
+        self._service.lifecycle.when_ready(self._tell)
 
     def _new_connection(self) -> asyncio.Protocol:
         make: Any = self.config.http_protocol_class
@@ -113,8 +167,8 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop. uvicorn's own handler would raise the signal again at the end, and the exit code be its."""
-        if self._service.phase != "stopping" and self._loop is not None:
-            self._service.drain()
+        if self._service.model.state.phase != "stopping" and self._loop is not None:
+            self._service.lifecycle.drain()
             self._loop.call_soon_threadsafe(self._loop.call_later, DRAIN_SECONDS, self._stop)
             return
         self.force_exit = self.should_exit and sig == signal.SIGINT
@@ -126,10 +180,11 @@ class Server(uvicorn.Server):
 
 def run(
     settings: Settings,
-    service: ModelService,
+    service: Service,
     sockets: list[socket.socket] | None = None,
     tls: ssl.SSLContext | None = None,
     standby: Standby | None = None,
+    tell: Callable[[], object] = lambda: None,
 ) -> None:
     """Serve until a signal to stop; returns when everything is answered and on the disk.
 
@@ -145,6 +200,8 @@ def run(
         For connections; None for plain HTTP.
     standby
         What has answered on these sockets until now.
+    tell
+        Called once it listens and is ready.
 
     Raises
     ------
@@ -156,21 +213,21 @@ def run(
     app = create_app(settings, service)
     config = server_config(app, protocol_for(app.state.fast_path, connections_of(settings)), tls=tls)
     reload = Reloader(settings, app.state.rules, tls)
-    # Threads write snapshots meanwhile: the loop must not wait five milliseconds for its turn at the interpreter.
+    # Threads write snapshots while the loop runs: it must not wait five milliseconds for the interpreter.
     sys.setswitchinterval(SWITCH_SECONDS)
     begin_to_rest()
-    # What the model and the program are made of stays: the collector need not look at it again, nor now for the
-    # thousand objects of garbage among a quarter of a million.
+    # The objects of the model and the program stay: the collector need not visit a quarter of a million objects again
+    # to find a thousand that are garbage.
     gc.freeze()
     if standby is not None:
         standby.stop()
-    Server(config, service, settings, reload, standby).run(sockets)
-    if service.stop_error is not None:
-        raise StartError(service.stop_error)
+    Server(config, service, settings, reload, standby, tell).run(sockets)
+    if service.lifecycle.stop_error is not None:
+        raise StartError(service.lifecycle.stop_error)
     log.info("stopped")
 
 
 def _log_mistake(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log what fell out of a callback; asyncio's own line shows its arguments, which could hold what was submitted."""
     error = context.get("exception")
-    log.error("a callback failed: %s", "no exception" if error is None else place_of(error))
+    log.error("something in the background failed: %s", place_of(error or RuntimeError()))

@@ -1,8 +1,8 @@
-"""What answers while there is no application: health checks, metrics, the console, and "not ready" for the rest.
+"""The sockets of a server, TLS, and the answers while there is no application.
 
-Training and recovery take minutes, and so may the last snapshot. Meanwhile a thread with a loop of its own serves the
-same sockets, with the same limits of connections, so that probes learn that the process is alive and Prometheus what
-it is doing. Metrics take a key where the server asks for keys.
+Training and recovery take minutes, and so may the last snapshot. During this time a thread with a loop of its own
+serves the sockets with the same limits of connections: health checks, metrics, the console, and "not ready" for other
+requests. Metrics need a key where the server asks for keys.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
+from oubli.app.errors import StartError
+from oubli.app.logs import cause_of
 from oubli.app.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from oubli.app.http.auth import AccessRules
-    from oubli.app.service.measurements import Phase
+    from oubli.app.service.model.state import Phase
 
 _SETTLE = 0.05  # seconds in which accepted connections become known, and closed ones close
 _PATIENCE = 1.0  # seconds for requests that are being answered
@@ -42,7 +44,7 @@ class Standby:
     sockets
         Bound to the addresses of the server.
     settings
-        Limits of connections, and who may ask for metrics.
+        Limits of connections, and keys for metrics.
     tls
         For connections; None for plain HTTP.
 
@@ -57,7 +59,7 @@ class Standby:
         self._copies = [one.dup() for one in sockets]  # a server closes those that it is given
         self._settings = settings
         self._tls = tls
-        self._rules = cache(partial(_rules, settings))  # one that has seen a key goes on asking for keys
+        self._rules = cache(partial(_rules, settings))  # rules that have seen a key ask for keys from then on
         self._answering: _Answering | None = None
 
     def __enter__(self) -> Self:
@@ -94,7 +96,7 @@ class Standby:
 
 
 def _rules(settings: Settings) -> AccessRules:
-    from oubli.app.http.rules import rules_of
+    from oubli.app.http.auth import rules_of
 
     return rules_of(settings, lambda: time.time_ns() // 1_000_000)
 
@@ -108,7 +110,7 @@ class _Answering:
     sockets, settings, tls, phase
         As `Standby` has them.
     rules
-        Returns who may ask for metrics; called when somebody does.
+        Returns the rules for metrics; called at the first request for them.
     """
 
     _sockets: list[socket.socket]
@@ -144,20 +146,21 @@ class _Answering:
         try:
             asyncio.run(self._serve())
         except Exception as error:  # nothing depends on it
-            log.warning("no health checks are answered while the server is %s: %s", self._phase, type(error).__name__)
+            log.warning("no health checks are answered while the server is %s: %s", self._phase, cause_of(error))
 
     async def _serve(self) -> None:
         from uvicorn.server import ServerState
 
-        from oubli.app.http.observer import Observed
-        from oubli.app.http.protocol import protocol_for
-        from oubli.app.http.sockets import BACKLOG
-        from oubli.app.http.tls import tls_timeouts
-        from oubli.app.http.uvicorn_config import connections_of, server_config
+        from oubli.app.http.connection.connections import connections_of, server_config
+        from oubli.app.http.connection.protocol import OubliProtocol
+        from oubli.app.http.monitoring.observer import Observed
+        from oubli.app.http.standby import BACKLOG, tls_timeouts
 
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         guard = connections_of(self._settings)
-        config = server_config(Observed(self._answer), protocol_for(None, guard), lifespan="off")
+        config = server_config(
+            Observed(self._answer), type("StandbyProtocol", (OubliProtocol,), {"guard": guard}), lifespan="off"
+        )
         config.load()
         state = ServerState()
 
@@ -209,7 +212,7 @@ class _Answering:
 
         from oubli.app.http.auth import first_values
         from oubli.app.http.console_files import CONSOLE_PATHS, file_answer
-        from oubli.app.http.metrics import BareExposition, encode
+        from oubli.app.http.monitoring.metrics import BareExposition, encode
         from oubli.app.http.problems import ProblemError
 
         method, path, no_store = scope["method"], scope["path"], {"Cache-Control": "no-store"}
@@ -224,9 +227,106 @@ class _Answering:
                 rules.set_api_key(self._settings.read_api_key())  # it may have been changed since the last phase
                 rules.check(method, path, headers, scope["scheme"])
             except SettingsError as error:  # the start will fail for it, and say so
-                log.debug("metrics are not answered: %s", type(error).__name__)
+                log.debug("metrics are not answered: %s", cause_of(error))
             else:
                 accepted = headers.get(b"accept", b"").decode("latin-1")
                 content, media_type = encode(BareExposition(self._phase), accepted)
                 return Response(content, headers={**no_store, "Content-Type": media_type})
         raise ProblemError("not-ready", f"The server is {self._phase}.")
+
+
+BACKLOG = 2048
+"""Connections that may wait to be accepted."""
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Return listening sockets for every address of a host; port 0 takes a free one.
+
+    Raises
+    ------
+    StartError
+        When the address is taken or not of this machine.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            bound = socket.socket(family, kind, protocol)
+            sockets.append(bound)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound.bind(address)
+            # Before that, another program that reuses addresses could bind it as well.
+            bound.listen(BACKLOG)
+    except OSError as error:
+        for bound in sockets:
+            bound.close()
+        raise StartError(
+            f"cannot listen on {host} port {port}: {error.strerror or error}. Stop the program that uses it, or choose "
+            "another with --port or --host"
+        ) from None
+    return sockets
+
+
+_SHUTDOWN_SECONDS = 2.0  # for a client to end TLS, too
+
+
+class TlsTimeouts(TypedDict, total=False):
+    """Seconds, named as `create_server` has them."""
+
+    ssl_handshake_timeout: float
+    ssl_shutdown_timeout: float
+
+
+def tls_context(settings: Settings) -> ssl.SSLContext | None:
+    """Return the context for the certificate in the settings; None when the server speaks plain HTTP.
+
+    Raises
+    ------
+    StartError
+        When a file cannot be read, or certificate and key do not belong together.
+    """
+    if settings.tls_cert_file is None or settings.tls_key_file is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_certificate(context, settings)
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, settings: Settings) -> None:
+    """Read certificate and key into a context; connections made from now on get them.
+
+    Raises
+    ------
+    StartError
+        When they cannot be used; the context is as before then.
+    """
+    if settings.tls_cert_file is None:
+        return
+    try:
+        for each in (ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), context):  # first an unused context
+            each.load_cert_chain(settings.tls_cert_file, settings.tls_key_file, password=_refuse)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "it is no PEM file"
+        raise StartError(
+            f"tls_cert_file {settings.tls_cert_file} and tls_key_file {settings.tls_key_file} cannot be used "
+            f"({reason}): give a certificate chain and its key without a passphrase, both in PEM"
+        ) from None
+
+
+def _refuse() -> str:
+    """OpenSSL would ask for a passphrase at the terminal."""
+    raise ValueError("the key has a passphrase")
+
+
+def tls_timeouts(tls: ssl.SSLContext | None, settings: Settings) -> TlsTimeouts:
+    """Return how long the two ends of a TLS connection may take, as `create_server` has them.
+
+    By default a client that does not answer the end of its connection would hold up the end of the server for half a
+    minute.
+    """
+    if tls is None:
+        return {}
+    return {"ssl_handshake_timeout": settings.head_timeout, "ssl_shutdown_timeout": _SHUTDOWN_SECONDS}

@@ -11,13 +11,13 @@
 
 `entries` says what an entry is and which bytes are hashed and signed; `verify` checks a download offline.
 
-What it proves. Whoever keeps one hash, and each receipt holds one, can check that nothing up to that entry was altered,
+What it proves. With one hash, and each receipt holds one, anybody can check that no entry up to it was altered,
 removed, moved or put in between since. A receipt is signed: its server cannot deny it later. What it does not prove:
-that every erasure was entered, that entries after the last one somebody kept were not cut off or made anew by whoever
+that every erasure was entered, that entries after the last known hash were not cut off or written again by anyone who
 has the server, that the clock was right, or that the server did what it wrote; for the last, `POST /model/verify`
 compares the model with a fresh fit.
 
 There is no personal data in it: ids and subjects are keyed hashes (HMAC), case numbers are UUIDs, everything else is
-numbers and words of this program. While the hashing key exists, whoever has it can find a known id again; once it is
-destroyed nobody can.
+numbers and words of this program. With the hashing key a known id can be found again; once it is
+destroyed it cannot.
 """

@@ -1,23 +1,24 @@
-"""The ledger's file while the server runs: folds notes into it, and answers what is asked about the past.
+"""The ledger's database: folds the notes of journal records into the file, and answers questions about the past.
 
-It is made from the journal and may lag behind it: nothing here is flushed by itself, `flush` is called before the
-journal lets go of what was folded. Killed at any instant, the file is as it was after some record, and folding goes on
-there. All methods belong to one thread at a time.
+It is made from the journal and may lag behind it. Nothing here is flushed by itself: `flush` is called before the
+journal drops what was folded. After a crash at any instant the file is as it was after some record, and folding
+continues there. All methods belong to one thread at a time.
 """
 
+import base64
 import contextlib
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import orjson
 
-from oubli.app.errors import StartError, StorageError
+from oubli.app.errors import FlushFailedError, StartError, StorageError
 from oubli.app.ledger.deliveries import DeliveryTable
-from oubli.app.ledger.downloads import check_keyed, read_lines
+from oubli.app.ledger.downloads import check_keyed, read_pages
 from oubli.app.ledger.entries import (
     ACCEPTED,
     ACCEPTED_KEY,
@@ -41,24 +42,26 @@ from oubli.app.ledger.entries import (
     body_of,
     check_entry,
     check_whole,
-    erased_state,
-    head_of,
+    hash_sample,
+    hash_subject,
     keyed_of,
     make_entry,
     moment_of,
     original_of,
     read_notes,
-    receipt_of,
-    signed,
-    state_now,
 )
-from oubli.app.ledger.file import file_errors, open_file, open_memory
-from oubli.app.ledger.keys import KeyNames, LedgerKeys
-from oubli.app.ledger.ledger import hash_sample, hash_subject
-from oubli.app.ledger.log import LogTable
-from oubli.app.ledger.rows import IDEMPOTENCY_COLUMNS, KEYED_COLUMNS, RECEIPT_COLUMNS, Cell, checksum, insert
-from oubli.app.ledger.signed_notes import Checkpoint, is_own
-from oubli.app.ledger.states import Opening, StateTable
+from oubli.app.ledger.file import (
+    COLUMNS,
+    Cell,
+    Opening,
+    file_errors,
+    insert,
+    open_file,
+    open_memory,
+    replace_only,
+)
+from oubli.app.ledger.keys import HashingKey, KeyNames, LedgerKeys, signing_key_id
+from oubli.app.ledger.log import TILE, Checkpoint, LogTable, NotPublished, is_own, read_checkpoint
 from oubli.app.times import parse_time, to_text
 from oubli.core.errors import FileError
 
@@ -67,6 +70,7 @@ LOG_NAME = "oubli"
 Relation = Literal["same or newer", "older", "forked"]
 # What a late addition could bring back; a rectified sample is held.
 _DELETIONS = ("deletion", "expiry")
+_ERASED_NAME = "0" * 16  # beside a request, in place of a mark: something that it named was erased
 _HASHES_AT_ONCE = 500  # in one query
 _RECEIPTS = "SELECT content, targets, seq FROM receipts"
 _ENTRIES = "SELECT hash, content, hashes FROM entries LEFT JOIN keyed USING (idx)"
@@ -75,7 +79,7 @@ _HASHING_KEY = re.compile(rb'"hashing_key_id":"([0-9a-f]+)"')  # in the RFC 8785
 
 
 class LedgerGapError(StartError):
-    """The journal goes on with an entry that does not follow the ledger's newest: entries between them are missing."""
+    """The journal continues with an entry that does not follow the ledger's newest: entries between are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +133,9 @@ class LedgerDatabase:
     Attributes
     ----------
     deliveries
-        States that somebody is to be told of.
+        The queue of deliveries.
     log
         The tree over the entries, and its checkpoints.
-    states
-        What belongs to the entries of states of the model.
 
     Raises
     ------
@@ -148,7 +150,6 @@ class LedgerDatabase:
         self._witnessed_ms: int
         try:
             self.deliveries = DeliveryTable(self._connection)
-            self.states = StateTable(self._connection)
             with file_errors():
                 self.log = LogTable(self._connection, log_name)
             row = self._one("SELECT idx, hash FROM entries ORDER BY idx DESC LIMIT 1")
@@ -166,7 +167,7 @@ class LedgerDatabase:
     # --- writing
 
     def fold_many(self, records: Sequence[tuple[int, bytes]], *, across_gap: bool = False) -> None:
-        """Take in notes of journal records, all or none; those that were taken in before are passed over.
+        """Apply notes of journal records, all or none; those that were applied before are skipped.
 
         It can be tried again when it has failed.
 
@@ -176,7 +177,7 @@ class LedgerDatabase:
             Numbers and notes, in order.
         across_gap
             What to do about entries that do not follow the ledger's newest: refuse them, or carry them over as the
-            content of new entries. The latter is for an operator who goes on without the entries that are missing.
+            content of new entries. The latter is for an operator who continues without the entries that are missing.
 
         Raises
         ------
@@ -202,7 +203,7 @@ class LedgerDatabase:
         """
         row = self._one("PRAGMA wal_checkpoint(TRUNCATE)")
         if row is not None and row[0]:
-            raise StorageError("the log of the ledger's file could not be taken in")
+            raise StorageError("the write-ahead log of the ledger's file could not be checkpointed")
 
     def copy_to(self, path: Path) -> None:
         """Write a copy of the file, as it is now, into a new one.
@@ -223,14 +224,18 @@ class LedgerDatabase:
             self._write_state()
 
     def forget_idempotent(self, now_ms: int) -> None:
-        """Forget repeated requests whose time is over."""
+        """Forget repeated requests whose time is over, and all but the keys of those that named what was erased."""
         with self._transaction():
-            self._connection.execute("DELETE FROM idempotency WHERE expires_ms <= ?", (now_ms,))
+            for record in self._requests("key IN (SELECT key FROM named WHERE name = ?)", _ERASED_NAME):
+                self._write_request(record.spent())
+            for record in self._requests("expires_ms <= ?", now_ms):
+                self._connection.execute("DELETE FROM named WHERE key = ?", (record.key,))
+                self._connection.execute("DELETE FROM idempotency WHERE key = ?", (record.key,))
 
     def forget_states(self, before: int) -> None:
         """Forget salt and digest of the states of versions before one."""
         with self._transaction():
-            self.states.forget_before(before)
+            self._forget_states(before)
 
     def sign_checkpoint(self) -> Checkpoint | None:
         """Sign the head of the log; None before there is one."""
@@ -242,39 +247,57 @@ class LedgerDatabase:
         with self._transaction():
             self.log.publish(checkpoint)
 
-    def adopt(self, path: Path, check: Callable[[], None] | None = None) -> int:
-        """Take in a downloaded ledger that goes on where this one ends; return how many entries were new.
+    def adopt(self, path: Path, *, may_be_cut: bool = False) -> int:
+        """Load a downloaded ledger that continues this one; return how many entries were new.
 
         Parameters
         ----------
         path
             See `downloads`.
-        check
-            Called when all is taken in; what it raises takes everything back.
+        may_be_cut
+            Whether to take a file that does not end with the signed head of its entries, too. This is for an operator
+            who continues without the missing entries.
 
         Raises
         ------
         StartError
-            When the file is damaged or was changed, does not go on from here, or belongs to another history.
+            When the file is damaged or was changed, ends before the ledger's end, does not continue this one, or has
+            another history.
         """
-        n_new, last = 0, None
+        n_new, last, is_whole = 0, None, False
         with self._transaction():
-            for entry in read_lines(path):
+            for entries, signed_head in read_pages(path):
                 try:
-                    last = self._check_adopted(entry, last)
-                    if last.index > self._head.index:
-                        check_keyed(entry)
-                        self._append(entry, check_entry(entry, self._head), 0, {})
-                        n_new += 1
+                    for entry in entries:
+                        last, is_whole = self._check_adopted(entry, last), False
+                        if last.index > self._head.index:
+                            check_keyed(entry)
+                            self._append(entry, check_entry(entry, self._head), 0, {})
+                            n_new += 1
+                    is_whole |= last is not None and signed_head is not None and self._is_signed(signed_head, last)
                 except (ChainError, *_MISFITS) as error:
                     how = error if isinstance(error, ChainError) else "an entry is not one of Oubli"
                     raise StartError(
-                        f"the ledger {path} is not taken in: {how}. Download it again with GET /ledger, from the "
-                        "beginning, from the server that wrote it last"
+                        f"the ledger {path} is not loaded: {how}. Download it again with `oubli ledger fetch` from the "
+                        "server that wrote it last"
                     ) from None
-            if check is not None:
-                check()
+            if not is_whole and not may_be_cut:
+                raise StartError(
+                    f"the ledger {path} is not taken in: it ends before the ledger's end, with entry "
+                    f"{last.index if last else 0} and no signed head, so that erasures may be missing from it. "
+                    "Download all of it with `oubli ledger fetch`, or start without what is missing with "
+                    "--accept-missing erasures"
+                )
         return n_new
+
+    def _is_signed(self, note: str, head: Head) -> bool:
+        """Whether a key that entries tell has signed the log up to an entry that is here."""
+        checkpoint = read_checkpoint(note)
+        told = [self._entry_at(index) for (index,) in self._all("SELECT idx FROM signing_keys")]
+        found = [(entry["key_id"], base64.b64decode(entry["public_key"])) for entry in map(original_of, told)]
+        keys = [public for key_id, public in found if signing_key_id(public) == key_id]
+        is_of_head = checkpoint.size == head.index and checkpoint.root == self.log.tree.root(head.index)
+        return is_of_head and is_own(note, keys)
 
     def _check_adopted(self, entry: Any, last: Head | None) -> Head:
         """Check an entry against the one before in the file, and against the one of the same index here."""
@@ -284,13 +307,17 @@ class LedgerDatabase:
             check_entry(entry, last)
         here = self.hash_at(entry["index"])
         if here is not None and here != entry["hash"]:
-            raise ChainError(entry["index"], "is another than in the data directory: the two have different histories")
-        return head_of(entry)
+            raise ChainError(
+                entry["index"], "differs from the one in the data directory: the two have different histories"
+            )
+        return Head.of(entry)
 
     def _fold(self, seq: int, notes: bytes, *, across_gap: bool) -> None:
         content = read_notes(notes)
         if content.request is not None:
-            self.deliveries.add_request(content.request)
+            erased = "SELECT 1 FROM receipts WHERE id = ? AND status = 'erased'"  # by an earlier request
+            is_over = self._one(erased, content.request.receipt) is not None
+            self.deliveries.add_request(replace(content.request, state="completed") if is_over else content.request)
         for entry in content.entries:
             if self.hash_at(entry["index"]) == entry["hash"]:
                 continue  # it came with a downloaded ledger
@@ -299,18 +326,20 @@ class LedgerDatabase:
             except ChainError as error:
                 if not across_gap:
                     raise LedgerGapError(
-                        f"the ledger ends with entry {self._head.index}, and the journal goes on with another than the "
-                        f"next ({error}): erasures are missing from the ledger. Give the newer ledger with --ledger "
-                        "FILE (GET /ledger, one entry a line), or go on without them with --accept-missing-erasures"
+                        f"the ledger ends with entry {self._head.index}, and the journal continues with another than "
+                        f"the next ({error}): erasures are missing from the ledger. Give the newer ledger with "
+                        "--ledger FILE (`oubli ledger fetch`), or start without them with --accept-missing erasures"
                     ) from None
                 self._carry_over(entry, seq, content.signatures, content.push)
             else:
                 self._append(entry, body, seq, content.signatures, content.push)
         if content.deliveries is not None:
             self._note_deliveries(content.deliveries)
+        for mark in content.erased:
+            for (key,) in self._connection.execute("SELECT key FROM named WHERE name = ?", (mark,)).fetchall():
+                self._write_name(_ERASED_NAME, key)
         if content.idempotency is not None:
-            cells = astuple(content.idempotency)
-            insert(self._connection, "INSERT OR REPLACE INTO idempotency", IDEMPOTENCY_COLUMNS, cells)
+            self._write_request(content.idempotency)
 
     def _carry_over(self, entry: Entry, seq: int, signatures: dict[str, str], push: Sequence[str]) -> None:
         at_ms = max(moment_of(entry), self.highest_ms() or 0)
@@ -332,34 +361,34 @@ class LedgerDatabase:
         """Write an entry that follows the newest, and what it means for receipts."""
         cells = (entry["index"], entry["hash"], body)
         self._connection.execute("INSERT INTO entries (idx, hash, content) VALUES (?, ?, ?)", cells)
-        self._head = head_of(entry)
+        self._head = Head.of(entry)
         self.log.append(entry, body)
         original = original_of(entry)
         if original["type"] == UNLEARNED:
-            receipt = receipt_of(original, signatures.get(str(original["index"]), ""))
-            receipt = receipt if receipt.signature else signed(receipt, self._keys)
+            receipt = Receipt.begun(original, signatures.get(str(original["index"]), ""))
+            receipt = receipt if receipt.signature else receipt.signed(self._keys)
             keyed = keyed_of(entry)
             self._write_receipt("DO NOTHING", receipt, keyed["targets"], seq)
             if keyed is not original:
                 kept = (entry["index"], receipt.id, orjson.dumps(keyed))
-                insert(self._connection, "INSERT INTO keyed", KEYED_COLUMNS, kept)
+                insert(self._connection, "keyed", kept)
             self._push(receipt, moment_of(entry), push)
         elif original["type"] == ERASED:
             version = 0
             for name in original["receipts"]:
                 found = self._connection.execute(f"{_RECEIPTS} WHERE id = ? AND status = 'unlearned'", (name,))
                 for receipt, targets, seq_then in map(_read_receipt, found.fetchall()):
-                    now = signed(erased_state(receipt, original), self._keys)
+                    now = receipt.erased_by(original).signed(self._keys)
                     change = "DO UPDATE SET status = excluded.status, content = excluded.content, "
                     self._write_receipt(f"{change}checksum = excluded.checksum", now, targets, seq_then)
                     self._push(now, moment_of(entry), push)
                     version = max(version, now.model_version)
-            self.states.forget_before(version)
+            self._forget_states(version)
         elif original["type"] == SIGNING_KEY:
             query = "INSERT INTO signing_keys (id, idx) VALUES (?, ?) ON CONFLICT (id) DO NOTHING"
             self._connection.execute(query, (original["key_id"], entry["index"]))
         elif entry["type"] == STATE:
-            self.states.add(entry["index"], entry, entry.get("opening"))
+            self._write_opening(entry["index"], entry["model_version"], Opening(**entry.get("opening") or {}))
 
     def _push(self, receipt: Receipt, at_ms: int, targets: Sequence[str]) -> None:
         """Have a state of a receipt told, and that of the request that it was made for."""
@@ -371,12 +400,30 @@ class LedgerDatabase:
     def _write_receipt(self, when_there: str, receipt: Receipt, targets: str, seq: int) -> None:
         content = orjson.dumps(receipt.content())
         cells = (receipt.id, receipt.ref, receipt.kind, receipt.status, targets, receipt.unlearned, seq, content)
-        insert(self._connection, "INSERT INTO receipts", RECEIPT_COLUMNS, cells, f"ON CONFLICT (id) {when_there}")
+        insert(self._connection, "receipts", cells, then=f"ON CONFLICT (id) {when_there}")
+
+    def _write_request(self, record: IdempotencyRecord) -> None:
+        """Write what is known of a request that may be repeated, and which names its body held."""
+        self._connection.execute("DELETE FROM named WHERE key = ?", (record.key,))
+        *cells, names = astuple(record)
+        insert(self._connection, "idempotency", cells, instead="OR REPLACE")
+        for name in names:
+            self._write_name(name, record.key)
+
+    def _forget_states(self, before: int) -> None:
+        """Forget salt and digest of all states of earlier versions."""
+        query = "SELECT idx, model_version, schema FROM model_states WHERE salt IS NOT NULL AND model_version < ?"
+        for index, version, schema in self._all(query, before):
+            self._write_opening(index, version, Opening(schema=schema))
+
+    def _write_opening(self, index: int, model_version: int, opening: Opening) -> None:
+        insert(self._connection, "model_states", (index, model_version, *opening), instead="OR REPLACE")
+
+    def _write_name(self, name: str, key: str) -> None:
+        insert(self._connection, "named", (name, key), instead="OR IGNORE")
 
     def _write_state(self) -> None:
-        cells = (self._applied_seq, self._witnessed_ms)
-        query = "UPDATE state SET applied_seq = ?, witnessed_ms = ?, checksum = ?"
-        self._connection.execute(query, (*cells, checksum(*cells)))
+        replace_only(self._connection, "state", (self._applied_seq, self._witnessed_ms))
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -401,7 +448,7 @@ class LedgerDatabase:
         return self._head
 
     def applied_seq(self) -> int:
-        """Return the number of the last journal record that was taken in."""
+        """Return the number of the last journal record that was applied."""
         return self._applied_seq
 
     def highest_ms(self) -> int | None:
@@ -411,7 +458,7 @@ class LedgerDatabase:
         return latest or None
 
     def introduces(self, key_id: str) -> bool:
-        """Whether an entry has told a signing key's public half."""
+        """Whether an entry holds a signing key's public half."""
         return self._one("SELECT 1 FROM signing_keys WHERE id = ?", key_id) is not None
 
     def entries(self, after_index: int, limit: int) -> list[Entry]:
@@ -432,23 +479,83 @@ class LedgerDatabase:
             found += last
         return found
 
+    def page(self, after_index: int, limit: int, *, signs: bool) -> dict[str, Any]:
+        """Return a page of the ledger as it is answered; see `GET /ledger`.
+
+        Parameters
+        ----------
+        after_index, limit
+            The entry that it begins behind, and the most entries.
+        signs
+            Whether the last page gets the signed head of the log.
+        """
+        found = self.entries(after_index, limit + 1)
+        entries, is_last = found[:limit], len(found) <= limit
+        # Beside the entries: it is not part of what is hashed.
+        keyed = {str(entry["index"]): entry.pop("keyed") for entry in entries if "keyed" in entry}
+        signed = None
+        if signs and is_last:
+            try:
+                signed = self.sign_checkpoint()
+            except StorageError as error:  # a full disk is no reason not to answer the entries
+                if isinstance(error, FlushFailedError):
+                    raise
+        return {
+            "entries": entries,
+            "keyed": keyed,
+            "next": None if is_last else str(entries[-1]["index"]),
+            "checkpoint": None if signed is None else signed.note,
+        }
+
+    def entry_proof(self, index: int) -> str | NotPublished | None:
+        """Return a proof that an entry is in the log; None when there is no such entry."""
+        found = self.entries(index - 1, 1) if index > 0 else []
+        return self.log.proof(found[0], [], {}) if found else None
+
+    def erasure_proof(
+        self, receipt_id: str, is_overdue: Callable[[str], bool], *, durable: bool
+    ) -> str | NotPublished | None:
+        """Return a proof that the entries of an erasure are in the log, with its receipt; None without such a receipt.
+
+        Parameters
+        ----------
+        receipt_id
+            Of the erasure.
+        is_overdue
+            Whether an erasure that is not finished should be.
+        durable
+            Whether what the receipt says survives the process, as answers say it.
+        """
+        receipt = self.receipt(receipt_id, is_overdue)
+        if receipt is None:
+            return None
+        begun, *finished = self.entries_of(receipt)
+        keyed = keyed_of(begun)
+        extra: dict[str, Any] = {"receipt": {**receipt.content(), "durable": durable}}
+        extra |= {name: keyed[name] for name in ("target_leaves", "sample_leaves") if name in keyed}
+        return self.log.proof(begun, finished, extra)
+
+    def entry_bundle(self, number: int, width: int) -> bytes | None:
+        """Return the entries below the first hashes of a tile, each behind its length; None without so many."""
+        if number * TILE + width > self.log.tree.size:
+            return None
+        bodies = [body_of(entry) for entry in self.entries(number * TILE, width)]
+        return b"".join(len(body).to_bytes(2, "big") + body for body in bodies)
+
     def states_page(self, after: int, limit: int) -> list[Entry]:
         """Return the entries of states of the model after one, in order."""
-        with file_errors():
-            found = self.states.page(after, limit)
-        return [self._entry_at(index) for index in found]
+        found = self._all("SELECT idx FROM model_states WHERE idx > ? ORDER BY idx LIMIT ?", after, limit)
+        return [self._entry_at(index) for (index,) in found]
 
     def state_at(self, index: int) -> tuple[Entry, Opening] | None:
         """Return the entry of a state of the model with what belongs to it; None when it is not that of a state."""
-        with file_errors():
-            opening = self.states.opening(index)
-        return None if opening is None else (self._entry_at(index), opening)
+        row = self._one("SELECT salt, digest, schema FROM model_states WHERE idx = ?", index)
+        return None if row is None else (self._entry_at(index), Opening(*row))
 
     def states_of(self, model_version: int) -> list[tuple[Entry, Opening]]:
         """Return all states of a version of the model, the newest first."""
-        with file_errors():
-            found = self.states.of_version(model_version)
-        return [state for state in map(self.state_at, found) if state is not None]
+        found = self._all("SELECT idx FROM model_states WHERE model_version = ? ORDER BY idx DESC", model_version)
+        return [state for (index,) in found if (state := self.state_at(index)) is not None]
 
     def _entry_at(self, index: int) -> Entry:
         return self.entries(index - 1, 1)[0]
@@ -460,7 +567,9 @@ class LedgerDatabase:
 
     def has_signed(self, checkpoint: Checkpoint) -> bool:
         """Whether a checkpoint is of the log and one of our keys has signed it."""
-        return checkpoint.origin == self.log.origin and is_own(checkpoint.note, self._keys.all_signing)
+        return checkpoint.origin == self.log.origin and is_own(
+            checkpoint.note, [key.public for key in self._keys.all_signing]
+        )
 
     def hash_at(self, index: int) -> str | None:
         """Return the hash of an entry; None when there is none."""
@@ -470,16 +579,14 @@ class LedgerDatabase:
     def relation_to(self, index: int, hash: str) -> Relation:  # noqa: A002 - what it is called everywhere
         """Return how the ledger stands to one that ended with an entry.
 
-        A ledger whose operator went on without missing entries counts as newer than what is missing.
+        A ledger whose operator continued without missing entries counts as newer than what is missing.
         """
         known = EMPTY.hash if index == EMPTY.index else self.hash_at(index)
-        if known == hash or self.accepted_up_to() >= index:
+        # Up to the highest of these indices an operator continued without missing entries.
+        accepted = (entry["snapshot_index"] for entry, _ in self._of_type(ACCEPTED))
+        if known == hash or max(accepted, default=-1) >= index:
             return "same or newer"
         return "older" if known is None else "forked"
-
-    def accepted_up_to(self) -> int:
-        """Return the index up to which an operator went on without missing entries; -1 when that never happened."""
-        return max((entry["snapshot_index"] for entry in self._of_type(ACCEPTED)), default=-1)
 
     def last_model_version(self) -> int:
         """Return the highest version of the model that an entry tells."""
@@ -492,7 +599,7 @@ class LedgerDatabase:
 
     def named_keys(self) -> KeyNames:
         """Return the keys that entries name, less those that an operator went on without."""
-        accepted = {original_of(entry)["lost_key_id"] for entry in self._of_type(ACCEPTED_KEY)}
+        accepted = {entry["lost_key_id"] for entry, _ in self._of_type(ACCEPTED_KEY)}
         signing = {name for (name,) in self._all("SELECT id FROM signing_keys")}
         hashing = {name.decode("ascii") for name in self._found_in_entries(b'"hashing_key_id":', _HASHING_KEY)}
         return KeyNames(signing - accepted, hashing - accepted)
@@ -562,7 +669,7 @@ class LedgerDatabase:
                 if len(found) > limit:
                     break
         page = found[:limit]
-        return [state_now(one, is_overdue, self._keys) for _, one in page], page[-1][0] if found[limit:] else None
+        return [one.now(is_overdue, self._keys) for _, one in page], page[-1][0] if found[limit:] else None
 
     def last_receipt_of(self, targets: Sequence[str], is_overdue: Callable[[str], bool]) -> Receipt | None:
         """Return the receipt of the last erasure of exactly these targets that found something; see `receipt`.
@@ -617,22 +724,16 @@ class LedgerDatabase:
         FileError
             When erasures since then cannot be told, because their hashing key was destroyed.
         """
-        keys = {key.id: key for key in self._keys.hashing}
         kinds: dict[str, str] = {}
         used: dict[str, None] = {}  # ids of keys, in the order in which they were used
-        for entry, samples in self._unlearned():
-            if entry["model_version"] > model_version and samples:
+        for entry, carrier in self._of_type(UNLEARNED):
+            for known in keyed_of(carrier)["samples"] if entry["model_version"] > model_version else ():
                 used[entry["hashing_key_id"]] = None
-                for known in samples:
-                    _count(kinds, known, entry["kind"])
-        if not keys.keys() >= used.keys():
-            raise FileError(
-                "it is older than erasures whose hashing key is gone, so that nobody can tell which of its samples "
-                "were erased since: use a newer snapshot"
-            )
+                _count(kinds, known, entry["kind"])
         found: dict[str, str] = {}
-        for key_id in used:
-            key = keys[key_id]
+        for key in self._hashing_keys(
+            used, "erasures whose hashing key is gone, so it is unknown which of its samples were erased since"
+        ):
             for name in ids:
                 kind = kinds.get(hash_sample(key, name))
                 if kind is not None:
@@ -654,27 +755,24 @@ class LedgerDatabase:
         return self._last_words(subjects, model_version, (RETAINED,))
 
     def _last_words(self, subjects: Sequence[str], model_version: int, kinds: Sequence[str]) -> dict[str, Entry]:
-        keys = {key.id: key for key in self._keys.hashing}
         last: dict[str, tuple[int, Entry]] = {}  # by keyed hash: place in the chain, and entry
         used: dict[str, None] = {}
         for kind in kinds:
-            for carrier in self._of_type(kind):
-                entry = original_of(carrier)
-                if entry["type"] != kind or entry["model_version"] <= model_version:
+            for entry, carrier in self._of_type(kind):
+                if entry["model_version"] <= model_version:
                     continue
                 used[entry["hashing_key_id"]] = None
                 for known in entry["subjects"]:
                     if known not in last or last[known][0] < carrier["index"]:
                         last[known] = carrier["index"], entry
-        if not keys.keys() >= used.keys():
-            raise FileError(
-                "it is older than restrictions or retention periods whose hashing key is gone, so that nobody can tell "
-                "whose samples they were about: use a newer snapshot"
-            )
         found: dict[str, tuple[int, Entry]] = {}
-        for name in used:
+        for key in self._hashing_keys(
+            used,
+            "restrictions or retention periods whose hashing key is gone, so it is unknown whose samples they were "
+            "about",
+        ):
             for subject in subjects:
-                word = last.get(hash_subject(keys[name], subject))
+                word = last.get(hash_subject(key, subject))
                 if word is not None and (subject not in found or found[subject][0] < word[0]):
                     found[subject] = word
         return {subject: entry for subject, (_, entry) in found.items()}
@@ -719,9 +817,14 @@ class LedgerDatabase:
         now_ms
             The time; what has expired by then is not known any more, and is forgotten by `forget_idempotent`.
         """
-        query = f"SELECT {IDEMPOTENCY_COLUMNS} FROM idempotency WHERE key = ? AND expires_ms > ?"  # noqa: S608 - ours
-        row = self._one(query, key_hash, now_ms)
-        return None if row is None else IdempotencyRecord(*row)
+        return next(iter(self._requests("key = ? AND expires_ms > ?", key_hash, now_ms)), None)
+
+    def _hashing_keys(self, ids: Iterable[str], older_than: str) -> list[HashingKey]:
+        """Return the hashing keys of some ids; `FileError` for a snapshot that needs one that was destroyed."""
+        keys = {key.id: key for key in self._keys.hashing}
+        if not keys.keys() >= set(ids):
+            raise FileError(f"it is older than {older_than}: use a newer snapshot")
+        return [keys[one] for one in ids]
 
     # --- the tables
 
@@ -743,16 +846,12 @@ class LedgerDatabase:
                     entry["keyed"] = orjson.loads(keyed)
                 yield entry
 
-    def _of_type(self, kind: str) -> Iterator[Entry]:
-        """Return the entries of a type, and those that carry one over."""
-        return self._entries("WHERE instr(content, ?) ORDER BY idx", _type_mark(kind))
-
-    def _unlearned(self) -> Iterator[tuple[Entry, list[str]]]:
-        """Return the entries of erasures, with the keyed hashes of their samples."""
-        for entry in self._of_type(UNLEARNED):
-            original = original_of(entry)
-            if original["type"] == UNLEARNED:
-                yield original, keyed_of(entry)["samples"]
+    def _of_type(self, kind: str) -> Iterator[tuple[Entry, Entry]]:
+        """Return the entries of a type, each with the one that carries it over, or with itself."""
+        for carrier in self._entries("WHERE instr(content, ?) ORDER BY idx", _type_mark(kind)):
+            entry = original_of(carrier)
+            if entry["type"] == kind:
+                yield entry, carrier
 
     def _found_in_entries(self, name: bytes, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
         """Return what follows a name in entries of whatever type."""
@@ -764,8 +863,13 @@ class LedgerDatabase:
         """Return receipts as they were written, the hashes of their targets, and the numbers of their records."""
         return list(map(_read_receipt, self._all(f"{_RECEIPTS} {rest}", *cells)))
 
+    def _requests(self, condition: str, *cells: Cell) -> list[IdempotencyRecord]:
+        """Return what is known of repeatable requests, without the names in their bodies."""
+        query = f"SELECT {COLUMNS['idempotency']} FROM idempotency WHERE {condition}"  # noqa: S608 - ours
+        return [IdempotencyRecord(*row) for row in self._all(query, *cells)]
+
     def _states_now(self, is_overdue: Callable[[str], bool], rest: str, *cells: Cell) -> Iterator[Receipt]:
-        return (state_now(receipt, is_overdue, self._keys) for receipt, _, _ in self._receipts(rest, *cells))
+        return (receipt.now(is_overdue, self._keys) for receipt, _, _ in self._receipts(rest, *cells))
 
 
 def _read_receipt(row: tuple[bytes, str, int]) -> tuple[Receipt, str, int]:

@@ -1,4 +1,4 @@
-"""The queue of what somebody is to be told of: states of receipts and requests, by target, in the ledger's file.
+"""The queue of deliveries: states of receipts and requests, by target, in the ledger's file.
 
     number   target    subject     state       status
       1      webhook   receipt 1   unlearned   settled     it arrived; the row stays until the last state has
@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import NamedTuple
 
 import orjson
 
 from oubli.app.ledger.entries import DeliveryNotes, SubjectRequest
-from oubli.app.ledger.rows import DELIVERY_COLUMNS, REQUEST_COLUMNS, checksum, insert
+from oubli.app.ledger.file import COLUMNS, checksum, insert
 
 LAST_STATES = ("erased", "completed", "cancelled")
 
@@ -35,7 +35,7 @@ class Delivery(NamedTuple):
     number
         Its place in the queue.
     target
-        Who is told: a name of `service.deliveries`, or a URL of the settings.
+        A name of `service.deliveries`, or a URL of the settings.
     subject
         The receipt or the request.
     ref
@@ -91,7 +91,7 @@ class DeliveryTable:
             ).fetchone()
             status, reason = ("due", "") if dead is None else ("dead", dead[0])
             cells = (target, subject, ref, state, status, reason, at_ms)
-            insert(self._connection, "INSERT OR IGNORE INTO deliveries", DELIVERY_COLUMNS, cells)
+            insert(self._connection, "deliveries", cells, instead="OR IGNORE")
 
     def note(self, notes: DeliveryNotes) -> None:
         """Take in what became of deliveries."""
@@ -103,37 +103,27 @@ class DeliveryTable:
         for target, subject, reason in notes.dead:
             self._set("dead", reason, "target = ? AND subject = ? AND status = 'due'", target, subject)
         for subject in notes.revived:
-            # They are given up by the time for which they have waited, which begins anew.
+            # They are given up after a time of waiting, which begins again.
             self._set("due", "", "subject = ? AND status = 'dead'", subject, at_ms=notes.at_ms)
         for request_id, state in notes.ended:
             self._end_request(request_id, state, notes.at_ms)
 
     def add_request(self, request: SubjectRequest) -> None:
-        """Keep a request; whoever it names is told of those that have no receipt here."""
-        self._write(request, "INSERT OR IGNORE")
-        if request.receipt is None:
-            state = "in_progress" if request.state == "open" else request.state
-            self.add(request.callbacks, request.id, None, state, request.received_ms)
+        """Keep a request, and note the callbacks that it names."""
+        self._write(request, "OR IGNORE")
+        state = "in_progress" if request.state == "open" else request.state
+        self.add(request.callbacks, request.id, None, state, request.received_ms)
 
     def _end_request(self, request_id: str, state: str, at_ms: int) -> None:
         request = self.request(request_id)
         if request is not None and request.state == "open":
-            self._write(replace(request, state=state), "INSERT OR REPLACE")
+            self._write(replace(request, state=state), "OR REPLACE")
             self.add(request.callbacks, request_id, None, state, at_ms)
 
     def _write(self, request: SubjectRequest, how: str) -> None:
-        callbacks = orjson.dumps(request.callbacks).decode()
-        cells = (
-            request.id,
-            request.kind,
-            request.regulation,
-            request.body,
-            request.received_ms,
-            callbacks,
-            request.receipt,
-            request.state,
-        )
-        insert(self._connection, f"{how} INTO requests", REQUEST_COLUMNS, cells)
+        values = asdict(request) | {"callbacks": orjson.dumps(request.callbacks).decode()}
+        cells = tuple(values.values())  # in the order of the columns
+        insert(self._connection, "requests", cells, instead=how)
 
     def _set(self, status: str, reason: str, where: str, *values: str, at_ms: int | None = None) -> None:
         found = self._connection.execute(f"{_SELECT} WHERE {where}", values).fetchall()
@@ -186,7 +176,7 @@ class DeliveryTable:
         return list(self._requests("receipt = ?", receipt))
 
     def _requests(self, where: str, value: str) -> Iterator[SubjectRequest]:
-        rows = self._connection.execute(f"SELECT {REQUEST_COLUMNS} FROM requests WHERE {where}", (value,))  # noqa: S608
+        rows = self._connection.execute(f"SELECT {COLUMNS['requests']} FROM requests WHERE {where}", (value,))  # noqa: S608
         for id_, kind, regulation, body, received_ms, callbacks, receipt, state in rows.fetchall():
             yield SubjectRequest(id_, kind, regulation, body, received_ms, orjson.loads(callbacks), receipt, state)
 

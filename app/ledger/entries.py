@@ -30,7 +30,7 @@ the type `state` is its `opening`, which goes with it in memory and in notes onl
 
 A receipt says what became of one erasure. Each state of it is signed over the RFC 8785 form of everything in it but the
 signature, `overdue` included. So a signature fits exactly what was answered, whenever that was: a receipt that becomes
-overdue while it waits is another state, and is signed anew when it is read. `receipt_of` makes a receipt from the
+overdue while it waits is another state, and is signed again when it is read. `Receipt.begun` makes a receipt from the
 ledger's entry; the two cannot differ.
 
 Notes are what a journal record says to the ledger, whose database can be made from them again:
@@ -39,29 +39,48 @@ Notes are what a journal record says to the ledger, whose database can be made f
      "signatures": {"<index>": "..."},        of the receipts that entries of the type `unlearned` are about
      "idempotency": {...},                    how a request was answered that may come again
      "push": ["webhook"],                     who is to be told of the states in these entries
-     "deliveries": {...},                     what became of states that somebody was to be told of
-     "request": {...}}                        a request of OpenDSR
+     "deliveries": {...},                     what became of deliveries of states
+     "request": {...},                        a request of OpenDSR
+     "erased": [...]}                         marks of the names that erasures were about; see `Ledger.marks`
 
 They hold keyed hashes, counts and references; no id, no subject, no value.
+
+Names of an erasure as its entry tells them: the root of a small tree over hidden leaves.
+
+    opening of an erasure   HMAC(hashing key, "opening" | receipt)     made again as long as the key exists
+    opening of a name       HMAC(opening of the erasure, by | name)    handed to the person
+    leaf                    SHA-256(0x00 | opening of the name | by | name)
+    root                    of all leaves in order, as RFC 6962 defines it
+
+The opening of one name finds its leaf, and no other. Without one no guess can be tested.
+
+States of the model as the ledger tells them: what it was at a version, for an audit.
+
+    entry        version, root over the samples held, what the model is made by, SHA-256(salt | digest)
+    beside it    salt and digest, until the next erasure is finished; the schema, of which the entry has the hash
+
+A digest is a function of all samples: with the others, guesses about one that was erased since can be tested. So no
+entry holds it, and the salt is erased with the first erasure that is finished after the state. Whether the state was
+told before or after is seen by its version: versions never go back.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from oubli.app.ledger.keys import HashingKey, LedgerKeys, SigningKey
 from oubli.app.times import TimeError, parse_time
 
-if TYPE_CHECKING:
-    from oubli.app.ledger.key_files import HashingKey, SigningKey
-    from oubli.app.ledger.keys import LedgerKeys
-
+HASH_BYTES = 32
+EMPTY_ROOT = hashlib.sha256().digest()
 LARGEST_INTEGER = 2**53 - 1
 _DEEPEST = 32
 _HASH_DIGITS = 32
@@ -78,11 +97,14 @@ ACCEPTED = "accepted-missing-erasures"
 ACCEPTED_KEY = "accepted-missing-key"
 LOG_BEGUN = "log-begun"
 STATE = "state"
+BEGIN = "begin"  # a model is there that was not before
 EXPORT = "export"  # a snapshot was handed out
 RESTORE = "restore"  # another model has taken the place of the live one
 REGROWN = "trees-grown-anew"
 NODE_REMOVED = "node-removed"  # receipts say nothing of its disk any more
 _BESIDE = frozenset({"hash", "keyed", "opening"})
+# Of entries with a form of their own; events have other types.
+RESERVED_TYPES = frozenset({SIGNING_KEY, UNLEARNED, ERASED, RESTRICTED, RELEASED, RETAINED, CARRIED_OVER, STATE})
 EVENT_TYPE = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
 Entry = dict[str, Any]
@@ -99,6 +121,11 @@ class Head:
 
     index: int
     hash: str
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Head:
+        """Return the head of a chain that ends with an entry."""
+        return cls(entry["index"], entry["hash"])
 
 
 EMPTY = Head(0, FIRST_PREVIOUS)
@@ -140,13 +167,8 @@ def make_entry(head: Head, kind: str, at: str, fields: Mapping[str, Any]) -> Ent
     return entry
 
 
-def head_of(entry: Mapping[str, Any]) -> Head:
-    """Return the head of a chain that ends with an entry."""
-    return Head(entry["index"], entry["hash"])
-
-
 def body_of(entry: Mapping[str, Any]) -> bytes:
-    """Return what an entry's hash is made of.
+    """Return the bytes that an entry's hash is of.
 
     Raises
     ------
@@ -157,7 +179,7 @@ def body_of(entry: Mapping[str, Any]) -> bytes:
 
 
 def check_entry(entry: Any, head: Head) -> bytes:
-    """Check that an entry is whole and follows the head; return what its hash is made of.
+    """Check that an entry is whole and follows the head; return the bytes that its hash is of.
 
     Raises
     ------
@@ -169,12 +191,12 @@ def check_entry(entry: Any, head: Head) -> bytes:
     if entry["index"] != index:
         raise ChainError(index, "is missing, or is not in its place")
     if entry["previous"] != head.hash:
-        raise ChainError(index, "does not follow the one before: that one is another, or was changed")
+        raise ChainError(index, "does not follow the entry before it: one of the two was changed")
     return body
 
 
 def check_whole(entry: Any, index: int) -> bytes:
-    """Check that an entry is one, and has its own hash; return what the hash is made of.
+    """Check that an entry is one, and has its own hash; return the bytes that the hash is of.
 
     Raises
     ------
@@ -189,9 +211,9 @@ def check_whole(entry: Any, index: int) -> bytes:
     try:
         body = body_of(entry)
     except CanonicalError:
-        raise ChainError(index, "holds what no entry may hold") from None
+        raise ChainError(index, "has content that no entry may have") from None
     if hashlib.sha256(body).hexdigest() != entry["hash"]:
-        raise ChainError(index, "was changed: its hash is not that of its content")
+        raise ChainError(index, "was changed: its hash does not match its content")
     return body
 
 
@@ -248,16 +270,18 @@ def canonical(content: Any) -> bytes:
         When the content holds anything else than texts, integers below 2**53, booleans, null, lists and dicts.
     """
     try:
-        # Where all keys are ASCII, the encoder's order is that of UTF-16 code units.
-        if _is_flat(content) or _has_plain_keys(content, _DEEPEST):
+        if _is_flat(content):
             return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
-        return orjson.dumps(_in_order(content))
+        return orjson.dumps(_in_order(content, _DEEPEST))
     except TypeError:  # the encoder's own: half of a surrogate pair
         raise CanonicalError("a text is not valid Unicode") from None
 
 
 def _is_flat(content: Any) -> bool:
-    """Whether a value is seen at once to be an object of the usual kind: ASCII keys, single values, lists of texts."""
+    """Whether a value is seen at once to be an object of the usual kind: ASCII keys, single values, lists of texts.
+
+    The encoder sorts keys by their bytes, which is the order of UTF-16 code units where all keys are ASCII.
+    """
     if type(content) is not dict or not _TEXTS.issuperset(map(type, content)) or not "".join(content).isascii():
         return False
     for value in content.values():
@@ -273,41 +297,25 @@ def _is_flat(content: Any) -> bool:
     return True
 
 
-def _has_plain_keys(value: Any, depth: int) -> bool:
-    """Check the types of everything in a value; return whether all keys of objects are ASCII."""
+def _in_order(value: Any, depth: int) -> Any:
+    """Check the types in a value; return a copy whose objects have their keys in the order of UTF-16 code units."""
     kind = type(value)
     if kind is str or kind is bool or value is None:
-        return True
+        return value
     if kind is int:
         if not -LARGEST_INTEGER <= value <= LARGEST_INTEGER:
             raise CanonicalError("an integer is larger than 2**53 - 1")
-        return True
+        return value
     if depth == 0:
         raise CanonicalError(f"lists and objects are nested deeper than {_DEEPEST} levels")
-    is_plain = True
-    if kind is dict:
-        for key, item in value.items():
-            if type(key) is not str:
-                raise CanonicalError("a key of an object is not a text")
-            is_plain = _has_plain_keys(item, depth - 1) and key.isascii() and is_plain
-        return is_plain
     if kind is list:
-        for item in value:
-            is_plain = _has_plain_keys(item, depth - 1) and is_plain
-        return is_plain
-    raise CanonicalError("only texts, integers, booleans, null, lists and objects can be signed")
-
-
-def _in_order(value: Any) -> Any:
-    """Return a copy whose objects have their keys in the order of UTF-16 code units."""
-    if type(value) is dict:
-        return {
-            key: _in_order(value[key])
-            for key in sorted(value, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
-        }
-    if type(value) is list:
-        return [_in_order(item) for item in value]
-    return value
+        return [_in_order(item, depth - 1) for item in value]
+    if kind is not dict:
+        raise CanonicalError("only texts, integers, booleans, null, lists and objects can be signed")
+    if not _TEXTS.issuperset(map(type, value)):
+        raise CanonicalError("a key of an object is not a text")
+    keys = sorted(value, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+    return {key: _in_order(value[key], depth - 1) for key in keys}
 
 
 # --- keys
@@ -413,84 +421,80 @@ class Receipt(NamedTuple):
         KeyError
             When a field is missing.
         """
-        cells: dict[str, Any] = {name: content[name] for name in FIRST_FIELDS}
-        cells |= {name: content.get(name) for name in _LATER_FIELDS}
-        return cls(**cells)
+        if not content.keys() >= _REQUIRED:
+            raise KeyError
+        return cls._make(map(content.get, FIELDS))
+
+    @classmethod
+    def begun(cls, entry: Entry, signature: str = "") -> Receipt:
+        """Return the receipt, in its first state, that an entry of the type `unlearned` is about."""
+        return cls(
+            entry["receipt"],
+            entry["ref"],
+            entry["kind"],
+            "unlearned",
+            entry["guarantee"],
+            entry.get("by"),
+            entry.get("held"),
+            entry["requested"],
+            entry["unlearned"],
+            entry["absent"],
+            entry["exported_snapshots"],
+            entry["model_version"],
+            entry["received_at"],
+            entry["unlearned_at"],
+            entry.get("deadline"),
+            None,
+            False,
+            entry["key_id"],
+            entry["index"],
+            entry["hash"],
+            signature,
+        )
+
+    def erased_by(self, entry: Entry) -> Receipt:
+        """Return the receipt, not signed, as an entry of the type `erased` leaves it."""
+        return self._replace(
+            status="erased",
+            erased_at=entry["erased_at"],
+            overdue=self._was_overdue(entry),
+            key_id=entry["key_id"],
+            ledger_index=entry["index"],
+            ledger_head=entry["hash"],
+            signature="",
+        )
+
+    def now(self, is_overdue: Callable[[str], bool], keys: LedgerKeys) -> Receipt:
+        """Return a stored receipt as it is to be answered: one that waits too long is overdue, and signed as such."""
+        if self.status == "erased" or not is_overdue(self.id):
+            return self
+        return self._replace(overdue=True).signed(keys)
+
+    def signed(self, keys: LedgerKeys) -> Receipt:
+        """Return the receipt with its signature, by the key that it names.
+
+        A key that was retired signs nothing any more: then the current one does, and the receipt names that.
+        """
+        key = keys.signer(self.key_id)
+        receipt = self if key.id == self.key_id else self._replace(key_id=key.id)
+        return receipt._replace(signature=sign(key, receipt.signed_form()))
+
+    def _was_overdue(self, entry: Entry) -> bool:
+        """Whether the erasure was finished too late, as the entry says that finished it.
+
+        Times do not show it: they are of a clock that may have been set in between. Entries of earlier versions have
+        nothing else.
+        """
+        if "overdue" in entry:
+            return self.id in entry["overdue"]
+        return parse_time(entry["erased_at"]) > parse_time(self.unlearned_at) + int(entry["deadline_ms"])
 
 
 FIELDS = Receipt._fields
 _LATER_FIELDS = ("by", "held", "deadline")
 FIRST_FIELDS = tuple(name for name in FIELDS if name not in _LATER_FIELDS)
 """What receipts of earlier versions hold, and nothing else: a signature fits exactly what was answered."""
-
-
-def receipt_of(entry: Entry, signature: str = "") -> Receipt:
-    """Return the receipt, in its first state, that an entry of the type `unlearned` is about."""
-    return Receipt(
-        entry["receipt"],
-        entry["ref"],
-        entry["kind"],
-        "unlearned",
-        entry["guarantee"],
-        entry.get("by"),
-        entry.get("held"),
-        entry["requested"],
-        entry["unlearned"],
-        entry["absent"],
-        entry["exported_snapshots"],
-        entry["model_version"],
-        entry["received_at"],
-        entry["unlearned_at"],
-        entry.get("deadline"),
-        None,
-        False,
-        entry["key_id"],
-        entry["index"],
-        entry["hash"],
-        signature,
-    )
-
-
-def erased_state(receipt: Receipt, entry: Entry) -> Receipt:
-    """Return a receipt, not signed, as an entry of the type `erased` leaves it."""
-    return receipt._replace(
-        status="erased",
-        erased_at=entry["erased_at"],
-        overdue=_was_overdue(receipt, entry),
-        key_id=entry["key_id"],
-        ledger_index=entry["index"],
-        ledger_head=entry["hash"],
-        signature="",
-    )
-
-
-def state_now(receipt: Receipt, is_overdue: Callable[[str], bool], keys: LedgerKeys) -> Receipt:
-    """Return a stored receipt as it is to be answered now: one that waits too long is overdue, and signed as such."""
-    if receipt.status == "erased" or not is_overdue(receipt.id):
-        return receipt
-    return signed(receipt._replace(overdue=True), keys)
-
-
-def _was_overdue(receipt: Receipt, entry: Entry) -> bool:
-    """Whether an erasure was finished too late, as the entry says that finished it.
-
-    Times cannot tell: they are of a clock that may have been set in between. Entries of earlier versions have nothing
-    else.
-    """
-    if "overdue" in entry:
-        return receipt.id in entry["overdue"]
-    return parse_time(entry["erased_at"]) > parse_time(receipt.unlearned_at) + int(entry["deadline_ms"])
-
-
-def signed(receipt: Receipt, keys: LedgerKeys) -> Receipt:
-    """Return a receipt with its signature, by the key that it names.
-
-    A key that was retired signs nothing any more: then the current one does, and the receipt names that.
-    """
-    key = keys.signer(receipt.key_id)
-    if key.id != receipt.key_id:
-        receipt = receipt._replace(key_id=key.id)
-    return receipt._replace(signature=sign(key, receipt.signed_form()))
+_REQUIRED = frozenset(FIRST_FIELDS)
 
 
 # --- notes
@@ -513,6 +517,8 @@ class IdempotencyRecord:
         a release: the index of its entry, hidden likewise.
     receipt
         Id of the receipt, of a deletion.
+    names
+        Short keyed hashes of the ids and subjects in the body; see `Ledger.marks`.
     """
 
     key: str
@@ -523,11 +529,21 @@ class IdempotencyRecord:
     n_new: int
     first_id: int | None
     receipt: str | None
+    names: Sequence[str] = ()
+
+    def spent(self) -> IdempotencyRecord:
+        """Return the record without anything of body and answer: no request with the key is answered any more."""
+        return IdempotencyRecord(self.key, self.key, self.expires_ms, 0, 0, 0, None, None)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether something that the body held was erased since."""
+        return self.body == self.key
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryNotes:
-    """What became of states that somebody was to be told of; see `deliveries`.
+    """What became of deliveries; see `deliveries`.
 
     Attributes
     ----------
@@ -573,7 +589,7 @@ class SubjectRequest:
     received_ms
         When it came, in milliseconds since 1970.
     callbacks
-        URLs, all of them from the settings, that are told of its states.
+        URLs from the settings to which its states are delivered.
     receipt
         Of the erasure; None for other requests.
     state
@@ -600,17 +616,23 @@ class ReadNotes:
     push: list[str]
     deliveries: DeliveryNotes | None
     request: SubjectRequest | None
+    erased: list[str]
 
 
 def entry_notes(
-    entries: Sequence[Entry], signatures: Mapping[str, str] | None = None, push: Sequence[str] = ()
+    entries: Sequence[Entry],
+    signatures: Mapping[str, str] | None = None,
+    push: Sequence[str] = (),
+    erased: Sequence[str] = (),
 ) -> bytes:
-    """Return the notes of new entries, with the signatures of their receipts by index, and who is told of them."""
+    """Return the notes of new entries: signatures of their receipts by index, whom to tell, what was erased."""
     notes: dict[str, Any] = {"entries": entries}
     if signatures is not None:
         notes["signatures"] = signatures
     if push:
         notes["push"] = push
+    if erased:
+        notes["erased"] = erased
     return orjson.dumps(notes)
 
 
@@ -642,10 +664,83 @@ def read_notes(notes: bytes) -> ReadNotes:
         content.get("push", []),
         None if deliveries is None else DeliveryNotes(**deliveries),
         None if request is None else SubjectRequest(**request),
+        content.get("erased", []),
     )
 
 
-def tells_state_only(notes: bytes) -> bool:
-    """Whether notes hold the entry of a state of the model, and nothing else."""
+def tells_only(notes: bytes, kinds: Collection[str]) -> bool:
+    """Whether notes hold entries of some types, and nothing else."""
     content = orjson.loads(notes) if notes else {}
-    return content.keys() == {"entries"} and [entry["type"] for entry in content["entries"]] == [STATE]
+    return content.keys() == {"entries"} and all(entry["type"] in kinds for entry in content["entries"])
+
+
+# --- names and hashes
+
+
+def hash_leaf(content: bytes) -> bytes:
+    """Return the hash of a leaf of a tree (RFC 6962)."""
+    return hashlib.sha256(b"\x00" + content).digest()
+
+
+def hash_node(left: bytes, right: bytes) -> bytes:
+    """Return the hash of a node with two children."""
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+def opening_of(key: HashingKey, receipt_id: str) -> bytes:
+    """Return the opening of an erasure."""
+    code = key.keyed.copy()
+    code.update(b"opening\0" + receipt_id.encode("ascii"))
+    return code.digest()
+
+
+def leaves_of(opening: bytes, by: By, names: Iterable[str]) -> list[bytes]:
+    """Return the leaves of some names, in order."""
+    start = by.encode("ascii") + b"\0"
+    hidden = (start + text.encode("utf-8") for text in names)
+    leaves = [hash_leaf(hmac.new(opening, name, "sha256").digest() + name) for name in hidden]
+    return sorted(set(leaves)) if len(leaves) > 1 else leaves
+
+
+def root_of(leaves: list[bytes]) -> str:
+    """Return the root of a tree, in hexadecimal."""
+    if not leaves:
+        return EMPTY_ROOT.hex()
+    level = leaves
+    while len(level) > 1:
+        # The last one of an odd number goes up as it is: the same tree as that of RFC 6962.
+        pairs = [hash_node(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
+        level = [*pairs, *level[2 * len(pairs) :]]
+    return level[0].hex()
+
+
+def as_text(leaves: list[bytes]) -> str:
+    """Return leaves as one text in base64."""
+    return base64.b64encode(b"".join(leaves)).decode("ascii")
+
+
+_MARK_DIGITS = 16  # of a mark: two names that share one cost a repeated request its answer, and nothing else
+
+
+def hash_sample(key: HashingKey, sample_id: str) -> str:
+    """Return the keyed hash of a sample's id."""
+    return keyed_hash(key, b"sample\0" + sample_id.encode("utf-8"))
+
+
+def hash_subject(key: HashingKey, subject: str) -> str:
+    """Return the keyed hash of a subject."""
+    return hash_targets(key, [subject], "subjects")
+
+
+def marks_of(key: HashingKey, names: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the short keyed hashes of ids and subjects; see `Ledger.marks`."""
+    hashes = (hash_sample(key, name) if kind == "id" else hash_subject(key, name) for kind, name in names)
+    return [known[:_MARK_DIGITS] for known in hashes]
+
+
+def hash_targets(key: HashingKey, names: Iterable[str], by: By) -> str:
+    """Return the keyed hash of a set of ids or subjects; neither order nor repetition matters."""
+    parts = [by.encode("ascii"), b"\0"]
+    for name in sorted({name.encode("utf-8") for name in names}):
+        parts += (len(name).to_bytes(4, "big"), name)
+    return keyed_hash(key, b"".join(parts))

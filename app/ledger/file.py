@@ -1,47 +1,92 @@
-"""The ledger's file: an SQLite database, and what has to hold when it is opened.
+"""The ledger's file: an SQLite database, the checks when it is opened, and the checksums of its rows.
 
-    entries      index, hash, and the RFC 8785 form that the hash is made of; never changed, never removed
+    entries      index, hash, and the RFC 8785 form that is hashed; never changed, never removed
     keyed        beside entries of erasures: keyed hashes of names, which no entry holds
     tiles        whole tiles of the tree over the entries; see `tree`
     log          origin of the log, the last checkpoint that was signed, and the last that was published
     receipts     each in its newest state, found by id, case number and targets
     signing_keys which were told, and in which entry
     idempotency  requests that may be repeated; they expire
-    deliveries   states that somebody is to be told of, in the order in which they were reached
+    named        beside them: short keyed hashes of the ids and subjects in their bodies, until one of them is erased
+    deliveries   states to deliver to targets, in the order in which they were reached
     requests     those of OpenDSR, without what identifies the person
-    state        number of the last journal record that was taken in, and the highest time that was told
+    state        number of the last journal record that was applied, and the highest time that was written
     model_states beside entries of states of the model: salt and digest until an erasure is finished, and the schema
 
-Constraints refuse what is no hash, UUID or number. Each row has a checksum or a hash: at the opening all are compared,
-so that a flipped bit is found before anything is answered.
+Constraints refuse what is no hash, UUID or number. Each row has a checksum or a hash; all are compared when the file is
+opened, so a flipped bit is found before anything is answered.
 """
+
+from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+import orjson
 
 from oubli.app.errors import FlushFailedError, StartError, StorageError
 from oubli.app.ledger.entries import FIRST_PREVIOUS
-from oubli.app.ledger.rows import (
-    DELIVERY_COLUMNS,
-    IDEMPOTENCY_COLUMNS,
-    KEYED_COLUMNS,
-    LOG_COLUMNS,
-    MODEL_STATE_COLUMNS,
-    RECEIPT_COLUMNS,
-    REQUEST_COLUMNS,
-    STATE_COLUMNS,
-    checksum,
-)
 from oubli.app.storage.directory import flush_directory, flush_file
+from oubli.app.storage.sqlite import (
+    SIDE_FILES,
+    closed_on_errors,
+    connect_database,
+    create_database,
+    format_of,
+    lock_database,
+    refusal_of,
+)
+
+_CHECKSUM_BYTES = 16
+# Of the tables whose rows have a checksum of these columns.
+COLUMNS = {
+    "receipts": "id, ref, kind, status, targets, n_samples, seq, content",
+    "idempotency": "key, body, expires_ms, model_version, n_samples, n_new, first_id, receipt",
+    "named": "name, key",
+    "deliveries": "target, subject, ref, state, status, reason, at_ms",
+    "requests": "id, kind, regulation, body, received_ms, callbacks, receipt, state",
+    "state": "applied_seq, witnessed_ms",
+    "keyed": "idx, receipt, hashes",
+    "log": "origin, signed, published",
+    "model_states": "idx, model_version, salt, digest, schema",
+}
+
+Cell = str | int | bytes | None
+
+
+def checksum(*cells: Cell) -> bytes:
+    """Return the checksum of a row."""
+    digest = hashlib.sha256()
+    digest.update(orjson.dumps([cell for cell in cells if not isinstance(cell, bytes)]))
+    for cell in cells:
+        if isinstance(cell, bytes):
+            digest.update(cell)
+    return digest.digest()[:_CHECKSUM_BYTES]
+
+
+def insert(
+    connection: sqlite3.Connection, table: str, cells: Sequence[Cell], *, instead: str = "", then: str = ""
+) -> None:
+    """Write a row with its checksum; `instead` (as in `OR IGNORE`) and `then` are for a row that is there."""
+    marks = ", ".join("?" * (len(cells) + 1))
+    query = f"INSERT {instead} INTO {table} ({COLUMNS[table]}, checksum) VALUES ({marks}) {then}"  # noqa: S608 - ours
+    connection.execute(query, (*cells, checksum(*cells)))
+
+
+def replace_only(connection: sqlite3.Connection, table: str, cells: Sequence[Cell]) -> None:
+    """Replace the cells of the one row of a table."""
+    marks = ", ".join("?" * (len(cells) + 1))
+    query = f"UPDATE {table} SET ({COLUMNS[table]}, checksum) = ({marks})"  # noqa: S608 - ours
+    connection.execute(query, (*cells, checksum(*cells)))
+
 
 APPLICATION_ID = 0x4F75624C
-FORMAT = 4
+FORMAT = 5
 _FAILED_FLUSHES = frozenset({sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC})
-_SIDE_FILES = ("-wal", "-shm", "-journal")
 _UUID = "length({0}) = 36 AND {0} NOT GLOB '*[^0-9a-f-]*'"
 _HASH = "length({0}) BETWEEN 16 AND 64 AND {0} NOT GLOB '*[^0-9a-f]*'"
 _NUMBER = "typeof({0}) = 'integer'"
@@ -110,6 +155,17 @@ CREATE TABLE model_states (
 );
 CREATE INDEX model_states_by_version ON model_states (model_version);
 """
+# Formats 1 to 4 have no such table, and say nothing of what the bodies of their requests held.
+_SINCE_5 = f"""
+CREATE TABLE named (
+    name TEXT NOT NULL CHECK ({_HASH.format("name")}),
+    key TEXT NOT NULL CHECK ({_HASH.format("key")}),
+    checksum BLOB NOT NULL CHECK ({_BYTES.format("checksum")}),
+    PRIMARY KEY (name, key)
+) WITHOUT ROWID;
+CREATE INDEX named_by_key ON named (key);
+DELETE FROM idempotency;
+"""  # noqa: S608 - ours
 _SCHEMA = f"""
 CREATE TABLE entries (
     idx INTEGER PRIMARY KEY,
@@ -153,7 +209,9 @@ CREATE TABLE state (
     witnessed_ms INTEGER NOT NULL CHECK ({_NUMBER.format("witnessed_ms")}),
     checksum BLOB NOT NULL CHECK ({_BYTES.format("checksum")})
 );
-"""
+INSERT INTO state VALUES (1, 0, 0, x'{checksum(0, 0).hex()}');
+"""  # noqa: S608 - ours
+_TABLES = _SCHEMA + _SINCE_2 + _SINCE_3 + _SINCE_4 + _SINCE_5
 
 
 # Entries of erasures that say what they are about by roots alone, and have nothing beside them.
@@ -170,7 +228,7 @@ class LedgerDamagedError(StartError):
 def open_memory() -> sqlite3.Connection:
     """Return a ledger that is kept nowhere."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    _make_tables(connection)
+    connection.executescript(_TABLES)
     return connection
 
 
@@ -182,20 +240,20 @@ def open_file(path: Path) -> sqlite3.Connection:
     StartError
         When it cannot be used, or is damaged.
     """
-    connection = None
     try:
         if not path.exists():
             _create(path)
-        connection = _connect(path)
-        _check(connection)
+        # The journal can be replayed: only what `flush` has seen must survive a loss of power.
+        connection = connect_database(path, "NORMAL")
+        with closed_on_errors(connection):
+            _upgrade(connection, path.name)
+            _check(connection)
     except sqlite3.Error as error:
-        _close(connection)
-        raise _cannot_open(path, error) from None
+        raise refusal_of(error, path, f"the ledger {path}") or damaged("is damaged") from None
     except OSError as error:
-        raise StartError(f"the ledger {path} cannot be written ({error.strerror}): see to its directory") from None
-    except BaseException:
-        _close(connection)
-        raise
+        raise StartError(
+            f"the ledger {path} cannot be written ({error.strerror}): check the permissions of its directory"
+        ) from None
     return connection
 
 
@@ -215,27 +273,12 @@ def _create(path: Path) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
     # A log that is left of an earlier ledger would be taken for that of the new one.
     for name in (temporary, path):
-        for suffix in _SIDE_FILES:
+        for suffix in SIDE_FILES:
             name.with_name(name.name + suffix).unlink(missing_ok=True)
-    os.close(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
-    connection = sqlite3.connect(temporary, isolation_level=None)
-    try:
-        connection.execute("PRAGMA synchronous=OFF")
-        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version={FORMAT}")
-        _make_tables(connection)
-        connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchall()
-        connection.execute("PRAGMA journal_mode=WAL").fetchall()
-    finally:
-        connection.close()
+    create_database(temporary, APPLICATION_ID, FORMAT, _TABLES)
     flush_file(temporary)
     temporary.replace(path)
     flush_directory(path.parent)
-
-
-def _make_tables(connection: sqlite3.Connection) -> None:
-    connection.executescript(_SCHEMA + _SINCE_2 + _SINCE_3 + _SINCE_4)
-    connection.execute("INSERT INTO state VALUES (1, 0, 0, ?)", (checksum(0, 0),))
 
 
 def is_newer(path: Path) -> bool:
@@ -249,37 +292,15 @@ def is_newer(path: Path) -> bool:
     return application == APPLICATION_ID and version > FORMAT
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, check_same_thread=False
-    )
-    try:
-        connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchall()
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if application == APPLICATION_ID and version > FORMAT:
-            raise StartError(
-                f"{path.name} was written by a newer version of Oubli (ledger format {version}, this version reads "
-                f"{FORMAT}): start that version"
-            )
-        if application != APPLICATION_ID or not 1 <= version <= FORMAT:
-            raise damaged("is not a ledger of Oubli")
-        # The journal can be replayed: only what `flush` has seen must survive a loss of power.
-        connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute("PRAGMA fullfsync=ON")  # where a plain flush stops in the disk's memory
-        connection.execute("PRAGMA checkpoint_fullfsync=ON")
-        connection.execute("PRAGMA secure_delete=ON").fetchall()
-        connection.execute("PRAGMA temp_store=MEMORY")
-        # Locks the file: two programs would make two chains.
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("COMMIT")
-        if version < FORMAT:
-            missing = "".join((_SINCE_2, _SINCE_3, _SINCE_4)[version - 1 :])
-            connection.executescript(f"BEGIN IMMEDIATE; {missing} PRAGMA user_version={FORMAT}; COMMIT;")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+def _upgrade(connection: sqlite3.Connection, name: str) -> None:
+    """Lock a ledger, and bring it to this version's format."""
+    version = format_of(connection, APPLICATION_ID, FORMAT, f"{name}, a ledger")
+    if version < 1:
+        raise damaged("is not a ledger of Oubli")
+    lock_database(connection)  # two programs would make two chains
+    if version < FORMAT:
+        missing = "".join((_SINCE_2, _SINCE_3, _SINCE_4, _SINCE_5)[version - 1 :])
+        connection.executescript(f"BEGIN IMMEDIATE; {missing} PRAGMA user_version={FORMAT}; COMMIT;")
 
 
 def _check(connection: sqlite3.Connection) -> None:
@@ -295,16 +316,7 @@ def _check(connection: sqlite3.Connection) -> None:
         if index != last + 1 or not follows or hashlib.sha256(content).hexdigest() != known:
             raise damaged(f"is damaged at entry {last + 1}")
         previous, last = known, index
-    for table, columns in (
-        ("receipts", RECEIPT_COLUMNS),
-        ("idempotency", IDEMPOTENCY_COLUMNS),
-        ("deliveries", DELIVERY_COLUMNS),
-        ("requests", REQUEST_COLUMNS),
-        ("state", STATE_COLUMNS),
-        ("keyed", KEYED_COLUMNS),
-        ("log", LOG_COLUMNS),
-        ("model_states", MODEL_STATE_COLUMNS),
-    ):
+    for table, columns in COLUMNS.items():
         n_rows = 0
         for *cells, known in connection.execute(f"SELECT {columns}, checksum FROM {table}"):  # noqa: S608 - ours
             n_rows += 1
@@ -324,22 +336,29 @@ def damaged(how: str) -> LedgerDamagedError:
     """Return what is raised when the file is not what was written."""
     return LedgerDamagedError(
         f"the ledger (ledger.sqlite in the data directory) {how}: restore all files of the data directory from one "
-        "backup; or, with a download of GET /ledger, remove ledger.sqlite and give the download with --ledger FILE"
+        "backup, or remove ledger.sqlite and give a file of `oubli ledger fetch` with --ledger FILE"
     )
 
 
-def _cannot_open(path: Path, error: sqlite3.Error) -> StartError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StartError(f"the ledger {path} is in use: close the program that has it open")
-    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_FULL):
-        return StartError(
-            f"the ledger {path} cannot be opened for writing: see to its owner, its permissions and to room on the disk"
-        )
-    return damaged("is damaged")
+SALT_BYTES = 32
 
 
-def _close(connection: sqlite3.Connection | None) -> None:
-    if connection is not None:
-        with contextlib.suppress(sqlite3.Error):
-            connection.close()
+class Opening(NamedTuple):
+    """What belongs to the entry of a state and is not hashed with it.
+
+    Attributes
+    ----------
+    salt, digest
+        In hexadecimal. None once an erasure was finished after it, and where the model is not exact.
+    schema
+        Of the samples, in the RFC 8785 form; None in a ledger that was downloaded.
+    """
+
+    salt: str | None = None
+    digest: str | None = None
+    schema: str | None = None
+
+
+def hash_digest(salt: str, digest: str) -> str:
+    """Return what an entry holds in place of a digest; all in hexadecimal."""
+    return hashlib.sha256(bytes.fromhex(salt) + bytes.fromhex(digest)).hexdigest()

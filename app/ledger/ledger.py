@@ -3,7 +3,7 @@
 What it makes becomes true when the journal has it. A commit that fails is taken back with `rewind`.
 
 The database is made from the notes and may lag behind the journal, also across a crash. It is written by `LedgerWorker`
-in a thread, when nobody asks anything or when much has come together: a thread at work beside the event loop makes
+in a thread, when no request waits or when many records have collected: a thread at work beside the event loop makes
 every request wait for its turn at the interpreter.
 """
 
@@ -18,40 +18,42 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from oubli.app.errors import FlushFailedError, StorageError
+from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.entries import (
-    CARRIED_OVER,
     ERASED,
     EVENT_TYPE,
-    RELEASED,
-    RESTRICTED,
-    RETAINED,
+    RESERVED_TYPES,
     SIGNING_KEY,
     STATE,
     UNLEARNED,
     By,
+    Entry,
+    Head,
     Receipt,
+    ReceiptKind,
+    as_text,
     entry_notes,
-    head_of,
+    hash_sample,
+    hash_subject,
+    hash_targets,
     keyed_hash,
+    leaves_of,
     make_entry,
-    receipt_of,
+    marks_of,
+    opening_of,
+    root_of,
     sign,
 )
-from oubli.app.ledger.openings import as_text, leaves_of, opening_of, root_of
-from oubli.app.ledger.signed_notes import log_key
+from oubli.app.ledger.file import Opening
+from oubli.app.ledger.keys import LedgerKeys
+from oubli.app.ledger.log import log_key
+from oubli.app.logs import cause_of
+from oubli.app.storage.journal import Record
+from oubli.app.threads import Threads
 from oubli.app.times import Clock, to_text
-
-if TYPE_CHECKING:
-    from oubli.app.ledger.database import LedgerDatabase
-    from oubli.app.ledger.entries import Entry, Head, ReceiptKind
-    from oubli.app.ledger.key_files import HashingKey
-    from oubli.app.ledger.keys import LedgerKeys
-    from oubli.app.ledger.states import Opening
-    from oubli.app.storage.journal import Record
-    from oubli.app.threads import Threads
 
 log = logging.getLogger("oubli.service")
 
@@ -61,14 +63,13 @@ Field = str | int | bool | None
 # Words of this program, numbers, versions, times: too poor for a name and an address.
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,127}")
 _RETRY = 1.0  # seconds
-_WAIT = 0.02  # seconds between two looks whether nobody asks anything
+_WAIT = 0.02  # seconds between two checks whether no request waits
 _MOST = 2000  # records that may wait
 _RESERVED = frozenset({"index", "previous", "type", "at", "hash"})
-_RESERVED_TYPES = frozenset({SIGNING_KEY, UNLEARNED, ERASED, RESTRICTED, RELEASED, RETAINED, CARRIED_OVER, STATE})
 
 
 class Unlearned(NamedTuple):
-    """What is made of an erasure.
+    """The receipt, notes and hashes of an erasure.
 
     Attributes
     ----------
@@ -84,7 +85,7 @@ class Unlearned(NamedTuple):
 
 
 class Ledger:
-    """Makes entries and receipts, and goes on where a ledger ends. It belongs to the event loop.
+    """Makes entries and receipts, from the end of a ledger on. It belongs to the event loop.
 
     Parameters
     ----------
@@ -113,16 +114,16 @@ class Ledger:
         self._text = (0, to_text(0))  # a time and how it is written: an erasure has the same one thrice
 
     def resume(self, head: Head, latest_ms: int, *, is_introduced: bool) -> None:
-        """Go on where another node has ended.
+        """Continue where another node has ended.
 
         Parameters
         ----------
         head
-            The newest entry of the database by now.
+            The newest entry of the database.
         latest_ms
             The highest time in it.
         is_introduced
-            Whether an entry has told the key that signs here.
+            Whether an entry introduces the key that signs here.
         """
         self.head = head
         self._latest_ms = max(self._latest_ms, latest_ms)
@@ -174,7 +175,7 @@ class Ledger:
             Where subjects are named: those of whom something was held, and how many samples; only keyed hashes are
             kept of them.
         push
-            Who is told of it.
+            Targets to which it is delivered.
         """
         entries = self._introduction()
         key, hashing = self._signing, self._hashing[0]
@@ -221,9 +222,12 @@ class Ledger:
         )
         entry["keyed"] = keyed
         entries.append(entry)
-        draft = receipt_of(entry)
+        draft = Receipt.begun(entry)
         signature = sign(key, draft.signed_form())
-        notes = entry_notes(entries, {str(entry["index"]): signature}, push)
+        named = {("subject" if by == "subjects" else "id", name) for name in targets}
+        named.update(("id", name) for name in unlearned_ids)
+        marks = [mark for one in self._hashing for mark in marks_of(one, named)]
+        notes = entry_notes(entries, {str(entry["index"]): signature}, push, marks)
         return Unlearned(Receipt(*draft[:-1], signature), notes, hashes)
 
     def erased(
@@ -248,7 +252,7 @@ class Ledger:
         overdue
             The receipts of those that took longer.
         push
-            Who is told of it.
+            Targets to which it is delivered.
         """
         entries = self._introduction()
         fields = {
@@ -309,11 +313,11 @@ class Ledger:
         ValueError
             When a field could be free text, or has a name that entries use themselves.
         """
-        if not EVENT_TYPE.fullmatch(kind) or kind in _RESERVED_TYPES or not _RESERVED.isdisjoint(fields):
-            raise ValueError("an event has a type of its own, and no field that every entry has")
+        if not EVENT_TYPE.fullmatch(kind) or kind in RESERVED_TYPES or not _RESERVED.isdisjoint(fields):
+            raise ValueError("an event needs a type of its own, and no field that every entry has")
         for value in fields.values():
             if isinstance(value, str) and not _WORD.fullmatch(value):
-                raise ValueError("an event holds numbers and single words: no free text goes into the ledger")
+                raise ValueError("an event may hold numbers and single words, but no free text")
         entries = self._introduction()
         entries.append(self._append(kind, self._now_ms(), fields))
         return entry_notes(entries)
@@ -332,6 +336,10 @@ class Ledger:
         """Return the keyed hashes of a set of ids or subjects under every key that is known, the current one first."""
         names = list(names)
         return tuple(hash_targets(key, names, by) for key in self._hashing)
+
+    def marks(self, names: Iterable[tuple[str, str]]) -> list[str]:
+        """Return short keyed hashes of ids and subjects, by which an erasure finds the requests that named them."""
+        return marks_of(self._hashing[0], names)
 
     def hash_text(self, text: str) -> str:
         """Return the keyed hash of any other text under the current key."""
@@ -374,7 +382,7 @@ class Ledger:
     def _append(self, kind: str, at_ms: int, fields: Mapping[str, Any]) -> Entry:
         self._latest_ms = max(self._latest_ms, at_ms)
         entry = make_entry(self.head, kind, self._to_text(self._latest_ms), fields)
-        self.head = head_of(entry)
+        self.head = Head.of(entry)
         return entry
 
     def _to_text(self, at_ms: int) -> str:
@@ -390,24 +398,6 @@ def _new_id() -> str:
     raw[8] = raw[8] & 0x3F | 0x80
     text = raw.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-def hash_sample(key: HashingKey, sample_id: str) -> str:
-    """Return the keyed hash of a sample's id."""
-    return keyed_hash(key, b"sample\0" + sample_id.encode("utf-8"))
-
-
-def hash_subject(key: HashingKey, subject: str) -> str:
-    """Return the keyed hash of a subject."""
-    return hash_targets(key, [subject], "subjects")
-
-
-def hash_targets(key: HashingKey, names: Iterable[str], by: By) -> str:
-    """Return the keyed hash of a set of ids or subjects; neither order nor repetition matters."""
-    parts = [by.encode("ascii"), b"\0"]
-    for name in sorted({name.encode("utf-8") for name in names}):
-        parts += (len(name).to_bytes(4, "big"), name)
-    return keyed_hash(key, b"".join(parts))
 
 
 # --- what was erased lately
@@ -504,7 +494,7 @@ class LedgerWorker:
     threads
         One is for it.
     is_idle
-        Whether nobody asks anything at present.
+        Whether no request waits at present.
     failed
         Called when the database and the journal do not fit together.
     """
@@ -557,7 +547,7 @@ class LedgerWorker:
                 return
 
     async def _write_due(self) -> bool:
-        """Write what is due when nobody asks anything; false when nothing can be written any more."""
+        """Write what is due when no request waits; false when nothing can be written any more."""
         told = False
         while len(self._due) < _MOST and not self._is_idle():  # noqa: ASYNC110 - time is what is waited for
             await asyncio.sleep(_WAIT)
@@ -566,17 +556,20 @@ class LedgerWorker:
                 await self._threads.audit(self._drain)
                 return True
             except FlushFailedError:
-                log.error("a flush of the ledger's file failed: no mutation is accepted until a restart")
+                log.error("a flush of the ledger's file failed")
                 self._failed()
                 return False
             except StorageError:
                 # A full disk, say. The journal has it all, and what is not written waits here.
                 if not told:
-                    log.error("the ledger's file cannot be written: it is tried again")
+                    log.error(
+                        "the ledger's file cannot be written, and it is tried again: free disk space, and check its "
+                        "permissions"
+                    )
                 told = True
                 await asyncio.sleep(_RETRY)
             except Exception as error:
-                log.error("the ledger is not what the journal goes on from (%s)", type(error).__name__)
+                log.error("the ledger cannot apply the journal's records: %s", cause_of(error))
                 self._failed()
                 return False
 
@@ -585,7 +578,7 @@ class LedgerWorker:
         return question(self._database)
 
     def _drain(self) -> None:
-        """Runs in the ledger's thread; the loop only ever appends to the list meanwhile."""
+        """Runs in the ledger's thread; during this the loop only appends to the list."""
         due = self._due
         while due:
             n = len(due)

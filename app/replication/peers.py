@@ -1,27 +1,30 @@
-"""Requests between nodes: keys, snapshots and ledgers, for whoever knows the secret of the cluster.
+"""Requests between nodes: keys, snapshots and ledgers, for nodes that know the secret of the cluster.
 
     GET /cluster/node/keys            keys of the ledger and of segments, sealed
     PUT /cluster/node/segment-keys    the key of a new segment, sealed
     GET /cluster/node/snapshot        the newest snapshot
     GET /cluster/node/ledger          a copy of the ledger's file, made after that snapshot
 
-Each carries `Authorization: Oubli-Node` and an HMAC under the secret, which so is never sent. Keys are sealed with a
-key made from the secret as well, because they open everything else. Where samples may not be read on the way, nodes
+Each carries `Authorization: Oubli-Node` and an HMAC under the secret, so the secret is never sent. Keys are sealed with
+a key made from the secret as well, because they open everything else. Where samples may not be read on the way, nodes
 need URLs with https.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import http.client
 import os
+import re
 import shutil
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO
 from urllib.parse import urlsplit
 
 import orjson
@@ -29,10 +32,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from oubli.app.errors import JournalRefusedError
-from oubli.app.storage.segment_keys import SegmentKey
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from oubli.app.storage.directory import flush_directory, flush_file
+from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
 
 KEYS_PATH = "/cluster/node/keys"
 SEGMENT_KEYS_PATH = "/cluster/node/segment-keys"
@@ -47,13 +48,37 @@ _OK = 200
 _DONE = 204
 
 
+MARKER = "rejoin"
+"""A node whose data directory has a file of this name ignores everything else in it."""
+KEY_FILE = re.compile(r"(?:signing|hashing|positions)-[0-9a-f]{1,64}\.(?:pem|key|gone)")
+
+
+def mark(path: Path) -> None:
+    """Have the next start of a data directory rejoin, whatever is in it."""
+    (path / MARKER).touch(0o600)
+    flush_file(path / MARKER)
+    flush_directory(path)
+
+
+def is_marked(path: Path) -> bool:
+    """Whether a data directory has to rejoin."""
+    return (path / MARKER).exists()
+
+
+def ledger_key_files(key_dir: Path) -> Iterable[tuple[str, bytes]]:
+    """Return the files of the ledger's keys, with their names."""
+    for path in sorted(key_dir.iterdir()):
+        if KEY_FILE.fullmatch(path.name):
+            yield path.name, path.read_bytes()
+
+
 class PeerError(Exception):
     """Another node has not answered, or not what it should."""
 
 
 @dataclass(frozen=True)
 class Secret:
-    """What all nodes of a cluster know, and nobody else.
+    """The secret that all nodes of a cluster share.
 
     Parameters
     ----------
@@ -82,7 +107,7 @@ class Secret:
             key = AESGCM(self._derived(b"oubli node keys"))
             return key.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], None)
         except (InvalidTag, ValueError):
-            raise PeerError("what came was not sealed with the secret of this cluster") from None
+            raise PeerError("the content was not sealed with the secret of this cluster") from None
 
     def _derived(self, purpose: bytes) -> bytes:
         return hmac.new(self.text, purpose, hashlib.sha256).digest()
@@ -105,12 +130,8 @@ class NodeKeys:
 
     def to_json(self) -> bytes:
         """Return everything as JSON."""
-        return orjson.dumps(
-            {
-                "files": {name: content.hex() for name, content in self.files.items()},
-                "segments": {name: secret.hex() for name, secret in self.segments.items()},
-            }
-        )
+        kinds = {"files": self.files, "segments": self.segments}
+        return orjson.dumps({kind: {name: raw.hex() for name, raw in keys.items()} for kind, keys in kinds.items()})
 
     @classmethod
     def from_json(cls, content: bytes) -> NodeKeys:
@@ -147,7 +168,7 @@ class Peers:
         PeerError
             When it does not give them.
         """
-        with _Request(self._secret, url, "GET", KEYS_PATH, seconds=_SHORT) as answer:
+        with _asked(self._secret, url, KEYS_PATH, _SHORT) as answer:
             return NodeKeys.from_json(self._secret.open(answer.read(_MOST_BYTES)))
 
     def download(self, url: str, path: str, file: IO[bytes]) -> None:
@@ -158,7 +179,7 @@ class Peers:
         PeerError
             When it does not answer, or the answer is cut short.
         """
-        with _Request(self._secret, url, "GET", path, seconds=_LONG) as answer:
+        with _asked(self._secret, url, path, _LONG) as answer:
             length = answer.getheader("Content-Length")
             try:
                 shutil.copyfileobj(answer, file, 2**20)
@@ -168,7 +189,7 @@ class Peers:
                 raise PeerError("the answer of another node was cut short")
 
     def fetch_key(self, key_id: str) -> bytes | None:
-        """Return the key of a segment from whoever has it."""
+        """Return the key of a segment from the first node that has it."""
         for url in self._urls():
             try:
                 secret = self.keys(url).segments.get(key_id)
@@ -193,57 +214,79 @@ class Peers:
         with ThreadPoolExecutor(min(len(urls), _MOST_AT_ONCE)) as pool:
             taken = list(pool.map(lambda url: self._put_key(url, sealed), urls))
         if not any(taken):
-            raise JournalRefusedError("no other node has taken the key of a new segment")
+            raise JournalRefusedError("no other node has stored the key of a new segment")
 
     def _put_key(self, url: str, sealed: bytes) -> bool:
         try:
-            with _Request(self._secret, url, "PUT", SEGMENT_KEYS_PATH, sealed, expects=_DONE, seconds=_SHORT):
+            with _asked(self._secret, url, SEGMENT_KEYS_PATH, _SHORT, sealed):
                 return True
         except PeerError:
             return False
 
 
-class _Request:
-    """One request, over a connection of its own; as a context it gives the answer."""
-
-    def __init__(
-        self,
-        secret: Secret,
-        url: str,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        seconds: float,
-        expects: int = _OK,
-    ) -> None:
-        parts = urlsplit(url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        host = parts.hostname or ""
-        self._connection: http.client.HTTPConnection
-        if parts.scheme == "https":
-            context = ssl.create_default_context()
-            self._connection = http.client.HTTPSConnection(host, port, timeout=seconds, context=context)
-        else:
-            self._connection = http.client.HTTPConnection(host, port, timeout=seconds)
-        self._asked = method, parts.path.rstrip("/") + path, body
-        self._headers = {"Authorization": secret.authorization()}
-        if body is not None:
-            self._headers["Content-Type"] = "application/json"
-        self._expects = expects
-
-    def __enter__(self) -> http.client.HTTPResponse:
-        method, path, body = self._asked
+@contextlib.contextmanager
+def _asked(
+    secret: Secret, url: str, path: str, seconds: float, body: bytes | None = None
+) -> Iterator[http.client.HTTPResponse]:
+    """Send a request, PUT with a body and else GET, over a connection of its own; give the answer."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    connection = http.client.HTTPConnection(parts.hostname or "", port, timeout=seconds)
+    if parts.scheme == "https":
+        context = ssl.create_default_context()
+        connection = http.client.HTTPSConnection(parts.hostname or "", port, timeout=seconds, context=context)
+    headers = {"Authorization": secret.authorization()}
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    with contextlib.closing(connection):
         try:
-            self._connection.request(method, path, body, self._headers)
-            answer = self._connection.getresponse()
+            connection.request("GET" if body is None else "PUT", parts.path.rstrip("/") + path, body, headers)
+            answer = connection.getresponse()
         except (OSError, http.client.HTTPException):
-            self._connection.close()
             raise PeerError("another node does not answer") from None
-        if answer.status != self._expects:
-            self._connection.close()
+        if answer.status != (_OK if body is None else _DONE):
             raise PeerError(f"another node has answered with status {answer.status}")
-        return answer
+        yield answer
 
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
+
+class KeyDoor:
+    """Gives other nodes the keys, and takes those of new segments.
+
+    Parameters
+    ----------
+    secret
+        Of the cluster.
+    key_dir
+        Of the ledger's keys.
+    segment_keys
+        Those of segments.
+    """
+
+    def __init__(self, secret: Secret, key_dir: Path, segment_keys: SegmentKeys) -> None:
+        self._secret = secret
+        self._key_dir = key_dir
+        self._segment_keys = segment_keys
+
+    def admits(self, authorization: str) -> bool:
+        """Whether a request comes from a node of this cluster."""
+        return self._secret.admits(authorization)
+
+    def keys(self) -> bytes:
+        """Return all keys, sealed."""
+        segments = {}
+        for key_id in self._segment_keys.ids():
+            key = self._segment_keys.get(key_id)
+            if key is not None:
+                segments[key_id] = key.secret
+        return self._secret.seal(NodeKeys(dict(ledger_key_files(self._key_dir)), segments).to_json())
+
+    def take_key(self, sealed: bytes) -> bool:
+        """Keep the key of a new segment; false when it is not one of this cluster."""
+        try:
+            found = NodeKeys.from_json(self._secret.open(sealed))
+            keys = [SegmentKey(name, secret) for name, secret in found.segments.items()]
+        except (PeerError, ValueError):
+            return False
+        for key in keys:
+            self._segment_keys.add(key)
+        return True

@@ -1,8 +1,17 @@
-"""The start of a node: it follows from its files, joins from the node that leads, or begins a cluster that is new.
+"""The start of a node: it follows from its files, joins from the leader, or begins a new cluster.
 
-files here that fit              follow, and lead when the lease is over
-none, or not to be gone on from  join from the node that leads; without one, wait
-none, and no other node has any  take the lease, train, lead
+    files here that fit           follow, and lead when the lease is over
+    no files, or unusable ones    join from the leader; without one, wait
+    no node has files             take the lease, train, lead
+
+A node that joins gets its files from the leader before anything is served:
+
+    marker written         killed from here on, the next start begins again
+    snapshot, then keys and ledger, downloaded beside their places
+    older files removed    nothing of an earlier life of the node stays
+    files take their names, the marker goes
+
+The ledger is at least as new as the snapshot; what comes after both is in the journal.
 """
 
 from __future__ import annotations
@@ -12,54 +21,146 @@ import logging
 import socket
 import stat
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any, TypeVar
 
 from oubli.app.errors import JournalDamagedError, JournalError, JournalUnreachableError, StartError, StorageError
 from oubli.app.ledger.database import LEDGER_NAME, LedgerDatabase, LedgerGapError
+from oubli.app.ledger.downloads import read_lines
+from oubli.app.ledger.entries import read_notes
+from oubli.app.ledger.file import is_newer
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
 from oubli.app.ledger.ledger import Ledger
 from oubli.app.progress import Progress as ProgressBar
 from oubli.app.progress import silent
-from oubli.app.replication.door import KeyDoor
-from oubli.app.replication.files import is_marked, mark
 from oubli.app.replication.follower import RejoinError
-from oubli.app.replication.join import join
-from oubli.app.replication.lease import Lease, Progress
-from oubli.app.replication.nodes import Node, View
-from oubli.app.replication.peers import PeerError, Peers, Secret
-from oubli.app.replication.replica import Replica
-from oubli.app.service.build import (
-    RECOVERING,
-    Means,
-    OpenDirectory,
-    Start,
-    begin_directory,
-    compose_from,
+from oubli.app.replication.lease import Lease, Node, Progress, View
+from oubli.app.replication.peers import (
+    KEY_FILE,
+    LEDGER_PATH,
+    MARKER,
+    SNAPSHOT_PATH,
+    KeyDoor,
+    NodeKeys,
+    PeerError,
+    Peers,
+    Secret,
+    is_marked,
+    mark,
 )
-from oubli.app.service.journals import segment_keys_of
-from oubli.app.service.recovery import LedgerChoice, state_of
-from oubli.app.service.state import inherited
-from oubli.app.storage.directory import DataDirectory
-from oubli.app.storage.postgres.cluster import Cluster
-from oubli.app.storage.postgres.journal import PostgresJournal
-from oubli.app.storage.postgres.mark import set_back
-from oubli.app.storage.segment import segments_in
-from oubli.app.storage.snapshots import SnapshotStore
-from oubli.app.storage.storage import Storage
+from oubli.app.replication.replica import Replica
+from oubli.app.service.build import RECOVERING, Means, OpenDirectory, Start, begin_directory, compose_from
+from oubli.app.service.evidence.receipts import inherited
+from oubli.app.service.recovery.start import LedgerChoice, state_of
+from oubli.app.service.roles import segment_keys_of
+from oubli.app.service.service import Service
+from oubli.app.settings import Settings
+from oubli.app.storage.directory import (
+    TEMPORARY,
+    DataDirectory,
+    flush_directory,
+    flush_file,
+    make_directory,
+    write_private,
+)
+from oubli.app.storage.journal import segments_in
+from oubli.app.storage.postgres.database import Cluster
+from oubli.app.storage.postgres.journal import PostgresJournal, set_back
+from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
+from oubli.app.storage.snapshots import SnapshotStore, Storage, describe
+from oubli.app.storage.sqlite import SIDE_FILES
 from oubli.app.times import Clock
+from oubli.core.errors import FileError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import TypeVar
+T = TypeVar("T")
 
-    from oubli.app.service.model_service import ModelService
-    from oubli.app.settings import Settings
-    from oubli.app.storage.segment_keys import SegmentKeys
+_FIRST = "snapshot-00000001.safetensors"
 
-    T = TypeVar("T")
+
+def join(directory: DataDirectory, key_dir: Path, segment_keys: SegmentKeys, peers: Peers, url: str) -> None:
+    """Replace all files of a node by those of the leader.
+
+    Parameters
+    ----------
+    directory
+        Whose files are replaced.
+    key_dir
+        Of the ledger's keys.
+    segment_keys
+        Those of segments; the keys that are here are destroyed.
+    peers
+        Ask other nodes.
+    url
+        Of the node that leads.
+
+    Raises
+    ------
+    PeerError
+        When it does not give everything: nothing was removed.
+    StartError
+        When the files cannot be written.
+    """
+    path = directory.path
+    try:
+        mark(path)
+        with directory.temporary() as snapshot, directory.temporary() as ledger:
+            _download(peers, url, SNAPSHOT_PATH, snapshot)
+            try:
+                describe(snapshot)
+            except FileError as error:
+                raise PeerError(f"the snapshot of another node cannot be read here: {error.rule}") from None
+            _download(peers, url, LEDGER_PATH, ledger)
+            if is_newer(ledger):
+                raise PeerError("the ledger of another node was written by a newer version: upgrade this node")
+            keys = peers.keys(url)
+            _remove_all(path, key_dir, segment_keys)
+            _write_keys(key_dir, segment_keys, keys)
+            directory.publish(ledger, LEDGER_NAME)
+            directory.publish(snapshot, _FIRST)
+        (path / MARKER).unlink()
+        flush_directory(path)
+    except OSError as error:
+        raise StartError(
+            f"the files of the cluster cannot be written to {path} ({error.strerror}): free disk space there, and "
+            "check its permissions"
+        ) from None
+
+
+def _download(peers: Peers, url: str, what: str, path: Path) -> None:
+    with path.open("xb") as file:
+        path.chmod(0o600)
+        peers.download(url, what, file)
+    flush_file(path)
+
+
+def _remove_all(path: Path, key_dir: Path, segment_keys: SegmentKeys) -> None:
+    """Remove the old files of the node: they may hold samples that were erased since."""
+    gone = [*path.glob("snapshot-*.safetensors"), *(path / f"{LEDGER_NAME}{side}" for side in ("", *SIDE_FILES))]
+    for one in gone:
+        one.unlink(missing_ok=True)
+    flush_directory(path)
+    segment_keys.destroy(segment_keys.ids())
+    if key_dir.is_dir():
+        for one in key_dir.iterdir():
+            if KEY_FILE.fullmatch(one.name) or one.match(TEMPORARY.format("*")):
+                one.unlink()
+        flush_directory(key_dir)
+
+
+def _write_keys(key_dir: Path, segment_keys: SegmentKeys, keys: NodeKeys) -> None:
+    make_directory(key_dir)
+    for name, content in keys.files.items():
+        if not KEY_FILE.fullmatch(name):
+            raise PeerError("another node has sent what are no keys")
+        write_private(key_dir / name, content)
+    for key_id, secret in keys.segments.items():
+        with contextlib.suppress(ValueError):
+            segment_keys.add(SegmentKey(key_id, secret))
+
 
 log = logging.getLogger("oubli.cluster")
 
@@ -71,7 +172,7 @@ Say = Callable[[str], object]
 
 
 def _say_nothing(text: str) -> None:
-    """Tell nobody."""
+    """Say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +190,7 @@ class _Parts:
 
 def build_node(
     settings: Settings, progress: ProgressBar = silent, *, tell: Say = _say_nothing, warn: Say = _say_nothing
-) -> ModelService:
+) -> Service:
     """Return the service of a node, which only needs to be started; see `build.build_service`.
 
     Raises
@@ -124,7 +225,7 @@ def read_secret(path: Path) -> Secret:
         mode = stat.S_IMODE(path.stat().st_mode)
         text = path.read_bytes().strip()
     except OSError as error:
-        raise StartError(f"cluster_secret_file {path} cannot be read ({error.strerror})") from None
+        raise StartError(f"cluster_secret_file {path} cannot be read ({error.strerror}): see to its owner") from None
     if mode & 0o077:
         raise StartError(f"cluster_secret_file {path} can be read by others (mode {mode:o}): run `chmod 600 {path}`")
     if len(text) < LEAST_SECRET:
@@ -136,7 +237,7 @@ def read_secret(path: Path) -> Secret:
 
 
 def _opened(settings: Settings, opened: contextlib.ExitStack, warn: Say) -> _Parts:
-    """Lock the directory, connect to PostgreSQL, and begin to look after the lease."""
+    """Lock the directory, connect to PostgreSQL, and start the thread of the lease."""
     if settings.cluster_secret_file is None or settings.node_url is None:
         raise StartError("node_url and cluster_secret_file are missing: follow needs both")
     secret = read_secret(settings.cluster_secret_file)
@@ -145,7 +246,7 @@ def _opened(settings: Settings, opened: contextlib.ExitStack, warn: Say) -> _Par
     if segments_in(settings.data_dir):
         raise StartError(
             f"the data directory {settings.data_dir} has a journal in files: start once without --follow and with the "
-            "same --journal, so that it goes on in the database, and then with --follow"
+            "same --journal, which moves it to the database, and then with --follow"
         )
     segment_keys = segment_keys_of(settings)
     node = Node(settings.node_name or socket.gethostname(), settings.node_url.rstrip("/"))
@@ -185,7 +286,7 @@ def _patiently(make: Callable[[], T], warn: Say) -> T:
             return make()
         except JournalUnreachableError:
             if not is_told:
-                warn("PostgreSQL cannot be reached, or takes no writes: waiting for it")
+                warn("PostgreSQL cannot be reached, or accepts no writes: waiting for it")
             is_told = True
             time.sleep(_RETRY)
 
@@ -221,14 +322,14 @@ def _start(settings: Settings, parts: _Parts, progress: ProgressBar, tell: Say, 
             try:
                 return _from_files(settings, parts, snapshots, view, warn)
             except RejoinError as error:
-                warn(f"the files in {path} cannot be gone on from ({error}): the node joins anew")
+                warn(f"the node cannot continue from the files in {path} ({error}): it joins again")
                 _mark(path)
                 continue
         if has_files and not is_warned:
             is_warned = True
             warn(
-                f"{lease.node.name} is no member of this cluster: it was removed, or had another name before. What was "
-                f"erased since may be in {path}, so the node joins anew"
+                f"{lease.node.name} is not a member of this cluster: it was removed, or had another name before. "
+                f"{path} may hold samples that were erased since, so the node joins again"
             )
         leader = view.leader
         if view.leader_url is not None and leader is not None and leader.holder != lease.node.name:
@@ -259,15 +360,17 @@ def _is_member(lease: Lease, view: View) -> bool:
 
 
 def _mark(path: Path) -> None:
-    """Have the node join anew, whatever becomes of this start."""
+    """Have the node join again, whatever happens to this start."""
     try:
         mark(path)
     except OSError as error:
-        raise StartError(f"the data directory {path} cannot be written ({error.strerror}): make room there") from None
+        raise StartError(
+            f"the data directory {path} cannot be written ({error.strerror}): free disk space there"
+        ) from None
 
 
 def _seen(lease: Lease) -> View:
-    """Return what the database says by now."""
+    """Return what the database says now."""
     asked = time.monotonic()
     while lease.view is None or lease.view.at < asked:
         time.sleep(_RETRY / 10)
@@ -277,11 +380,11 @@ def _seen(lease: Lease) -> View:
 def _joined(parts: _Parts, url: str) -> bool:
     """Take over the files of the node that leads; whether it has given them."""
     lease = parts.lease
-    _mark(parts.directory.path)  # before it is a member again: what is here is not to be gone on from any more
+    _mark(parts.directory.path)  # before it is a member again: its old files must not be used any more
     lease.ask(lambda tables: tables.readmit(lease.node.name, lease.node.url)).result()
     lease.is_expelled = False
     try:
-        join(parts.directory, LEDGER_NAME, parts.key_dir, parts.segment_keys, parts.peers, url)
+        join(parts.directory, parts.key_dir, parts.segment_keys, parts.peers, url)
         parts.journal.mark.forget()
     except PeerError as error:
         log.warning("the node cannot join yet: %s", error)
@@ -297,13 +400,20 @@ def _begun(settings: Settings, parts: _Parts, progress: ProgressBar, warn: Say) 
     name, url = parts.lease.node.name, parts.lease.node.url
     parts.lease.ask(lambda tables: tables.enrol(name, url)).result()
     parts.journal.lead(epoch)
+    snapshots = SnapshotStore(parts.directory)
+    choice = LedgerChoice(settings.ledger, settings.accept_missing_erasures, settings.accept_missing_keys)
+    with _ledger_of(settings, parts) as (keys, database):
+        opened = OpenDirectory(Storage(parts.directory, snapshots, parts.journal), keys, database, snapshots)
+        return begin_directory(settings, opened, choice, progress, warn)
+
+
+@contextlib.contextmanager
+def _ledger_of(settings: Settings, parts: _Parts) -> Iterator[tuple[LedgerKeys, LedgerDatabase]]:
+    """Open the ledger, which is closed when the block fails."""
     keys = LedgerKeys(parts.key_dir, complete=False)
     database = LedgerDatabase(parts.directory.path / LEDGER_NAME, keys, log_name=settings.log_name)
-    snapshots = SnapshotStore(parts.directory)
-    opened = OpenDirectory(Storage(parts.directory, snapshots, parts.journal), keys, database, snapshots)
-    choice = LedgerChoice(settings.ledger, settings.accept_missing_erasures, settings.accept_missing_keys)
     try:
-        return begin_directory(settings, opened, choice, progress, warn)
+        yield keys, database
     except BaseException:
         database.close()
         raise
@@ -312,45 +422,42 @@ def _begun(settings: Settings, parts: _Parts, progress: ProgressBar, warn: Say) 
 def _from_files(
     settings: Settings, parts: _Parts, snapshots: SnapshotStore, view: View, warn: Say
 ) -> tuple[Start, int]:
-    """Return the model of the newest snapshot; the records after it are taken in when the service runs.
+    """Return the model of the newest snapshot; the records after it are applied when the service runs.
 
     Raises
     ------
     RejoinError
-        When the cluster has not gone on from it.
+        When the cluster has not continued from it.
     """
     _drop_unmade(snapshots, parts.journal)
     if not snapshots.holds_model():
-        raise RejoinError("its only snapshots are of a restore that was not made")
+        raise RejoinError("its only snapshots are of a restore that was not completed")
     recovered = snapshots.recover()
     for note in recovered.notes:
         warn(note)
     facts = recovered.snapshot.facts
     if facts.seq > view.last_seq:
-        raise set_back(f"ends with record {view.last_seq}, and the newest snapshot has taken in {facts.seq}")
-    keys = LedgerKeys(parts.key_dir, complete=False)
-    database = LedgerDatabase(parts.directory.path / LEDGER_NAME, keys, log_name=settings.log_name)
-    try:
+        raise set_back(f"ends with record {view.last_seq}, and the newest snapshot has record {facts.seq}")
+    with _ledger_of(settings, parts) as (keys, database):
         keys.require(database.named_keys())
         keys.complete()
         _fold(database, parts.journal, facts.seq)
+        if settings.ledger is not None:
+            _require_known(settings.ledger, database, parts.journal, facts.seq)
         if database.applied_seq() > view.last_seq:
-            raise set_back(f"ends with record {view.last_seq}, and the ledger has taken in {database.applied_seq()}")
+            raise set_back(f"ends with record {view.last_seq}, and the ledger has record {database.applied_seq()}")
         if facts.ledger_hash and database.relation_to(facts.ledger_index, facts.ledger_hash) != "same or newer":
-            raise RejoinError("its ledger and its snapshot are of different histories")
+            raise RejoinError("its ledger and its snapshot have different histories")
         parts.journal.follow()
         erased_seq = max(0, snapshots.oldest_seq())
         named = {row.key_id for row in view.segments} - set(view.keys_before(erased_seq))
         parts.segment_keys.destroy(one for one in parts.segment_keys.ids() if one not in named)
-    except BaseException:
-        database.close()
-        raise
     clock = Clock(database.highest_ms())
     storage = Storage(parts.directory, snapshots, parts.journal)
     storage.lineage = facts.lineage or storage.lineage
     state = state_of(recovered)
     state.following, state.leader_url = True, view.leader_url
-    state.pending = {one.receipt_id: inherited(one, clock) for one in database.pending()}
+    state.pending = inherited(database.pending(), clock)
     ledger = Ledger(database, keys, clock.now_ms)
     opened = OpenDirectory(storage, keys, database, snapshots)
     return Start(opened, state, ledger, clock), erased_seq
@@ -364,10 +471,29 @@ def _drop_unmade(snapshots: SnapshotStore, journal: PostgresJournal) -> None:
     try:
         found = next(iter(journal.positioned_records(newest.seq - 1)), None)
     except JournalDamagedError:
-        raise RejoinError("its snapshot is of a restore that the journal does not tell of any more") from None
+        raise RejoinError("its snapshot is of a restore that the journal no longer has") from None
     if found is None or found[3].notes != newest.restore_notes.encode():
         with contextlib.suppress(StorageError):
             snapshots.forget_after(newest.seq - 1)
+
+
+def _require_known(path: Path, database: LedgerDatabase, journal: PostgresJournal, seq: int) -> None:
+    """Refuse a ledger that knows more than the cluster: a node applies what the journal has, and nothing else."""
+    last: Any = next(iter(deque(read_lines(path), maxlen=1)), None)
+    index, known = (last.get("index"), last.get("hash")) if isinstance(last, dict) else (0, None)
+    if type(index) is int and known == (database.hash_at(index) or ""):
+        return
+    later = journal.positioned_records(max(database.applied_seq(), seq))
+    try:
+        entries = [entry for *_, record in later if record.notes for entry in read_notes(record.notes).entries]
+    except JournalDamagedError:
+        raise RejoinError("the journal does not continue from its ledger") from None
+    if all(entry["hash"] != known for entry in entries):
+        raise StartError(
+            f"the ledger {path} has entries that the cluster does not have: erasures are missing from its journal. "
+            "Begin a new cluster with an empty database, empty data directories, a copy of the keys and --ledger, and "
+            "restore the newest snapshot with PUT /snapshot/file"
+        )
 
 
 def _fold(database: LedgerDatabase, journal: PostgresJournal, seq: int) -> None:
@@ -381,4 +507,4 @@ def _fold(database: LedgerDatabase, journal: PostgresJournal, seq: int) -> None:
     except (JournalDamagedError, LedgerGapError):
         raise RejoinError("its ledger is older than its snapshot, and the journal than both") from None
     except JournalError:
-        raise StartError("the journal cannot be read: see to PostgreSQL, and start again") from None
+        raise StartError("the journal cannot be read: check PostgreSQL, and start again") from None

@@ -1,1 +1,1 @@
-"""One model and all that may be done with it; `model_service` first. No HTTP here."""
+"""One model and all that may be done with it; `service.py` first. No HTTP here."""

@@ -14,64 +14,60 @@ from typing import TypeVar
 
 from oubli.app.errors import FlushFailedError, JournalError, StartError, StopReason, StorageError
 from oubli.app.ledger.database import LEDGER_NAME, LOG_NAME, LedgerDatabase
-from oubli.app.ledger.entries import ACCEPTED, tells_state_only
-from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
+from oubli.app.ledger.entries import ACCEPTED, BEGIN, EXPORT, STATE, tells_only
+from oubli.app.ledger.keys import KEYS_NAME, KeyNames, LedgerKeys
 from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker, Tombstones
-from oubli.app.privacy.addresses import AddressRules, parse_endpoint
-from oubli.app.privacy.sender import Sender
-from oubli.app.privacy.signatures import read_processor, read_secrets
-from oubli.app.progress import Progress, silent
-from oubli.app.service.activities import Activities
-from oubli.app.service.background import IdleResolver
-from oubli.app.service.checkpoint import Checkpointer, CheckpointPolicy
+from oubli.app.outgoing.addresses import AddressRules, parse_endpoint
+from oubli.app.outgoing.sender import Sender, read_processor, read_secrets
+from oubli.app.progress import Activities, Progress, silent
+from oubli.app.service.changes.changes import Changes, IdempotencyKeys
+from oubli.app.service.changes.command import Transaction, give_nonces
+from oubli.app.service.changes.writer import Writer
 from oubli.app.service.compiling import load_beside_file, prepare_kernels
-from oubli.app.service.copies import ModelCopier, facts_of
-from oubli.app.service.deliveries import Channel, Courier, Deliveries, Push, PushPolicy, WebhookChannel
-from oubli.app.service.empty_erasures import EmptyErasures
-from oubli.app.service.erasures import Deadline, Erasures
-from oubli.app.service.export import Exporter
-from oubli.app.service.fingerprints import Fingerprints
-from oubli.app.service.holders import Holders
-from oubli.app.service.idempotency import IdempotencyKeys
-from oubli.app.service.influence import InfluenceRanker
-from oubli.app.service.inspection import Inspector
-from oubli.app.service.jobs import JobBoard
-from oubli.app.service.journals import segment_keys_of, server_name
-from oubli.app.service.lock import ModelLock
-from oubli.app.service.model_service import Limits, ModelService
-from oubli.app.service.nonces import give_nonces
-from oubli.app.service.opendsr import Processor
-from oubli.app.service.prediction_receipts import PredictionSigner
-from oubli.app.service.publisher import LogPublisher
-from oubli.app.service.reading import LongReader
-from oubli.app.service.rebuild import Rebuilder
-from oubli.app.service.receipts import Receipts
-from oubli.app.service.recovery import LedgerChoice, accepted_keys, fold_journal, recover, require_keys
-from oubli.app.service.retention import Retention
-from oubli.app.service.roles import Alone, Role
-from oubli.app.service.sample_set import SampleSet
-from oubli.app.service.scoring import Scorer
-from oubli.app.service.state import ModelState, new_epoch
-from oubli.app.service.state_entries import StateEntries
-from oubli.app.service.subject_requests import CallbackChannel, SubjectRequests
-from oubli.app.service.training import new_estimator, take_cores, train
-from oubli.app.service.transaction import Transaction
-from oubli.app.service.uploads import UploadPolicy, Uploads
-from oubli.app.service.without import Comparer
-from oubli.app.service.witnesses import Witness, parse_witness
-from oubli.app.service.writer import Writer
+from oubli.app.service.erasure.checkpoint import Checkpointer, CheckpointPolicy, Erasing
+from oubli.app.service.erasure.erasures import Erasures, Retention
+from oubli.app.service.erasure.holders import Fingerprints, Holders
+from oubli.app.service.evidence.publisher import LogPublisher, Witness, parse_witness
+from oubli.app.service.evidence.receipts import Deadline, EmptyErasures, Receipts, inherited
+from oubli.app.service.evidence.sample_set import SampleSet
+from oubli.app.service.evidence.states import Evidence, PredictionSigner, StateEntries
+from oubli.app.service.jobs.exports import Exporter
+from oubli.app.service.jobs.fits import new_estimator, take_cores, train
+from oubli.app.service.jobs.jobs import JobBoard
+from oubli.app.service.jobs.model_jobs import Jobs, Scorer
+from oubli.app.service.lifecycle import Lifecycle, StartOptions
+from oubli.app.service.model.influence import Comparer, InfluenceRanker
+from oubli.app.service.model.live import Disk, IdleResolver, LiveModel, facts_of
+from oubli.app.service.model.questions import Inspector, Questions
+from oubli.app.service.model.state import ModelLock, ModelState, new_epoch
+from oubli.app.service.outbox.deliveries import Channel, Courier, Deliveries, Push, WebhookChannel
+from oubli.app.service.outbox.subject_requests import CallbackChannel, Outbox, Processor, SubjectRequests
+from oubli.app.service.recovery.rebuild import Rebuilder
+from oubli.app.service.recovery.start import (
+    BEGINNING,
+    LedgerChoice,
+    accepted_keys,
+    drop_known,
+    dropped_fields,
+    dropped_note,
+    fold_journal,
+    free_id,
+    recover,
+    require_unserved,
+    take_in,
+)
+from oubli.app.service.recovery.uploads import UploadPolicy, Uploads
+from oubli.app.service.roles import Role, segment_keys_of, server_name
+from oubli.app.service.service import Service
 from oubli.app.settings import SQLITE, Settings
 from oubli.app.storage.directory import DataDirectory
-from oubli.app.storage.journal import Journal, MemoryJournal, Record
-from oubli.app.storage.moving import move_journal
-from oubli.app.storage.snapshots import Recovered, SnapshotStore
-from oubli.app.storage.sqlite_journal import SqliteJournal
-from oubli.app.storage.storage import Storage
+from oubli.app.storage.journal import Journal, Record, SqliteJournal, move_journal
+from oubli.app.storage.snapshots import Recovered, SnapshotStore, Storage
 from oubli.app.threads import Threads
 from oubli.app.times import Clock
-from oubli.core.data.schema import ColumnType
+from oubli.core.concurrency.threads import set_default
+from oubli.core.data.values import ColumnType
 from oubli.core.model import Model
-from oubli.core.threads import set_default
 
 WITNESS_TIMEOUT = 5.0  # seconds for one attempt
 # Stages of progress.
@@ -81,15 +77,12 @@ EPHEMERAL_NOTE = (
     "--ephemeral: nothing is kept on disk. A restart reads the data again and brings deleted rows back; what was "
     "learned is gone"
 )
-
-
 Say = Callable[[str], object]
-T = TypeVar("T", Limits, CheckpointPolicy)
 """Tells a person at the terminal something."""
 
 
 def _say_nothing(text: str) -> None:
-    """Tell nobody."""
+    """Print nothing."""
 
 
 # --- the data directory
@@ -112,7 +105,7 @@ class OpenDirectory:
     new_clock
         Makes the clock of the service from the highest time that was written down.
     notes
-        What a person should be told of the recovery.
+        Notes on the recovery for a person.
     """
 
     storage: Storage
@@ -127,50 +120,88 @@ class OpenDirectory:
         """Whether there is something to recover."""
         return self.snapshots is not None and self.snapshots.holds_model()
 
-    def begin(self, model: Model, choice: LedgerChoice | None = None) -> "Start":
-        """Begin a history with a model, and write its first snapshot.
+    def prepare(self, choice: LedgerChoice | None = None) -> KeyNames:
+        """Have the ledger of a directory without snapshots know all that it can, before a model is made for it.
 
-        A start that was cut short before its first snapshot has left records without changes; this one goes on after.
+        A start that was cut short before its first snapshot has left records without changes: this one adds to them.
+
+        Returns
+        -------
+        KeyNames
+            Keys that an admin continues without.
+
+        Raises
+        ------
+        StartError
+            When a model was served from there, or the ledger that is given cannot be used.
+        """
+        journal, path = self.storage.journal, self.storage.path
+        knew_keys = path is not None and bool(self.keys.hashing)
+        if path is not None:
+            require_unserved(self.database, journal, path)
+        lost = take_in(self.database, journal, self.keys, choice or LedgerChoice())
+        fold_journal(self.database, journal)
+        if knew_keys and not self.database.head().index:
+            self.notes.append(
+                "the key directory has keys of a ledger that is not here, so that what was erased under them is not "
+                "known: give it with --ledger FILE, unless it never had an erasure"
+            )
+        return lost
+
+    def begin(self, model: Model, lost: KeyNames | None = None) -> "Start":
+        """Begin a history with a model, less what the ledger knows is gone, and write its first snapshot.
+
+        Parameters
+        ----------
+        model
+            No other code uses it.
+        lost
+            What `prepare` has returned; None calls it.
 
         Raises
         ------
         StorageError, JournalError
             When it cannot be written.
         StartError
-            When the journal holds changes to a model that is not there.
+            See `prepare`; or it cannot be told what is gone.
         """
-        journal = self.storage.journal
-        if any(record.body for record in journal.records((journal.first_seq or 1) - 1)):
-            raise StartError(
-                "the journal in the data directory holds changes to a model whose snapshots are gone: restore all "
-                "files of the data directory from one backup, or begin with an empty one"
-            )
-        lost = require_keys(self.database, journal, self.keys, choice or LedgerChoice())
-        fold_journal(self.database, journal)
-        clock = self.new_clock(self.database.highest_ms())
-        state = ModelState(model, 1, new_epoch(), seq=journal.last_seq + 1)
-        ledger = Ledger(self.database, self.keys, clock.now_ms)
+        journal, database = self.storage.journal, self.database
+        lost = self.prepare() if lost is None else lost
+        clock = self.new_clock(database.highest_ms())
+        is_begun = database.head().index > sum(map(database.count_of_type, BEGINNING))
+        told = database.last_model_version() if is_begun else 0
+        state = ModelState(model, told + 1, new_epoch(), seq=journal.last_seq + 1)
+        state.pending = inherited(database.pending(), clock)
+        state.exports = database.count_of_type(EXPORT)
+        ledger = Ledger(database, self.keys, clock.now_ms)
+        dropped: dict[str, int] = {}
+        if told:
+            counts = drop_known(model, -1, database, clock)
+            state.next_id = free_id(database, model.samples_.next_id, -1)
+            dropped = dropped_fields(counts)
+            self.notes += [dropped_note(counts)] if any(counts.values()) else []
         model.resolve()
         give_nonces(model.samples_)
         fields: dict[str, Field] = {
             "model_version": state.version,
             "kind": model.kind,
             "hashing_key_id": self.keys.hashing[0].id,
-            **self.database.log.new_fields(),
+            **dropped,
+            **({} if database.log.origin else database.log.new_fields()),
         }
-        notes = [*accepted_keys(ledger, lost), ledger.event("begin", fields)]
+        notes = [*accepted_keys(ledger, lost), ledger.event(BEGIN, fields)]
         records = [Record(journal.last_seq + i, state.version, b"", one) for i, one in enumerate(notes, 1)]
         journal.append(records)
         state.seq = journal.last_seq
-        self.database.fold_many([(record.seq, record.notes) for record in records])
+        database.fold_many([(record.seq, record.notes) for record in records])
         if not self.storage.is_ephemeral:
-            self.database.flush()
+            database.flush()
             # Reading it back takes a second: the service does it, while it predicts.
             self.storage.write(model, facts_of(state, self.storage, ledger), check_later=True)
         return Start(self, state, ledger, clock)
 
     def recover(self, recovered: Recovered, choice: LedgerChoice | None = None) -> "Start":
-        """Go on where the directory ends; see `recovery.recover`."""
+        """Continue where the directory ends; see `recovery.recover`."""
         clock = self.new_clock(self.database.highest_ms())
         choice = choice or LedgerChoice()
         state, ledger, n_records, notes = recover(recovered, self.storage, self.database, self.keys, clock, choice)
@@ -178,7 +209,7 @@ class OpenDirectory:
         self.notes += notes
         snapshot = self.storage.snapshots.newest  # perhaps one that was written just now
         after = list(islice(self.storage.journal.records(snapshot.facts.seq), 2))
-        if len(after) == 1 and not after[0].body and tells_state_only(after[0].notes):
+        if len(after) == 1 and not after[0].body and tells_only(after[0].notes, (STATE,)):
             self.storage.follow(state.seq)
         if give_nonces(state.model.samples_) or recovered.regrown:
             # The next start is to find the same nonces. It need not grow trees again, nor rely on files whose trees are
@@ -209,7 +240,7 @@ class Start:
     state
         The model with its place in its history.
     ledger
-        Goes on where the ledger's database ends.
+        Continues where the ledger's database ends.
     clock
         Tells the time.
     n_records
@@ -267,12 +298,63 @@ def open_directory(
 def open_nothing(log_name: str = LOG_NAME) -> OpenDirectory:
     """Return what stands in for a data directory where nothing is kept."""
     keys = LedgerKeys(None)
-    return OpenDirectory(
-        Storage(None, None, MemoryJournal()), keys, LedgerDatabase(None, keys, log_name=log_name), None
-    )
+    return OpenDirectory(Storage(None, None, Journal()), keys, LedgerDatabase(None, keys, log_name=log_name), None)
 
 
 # --- the service
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the service refuses to exceed, and what it does by itself.
+
+    Attributes
+    ----------
+    max_queue
+        Most requests that wait; erasures wait all the same.
+    readd_grace
+        Seconds for which an erased id may not come back unless it is meant.
+    retention
+        Seconds after which samples expire that say nothing else; None for never.
+    max_expiry_share
+        Largest share of the samples that may expire at once without being confirmed.
+    max_empty_erasures
+        Most requests an hour and caller that change nothing and get a receipt, or an entry of the ledger.
+    """
+
+    max_queue: int = 1024
+    readd_grace: float = 86_400.0
+    retention: float | None = None
+    max_expiry_share: float = 0.1
+    max_empty_erasures: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a service works with besides its files.
+
+    Attributes
+    ----------
+    n_threads
+        For long work.
+    push
+        Where states of receipts are sent; None: nowhere.
+    processor
+        What the settings say of OpenDSR; None: there is none.
+    witnesses
+        Who cosigns the log.
+    """
+
+    n_threads: int = 1
+    push: Push | None = None
+    processor: Processor | None = None
+    witnesses: Sequence[Witness] = ()
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Means":
+        """Return what the settings ask for; raises `StartError` when a file or a key cannot be used."""
+        n_threads = take_cores(settings)
+        return cls(n_threads, push_of(settings), processor_of(settings), witnesses_of(settings))
 
 
 def compose(
@@ -283,13 +365,10 @@ def compose(
     uploads: UploadPolicy | None = None,
     idle_resolve: bool = True,
     warm_up: Callable[[], object] | None = None,
-    n_threads: int = 1,
-    push: Push | None = None,
-    processor: Processor | None = None,
-    witnesses: Sequence[Witness] = (),
+    means: Means | None = None,
     accept_missing: bool = False,
     role: Role | None = None,
-) -> ModelService:
+) -> Service:
     """Put the parts of a service together.
 
     Parameters
@@ -298,70 +377,48 @@ def compose(
         The model, and where it is kept.
     limits, policy, uploads
         What is refused, when things are done by themselves, and how long an upload may take.
-    idle_resolve
-        Whether tags are resolved when nothing is asked.
-    warm_up, n_threads
-        See `ModelService`.
-    push
-        Who is told of receipts; None: nobody.
-    processor
-        What the settings say of OpenDSR; None: there is none.
-    witnesses
-        Who cosigns the log.
+    idle_resolve, warm_up
+        See `StartOptions`.
+    means
+        What the service works with besides its files.
     accept_missing
         Whether another log is begun when witnesses have seen entries that are missing.
     role
         Knows other nodes; None: there are none.
     """
-    role = role or Alone()
+    role, means = role or Role(), means or Means()
     limits, policy = limits or Limits(), policy or CheckpointPolicy()
     opened, state, ledger, clock = start.opened, start.state, start.ledger, start.clock
-    storage = opened.storage
+    storage, key = opened.storage, opened.keys.positions
+    push, processor = means.push, means.processor
     grace_ms = round(limits.readd_grace * 1000)
     lately = opened.database.recently_erased(clock.now_ms() - grace_ms) if grace_ms else []
     erased = [(known, clock.steady_since(at_ms)) for known, at_ms in lately]
     tombstones = Tombstones(grace_ms, ledger.hashes_of, clock.steady_ms, erased)
     threads, lock, holders, jobs = Threads(), ModelLock(limits.max_queue), Holders(state), JobBoard()
-    activities = Activities()
-    idle = IdleResolver(state, lock, has_core=n_threads > 1)
+    idle = IdleResolver(state, lock, has_core=means.n_threads > 1)
+    live = LiveModel(state, lock, threads, idle, holders, clock)
+    activities, fingerprints = Activities(), Fingerprints(holders)
     targets = () if push is None else push.targets
     database = LedgerWorker(opened.database, threads, idle.is_idle, partial(state.halt, StopReason.LEDGER_FAILED))
     retention_ms = None if limits.retention is None else round(limits.retention * 1000)
     deadline = Deadline(state, clock.steady_ms, policy.erasure_deadline)
     empty = EmptyErasures(limits.max_empty_erasures, clock.steady_ms)
-    sample_set = SampleSet(state, opened.keys.positions, threads, holders, idle.is_idle)
-    writer = Writer(
-        state,
-        storage.journal,
-        database,
-        partial(Transaction, state, ledger, tombstones, clock, retention_ms, targets, deadline.ms, empty.admits),
-        lock,
-        threads,
-        limits.max_queue,
-        clock.now_ms,
-        idle,
+    transaction = partial(
+        Transaction, state, ledger, tombstones, clock, retention_ms, targets, deadline.ms, empty.admits
     )
-    copier = ModelCopier(state, lock, threads)
-    key = opened.keys.positions.secret
-    states = StateEntries(
-        state, sample_set, key, storage, writer, ledger, database, lock, threads, copier, holders
-    )  # fmt: skip
-    erasures = Erasures(
-        state, storage, writer, ledger, database, threads, clock, deadline, holders, targets, states,
-        role,
-    )  # fmt: skip
-    fingerprints = Fingerprints(holders)
-    rebuilder = Rebuilder(
-        state, storage, writer, erasures, ledger, database, lock, threads, copier, holders, clock, activities, states,
-        fingerprints,
-    )  # fmt: skip
-    checkpointer = Checkpointer(
-        state, storage, writer, ledger, database, lock, threads, copier, erasures, rebuilder.rebuild, states, policy,
-        clock, activities, role,
-    )  # fmt: skip
-    receipts, reader = Receipts(ledger, database, deadline), LongReader(state, lock, threads)
-    influence = InfluenceRanker(state, copier, lock, threads, jobs, holders)
-    exporter = Exporter(state, lock, threads, jobs, holders, receipts, influence, clock)
+    disk = Disk(storage, ledger, database, storage.journal.is_durable)
+    writer = Writer(live, disk, transaction)
+
+    sample_set = SampleSet(state, key, threads, holders, idle.is_idle)
+    states = StateEntries(live, disk, writer, sample_set, key.secret)
+    erasures = Erasures(live, disk, writer, deadline, targets, states.forget, role)
+    receiving = Uploads(storage.path, holders, uploads or UploadPolicy())
+    rebuilder = Rebuilder(live, disk, writer, erasures, activities, states, fingerprints, receiving)
+    checkpointer = Checkpointer(live, disk, writer, erasures, rebuilder.rebuild, states, policy, activities, role)
+    retention = Retention(live, disk, writer, limits.max_expiry_share)
+    receipts, influence = Receipts(ledger, database, deadline), InfluenceRanker(live, jobs)
+    exporter = Exporter(live, jobs, receipts, influence)
 
     async def begin_log(size: int) -> None:
         fields = await database.read(lambda kept: kept.log.new_fields())
@@ -369,62 +426,37 @@ def compose(
 
     halt_log = partial(state.halt, StopReason.LOG_ROLLED_BACK)
     publisher = LogPublisher(
-        database, witnesses, halt_log, begin_log if accept_missing else None, state.require_leading
+        database, means.witnesses, halt_log, begin_log if accept_missing else None, state.require_leading
     )
-    requests = SubjectRequests(
-        processor, exporter, writer, threads, ledger, database, receipts, deadline, clock, jobs,
-        state.require_leading,
-    )  # fmt: skip
+    requests = SubjectRequests(processor, exporter, live, disk, writer, receipts, deadline, jobs)
     couriers: list[Courier] = []
     if push is not None:
         channels: list[Channel] = [] if push.webhook is None else [WebhookChannel(*push.webhook, clock)]
         if processor is not None:
             channels += [CallbackChannel(*one, processor, requests) for one in processor.callbacks.items()]
-        means = push.sender, database, writer.note, clock, push.policy, idle.is_idle
-        couriers = [Courier(one, *means, push.pause) for one in channels]
-    return ModelService(
-        state=state,
-        storage=storage,
-        clock=clock,
-        ledger=ledger,
-        database=database,
-        lock=lock,
-        threads=threads,
-        idle=idle,
-        writer=writer,
-        checkpointer=checkpointer,
-        rebuilder=rebuilder,
-        retention=Retention(state, clock, limits.max_expiry_share, writer),
-        erasures=erasures,
-        receipts=receipts,
-        idempotency_keys=IdempotencyKeys(ledger, database, clock.steady_ms),
-        jobs=jobs,
-        influence=influence,
-        comparer=Comparer(state, copier, lock, threads, jobs, holders),
-        inspector=Inspector(reader, threads),
-        reader=reader,
-        scorer=Scorer(state, reader, threads, holders, fingerprints),
-        activities=activities,
-        exporter=exporter,
-        uploads=Uploads(storage.path, holders, uploads or UploadPolicy()),
-        holders=holders,
-        deliveries=Deliveries(couriers, state, deadline, database, writer.note, threads, clock, push),
-        publisher=publisher,
-        sample_set=sample_set,
-        subject_requests=requests,
-        states=states,
-        prediction_signer=PredictionSigner(sample_set, ledger, lock, threads, state.require_leading),
-        tombstones=tombstones,
-        limits=limits,
-        idle_resolve=idle_resolve,
-        warm_up=warm_up,
-        n_threads=n_threads,
-        role=role,
+        carrying = push.sender, database, writer.note, clock, push.give_up_after, idle.is_idle
+        couriers = [Courier(one, *carrying, push.pause) for one in channels]
+    deliveries = Deliveries(couriers, state, deadline, database, writer.note, threads, clock, push)
+
+    erasing, outbox = Erasing(checkpointer, erasures, retention), Outbox(deliveries, requests)
+    evidence = Evidence(live, receipts, states, sample_set, publisher, PredictionSigner(live, sample_set, ledger))
+    options = StartOptions(idle_resolve, warm_up, means.n_threads, grace_ms)
+    return Service(
+        model=live,
+        disk=disk,
+        questions=Questions(live, key.secret, Inspector(live), influence, Comparer(live, jobs)),
+        changes=Changes(state, writer, IdempotencyKeys(ledger, database, clock.steady_ms), receipts, retention),
+        erasure=erasing,
+        recovery=rebuilder,
+        jobs=Jobs(live, jobs, exporter, activities, rebuilder, checkpointer, Scorer(live, fingerprints)),
+        evidence=evidence,
+        outbox=outbox,
+        lifecycle=Lifecycle(live, disk, role, writer, erasing, evidence, outbox, jobs, tombstones, options),
     )
 
 
 def push_of(settings: Settings) -> Push | None:
-    """Return who is told of receipts; None: nobody.
+    """Return where states of receipts are sent; None: nowhere.
 
     Raises
     ------
@@ -438,7 +470,7 @@ def push_of(settings: Settings) -> Push | None:
     if settings.webhook_url is not None and settings.webhook_secret_file is not None:
         endpoint = parse_endpoint(settings.webhook_url, plain_http=settings.push_plain_http)
         webhook = endpoint, read_secrets(settings.webhook_secret_file)
-    return Push(Sender(rules, settings.push_timeout), webhook, policy=PushPolicy(settings.push_give_up_after))
+    return Push(Sender(rules, settings.push_timeout), webhook, give_up_after=settings.push_give_up_after)
 
 
 def witnesses_of(settings: Settings) -> list[Witness]:
@@ -482,7 +514,7 @@ def processor_of(settings: Settings) -> Processor | None:
 
 def build_service(
     settings: Settings, progress: Progress = silent, *, tell: Say = _say_nothing, warn: Say = _say_nothing
-) -> ModelService:
+) -> Service:
     """Return a service that only needs to be started.
 
     A data directory that holds a model is recovered, and the data file is not read again. Otherwise the model is
@@ -493,9 +525,9 @@ def build_service(
     settings
         What to serve, and how.
     progress
-        Told how far the start is.
+        Called at the stages of the start.
     tell, warn
-        Told what was found, and what should be noticed.
+        Print what was found, and what should be noticed.
 
     Raises
     ------
@@ -508,9 +540,7 @@ def build_service(
         warn(EPHEMERAL_NOTE)
         opened = open_nothing(settings.log_name)
     else:
-        opened = open_directory(
-            settings.data_dir, settings.key_dir, log_name=settings.log_name, new_journal=_journal_of(settings)
-        )
+        opened = directory_of(settings)
     choice = LedgerChoice(settings.ledger, settings.accept_missing_erasures, settings.accept_missing_keys)
     try:
         if opened.snapshots is not None and opened.holds_model:
@@ -538,31 +568,7 @@ def build_service(
         raise
 
 
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What a service works with besides its files.
-
-    Attributes
-    ----------
-    n_threads
-        For long work.
-    push, processor, witnesses
-        See `compose`.
-    """
-
-    n_threads: int
-    push: Push | None
-    processor: Processor | None
-    witnesses: Sequence[Witness]
-
-    @classmethod
-    def of(cls, settings: Settings) -> "Means":
-        """Return what the settings ask for; raises `StartError` when a file or a key cannot be used."""
-        n_threads = take_cores(settings)
-        return cls(n_threads, push_of(settings), processor_of(settings), witnesses_of(settings))
-
-
-def compose_from(settings: Settings, start: Start, means: Means, role: Role | None = None) -> ModelService:
+def compose_from(settings: Settings, start: Start, means: Means, role: Role | None = None) -> Service:
     """Put a service together as the settings ask for it; see `compose`."""
     return compose(
         start,
@@ -571,12 +577,16 @@ def compose_from(settings: Settings, start: Start, means: Means, role: Role | No
         uploads=UploadPolicy(settings.upload_pause, settings.upload_deadline),
         idle_resolve=settings.idle_resolve,
         warm_up=partial(_warm_up, start.state.model),
-        n_threads=means.n_threads,
-        push=means.push,
-        processor=means.processor,
-        witnesses=means.witnesses,
+        means=means,
         accept_missing=settings.accept_missing_erasures,
-        role=role or Alone(settings.node_name),
+        role=role or Role(settings.node_name),
+    )
+
+
+def directory_of(settings: Settings) -> OpenDirectory:
+    """Open the data directory, and the journal where the settings say it is; see `open_directory`."""
+    return open_directory(
+        settings.data_dir, settings.key_dir, log_name=settings.log_name, new_journal=_journal_of(settings)
     )
 
 
@@ -587,7 +597,7 @@ def _journal_of(settings: Settings) -> Callable[[], Journal] | None:
 
     def opened() -> Journal:
         # Only who asks for it needs psycopg.
-        from oubli.app.storage.postgres.sole import SoleJournal
+        from oubli.app.storage.postgres.journal import SoleJournal
 
         journal = SoleJournal(
             settings.journal,
@@ -603,6 +613,9 @@ def _journal_of(settings: Settings) -> Callable[[], Journal] | None:
         return journal
 
     return opened
+
+
+T = TypeVar("T", Limits, CheckpointPolicy)
 
 
 def _set_by(settings: Settings, part: type[T]) -> T:
@@ -648,9 +661,15 @@ def _new_model(settings: Settings, progress: Progress, warn: Say) -> Model:
         from oubli.app.datasets.loading import load_schema
 
         schema = load_schema(settings.schema_file)
+        if settings.classes == "closed" and schema.classes is None:
+            raise StartError(
+                "--classes closed needs to know the classes, and there are no samples yet: list them in the schema "
+                'file, as "classes" of the label, or give --data'
+            )
+        schema = schema.with_classes(settings.classes, None, ())
         model = new_estimator(settings, schema.task).start(schema)
         return model
-    where = "" if settings.ephemeral else f", and {settings.data_dir} holds no model yet"
+    where = "" if settings.ephemeral else f", and {settings.data_dir} holds no snapshot of a model"
     raise StartError(
         f"there is nothing to serve: give --data FILE.csv --target COLUMN to train on, or --schema FILE to start "
         f"empty{where}"
@@ -661,13 +680,17 @@ def begin_directory(
     settings: Settings, opened: OpenDirectory, choice: LedgerChoice, progress: Progress, warn: Say
 ) -> Start:
     """Make the model of an empty data directory, and write its first snapshot."""
+    lost = opened.prepare(choice)
     model = _new_model(settings, progress, warn)
     if not settings.ephemeral:
         progress(WRITING, 0, 0)
     try:
-        return opened.begin(model, choice)
+        start = opened.begin(model, lost)
     except (StorageError, JournalError):
         raise StartError(
             f"the first snapshot cannot be written to {settings.data_dir}: make room there, or give --data-dir "
             "another directory, or --ephemeral to keep nothing"
         ) from None
+    for note in opened.notes:
+        warn(note)
+    return start

@@ -8,6 +8,11 @@ be written, this process compiles after all.
 Nothing compiles on the event loop: whatever is about to be served is prepared before it is. A start loads what a fit
 runs while the data file is read, and the rest while the model is trained, or all while a snapshot is read; threads that
 do that compile nothing.
+
+Where compiled kernels are kept, so that only the first start compiles.
+
+The files say themselves what they were compiled from (see `oubli.core.jit.policy`): one directory serves every version,
+and holds nothing but compiled code. Deleting it costs the time to compile again.
 """
 
 import json
@@ -15,6 +20,7 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,14 +30,62 @@ from typing import Any, Literal
 
 import numpy as np
 
+from oubli.app.logs import cause_of
 from oubli.app.progress import Progress, silent, within
-from oubli.app.service.kernel_cache import is_writable
 from oubli.core.data.schema import Schema, Task
 from oubli.core.errors import FileError
 from oubli.core.jit.policy import NotKeptError, only_kept
 from oubli.core.model import Model
 from oubli.core.persistence import read_metadata
 from oubli.core.warmup import FIT_STEPS, STEPS, variant_of, warm_up, warm_up_influence
+
+VARIABLE = "NUMBA_CACHE_DIR"
+
+
+def use_kernel_cache() -> Path:
+    """Say where compiled kernels are kept, for this process and those that it starts.
+
+    A directory that ``NUMBA_CACHE_DIR`` already names is left as it is.
+    """
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    directory = _home() / "kernels"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError
+    except OSError:
+        # Compiled code is loaded and run: a predictable path that others may write would be a way in.
+        directory = Path(tempfile.mkdtemp(prefix="oubli-kernels-"))
+    os.environ[VARIABLE] = str(directory)
+    return directory
+
+
+def is_writable() -> bool:
+    """Whether a process that compiles can keep what it compiled where this one finds it."""
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return True  # the user's cache or beside the sources
+    try:
+        Path(named).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(named, os.W_OK | os.X_OK)
+
+
+def _home() -> Path:
+    """The user's cache directory, as the platform has it."""
+    named = os.environ.get("XDG_CACHE_HOME")
+    if named:
+        return Path(named) / "oubli"
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/oubli").expanduser()
+    try:
+        return Path("~/.cache/oubli").expanduser()
+    except RuntimeError:  # a user without a home directory
+        return Path(tempfile.mkdtemp(prefix="oubli-kernels-"))
+
 
 log = logging.getLogger("oubli.compiling")
 
@@ -62,9 +116,9 @@ def prepare_kernels(
     kind, schema, parameters
         Of the model.
     progress
-        Told of the steps of compiling.
+        Called after the steps of compiling.
     answers
-        Whether this process answers requests meanwhile, which come first then.
+        Whether this process answers requests at the same time, which come first then.
     only_fit
         Whether what training runs is enough for now.
     """
@@ -109,13 +163,13 @@ def _load(key: _Key) -> None:
             with only_kept():
                 _work(key)()
         except Exception as error:  # who needs it will see, if it was no wrong guess
-            log.debug("kernels were not loaded ahead: %s", type(error).__name__)
+            log.debug("kernels were not loaded ahead: %s", cause_of(error))
         else:
             _prepared.add(key)
 
 
 def prepare_model_file(path: Path) -> None:
-    """Have ready what the model in a file runs, without a look at the rest of the file.
+    """Have ready what the model in a file runs; the rest of the file is not read.
 
     Raises
     ------
@@ -195,10 +249,10 @@ def _compile_elsewhere(key: _Key, report: _Report | None, niceness: int) -> None
     try:
         exit_code = _follow(command, environment, report)
     except OSError as error:
-        log.warning("kernels are compiled in this process (%s): answers are slow meanwhile", type(error).__name__)
+        log.warning("kernels are compiled in this process, and answers are slow meanwhile: %s", cause_of(error))
         return
     if exit_code:
-        log.warning("kernels are compiled in this process (exit code %d): answers are slow meanwhile", exit_code)
+        log.warning("kernels are compiled in this process, and answers are slow meanwhile: exit code %d", exit_code)
 
 
 def _follow(command: list[str], environment: dict[str, str], report: _Report | None) -> int:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from oubli.app.errors import StopReason
-    from oubli.app.service.durations import Histogram
-    from oubli.app.service.roles import Standing
-
-Phase = Literal["starting", "ready", "stopping"]
-"""What a server is doing, from its first moment to its last."""
+from oubli.app.errors import StopReason
+from oubli.app.service.model.state import Phase
+from oubli.app.service.roles import Standing
+from oubli.app.times import Histogram
 
 
 class Check(NamedTuple):
-    """The last comparison of the model with a fresh fit: when it ended, in seconds since 1970, and what it said."""
+    """The last comparison with a fresh fit: when it ended, in seconds since 1970, its version, and what it said."""
 
     at: float
+    model_version: int
     is_ok: bool
 
 
@@ -30,7 +28,7 @@ class Measurements(NamedTuple):
     kind, task, guarantee
         Of the model.
     model_version, n_samples
-        See `ModelService.describe`.
+        See `Service.describe`.
     model_bytes
         Bytes of trees and samples.
     lazy_tags, resolved_tags
@@ -38,7 +36,7 @@ class Measurements(NamedTuple):
     is_ready, is_durable
         Whether requests are welcome, and whether what is answered survives the process.
     is_expiry_paused
-        Whether samples that are due do not expire until somebody confirms it.
+        Whether samples that are due do not expire until it is confirmed.
     stopped
         Why nothing is changed at present.
     waiting, most_waiting
@@ -51,8 +49,8 @@ class Measurements(NamedTuple):
         When the newest snapshot was written, and how many records are newer.
     ledger_lag
         Records of the journal that are not in the ledger's database.
-    pending_erasures, overdue_erasures
-        Erasures that are not finished, and those of them that should be.
+    pending_erasures, overdue_erasures, late_erasures
+        Erasures that are not finished, those of them that should be, and those that were finished too late.
     oldest_erasure
         How many seconds the oldest of them has waited; 0 when there is none.
     erasure_deadline
@@ -62,7 +60,7 @@ class Measurements(NamedTuple):
     check
         The last comparison with a fresh fit.
     deliveries_due, deliveries_dead
-        States that others are to be told of, and those of which it was given up.
+        States that wait to be sent, and those that were given up.
     deliveries_oldest
         How many seconds the oldest of those that are to be told has waited; 0 when there is none.
     deliveries_arrived, deliveries_failed
@@ -71,6 +69,7 @@ class Measurements(NamedTuple):
         How the server stands to other nodes; None when it is alone.
     """
 
+    # Many fields: each is a series of `GET /metrics`.
     phase: Phase
     kind: str
     task: str
@@ -95,6 +94,7 @@ class Measurements(NamedTuple):
     ledger_lag: int
     pending_erasures: int
     overdue_erasures: int
+    late_erasures: int
     oldest_erasure: float
     erasure_deadline: float
     scrubbed_at: float | None

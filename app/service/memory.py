@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from oubli.app.logs import cause_of
+
 log = logging.getLogger("oubli.memory")
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of malloc.h
@@ -57,7 +59,7 @@ def give_back() -> float:
 
 
 def let_go_of(model: _Shreddable) -> None:
-    """Overwrite a model that nobody reads or will read, and give free memory back; call it in a thread."""
+    """Overwrite a model that is not read any more, and give free memory back; call it in a thread."""
     model.shred()
     seconds = give_back()
     log.debug("gave free memory back in %.1f ms", 1000 * seconds)
@@ -65,7 +67,7 @@ def let_go_of(model: _Shreddable) -> None:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Collect no garbage meanwhile: going through a model, or through what is imported and stays, takes long."""
+    """Collect no garbage in the block: going through a model, or through what is imported and stays, takes long."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -84,7 +86,7 @@ def switch_core_dumps_off() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     except (OSError, ValueError) as error:
-        log.warning("core dumps could not be switched off (%s): see `ulimit -c`", type(error).__name__)
+        log.warning("core dumps could not be switched off (see `ulimit -c`): %s", cause_of(error))
 
 
 def _glibc() -> ctypes.CDLL | None:

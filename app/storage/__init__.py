@@ -12,6 +12,7 @@
       ledger.sqlite                    the audit ledger: keyed hashes, no personal data (`oubli.app.ledger`)
       keys/                            signing and hashing keys of the ledger, for the owner only
       access-keys.json                 hashes of the keys that callers send (`oubli.app.access`)
+      access-keys-mark                 says that there are such keys, should the file be lost
 
     append   BEGIN, one row each, COMMIT: one flush of the -wal for as many requests as wait
     rotate   a new segment is made whole under another name, renamed, and only then used; the old one is closed
@@ -21,6 +22,6 @@ A record is the number of a change, the model's version after it, its `body` (wh
 its `notes` (for the ledger, without personal data). Its checksum covers all of that. What is read back is every record
 that was acknowledged, in order and unchanged, or an error that says what is damaged; nothing is skipped.
 
-`journal` is the interface, `sqlite_journal` the default. Names that begin with a dot and end in .tmp are unfinished
+`journal` has the interface and the default. Names that begin with a dot and end in .tmp are unfinished
 files; they are removed at start.
 """

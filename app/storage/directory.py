@@ -1,16 +1,22 @@
-"""The data directory: one server at a time, files that are either whole or not there.
+"""The data directory: one server at a time, and files that are either whole or absent.
 
 A file is written under a temporary name, flushed to the disk, and renamed over its final name; then the directory
-itself is flushed, because a rename lives in the directory. Power may go at any instant: what is found afterwards is
+itself is flushed, because a rename lives in the directory. Power may fail at any instant: what is found afterwards is
 the old file or the new one.
+
+A file that cannot be opened because the process has no descriptors left was not written, and works again as soon as
+others are closed. Connections are limited below what the process may open, so that the journal, snapshots and the
+ledger nearly always get theirs.
 """
 
 import contextlib
 import errno
 import fcntl
 import os
+import resource
 import secrets
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,6 +25,8 @@ from oubli.app.errors import FlushFailedError, StartError, StorageError
 
 LOCK_NAME = "lock"
 TEMPORARY = ".{}.tmp"  # names of unfinished files, which are removed at start
+# Errors of SQLite that say nothing about what a file holds.
+UNOPENED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_FULL)
 JOURNAL_PREFIX = ".journal-"  # of those that belong to the journal, in another thread
 
 
@@ -41,11 +49,12 @@ class DataDirectory:
         self._lock = -1
         try:
             make_directory(path)
+            next(path.iterdir(), None)  # else its files would seem to be missing
             self._lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StartError(
-                f"the data directory {path} cannot be used ({error.strerror}): give --data-dir a directory that "
-                "this user may write, or --ephemeral to keep nothing"
+                f"the data directory {path} cannot be used ({error.strerror}): give --data-dir a directory that this "
+                "user may read and write, or keep nothing with --ephemeral"
             ) from None
         self._take_lock()
         self._remove_temporary_files(self.path.glob(TEMPORARY.format("*")))
@@ -85,7 +94,7 @@ class DataDirectory:
                     path.unlink(missing_ok=True)
 
     def remove_unfinished(self) -> None:
-        """Remove unfinished files that could not be removed when they should have been; nobody may be writing one."""
+        """Remove unfinished files that could not be removed before; no thread may be writing one."""
         self._remove_temporary_files(
             path for path in self.path.glob(TEMPORARY.format("*")) if not path.name.startswith(JOURNAL_PREFIX)
         )
@@ -120,8 +129,8 @@ class DataDirectory:
 def make_directory(path: Path) -> None:
     """Have a directory, made for the owner only when it is not there; it survives a power loss when this returns.
 
-    Its parents are made and flushed from the top down. Whoever is killed in between leaves at most one that was not
-    flushed, the last, so that one is flushed also when it is there already.
+    Its parents are made and flushed from the top down. A process that is killed in between leaves at most one that was
+    not flushed, the last, so that one is flushed also when it is there already.
 
     Raises
     ------
@@ -164,7 +173,7 @@ def storage_errors() -> Iterator[None]:
 
 
 class FlushError(OSError):
-    """A flush has failed, or what was begun could not be undone: nobody knows what the disk holds.
+    """A flush has failed, or what was begun could not be undone: it is unknown what the disk holds.
 
     A second flush can succeed without having written anything, so it is not tried.
     """
@@ -193,6 +202,39 @@ def flush_file(path: Path) -> None:
         os.close(descriptor)
 
 
+def write_private(path: Path, content: bytes) -> None:
+    """Write a small file for its owner only, whole or not at all; it is on the disk when this returns.
+
+    Raises
+    ------
+    OSError
+        When it cannot be written; what had the name before still has it.
+    """
+    temporary = path.with_name(TEMPORARY.format(secrets.token_hex(8)))
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            flush_descriptor(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            shred(temporary)  # it may hold a key
+        temporary.unlink(missing_ok=True)
+        raise
+    flush_directory(path.parent)
+
+
+def shred(path: Path) -> None:
+    """Overwrite a file, flush that, and remove it; the removal is on the disk when the directory is flushed."""
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+        file.flush()
+        flush_descriptor(file.fileno())
+    path.unlink()
+
+
 @contextlib.contextmanager
 def opened_directory(path: Path) -> Iterator[Callable[[], None]]:
     """Open a directory and give what makes renames and removals in it survive a power loss.
@@ -217,3 +259,76 @@ def flushed(path: Path) -> Iterator[None]:
 def flush_directory(path: Path) -> None:
     """Make renames and removals in a directory survive a power loss."""
     flush_file(path)
+
+
+def may_use(path: Path) -> bool:
+    """Whether this user may read and write a database of SQLite and the files beside it, as far as they are there."""
+    files = [path.with_name(path.name + side) for side in ("", "-wal", "-shm", "-journal")]
+    return all(os.access(file, os.R_OK | os.W_OK) for file in files if os.path.lexists(file))
+
+
+RESERVED = 64  # for the journal, snapshots, the ledger, and connections that are being refused
+LEAST_CONNECTIONS = 8
+_EACH = 2  # a connection may be sending or receiving a file
+
+_NONE_LEFT = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+def lacks_descriptors(error: BaseException) -> bool:
+    """Whether a file could not be opened because the process, or the machine, has too many open.
+
+    SQLite does not pass the reason on. When it cannot open a file that is there or may be made, and no other file can
+    be opened either, that is the reason.
+    """
+    if isinstance(error, OSError):
+        return error.errno in _NONE_LEFT
+    if not is_unopened(error):
+        return False
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as found:
+        return found.errno in _NONE_LEFT
+    return False
+
+
+def is_unopened(error: BaseException) -> bool:
+    """Whether SQLite could not open a file."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN
+
+
+def connections_allowed(most: int) -> int:
+    """Return how many connections may be open at the same time, after raising the limit of open files as far as needed.
+
+    Parameters
+    ----------
+    most
+        How many are wanted.
+
+    Raises
+    ------
+    StartError
+        When the process may open too few files.
+    """
+    in_use = len(list(Path("/dev/fd").iterdir()))
+    kept = in_use + RESERVED
+    soft = _raised_to(kept + _EACH * most)
+    allowed = min(most, (soft - kept) // _EACH)
+    if allowed < min(most, LEAST_CONNECTIONS):
+        raise StartError(
+            f"the process may open only {soft} files: {in_use} are open, and {RESERVED} are kept for the journal, the "
+            f"snapshots and the ledger. Raise the limit to at least {kept + _EACH * LEAST_CONNECTIONS} (ulimit -n)"
+        )
+    return allowed
+
+
+def _raised_to(wanted: int) -> int:
+    """Raise the soft limit of open files towards a number, as far as the hard one lets it; return what it is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return max(soft, wanted)
+    target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+    except (ValueError, OSError):  # the system has a limit of its own
+        return soft
+    return target

@@ -1,7 +1,7 @@
-"""Room on the disk that is kept so that erasures fit when nothing else does.
+"""Room on the disk that is kept free, so that erasures fit when nothing else does.
 
-there     a file of zeros that nobody reads; ordinary records are refused when the disk is full
-given up  removed for an erasure; its room is for erasures, so ordinary records wait until it can be made again
+present   a file of zeros that is never read; ordinary records are refused when the disk is full
+given up  removed for an erasure; its space is for erasures, so ordinary records wait until it can be made again
 """
 
 import contextlib

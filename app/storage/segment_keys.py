@@ -7,7 +7,6 @@ is destroyed. So these files belong in no backup that outlives an erasure. They 
 their place, flushed, renamed.
 """
 
-import os
 import re
 import secrets
 import stat
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oubli.app.errors import StartError
-from oubli.app.storage.directory import TEMPORARY, flush_descriptor, flush_directory, make_directory
+from oubli.app.storage.directory import TEMPORARY, flush_directory, make_directory, shred, write_private
 
 SEGMENT_KEYS_NAME = "segments"  # of their directory in the key directory
 _SECRET_BYTES = 32
@@ -66,11 +65,11 @@ class SegmentKeys:
             mode = stat.S_IMODE(directory.stat().st_mode)
             if mode & 0o077:
                 raise StartError(
-                    f"the directory {directory} can be read by others (mode {mode:o}), and its keys open the journal: "
-                    f"run `chmod 700 {directory}`"
+                    f"the directory {directory} with the journal's keys can be read by others (mode {mode:o}): run "
+                    f"`chmod 700 {directory}`"
                 )
             for path in directory.glob(TEMPORARY.format("*")):  # of a process that was killed while it wrote
-                _overwrite(path)
+                shred(path)
         except OSError as error:
             raise StartError(
                 f"the directory {directory} cannot be used ({error.strerror}): give --key-dir a directory that this "
@@ -97,20 +96,7 @@ class SegmentKeys:
         OSError
             When it cannot be written.
         """
-        path = self._path(key.id)
-        temporary = self._directory / TEMPORARY.format(secrets.token_hex(8))
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(key.secret.hex().encode("ascii"))
-                file.flush()
-                flush_descriptor(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            if temporary.exists():
-                _overwrite(temporary)
-            raise
-        flush_directory(self._directory)
+        write_private(self._path(key.id), key.secret.hex().encode("ascii"))
 
     def get(self, key_id: str) -> SegmentKey | None:
         """Return a key; None when it is not here.
@@ -133,7 +119,7 @@ class SegmentKeys:
             raise StartError(f"the key file {path} is damaged: restore it from another node") from None
 
     def fetched(self, key_id: str, fetch: Callable[[str], bytes | None]) -> SegmentKey | None:
-        """Return a key, which is fetched and kept when it is not here; None when nobody has it.
+        """Return a key, which is fetched and kept when it is not here; None when no node has it.
 
         Raises
         ------
@@ -157,7 +143,8 @@ class SegmentKeys:
         OSError
             When the directory cannot be read.
         """
-        return sorted(path.stem for path in self._directory.glob(f"*{_SUFFIX}") if _ID.fullmatch(path.stem))
+        paths = self._directory.iterdir()  # `glob` would find nothing where it may not read
+        return sorted(path.stem for path in paths if path.suffix == _SUFFIX and _ID.fullmatch(path.stem))
 
     def destroy(self, ids: Iterable[str]) -> None:
         """Overwrite the files of keys and remove them, both on the disk when this returns; unknown ids are passed over.
@@ -169,7 +156,7 @@ class SegmentKeys:
         """
         paths = [path for path in map(self._path, ids) if path.exists()]
         for path in paths:
-            _overwrite(path)
+            shred(path)
         if paths:
             flush_directory(self._directory)
 
@@ -177,12 +164,3 @@ class SegmentKeys:
         if not _ID.fullmatch(key_id):  # it comes from a table, or from another node
             raise ValueError("an id of a key has 16 hexadecimal digits")
         return self._directory / f"{key_id}{_SUFFIX}"
-
-
-def _overwrite(path: Path) -> None:
-    """Overwrite a file, flush that, and remove it."""
-    with path.open("r+b") as file:
-        file.write(bytes(path.stat().st_size))
-        file.flush()
-        flush_descriptor(file.fileno())
-    path.unlink()

@@ -8,23 +8,28 @@ be gone: then the new snapshot is written twice, and both copies are the generat
 
 import contextlib
 import re
+import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from oubli.app.errors import FlushFailedError, NoSnapshotError, StartError, StorageError
+from oubli.app.errors import EphemeralError, FlushFailedError, NoSnapshotError, StartError, StorageError
 from oubli.app.storage.directory import DataDirectory, storage_errors
+from oubli.app.storage.journal import Journal
 from oubli.core.bounds import LARGEST_COUNTER, Anything, Fields, Text, WholeText, require
 from oubli.core.errors import FileError, NewerFormatError
+from oubli.core.estimators import load_own
 from oubli.core.model import Model
-from oubli.core.persistence import load_own, read_metadata
+from oubli.core.persistence import read_metadata
 
 GENERATIONS = 2
 _NAME = re.compile(r"snapshot-(\d{8,})\.safetensors", re.ASCII)
-# What is noted in a file beside the model. A file that was uploaded says these too: nothing goes on to a database, a
-# counter or a calendar before it has passed here.
+# Notes in a file beside the model. An uploaded file has them too: no database, counter or calendar gets a value that
+# was not checked here.
 _NOTES = Fields(
     optional={
         "model_version": WholeText(),
@@ -42,6 +47,7 @@ _NOTES = Fields(
     },
     more=Anything(),
 )
+_TEXTS = frozenset({"lineage", "ledger_hash", "restore_notes"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +57,13 @@ class Facts:
     Attributes
     ----------
     model_version, epoch
-        See `oubli.app.service.state.ModelState`.
+        See `oubli.app.service.model.state.ModelState`.
     next_id
         Generated ids are at least this number.
     lineage
         Names the history that versions belong to.
     seq
-        Number of the last journal record that the model has taken in.
+        Number of the last journal record that the model has applied.
     exports
         How many times a snapshot had been handed out.
     ledger_index, ledger_hash
@@ -90,15 +96,9 @@ class Facts:
             When a number is none, or out of range.
         """
         require(dict(notes), _NOTES, "what is noted beside the model")
-        epoch = notes.get("epoch")
-        numbers = ("model_version", "next_id", "seq", "exports", "ledger_index")
-        return cls(
-            **{name: int(notes.get(name, "0")) for name in numbers},
-            epoch=None if epoch is None else int(epoch),
-            lineage=notes.get("lineage", ""),
-            ledger_hash=notes.get("ledger_hash", ""),
-            restore_notes=notes.get("restore_notes", ""),
-        )
+        known = (one.name for one in fields(cls) if one.name in notes)
+        values: dict[str, Any] = {name: notes[name] if name in _TEXTS else int(notes[name]) for name in known}
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Recovered:
     notes
         Sentences.
     regrown
-        Whether the trees were grown anew from the samples, because no snapshot has sound ones.
+        Whether the trees were rebuilt from the samples, because no snapshot has sound ones.
     """
 
     model: Model
@@ -205,7 +205,7 @@ class SnapshotStore:
     def recover(self) -> Recovered:
         """Read the newest snapshot, or the one before when the newest is damaged.
 
-        When neither has sound trees, those of the newest whose samples can be read are grown anew: trees are derived
+        When neither has sound trees, those of the newest whose samples can be read are rebuilt: trees are derived
         from the samples, and what is wrong with them is no reason to lose these.
 
         Raises
@@ -223,23 +223,28 @@ class SnapshotStore:
                     if isinstance(error, NewerFormatError):
                         # Falling back would lose what the newer version learned and unlearned.
                         raise StartError(f"{path}: {error.rule}") from None
+                    if _is_forbidden(path):  # older files would take its place, or others be asked for
+                        raise StartError(
+                            f"{path} may not be read by this user: check its permissions. It need not be damaged"
+                        ) from None
                     if not regrow:
                         problems.append(f"{path.name} cannot be read: {_rule(error)}")
                     continue
                 self._newest = snapshot
                 notes = [*problems]
                 if loaded.regrown:
-                    notes.append(f"the trees were grown anew from the samples in {path.name}")
+                    notes.append(f"the trees were rebuilt from the samples in {path.name}")
                 elif problems:
                     notes.append(f"fell back to {path.name}; what came after it is read from the journal")
                 return Recovered(loaded.model, snapshot, tuple(notes), bool(loaded.regrown))
         raise StartError(
             f"no snapshot in {self._directory.path} can be read. " + "; ".join(problems) + ". Restore the files from a "
-            "backup, or start with another --data-dir (or an empty one) to train again"
+            "backup; or write the ledger into a file with `oubli ledger export FILE`, and train again with an empty "
+            "--data-dir, a copy of the keys and --ledger FILE, so that no erased sample comes back"
         )
 
     def write(self, model: Model, facts: Facts, *, check_later: bool = False) -> Snapshot:
-        """Write a snapshot of a model without lazy tags that nobody changes meanwhile; older ones stay.
+        """Write a snapshot of a model without lazy tags, which must not change during this; older ones stay.
 
         Parameters
         ----------
@@ -311,11 +316,11 @@ class SnapshotStore:
         try:
             self._directory.remove([path for path in self._files() if _number(path) > number])
         except OSError:
-            raise FlushFailedError("a snapshot could not be taken back") from None
+            raise FlushFailedError("a snapshot could not be removed again") from None
         self._newest = newest
 
     def forget_after(self, seq: int) -> None:
-        """Remove snapshots that have taken in later records than this.
+        """Remove snapshots that have applied later records than this.
 
         Raises
         ------
@@ -326,7 +331,7 @@ class SnapshotStore:
             self._directory.remove([one.path for one in _readable(self._files()) if one.facts.seq > seq])
 
     def keep_newest(self, n: int = GENERATIONS) -> int:
-        """Remove all but the newest files; return the smallest journal number that those kept have taken in.
+        """Remove all but the newest files; return the smallest journal number that those kept have applied.
 
         Raises
         ------
@@ -410,3 +415,139 @@ def _number(path: Path) -> int:
 
 def _rule(error: FileError | OSError) -> str:
     return error.rule if isinstance(error, FileError) else (error.strerror or "input/output error")
+
+
+def _is_forbidden(path: Path) -> bool:
+    """Whether a file is there that this user may not read."""
+    try:
+        path.open("rb").close()
+    except PermissionError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+class Storage:
+    """Writes and removes snapshots. Its methods take long: call them in a thread, one at a time.
+
+    Parameters
+    ----------
+    directory
+        Where to keep everything; None keeps nothing.
+    snapshots
+        The snapshots in it.
+    journal
+        What makes changes durable between snapshots.
+
+    Attributes
+    ----------
+    lineage
+        Names the history that versions belong to: those of two snapshots can be compared when it is the same.
+    """
+
+    def __init__(self, directory: DataDirectory | None, snapshots: SnapshotStore | None, journal: Journal) -> None:
+        self._directory = directory
+        self._snapshots = snapshots
+        self.journal = journal
+        self.lineage = secrets.token_hex(16)
+        self._follower: tuple[int, int] | None = None
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """Whether nothing is kept."""
+        return self._snapshots is None
+
+    @property
+    def path(self) -> Path | None:
+        """The data directory."""
+        return None if self._directory is None else self._directory.path
+
+    def is_current(self, seq: int) -> bool:
+        """Whether the newest snapshot has all records of the journal."""
+        if self._snapshots is None:
+            return True
+        newest = self._snapshots.newest_seq()
+        return newest is not None and (newest == seq or (newest, seq) == self._follower)
+
+    def newest_seq(self) -> int:
+        """Return the number of the last record in the newest snapshot; 0 when there is none."""
+        return 0 if self._snapshots is None else self._snapshots.newest_seq() or 0
+
+    def follow(self, seq: int) -> None:
+        """Note that a record says nothing but what the newest snapshot is, so that none is written for it."""
+        if self._snapshots is not None and self._snapshots.newest_seq() == seq - 1:
+            self._follower = seq - 1, seq
+
+    def write(self, model: Model, facts: Facts, *, twice: bool = False, check_later: bool = False) -> Snapshot:
+        """Write a snapshot of a model without lazy tags, which must not change during this.
+
+        Parameters
+        ----------
+        model
+            What to write.
+        facts
+            What to say with it.
+        twice
+            Whether to write both generations, because the older one holds erased samples.
+        check_later
+            Whether `check` reads it back, and not this method.
+
+        Raises
+        ------
+        StorageError
+            When it cannot be written; what was there before still is.
+        """
+        store = self.snapshots
+        snapshot = store.write(model, facts, check_later=check_later)
+        if twice:
+            store.write_again()
+        return snapshot
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether the newest snapshot has not been read back yet."""
+        return self._snapshots is not None and self._snapshots.is_unchecked
+
+    def write_instead(self, model: Model, facts: Facts) -> Callable[[], None]:
+        """Write both generations of another model than the live one; return what takes them back.
+
+        Raises
+        ------
+        StorageError
+            When they cannot be written; none of them is there.
+        FlushFailedError
+            When that is in doubt.
+        """
+        store = self.snapshots
+        take_back = partial(store.take_back, store.newest_number(), store.newest_or_none)
+        try:
+            self.write(model, facts, twice=True)
+        except BaseException:
+            take_back()
+            raise
+        return take_back
+
+    def replace_older(self, seq: int) -> None:
+        """Make sure that no snapshot is kept that has fewer records than this."""
+        store = self.snapshots
+        if store.oldest_seq() < seq:
+            try:
+                store.write_again()
+            except StorageError:
+                store.keep_newest(1)  # on a full disk: one generation is better than one that must be gone
+            else:
+                store.keep_newest()
+
+    def close(self) -> None:
+        """Let the next server have the directory."""
+        self.journal.close()
+        if self._directory is not None:
+            self._directory.close()
+
+    @property
+    def snapshots(self) -> SnapshotStore:
+        """The snapshots; raises `EphemeralError` where none are kept."""
+        if self._snapshots is None:
+            raise EphemeralError
+        return self._snapshots

@@ -1,4 +1,4 @@
-/** The frame of the page: views, the key, light and dark, and what has to be known everywhere. */
+/** The frame of the page: views, the key, light and dark mode, and banners. */
 
 import { explain, isAbort, OfflineError } from "./lib/api.js";
 import { cluster } from "./lib/cluster.js";
@@ -10,7 +10,7 @@ import { banners } from "./elements/banner.js";
 import { gate, tools } from "./elements/access.js";
 import { state } from "./elements/state.js";
 
-/** The views, with the scopes of which a key needs one; with none any key will do. */
+/** The views. A key needs one of the scopes; without scopes any key is enough. */
 const VIEWS = [
   { name: "now", title: "Now", scopes: [], load: () => import("./views/now.js") },
   { name: "predict", title: "Predict", scopes: ["predict"], load: () => import("./views/predict.js") },
@@ -24,7 +24,7 @@ const STATES = {
   connecting: "Connecting",
   live: "Live",
   polling: "Every 5 seconds",
-  starting: "The server starts",
+  starting: "The server is starting",
   reconnecting: "Reconnecting",
   offline: "The server does not answer",
   locked: "A key is needed",
@@ -46,15 +46,19 @@ function showNavigation() {
   replace(document.querySelector(".shell-views"), h("ul", {}, links));
 }
 
+/** Close the dialogs of the view that is left. */
+const closeDialogs = () => document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
+
 async function showView({ isMove = true } = {}) {
   const view = wanted();
   if (!view) return;
+  closeDialogs();
   showNavigation();
   Object.assign(shown, { name: view.name, access: access() });
   document.title = `${view.title} · Oubli`;
   try {
     const Element = await loadView(view);
-    if (shown.name !== view.name) return; // somebody has gone on meanwhile
+    if (shown.name !== view.name) return; // another view was opened in the meantime
     const node = new Element();
     replace(place, node);
     if (isMove) node.querySelector("h1").focus({ preventScroll: true });
@@ -66,11 +70,11 @@ async function showView({ isMove = true } = {}) {
     const again = { label: "Try again", onclick: () => showView() };
     replace(place, h("h1", {}, view.title), state("error", `The view cannot be shown. ${explain(error)}`, { action: again }));
     if (!(error instanceof OfflineError)) throw error;
-    shown.name = null; // tried again when access is known anew
+    shown.name = null; // tried again when the access is known
   }
 }
 
-/** Load what a view is made of; what was loaded once is there without the server. */
+/** Load the module and styles of a view; once loaded, it needs no server. */
 async function loadView(view) {
   const { default: Element } = await view.load().catch((error) => {
     throw error instanceof TypeError ? new OfflineError() : error;
@@ -82,7 +86,7 @@ async function loadView(view) {
 /** Load the other views as soon as there is nothing else to do. */
 function loadOthers() {
   const wait = window.requestIdleCallback ?? ((load) => setTimeout(load));
-  wait(() => Promise.all(allowed().map(loadView)).catch(() => {}), { timeout: 1000 }); // whoever goes there is told
+  wait(() => Promise.all(allowed().map(loadView)).catch(() => {}), { timeout: 1000 }); // the view itself reports the error
 }
 
 /** Load a sheet of styles once, and wait for it. */
@@ -101,6 +105,7 @@ function showAccess() {
   replace(document.querySelector(".shell-tools"), tools());
   if (session.scopes.size === 0) {
     Object.assign(shown, { name: null, access: null });
+    closeDialogs();
     replace(document.querySelector(".shell-views"));
     replace(document.querySelector(".shell-banners"));
     replace(place, gate());
@@ -109,25 +114,29 @@ function showAccess() {
   }
 }
 
+/** Show the banners. Unchanged ones stay, so screen readers do not repeat them and they keep the focus. */
+function showBanners() {
+  const [node, all] = [document.querySelector(".shell-banners"), banners()];
+  if (node.textContent !== all.map((one) => one.textContent).join("")) replace(node, all);
+}
+
 function showState(name) {
   const node = document.querySelector(".shell-state");
   node.dataset.state = name;
   node.textContent = STATES[name];
   if (live.model === null && !["live", "polling", "locked"].includes(name)) {
     const isWaiting = name !== "offline";
-    const text = { starting: "The server starts: it trains or reads its model. The page goes on by itself.", offline: "The server does not answer. The page tries again by itself." }[name];
+    const text = { starting: "The server is starting: it trains or reads its model. The page continues by itself.", offline: "The server does not answer. The page tries again by itself." }[name];
     if (text) replace(place, h("h1", {}, "Oubli"), state(isWaiting ? "loading" : "offline", text));
   }
 }
 
 live.addEventListener("state", (event) => showState(event.detail));
 session.addEventListener("change", showAccess);
-for (const type of ["changes", "expiry", "state"]) {
-  live.addEventListener(type, () => replace(document.querySelector(".shell-banners"), banners()));
-}
+for (const type of ["changes", "expiry", "erasures", "state"]) live.addEventListener(type, showBanners);
 cluster.addEventListener("change", () => {
-  replace(document.querySelector(".shell-banners"), banners());
-  if (session.scopes.size) showAccess(); // what may be done here has changed
+  showBanners();
+  if (session.scopes.size) showAccess(); // the allowed actions have changed
 });
 addEventListener("hashchange", () => showView());
 document.querySelector(".shell-skip").addEventListener("click", (event) => {

@@ -1,1 +1,1 @@
-"""The routes: parse, call the service, answer. `schemas` describes every body, `responses` makes the answers."""
+"""The routes: parse, call the service, answer. `oubli.api` describes every body, `responses` makes the answers."""

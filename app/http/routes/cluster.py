@@ -1,58 +1,54 @@
-"""The nodes that serve the model: what is known of them, and what they ask of each other."""
+"""The nodes that serve the model, and the requests between them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from fastapi import APIRouter, Request, Response
 
-from oubli.app.http.context import context_of
-from oubli.app.http.files import OpenedFile
-from oubli.app.http.openapi import PATH, problems
+from oubli.api.server import Cluster
+from oubli.app.http.openapi import PATH, answers, problems
+from oubli.app.http.parsing import service_of
 from oubli.app.http.problems import ProblemError
-from oubli.app.http.responses import NO_STORE, json_answer
-from oubli.app.http.schemas.cluster import ClusterAnswer
+from oubli.app.http.responses import NO_STORE, OpenedFile, json_answer
+from oubli.app.service.roles import Door
+from oubli.app.service.service import Service
 from oubli.app.storage.directory import storage_errors
-
-if TYPE_CHECKING:
-    from oubli.app.service.model_service import ModelService
-    from oubli.app.service.roles import Door
 
 router = APIRouter(tags=["cluster"])
 _BYTES = "application/octet-stream"
 _MOST_OF_A_KEY = 2**16
 
 
-@router.get("/cluster", summary="The nodes", response_model=ClusterAnswer, responses=problems())
+@router.get("/cluster", summary="The nodes", responses=answers(Cluster) | problems())
 async def get_cluster(request: Request) -> Response:
-    """Say which nodes serve the model, which of them leads, and how far the others are.
+    """Return the nodes that serve the model, the leader, and the lag of the others.
 
-    A server that no other one follows has the role `alone`, and tells of itself.
+    A server without others has the role `alone`, and describes itself.
     """
-    service = context_of(request).service
-    return json_answer(service.role.describe(service))
+    service = service_of(request)
+    return json_answer(service.lifecycle.role.describe(service.model.state))
 
 
 @router.delete(
     "/cluster/nodes/{name}",
     summary="Remove a node that is gone for good",
-    response_model=ClusterAnswer,
-    responses=problems("no-node", "node-alive", "changes-stopped", "storage", "journal"),
+    responses=answers(Cluster) | problems("no-node", "node-alive", "changes-stopped", "storage", "journal"),
     openapi_extra={"parameters": [PATH["member"]]},
 )
 async def remove_node(request: Request) -> Response:
-    """Forget a node that was stopped, or lost, and is `expelled` by now. The ledger notes it (`node-removed`).
+    """Remove an `expelled` node that was stopped or lost. The ledger records it (`node-removed`).
 
     Receipts say nothing of that machine any more: its disk holds what the model held when it was heard of last, also
-    what was `erased` since. Wipe the disk. Should the node start again all the same, it joins anew, and removes what it
-    has before it answers anything.
+    what was `erased` since. Wipe the disk. If the node starts again, it rejoins and first
+    removes its data.
     """
-    service = context_of(request).service
-    await service.remove_node(request.path_params["name"])
-    return json_answer(service.role.describe(service))
+    service = service_of(request)
+    await service.lifecycle.remove_node(request.path_params["name"])
+    return json_answer(service.lifecycle.role.describe(service.model.state))
 
 
 @router.get("/cluster/node/keys", include_in_schema=False)
@@ -79,10 +75,10 @@ async def get_node_snapshot(request: Request) -> Response:
     _, service = _entered(request)
     while True:
         try:
-            file = service.storage.snapshots.newest.path.open("rb")
+            file = service.disk.storage.snapshots.newest.path.open("rb")
         except FileNotFoundError:
-            continue  # newer ones have taken its place meanwhile
-        return OpenedFile(file, "snapshot.safetensors", service.holders)
+            continue  # a newer one has replaced it
+        return OpenedFile(file, "snapshot.safetensors", service.model.holders)
 
 
 @router.get("/cluster/node/ledger", include_in_schema=False)
@@ -90,30 +86,30 @@ async def get_node_ledger(request: Request) -> Response:
     """Give another node a copy of the ledger as it is now."""
     _, service = _entered(request)
     file = await _copied_ledger(service)
-    return OpenedFile(file, "ledger.sqlite", service.holders)
+    return OpenedFile(file, "ledger.sqlite", service.model.holders)
 
 
-async def _copied_ledger(service: ModelService) -> BinaryIO:
+async def _copied_ledger(service: Service) -> BinaryIO:
     """Return a copy of the ledger's file, whose name is gone already."""
-    path = service.storage.path
+    path = service.disk.storage.path
     if path is None:
         raise ProblemError("no-such-route")
     name = path / f".ledger-{os.urandom(8).hex()}.tmp"
     try:
-        await service.database.read(lambda database: database.copy_to(name))
+        await service.disk.database.read(lambda database: database.copy_to(name))
         return name.open("rb")
     finally:
         name.unlink(missing_ok=True)
 
 
-def _entered(request: Request) -> tuple[Door, ModelService]:
+def _entered(request: Request) -> tuple[Door, Service]:
     """Return what nodes may ask for, to one that knows the secret, of the node that has what they need."""
-    service = context_of(request).service
-    door = service.role.door
+    service = service_of(request)
+    door = service.lifecycle.role.door
     if door is None:
         raise ProblemError("no-such-route")
     if not door.admits(request.headers.get("Authorization", "")):
         raise ProblemError("key-needed")
-    if service.phase == "starting" or service.state.is_withdrawn:
+    if service.model.state.phase == "starting":
         raise ProblemError("not-ready")
     return door, service

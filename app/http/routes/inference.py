@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from oubli.app.http.context import Context, context_of
+from oubli.api.protocols import (
+    InferenceAnswer,
+    InferenceRequest,
+    ModelHealth,
+    ModelMetadata,
+    ServerHealth,
+    ServerMetadata,
+)
 from oubli.app.http.inference import (
     BINARY_TYPE,
     EXTENSIONS,
@@ -17,17 +25,10 @@ from oubli.app.http.inference import (
     inference_content,
     read_inference,
 )
-from oubli.app.http.openapi import PATH, body, inference_problems, parameter
+from oubli.app.http.openapi import PATH, ROWS_INPUT, Responses, answers, body, inference_problems, parameter
+from oubli.app.http.parsing import Context, context_of, read
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.responses import NO_STORE, json_answer
-from oubli.app.http.schemas.inference import (
-    InferenceAnswer,
-    InferenceRequest,
-    ModelHealth,
-    ModelMetadata,
-    ServerHealth,
-    ServerMetadata,
-)
 from oubli.app.version import VERSION
 from oubli.core.errors import InputError
 
@@ -39,37 +40,38 @@ _VERSION = f"{_MODEL}/versions/{{model_version}}"
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
 _LENGTH = parameter(
     HEADER_LENGTH,
-    "How many bytes of the body are JSON, when bytes of tensors are behind it.",
+    "Number of bytes of JSON in the body, if bytes of tensors follow.",
     {"type": "integer", "minimum": 0},
     "header",
 )
 
 
-@router.get("/v2", summary="The server", response_model=ServerMetadata, responses=inference_problems())
+@router.get("/v2", summary="The server", responses=answers(ServerMetadata) | inference_problems())
 async def get_server_metadata() -> Response:
-    """Return name and version of the server, and the extensions of the protocol that it has."""
+    """Return name and version of the server, and its extensions of the protocol."""
     return json_answer({"name": NAME, "version": VERSION, "extensions": EXTENSIONS})
 
 
-@router.get("/v2/health/live", summary="Liveness", response_model=ServerHealth, responses=inference_problems())
+@router.get("/v2/health/live", summary="Liveness", responses=answers(ServerHealth) | inference_problems())
 async def get_server_live() -> Response:
-    """Say that the process answers, whatever it is busy with."""
+    """Say that the process answers, also while it is busy."""
     return json_answer({"live": True})
 
 
 @router.get(
     "/v2/health/ready",
     summary="Readiness",
-    response_model=ServerHealth,
-    responses=inference_problems("not-ready", "model-unusable"),
+    responses=answers(ServerHealth) | inference_problems("not-ready", "model-unusable"),
 )
 async def get_server_ready(request: Request) -> Response:
-    """Say whether predictions are answered: not before the kernels are compiled, and not after a signal to stop."""
+    """Report whether predictions are answered: after the kernels are compiled, and until a signal to stop."""
     context_of(request).require_ready()
     return json_answer({"live": True, "ready": True})  # clients look for the one or the other
 
 
-def _route(end: str, method: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _route(
+    end: str, method: str, answered: Responses, **options: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add a route of the model, with and without a version in its path."""
     slugs = ("no-model", "no-version", "model-unusable", *options.pop("slugs", ()))
     extra = options.pop("openapi_extra", {})
@@ -85,28 +87,28 @@ def _route(end: str, method: str, **options: Any) -> Callable[[Callable[..., Any
                 endpoint,
                 methods=[method],
                 name=name,
-                responses={**inference_problems(*slugs), **options.get("answers", {})},
+                responses=answered | inference_problems(*slugs),
                 openapi_extra={**extra, "parameters": [*own, *more]},
-                **{key: value for key, value in options.items() if key != "answers"},
+                **options,
             )
         return endpoint
 
     return add
 
 
-@_route("", "GET", summary="The model's tensors", response_model=ModelMetadata)
+@_route("", "GET", answers(ModelMetadata), summary="The model's tensors")
 async def get_model_metadata(request: Request) -> Response:
-    """Return the model's present version, and the tensors that it takes and answers with."""
+    """Return the model's current version, and its input and output tensors."""
     context = _asked(request)
     known = context.service.describe()
     version = str(known["model_version"])
     content = {"name": context.model_name, "versions": [version], "platform": f"{NAME}_{known['kind']}"}
-    return json_answer({**content, **describe(context.service.state.model.schema_)})
+    return json_answer({**content, **describe(context.service.model.state.model.schema_)})
 
 
-@_route("/ready", "GET", summary="Readiness of the model", response_model=ModelHealth)
+@_route("/ready", "GET", answers(ModelHealth), summary="Readiness of the model")
 async def get_model_ready(request: Request) -> Response:
-    """Say whether the model answers predictions."""
+    """Report whether the model answers predictions."""
     context = _asked(request)
     context.require_ready()
     return json_answer({"name": context.model_name, "ready": True})
@@ -115,40 +117,31 @@ async def get_model_ready(request: Request) -> Response:
 @_route(
     "/infer",
     "POST",
-    summary="Predict",
-    response_model=InferenceAnswer,
-    slugs=(
-        "broken-json",
-        "empty-model",
-        "body-too-large",
-        "too-many-rows",
-        "invalid-input",
-        "queue-full",
-        "behind",
+    answers(
+        InferenceAnswer,
+        content={BINARY_TYPE: _BYTES},
+        headers={HEADER_LENGTH: {"description": "How many bytes are JSON.", "schema": {"type": "string"}}},
     ),
-    answers={
-        200: {
-            "headers": {HEADER_LENGTH: {"description": "How many bytes are JSON.", "schema": {"type": "string"}}},
-            "content": {BINARY_TYPE: _BYTES},
-        }
-    },
+    summary="Predict",
+    slugs=(*ROWS_INPUT, "empty-model", "behind"),
     openapi_extra={"parameters": [_LENGTH], **body(InferenceRequest, {BINARY_TYPE: _BYTES})},
 )
 async def infer(request: Request) -> Response:
-    """Predict for some rows, with the model as it is now: every change answered before is in it.
+    """Predict for some rows with the current model, which includes every change that was answered before.
 
-    Tensors are JSON, or with the binary tensor extension bytes behind the JSON; the type of the body is not looked at.
+    Tensors are JSON, or with the binary tensor extension bytes after the JSON. The content type of the body is ignored.
     """
     context = _asked(request)
     service, reader = context.service, context.reader()
     lengths = request.headers.getlist(HEADER_LENGTH)
-    asked = read_inference(await request.body(), lengths, reader.schema, reader.max_rows)
-    if asked.min_version is not None and asked.min_version > service.state.version:
-        await service.reach(asked.min_version)
-    if asked.min_version is not None and asked.min_version > service.state.version:
+    make = partial(read_inference, header_lengths=lengths, schema=reader.schema, max_rows=reader.max_rows)
+    asked = await read(make, await request.body())
+    if asked.min_version is not None and asked.min_version > service.model.state.version:
+        await service.lifecycle.reach(asked.min_version)
+    if asked.min_version is not None and asked.min_version > service.model.state.version:
         raise ProblemError("behind")
     try:
-        predicted = await service.predict(asked.rows)
+        predicted = await service.questions.predict(asked.rows)
     except InputError as error:
         raise explain_inputs(error, asked, reader.schema) from None
     _require_version(request, predicted.model_version)
@@ -163,7 +156,7 @@ def _asked(request: Request) -> Context:
     context = context_of(request)
     if request.path_params["model_name"] != context.model_name:
         raise ProblemError("no-model", f"The model of this server is named '{context.model_name}'.")
-    _require_version(request, context.service.state.version)
+    _require_version(request, context.service.model.state.version)
     return context
 
 

@@ -10,26 +10,20 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request, Response
 
+from oubli.api.protocols import OpendsrCancellation, OpendsrDiscovery, OpendsrReply, OpendsrRequest, OpendsrStatus
 from oubli.app.http.auth import first_values
-from oubli.app.http.context import Context, caller_of, context_of
-from oubli.app.http.openapi import PATH, body, opendsr_problems
-from oubli.app.http.parsing import parse_name
+from oubli.app.http.openapi import PATH, answers, body, opendsr_problems
+from oubli.app.http.parsing import Context, caller_of, context_of, parse_name, parse_object, read
 from oubli.app.http.problems import ProblemError, invalid, pointer
 from oubli.app.http.responses import NO_STORE, json_answer
-from oubli.app.http.schemas.opendsr import (
-    OpendsrCancellation,
-    OpendsrDiscovery,
-    OpendsrReply,
-    OpendsrRequest,
-    OpendsrStatus,
-)
 from oubli.app.ledger.entries import SubjectRequest
-from oubli.app.service.opendsr import API_VERSION, OPENDSR_PATH, Asked, Processor, status_content
+from oubli.app.service.outbox.subject_requests import API_VERSION, OPENDSR_PATH, Asked, Processor, status_content
 from oubli.app.times import TimeError, parse_time, to_text
 
 router = APIRouter(prefix=OPENDSR_PATH, tags=["opendsr"])
@@ -43,12 +37,11 @@ _CERTIFICATE = {"text/plain": {"schema": {"type": "string"}}}
 
 @router.get(
     "/discovery",
-    summary="What is taken",
-    response_model=OpendsrDiscovery,
-    responses=opendsr_problems("no-opendsr"),
+    summary="Accepted requests",
+    responses=answers(OpendsrDiscovery) | opendsr_problems("no-opendsr"),
 )
 async def discover(request: Request) -> Response:
-    """Return which requests and identities the server takes, and where its certificate is."""
+    """Return the requests and identities that the server accepts, and the URL of its certificate."""
     context = context_of(request)
     processor = _processor(context)
     return json_answer(_discovery(processor))
@@ -56,7 +49,7 @@ async def discover(request: Request) -> Response:
 
 @router.get(
     "/certificate",
-    summary="The certificate that signatures are checked with",
+    summary="The certificate for signatures",
     response_class=Response,
     responses={200: {"content": _CERTIFICATE}, **opendsr_problems("no-opendsr")},
 )
@@ -70,8 +63,8 @@ async def get_certificate(request: Request) -> Response:
     "/requests",
     summary="Make a request",
     status_code=201,
-    response_model=OpendsrReply,
-    responses=opendsr_problems(
+    responses=answers(OpendsrReply, 201)
+    | opendsr_problems(
         "no-opendsr", "broken-json", "invalid-input", "body-too-large", "request-repeated", "changes-stopped", "storage"
     ),
     openapi_extra=body(OpendsrRequest),
@@ -84,11 +77,11 @@ async def make_request(request: Request) -> Response:
     """
     context = context_of(request)
     processor, service = _processor(context), context.service
-    if service.phase == "starting":
+    if service.model.state.phase == "starting":
         raise ProblemError("not-ready")
     sent = await request.body()
-    requests = service.subject_requests
-    asked = read_request(sent, processor, context.reader().max_rows)
+    requests = service.outbox.requests
+    asked = await read(partial(read_request, processor=processor, most=context.reader().max_rows), sent)
     _require_scope(request, ("erase",) if asked.kind == "erasure" else ("read",))
     taken = await requests.take(asked, caller_of(request))
     return await _signed(processor, _reply(processor, taken, requests.expected_ms(taken), sent), 201)
@@ -96,15 +89,14 @@ async def make_request(request: Request) -> Response:
 
 @router.get(
     "/requests/{id}",
-    summary="How far a request is",
-    response_model=OpendsrStatus,
-    responses=opendsr_problems("no-opendsr", "no-request"),
+    summary="Status of a request",
+    responses=answers(OpendsrStatus) | opendsr_problems("no-opendsr", "no-request"),
     openapi_extra=_ID,
 )
 async def get_status(request: Request) -> Response:
     """Return the status of a request: `in_progress`, `completed` or `cancelled`."""
     context = context_of(request)
-    processor, requests = _processor(context), context.service.subject_requests
+    processor, requests = _processor(context), context.service.outbox.requests
     found = await requests.progress(request.path_params["id"])
     return await _signed(processor, orjson.dumps(status_content(processor, found, requests.expected_ms(found.request))))
 
@@ -113,18 +105,17 @@ async def get_status(request: Request) -> Response:
     "/requests/{id}",
     summary="Cancel a request",
     status_code=202,
-    response_model=OpendsrCancellation,
-    responses=opendsr_problems("no-opendsr", "no-request", "request-begun"),
+    responses=answers(OpendsrCancellation, 202) | opendsr_problems("no-opendsr", "no-request", "request-begun"),
     openapi_extra=_ID,
 )
 async def cancel_request(request: Request) -> Response:
-    """Cancel a request that is pending. None is for long: what is asked for begins at once."""
+    """Cancel a pending request. Requests are rarely pending, because they begin at once."""
     context = context_of(request)
     processor, service = _processor(context), context.service
-    found = await service.subject_requests.cancel(request.path_params["id"])
+    found = await service.outbox.requests.cancel(request.path_params["id"])
     content = {
         "controller_id": processor.controller,
-        "received_time": to_text(service.clock.now_ms()),
+        "received_time": to_text(service.model.clock.now_ms()),
         "subject_request_id": found.id,
         "api_version": API_VERSION,
     }
@@ -132,7 +123,7 @@ async def cancel_request(request: Request) -> Response:
 
 
 def _processor(context: Context) -> Processor:
-    processor = context.service.subject_requests.processor
+    processor = context.service.outbox.requests.processor
     if processor is None:
         raise ProblemError("no-opendsr")
     return processor
@@ -163,12 +154,7 @@ def read_request(body: bytes, processor: Processor, most: int) -> Asked:
     ProblemError
         When it is none, or asks for what is not taken.
     """
-    try:
-        content = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise ProblemError("broken-json") from None
-    if not isinstance(content, dict):
-        raise invalid("", "must be a JSON object")
+    content = parse_object(body, most, 0)
     request_id = content.get("subject_request_id")
     if not isinstance(request_id, str) or not _UUID4.fullmatch(request_id):
         raise invalid("/subject_request_id", "must be a UUID of version 4 in lower case")
@@ -188,7 +174,7 @@ def read_request(body: bytes, processor: Processor, most: int) -> Asked:
             "must hold an identity that GET discovery lists; or the extension must name 'sample_ids', and not both",
         )
     if samples and kind != "erasure":
-        raise invalid("/extensions", "can name samples to erase only: bundles are made of subjects")
+        raise invalid("/extensions", "can name samples to erase only: a bundle is about a subject")
     names = list(dict.fromkeys(subjects or samples))
     if kind != "erasure" and len(names) != 1:
         raise invalid("/subject_identities", "must hold one identity that is known here: a bundle is about one subject")

@@ -3,12 +3,12 @@
 from fastapi import APIRouter, Request, Response
 from starlette.responses import FileResponse
 
-from oubli.app.http.context import context_of
-from oubli.app.http.files import MEDIA_TYPE, OpenedFile
-from oubli.app.http.openapi import FILE, FILE_BODY, problems
+from oubli.api.model import Restored
+from oubli.api.model import Snapshot as SnapshotAnswer
+from oubli.app.http.openapi import CHANGE, FILE, FILE_BODY, QUERY, answers, problems
+from oubli.app.http.parsing import parse_flag, parse_values, service_of
 from oubli.app.http.problems import ProblemError
-from oubli.app.http.responses import json_answer
-from oubli.app.http.schemas.model import RestoreAnswer, SnapshotAnswer
+from oubli.app.http.responses import MEDIA_TYPE, OpenedFile, json_answer
 from oubli.app.storage.directory import storage_errors
 from oubli.app.storage.snapshots import Snapshot
 
@@ -22,20 +22,20 @@ router = APIRouter(tags=["snapshots"])
     responses=problems("ephemeral", "queue-full", "changes-stopped", "storage", "journal"),
 )
 async def write_snapshot(request: Request) -> SnapshotAnswer:
-    """Write the model to the data directory now. What it holds then survives whatever happens to the process."""
-    return _answer(await context_of(request).service.snapshot())
+    """Write the model to the data directory now. It then survives any end of the process."""
+    return _answer(await service_of(request).erasure.checkpointer.snapshot())
 
 
 @router.get("/snapshot", summary="The newest snapshot", responses=problems("no-snapshot", "ephemeral"))
 async def get_snapshot(request: Request) -> SnapshotAnswer:
-    """Return what is known of the newest snapshot."""
-    return _answer(context_of(request).service.storage.snapshots.newest)
+    """Return id, version, digest, size and time of the newest snapshot."""
+    return _answer(service_of(request).disk.storage.snapshots.newest)
 
 
 @router.head("/snapshot/file", include_in_schema=False)
 async def head_of_file(request: Request) -> Response:
     """Return the head of a download without handing anything out, so that the ledger notes nothing."""
-    snapshot = context_of(request).service.storage.snapshots.newest
+    snapshot = service_of(request).disk.storage.snapshots.newest
     headers = {"Cache-Control": "no-store", "Content-Length": str(snapshot.bytes)}
     return Response(headers=headers, media_type=MEDIA_TYPE)
 
@@ -46,52 +46,50 @@ async def head_of_file(request: Request) -> Response:
     response_class=FileResponse,
     responses={
         200: {"content": FILE},
-        **problems("no-snapshot", "ephemeral", "changes-stopped", "storage", "journal"),
+        **problems("invalid-input", "no-snapshot", "ephemeral", "queue-full", "journal", *CHANGE),
     },
+    openapi_extra={"parameters": [QUERY["fresh"]]},
 )
 async def download_snapshot(request: Request) -> Response:
-    """Return the newest snapshot's file. It holds every sample: keep it as safe as the data itself.
+    """Return the file of the newest snapshot. It contains every sample: keep it as safe as the data.
+
+    The file is as old as the newest snapshot, up to an hour: changes since are missing from it. With `fresh` a
+    snapshot is written first, so that the file has every change that was answered before the request.
 
     The ledger notes that it was handed out, and later receipts count it: what is erased here is not erased there.
     """
-    service = context_of(request).service
+    service = service_of(request)
+    (fresh,) = parse_values(request.scope["query_string"], "fresh")
+    if parse_flag(fresh, "/fresh"):
+        await service.erasure.checkpointer.snapshot()
     while True:
-        snapshot = await service.export()
+        snapshot = await service.erasure.checkpointer.export()
         try:
             file = snapshot.path.open("rb")
         except FileNotFoundError:
-            continue  # newer ones have taken its place meanwhile
-        return OpenedFile(file, f"oubli-{snapshot.model_version}.safetensors", service.holders)
+            continue  # a newer one has replaced it
+        return OpenedFile(file, f"oubli-{snapshot.model_version}.safetensors", service.model.holders)
 
 
 @router.put(
     "/snapshot/file",
     summary="Restore a snapshot",
-    response_model=RestoreAnswer,
-    responses=problems(
-        "body-too-large",
-        "unreadable-file",
-        "queue-full",
-        "changes-stopped",
-        "storage",
-        "journal",
-        "upload-slow",
-        "upload-dropped",
-    ),
+    responses=answers(Restored)
+    | problems("body-too-large", "unreadable-file", "queue-full", "journal", "upload-slow", "upload-dropped", *CHANGE),
     openapi_extra=FILE_BODY,
 )
 async def restore_snapshot(request: Request) -> Response:
-    """Replace the model by that of an uploaded snapshot, less the samples that were erased, rectified or expired since.
+    """Replace the model by an uploaded snapshot, without the samples that were erased, rectified or expired since.
 
-    The ledger says which those are. The model version goes up, never back. `verified` in the answer says how far the
+    The ledger lists these. The model version increases, and never goes back. `verified` in the answer says how far the
     file's trees were checked.
     """
-    service = context_of(request).service
-    with storage_errors(), service.uploads.open() as upload:
+    service = service_of(request)
+    with storage_errors(), service.recovery.uploads.open() as upload:
         if not await upload.take(request.stream()):
             raise ProblemError("unreadable-file", "Nothing was changed: the body is empty, send the file as it is.")
-        restored = await service.restore(upload.path)
-    return json_answer({**restored, "durable": service.is_durable})
+        restored = await service.recovery.restore(upload.path)
+    return json_answer({**restored, "durable": service.disk.is_durable})
 
 
 def _answer(snapshot: Snapshot) -> SnapshotAnswer:

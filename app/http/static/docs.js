@@ -3,7 +3,7 @@
 // The key lives in a variable of this page: nothing is stored, and no other host gets it.
 let key = "";
 
-// "Authorize" sets headers by itself; the key of this page is for the description, which comes before it.
+// "Authorize" sets headers itself; the key of this page is for the OpenAPI document, which is loaded first.
 function withKey(request) {
   const target = new URL(request.url, window.location.href);
   const headers = Object.keys(request.headers).map((name) => name.toLowerCase());
@@ -16,7 +16,7 @@ function withKey(request) {
 
 function show() {
   const page = window.SwaggerUIBundle({
-    url: new URL("openapi.json", window.location.href).href,
+    url: new URL(document.getElementById("document").value, window.location.href).href,
     dom_id: "#api",
     deepLinking: true,
     onComplete: () => {
@@ -31,6 +31,7 @@ function show() {
   });
 }
 
+document.getElementById("document").addEventListener("change", show);
 document.getElementById("access").addEventListener("submit", (event) => {
   event.preventDefault();
   key = document.getElementById("key").value.trim();

@@ -1,14 +1,19 @@
-"""The journal in PostgreSQL; what `__init__` draws.
+"""The journal in PostgreSQL, and the file that says how far this machine has followed or written it.
 
-Whoever may append has three marks in the leader's row: the epoch, the number of the last record, and the process id of
-the backend that asks. One statement checks all of them, moves the number and writes the records. So what another
-connection of this node, or another node, still has under way can never be written later.
+The node that may append has three marks in the leader's row: the epoch, the number of the last record, and the process
+id of the backend that asks. One statement checks all of them, moves the number and writes the records. So a statement
+that another connection of this node, or another node, still has under way can never write later.
 
     not reached, or refused    nothing is there; JournalUnreachableError, or JournalFullError
     in doubt                   this connection takes the mark of the backend, after which the old one cannot write any
                                more, and waits as a commit does. Then it asks whether the records are there: if they
                                are, they are committed; if not, they are sent again. Nothing is answered before
     another node leads         DeposedError, unless the records were written before it did
+
+The file `postgres-mark` holds the number of the last record, its checksum, and the checksum of the line. A database
+that was restored from a backup, or a standby that was promoted without the last commits, ends before that record, or
+has another one under its number. Going on would silently lose what was acknowledged. Like the mark of a journal in
+files it is not flushed: it may lag behind after a power loss, and is never ahead of what was committed.
 """
 
 from __future__ import annotations
@@ -19,24 +24,102 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import NoReturn
 
 import psycopg
 
-from oubli.app.errors import DeposedError, JournalError, JournalRefusedError, JournalUnreachableError
-from oubli.app.storage.journal import Record, require_later
-from oubli.app.storage.postgres.batch import Batch
-from oubli.app.storage.postgres.connection import Connection, connect, is_lost, is_usable, reading_errors, refused
-from oubli.app.storage.postgres.mark import PositionMark
-from oubli.app.storage.postgres.partitions import begin_segment, cycle_wal, forget_segments, remove_unnamed
-from oubli.app.storage.postgres.reader import Positioned, Reader, damaged, fetch_nowhere, hand_to_nobody
-from oubli.app.storage.postgres.schema import RECORDS_CHANNEL, ensure_schema, require_format
-from oubli.app.storage.postgres.sealing import OVERHEAD, Sealer
+from oubli.app.errors import (
+    DeposedError,
+    JournalDamagedError,
+    JournalError,
+    JournalRefusedError,
+    JournalUnreachableError,
+    StartError,
+)
+from oubli.app.storage.journal import Journal, Mark, Record
+from oubli.app.storage.postgres.database import (
+    RECORDS_CHANNEL,
+    Cluster,
+    Connection,
+    connect,
+    ensure_schema,
+    is_lost,
+    is_usable,
+    reading_errors,
+    refused,
+    require_format,
+)
+from oubli.app.storage.postgres.records import (
+    OVERHEAD,
+    Batch,
+    Positioned,
+    Reader,
+    Sealer,
+    begin_segment,
+    cycle_wal,
+    damaged,
+    forget_segments,
+    remove_unnamed,
+)
+from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
 
-if TYPE_CHECKING:
-    from pathlib import Path
+MARK_NAME = "postgres-mark"
+_FOUND = """
+SELECT l.last_seq, (SELECT min(first_seq) FROM oubli_segments), (SELECT checksum FROM oubli_records WHERE seq = %s)
+FROM oubli_leader l
+"""
 
-    from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
+
+class PositionMark(Mark):
+    """The mark of a machine that writes or follows the journal.
+
+    Parameters
+    ----------
+    directory
+        Where it is; None: nothing is kept or checked.
+    """
+
+    def __init__(self, directory: Path | None) -> None:
+        path = None if directory is None else directory / MARK_NAME
+        try:
+            super().__init__(path)
+        except OSError as error:
+            raise StartError(
+                f"{path} cannot be read ({error.strerror}): check its permissions. The file shows whether the database "
+                "was set back"
+            ) from None
+
+    def require_in(self, connection: Connection) -> None:
+        """Check that the journal has the record.
+
+        A record whose segment was dropped is not looked for: every member had applied it.
+
+        Raises
+        ------
+        JournalDamagedError
+            When it ends before the record, or has another one.
+        psycopg.Error
+            When the database cannot be asked.
+        """
+        if not self.seq:
+            return
+        ((last_seq, first_seq, checksum),) = connection.execute(_FOUND, (self.seq,)).fetchall()
+        if last_seq < self.seq:
+            raise set_back(f"ends with record {last_seq}, and record {self.seq} was acknowledged or applied here")
+        is_there = checksum == self.checksum
+        if not is_there and (checksum is not None or (first_seq is not None and first_seq <= self.seq)):
+            raise set_back(f"has another record {self.seq} than the one that was acknowledged or applied here")
+
+
+def set_back(how: str) -> JournalDamagedError:
+    """Return the error of a journal that does not have what this machine has."""
+    return JournalDamagedError(
+        f"the journal in PostgreSQL {how}: an older state of the database was restored, or a standby without the last "
+        "records was promoted. Nothing was changed. Restore a state of the database that has them, and start again; "
+        "or see 'When the journal was set back' in docs/how-to/cluster.md"
+    )
+
 
 log = logging.getLogger("oubli.journal")
 
@@ -49,14 +132,14 @@ _SETTLE_MS = 5000  # that one question of them may take
 
 _CLAIM = "UPDATE oubli_leader SET pid = pg_backend_pid() WHERE epoch = %s RETURNING last_seq"
 _BARRIER = "UPDATE oubli_cluster SET format = format"  # a commit, which waits for the standby
-_LEADER = "SELECT epoch, last_seq FROM oubli_leader"
+_LEADER = "SELECT epoch, last_seq, pid FROM oubli_leader"
 _SEGMENTS = "SELECT first_seq, key_id FROM oubli_segments ORDER BY first_seq"
 _SUMMARY = """
 SELECT count(*), coalesce(sum(octet_length(sealed)), 0)::bigint, min(at), max(seq) FROM oubli_records WHERE segment = %s
 """
 
 
-class PostgresJournal:
+class PostgresJournal(Journal):
     """A journal in a PostgreSQL database. Until `lead` is called it only reads.
 
     Parameters
@@ -71,7 +154,7 @@ class PostgresJournal:
         Gives the key of a new segment to other nodes, before anything is written under it. What it raises is raised by
         `rotate`, and the segment in use stays.
     fetch_key
-        Asks other nodes for a key that is not here; None when nobody has it.
+        Asks other nodes for a key that is not here; None when no node has it.
     settle_seconds
         How long an append that is in doubt waits until PostgreSQL can be asked.
     directory
@@ -105,12 +188,13 @@ class PostgresJournal:
         keys: SegmentKeys,
         *,
         lease: float = LEASE,
-        hand_over: Callable[[SegmentKey], None] = hand_to_nobody,
-        fetch_key: Callable[[str], bytes | None] = fetch_nowhere,
+        hand_over: Callable[[SegmentKey], None] = lambda _: None,
+        fetch_key: Callable[[str], bytes | None] = lambda _: None,
         settle_seconds: float = SETTLE_SECONDS,
         directory: Path | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__()
         self._url = url
         self._keys = keys
         self._lease = lease
@@ -121,13 +205,7 @@ class PostgresJournal:
         self._writing = threading.Lock()
         self._reader = Reader(self._connected, keys, fetch_key)
         self.mark = PositionMark(directory)
-        self.failed = False
         self.epoch: int | None = None
-        self.first_seq: int | None = None
-        self.last_seq = 0
-        self.n_records = 0
-        self.n_bytes = 0
-        self.oldest_at: float | None = None
         self._segment = 0  # number of the newest segment's first record
         self._sealer: Sealer | None = None  # of that
         self._connection: Connection | None = None
@@ -143,12 +221,12 @@ class PostgresJournal:
     # --- who writes
 
     def lead(self, epoch: int) -> None:
-        """Append from now on, in an epoch that `Cluster.take_over` has given; all attributes are read anew.
+        """Append from now on, in an epoch that `Cluster.take_over` has given; all attributes are read again.
 
         Raises
         ------
         DeposedError
-            When another node leads by now.
+            When another node leads now.
         StartError
             When a newer version has changed the format of the tables.
         JournalDamagedError
@@ -219,6 +297,7 @@ class PostgresJournal:
         epoch, sealer = self._require_leading(), self._sealer
         if not records or sealer is None:
             return
+        self._require_next(records)
         at_ms = round(self._now() * 1000)
         batch = Batch(
             records, self._segment, sealer, epoch=epoch, last_seq=self.last_seq, at_ms=at_ms, lease=self._lease
@@ -226,11 +305,7 @@ class PostgresJournal:
         with self._writing:
             self._commit(batch.write, batch.is_there)
         self.mark.write(records[-1].seq, batch.last_checksum)
-        self.last_seq = records[-1].seq
-        self.n_records += len(records)
-        self.n_bytes += sum(len(record.body) + len(record.notes) for record in records)
-        if self.oldest_at is None:
-            self.oldest_at = at_ms / 1000
+        self._count(records, at_ms / 1000)
 
     def probe(self) -> None:
         """Return when records could be written now. See `Journal.probe`."""
@@ -243,7 +318,7 @@ class PostgresJournal:
     def rotate(self, first_seq: int) -> None:
         """Begin a new segment, under a key of its own. See `Journal.rotate`."""
         epoch = self._require_leading()
-        require_later(first_seq, self.last_seq)
+        self._require_later(first_seq)
         if self._segment != first_seq:
             self._begin(first_seq, epoch)
 
@@ -251,12 +326,12 @@ class PostgresJournal:
         """Remove the segments that only hold records with lower numbers, and their keys. See `Journal.drop_before`.
 
         For an erasure the write-ahead log of the database is cycled as well, where the role may; what is left of it
-        cannot be read without the keys. Otherwise nobody waits for that, and two checkpoints are work for the database.
+        cannot be read without the keys. Otherwise nothing waits for that, and checkpoints load the database.
         """
         epoch = self._require_leading()
         connection = self._leading()
         try:
-            ids = self._keys.ids()  # as long as this node leads, nobody hands over the key of a segment to come
+            ids = self._keys.ids()  # as long as this node leads, no other hands over the key of a later segment
             with reading_errors(connection):
                 segments = connection.execute(_SEGMENTS).fetchall()
                 gone = [first for (first, _), (later, _) in itertools.pairwise(segments) if later <= seq]
@@ -356,7 +431,7 @@ class PostgresJournal:
     # --- the parts
 
     def _is_notified(self, connection: Connection, timeout: float) -> bool:
-        """Whether somebody has written, at once or after some time."""
+        """Whether another node has written, at once or after some time."""
         # The first is what came while it was found out that the connection lives.
         return connection.pgconn.notifies() is not None or any(connection.notifies(timeout=timeout, stop_after=1))
 
@@ -403,9 +478,7 @@ class PostgresJournal:
             raise
         self._segment = first_seq
         self._sealer = Sealer(key)
-        self.last_seq = first_seq - 1
-        self.n_records = self.n_bytes = 0
-        self.oldest_at = None
+        self._count_from(first_seq)
 
     def _commit(self, work: Callable[[Connection], bool], is_there: Callable[[Connection], bool]) -> None:
         """Have one statement committed, and settle whether it was when that is in doubt.
@@ -458,7 +531,7 @@ class PostgresJournal:
                         self._fail("PostgreSQL has lost records, or another program has written some")
                     return connection
             self._closing.wait(_PAUSE)
-        return self._fail("it is in doubt whether records were written; the next start reads what is there")
+        return self._fail("it is unknown whether records were written; the next start reads what is there")
 
     def _leading(self) -> Connection:
         """Return a connection that has the mark of the backend that may append."""
@@ -508,19 +581,16 @@ class PostgresJournal:
             row = connection.execute(_LEADER).fetchone()
         except psycopg.Error:
             raise JournalUnreachableError("the connection to PostgreSQL was lost") from None
-        if row is not None and row[0] > (self.epoch or 0):
+        # A node that ends its own lease takes its mark away, perhaps before another one takes over.
+        if row is not None and (row[0] > (self.epoch or 0) or row == (self.epoch, self.last_seq, None)):
             self.epoch = None
             raise DeposedError("another node leads")
-        self._fail("PostgreSQL does not go on where this node has written last: an older state of it was restored")
+        self._fail("PostgreSQL does not continue from the last record of this node: an older state of it was restored")
 
     def _fail(self, text: str) -> NoReturn:
         self.failed = True
         log.error("%s", text)
         raise JournalError(text) from None
-
-    def _require_sound(self) -> None:
-        if self.failed:
-            raise JournalError("the journal has failed before")
 
     def _require_leading(self) -> int:
         self._require_sound()
@@ -530,5 +600,132 @@ class PostgresJournal:
 
 
 def _last_seq(connection: Connection) -> int:
-    ((_, last),) = connection.execute(_LEADER, prepare=True).fetchall()
+    ((_, last, _),) = connection.execute(_LEADER, prepare=True).fetchall()
     return int(last)
+
+
+_RENEWALS = 4  # in the time of a lease
+_GRACE = 0.5  # seconds beyond the lease of a server that was killed
+
+
+class SoleJournal(PostgresJournal):
+    """A journal in PostgreSQL that leads from the beginning.
+
+    Parameters
+    ----------
+    url
+        Of the database.
+    keys
+        Of the segments.
+    name
+        Of this server. One that was killed leaves its lease, which is taken over at once by a server of the same name.
+    lease
+        In seconds.
+    directory
+        Where it is noted how far this server is; None: nowhere.
+    now
+        The time in seconds since 1970.
+
+    For its attributes see `PostgresJournal`.
+
+    Raises
+    ------
+    StartError
+        When PostgreSQL cannot be used, or another server leads.
+    JournalDamagedError
+        When acknowledged records, or the key of the segment in use, are missing.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        keys: SegmentKeys,
+        *,
+        name: str,
+        lease: float = LEASE,
+        directory: Path | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._tenure: _Tenure | None = None
+        try:
+            super().__init__(url, keys, lease=lease, directory=directory, now=now)
+            self._tenure = _Tenure(Cluster(url), name, lease)
+            self.lead(self._tenure.epoch)
+        except DeposedError:
+            self.close()
+            raise _led_by_another() from None
+        except JournalUnreachableError:
+            self.close()
+            raise StartError(
+                "PostgreSQL cannot be reached, or accepts no writes: check that it runs, and that host, database, "
+                "user and password in --journal are right; psql with the same URL says more"
+            ) from None
+        except JournalError:
+            self.close()
+            raise StartError(
+                "the journal in PostgreSQL cannot be used: see the lines of the log before this one"
+            ) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close all connections, and let others lead at once; calling it again does nothing."""
+        super().close()
+        if self._tenure is not None:
+            self._tenure.end()
+
+
+class _Tenure:
+    """The lease, renewed by a thread."""
+
+    def __init__(self, cluster: Cluster, name: str, seconds: float) -> None:
+        self._cluster = cluster
+        self._seconds = seconds
+        self._ending = threading.Event()
+        try:
+            self.epoch = self._taken(name)
+        except BaseException:
+            cluster.close()
+            raise
+        self._thread = threading.Thread(target=self._renew, name="oubli-lease", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Renew it no more, and end it."""
+        if self._ending.is_set():
+            return
+        self._ending.set()
+        self._thread.join()
+        try:
+            self._cluster.resign(self.epoch)
+        except JournalUnreachableError:
+            log.warning("the lease could not be ended: another server can lead in %g seconds", self._seconds)
+        self._cluster.close()
+
+    def _taken(self, name: str) -> int:
+        """Lead, at the latest when the lease of a server that was killed is over."""
+        end = time.monotonic() + self._seconds + _GRACE
+        while True:
+            epoch = self._cluster.take_over(name, None, self._seconds)
+            if epoch is not None:
+                return epoch
+            if time.monotonic() >= end:
+                raise _led_by_another()
+            time.sleep(self._seconds / _RENEWALS / 4)
+
+    def _renew(self) -> None:
+        while not self._ending.wait(self._seconds / _RENEWALS):
+            try:
+                if not self._cluster.renew(self.epoch, self._seconds):
+                    log.error("another server has taken over the journal in PostgreSQL: this one accepts no changes")
+                    return
+            except (JournalError, StartError):
+                continue  # appends report it, and the lease is this server's as long as no other takes it
+
+
+def _led_by_another() -> StartError:
+    return StartError(
+        "another server writes the journal in this database: stop it, or give this server another database or schema "
+        "in --journal"
+    )

@@ -1,4 +1,4 @@
-/** The key: asked for where the server wants one, and forgotten with the page. */
+/** The key: asked for if the server needs one, and forgotten with the page. */
 
 import { h } from "../lib/dom.js";
 import { live } from "../lib/live.js";
@@ -7,13 +7,18 @@ import { formField } from "./field.js";
 
 const THEMES = ["light", "dark"];
 
+const REFUSED = {
+  unknown: "The server does not know this key, or it has expired.",
+  ended: "The key was revoked, or it has expired. The page has closed its streams and no longer sends this key. Enter another one.",
+};
+
 /** Ask for a key. */
 export function gate() {
   const control = h("input", { type: "password", autocomplete: "off", spellcheck: "false", autocapitalize: "off" });
-  const error = session.key ? "The server does not know this key, or its time is over." : null;
+  const error = REFUSED[session.refused] ?? null;
   const field = formField({
     label: "Key", control, error,
-    hint: "It stays in the memory of this page, is sent to this server only, and is gone when the page is closed.",
+    hint: "The page keeps it in memory and sends it to this server only. It is gone when you close the page.",
   });
   const onsubmit = (event) => {
     event.preventDefault();
@@ -22,7 +27,7 @@ export function gate() {
   };
   queueMicrotask(() => control.focus());
   return h("form", { class: "gate", onsubmit }, h("h1", {}, "A key is needed"),
-    h("p", { class: "muted" }, "This server asks for a key. What the key may not do is not shown. ", h("code", {}, "oubli keys create"), " makes one."),
+    h("p", { class: "muted" }, "This server needs a key. The page hides what the key may not do. ", h("code", {}, "oubli keys create"), " makes a key."),
     field, h("div", {}, h("button", { class: "button button-primary", type: "submit" }, "Use the key")));
 }
 
@@ -35,7 +40,7 @@ export function tools() {
 
 function forgetKey() {
   session.use("");
-  session.lock();
+  session.lock("");
   live.forget();
 }
 

@@ -1,4 +1,4 @@
-/** Pictures of numbers: bars, and lines that go on. */
+/** Charts: bars, and lines that are updated live. */
 
 import { h, replace, svg } from "../lib/dom.js";
 

@@ -3,14 +3,17 @@
 import { h, uid } from "../lib/dom.js";
 import { button, formField } from "./field.js";
 
-/** Open a dialog; it goes when it is closed. */
+/** Open a dialog; it goes when it is closed, and its `signal` is aborted then. */
 export function sheet({ title, body, foot = null, onclose = () => {} }) {
   const id = uid("dialog");
+  const end = new AbortController();
   const close = button("Close", { onclick: () => dialog.close(), kind: "plain" });
   const dialog = h("dialog", { "aria-labelledby": id },
     h("div", { class: "stack" }, h("div", { class: "dialog-head" }, h("h2", { id }, title), close), body, foot && h("div", { class: "dialog-foot" }, foot)), h("div", { class: "toasts", role: "status" }));
+  dialog.signal = end.signal;
   dialog.addEventListener("close", () => {
     dialog.remove();
+    end.abort(new DOMException("closed", "AbortError"));
     onclose(dialog.returnValue);
   });
   document.body.append(dialog);
@@ -25,7 +28,7 @@ export function confirm({ title, body, action, danger = false, typed = null }) {
     sure.classList.add("button-sure");
     const control = h("input", { autocomplete: "off", spellcheck: "false", oninput: () => { sure.disabled = control.value !== typed; } });
     sure.disabled = typed !== null;
-    const field = typed !== null && formField({ label: ["Type ", h("code", {}, typed), " to go on"], control });
+    const field = typed !== null && formField({ label: ["Type ", h("code", {}, typed), " to continue"], control });
     const dialog = sheet({
       title, body: [body, field], foot: [button("Cancel", { onclick: () => dialog.close() }), sure],
       onclose: (value) => resolve(value === "yes"),

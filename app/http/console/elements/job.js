@@ -1,11 +1,31 @@
-/** A job as it goes on. */
+/** A job and its progress. */
 
-import { explain, isAbort } from "../lib/api.js";
+import { api, ApiError, explain, isAbort } from "../lib/api.js";
 import { h, replace } from "../lib/dom.js";
 import { share } from "../lib/format.js";
 import { watchJob } from "../lib/jobs.js";
+import { button } from "./field.js";
 
-const WORDS = { queued: "Waits for the one before", running: "Goes on", succeeded: "Done", failed: "Failed" };
+const WORDS = { queued: "Waiting for the job before it", running: "Running", succeeded: "Done", failed: "Failed" };
+
+/** Show a job that answers a question, and return its result. It is cancelled when the signal is aborted; a button calls `onCancel`. */
+export async function resultOf(job, place, { label, signal, onCancel }) {
+  const ended = await new Promise((resolve, reject) => {
+    const drop = () => {
+      api.delete(`/jobs/${job.id}`).catch(() => {}); // it may have ended
+      reject(signal.reason);
+    };
+    if (signal.aborted) return drop();
+    signal.addEventListener("abort", drop);
+    const onEnd = (now) => {
+      signal.removeEventListener("abort", drop);
+      resolve(now);
+    };
+    replace(place, jobProgress(job, { label, onEnd }), h("div", {}, button("Cancel", { onclick: onCancel })));
+  });
+  if (ended.status === "failed") throw new ApiError(0, { detail: ended.error });
+  return ended.result;
+}
 
 /** Show a job until it has ended; `onEnd` gets it then. It is followed as long as the node is in the page. */
 export function jobProgress(job, { label, onEnd = () => {} }) {
@@ -24,8 +44,9 @@ export function jobProgress(job, { label, onEnd = () => {} }) {
       onEnd(await watchJob(job, onState, signal));
     } catch (error) {
       if (isAbort(error)) return;
-      words.textContent = error.slug === "no-job" ? "The server was started again, and the job is gone. Begin it again." : explain(error);
-      words.classList.add("bad");
+      const ended = { ...job, status: "failed", error: error.slug === "no-job" ? "The server was restarted, and the job is gone. Start it again." : explain(error) };
+      onState(ended);
+      onEnd(ended);
     }
   };
   return node;

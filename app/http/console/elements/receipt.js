@@ -11,11 +11,20 @@ import { secondsUntil, time } from "./text.js";
 const RADIUS = 19;
 const AROUND = 2 * Math.PI * RADIUS;
 
-/** When a receipt's samples have to be erased from all files; null where nobody has said how long it may take. */
+/** When a receipt's samples have to be erased from all files; null if the deadline is unknown. */
 export function deadlineOf(receipt) {
   if (receipt.deadline) return receipt.deadline; // of earlier versions it does not say
   const seconds = live.sections.erasures?.deadline_s;
   return seconds === undefined ? null : new Date(Date.parse(receipt.unlearned_at) + 1000 * seconds).toISOString();
+}
+
+/** The status of an erasure in a word, and whether it is late: finished after its deadline, or past it and not finished. */
+export function standing(receipt) {
+  const isErased = receipt.status === "erased";
+  const deadline = deadlineOf(receipt);
+  const isLate = receipt.overdue || (!isErased && receipt.durable && deadline !== null && secondsUntil(deadline) <= 0);
+  const words = isErased ? ["Erased", "Erased late"] : ["Unlearned", "Overdue"];
+  return { isErased, isLate, words: words[Number(isLate)] };
 }
 
 /** A ring that runs out until the deadline. */
@@ -40,19 +49,19 @@ class ErasureRing extends HTMLElement {
   }
 
   #draw() {
-    const { status, overdue, unlearned_at: since } = this.receipt;
+    const { unlearned_at: since } = this.receipt;
+    const { isErased, isLate } = standing(this.receipt);
     const deadline = deadlineOf(this.receipt);
     const share = deadline ? secondsUntil(deadline) / ((Date.parse(deadline) - Date.parse(since)) / 1000) : 1;
-    const isLate = status !== "erased" && (overdue || share <= 0);
-    this.className = status === "erased" ? "erased" : isLate ? "overdue" : "";
-    const drawn = status === "erased" || isLate ? 1 : Math.min(1, share);
+    this.className = isLate ? "overdue" : isErased ? "erased" : "";
+    const drawn = isErased || isLate ? 1 : Math.max(0, Math.min(1, share));
     this.left.setAttribute("stroke-dasharray", `${drawn * AROUND} ${AROUND}`);
   }
 }
 
 customElements.define("erasure-ring", ErasureRing);
 
-/** Say what became of a deletion, and go on saying it until everything is erased. */
+/** Show the status of a deletion, and update it until everything is erased. */
 export function receipt(made) {
   if (made.id === null) return h("p", {}, "Nothing was held: nothing was erased, and there is no receipt.");
   const node = document.createElement("receipt-card");
@@ -85,21 +94,16 @@ class ReceiptCard extends HTMLElement {
   }
 
   #show() {
-    const { id, status, overdue, unlearned, absent, guarantee, durable, erased_at: erasedAt } = this.receipt;
+    const { id, unlearned, absent, guarantee, durable, erased_at: erasedAt } = this.receipt;
+    const { isErased, isLate, words } = standing(this.receipt);
     const samples = unlearned === 1 ? "1 sample" : `${number(unlearned)} samples`;
     const deadline = deadlineOf(this.receipt);
-    const next = status === "erased" ? ["Erased from all files ", time(erasedAt, { mode: "ago" }), "."]
-      : !durable ? ["This server keeps no files, so that nothing has to be erased from them."]
-        : ["Files that hold it are written anew: ", deadline ? time(deadline, { mode: "left" }) : "soon", "."];
-    const title = status === "erased" ? "Erased" : overdue ? "Overdue" : "Unlearned";
+    const next = isErased ? ["Erased from all files ", time(erasedAt, { mode: "ago" }), isLate ? ", after its deadline." : "."]
+      : !durable ? ["This server keeps no files, so nothing has to be erased from them."]
+        : ["Files that hold it are rewritten: ", deadline ? time(deadline, { mode: "left" }) : "soon", "."];
     replace(this, ring(this.receipt), h("div", { class: "stack" },
-      h("div", {}, h("strong", {}, title), `: ${samples} (${guarantee}). `, absent ? `${number(absent)} named and not held. ` : null, next),
-      h("div", {}, h("button", { class: "button button-plain", type: "button", onclick: () => this.#open(id) }, "Show the receipt"))));
-  }
-
-  #open(id) {
-    this.closest("dialog")?.close();
-    go("erasures", { receipt: id });
+      h("div", {}, h("strong", { class: isLate ? "bad" : null }, words), `: ${samples} (${guarantee}). `, absent ? `${number(absent)} of the names were not held. ` : null, next),
+      h("div", {}, h("button", { class: "button button-plain", type: "button", onclick: () => go("erasures", { receipt: id }) }, "Show the receipt"))));
   }
 }
 

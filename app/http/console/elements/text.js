@@ -6,7 +6,7 @@ import { toast } from "./toast.js";
 
 const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
-/** Text that somebody has sent: shown as it is, and its direction changes nothing beside it. */
+/** Text from a caller: shown unchanged, and its direction does not affect the text beside it. */
 export const quoted = (text) => h("bdi", {}, text === "" ? "(empty)" : visible(String(text)));
 
 /** Show what cannot be seen: signs that control or turn the text are replaced by their pictures or numbers. */
@@ -25,7 +25,7 @@ export function digest(text, { label = "digest", length = 12 } = {}) {
     h("button", { class: "button button-plain small", type: "button", onclick, "aria-label": `Copy the ${label}` }, "Copy"));
 }
 
-/** A moment. Modes: `moment` (date and time), `ago` and `left` (which go on by themselves). */
+/** A moment. Modes: `moment` (date and time), `ago` and `left` (which count live). */
 export function time(iso, { mode = "moment" } = {}) {
   if (!iso) return h("span", { class: "muted" }, "never");
   const node = document.createElement("time-text");

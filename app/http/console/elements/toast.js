@@ -1,4 +1,4 @@
-/** Short messages in a live region; what has failed stays until it is closed. */
+/** Short messages in a live region; a failure stays until it is closed. */
 
 import { h } from "../lib/dom.js";
 

@@ -230,7 +230,7 @@ export class ModelTree extends HTMLElement {
     return `${samples}, ${share(most / node.n_samples)} ${cut(shown(this.#answer.classes[node.counts.indexOf(most)]), 10)}`;
   }
 
-  /** Say below the picture what leads to the current node, and what is in it. */
+  /** Describe below the picture the path to the current node, and its samples. */
   #describe() {
     const node = this.#nodes.get(this.#current);
     const way = [...this.#current].map((side, place) => {

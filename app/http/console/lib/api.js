@@ -2,10 +2,10 @@
 
 import { session } from "./session.js";
 
-const ELSEWHERE = { type: "not-leader", detail: "Nothing was changed: another node leads, and changes go to it. The page names it above." };
+const ELSEWHERE = { type: "not-leader", detail: "Nothing was changed: another node leads. Send changes to that node; the page names it above." };
 const ROOT = new URL("../../", import.meta.url); // the page may be served below a path
 
-/** What the server has refused. */
+/** The server has refused a request. */
 export class ApiError extends Error {
   constructor(status, problem) {
     super(problem.detail ?? problem.title ?? `The server answered with status ${status}.`);
@@ -20,7 +20,7 @@ export class ApiError extends Error {
 /** The server cannot be reached. */
 export class OfflineError extends Error {
   constructor() {
-    super("The server does not answer. What is shown may be old.");
+    super("The server does not answer. The page may show old values.");
   }
 }
 
@@ -38,7 +38,8 @@ async function raw(method, path, { query, body, headers = {}, signal, once = fal
     if (value !== null && value !== undefined) url.searchParams.append(name, value);
   }
   const sent = new Headers(headers);
-  if (session.key) sent.set("Authorization", `Bearer ${session.key}`);
+  const { key } = session;
+  if (key) sent.set("Authorization", `Bearer ${key}`);
   if (once) sent.set("Idempotency-Key", unique());
   let answer;
   try {
@@ -54,7 +55,7 @@ async function raw(method, path, { query, body, headers = {}, signal, once = fal
   const isElsewhere = answer.type === "opaqueredirect"; // never followed: the key is for this server
   const error = isElsewhere ? new ApiError(307, ELSEWHERE) : new ApiError(answer.status, await answer.json().catch(() => ({})));
   if (error.slug === "not-leader") dispatchEvent(new Event("notleader"));
-  if (error.status === 401) session.lock();
+  if (error.status === 401) session.lock(key);
   throw error;
 }
 

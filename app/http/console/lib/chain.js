@@ -1,8 +1,8 @@
 // The hash chain of the ledger, checked entry by entry without the server's help.
 //
-// An altered, dropped, inserted or moved entry shows where it stands or at the next one. Two things do not show in the
-// chain alone, and a receipt or a hash that was kept elsewhere is needed for them: entries cut off at the end, and a
-// chain that was made anew from some entry on.
+// An altered, dropped, inserted or moved entry is detected at its place or at the next one. The chain alone does not show
+// that entries were cut off at the end, or that the chain was rewritten from some entry on: a receipt or a hash that was
+// kept somewhere else shows both.
 
 import { canonical, CanonicalError, without } from "./canonical.js";
 
@@ -24,7 +24,7 @@ export async function sha256(bytes) {
   return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** What the entries so far tell; the first to take in is the first of the ledger. */
+/** The content of the entries read so far, from the first of the ledger. */
 export class Chain {
   /** The newest entry: index and hash. */
   head = { index: 0, hash: FIRST_PREVIOUS };
@@ -51,7 +51,7 @@ export class Chain {
     if (hash !== entry.hash) wrong(index, "was changed: its hash is not that of its content");
     if (entry.index !== index) wrong(index, "is missing, or is not in its place");
     if (entry.previous !== this.head.hash) {
-      wrong(index, "does not follow the one before: that one is another, or was changed");
+      wrong(index, "does not follow the one before: that one was replaced or changed");
     }
     if (Number.isNaN(at)) wrong(index, "has no time");
     if (at < this.#latest) wrong(index, "is older than the one before");
@@ -63,7 +63,7 @@ export class Chain {
     if (entry.type === "signing-key") {
       this.keys.set(entry.key_id, entry);
     } else if (entry.type === "unlearned") {
-      if (this.#begun.has(entry.receipt)) wrong(index, "tells of an erasure a second time");
+      if (this.#begun.has(entry.receipt)) wrong(index, "records an erasure for the second time");
       this.#begun.set(entry.receipt, entry);
       this.#seen.add(`${entry.index} ${entry.hash}`);
     } else if (entry.type === "erased") {
@@ -83,24 +83,24 @@ export class Chain {
     if (this.#seen.has(`${index} ${hash}`)) return;
     if (index > this.head.index) {
       const last = this.head.index;
-      throw new CheckError(`The receipt names entry ${index}, and the ledger ends with ${last}: entries were cut off.`);
+      throw new CheckError(`The receipt names entry ${index}, but the ledger ends with ${last}: entries were cut off.`);
     }
-    wrong(index, "is another than when the receipt was signed");
+    wrong(index, "was replaced after the receipt was signed");
   }
 
   /** Check that the ledger tells the same of an erasure as its receipt does. */
   checkContent(receipt) {
     const begun = this.#begun.get(receipt.id);
     const finished = this.#finished.get(receipt.id);
-    if (begun === undefined) throw new CheckError("No entry of the ledger tells of this erasure.");
+    if (begun === undefined) throw new CheckError("No entry of the ledger is about this erasure.");
     if (receipt.status === "erased" && finished === undefined) {
       throw new CheckError("No entry of the ledger says that this is erased.");
     }
     const expected = receipt.status === "erased" ? erasedState(begun, finished) : unlearnedState(begun);
-    // Whoever reads a receipt that waits too long is told so; the entry was written before.
+    // A pending receipt says `overdue` after its deadline; its entry was written before.
     if (receipt.status === "unlearned") expected.overdue = receipt.overdue;
     for (const [field, value] of Object.entries(expected)) {
-      if (receipt[field] !== value) throw new CheckError(`The ledger has another "${field}".`);
+      if (receipt[field] !== value) throw new CheckError(`The ledger has another value of "${field}".`);
     }
   }
 }
@@ -109,17 +109,17 @@ function wrong(index, rule) {
   throw new CheckError(`Entry ${index} ${rule}.`);
 }
 
-/** Return what the hash of an entry is made of. */
+/** Return the bytes that the hash of an entry covers. */
 function readEntry(entry, index) {
   const isEntry =
     typeof entry === "object" && entry !== null && Number.isSafeInteger(entry.index) &&
     TEXTS.every((name) => typeof entry[name] === "string");
-  if (!isEntry) wrong(index, "is no entry");
+  if (!isEntry) wrong(index, "is not an entry");
   try {
     return canonical(without(entry, ["hash"]));
   } catch (error) {
     if (!(error instanceof CanonicalError)) throw error;
-    return wrong(index, "holds what no entry may hold");
+    return wrong(index, "contains a value that no entry may contain");
   }
 }
 

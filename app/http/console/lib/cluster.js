@@ -1,4 +1,4 @@
-/** The nodes of a cluster, asked for every few seconds while the page is shown; a server without others is asked once. */
+/** The nodes of a cluster, read every few seconds while the page is shown; a single server is asked once. */
 
 import { api, ApiError, isAbort, OfflineError } from "./api.js";
 import { session } from "./session.js";

@@ -37,16 +37,17 @@ export async function download(path, onProgress, signal) {
 /** Send a file as the body of a PUT; `onProgress` takes the share that has gone. Returns the answer. */
 export function upload(path, file, onProgress, signal) {
   return new Promise((resolve, reject) => {
+    const { key } = session;
     const request = new XMLHttpRequest(); // `fetch` tells nothing of how much has gone
     request.open("PUT", new URL(path.slice(1), ROOT));
     request.responseType = "json";
     request.setRequestHeader("Content-Type", "application/octet-stream");
-    if (session.key) request.setRequestHeader("Authorization", `Bearer ${session.key}`);
+    if (key) request.setRequestHeader("Authorization", `Bearer ${key}`);
     request.upload.onprogress = (event) => event.lengthComputable && onProgress(event.loaded / event.total);
     request.onload = () => {
       if (request.status < 300) resolve(request.response);
       else {
-        if (request.status === 401) session.lock();
+        if (request.status === 401) session.lock(key);
         reject(new ApiError(request.status, request.response ?? {}));
       }
     };

@@ -1,11 +1,11 @@
-/** Jobs: what takes long on the server. */
+/** Jobs: long work on the server. */
 
 import { api, OfflineError } from "./api.js";
 import { pause } from "./stream.js";
 
 const [FIRST, MOST] = [250, 2000];
 
-/** Call `onState` with the job as it goes on, and return it when it has ended; goes on when the connection breaks. */
+/** Call `onState` with each state of the job, and return it when it has ended; a broken connection does not stop this. */
 export async function watchJob(job, onState, signal) {
   for (let wait = FIRST; ; wait = Math.min(MOST, wait * 1.4)) {
     onState(job);

@@ -1,4 +1,4 @@
-/** What the server tells by itself: the model and what goes on around it, over streams, or asked for now and then. */
+/** Live updates from the server: the model and its surroundings, by streams or by polling. */
 
 import { api, ApiError, isAbort, OfflineError } from "./api.js";
 import { cluster } from "./cluster.js";
@@ -21,26 +21,35 @@ class Live extends EventTarget {
   #readAt = 0;
   #isRereading = false;
 
-  /** Begin, and go on until the page is closed; nothing is asked while it is hidden. */
+  /** Start, and continue until the page is closed; a hidden page asks nothing. */
   start() {
     document.addEventListener("visibilitychange", () => this.restart());
     addEventListener("online", () => this.restart());
+    session.addEventListener("change", () => session.scopes.size || this.#lock());
     this.restart();
   }
 
-  /** Forget what was told, and begin again with another key. */
+  /** Drop all updates, and start again with another key. */
   forget() {
     Object.assign(this, { model: null, sections: {} });
     cluster.forget();
     this.#eventId = null;
+    this.#become("connecting");
     this.restart();
   }
 
-  /** Begin again at once. */
+  /** Start again at once, unless another key is needed first. */
   restart() {
+    if (this.state === "locked") return;
     this.#run.abort(new DOMException("again", "AbortError"));
     this.#run = new AbortController();
     if (document.visibilityState === "visible") this.#follow(this.#run.signal).catch(ignore);
+  }
+
+  /** End all streams: they were opened with a key that the server does not take any more. */
+  #lock() {
+    this.#run.abort(new DOMException("locked", "AbortError"));
+    this.#become("locked");
   }
 
   /** Call a handler with the data of a section, of `model` or `state`, until a signal is aborted. */
@@ -72,7 +81,7 @@ class Live extends EventTarget {
         return !holds;
       };
       try {
-        if (holds || this.state === "polling") await readEvents("/metrics/events", take, { signal: run });
+        if (holds || this.state === "polling") await readEvents("/events?topic=metrics", take, { signal: run });
       } catch (error) {
         if (signal.aborted) return;
         ignore(error);
@@ -88,12 +97,12 @@ class Live extends EventTarget {
   async #follow(signal) {
     for (let failures = 0; ; ) {
       try {
-        if (!(await this.#enter(signal))) return; // a key begins anew
+        await this.#enter(signal);
         failures = 0;
         if (session.can("read")) await withSlot((hasSlot) => this.#listen(hasSlot, signal));
         else await this.#poll(() => this.refresh(), signal);
       } catch (error) {
-        if (isAbort(error)) throw error;
+        if (isAbort(error) || signal.aborted) throw error;
         failures += 1;
         const isUp = error instanceof ApiError;
         this.#become(isUp && error.status === 503 ? "starting" : failures > 3 ? "offline" : "reconnecting");
@@ -102,20 +111,13 @@ class Live extends EventTarget {
     }
   }
 
-  /** Ask what may be done here; return false where a key is wanted. */
+  /** Ask what may be done here. */
   async #enter(signal) {
     await api.get("/readyz", { signal });
-    try {
-      const [access, model] = await Promise.all([api.get("/access", { signal }), api.get("/model", { signal }), cluster.read(signal)]);
-      this.model = model; // views begin when access is known, and read it
-      session.allow(access);
-      this.#takeModel(model);
-      return true;
-    } catch (error) {
-      if (error.status !== 401) throw error;
-      this.#become("locked");
-      return false;
-    }
+    const [access, model] = await Promise.all([api.get("/access", { signal }), api.get("/model", { signal }), cluster.read(signal)]);
+    this.model = model; // views begin when access is known, and read it
+    session.allow(access);
+    this.#takeModel(model);
   }
 
   /** Hear of changes until the server stops, or ask for them for a while. */
@@ -174,7 +176,7 @@ class Live extends EventTarget {
   }
 }
 
-/** What has ended by itself is no fault, and a server that does not answer is told elsewhere. */
+/** An aborted request is no fault, and the state already shows that a server does not answer. */
 function ignore(error) {
   if (!isAbort(error) && !(error instanceof OfflineError) && !(error instanceof ApiError)) throw error;
 }

@@ -1,14 +1,14 @@
-/** Receipts and the ledger, as they are read from the server. */
+/** Receipts and the ledger, read from the server. */
 
 import { api } from "./api.js";
 import { Chain } from "./chain.js";
 
 const ENTRIES = 1000;
 
-/** What a check of a receipt is remembered by: all of its content, so that none is taken for another. */
+/** The key of a receipt's check: its whole content, so two receipts are never confused. */
 export const contentOf = (receipt) => JSON.stringify(receipt);
 
-/** The server's ledger and keys, for `checkReceipt`. What was checked is not read again, unless something was wrong. */
+/** The server's ledger and keys, for `checkReceipt`. Checked entries are not read again, unless something was wrong. */
 export class Source {
   #chain = new Chain();
   #reading = null;
@@ -21,7 +21,7 @@ export class Source {
 
   /** Return the public keys. */
   async keys() {
-    return (await api.get("/keys", { signal: this.#signal })).keys;
+    return (await api.get("/ledger/keys", { signal: this.#signal })).keys;
   }
 
   /** Check the ledger up to its newest entry and return its chain; `CheckError` when something does not hold. */

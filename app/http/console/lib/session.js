@@ -3,8 +3,9 @@
 class Session extends EventTarget {
   #key = "";
   #scopes = new Set();
-  asksForKey = false;
   name = null;
+  /** Why the last key is not used any more: `unknown` to the server, or `ended` after it was used; null while nothing is wrong. */
+  refused = null;
 
   get key() {
     return this.#key;
@@ -17,19 +18,21 @@ class Session extends EventTarget {
   /** Use a key from now on; an empty one forgets it. */
   use(key) {
     this.#key = key;
+    this.refused = null;
   }
 
   /** Note what `GET /access` says. */
   allow(access) {
-    this.asksForKey = access.asks_for_key ?? this.#key !== "";
     this.name = access.name ?? null;
     this.#scopes = new Set(access.scopes);
     this.dispatchEvent(new Event("change"));
   }
 
-  /** Note that the server wants a key, or another one. */
-  lock() {
-    this.asksForKey = true;
+  /** Note that the server wants a key, or another one than this, which is no longer sent. */
+  lock(key) {
+    if (key !== this.#key) return; // another key is in use now
+    if (key) this.refused = this.#scopes.size ? "ended" : "unknown";
+    this.#key = "";
     this.#scopes = new Set();
     this.dispatchEvent(new Event("change"));
   }

@@ -46,7 +46,7 @@ function parse(block) {
   return data.length ? { ...event, data: JSON.parse(data.join("\n")) } : null;
 }
 
-/** Call `work` with whether this tab may hold streams; not for ever where it may not, so that it gets its turn. */
+/** Call `work` with whether this tab may hold streams; a tab without a slot returns after a while and tries again. */
 export async function withSlot(work) {
   for (const name of navigator.locks ? SLOTS : []) {
     const had = await navigator.locks.request(name, { ifAvailable: true }, async (lock) => {

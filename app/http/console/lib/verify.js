@@ -12,7 +12,7 @@ const FIELDS = [
   "signature",
 ];
 const LATER = ["by", "held", "deadline"]; // receipts of earlier versions have none of them
-const BESIDE = "durable"; // what an answer says besides the receipt
+const BESIDE = "durable"; // a field of the answer that is not part of the receipt
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
 /** What is checked, in order. Each step but the first needs another one. */
@@ -31,7 +31,7 @@ export async function whyUnable() {
   if (globalThis.crypto?.subtle === undefined) {
     return globalThis.isSecureContext
       ? "This browser has no WebCrypto. Use a newer one, or check with the command oubli ledger verify."
-      : "Browsers offer WebCrypto over HTTPS and on this computer only, and this page came over plain HTTP. " +
+      : "Browsers offer WebCrypto only over HTTPS and on the same computer, and this page came over plain HTTP. " +
           "Serve it over HTTPS, or check with the command oubli ledger verify.";
   }
   try {
@@ -51,7 +51,7 @@ export async function whyUnable() {
  * @param {object} receipt as the server has answered it
  * @param {{keys: () => Promise<object[]>, chain: (report: (index: number) => void) => Promise<Chain>}} source
  *   answers the public keys, and the checked ledger
- * @param {(steps: object[]) => void} show is told all steps whenever one has changed
+ * @param {(steps: object[]) => void} show gets all steps whenever one has changed
  * @returns {Promise<"ok" | "failed" | "unable">}
  */
 export async function checkReceipt(receipt, source, show) {
@@ -106,9 +106,9 @@ async function checkKey(known) {
   const found = (await known.source.keys()).find((key) => key.key_id === id);
   if (found === undefined) throw new CheckError("The server publishes no key with the id that the receipt names.");
   const bytes = decodeBase64(found.public_key);
-  if (found.algorithm !== ALGORITHM || bytes?.length !== KEY_BYTES) throw new CheckError("It is no Ed25519 key.");
+  if (found.algorithm !== ALGORITHM || bytes?.length !== KEY_BYTES) throw new CheckError("It is not an Ed25519 key.");
   if ((await sha256(bytes)).slice(0, KEY_ID_DIGITS) !== id) {
-    throw new CheckError("The published key has another id than the key itself gives.");
+    throw new CheckError("The id of the published key does not match the key.");
   }
   known.publicKey = found.public_key;
   return `The server publishes key ${id}, and the SHA-256 of the key begins with this id.`;
@@ -118,7 +118,7 @@ async function checkSignature({ receipt, publicKey, signed }) {
   const signature = decodeBase64(receipt.signature);
   const key = await crypto.subtle.importKey("raw", decodeBase64(publicKey), ALGORITHM, false, ["verify"]);
   if (signature === null || !(await crypto.subtle.verify(ALGORITHM, key, signature, signed))) {
-    throw new CheckError("The signature is not that of this content: something in the receipt was changed.");
+    throw new CheckError("The signature does not match the content: something in the receipt was changed.");
   }
   return "The owner of the key signed exactly this content.";
 }
@@ -135,16 +135,16 @@ function checkPlace({ receipt, chain }) {
 
 function checkContent({ receipt, chain }) {
   chain.checkContent(receipt);
-  return "The ledger tells the same of this erasure, in every field.";
+  return "The ledger and the receipt agree in every field.";
 }
 
 function checkToldKey({ receipt, chain, publicKey }) {
   const told = chain.keys.get(receipt.key_id);
-  if (told === undefined) throw new CheckError("No entry of the ledger tells of the key that signed.");
+  if (told === undefined) throw new CheckError("No entry of the ledger names the key that signed.");
   if (publicKey !== undefined && told.public_key !== publicKey) {
     throw new CheckError("The ledger has another key with this id.");
   }
-  return `Entry ${told.index} of the ledger tells of the same key.`;
+  return `Entry ${told.index} of the ledger names the same key.`;
 }
 
 function decodeBase64(text) {

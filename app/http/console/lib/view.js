@@ -73,15 +73,23 @@ export class View extends HTMLElement {
     return body;
   }
 
-  /** Load something and show it; the newest call for a body wins. Returns what was loaded, undefined when it failed. */
+  /** Do not wait any more for what was to be shown in a body. */
+  stop(body) {
+    this.#newest.get(body)?.abort(new DOMException("stopped", "AbortError"));
+    body.removeAttribute("aria-busy");
+  }
+
+  /** Load something and show it; a newer call for the body aborts it. Returns what was loaded, undefined when it failed. */
   async show(body, load, render, { empty = () => null } = {}) {
-    const token = {};
-    this.#newest.set(body, token);
-    const isNewest = () => this.#newest.get(body) === token && !this.signal.aborted;
+    this.stop(body);
+    const end = new AbortController();
+    this.#newest.set(body, end);
+    const signal = AbortSignal.any([this.signal, end.signal]);
+    const isNewest = () => !signal.aborted;
     body.setAttribute("aria-busy", "true");
     const timer = setTimeout(() => isNewest() && !body.childElementCount && replace(body, state("loading", "Loading")), PATIENCE);
     try {
-      const answer = await load(this.signal);
+      const answer = await load(signal);
       if (!isNewest()) return undefined;
       const nothing = empty(answer);
       replace(body, nothing ? state("empty", nothing) : render(answer));
@@ -96,7 +104,7 @@ export class View extends HTMLElement {
       return undefined;
     } finally {
       clearTimeout(timer);
-      if (this.#newest.get(body) === token) body.removeAttribute("aria-busy");
+      if (isNewest()) body.removeAttribute("aria-busy");
     }
   }
 }

@@ -1,7 +1,7 @@
-/** One receipt: what it says, and the check of it step by step. */
+/** One receipt: its content, and the check step by step. */
 
 import { button } from "../elements/field.js";
-import { ring } from "../elements/receipt.js";
+import { deadlineOf, ring, standing } from "../elements/receipt.js";
 import { definitions } from "../elements/table.js";
 import { digest, time } from "../elements/text.js";
 import { api } from "../lib/api.js";
@@ -13,12 +13,12 @@ import { contentOf } from "../lib/receipts.js";
 import { checkReceipt } from "../lib/verify.js";
 import { printReport, reportOf } from "./erasures-report.js";
 
-const MOST_ENTRIES = 20_000; // in a ledger that is checked without being asked to
+const MOST_ENTRIES = 20_000; // of a ledger that is checked without a click
 const MARKS = { waiting: "·", running: "…", ok: "✓", failed: "✗", unable: "–" };
-const WORDS = { waiting: "waits", running: "goes on", ok: "right", failed: "wrong", unable: "not checked" };
+const WORDS = { waiting: "waiting", running: "running", ok: "right", failed: "wrong", unable: "not checked" };
 const SENTENCES = {
   ok: "The receipt is right: this browser has checked its signature and its place in the ledger.",
-  failed: "The receipt is wrong. Keep it and the ledger, and ask who runs the server.",
+  failed: "The receipt is wrong. Keep it and the ledger, and ask the operator of the server.",
   unable: "The receipt could not be checked here.",
 };
 
@@ -53,7 +53,7 @@ export class Opened {
     else this.verdict.textContent = `Choose "Check" to read and check all ${number(entries)} entries of the ledger.`;
   }
 
-  /** Read the receipt again that is open; show it when it is in another state. */
+  /** Read the open receipt again, and show it if its status has changed. */
   async refresh() {
     if (this.#receipt === null) return;
     const before = this.#receipt;
@@ -79,7 +79,7 @@ export class Opened {
     if (known) this.#draw(known.steps, known.outcome);
     const report = () => reportOf([receipt], this.#checks, this.#source);
     return [
-      h("div", { class: "erasures-head" }, ring(receipt), h("h3", { tabindex: "-1" }, titleOf(receipt)),
+      h("div", { class: "erasures-head" }, ring(receipt), h("h3", { tabindex: "-1", class: standing(receipt).isLate ? "bad" : null }, titleOf(receipt)),
         button("Close", { kind: "plain", onclick: () => this.#close() })),
       h("div", { class: "erasures-pair" }, definitions(factsOf(receipt)),
         h("div", { class: "stack" }, this.verdict, this.chain, this.steps,
@@ -109,39 +109,42 @@ export class Opened {
       h("li", { class: `erasures-step erasures-${state}` }, h("span", { "aria-hidden": "true" }, MARKS[state]),
         h("span", {}, h("strong", {}, name), h("span", { class: "sr-only" }, `: ${WORDS[state]}`)), h("span", { class: "erasures-reason" }, reason))));
     this.verdict.className = `erasures-verdict erasures-${outcome ?? "running"}`;
-    this.verdict.textContent = outcome === null ? "This browser checks the receipt." : SENTENCES[outcome];
+    this.verdict.textContent = outcome === null ? "This browser is checking the receipt." : SENTENCES[outcome];
   }
 }
 
-/** The entries of the chain that matter here, as beads on a string. */
+/** The entries of the chain about this receipt, as beads on a string. */
 function beadsOf(chain, receipt) {
   const places = chain.placesOf(receipt);
   const beads = new Map();
   for (const [name, index] of Object.entries({ ...places, newest: chain.head.index })) {
     if (index) beads.set(index, [...(beads.get(index) ?? []), name]);
   }
-  return h("ol", { class: "erasures-chain", "aria-label": "Where the ledger tells of it" }, [...beads].sort(([one], [other]) => one - other).map(([index, names]) =>
+  return h("ol", { class: "erasures-chain", "aria-label": "Entries of the ledger about it" }, [...beads].sort(([one], [other]) => one - other).map(([index, names]) =>
     h("li", { class: index === receipt.ledger_index ? "erasures-here" : null }, h("span", { class: "small" }, names.join(", ")), h("code", {}, number(index)))));
 }
 
-function titleOf({ status, overdue, unlearned }) {
-  const samples = unlearned === 1 ? "1 sample" : `${number(unlearned)} samples`;
-  if (status === "erased") return `${samples} erased from the model and from all files`;
-  return `${samples} unlearned, ${overdue ? "overdue to be erased" : "soon to be erased"} from files`;
+function titleOf(receipt) {
+  const samples = receipt.unlearned === 1 ? "1 sample" : `${number(receipt.unlearned)} samples`;
+  const { isErased, isLate } = standing(receipt);
+  if (isErased) return `${samples} erased from the model and from all files${isLate ? ", after the deadline" : ""}`;
+  return `${samples} unlearned, ${isLate ? "overdue for erasure" : "soon erased"} from files`;
 }
 
 function factsOf(receipt) {
+  const { isLate } = standing(receipt);
   const took = receipt.erased_at && (Date.parse(receipt.erased_at) - Date.parse(receipt.unlearned_at)) / 1000;
   return [
     ["Kind", capital(receipt.kind)],
     ["Case number", receipt.ref ?? "none"],
-    ["Named", `${number(receipt.requested)}, of which ${number(receipt.absent)} not held`],
+    ["Named", `${number(receipt.requested)}, ${number(receipt.absent)} of them not held`],
     ["Guarantee", receipt.guarantee],
     ["Model version", number(receipt.model_version)],
     ["Received", time(receipt.received_at)],
     ["Unlearned", time(receipt.unlearned_at)],
-    ["Erased", receipt.erased_at ? [time(receipt.erased_at), ` after ${duration(took)}`] : "not yet"],
-    ["In snapshots handed out", number(receipt.exported_snapshots)],
+    deadlineOf(receipt) && ["Deadline", time(deadlineOf(receipt))],
+    ["Erased", [receipt.erased_at ? [time(receipt.erased_at), ` after ${duration(took)}`] : "not yet", isLate && h("strong", { class: "bad" }, ": after the deadline")]],
+    ["Downloaded snapshots that contain it", number(receipt.exported_snapshots)],
     receipt.durable ? null : ["On disk", "nothing: the server keeps the model in memory only"],
     ["Receipt", digest(receipt.id, { label: "receipt's id", length: 13 })],
     [`Entry ${number(receipt.ledger_index)}`, digest(receipt.ledger_head, { label: "entry's hash" })],

@@ -1,17 +1,18 @@
-/** What a regulator gets: receipts with the keys and the ledger's head, as JSON or on paper. */
+/** A report for a regulator: receipts with the keys and the ledger's head, as JSON or on paper. */
 
 import { h } from "../lib/dom.js";
 import { number } from "../lib/format.js";
 import { contentOf } from "../lib/receipts.js";
+import { standing } from "../elements/receipt.js";
 import { definitions } from "../elements/table.js";
 
 export const OUTCOMES = { ok: "Right", failed: "Wrong", unable: "Could not be checked" };
 const UNSIGNED = ["signature", "durable"];
 const NOTES = [
   "unlearned: no prediction depends on the samples any more. erased: no file in the server's data directory holds them.",
-  "Signed is the RFC 8785 form of a receipt without its fields signature and durable, by Ed25519. The ledger's entries hold keyed hashes only.",
+  "The signature (Ed25519) covers the RFC 8785 form of the receipt without its fields signature and durable. The ledger's entries contain keyed hashes only.",
   "To check a receipt without this server, download the ledger and run: oubli ledger verify LEDGER --receipt RECEIPT --keys KEYS",
-  "Not proved by these checks: that no entry was cut off at the ledger's end, and that the server did what it wrote.",
+  "These checks do not prove that no entry was cut off at the end of the ledger, or that the server did what it wrote.",
 ];
 
 /** Return the report on some receipts. */
@@ -55,7 +56,7 @@ function paperOf({ receipt, check }) {
         h("ol", {}, check.steps.map(({ name, reason }) => h("li", {}, `${name}: ${reason}`)))]
     : h("p", {}, "Not checked in the browser that made this report.");
   return h("section", {},
-    h("h2", {}, `Receipt ${receipt.id}`),
+    h("h2", {}, `Receipt ${receipt.id}: ${standing(receipt).words.toLowerCase()}`),
     definitions([...fields.map(([name, value]) => [name, value === null ? "none" : String(value)]), ["signature", receipt.signature]]),
     checked);
 }

@@ -1,7 +1,7 @@
 /** Erasures: every receipt from `unlearned` to `erased`, checked in the browser. */
 
 import { formField, button } from "../elements/field.js";
-import { deadlineOf, ring } from "../elements/receipt.js";
+import { deadlineOf, ring, standing } from "../elements/receipt.js";
 import { table } from "../elements/table.js";
 import { time } from "../elements/text.js";
 import { toast } from "../elements/toast.js";
@@ -95,7 +95,7 @@ export default class Erasures extends View {
       this.#next = next;
       return this.#draw();
     };
-    const nothing = this.#filter.status || this.#filter.ref ? "No receipt is like this." : "Nothing was erased yet. Each deletion will leave a receipt here.";
+    const nothing = this.#filter.status || this.#filter.ref ? "No receipt matches." : "Nothing has been erased yet. Each deletion leaves a receipt here.";
     this.#loading = this.show(this.list, load, render, { empty: ({ found }) => {
       if (found.length) return null;
       this.#receipts = [];
@@ -133,9 +133,9 @@ export default class Erasures extends View {
 
   #offer() {
     replace(this.tools,
-      h("p", { class: "prose" }, "What is listed above, with the public keys and what this browser has checked. No id, subject or value is in it."),
+      h("p", { class: "prose" }, "A report contains the receipts listed above, the public keys, and the results of this browser's checks. It contains no id, subject or value."),
       h("div", { class: "row" },
-        button("Check all that are listed", { onclick: () => this.#checkAll() }),
+        button("Check all listed receipts", { onclick: () => this.#checkAll() }),
         button("Report as JSON", { onclick: async () => saveJson("oubli-erasures.json", await this.#report()) }),
         button("Print a report", { onclick: async () => printReport(await this.#report()) })),
       this.tally);
@@ -159,10 +159,10 @@ export default class Erasures extends View {
     this.tally.textContent = Object.entries(counts).filter(([, count]) => count)
       .map(([name, count]) => `${number(count)} ${OUTCOMES[name].toLowerCase()}`).join(", ");
     if (this.#receipts.length) replace(this.list, this.#draw());
-    if (counts.failed) toast(`Receipts that are not what the server's key and ledger say: ${number(counts.failed)}.`, { kind: "failed" });
+    if (counts.failed) toast(`Receipts that do not match the server's key and ledger: ${number(counts.failed)}.`, { kind: "failed" });
   }
 
-  /** Note what was checked of a receipt, and show it in the list. */
+  /** Store the result of a check, and show it in the list. */
   note(receipt, check) {
     const content = contentOf(receipt);
     this.#checks.set(content, check);
@@ -171,10 +171,9 @@ export default class Erasures extends View {
 }
 
 function statusOf(receipt) {
-  const isErased = receipt.status === "erased";
-  const words = isErased ? (receipt.overdue ? "Erased late" : "Erased") : receipt.overdue ? "Overdue" : "Unlearned";
+  const { isErased, isLate, words } = standing(receipt);
   const deadline = !isErased && receipt.durable && deadlineOf(receipt);
-  return h("span", { class: `erasures-status${receipt.overdue ? " bad" : ""}` },
+  return h("span", { class: `erasures-status${isLate ? " bad" : ""}` },
     ring(receipt), h("span", {}, words, deadline ? h("span", { class: "small" }, " ", time(deadline, { mode: "left" })) : null));
 }
 

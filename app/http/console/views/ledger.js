@@ -1,4 +1,4 @@
-/** Ledger and access: what happened, the keys that sign, and who may do what. */
+/** Ledger and access: the entries, the keys that sign, and what each key may do. */
 
 import { button } from "../elements/field.js";
 import { state } from "../elements/state.js";
@@ -22,10 +22,10 @@ const ALWAYS = new Set(["index", "previous", "type", "at", "hash"]);
 const SCOPES = {
   predict: "ask for predictions",
   write: "add and rectify samples",
-  erase: "delete samples, restrict subjects, and see what became of it",
+  erase: "delete samples, restrict subjects, and see the receipts",
   read: "samples, snapshots, receipts, the ledger, influence",
   audit: "openings and states",
-  admin: "everything, and what concerns the model as a whole",
+  admin: "everything, including actions on the whole model",
 };
 
 export default class Ledger extends View {
@@ -43,7 +43,7 @@ export default class Ledger extends View {
       this.#show();
     }
     const keys = this.section("Public keys");
-    this.show(keys, (signal) => api.get("/keys", { signal }), (answer) => keysOf(answer.keys));
+    this.show(keys, (signal) => api.get("/ledger/keys", { signal }), (answer) => keysOf(answer.keys));
     const access = this.section("Access");
     await this.show(access, (signal) => api.get("/access", { signal }), accessOf);
   }
@@ -73,10 +73,10 @@ export default class Ledger extends View {
       this.#entries = entries.reverse();
       return this.#draw();
     };
-    return this.show(this.list, load, render, { empty: (entries) => (entries.length ? null : "The ledger has no entry yet.") });
+    return this.show(this.list, load, render, { empty: (entries) => (entries.length ? null : "The ledger has no entries yet.") });
   }
 
-  /** Return the index of the newest entry as soon as the server tells it. */
+  /** Return the index of the newest entry as soon as the server sends it. */
   #told() {
     return new Promise((resolve) => {
       this.on("ledger", ({ index }) => resolve(index));
@@ -127,11 +127,11 @@ export default class Ledger extends View {
       }
     };
     replace(body,
-      h("p", { class: "prose muted" }, "Each entry has the hash of the one before, so that none can be changed, left out or put in between unseen. Keep the newest hash elsewhere: with it you also see whether the ledger's end was cut off."),
+      h("p", { class: "prose muted" }, "Each entry contains the hash of the one before, so a changed, missing or inserted entry is detected. Keep the newest hash somewhere else: with it you can also detect that the end of the ledger was cut off."),
       h("div", { class: "row" }, button("Check all entries", { onclick: check }), button("Download the ledger", { onclick: () => this.#download() })), said);
   }
 
-  /** Hand over all entries as `oubli ledger verify` takes them: one a line. */
+  /** Save all entries in the format of `oubli ledger verify`: one a line. */
   async #download() {
     const lines = [];
     for (let cursor = null; ; ) {
@@ -161,8 +161,11 @@ function entryOf(entry) {
 function summaryOf(entry) {
   const samples = (count) => (count === 1 ? "1 sample" : `${number(count)} samples`);
   if (entry.type === "unlearned") return `${samples(entry.unlearned)} by ${entry.kind}`;
-  if (entry.type === "erased") return `${entry.receipts.length === 1 ? "1 erasure" : `${number(entry.receipts.length)} erasures`} finished`;
-  if (entry.type === "signing-key") return `${entry.key_id} signs from here on`;
+  if (entry.type === "erased") {
+    const late = entry.overdue?.length;
+    return [`${entry.receipts.length === 1 ? "1 erasure" : `${number(entry.receipts.length)} erasures`} finished`, late ? h("strong", { class: "bad" }, `, ${number(late)} after the deadline`) : null];
+  }
+  if (entry.type === "signing-key") return `${entry.key_id} signs from this entry on`;
   return "";
 }
 
@@ -184,12 +187,12 @@ function accessOf(access) {
   const mine = access.scopes.map((scope) => [h("code", {}, scope), SCOPES[scope] ?? "see the documentation"]);
   const who = access.asks_for_key
     ? ["This page's key ", access.name === null ? "" : quoted(access.name), access.expires_at ? [" expires on ", time(access.expires_at), "."] : " does not expire.", " It may:"]
-    : "This server asks for no key. Everybody who reaches it may:";
+    : "This server needs no key. Everybody who can reach it may:";
   return [h("p", {}, who), definitions(mine), access.keys ? allKeys(access.keys) : null];
 }
 
 function allKeys(keys) {
-  if (!keys.length) return state("empty", "There are no keys. The command oubli keys create makes one; the page cannot.");
+  if (!keys.length) return state("empty", "There are no keys. Make one with the command oubli keys create.");
   return [h("h3", {}, "All keys"), table({
     caption: "Keys of this server",
     rows: keys,
@@ -198,10 +201,10 @@ function allKeys(keys) {
       { label: "Id", cell: (key) => (key.id === null ? "–" : h("code", {}, key.id)) },
       { label: "Scopes", cell: (key) => key.scopes.join(", ") },
       { label: "State", cell: (key) => h("span", { class: key.status === "live" ? null : "muted" }, capital(key.status)) },
-      { label: "Made", cell: (key) => (key.created_at ? time(key.created_at) : "–") },
+      { label: "Created", cell: (key) => (key.created_at ? time(key.created_at) : "–") },
       { label: "Expires", cell: (key) => (key.expires_at ? time(key.expires_at) : "never") },
     ],
-  }), h("p", { class: "small muted" }, "Keys are made and revoked with `oubli keys`, not here.")];
+  }), h("p", { class: "small muted" }, "To make or revoke keys, use `oubli keys`.")];
 }
 
 customElements.define("view-ledger", Ledger);

@@ -1,4 +1,4 @@
-/** A fit with other parameters or another kind: the form, the progress, and what it was worth. */
+/** A fit with other parameters or another kind: the form, the progress, and the scores. */
 
 import { bars } from "../elements/chart.js";
 import { confirm } from "../elements/dialog.js";
@@ -12,7 +12,7 @@ import { live } from "../lib/live.js";
 
 const NO_LIMIT = 2 ** 31 - 1;
 
-/** Show the newest job of a kind that was begun elsewhere or before; one that has ended only where `isKept`. */
+/** Show the newest job of a kind that was started elsewhere or before; one that has ended only if `isKept`. */
 export async function resume(view, kind, place, label, onEnd, isKept = true) {
   const { jobs } = await api.get("/jobs", { signal: view.signal });
   const job = jobs.filter((one) => one.kind === kind).at(-1);
@@ -24,7 +24,7 @@ export function follow(job, place, label, onEnd) {
   replace(place, jobProgress(job, { label, onEnd: (ended) => ended.status === "succeeded" && onEnd(ended) }));
 }
 
-/** Text in which what stands between backticks is code. */
+/** Text with code between backticks. */
 export const withCode = (text) => text.split("`").map((part, place) => (place % 2 ? h("code", {}, part) : part));
 
 export class Fit {
@@ -39,19 +39,19 @@ export class Fit {
   constructor(view, body) {
     this.#view = view;
     this.#kind = h("select", { onchange: () => this.#draw() });
-    const begin = button("Fit anew", { kind: "primary", onclick: () => this.#begin() });
+    const begin = button("Fit again", { kind: "primary", onclick: () => this.#begin() });
     replace(body, h("details", { class: "model-fit" }, h("summary", {}, "With other parameters, or as another kind"), h("div", { class: "stack" }, formField({ label: "Kind", control: this.#kind }), this.#form,
-      h("label", { class: "row" }, this.#score, h("span", {}, "Measure before and after, on samples that a model has not seen (takes longer)")),
+      h("label", { class: "row" }, this.#score, h("span", {}, "Measure the score of both models on samples that they have not learned (takes longer)")),
       h("div", {}, begin))), this.#progress);
     resume(view, "fit", this.#progress, "Fit", (job) => this.#tell(job)).catch(() => {});
   }
 
-  /** Offer kinds with their parameters; what somebody has begun to write stays. */
+  /** Offer the kinds with their parameters; text that was already entered stays. */
   offer(kinds) {
     this.#kinds = kinds;
     if (Object.keys(this.#read()).length) return;
     replace(this.#kind, kinds.map(({ kind, guarantee, in_force: inForce }) =>
-      h("option", { value: kind, selected: inForce }, `${kind} (${guarantee}${inForce ? ", in force" : ""})`)));
+      h("option", { value: kind, selected: inForce }, `${kind} (${guarantee}${inForce ? ", current" : ""})`)));
     this.#draw();
   }
 
@@ -80,17 +80,17 @@ export class Fit {
     const kind = this.#chosen.kind;
     const samples = number(live.model?.n_samples ?? 0);
     const body = [
-      h("p", {}, `A ${kind} is fitted on all ${samples} samples held, and then takes the place of the model in force. Predictions and changes go on meanwhile.`),
+      h("p", {}, `The server fits a ${kind} on all ${samples} samples held and then replaces the current model. Predictions and changes continue during the fit.`),
       h("p", {}, names.length ? ["Changed: ", names.map((name) => [h("code", {}, `${name} = ${JSON.stringify(parameters[name])}`), " "])] : "No parameter is changed."),
     ];
-    if (!(await confirm({ title: "Fit the model anew?", body, action: "Fit anew" }))) return;
+    if (!(await confirm({ title: "Fit the model again?", body, action: "Fit again" }))) return;
     try {
       const sent = { kind, parameters, score: this.#score.checked };
       const job = await api.post("/model/fit", sent, { signal: this.#view.signal, once: true });
       follow(job, this.#progress, `Fit of a ${kind}`, (ended) => {
-        this.#fields.clear(); // what was written is in force now
+        this.#fields.clear(); // the entered values are current now
         this.#tell(ended);
-        toast("The new model is in force.");
+        toast("The new model is in use.");
         live.refresh();
       });
     } catch (error) {
@@ -98,7 +98,7 @@ export class Fit {
     }
   }
 
-  /** Put what is wrong beside its field; return whether all could be. */
+  /** Show each error beside its field; return whether all have one. */
   #showErrors(errors) {
     const wrong = errors.map(({ pointer, detail }) => [this.#fields.get(pointer.replace("/parameters/", "")), detail]);
     if (!wrong.length || wrong.some(([field]) => !field)) return false;
@@ -115,13 +115,13 @@ export class Fit {
       label: `${name} (${side.method}, ${number(side.n_samples)} samples)`, value: Math.max(0, side.value), text: written(side.value), tone: name === "After" ? "accent" : null,
     }));
     this.#progress.append(
-      h("p", { role: "status" }, `The model was fitted anew: version ${number(result.model_version)}.`),
+      h("p", { role: "status" }, `The model was fitted: version ${number(result.model_version)}.`),
       items.length ? h("div", { class: "stack" }, h("h3", {}, score.metric === "accuracy" ? "Accuracy" : "R²"), bars(items, { max: 1 }))
-        : h("p", { class: "muted" }, "How good it is was not measured."));
+        : h("p", { class: "muted" }, "The scores were not measured."));
   }
 }
 
-/** Return the field of a parameter, and what reads it: undefined where nothing was changed. */
+/** Return the field of a parameter and a function that reads it: undefined if nothing was changed. */
 function fieldOf(one) {
   const { name, text, types, choices, optional, value, least, greatest } = one;
   const word = one.none_word ?? "none";
@@ -134,7 +134,7 @@ function fieldOf(one) {
     ? h("select", {}, words.map((each) => h("option", { value: each, selected: each === before }, each)))
     : h("input", { value: before, autocomplete: "off", spellcheck: "false", list: list?.id ?? null, inputmode: words.length ? null : "decimal" });
   const most = greatest < NO_LIMIT ? greatest : null; // null is less, too
-  const range = most !== null ? ` From ${least} to ${most}.` : least !== null ? ` From ${least} on.` : "";
+  const range = most !== null ? ` From ${least} to ${most}.` : least !== null ? ` At least ${least}.` : "";
   const node = formField({ label: h("code", {}, name), control, hint: [withCode(text), range] });
   if (list) node.append(list);
   const read = () => {

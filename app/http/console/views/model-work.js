@@ -1,4 +1,4 @@
-/** What is done with the model as a whole: verify, scrub, snapshot, download and restore. */
+/** Actions on the whole model: verify, scrub, snapshot, download and restore. */
 
 import { confirm } from "../elements/dialog.js";
 import { button, formField } from "../elements/field.js";
@@ -15,18 +15,18 @@ import { session } from "../lib/session.js";
 import { follow, resume } from "./model-fit.js";
 
 const CHECKED = {
-  verified: "The file's trees were compared with a fresh fit, and are the same.",
-  checked: "The file was checked as far as it is read. Verify the model to compare it with a fresh fit.",
-  "grown-anew": "The trees were grown anew from the file's samples.",
+  verified: "The file's trees are the same as those of a fresh fit.",
+  checked: "The file passed all checks except the comparison with a fresh fit. Verify the model for that.",
+  "grown-anew": "The trees were rebuilt from the file's samples.",
 };
 
 /** Fill the section of jobs, if there is one, and that of the snapshot. */
 export function addWork(view, jobs, file) {
   if (jobs) {
     replace(jobs,
-      work(view, "verify", "Verify", "Train a fresh model on the samples held and compare the two.", verified),
-      work(view, "scrub", "Scrub", "Erase from all files what was unlearned, without waiting for the deadline.", ({ erasures }) =>
-        h("p", { class: "good" }, erasures === 1 ? "1 erasure was finished." : `${number(erasures)} erasures were finished.`)));
+      work(view, "verify", "Verify", "Train a fresh model on the samples held and compare the two.", (result) => verified(view, result)),
+      work(view, "scrub", "Scrub", "Erase unlearned samples from all files now, without waiting for the deadline.", ({ erasures, late }) =>
+        h("p", { class: late ? "bad" : "good" }, erasures === 1 ? "1 erasure was finished." : `${number(erasures)} erasures were finished.`, late ? ` After the deadline: ${number(late)}.` : null)));
   }
   new Snapshot(view, file);
 }
@@ -39,15 +39,24 @@ function work(view, kind, label, text, tell) {
   return h("div", { class: "model-work" }, button(label, { onclick: begin }), h("p", { class: "muted" }, text), place);
 }
 
-function verified(result) {
+function verified(view, result) {
   const distance = result.distance_to_fresh;
-  return h("div", { class: "stack" },
-    h("p", { class: result.ok ? "good" : "bad" }, result.ok
-      ? `Version ${number(result.model_version)} is what it should be.`
-      : `Version ${number(result.model_version)} is not what it should be: scrub it, and tell who runs the server.`),
+  const said = h("p");
+  const tell = ({ model_version: present }) => {
+    const isPresent = present === result.model_version;
+    said.className = result.ok ? (isPresent ? "good" : "") : "bad";
+    said.textContent = [
+      `Version ${number(result.model_version)} is ${result.ok ? "verified: it is sound." : "NOT sound: scrub it, and tell the operator of the server."}`,
+      isPresent ? "" : `Version ${number(present)}, the current one, is not verified.`,
+    ].join(" ").trim();
+  };
+  view.on("model", tell);
+  tell(live.model);
+  return h("div", { class: "stack" }, said,
+    result.wrong ? h("ul", { class: "small" }, result.wrong.map((text) => h("li", {}, text))) : null,
     definitions([
       result.live_digest === null ? null : ["Digest of the model", digest(result.live_digest, { label: "model's digest" })],
-      result.fresh_digest === null ? null : ["Digest of the fresh one", digest(result.fresh_digest, { label: "fresh model's digest" })],
+      result.fresh_digest === null ? null : ["Digest of the fresh model", digest(result.fresh_digest, { label: "fresh model's digest" })],
       distance === undefined || distance === null ? null : ["Distance to a fresh fit", typeof distance === "number" ? number(distance) : JSON.stringify(distance)],
     ]));
 }
@@ -58,7 +67,7 @@ class Snapshot {
   #bar = h("progress", { max: 1 });
   #words = h("span", { class: "small muted" });
   #going = h("div", { hidden: true }, this.#words, this.#bar);
-  #isTransfer = false; // what the server does is told then, too, and does not belong here
+  #isTransfer = false; // the server reports its own progress at the same time, which does not belong here
   #said = h("p", { role: "status" });
 
   constructor(view, body) {
@@ -102,14 +111,14 @@ class Snapshot {
 
   async #write() {
     await api.post("/snapshot", {}, { signal: this.#view.signal });
-    this.#said.textContent = "The snapshot is written: what the model holds survives whatever happens to the process.";
+    this.#said.textContent = "The snapshot is written.";
     await this.#read();
   }
 
   async #download() {
     const sure = await confirm({
       title: "Download the newest snapshot?",
-      body: h("p", {}, "The file holds every sample: keep it as safe as the data itself. The ledger notes that it was handed out, and later receipts count it, since nothing is erased in a copy."),
+      body: h("p", {}, "The file contains every sample: keep it as safe as the data. The ledger records the download, and later receipts count it, because the server cannot erase anything from a copy."),
       action: "Download",
     });
     if (!sure) return;
@@ -130,12 +139,12 @@ class Snapshot {
 
   #restoreForm() {
     const control = h("input", { type: "file", accept: ".safetensors" });
-    const field = formField({ label: "Restore a snapshot", control, hint: "What was erased, rectified or expired since the file was written is not brought back." });
+    const field = formField({ label: "Restore a snapshot", control, hint: "Samples that were erased, rectified or expired after the file was written are not restored." });
     const restore = async () => {
       const [file] = control.files;
       field.setError(file ? null : "Choose a file first.");
       if (!file) return void control.focus();
-      const body = h("p", {}, `The file (${bytes(file.size)}) takes the place of the model with its ${number(live.model?.n_samples ?? 0)} samples. Samples that were added since the file was written are lost.`);
+      const body = h("p", {}, `The file (${bytes(file.size)}) replaces the model with its ${number(live.model?.n_samples ?? 0)} samples. Samples that were added after the file was written are lost.`);
       if (await confirm({ title: "Restore this snapshot?", body, action: "Restore", danger: true, typed: "restore" })) await this.#restore(file);
     };
     return h("div", { class: "model-restore" }, field, button("Restore", { kind: "danger", onclick: restore }));

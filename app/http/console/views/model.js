@@ -1,4 +1,4 @@
-/** The model: parameters, importances, trees; and for those who may, what is done with it as a whole. */
+/** The model: parameters, importances, trees, and for administrators actions on the whole model. */
 
 import { bars } from "../elements/chart.js";
 import { button, formField } from "../elements/field.js";
@@ -24,7 +24,7 @@ export default class Model extends View {
   static styles = "model.css";
 
   async enter() {
-    const facts = this.section("In force");
+    const facts = this.section("Current model");
     const draw = (model) => replace(facts, factsOf(model));
     if (live.model) draw(live.model);
     this.on("model", draw);
@@ -33,7 +33,7 @@ export default class Model extends View {
     const importances = reads && this.section("Importances");
     const parameters = this.section("Parameters");
     const admin = mayChange("admin");
-    const [fit, work] = admin ? [this.section("Fit anew"), this.section("Look after it")] : [];
+    const [fit, work] = admin ? [this.section("Fit again"), this.section("Maintenance")] : [];
     const file = (reads || admin) && this.section("Snapshot");
     if (reads) {
       this.#importances(importances);
@@ -43,7 +43,7 @@ export default class Model extends View {
     await this.#parameters(parameters, fit);
   }
 
-  /** Show the parameters, also when a fit has put others in force, and the form of a fit. */
+  /** Show the parameters, also after a fit has changed them, and the form of a fit. */
   async #parameters(table, body) {
     let [form, shown] = [null, null];
     const read = async () => {
@@ -66,7 +66,7 @@ export default class Model extends View {
       version = answer.model_version;
       tell();
       return plotOf(answer);
-    }, { empty: ({ features }) => (features.some(({ importance }) => importance > 0) ? null : "No tree has a split, so that no column matters.") });
+    }, { empty: ({ features }) => (features.some(({ importance }) => importance > 0) ? null : "No tree has a split, so no column has an importance.") });
     const tell = () => tellAge(note, version, read);
     replace(body, plot, note);
     this.on("model", tell);
@@ -94,7 +94,7 @@ export default class Model extends View {
         } catch (error) {
           if (error.slug !== "no-tree") return void toast(explain(error), { kind: "failed" });
         }
-        toast("The model has changed: the tree is drawn anew from its root.");
+        toast("The model has changed: the tree is redrawn from its root.");
         return void open(answer.tree + 1);
       };
       picture.open(answer);
@@ -107,20 +107,20 @@ export default class Model extends View {
     });
     replace(body,
       h("div", { class: "row model-choose" }, formField({ label: "Tree", control }), title, step(-1), step(1)),
-      h("p", { class: "small muted" }, "Each band is as thick as the samples that flow through. Open a node with a click, or with the arrow keys."),
+      h("p", { class: "small muted" }, "The width of a band is the number of its samples. Open a node with a click, or with the arrow keys."),
       place, note);
     this.on("model", tell);
     open(1);
   }
 }
 
-/** Say of which version something is, and offer to read it anew when there is a newer one. */
+/** Show the version of something, and offer to read it again if there is a newer one. */
 function tellAge(note, version, again) {
   const isOld = version !== null && live.model && live.model.model_version !== version;
   const told = `${version} ${isOld}`;
   if (note.dataset.told === told || version === null) return;
   note.dataset.told = told;
-  replace(note, `Version ${number(version)}. `, isOld ? button("The model has changed since: read it anew", { kind: "plain", onclick: again }) : null);
+  replace(note, `Version ${number(version)}. `, isOld ? button("The model has changed: read it again", { kind: "plain", onclick: again }) : null);
 }
 
 function factsOf(model) {
@@ -142,7 +142,7 @@ function factsOf(model) {
 function parametersOf({ parameters }) {
   const shown = (value, word) => (value === null ? word ?? "none" : Array.isArray(value) ? value.join(", ") : String(value));
   return table({
-    caption: "Parameters in force",
+    caption: "Current parameters",
     rows: parameters,
     columns: [
       { label: "Name", cell: (one) => h("code", {}, one.name) },
@@ -165,7 +165,7 @@ function plotOf({ features, measure }) {
     draw(ranked.length);
     all.remove();
   } });
-  return [h("p", { class: "small muted" }, `${capital(measure)}: what the splits on a column gain, as a share of all.`), plot, all];
+  return [h("p", { class: "small muted" }, `${capital(measure)}: the total gain of the splits on a column, as a share of all.`), plot, all];
 }
 
 customElements.define("view-model", Model);

@@ -1,7 +1,7 @@
 /**
  * The samples as a field of dots. An erasure is a hole with a ring that runs out until its deadline; lazy tags hang from
- * the upper edge and fall when they are resolved; dots light up while predictions are answered. Where dots lie says
- * nothing about samples.
+ * the upper edge and fall when they are resolved; dots light up while predictions are answered. The position of a dot
+ * means nothing.
  */
 
 import { h } from "../lib/dom.js";
@@ -61,7 +61,7 @@ export class SampleField extends HTMLElement {
     this.#draw();
   }
 
-  /** Rings of erasures that are not finished: what is not named any more closes. */
+  /** Rings of unfinished erasures: a ring that is no longer named closes. */
   setErasures(rings) {
     const named = new Set(rings.map((ring) => ring.id));
     const isSame = this.#rings.length === named.size && this.#rings.every((ring) => named.has(ring.id));
@@ -71,7 +71,7 @@ export class SampleField extends HTMLElement {
     else this.#layOut();
   }
 
-  /** Light up some dots: so many predictions were answered in the last second. */
+  /** Light up some dots, by the number of predictions in the last second. */
   pulse(perSecond) {
     if (this.still.matches || !this.layout?.dots) return;
     const n = Math.min(50, Math.ceil(perSecond));

@@ -8,7 +8,7 @@ import { capital, duration, number } from "../lib/format.js";
 
 const STATES = { "in-step": "In step", behind: "Behind" };
 
-/** Show the nodes in the body of a section, which is hidden where there is one server alone; until a signal is aborted. */
+/** Show the nodes in the body of a section until a signal is aborted; a single server hides the section. */
 export function showNodes(body, signal) {
   const summary = h("p", { role: "status" });
   const place = h("div");
@@ -19,7 +19,7 @@ export function showNodes(body, signal) {
     body.parentElement.hidden = answer === null;
     if (answer === null) return;
     const text = summaryOf(answer);
-    if (summary.textContent !== text) summary.textContent = text; // readers of screens are told when it is new
+    if (summary.textContent !== text) summary.textContent = text; // screen readers announce new text
     const drawn = tableOf(answer);
     if (drawn.textContent === shown) return;
     shown = drawn.textContent;
@@ -36,8 +36,8 @@ function summaryOf({ nodes, leader, epoch }) {
   const differ = nodes.filter(({ digests_equal: equal }) => equal === false).length;
   return [
     `${number(nodes.length)} nodes, epoch ${number(epoch)}.`,
-    leader ? "" : "No node leads: changes are refused until one does.",
-    away ? `Without an answer: ${number(away)}.` : "",
+    leader ? "" : "No node leads: changes are refused until one leads.",
+    away ? `Not answering: ${number(away)}.` : "",
     differ ? `Models that differ from the leader's: ${number(differ)}. They answer no predictions.` : "",
   ].filter(Boolean).join(" ");
 }
@@ -63,7 +63,7 @@ function stateOf({ state, seen_seconds_ago: seconds }) {
 }
 
 function digestsOf({ role, digests_equal: equal }) {
-  if (equal === false) return h("strong", { class: "bad" }, "Differs: it answers nothing");
+  if (equal === false) return h("strong", { class: "bad" }, "Differs: answers nothing");
   if (equal) return h("span", { class: "good" }, "The same");
   return h("span", { class: "muted" }, role === "leader" ? "–" : "Not compared yet");
 }

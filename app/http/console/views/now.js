@@ -1,7 +1,7 @@
-/** What the model is doing now. */
+/** The present state of the model and the server. */
 
 import { bars, liveLine } from "../elements/chart.js";
-import { deadlineOf, ring } from "../elements/receipt.js";
+import { deadlineOf, ring, standing } from "../elements/receipt.js";
 import { state } from "../elements/state.js";
 import { definitions } from "../elements/table.js";
 import { digest, secondsUntil, time } from "../elements/text.js";
@@ -16,9 +16,9 @@ import { showNodes } from "./now-nodes.js";
 
 const NAMES = { forest: "forest", tree: "tree", "online-boosting": "boosted model", "incremental-boosting": "boosted model" };
 const CLAIMS = {
-  exact: (name) => `This ${name} is the one that training on these samples alone gives, bit for bit.`,
-  "epsilon-feasible": (name) => `This ${name} stays within its bounds of the one that training on these samples gives. A scrub makes it that one.`,
-  approximate: (name) => `This ${name} is near the one that training on these samples gives. A scrub makes it that one.`,
+  exact: (name) => `This ${name} is exactly the one you would get by training on these samples alone, bit for bit.`,
+  "epsilon-feasible": (name) => `Every split of this ${name} is within its bound of the best one. A scrub rebuilds it from these samples alone.`,
+  approximate: (name) => `This ${name} is close to the one you would get by training on these samples. A scrub rebuilds it from these samples alone.`,
 };
 const TRAFFIC = [["predict", "Predictions"], ["add", "Additions"], ["delete", "Deletions"]];
 const MOST_PENDING = 12;
@@ -37,7 +37,7 @@ export default class Now extends View {
     this.append(h("div", { class: "now-hero" }, h("p", { class: "now-head" }, this.count, h("span", {}, " samples held")), this.claim, this.field, this.legend));
     this.erasures = this.section("Erasures");
     showNodes(this.section("Nodes", { hidden: true }), this.signal);
-    this.work = this.section("Going on", { hidden: true });
+    this.work = this.section("In progress", { hidden: true });
     this.#addTraffic();
     this.about = this.section("Model");
     this.disk = this.section("Disk and memory");
@@ -96,9 +96,9 @@ export default class Now extends View {
       ["Guarantee", model.guarantee],
       ["Version", number(model.model_version)],
       snapshot && ["Digest", h("span", {}, digest(snapshot.digest), h("span", { class: "muted small" }, ` at version ${number(snapshot.model_version)}`))],
-      session.can("read") && ["Last verification", check ? h("span", { class: check.ok ? "good" : "bad" }, check.ok ? "Equal to a fresh fit, " : "NOT equal to a fresh fit, ", time(check.at, { mode: "ago" })) : "None since the start"],
-      model.n_restricted > 0 && ["Restricted", `${number(model.n_restricted)} samples are kept and not learned from`],
-      ["Durable", model.durable ? "Yes: what is answered survives a crash" : "No: a restart brings deleted rows back (--ephemeral)"],
+      session.can("read") && ["Last verification", check ? verificationOf(check, model.model_version) : "None since the start"],
+      model.n_restricted > 0 && ["Restricted", `${number(model.n_restricted)} samples are stored, and the model does not learn from them`],
+      ["Durable", model.durable ? "Yes: acknowledged changes survive a crash" : "No: a restart brings deleted rows back (--ephemeral)"],
       metrics && ["Up for", duration(Math.floor(metrics.uptime_s))],
     ]);
   }
@@ -115,7 +115,7 @@ export default class Now extends View {
     ]);
   }
 
-  /** Write pairs anew when one of them says something else. */
+  /** Replace the pairs if one of them has changed. */
   #fill(body, name, pairs) {
     const list = definitions(pairs);
     const text = list.textContent;
@@ -129,7 +129,7 @@ export default class Now extends View {
     const { jobs = [], work = [] } = live.sections;
     const active = [...jobs.filter((job) => job.status === "running" || job.status === "queued"), ...work];
     this.work.parentElement.hidden = active.length === 0;
-    replace(this.work, bars(active.map((one) => ({ label: capital(one.kind), value: one.progress, text: one.status === "queued" ? "waits" : share(one.progress), tone: "accent" })), { max: 1 }));
+    replace(this.work, bars(active.map((one) => ({ label: capital(one.kind), value: one.progress, text: one.status === "queued" ? "waiting" : share(one.progress), tone: "accent" })), { max: 1 }));
   }
 
   async #readErasures() {
@@ -153,30 +153,32 @@ export default class Now extends View {
   }
 
   #showErasures() {
-    const { pending = 0, overdue = 0, erased } = live.sections.erasures ?? {};
+    const { pending = 0, overdue = 0, erased, erased_late: late } = live.sections.erasures ?? {};
     const n = Math.max(pending, this.#pending.length);
-    const done = erased ? ` ${number(erased)} finished since the server started.` : "";
-    if (n === 0) replace(this.erasures, state("empty", `None is pending: what was unlearned is gone from all files.${done}`));
+    const done = [
+      erased ? h("span", { class: "muted" }, ` ${number(erased)} finished since the server started.`) : null,
+      late ? h("strong", { class: "bad" }, ` Finished after the deadline: ${number(late)}.`) : null,
+    ];
+    if (n === 0) replace(this.erasures, state("empty", ["None is pending: unlearned samples are gone from all files.", done]));
     else {
-      const late = overdue ? h("strong", { class: "bad" }, ` ${number(overdue)} overdue.`) : "";
+      const due = overdue ? h("strong", { class: "bad" }, ` ${number(overdue)} overdue.`) : "";
       const shown = this.#pending.slice(0, MOST_PENDING).map((one) => this.#pendingItem(one));
-      replace(this.erasures, h("p", {}, `${number(n)} unlearned and not yet erased from all files.`, late, h("span", { class: "muted" }, done)), shown.length ? h("ul", { class: "now-pending" }, shown) : null);
+      replace(this.erasures, h("p", {}, `${number(n)} unlearned, but not yet erased from all files.`, due, done), shown.length ? h("ul", { class: "now-pending" }, shown) : null);
     }
     this.#showRings();
   }
 
   #pendingItem(receipt) {
-    const isLate = receipt.overdue || (deadlineOf(receipt) && secondsUntil(deadlineOf(receipt)) < 0);
     const samples = receipt.unlearned === 1 ? "1 sample" : `${number(receipt.unlearned)} samples`;
     const when = deadlineOf(receipt) ? time(deadlineOf(receipt), { mode: "left" }) : time(receipt.unlearned_at, { mode: "ago" });
-    return h("li", {}, ring(receipt), h("div", {}, h("button", { class: "button button-plain", type: "button", onclick: () => go("erasures", { receipt: receipt.id }) }, `${capital(receipt.kind)} of ${samples}`), h("div", { class: isLate ? "bad" : "muted" }, when)));
+    return h("li", {}, ring(receipt), h("div", {}, h("button", { class: "button button-plain", type: "button", onclick: () => go("erasures", { receipt: receipt.id }) }, `${capital(receipt.kind)} of ${samples}`), h("div", { class: standing(receipt).isLate ? "bad" : "muted" }, when)));
   }
 
   #showRings() {
     const seconds = live.sections.erasures?.deadline_s;
     this.field.setErasures(this.#pending.map((receipt) => {
       const left = seconds ? secondsUntil(deadlineOf(receipt)) / seconds : 1;
-      return { id: receipt.id, share: Math.min(1, Math.max(0, left)), isLate: receipt.overdue || left <= 0 };
+      return { id: receipt.id, share: Math.min(1, Math.max(0, left)), isLate: standing(receipt).isLate };
     }));
   }
 
@@ -186,8 +188,8 @@ export default class Now extends View {
     const resolved = this.metrics.resolved_per_second;
     this.legend.textContent = [
       n === 1 ? "A dot is a sample." : `A dot is ${number(n)} samples.`,
-      "A ring is an erasure that runs until its deadline.",
-      `${{ 0: "No lazy tag hangs", 1: "1 lazy tag hangs" }[tags] ?? `${number(tags)} lazy tags hang`} from the top${resolved ? `, ${rate(resolved)} a second are resolved and fall` : ""}.`,
+      "A ring is an erasure that counts down to its deadline.",
+      `${{ 0: "No lazy tag hangs", 1: "1 lazy tag hangs" }[tags] ?? `${number(tags)} lazy tags hang`} from the top${resolved ? `; ${rate(resolved)} a second are resolved and fall` : ""}.`,
     ].join(" ");
   }
 
@@ -195,6 +197,14 @@ export default class Now extends View {
     const isOld = ["reconnecting", "offline", "starting"].includes(live.state);
     this.classList.toggle("now-old", isOld);
   }
+}
+
+/** The result of the last comparison with a fresh fit, and whether it was of the current version. */
+function verificationOf({ at, ok, model_version: version }, present) {
+  const isPresent = version === present;
+  return h("span", {},
+    h("span", { class: ok ? isPresent && "good" : "bad" }, `Version ${number(version)} ${ok ? "was equal" : "was NOT equal"} to a fresh fit, `, time(at, { mode: "ago" }), "."),
+    isPresent ? null : h("strong", {}, ` Version ${number(present)}, the current one, is not verified.`));
 }
 
 customElements.define("view-now", Now);

@@ -1,11 +1,11 @@
-/** An answer of the model, the samples that made it, and what it would be without somebody. */
+/** A prediction, the samples behind it, and the prediction without a person. */
 
 import { bars } from "../elements/chart.js";
 import { button, formField } from "../elements/field.js";
-import { jobProgress } from "../elements/job.js";
+import { resultOf } from "../elements/job.js";
 import { state } from "../elements/state.js";
 import { quoted } from "../elements/text.js";
-import { api, explain, isAbort, OfflineError } from "../lib/api.js";
+import { api, ApiError, isAbort } from "../lib/api.js";
 import { h, replace } from "../lib/dom.js";
 import { number, precise, share } from "../lib/format.js";
 import { live } from "../lib/live.js";
@@ -17,6 +17,7 @@ import { openSample } from "./sample-sheet.js";
 const TYPING = 120; // milliseconds until the model is asked
 const MOST_CLASSES = 12;
 const TOP = 8;
+const WRONG = "A value is wrong: see the message at its field.";
 
 export default class Predict extends View {
   static heading = "Predict";
@@ -70,7 +71,7 @@ export default class Predict extends View {
 
   #showOrigin(sample) {
     this.#origin = sample;
-    replace(this.originLine, sample ? ["The row is that of sample ", quoted(sample.id), "."] : session.can("read") ? "No sample is held to begin with." : "Fill in what is known.");
+    replace(this.originLine, sample ? ["This is the row of sample ", quoted(sample.id), "."] : session.can("read") ? "There is no sample to start with." : "Fill in the values that you know.");
   }
 
   async #takeNext() {
@@ -91,74 +92,86 @@ export default class Predict extends View {
     this.#timer = setTimeout(() => this.#ask(), TYPING);
   }
 
-  /** Forget what was said about another row. */
+  /** Drop answers and questions about another row. */
   #reset() {
     if (!this.why) return;
-    const unfit = live.model.kind === "tree" && "This kind of model cannot say which samples make an answer.";
-    replace(this.why, unfit ? state("empty", unfit) : h("div", { class: "row" }, button("Which samples make this answer?", { onclick: () => this.#askWhy() })));
+    this.#offerWhy();
     if (this.without.childElementCount === 0) this.#showWithout();
-    else if (this.compared) replace(this.compared);
+    else this.#offerWithout();
   }
 
-  async #ask() {
+  #offerWhy() {
+    this.stop(this.why);
+    const unfit = live.model.kind === "tree" && "This kind of model cannot say which samples are behind an answer.";
+    replace(this.why, unfit ? state("empty", unfit) : h("div", { class: "row" }, button("Which samples are behind this answer?", { onclick: () => this.#askWhy() })));
+  }
+
+  #offerWithout() {
+    if (!this.compared) return;
+    this.stop(this.compared);
+    replace(this.compared);
+  }
+
+  #ask() {
     const row = this.form.row();
-    if (!row) return replace(this.answer, state("empty", "A value is not right: the field says which."));
-    try {
-      const answer = await api.post("/predict", { instances: [row] }, { signal: this.signal });
-      this.version = answer.model_version;
-      replace(this.answer, this.#answerOf(answer));
-    } catch (error) {
-      if (isAbort(error)) return undefined;
-      const isOffline = error instanceof OfflineError;
-      const rest = isOffline ? [] : this.form.explain(error.errors);
-      const isPlaced = error.errors?.length > 0 && rest.length === 0;
-      const text = isPlaced ? "A value is not right: the field says which." : explain(error);
-      replace(this.answer, state(isOffline ? "offline" : "error", text, { action: { label: "Try again", onclick: () => this.#ask() } }));
-      if (isOffline) this.onUp(() => this.#later());
+    if (!row) {
+      this.stop(this.answer);
+      return replace(this.answer, state("empty", WRONG));
     }
-    return undefined;
+    return this.show(this.answer, async (signal) => {
+      try {
+        const answer = await api.post("/predict", { instances: [row] }, { signal });
+        if (this.form.warns() && answer.model_version !== this.version) this.form.know(await readColumns(signal));
+        return answer;
+      } catch (error) {
+        const isPlaced = error.errors?.length > 0 && this.form.explain(error.errors).length === 0;
+        throw isPlaced ? new ApiError(error.status, { detail: WRONG }) : error;
+      }
+    }, (answer) => {
+      this.version = answer.model_version;
+      return this.#answerOf(answer);
+    });
   }
 
   #answerOf(answer) {
     const [label] = answer.predictions;
-    const version = h("p", { class: "small muted" }, `Version ${number(answer.model_version)} of the model, asked anew when it changes.`);
+    const version = h("p", { class: "small muted" }, `Version ${number(answer.model_version)} of the model; updated when the model changes.`);
     return [h("p", { class: "muted" }, quoted(live.model.label.name)), h("p", { class: "predict-label" }, shownLabel(label)), answer.probabilities ? classBars(answer) : null, version];
   }
 
-  async #askWhy() {
-    const body = { instances: [this.form.row()], top: TOP };
-    if (!body.instances[0]) return this.form.focusError();
-    const answer = await this.#long("/influence", body, this.why, "Ranking the samples", (result) => `/influence/${result.influence}`);
-    if (answer) replace(this.why, this.#reasons(answer));
-    return undefined;
+  #askWhy() {
+    const row = this.form.row();
+    if (!row) return this.form.focusError();
+    const job = { label: "Ranking the samples", onCancel: () => this.#offerWhy() };
+    return this.show(this.why, (signal) => this.#long("/influence", { instances: [row], top: TOP }, this.why, { ...job, signal }), (answer) => this.#reasons(answer));
   }
 
-  /** Post something that is answered at once or by a job, and return the answer. */
-  async #long(path, body, place, label, resultOf) {
-    const answer = await api.post(path, body, { signal: this.signal });
+  /** Post a question, wait for its job if there is one, and return the answer. */
+  async #long(path, body, place, job) {
+    const answer = await api.post(path, body); // not aborted: the job that it begins would be unknown
     if (!answer.status) return answer;
-    const ended = await new Promise((resolve) => replace(place, jobProgress(answer, { label, onEnd: resolve })));
-    return ended.status === "succeeded" ? api.get(resultOf(ended.result), { signal: this.signal }) : null;
+    const { url } = await resultOf(answer, place, job);
+    return api.get(url, { signal: job.signal });
   }
 
-  #reasons({ helpful, harmful, note }) {
+  #reasons({ helpful, harmful, note, model_version: version }) {
     const top = Math.max(0, ...[...helpful, ...harmful].map((one) => Math.abs(one.score)));
     const list = (title, text, items, tone) => h("div", { class: "stack" }, h("h3", {}, title), h("p", { class: "small muted" }, text),
       items.length ? bars(items.map((one) => ({
         label: h("button", { class: "button button-plain", type: "button", onclick: () => openSample(one.id) }, quoted(one.id)),
         value: Math.abs(one.score), text: number(Number(one.score.toPrecision(3))), tone,
-      })), { max: top, label: title }) : state("empty", "No sample does."));
+      })), { max: top, label: title }) : state("empty", "None."));
     return [
       h("div", { class: "predict-reasons" },
-        list("They help this answer most", "Without one of them the model would be less sure of it.", helpful, "accent"),
-        list("They harm it most", "Without one of them the model would be surer of it.", harmful, "bad")),
-      note && h("p", { class: "small muted prose" }, note),
+        list("Samples that help this answer most", "Without one of them the model would be less sure of the answer.", helpful, "accent"),
+        list("Samples that harm it most", "Without one of them the model would be surer of the answer.", harmful, "bad")),
+      h("p", { class: "small muted prose" }, `Version ${number(version)} of the model; not updated when the model changes. `, note),
     ];
   }
 
   #showWithout() {
     if (live.model.guarantee !== "exact") {
-      replace(this.without, state("empty", `A ${live.model.guarantee} model cannot tell what it would say without somebody: only an exact one can.`));
+      replace(this.without, state("empty", `Only an exact model can answer this. The guarantee of this model is ${live.model.guarantee}.`));
       return;
     }
     const origin = this.#origin;
@@ -169,21 +182,20 @@ export default class Predict extends View {
     this.compared = h("div", { class: "stack", "aria-live": "polite" });
     const onsubmit = (event) => {
       event.preventDefault();
-      ask.click();
+      this.#compare(whose.value, name.value, nameField);
     };
-    const ask = button("What would it say without?", { onclick: () => this.#compare(whose.value, name.value, nameField) });
-    replace(this.without, h("p", { class: "muted prose" }, "A copy of the model unlearns the samples and answers. The model itself stays as it is."),
+    const ask = h("button", { class: "button", type: "submit" }, "Predict without");
+    replace(this.without, h("p", { class: "muted prose" }, "A copy of the model unlearns the samples and answers. The model itself does not change."),
       h("form", { class: "predict-whose", onsubmit }, formField({ label: "Without", control: whose }), nameField, ask), this.compared);
   }
 
-  async #compare(kind, name, field) {
+  #compare(kind, name, field) {
     if (!name) return field.setError("Enter an id or a subject.");
     field.setError(null);
     const row = this.form.row();
     if (!row) return this.form.focusError();
-    const answer = await this.#long("/predict/without", { instances: [row], [kind]: [name] }, this.compared, "Unlearning a copy", (result) => `/predict/without/${result.without}`);
-    if (answer) replace(this.compared, comparison(answer));
-    return undefined;
+    const job = { label: "Unlearning a copy", onCancel: () => this.#offerWithout() };
+    return this.show(this.compared, (signal) => this.#long("/predict/without", { instances: [row], [kind]: [name] }, this.compared, { ...job, signal }), comparison);
   }
 }
 
@@ -197,14 +209,14 @@ function classBars({ predictions, classes, probabilities }, tone = "accent") {
   return [bars(items, { max: 1, label: "Probabilities of the classes" }), rest ? h("p", { class: "small muted" }, `${number(rest)} more classes are less likely.`) : null];
 }
 
-function comparison({ with: before, without: after, removed, absent, n_samples: left }) {
-  if (removed === 0) return state("empty", absent ? "The model has learned nothing under this name." : "Nothing was left out.");
+function comparison({ with: before, without: after, removed, absent, n_samples: left, model_version: version }) {
+  if (removed === 0) return state("empty", absent ? "The model has learned no sample under this name." : "Nothing was left out.");
   const samples = removed === 1 ? "1 sample" : `${number(removed)} samples`;
-  if (after === null) return state("empty", `Without ${samples} none is left to learn from.`);
+  if (after === null) return state("empty", `Without ${samples} no sample is left to learn from.`);
   const isSame = before.predictions[0] === after.predictions[0];
   const side = (title, one) => h("div", { class: "stack" }, h("h3", {}, title), h("p", { class: "predict-label" }, shownLabel(one.predictions[0])), one.probabilities ? classBars(one) : null);
   return [
-    h("p", {}, isSame ? "The answer stays the same " : "The answer would be another ", `without ${samples}; ${number(left)} are left.`),
+    h("p", {}, isSame ? "The answer stays the same " : "The answer changes ", `without ${samples}; ${number(left)} are left. `, h("span", { class: "small muted" }, `Version ${number(version)} of the model.`)),
     h("div", { class: "predict-reasons" }, side("With", before), side("Without", after)),
   ];
 }

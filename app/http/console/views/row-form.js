@@ -1,24 +1,25 @@
-/** A form made of the model's columns: numbers with their ranges, categories with completion, and missing values. */
+/** A form for the model's columns: numbers with their ranges, categories with completion, and missing values. */
 
 import { formField } from "../elements/field.js";
 import { quoted } from "../elements/text.js";
 import { api } from "../lib/api.js";
 import { h, uid } from "../lib/dom.js";
-import { number } from "../lib/format.js";
+import { number, precise } from "../lib/format.js";
 import { live } from "../lib/live.js";
 import { session } from "../lib/session.js";
 
 const STEPS = 100; // of a slider
 
-/** Ask what the columns hold; without the scope `read` only their names and types are known. */
+/** Read the columns with their ranges; without the scope `read` only names and types are known. */
 export async function readColumns(signal) {
   if (!session.can("read")) return live.model.features.map((feature) => ({ ...feature, categories: [] }));
   return (await api.get("/model/columns", { signal })).columns;
 }
 
 /**
- * Make the form. It has `row()` (values in feature order, or null when one is wrong), `set(features)` and
- * `explain(errors)`, which shows what a server says of places and returns what has no place here.
+ * Make the form. It has `row()` (values in feature order, or null when one is wrong), `set(features)`, `warns()` (whether
+ * a value is unlike those held), `know(columns)` (what is held now) and `explain(errors)`, which shows what a server says
+ * of places and returns what has no place here.
  */
 export function rowForm(columns, { onchange = () => {} } = {}) {
   const cells = columns.map((column) => cell(column, onchange));
@@ -30,6 +31,8 @@ export function rowForm(columns, { onchange = () => {} } = {}) {
       return values.includes(undefined) ? null : values;
     },
     set: (features) => cells.forEach((one, i) => one.write(features[columns[i].name] ?? null)),
+    warns: () => cells.some((one) => one.warning() !== null),
+    know: (now) => cells.forEach((one, i) => one.know(now[i])),
     focusError: () => node.querySelector("[aria-invalid=true]")?.focus(),
     explain: (errors) => errors.filter((error) => {
       const found = cells[Number(/\/(\d+)$/.exec(error.pointer)?.[1] ?? -1)];
@@ -53,8 +56,9 @@ function cell(column, onchange) {
     if (missing.checked) control.value = "";
     control.toggleAttribute("data-missing", missing.checked);
     if (control.localName === "input") control.placeholder = missing.checked ? "missing" : "";
-    field.setError(null);
+    field.setError(warning(), { isWarning: true });
   };
+  const warning = () => (missing.checked ? null : unlike(column, control.value));
   const changed = () => {
     before = control.value;
     missing.checked = false;
@@ -76,6 +80,11 @@ function cell(column, onchange) {
   });
   return {
     node: field,
+    warning,
+    know: (now) => {
+      column = now;
+      show();
+    },
     complain: (text) => field.setError(text),
     read: () => {
       if (missing.checked) return null;
@@ -96,7 +105,7 @@ const KINDS = {
   numeric: (column) => {
     const control = h("input", { inputmode: "decimal", autocomplete: "off", spellcheck: "false" });
     const hasRange = column.least !== null && column.least !== undefined && column.least < column.greatest;
-    // The slider is for the pointer: whoever uses the keyboard has the number itself.
+    // The slider is for the pointer; keyboard users have the number itself.
     const extra = hasRange ? h("input", { type: "range", min: column.least, max: column.greatest, step: step(column), tabindex: "-1", "aria-hidden": "true" }) : null;
     return { control, extra, read: readNumber };
   },
@@ -123,6 +132,15 @@ function readNumber(text) {
   return text.trim() === "" || !Number.isFinite(value) ? undefined : value;
 }
 
+/** Return how a value differs from those of all samples held; null if it does not, or if that is unknown. */
+function unlike({ type, dtype, least, greatest, categories, n_categories: count }, text) {
+  if (text === "") return null;
+  if (type === "categorical") return count === categories.length && !categories.includes(text) ? "No sample held has this value." : null;
+  if (typeof least !== "number") return null;
+  const held = dtype === "float32" ? Math.fround : Number; // as the model reads it
+  return held(text) < held(least) || held(text) > held(greatest) ? `Outside the range of the samples held: ${precise(least)} to ${precise(greatest)}.` : null;
+}
+
 function hint(column) {
   const missing = column.missing ? `, ${number(column.missing)} missing` : "";
   if (column.type === "numeric" && column.least !== null && column.least !== undefined) return `${number(column.least)} to ${number(column.greatest)}${missing}`;
@@ -130,12 +148,12 @@ function hint(column) {
   return null;
 }
 
-/** Make the field of a label, with `read()`: the value, or undefined when it is none. */
+/** Make the field of a label, with `read()`: the value, or undefined if it is not valid. */
 export function labelField() {
   const { label, classes } = live.model;
   const list = uid("classes");
   const control = h("input", { list, autocomplete: "off", spellcheck: "false", inputmode: ["integer", "number"].includes(label.type) ? "decimal" : null });
-  const node = formField({ label: ["Label: ", quoted(label.name)], control, hint: `What the model shall learn: ${label.type}` });
+  const node = formField({ label: ["Label: ", quoted(label.name)], control, hint: `The value to learn: ${label.type}` });
   node.append(h("datalist", { id: list }, (classes ?? []).slice(0, 200).map((one) => h("option", { value: String(one) }))));
   control.addEventListener("input", () => node.setError(null));
   return {

@@ -17,8 +17,8 @@ export function fileForm({ onDone, signal }) {
   const outcome = h("div", { class: "stack", role: "status" });
   const { features, label } = live.model;
   const columns = [...features.map((feature) => feature.name), label.name].flatMap((name) => [quoted(name), ", "]).slice(0, -1);
-  const field = formField({ label: "CSV file", control, hint: "In UTF-8, with a header. It is sent in parts of some thousand rows: each is learned as a whole or not at all." });
-  const start = button("Add the samples of the file", { kind: "primary", onclick: async () => {
+  const field = formField({ label: "CSV file", control, hint: "In UTF-8, with a header. The page sends it in parts of some thousand rows. The model learns each part as a whole or not at all." });
+  const start = button("Add the samples", { kind: "primary", onclick: async () => {
     const [file] = control.files;
     field.setError(file ? null : "Choose a file.");
     if (file) await send(file, outcome, { onDone, signal });
@@ -47,24 +47,32 @@ async function send(file, outcome, { onDone, signal }) {
     replace(outcome, h("p", {}, stop.signal.aborted ? `Stopped: ${number(rows)} rows were added.` : rows ? `${number(rows)} rows were added.` : "The file has no rows."));
   } catch (error) {
     if (isAbort(error)) return;
-    replace(outcome, state("error", `${number(rows)} rows were added. ${reason(error, rows, part)}`));
+    replace(outcome, state("error", [`${number(rows)} rows were added. `, reason(error, rows, part)]));
   }
   if (rows) onDone();
 }
 
 function reason(error, rows, part) {
   if (error instanceof TypeError) return "The rest is not text in UTF-8: save the file as CSV in UTF-8.";
-  if (!(error instanceof ApiError)) return `Whether the next ${number(part.rows)} were added is not known: the server did not answer. Rows with an id can be sent again and are not added twice.`;
-  const row = /^\/samples\/(\d+)/.exec(error.errors[0]?.pointer ?? "")?.[1];
-  return row === undefined ? `Then: ${explain(error)}` : `Then row ${number(rows + Number(row) + 1)} was refused: ${error.errors[0].detail}. Nothing of its part was added.`;
+  if (!(error instanceof ApiError)) return `The server did not answer, so it is unknown whether the next ${number(part.rows)} rows were added. You can send rows with an id again: they are not added twice.`;
+  const { pointer, detail } = error.errors[0] ?? { pointer: "", detail: "" };
+  const unknown = /^column (\d+) /.exec(detail)?.[1]; // the server repeats no name that it does not know
+  if (unknown) return ["The model has no column ", quoted(fieldsOf(part.header)[unknown - 1]), `, which is column ${unknown} of the file: rename it, or leave it out.`];
+  const [, row, feature] = /^\/samples\/(\d+)(?:\/features\/(.+))?/.exec(pointer) ?? [];
+  if (row === undefined) return `Then: ${explain(error)}`;
+  const column = feature && [" in column ", quoted(feature.replaceAll("~1", "/").replaceAll("~0", "~"))];
+  return [`Then row ${number(rows + Number(row) + 1)} was refused`, column, `: ${detail}. Nothing of its part was added.`];
 }
 
-/** Cut a file into parts with the header each; a line break between quotes ends no row. */
+/** Return the fields of a record. */
+const fieldsOf = (record) => [...record.trimEnd().matchAll(/(?<=^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(([, inner, plain]) => inner?.replaceAll('""', '"') ?? plain);
+
+/** Split a file into parts, each with the header; a line break within quotes does not end a row. */
 async function* parts(file) {
   let [header, held, size] = [null, [], 0];
   const made = () => {
     const body = new Blob([header, ...held]);
-    const part = { body, rows: held.length, bytes: size };
+    const part = { header, body, rows: held.length, bytes: size };
     [held, size] = [[], 0];
     return part;
   };

@@ -1,4 +1,4 @@
-/** Forms that write samples: one that is new, and one that is corrected. */
+/** Forms for a new sample, and for the correction of one. */
 
 import { sheet } from "../elements/dialog.js";
 import { button, formField } from "../elements/field.js";
@@ -11,8 +11,8 @@ import { number } from "../lib/format.js";
 import { labelField, readColumns, rowForm } from "./row-form.js";
 
 /** Correct a sample that is held; `onDone` gets the receipt to show. */
-export async function rectify(sample, { onDone }) {
-  const columns = await readColumns();
+export async function rectify(sample, { onDone, signal }) {
+  const columns = await readColumns(signal);
   const form = rowForm(columns);
   const label = labelField();
   const subject = textField("Subject", "Leave it empty for none.", sample.subject ?? "");
@@ -32,7 +32,7 @@ export async function rectify(sample, { onDone }) {
   const wrong = h("div", {});
   const dialog = sheet({
     title: "Rectify the sample",
-    body: [h("p", {}, "Sample ", quoted(sample.id), ": the model learns the new values and unlearns the old ones, which are erased like those of a deleted sample."), form.node, label.node, subject.node, expires.node, wrong],
+    body: [h("p", {}, "Sample ", quoted(sample.id), ": the model learns the new values and unlearns the old ones. The old values are erased like those of a deleted sample."), form.node, label.node, subject.node, expires.node, wrong],
     foot: [act],
   });
 }
@@ -41,8 +41,8 @@ export async function rectify(sample, { onDone }) {
 export function additionForm(columns, { onDone }) {
   const form = rowForm(columns);
   const label = labelField();
-  const id = textField("Id", "The server makes one when it is empty.");
-  const subject = textField("Subject", "Whom the sample is about; may be empty.");
+  const id = textField("Id", "If you leave it empty, the server chooses one.");
+  const subject = textField("Subject", "The person that the sample is about; may be empty.");
   const expires = expiryField(null);
   const [wrong, outcome] = [h("div", {}), h("div", { role: "status" })];
   form.set({});
@@ -59,13 +59,13 @@ export function additionForm(columns, { onDone }) {
       const made = await api.post("/samples", { samples: [sample] }, { once: true });
       replace(outcome, h("p", {}, "The model has learned sample ", quoted(made.ids[0]), ` and holds ${number(made.n_samples)}.`));
       onDone(made);
-    }, () => button("Add it all the same", { onclick: () => send(true) }));
+    }, () => button("Add it anyway", { onclick: () => send(true) }));
   };
   return h("div", { class: "stack" }, form.node, h("div", { class: "row-form" }, label.node, id.node, subject.node, expires.node), wrong,
     h("div", { class: "row" }, button("Add the sample", { kind: "primary", onclick: () => send() })), outcome);
 }
 
-/** Do something and put what the server refuses beside the fields that it concerns. */
+/** Run `work`, and show each error of the server beside its field. */
 async function sending(place, form, beside, work, offerReadd = null) {
   replace(place);
   try {
@@ -78,7 +78,7 @@ async function sending(place, form, beside, work, offerReadd = null) {
       return !beside[name];
     });
     const isPlaced = error.errors.length > 0 && rest.length === 0;
-    const text = isPlaced && !["id-conflict", "erased-lately", "restricted"].includes(error.slug) ? "A value is not right: its field says why. Nothing was changed." : explain(error);
+    const text = isPlaced && !["id-conflict", "erased-lately", "restricted"].includes(error.slug) ? "A value is wrong: see the message at its field. Nothing was changed." : explain(error);
     replace(place, state("error", text), error.slug === "erased-lately" && offerReadd?.());
   }
 }
@@ -93,7 +93,7 @@ function textField(label, hint, value = "") {
 /** The field of an expiry time, in the viewer's zone. */
 function expiryField(iso) {
   const control = h("input", { type: "datetime-local", step: "1", value: iso ? local(iso) : "" });
-  const node = formField({ label: "Expires", control, hint: iso ? ["Held until ", time(iso), "."] : "When it is erased by itself; may be empty. In your time zone." });
+  const node = formField({ label: "Expires", control, hint: iso ? ["Held until ", time(iso), "."] : "The server then erases it. May be empty. In your time zone." });
   return {
     node,
     complain: (text) => node.setError(text),

@@ -1,4 +1,4 @@
-/** Samples, and the people whom they are about. */
+/** Samples, and the people that they are about. */
 
 import { button, formField } from "../elements/field.js";
 import { table } from "../elements/table.js";
@@ -17,7 +17,7 @@ import { additionForm } from "./sample-forms.js";
 import { openSample } from "./sample-sheet.js";
 
 const PAGE = 25;
-const FEATURES = 3; // columns of the table, beside what every sample has
+const FEATURES = 3; // feature columns of the table
 
 export default class Samples extends View {
   static heading = "Samples and people";
@@ -61,7 +61,7 @@ export default class Samples extends View {
       if (session.can("read")) this.#named(() => this.#find());
     };
     this.section("Find").append(
-      h("form", { class: "samples-search", role: "search", onsubmit }, formField({ label: "Whose", control: this.kind }), this.field, find),
+      h("form", { class: "samples-search", role: "search", onsubmit }, formField({ label: "Find by", control: this.kind }), this.field, find),
       h("div", { class: "row" }, ofPerson, forget), this.outcome,
     );
   }
@@ -73,13 +73,13 @@ export default class Samples extends View {
   }
 
   #forget(name) {
-    return erase(this.kind.value === "subject" ? { subjects: [name] } : { ids: [name] }, { onDone: (outcome) => {
+    return erase(this.kind.value === "subject" ? { subjects: [name] } : { ids: [name] }, { signal: this.signal, onDone: (outcome) => {
       replace(this.outcome, outcome);
       this.#again();
     } });
   }
 
-  /** Read again what is listed. */
+  /** Read the list again. */
   #again = () => (this.list ?? (() => {}))();
 
   #find() {

@@ -1,0 +1,1 @@
+"""Bulk requests: bodies and answers in CSV, NDJSON and Arrow streams."""

@@ -1,0 +1,1 @@
+"""What operators watch: metrics, traces, the access log, and streams of events."""

@@ -1,0 +1,145 @@
+"""Predictions: as the model is, as it would be without some samples, and which samples made them."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+
+from oubli.api.model import Job
+from oubli.api.predictions import (
+    Influence,
+    InfluenceRequest,
+    PredictAnswer,
+    PredictRequest,
+    WithoutAnswer,
+    WithoutRequest,
+)
+from oubli.app.http.bulk.answers import bulk_of
+from oubli.app.http.formats import Format, formats_of
+from oubli.app.http.openapi import ROWS_INPUT, TABLE_INPUT, TABLES, answers, body, problems, table_body
+from oubli.app.http.parsing import context_of, explain, read
+from oubli.app.http.problems import ProblemError, invalid, pointer
+from oubli.app.http.responses import comparison_content, job_answer, json_answer, prediction_content
+from oubli.app.service.model.influence import Absence, Comparison, Question, UnfitError
+from oubli.core.data.schema import Schema
+from oubli.core.errors import InputError
+
+router = APIRouter(tags=["predictions"])
+influence = APIRouter(tags=["influence"])
+
+
+@router.post(
+    "/predict",
+    summary="Predict",
+    responses={
+        **answers(PredictAnswer, content=TABLES),
+        **problems(*TABLE_INPUT, "empty-model", "model-unusable", "model-changed"),
+    },
+    openapi_extra=table_body(PredictRequest),
+)
+async def predict(request: Request) -> Response:
+    """Predict for some rows with the current model, which includes every change that was answered before.
+
+    You can also send rows as CSV with a header, as NDJSON (a row a line) or as an Arrow IPC stream. `Accept` names the
+    format of the answer; JSON is the default. A body in one of these formats may have any size: the server answers it
+    batch by batch while it arrives, and each row names the version of the model that predicted it. So read the answer
+    while you send. After an error behind the first batch, the last record of the answer is the error, and the answer is
+    cut off.
+
+    With `receipt` the server signs the rows, the answer, the version and the root over the samples of the model. Keep
+    rows and answer: an audit of that version can check whether that model gave the answer.
+    """
+    context = context_of(request)
+    given, wanted = formats_of(request.headers)
+    if given is not Format.JSON:
+        return await bulk_of(request).predict(request, given, wanted)
+    reader, service = context.reader(), context.service
+    instances, rows, with_receipt = await read(reader.prediction, await request.body())
+    if with_receipt and wanted is not Format.JSON:
+        raise invalid("/receipt", "is given in JSON answers only: leave it out, or accept JSON")
+    root = ""
+    try:
+        if with_receipt:
+            predicted, root = await service.evidence.signer.predict(partial(service.questions.predict, rows))
+        else:
+            predicted = await service.questions.predict(rows)
+    except InputError as error:
+        raise explain(error, lambda row: ("instances", row), instances, reader.schema) from None
+    if wanted is not Format.JSON:
+        return await bulk_of(request).predictions_as(wanted, predicted)
+    content = prediction_content(predicted)
+    if with_receipt:
+        answer = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in content.items()}
+        version = answer.pop("model_version")
+        receipt = await service.evidence.signer.sign(version, root, instances, answer)
+        content["receipt"] = receipt._asdict()
+    return json_answer(content)
+
+
+@router.post(
+    "/predict/without",
+    summary="Predict as if some samples had never been learned",
+    responses={
+        **answers(WithoutAnswer),
+        **answers(Job, 202, "It takes long: the job that was begun."),
+        **problems(*ROWS_INPUT, "empty-model", "not-exact", "model-unusable", "superseded"),
+    },
+    openapi_extra=body(WithoutRequest),
+)
+async def predict_without(request: Request) -> Response:
+    """Predict with the model, and with a copy of it that has unlearned some samples. The model does not change.
+
+    The copy of an exact model is the model that training without these samples would give, bit for bit; other kinds are
+    refused. What takes long is answered with a job: `GET /jobs/{id}/result` returns the comparison until samples are
+    erased.
+    """
+    context = context_of(request)
+    reader = context.reader()
+    instances, ids, subjects = await read(reader.absence, await request.body())
+    try:
+        found = await context.service.questions.comparer.ask(Absence(reader.rows(instances), ids, subjects))
+    except InputError as error:
+        raise explain(error, lambda row: ("instances", row), instances, reader.schema) from None
+    if isinstance(found, Comparison):
+        return json_answer(comparison_content(found))
+    return job_answer(found)
+
+
+@influence.post(
+    "/influence",
+    summary="Explain predictions by their training samples",
+    responses={
+        **answers(Influence),
+        **answers(Job, 202, "It takes long: the job that was begun."),
+        **problems(*ROWS_INPUT, "empty-model", "superseded"),
+    },
+    openapi_extra=body(InfluenceRequest),
+)
+async def rank_influence(request: Request) -> Response:
+    """Rank the samples held by what they do for the predictions of some rows.
+
+    A positive score says that a sample helps: without it the loss on these rows would be higher. The loss is log-loss
+    for classes and squared error for numbers, its mean over the rows. What takes long is answered with a job:
+    `GET /jobs/{id}/result` returns the ranking until samples are erased.
+    """
+    context = context_of(request)
+    reader = context.reader()
+    asked = await read(reader.question, await request.body())
+    question = Question(reader.rows(asked.instances), asked.labels, asked.method, asked.update_set, asked.top)
+    ranker = context.service.questions.influence
+    try:
+        found = await ranker.ask(question)
+    except UnfitError as error:
+        raise invalid("/method", str(error)) from None
+    except InputError as error:
+        raise _explain(error, asked.instances, reader.schema) from None
+    if isinstance(found, dict):
+        return json_answer(found)
+    return job_answer(found)
+
+
+def _explain(error: InputError, instances: list[Any], schema: Schema) -> ProblemError:
+    if error.row is not None and error.field is not None and error.field not in schema.names:
+        return invalid(pointer("labels", error.row), error.rule)
+    return explain(error, lambda row: ("instances", row), instances, schema)

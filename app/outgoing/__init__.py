@@ -1,0 +1,1 @@
+"""Requests that the server sends by itself: allowed addresses, connections, and signatures."""

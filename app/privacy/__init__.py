@@ -1,1 +1,0 @@
-"""What leaves the server by itself: to which addresses, over which connections, and signed by what."""

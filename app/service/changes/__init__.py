@@ -1,0 +1,1 @@
+"""Changes of the model: a command for each mutation, transactions, and the one writer."""

@@ -1,0 +1,1 @@
+"""Jobs: long work that callers look up by its id, among it fits, scores and exports."""

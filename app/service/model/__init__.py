@@ -1,0 +1,1 @@
+"""The live model: who may use it and when, and the questions that only read it."""

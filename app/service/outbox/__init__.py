@@ -1,0 +1,1 @@
+"""The outbox: webhooks, and the requests of privacy backends that they answer."""

@@ -1,0 +1,1 @@
+"""Recovery: the start from files, restores, and what they must not bring back."""
