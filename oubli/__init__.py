@@ -16,6 +16,8 @@ if _typing.TYPE_CHECKING:
         load,
     )
 
+    __version__: str
+
 __all__ = [
     "DynamicForestClassifier",
     "DynamicForestRegressor",
@@ -36,6 +38,10 @@ def __getattr__(name: str) -> _typing.Any:
         from oubli import client
 
         return getattr(client, name)
+    if name == "__version__":
+        from oubli.app.version import VERSION
+
+        return VERSION
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from oubli import core
@@ -45,4 +51,4 @@ def __getattr__(name: str) -> _typing.Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_CLIENTS})
+    return sorted({*globals(), *__all__, *_CLIENTS, "__version__"})

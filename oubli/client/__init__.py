@@ -5,6 +5,12 @@
 
 import typing as _typing
 
+from oubli.api.erasures import DeadLetter, NothingErased, Receipt
+from oubli.api.ledger import AbsenceProof, LedgerEntry, ModelState, ProvedState, PublicKey
+from oubli.api.model import Feature, Job, Label, Model, Restored, Schema, Snapshot
+from oubli.api.predictions import Influence
+from oubli.api.samples import Added, Bundle, ExportedSample, HeldSample, Influential, Restriction
+from oubli.api.server import Access, AccessKey, Cluster, ClusterNode, Leader, Readiness
 from oubli.client.errors import (
     AccessError,
     BusyError,
@@ -32,35 +38,7 @@ from oubli.client.errors import (
     WaitTimeoutError,
 )
 from oubli.client.messages import Answer, Request
-from oubli.client.nodes import Cluster, ClusterNode, Leader
-from oubli.client.proofs import AbsenceProof, ModelState, ProvedState, SignedPredictions
-from oubli.client.results import (
-    Access,
-    AccessKey,
-    Added,
-    Bundle,
-    DeadLetter,
-    ExportedSample,
-    Feature,
-    HeldSample,
-    Influence,
-    Influential,
-    Job,
-    Label,
-    LedgerEntry,
-    ListedDeletion,
-    Model,
-    NothingHeld,
-    Predictions,
-    PublicKey,
-    Readiness,
-    Receipt,
-    Restored,
-    Restriction,
-    Schema,
-    Snapshot,
-    Without,
-)
+from oubli.client.results import ListedDeletion, Predictions, SignedPredictions, Without
 from oubli.client.session import Retries
 from oubli.client.tables import IndexWarning
 
@@ -107,7 +85,7 @@ __all__ = [
     "NoAnswerError",
     "NotFoundError",
     "NotLeaderError",
-    "NothingHeld",
+    "NothingErased",
     "Predictions",
     "ProblemError",
     "ProvedState",

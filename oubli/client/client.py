@@ -1,30 +1,20 @@
-"""`Client` and `AsyncClient`: the operations as methods, one waiting, one awaiting. Their logic is in `operations`."""
+"""`Client` waits and `AsyncClient` awaits. Both have the functions of `operations` as methods."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from types import MethodType, TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
+from oubli.api.ledger import PublicKey
 from oubli.client.messages import Emits, Flow
-from oubli.client.operations import (
-    evidence,
-    health,
-    inspection,
-    job_progress,
-    model_states,
-    predictions,
-    requests,
-    sample_set,
-    snapshots,
-    subject_rights,
-    training,
-)
-from oubli.client.results import PublicKey
-from oubli.client.servers import Servers
-from oubli.client.session import Retries, Session
+from oubli.client.operations import evidence, predictions, requests
+from oubli.client.operations import jobs as jobs_
+from oubli.client.operations import model as model_
+from oubli.client.operations import samples as samples_
+from oubli.client.session import Retries, Servers, Session
 from oubli.client.transport import AsyncTransport, Transport, address, timeouts
 
 if TYPE_CHECKING:
@@ -34,6 +24,53 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class _Method:
+    """An operation as a method of both clients: a client has its transport carry out the flow."""
+
+    def __init__(self, operation: Callable[..., Any], carry_out: str) -> None:
+        @wraps(operation)
+        def method(client: Client | AsyncClient, /, *args: Any, **kwargs: Any) -> Any:
+            return getattr(client.transport, carry_out)(operation(client.session, *args, **kwargs))
+
+        self._method = method
+
+    def bound(self, client: Client | AsyncClient | None) -> Callable[..., Any]:
+        """Return the method of a client; without one its function."""
+        return self._method if client is None else MethodType(self._method, client)
+
+
+class _Operation(_Method, Generic[P, T]):
+    """An operation with one result: `Client` returns it, `AsyncClient` returns a coroutine of it."""
+
+    def __init__(self, operation: Callable[Concatenate[Session, P], Flow[T]]) -> None:
+        super().__init__(operation, "run")
+
+    @overload
+    def __get__(self, client: None, owner: type[_Shared]) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, client: Client, owner: type[_Shared]) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: AsyncClient, owner: type[_Shared]) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, client: Any, owner: type[_Shared]) -> Any:
+        return self.bound(client)
+
+
+class _Iteration(_Method, Generic[P, T]):
+    """An operation that is iterated over, with `for` or with `async for`."""
+
+    def __init__(self, operation: Callable[Concatenate[Session, P], Emits[T]]) -> None:
+        super().__init__(operation, "iterate")
+
+    @overload
+    def __get__(self, client: None, owner: type[_Shared]) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, client: Client, owner: type[_Shared]) -> Callable[P, Iterator[T]]: ...
+    @overload
+    def __get__(self, client: AsyncClient, owner: type[_Shared]) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, client: Any, owner: type[_Shared]) -> Any:
+        return self.bound(client)
 
 
 class _Shared:
@@ -51,14 +88,67 @@ class _Shared:
     def min_version(self) -> int:
         """The newest model version that this client has seen. Later requests are answered by this one or a newer.
 
-        So a client reads its own writes whichever node of a cluster answers, and is told (503, `UnavailableError` of
-        the kind `behind`) when a server was put back to an older state. `forget_version` begins anew.
+        So a client reads its own writes whichever node of a cluster answers. A server that was restored to an older
+        state answers 503 (`UnavailableError` of the kind `behind`); see `forget_version`.
         """
         return self.session.min_version
 
     def forget_version(self) -> None:
-        """Forget which model version was seen, for a server that was put back on purpose."""
+        """Forget the newest version, for a server that was restored to an older state on purpose."""
         self.session.forget_version()
+
+    send = _Operation(requests.send)
+    predict = _Operation(predictions.predict)
+    predict_signed = _Operation(predictions.predict_signed)
+    influence = _Operation(predictions.influence)
+    predict_without = _Operation(model_.predict_without)
+    importances = _Operation(model_.importances)
+    tree = _Operation(model_.tree)
+    columns = _Operation(model_.columns)
+    access = _Operation(model_.access)
+    add = _Operation(samples_.add)
+    get = _Operation(samples_.get)
+    samples = _Iteration(samples_.samples)
+    samples_frame = _Operation(samples_.samples_frame)
+    replace = _Operation(samples_.replace)
+    delete = _Operation(samples_.delete)
+    delete_listing = _Operation(samples_.delete_listing)
+    restrict = _Operation(samples_.restrict)
+    release = _Operation(samples_.release)
+    retain = _Operation(samples_.retain)
+    export = _Operation(samples_.export)
+    model = _Operation(model_.model)
+    schema = _Operation(model_.schema)
+    fit = _Operation(model_.fit)
+    verify = _Operation(model_.verify)
+    scrub = _Operation(model_.scrub)
+    confirm_expiry = _Operation(model_.confirm_expiry)
+    job = _Operation(jobs_.job)
+    jobs = _Operation(jobs_.jobs)
+    cancel = _Operation(jobs_.cancel)
+    watch = _Iteration(jobs_.watch)
+    wait = _Operation(jobs_.wait)
+    erasure = _Operation(evidence.erasure)
+    erasures = _Operation(evidence.erasures)
+    wait_erased = _Operation(evidence.wait_erased)
+    dead_letters = _Iteration(evidence.dead_letters)
+    redeliver = _Operation(evidence.redeliver)
+    keys = _Operation(evidence.keys)
+    verify_receipt = _Operation(evidence.verify_receipt)
+    ledger = _Iteration(evidence.ledger)
+    tell_state = _Operation(model_.tell_state)
+    states = _Iteration(model_.states)
+    state = _Operation(model_.state)
+    prove_absence = _Operation(model_.prove_absence)
+    snapshot = _Operation(model_.snapshot)
+    newest_snapshot = _Operation(model_.newest_snapshot)
+    download_snapshot = _Operation(model_.download_snapshot)
+    restore_snapshot = _Operation(model_.restore_snapshot)
+    is_alive = _Operation(model_.is_alive)
+    ready = _Operation(model_.ready)
+    wait_ready = _Operation(model_.wait_ready)
+    cluster = _Operation(model_.cluster)
+    remove_node = _Operation(model_.remove_node)
 
 
 def _session(addresses: Sequence[str], retries: Retries | int, trusted_keys: Iterable[PublicKey] | None) -> Session:
@@ -78,44 +168,6 @@ def _addresses(url: str | Sequence[str]) -> list[str]:
 
 def _headers(api_key: str | None, headers: Mapping[str, str] | None) -> dict[str, str]:
     return {**({} if api_key is None else {"Authorization": f"Bearer {api_key.strip()}"}), **(headers or {})}
-
-
-def _waiting(operation: Callable[Concatenate[Session, P], Flow[T]]) -> Callable[Concatenate[Client, P], T]:
-    @wraps(operation)
-    def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return client.transport.run(operation(client.session, *args, **kwargs))
-
-    return method
-
-
-def _iterated(
-    operation: Callable[Concatenate[Session, P], Emits[T]],
-) -> Callable[Concatenate[Client, P], Iterator[T]]:
-    @wraps(operation)
-    def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return client.transport.iterate(operation(client.session, *args, **kwargs))
-
-    return method
-
-
-def _awaiting(
-    operation: Callable[Concatenate[Session, P], Flow[T]],
-) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    @wraps(operation)
-    async def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await client.transport.run(operation(client.session, *args, **kwargs))
-
-    return method
-
-
-def _async_iterated(
-    operation: Callable[Concatenate[Session, P], Emits[T]],
-) -> Callable[Concatenate[AsyncClient, P], AsyncIterator[T]]:
-    @wraps(operation)
-    def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
-        return client.transport.iterate(operation(client.session, *args, **kwargs))
-
-    return method
 
 
 class Client(_Shared):
@@ -185,58 +237,6 @@ class Client(_Shared):
     ) -> None:
         self.close()
 
-    send = _waiting(requests.send)
-    predict = _waiting(predictions.predict)
-    predict_signed = _waiting(predictions.predict_signed)
-    influence = _waiting(predictions.influence)
-    predict_without = _waiting(inspection.predict_without)
-    importances = _waiting(inspection.importances)
-    tree = _waiting(inspection.tree)
-    columns = _waiting(inspection.columns)
-    access = _waiting(inspection.access)
-    add = _waiting(sample_set.add)
-    get = _waiting(sample_set.get)
-    samples = _iterated(sample_set.samples)
-    samples_frame = _waiting(sample_set.samples_frame)
-    replace = _waiting(sample_set.replace)
-    delete = _waiting(sample_set.delete)
-    delete_listing = _waiting(sample_set.delete_listing)
-    restrict = _waiting(subject_rights.restrict)
-    release = _waiting(subject_rights.release)
-    retain = _waiting(subject_rights.retain)
-    export = _waiting(subject_rights.export)
-    model = _waiting(training.model)
-    schema = _waiting(training.schema)
-    fit = _waiting(training.fit)
-    verify = _waiting(training.verify)
-    scrub = _waiting(training.scrub)
-    confirm_expiry = _waiting(training.confirm_expiry)
-    job = _waiting(job_progress.job)
-    jobs = _waiting(job_progress.jobs)
-    watch = _iterated(job_progress.watch)
-    wait = _waiting(job_progress.wait)
-    erasure = _waiting(evidence.erasure)
-    erasures = _waiting(evidence.erasures)
-    wait_erased = _waiting(evidence.wait_erased)
-    dead_letters = _iterated(evidence.dead_letters)
-    redeliver = _waiting(evidence.redeliver)
-    keys = _waiting(evidence.keys)
-    verify_receipt = _waiting(evidence.verify_receipt)
-    ledger = _iterated(evidence.ledger)
-    tell_state = _waiting(model_states.tell_state)
-    states = _iterated(model_states.states)
-    state = _waiting(model_states.state)
-    prove_absence = _waiting(model_states.prove_absence)
-    snapshot = _waiting(snapshots.snapshot)
-    newest_snapshot = _waiting(snapshots.newest_snapshot)
-    download_snapshot = _waiting(snapshots.download_snapshot)
-    restore_snapshot = _waiting(snapshots.restore_snapshot)
-    is_alive = _waiting(health.is_alive)
-    ready = _waiting(health.ready)
-    wait_ready = _waiting(health.wait_ready)
-    cluster = _waiting(health.cluster)
-    remove_node = _waiting(health.remove_node)
-
 
 class AsyncClient(_Shared):
     """A client of a server of Oubli, for asyncio and trio. Its methods are those of `Client`, awaited.
@@ -285,55 +285,3 @@ class AsyncClient(_Shared):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    send = _awaiting(requests.send)
-    predict = _awaiting(predictions.predict)
-    predict_signed = _awaiting(predictions.predict_signed)
-    influence = _awaiting(predictions.influence)
-    predict_without = _awaiting(inspection.predict_without)
-    importances = _awaiting(inspection.importances)
-    tree = _awaiting(inspection.tree)
-    columns = _awaiting(inspection.columns)
-    access = _awaiting(inspection.access)
-    add = _awaiting(sample_set.add)
-    get = _awaiting(sample_set.get)
-    samples = _async_iterated(sample_set.samples)
-    samples_frame = _awaiting(sample_set.samples_frame)
-    replace = _awaiting(sample_set.replace)
-    delete = _awaiting(sample_set.delete)
-    delete_listing = _awaiting(sample_set.delete_listing)
-    restrict = _awaiting(subject_rights.restrict)
-    release = _awaiting(subject_rights.release)
-    retain = _awaiting(subject_rights.retain)
-    export = _awaiting(subject_rights.export)
-    model = _awaiting(training.model)
-    schema = _awaiting(training.schema)
-    fit = _awaiting(training.fit)
-    verify = _awaiting(training.verify)
-    scrub = _awaiting(training.scrub)
-    confirm_expiry = _awaiting(training.confirm_expiry)
-    job = _awaiting(job_progress.job)
-    jobs = _awaiting(job_progress.jobs)
-    watch = _async_iterated(job_progress.watch)
-    wait = _awaiting(job_progress.wait)
-    erasure = _awaiting(evidence.erasure)
-    erasures = _awaiting(evidence.erasures)
-    wait_erased = _awaiting(evidence.wait_erased)
-    dead_letters = _async_iterated(evidence.dead_letters)
-    redeliver = _awaiting(evidence.redeliver)
-    keys = _awaiting(evidence.keys)
-    verify_receipt = _awaiting(evidence.verify_receipt)
-    ledger = _async_iterated(evidence.ledger)
-    tell_state = _awaiting(model_states.tell_state)
-    states = _async_iterated(model_states.states)
-    state = _awaiting(model_states.state)
-    prove_absence = _awaiting(model_states.prove_absence)
-    snapshot = _awaiting(snapshots.snapshot)
-    newest_snapshot = _awaiting(snapshots.newest_snapshot)
-    download_snapshot = _awaiting(snapshots.download_snapshot)
-    restore_snapshot = _awaiting(snapshots.restore_snapshot)
-    is_alive = _awaiting(health.is_alive)
-    ready = _awaiting(health.ready)
-    wait_ready = _awaiting(health.wait_ready)
-    cluster = _awaiting(health.cluster)
-    remove_node = _awaiting(health.remove_node)

@@ -24,6 +24,10 @@ ClientError
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
+from oubli.api.base import Problem
+
 TYPE_PREFIX = "urn:oubli:problem:"
 
 
@@ -193,7 +197,7 @@ class UnavailableError(ServerError):
 class NotLeaderError(ProblemError):
     """A node of a cluster that follows was asked for what only the leader does; nothing was changed.
 
-    A client of several addresses goes on to the leader when it is among them.
+    A client of several addresses asks the leader next when it is among them.
 
     Attributes
     ----------
@@ -260,25 +264,20 @@ def problem_of(status: int, content: Any, retry_after: float | None, request_id:
     retry_after, request_id
         As the headers say.
     """
-    document = content if isinstance(content, dict) else {}
-    name = str(document.get("type", ""))
-    kind = name.removeprefix(TYPE_PREFIX) if name.startswith(TYPE_PREFIX) else ""
-    sent = document.get("errors")
-    errors = [
-        InputProblem(str(one.get("pointer", "")), str(one.get("detail", "")))
-        for one in (sent if isinstance(sent, list) else [])
-        if isinstance(one, dict)
-    ]
+    try:
+        document = Problem.model_validate(content)
+    except ValidationError:
+        document = Problem()
+    kind = document.type.removeprefix(TYPE_PREFIX) if document.type.startswith(TYPE_PREFIX) else ""
     further: dict[str, Any] = {
         "kind": kind,
-        "title": str(document.get("title") or "the answer is no problem document of this server"),
-        "detail": str(document.get("detail", "")),
-        "errors": errors,
+        "title": document.title,
+        "detail": document.detail,
+        "errors": [InputProblem(one.pointer, one.detail) for one in document.errors],
         "retry_after": retry_after,
         "request_id": request_id,
     }
     if kind == "not-leader":
-        leader = document.get("leader")
-        return NotLeaderError(status, leader=leader if isinstance(leader, str) else None, **further)
+        return NotLeaderError(status, leader=document.leader, **further)
     default = ServerError if status >= 500 else ProblemError
     return (_BY_KIND.get(kind) or _BY_STATUS.get(status, default))(status, **further)

@@ -7,7 +7,7 @@ carries it out:
     flow                      transport
     yield Send(request)  ->   sends it             -> Answer, or NoAnswerError is thrown into the flow
     yield Sleep(0.1)     ->   waits
-    yield Emit(item)     ->   hands the item to whoever iterates
+    yield Emit(item)     ->   hands the item to the caller that iterates
     return result        ->   returns it
 """
 
@@ -166,7 +166,7 @@ Step: TypeAlias = Send | Sleep | NextEvent | NextChunk | Close | Work
 
 @dataclass(frozen=True, slots=True)
 class Emit(Generic[T]):
-    """Hand an item to whoever iterates over the flow."""
+    """Hand an item to the caller that iterates over the flow."""
 
     item: T
 

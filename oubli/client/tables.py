@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oubli.api.base import Scalar
+from oubli.api.model import Schema
+from oubli.api.samples import HeldSample
 from oubli.client.errors import DataError
-from oubli.client.results import HeldSample, Scalar, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +33,7 @@ NOT_UTF8 = "holds a lone surrogate, which UTF-8 cannot encode: remove it"
 NOT_A_VALUE = "must be a number, text, true, false or None"
 NOT_A_TABLE = "X must be a 2-d array, a DataFrame, or a list of rows, each a list or a dictionary by feature name"
 NOT_AN_ID = f"must be text of 1 to {ID_LENGTH} characters, or an integer"
+REPEATED = "column names must be unique: rename or drop the duplicates"
 NO_ROWS = "there are no rows: pass at least one"
 
 
@@ -50,8 +54,14 @@ def rows_of(X: Any) -> Any:
     DataError
         With the row, the field and the rule.
     """
+    if hasattr(type(X), "collect") and not hasattr(type(X), "__len__"):
+        raise DataError("X is not computed yet: pass X.collect()")
     if is_frame(X):
         rows: Any = _frame_rows(X)
+    elif hasattr(X, "column_names"):  # of pyarrow
+        if len(set(X.column_names)) != X.num_columns:
+            raise DataError(REPEATED)
+        rows = [_row(row, i) for i, row in enumerate(X.to_pylist())]
     elif isinstance(X, (list, tuple)):
         rows = [_row(row, i) for i, row in enumerate(X)]
     elif hasattr(X, "toarray"):
@@ -75,28 +85,41 @@ def labels_of(y: Any, n: int, what: str = "labels") -> list[Any]:
 
 def names_of(names: Any, what: str) -> list[str]:
     """Return one id or subject, or several, as texts."""
-    if isinstance(names, bytes):
-        raise DataError(NOT_AN_ID, None, what)
+    if isinstance(names, (bytes, bytearray, memoryview, Mapping)) or hasattr(type(names), "columns"):
+        raise DataError(f"{NOT_AN_ID}, or a list of them, and no table", None, what)
     single = isinstance(names, (str, int, np.integer, date))
     return [_name(name, row, what) for row, name in enumerate([names] if single else list(names))]
 
 
 def ids_of_index(X: Any) -> list[str] | None:
-    """Return the labels of a DataFrame's index as ids; None when they only count the rows, or cannot be ids."""
+    """Return the labels of a DataFrame's index as ids; None when it is pandas' default, or no label can be an id.
+
+    Raises
+    ------
+    DataError
+        When labels are repeated, or some of them cannot be ids: a label could delete another row.
+    """
     if not is_frame(X) or not hasattr(X, "index"):
         return None
-    labels = list(X.index)
-    if labels == list(range(len(labels))):
+    index = X.index
+    if index.name is None and getattr(index, "start", None) == 0 and getattr(index, "step", None) == 1:
         return None
-    try:
-        names = [_name(label, row, "id") for row, label in enumerate(labels)]
-    except DataError:
-        names = []
+    labels, names = list(index), []
+    for row, label in enumerate(labels):
+        with suppress(DataError):
+            names.append(_name(label, row, "id"))
     if len(set(names)) == len(labels):
         return names
+    if names:
+        raise DataError(
+            "labels of X's index are repeated, missing, or neither text nor integers nor dates, so that a label could "
+            "delete another row: pass ids= to name the samples, or X.reset_index(drop=True) for generated ids",
+            None,
+            "id",
+        )
     warnings.warn(
-        "labels of X's index are repeated, missing, or neither text nor integers nor dates: ids are generated for all "
-        "rows. Pass ids= to name the samples",
+        "the labels of X's index are neither text nor integers nor dates: ids are generated. Pass ids= to name the "
+        "samples",
         IndexWarning,
         stacklevel=2,
     )
@@ -175,7 +198,7 @@ def frame_of(samples: Iterable[HeldSample], schema: Schema) -> pd.DataFrame:
 def _frame_rows(X: Any) -> list[Any]:
     labels = list(X.columns)
     if len(set(labels)) != len(labels):
-        raise DataError("column names must be unique: rename or drop the duplicates")
+        raise DataError(REPEATED)
     n_texts = sum(isinstance(label, str) for label in labels)
     if n_texts not in (0, len(labels)):
         raise DataError("column names must all be text: use X.columns = X.columns.astype(str)")

@@ -39,7 +39,7 @@ class Frontier:
             rest //= 2
 
     def root(self) -> bytes:
-        """Return the root of what was taken in."""
+        """Return the root of the leaves so far."""
         if not self._peaks:
             return EMPTY_ROOT
         found = self._peaks[-1]
@@ -93,7 +93,7 @@ def check_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], r
 
 
 def check_consistency(old: int, new: int, proof: Sequence[bytes], old_root: bytes, new_root: bytes) -> None:
-    """Check that a tree goes on from an earlier one (RFC 9162, 2.1.4.2).
+    """Check that a tree continues an earlier one (RFC 9162, 2.1.4.2).
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def check_consistency(old: int, new: int, proof: Sequence[bytes], old_root: byte
     if not 0 <= old <= new:
         raise ProofError
     if old in (0, new):
-        # Every tree goes on from the empty one; a tree goes on from itself.
+        # Every tree continues the empty one, and itself.
         expected = EMPTY_ROOT if old == 0 else new_root
         if proof or old_root != expected:
             raise ProofError

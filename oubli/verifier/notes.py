@@ -14,11 +14,10 @@ import binascii
 import hashlib
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-from oubli.verifier.errors import FailedError, Rule
 
 ED25519 = 1
 COSIGNATURE = 4
@@ -30,6 +29,55 @@ _MOST_SIGNATURES = 64
 _NAME = re.compile(r"[^\s+]+")
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,18}")
 
+Rule = Literal[
+    "format",
+    "log",
+    "log-signature",
+    "quorum",
+    "inclusion",
+    "consistency",
+    "entry",
+    "receipt",
+    "receipt-signature",
+    "opening",
+    "truncated",
+    "rewritten",
+    "state",
+    "positions-key",
+    "salted-digest",
+    "version",
+    "set-root",
+    "digest",
+    "tree-digests",
+    "prediction-signature",
+    "prediction",
+    "name",
+    "absence",
+    "position",
+    "set",
+]
+"""What a proof must keep to; `docs/how-to/proofs.md` and `docs/how-to/audit.md` explain each."""
+
+
+class FailedError(Exception):
+    """A proof does not hold.
+
+    Parameters
+    ----------
+    rule
+        The rule that is broken.
+    text
+        How, for a person.
+    """
+
+    def __init__(self, rule: Rule, text: str) -> None:
+        super().__init__(text)
+        self.rule = rule
+
+
+class UncheckableError(Exception):
+    """Nothing was checked: something is missing, or the policy is none. The text says what to do."""
+
 
 @dataclass(frozen=True, slots=True)
 class VerifierKey:
@@ -40,7 +88,7 @@ class VerifierKey:
     name
         Of who signs.
     id
-        Four bytes, made of name, type and key.
+        Four bytes, from name, type and key.
     type
         `ED25519` or `COSIGNATURE`.
     public

@@ -8,7 +8,7 @@
     <checkpoint>              origin, size, root, signatures
 
 An erasure's entry holds no names. It holds the root of a small tree whose leaves are hashes of names, each mixed with
-an opening that only whoever asked for the erasure can make: without it nobody can test guesses.
+an opening that only the requester of the erasure can make: without it no guess can be tested.
 
     leaf = SHA-256(0x00 | opening | "ids" or "subjects" | 0x00 | name)
 """
@@ -23,11 +23,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from oubli.verifier.canonical import canonical
-from oubli.verifier.checkpoints import Checkpoint, check_checkpoint, read_checkpoint
-from oubli.verifier.errors import FailedError, UncheckableError
+from oubli.verifier.checkpoints import Checkpoint, Policy, check_checkpoint, read_checkpoint
 from oubli.verifier.merkle import HASH_BYTES, ProofError, check_inclusion, hash_leaf, root_of
-from oubli.verifier.notes import decode, decode_or_fail, is_valid, read_decimal
-from oubli.verifier.policies import Policy
+from oubli.verifier.notes import FailedError, UncheckableError, decode, decode_or_fail, is_valid, read_decimal
 
 By = Literal["ids", "subjects"]
 _FIRST_LINE = "c2sp.org/tlog-proof@v1"

@@ -31,10 +31,9 @@ from hashlib import sha256
 from typing import Any
 
 from oubli.verifier.canonical import canonical_sample
-from oubli.verifier.errors import FailedError, UncheckableError
+from oubli.verifier.checkpoints import Policy
 from oubli.verifier.merkle import EMPTY_ROOT, HASH_BYTES
-from oubli.verifier.notes import decode_or_fail
-from oubli.verifier.policies import Policy
+from oubli.verifier.notes import FailedError, UncheckableError, decode_or_fail
 from oubli.verifier.proofs import By, check_proof
 
 FORMAT = "oubli-absence-proof@v1"
@@ -68,7 +67,7 @@ class CheckedAbsence:
     position
         Of the name, as the server says it.
     entry, n_samples
-        Index of the entry in the log that tells of that state, and of how many samples; None when the root was given.
+        Index of the log's entry of that state, and its number of samples; None when the root was given.
     """
 
     by: By
@@ -146,7 +145,7 @@ def check_absence(
                 raise
     elif root is None:
         raise UncheckableError(
-            "the proof is over a root that nobody has signed: give the root of a state that you trust (--root)"
+            "the proof is over a root without a signature: give the root of a state that you trust (--root)"
         )
     return CheckedAbsence(proof["by"], proof["name"], proof["model_version"], found_root, position, *told)
 

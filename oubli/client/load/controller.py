@@ -1,106 +1,32 @@
-"""Starts the workers, puts together what they measured, and takes away what they added."""
+"""The controller of a load test: it starts the workers, adds up what they measured, and deletes what they added."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any
 
-from oubli.client.load.http import Target, ask, explain
-from oubli.client.load.plan import ADD, PREDICT, LoadTestError, Plan, Step
-from oubli.client.load.records import REFUSED, Effort, Record
-from oubli.client.load.rows import Rows, Schema, from_csv, from_held, from_schema
-from oubli.client.load.worker import Floor
+from oubli.api.model import Schema
+from oubli.client.load.plan import ADD, PREDICT, LoadTestError, Plan, Task
+from oubli.client.load.records import REFUSED, Effort, Measured, Result
+from oubli.client.load.target import Rows, Target, ask, explain, from_csv, from_held, from_schema, read_schema
 
 HELD, MADE_UP = "held", "schema"
-_LONGEST_LINE = 2**26  # bytes of a message
-_SHORT = 0.5  # seconds
+_LOOK = 0.1  # seconds between looks whether the test was stopped
 _PATIENCE = 60.0  # seconds that a worker may take to start, and to add what it will delete
 _DOUBT = 1.0  # seconds in which a server does what it was sent before a connection broke
 _CLEAN_UP_SECONDS = 120.0  # that a server may refuse to delete, because it is busy or starts
 
-
-@dataclass
-class Part:
-    """What all workers measured in about a second; times from the begin of the step."""
-
-    begin: float
-    end: float
-    record: Record
-
-
-@dataclass
-class Measured:
-    """What all workers measured in a step.
-
-    Attributes
-    ----------
-    step
-        The load.
-    record
-        Everything together.
-    efforts
-        Of each process.
-    parts
-        By second.
-    seconds
-        From the begin to the last answer that was waited for.
-    """
-
-    step: Step
-    record: Record = field(default_factory=Record)
-    efforts: list[Effort] = field(default_factory=list)
-    parts: dict[int, Part] = field(default_factory=dict)
-    seconds: float = 0.0
-
-
-@dataclass
-class Result:
-    """All of a load test.
-
-    Attributes
-    ----------
-    subject
-        Of all samples that were added.
-    model
-        Answer of `GET /model` at the begin.
-    steps
-        Those that began.
-    promises
-        Records of all steps, warm-up included: what was compared, and what was broken.
-    may_read
-        Whether samples could be read back.
-    interrupted
-        Whether it was stopped before its end.
-    failed
-        Why it could not be done to its end; empty when it was.
-    left_behind
-        Why samples may be left that were added; empty when all were taken away.
-    """
-
-    subject: str
-    model: dict[str, Any] = field(default_factory=dict)
-    steps: list[Measured] = field(default_factory=list)
-    promises: Record = field(default_factory=Record)
-    may_read: bool = True
-    interrupted: bool = False
-    failed: str = ""
-    left_behind: str = ""
-
-
-Observe = Callable[[Measured, int], None]
-"""Told of each second: the step so far, and its number."""
 Tell = Callable[[str], None]
+Take = Callable[[int, str, Any], None]
 
 
 class Workers:
@@ -108,119 +34,92 @@ class Workers:
 
     Parameters
     ----------
-    plan
-        What they do.
     task
-        What all of them are told besides.
+        What they do.
     """
 
-    def __init__(self, plan: Plan, task: dict[str, Any]) -> None:
-        self._plan = plan
-        self._task = task
-        self._processes: list[asyncio.subprocess.Process] = []
-        self._events: list[asyncio.Queue[dict[str, Any] | None]] = []
-        self._readers: list[asyncio.Task[None]] = []
+    def __init__(self, task: Task) -> None:
+        self._timeout = task.plan.timeout
+        self._pipes: list[Connection] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
         self._ended: set[int] = set()
+        with tempfile.TemporaryFile() as versions:
+            versions.truncate(8 * task.plan.n_processes)
+            for _ in range(task.plan.n_processes):
+                ours, theirs = Pipe()
+                descriptors = (theirs.fileno(), versions.fileno())
+                command = [sys.executable, "-m", "oubli.client.load.worker", *map(str, descriptors)]
+                # In a session of its own: Ctrl-C is for the controller, which lets the workers end in order.
+                process = subprocess.Popen(command, pass_fds=descriptors, start_new_session=True)  # noqa: S603 - ourselves
+                theirs.close()  # so that the pipe ends with the process
+                self._pipes.append(ours)
+                self._processes.append(process)
+        for number, pipe in enumerate(self._pipes):
+            with contextlib.suppress(OSError):  # one that has ended is noticed when it should be ready
+                pipe.send((task, number))
 
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Run them until the end of the block, and no longer."""
-        with tempfile.TemporaryDirectory() as folder:
-            floor = Path(folder) / "floor"
-            Floor.create(floor, self._plan.n_processes)
-            try:
-                for number in range(self._plan.n_processes):
-                    await self._start(number, floor)
-                yield
-            except asyncio.CancelledError:
-                for process in self._processes:
-                    process.kill()
-                raise
-            finally:
-                self.stop()
-                for process in self._processes:
-                    try:
-                        async with asyncio.timeout(self._plan.timeout + 5):
-                            await process.wait()
-                    except (TimeoutError, asyncio.CancelledError):
-                        process.kill()
-                        await process.wait()
-                for reader in self._readers:
-                    reader.cancel()
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Let them run until the end of the block, and no longer; they end in order when it ends in order."""
+        try:
+            yield
+            self.send(None)
+            for process in self._processes:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(self._timeout + 5)
+        finally:
+            for process in self._processes:
+                process.kill()
+                process.wait()
+            for pipe in self._pipes:
+                pipe.close()
 
-    async def _start(self, number: int, floor: Path) -> None:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "oubli.client.load.worker",
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            limit=_LONGEST_LINE,
-            start_new_session=True,  # Ctrl-C is for the controller, which lets them end in order
-        )
-        self._processes.append(process)
-        self._events.append(asyncio.Queue())
-        task = {**self._task, "plan": self._plan.to_json(), "worker": number, "floor": str(floor)}
-        self._write(process, task)
-        self._readers.append(asyncio.create_task(self._read(number, process)))
+    def send(self, begin: float | None) -> None:
+        """Have all of them begin the next step at a time; None: send nothing more, and end when all was answered."""
+        for pipe in self._pipes:
+            with contextlib.suppress(OSError):  # what one that has ended tells is read
+                pipe.send(begin)
 
-    async def _read(self, number: int, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None  # noqa: S101
-        while line := await process.stdout.readline():
-            self._events[number].put_nowait(json.loads(line))
-        self._events[number].put_nowait(None)
-
-    @staticmethod
-    def _write(process: asyncio.subprocess.Process, message: dict[str, Any]) -> None:
-        assert process.stdin is not None  # noqa: S101
-        with contextlib.suppress(ConnectionError):  # one that has ended is told of by its output
-            process.stdin.write(json.dumps(message).encode() + b"\n")
-
-    def begin(self, at: float) -> None:
-        """Have all of them begin the next step at a time."""
-        for process in self._processes:
-            self._write(process, {"begin": at})
-
-    def stop(self) -> None:
-        """Let them send nothing more, and end when all was answered."""
-        for process in self._processes:
-            if process.stdin is not None:
-                process.stdin.close()
-
-    async def until(self, wanted: str, take: Callable[[int, dict[str, Any]], None], seconds: float) -> bool:
-        """Wait until each has told of an event or ended, and pass on what it tells before; whether none has ended.
+    def until(self, wanted: str, seconds: float, take: Take, look: Callable[[], None]) -> bool:
+        """Pass on messages until each worker has sent an event or ended; return whether none has ended.
 
         Raises
         ------
         LoadTestError
             When one has failed, or takes longer than it may.
         """
+        waiting = set(range(len(self._pipes))) - self._ended
+        deadline = time.monotonic() + seconds
+        while waiting:
+            if time.monotonic() > deadline:
+                raise LoadTestError(f"a process of the load test did not answer within {seconds:g} s")
+            look()
+            ready = wait([self._pipes[number] for number in waiting], _LOOK)
+            for number in [one for one in waiting if self._pipes[one] in ready]:
+                event, content = self._read(number)
+                if event in (wanted, ""):
+                    waiting.discard(number)
+                else:
+                    take(number, event, content)
+        return not self._ended
+
+    def _read(self, number: int) -> tuple[str, Any]:
+        """Read a message; its event is empty when the process has ended as it should."""
         try:
-            async with asyncio.timeout(seconds):
-                waits = [self._until(number, wanted, take) for number in range(len(self._processes))]
-                return all(await asyncio.gather(*waits))
-        except TimeoutError:
-            raise LoadTestError(f"a process of the load test did not answer within {seconds:g} s") from None
-
-    async def _until(self, number: int, wanted: str, take: Callable[[int, dict[str, Any]], None]) -> bool:
-        # A queue for each: one may begin to tell of the next step while another is in this one.
-        while number not in self._ended:
-            event = await self._events[number].get()
-            if event is None:
-                self._ended.add(number)
-                if code := await self._processes[number].wait():
-                    raise LoadTestError(f"process {number} of the load test has ended with code {code}")
-            elif event["event"] == wanted:
-                return True
-            else:
-                take(number, event)
-        return False
+            event, content = self._pipes[number].recv()
+        except (EOFError, OSError):
+            self._ended.add(number)
+            if code := self._processes[number].wait():
+                raise LoadTestError(f"process {number} of the load test has ended with code {code}") from None
+            return "", None
+        return event, content
 
 
+@dataclass
 class LoadTest:
-    """A load test from its begin to its end.
+    """A load test from its start to its end.
 
-    Parameters
+    Attributes
     ----------
     target
         The server.
@@ -229,39 +128,29 @@ class LoadTest:
     rows
         `held`, `schema`, or the path of a CSV file.
     observe
-        Told of each second.
+        Called each second with the step so far, and its number.
     tell
-        Told what a person should know.
+        Called with what a person should know.
+    result
+        What was measured so far.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        plan: Plan,
-        rows: str = HELD,
-        *,
-        observe: Observe = lambda _measured, _number: None,
-        tell: Tell = lambda _: None,
-    ) -> None:
-        self._target = target
-        self._plan = plan
-        self._rows = rows
-        self._observe = observe
-        self._tell = tell
-        self._workers: Workers | None = None
-        self._lost: list[str] = []
-        self._has_added = False
-        self._in_doubt = False  # whether additions may be under way that nobody waits for
-        self.result = Result(f"oubli-load-test-{uuid.uuid4().hex[:12]}")
+    target: Target
+    plan: Plan
+    rows: str
+    observe: Callable[[Measured, int], None]
+    tell: Tell
+    result: Result = field(default_factory=lambda: Result(f"oubli-load-test-{uuid.uuid4().hex[:12]}"))
+    _lost: str = ""  # why the server is taken for gone
+    _has_added: bool = False
+    _in_doubt: bool = False  # whether additions may be under way without being waited for
 
     def stop(self) -> None:
-        """End in order before the time is over: wait for answers, and take away what was added."""
+        """End in order before the time is over: wait for answers, and delete what was added. For signal handlers."""
         self.result.interrupted = True
-        if self._workers is not None:
-            self._workers.stop()
 
-    async def run(self, *, key: str | None = None, ca_file: Path | None = None) -> Result:
-        """Do it, and return what was measured.
+    def run(self, *, key: str | None = None, ca_file: Path | None = None) -> Result:
+        """Do it, and return what was measured; `KeyboardInterrupt` ends it without waiting for answers.
 
         Parameters
         ----------
@@ -274,146 +163,131 @@ class LoadTest:
             When it cannot begin; nothing is left behind then. What happens later is in the result.
         """
         result = self.result
-        status, result.model, _ = await ask(self._target, "GET", "/model")
+        status, result.model, _ = ask(self.target, "GET", "/model")
         if status != 200:
             raise LoadTestError(explain("GET /model", status, result.model))
-        schema = Schema.read(result.model)
-        rows = await self._read_rows(schema)
-        if self._plan.mix.get(PREDICT):
-            await self._try("POST", "/predict", {"instances": rows.features[:1]})
+        schema = read_schema(result.model)
+        rows = self._read_rows(schema)
+        if self.plan.mix.get(PREDICT):
+            self._try("POST", "/predict", {"instances": rows.features[:1]})
         samples: list[tuple[list[Any], Any]] = []
-        if self._plan.changes:
+        if self.plan.changes:
             if rows.labels is None:
-                raise LoadTestError(f"the file {self._rows} has no column {schema.label!r}: additions need labels")
+                raise LoadTestError(f"the file {self.rows} has no column {schema.label.name!r}: additions need labels")
             samples = list(zip(rows.features, rows.labels, strict=True))
-            status, _, _ = await ask(self._target, "GET", "/samples?limit=1")
-            result.may_read = status == 200
-        task = {
-            "url": self._target.url,
-            "key": key,
-            "ca_file": None if ca_file is None else str(ca_file),
-            "subject": result.subject,
-            "predict": rows.features,
-            "samples": samples,
-            "may_read": result.may_read,
-        }
+            result.may_read = ask(self.target, "GET", "/samples?limit=1")[0] == 200
+        task = Task(self.target.url, key, ca_file, self.plan, result.subject, rows.features, samples, result.may_read)
         try:
-            if self._plan.changes:
-                await self._try_changes(*samples[0])
-            await self._run_steps(Workers(self._plan, task))
+            if self.plan.changes:
+                self._try_changes(*samples[0])
+            self._run_steps(task)
         except LoadTestError as error:
             self._in_doubt = True
             if not result.steps:
                 raise
             result.failed = str(error)
-        except asyncio.CancelledError:
+        except KeyboardInterrupt:
             self._in_doubt = True
-            raise
         finally:
             if self._has_added:
-                await self._take_away()
+                self._delete_added()
         return result
 
-    async def _read_rows(self, schema: Schema) -> Rows:
-        if self._rows == HELD:
-            rows = await from_held(self._target, schema)
+    def _read_rows(self, schema: Schema) -> Rows:
+        if self.rows == HELD:
+            rows = from_held(self.target, schema)
             if rows.features:
                 return rows
-            self._tell("The server holds no samples: rows are made up by its schema.")
-        elif self._rows != MADE_UP:
-            return from_csv(Path(self._rows), schema)
-        return from_schema(schema, self._plan.seed)
+            self.tell("The server holds no samples: rows are made up by its schema.")
+        elif self.rows != MADE_UP:
+            return from_csv(Path(self.rows), schema)
+        return from_schema(schema, self.plan.seed)
 
     # -- before -------------------------------------------------------------------------------------
 
-    async def _try(self, method: str, path: str, content: Any = None) -> None:
+    def _try(self, method: str, path: str, content: Any = None) -> None:
         """Send one request, so that what the server refuses is known before there is load."""
-        status, answer, _ = await ask(self._target, method, path, content)
+        status, answer, _ = ask(self.target, method, path, content)
         if not 200 <= status < 300:
             raise LoadTestError(explain(f"{method} {path}", status, answer))
 
-    async def _try_changes(self, features: list[Any], label: Any) -> None:
+    def _try_changes(self, features: list[Any], label: Any) -> None:
         subject = self.result.subject
         one = {"id": f"{subject}-try", "subject": subject, "features": features, "label": label}
-        # Whoever may add and not erase would leave everything behind.
-        await self._try("DELETE", f"/samples/{one['id']}")
-        self._tell(f"Samples that are added have the subject {subject} and are taken away at the end.")
+        # A key that may add and not erase would leave everything behind.
+        self._try("DELETE", f"/samples/{one['id']}")
+        self.tell(f"Samples that are added have the subject {subject} and are deleted at the end.")
         self._has_added = True
-        await self._try("POST", "/samples", {"samples": [one]})
+        self._try("POST", "/samples", {"samples": [one]})
 
     # -- during -------------------------------------------------------------------------------------
 
-    async def _run_steps(self, workers: Workers) -> None:
-        async with workers.running():
-            self._workers = workers
-            outside = partial(self._take, None, -1)
-            patience = 2 * self._plan.timeout + _PATIENCE
-            for number, step in enumerate(self._plan.steps):
-                if self.result.interrupted or not await workers.until("ready", outside, patience):
+    def _run_steps(self, task: Task) -> None:
+        patience = 2 * self.plan.timeout + _PATIENCE
+        workers = Workers(task)
+        is_stopping = False
+
+        def look() -> None:
+            nonlocal is_stopping
+            if self.result.interrupted and not is_stopping:
+                is_stopping = True
+                workers.send(None)
+                self.tell(
+                    "Stopping: waiting for answers, then deleting what was added. Ctrl-C again waits for no answers."
+                )
+
+        with workers.running():
+            for step in self.plan.steps:
+                if self.result.interrupted or not workers.until("ready", patience, self._take, look):
                     break
-                measured = Measured(step, efforts=[Effort() for _ in range(self._plan.n_processes)])
+                measured = Measured(step, efforts=[Effort() for _ in range(self.plan.n_processes)])
                 self.result.steps.append(measured)
-                workers.begin(time.monotonic() + 0.05)
-
-                take = partial(self._take, measured, number)
-                if not await workers.until("done", take, step.seconds + patience) or self._lost:
+                workers.send(time.monotonic() + 0.05)
+                if not workers.until("done", step.seconds + patience, self._take, look) or self._lost:
                     break
-            workers.stop()
-            await workers.until("end", outside, patience)
+            workers.send(None)
+            workers.until("end", patience, self._take, look)
         if self._lost and not self.result.interrupted:
-            raise LoadTestError(f"the server at {self._target.url} is gone ({self._lost[0]})")
+            raise LoadTestError(f"the server at {self.target.url} is gone ({self._lost})")
 
-    def _take(self, measured: Measured | None, number: int, worker: int, event: dict[str, Any]) -> None:
-        """Take an event of a worker in; there is no step before the first and after the last."""
-        if event["event"] == "lost":
-            self._lost.append(event["why"])
-        elif event["event"] == "part" and measured is not None:
-            self._take_part(measured, worker, event)
-            self._observe(measured, number)
-
-    def _take_part(self, measured: Measured, worker: int, event: dict[str, Any]) -> None:
-        record = Record.from_json(event["record"])
-        measured.record.add(record)
-        measured.efforts[worker].add(Effort.from_json(event["effort"]))
-        measured.seconds = max(measured.seconds, event["end"])
-        second = round(event["begin"])
-        if event["end"] - event["begin"] < _SHORT and second - 1 in measured.parts:
-            second -= 1  # what came after the end belongs to the last second
-        part = measured.parts.setdefault(second, Part(event["begin"], event["end"], Record()))
-        part.record.add(record)
-        part.end = max(part.end, event["end"])
-        self.result.promises.add(record)
+    def _take(self, process: int, event: str, content: Any) -> None:
+        """Record a message of a worker."""
+        steps = self.result.steps
+        if event == "lost":
+            self._lost = self._lost or content
+        elif event == "part":
+            steps[-1].add(process, content)
+            self.result.promises.add(content.record)
+            self.observe(steps[-1], len(steps) - 1)
 
     # -- after --------------------------------------------------------------------------------------
 
-    async def _take_away(self) -> None:
+    def _delete_added(self) -> None:
         """Delete all samples of the test's subject until there are none.
 
         A deletion that finds nothing is answered with the receipt of the one before, or with one of no samples. It does
-        find some when an addition was done meanwhile whose connection had broken.
+        find some when the server makes an addition whose connection had broken.
         """
         why, before = "", None
         deadline = time.monotonic() + _CLEAN_UP_SECONDS
+        content = {"subjects": [self.result.subject]}
         try:
             while time.monotonic() < deadline:
-                content = {"subjects": [self.result.subject]}
-                status, receipt, retry_after = await ask(
-                    self._target, "POST", "/samples/batch-delete", content, seconds=600
-                )
+                status, receipt, after = ask(self.target, "POST", "/samples/batch-delete", content, seconds=600)
                 if status == 200:
                     if not receipt["unlearned"] or receipt["id"] == before:
                         return
                     before = receipt["id"]
-                    if self._in_doubt or self.result.promises.of(ADD).unanswered:
-                        await asyncio.sleep(_DOUBT)
+                    if self._in_doubt or self.result.promises.operations[ADD].unanswered:
+                        time.sleep(_DOUBT)
                     continue
                 why = explain("POST /samples/batch-delete", status, receipt)
                 if status not in REFUSED:
                     break
-                await asyncio.sleep(min(float(retry_after), 10.0) if retry_after.isdecimal() else 1.0)
+                time.sleep(min(float(after), 10.0) if after.isdecimal() else 1.0)
             why = why or "there are always more of them"
         except LoadTestError as error:
             why = str(error)
-        except asyncio.CancelledError:
+        except KeyboardInterrupt:
             why = "deleting them was interrupted"
         self.result.left_behind = why

@@ -1,15 +1,13 @@
-"""The result of a load test: as something that JSON can hold, and as lines for a person."""
+"""Reports of a load test: JSON, lines for a person, and a picture of times and rates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from oubli.client.load.controller import Measured, Result
-from oubli.client.load.histogram import Histogram
-from oubli.client.load.plan import READ, Plan
-from oubli.client.load.records import Effort, Operation
-from oubli.client.load.thresholds import Threshold, percents
+from oubli.client.load.plan import READ, LoadTestError, Plan, Threshold, percents
+from oubli.client.load.records import Effort, Histogram, Measured, Operation, Result
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 # Above these the client has a part in what was measured.
@@ -37,7 +35,10 @@ def operation_report(operation: Operation, seconds: float, more: Sequence[float]
         "refused": operation.n_refused,
         "unanswered": operation.unanswered,
         "statuses": {str(status): n for status, n in sorted(operation.statuses.items())},
-        "retry_after": {"answers": operation.n_retry_after, "longest_s": operation.longest_retry_after},
+        "retry_after": {
+            "answers": operation.retry_after.total(),
+            "longest_s": max(operation.retry_after, default=0.0),
+        },
     }
 
 
@@ -80,7 +81,7 @@ def _step(measured: Measured, more: Sequence[float]) -> dict[str, Any]:
         "is_warm_up": step.is_warm_up,
         "seconds": seconds,
         "operations": {**operations, "all": operation_report(record.all(READ), seconds, more)},
-        "read_back": operation_report(record.of(READ), seconds, more),
+        "read_back": operation_report(record.operations[READ], seconds, more),
         "held_up": record.n_held_up,
         "substituted": record.n_substituted,
         "client": {
@@ -236,3 +237,82 @@ def _promises(found: dict[str, Any]) -> str:
     if promises["violations"]:
         return f"Read-your-writes was BROKEN {sum(promises['violations'].values())} times ({compared})."
     return f"Read-your-writes held ({compared})."
+
+
+_COLOURS = {"predict": "#1f6fb4", "add": "#2a9d5c", "delete": "#c8553d", READ: "#8a8a8a"}
+# Along the axis a percentile p is at -log10(1 - p/100): each nine has the same width.
+_TICKS = {0.0: "0", 1.0: "90", 2.0: "99", 3.0: "99.9"}
+
+
+def require_plotting() -> None:
+    """Say how to get what plots need, before anything is measured.
+
+    Raises
+    ------
+    LoadTestError
+        When it is not installed.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise LoadTestError("a plot needs matplotlib: pip install 'oubli-server[plot]'") from None
+
+
+def draw(steps: list[Measured], found: dict[str, Any], path: Path) -> None:
+    """Draw a load test into a PNG file.
+
+    Parameters
+    ----------
+    steps
+        What was measured.
+    found
+        Its report.
+    path
+        The file.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 7), layout="constrained")
+    FigureCanvasAgg(figure)
+    places = figure.subplot_mosaic([["times", "rates"], ["percentiles", "percentiles"]])
+    left, right, by_percentile = places["times"], places["rates"], places["percentiles"]
+    start = 0.0
+    for step in found["steps"]:
+        if not step["is_warm_up"]:
+            _draw_seconds(left, right, step, start)
+            start += step["seconds"]
+    left.set(title="p99 (line) and p50 (dotted) of each second", xlabel="seconds", ylabel="milliseconds", yscale="log")
+    right.set(title="answers a second", xlabel="seconds", ylim=(0, None))
+    counted = [one for one in steps if not one.step.is_warm_up]
+    for number, measured in enumerate(counted):
+        _draw_percentiles(by_percentile, measured, 1 - 0.6 * number / max(1, len(counted)), with_load=len(counted) > 1)
+    by_percentile.set(title="times by percentile", xlabel="percent of requests", ylabel="milliseconds", yscale="log")
+    by_percentile.set_xticks(list(_TICKS), list(_TICKS.values()))
+    for axes in (left, right, by_percentile):
+        axes.grid(visible=True, alpha=0.3)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize="small")
+    figure.suptitle(f"{found['url']}: {found['model']['kind']}, {found['model']['n_samples']:,} samples")
+    figure.savefig(path, format="png", dpi=120)
+
+
+def _draw_seconds(left: Any, right: Any, step: dict[str, Any], start: float) -> None:
+    names = [name for name in (*_COLOURS,) if any(name in part["operations"] for part in step["timeline"])]
+    for name in names:
+        parts = [part for part in step["timeline"] if (part["operations"].get(name) or {}).get("latency_ms")]
+        at = [start + part["begin"] for part in parts]
+        figures = [part["operations"][name] for part in parts]
+        label = name if name not in left.get_legend_handles_labels()[1] else None
+        left.plot(at, [one["latency_ms"]["p99"] for one in figures], ".-", color=_COLOURS[name], label=label)
+        left.plot(at, [one["latency_ms"]["p50"] for one in figures], ":", color=_COLOURS[name])
+        right.plot(at, [one["rate"] for one in figures], ".-", color=_COLOURS[name], label=label)
+
+
+def _draw_percentiles(axes: Any, measured: Measured, alpha: float, *, with_load: bool) -> None:
+    for name, operation in measured.record.operations.items():
+        places = [place / 20 for place in range(61)]
+        shown = [place for place in places if 10**place <= max(operation.durations.n, 1)]
+        times = [operation.durations.percentile(100 * (1 - 10**-place)) / 1e6 for place in shown]
+        label = f"{name}, {measured.step}" if with_load else name
+        axes.plot(shown, times, color=_COLOURS[name], alpha=alpha, label=label)

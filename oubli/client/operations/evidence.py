@@ -1,29 +1,43 @@
-"""Erasures: receipts, the keys that sign them, and the ledger."""
+"""Erasures: receipts, the keys that sign them, and the ledger; checks of receipts without the server's help.
+
+Signed is the RFC 8785 form of everything in a receipt but `signature` and `durable`; the hash of an entry is the
+SHA-256 of the same form of everything in it but `hash`. Neither holds fractions, and all names are ASCII, so that
+sorted JSON without spaces is this form.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote
 
-from oubli.client.errors import DataError, ReceiptError, WaitTimeoutError
-from oubli.client.messages import Emit, Emits, Flow, Sleep
-from oubli.client.operations.requests import FIRST_POLL, LONGEST_POLL, object_of, posting, reading
-from oubli.client.receipts import check_entry, check_signature
-from oubli.client.results import (
+import orjson
+
+from oubli.api.erasures import (
     DeadLetter,
-    LedgerEntry,
-    NothingHeld,
-    PublicKey,
+    DeadLettersAnswer,
+    ErasuresAnswer,
+    NothingErased,
     Receipt,
-    read,
-    read_entry,
-    read_receipt,
+    RedeliveryAnswer,
 )
+from oubli.api.ledger import KeysAnswer, LedgerAnswer, LedgerEntry, PublicKey
+from oubli.client.errors import DataError, ReceiptError, WaitTimeoutError
+from oubli.client.messages import Emits, Flow, Sleep
+from oubli.client.operations.requests import FIRST_POLL, LONGEST_POLL, object_of, paged, posting, reading
+from oubli.client.results import read
 from oubli.client.session import Session
 
+_NOT_SIGNED = ("signature", "durable")
+_LARGEST = 2**53 - 1
+_DEEPEST = 32
+_ID_BYTES = 8
 
-def erasure(session: Session, receipt: Receipt | NothingHeld | str) -> Flow[Receipt]:
+
+def erasure(session: Session, receipt: Receipt | NothingErased | str) -> Flow[Receipt]:
     """Return a receipt as it is now.
 
     Parameters
@@ -41,7 +55,7 @@ def erasure(session: Session, receipt: Receipt | NothingHeld | str) -> Flow[Rece
     name = receipt if isinstance(receipt, str) else receipt.id
     if name is None:
         raise DataError("nothing was held, and the server has made no receipt: there is nothing to ask for")
-    return read_receipt((yield from session.ask(reading(f"/erasures/{quote(name, safe='')}"))))
+    return read(Receipt, (yield from session.ask(reading(f"/erasures/{quote(name, safe='')}"))))
 
 
 def erasures(
@@ -66,33 +80,26 @@ def erasures(
     cursor: str | None = None
     while True:
         request = reading("/erasures", status=status, ref=ref, cursor=cursor, limit=page_size)
-        content = object_of((yield from session.ask(request)))
-        found += [read_receipt(one) for one in content.get("erasures", [])]
-        cursor = content.get("next")
+        page = read(ErasuresAnswer, (yield from session.ask(request)))
+        found += page.erasures
+        cursor = page.next
         if cursor is None:
             return found
 
 
 def dead_letters(session: Session, *, page_size: int | None = None) -> Emits[DeadLetter]:
-    """Iterate over the states that webhooks and callbacks could not tell of. Pages are asked for as they are needed.
+    """Iterate over the states that webhooks and callbacks could not deliver. Pages are asked for as they are needed.
 
     Parameters
     ----------
     page_size : int, optional
         Dead letters an answer.
     """
-    cursor: str | None = None
-    while True:
-        content = object_of((yield from session.ask(reading("/webhooks/dead-letters", cursor=cursor, limit=page_size))))
-        for letter in content.get("dead_letters", []):
-            yield Emit(read(DeadLetter, letter))
-        cursor = content.get("next")
-        if cursor is None:
-            return
+    yield from paged(session, DeadLettersAnswer, "dead_letters", "/webhooks/dead-letters", limit=page_size)
 
 
 def redeliver(session: Session, letter: DeadLetter | Receipt | str) -> Flow[int]:
-    """Have all states of a receipt that could not be told tried again; return how many they are.
+    """Send the undelivered states of a receipt again; return how many there are.
 
     Parameters
     ----------
@@ -106,11 +113,11 @@ def redeliver(session: Session, letter: DeadLetter | Receipt | str) -> Flow[int]
     """
     name = letter if isinstance(letter, str) else letter.id
     request = posting(f"/webhooks/dead-letters/{quote(name, safe='')}/redeliver")
-    return int(object_of((yield from session.ask(request)))["states"])
+    return read(RedeliveryAnswer, (yield from session.ask(request))).states
 
 
 def wait_erased(
-    session: Session, receipt: Receipt | NothingHeld | str, *, timeout: float | None = None
+    session: Session, receipt: Receipt | NothingErased | str, *, timeout: float | None = None
 ) -> Flow[Receipt]:
     """Wait until what was unlearned is erased from all files of the server, and return the receipt that says so.
 
@@ -139,20 +146,19 @@ def wait_erased(
         if not state.durable:
             yield from session.ask(reading("/snapshot"))  # refused, in the server's words
         if deadline is not None and session.clock() >= deadline:
-            raise WaitTimeoutError("it is not erased in time; the server goes on")
+            raise WaitTimeoutError("it is not erased in time; the server continues")
         yield Sleep(pause)
         pause = min(LONGEST_POLL, 1.5 * pause)
 
 
 def keys(session: Session) -> Flow[list[PublicKey]]:
     """Return the public keys that check receipts, the current one first. Keep them: they are what you trust."""
-    content = object_of((yield from session.ask(reading("/keys"))))
-    return [read(PublicKey, one) for one in content.get("keys", [])]
+    return read(KeysAnswer, (yield from session.ask(reading("/ledger/keys")))).keys
 
 
 def verify_receipt(
     session: Session,
-    receipt: Receipt | NothingHeld | Mapping[str, Any],
+    receipt: Receipt | NothingErased | Mapping[str, Any],
     *,
     keys: Iterable[PublicKey] | None = None,
     in_ledger: bool = False,
@@ -205,9 +211,91 @@ def ledger(session: Session, *, after: int = 0, page_size: int | None = None) ->
     page_size : int, optional
         Entries an answer.
     """
-    cursor: str | None = str(after)
-    while cursor is not None:
-        content = object_of((yield from session.ask(reading("/ledger", cursor=cursor, limit=page_size))))
-        for entry in content.get("entries", []):
-            yield Emit(read_entry(entry))
-        cursor = content.get("next")
+    yield from paged(session, LedgerAnswer, "entries", "/ledger", cursor=after, limit=page_size)
+
+
+def canonical(content: Mapping[str, Any]) -> bytes:
+    """Return the RFC 8785 form of an object.
+
+    Raises
+    ------
+    ReceiptError
+        When it holds what no receipt and no entry holds.
+    """
+    _check(content, _DEEPEST)
+    try:
+        return orjson.dumps(dict(content), option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        raise ReceiptError("it holds text that is not valid Unicode") from None
+
+
+def key_id_of(public_key: bytes) -> str:
+    """Return the id that a public key has."""
+    return hashlib.sha256(public_key).digest()[:_ID_BYTES].hex()
+
+
+def check_signature(content: Mapping[str, Any], keys: Mapping[str, str]) -> str:
+    """Check a receipt, as it was answered, against keys that are trusted; return the id of the one that signed it.
+
+    Parameters
+    ----------
+    content
+        The receipt.
+    keys
+        Public keys in base64, by id.
+
+    Raises
+    ------
+    ReceiptError
+        When none of the keys has signed exactly this.
+    """
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    key_id, signature = content.get("key_id"), content.get("signature")
+    if not isinstance(key_id, str) or not isinstance(signature, str):
+        raise ReceiptError("it does not have the fields of a receipt")
+    if key_id not in keys:
+        raise ReceiptError("the key that it names is not one of those that are trusted")
+    try:
+        public = base64.b64decode(keys[key_id], validate=True)
+        verifier = Ed25519PublicKey.from_public_bytes(public)
+    except (binascii.Error, ValueError):
+        raise ReceiptError("the key that it names is no Ed25519 key") from None
+    if key_id_of(public) != key_id:
+        raise ReceiptError("the key that it names has another id than the key itself gives")
+    signed = canonical({name: value for name, value in content.items() if name not in _NOT_SIGNED})
+    try:
+        verifier.verify(base64.b64decode(signature, validate=True), signed)
+    except (InvalidSignature, binascii.Error, ValueError):
+        raise ReceiptError("its signature is not that of its content: something in it was changed") from None
+    return key_id
+
+
+def check_entry(entry: Mapping[str, Any], index: int, head: str) -> None:
+    """Check that an entry of the ledger is the one that a receipt names.
+
+    Raises
+    ------
+    ReceiptError
+        When it is another.
+    """
+    body = {name: value for name, value in entry.items() if name != "hash"}
+    if entry.get("index") != index or hashlib.sha256(canonical(body)).hexdigest() != head:
+        raise ReceiptError(f"entry {index} of the ledger is another than when the receipt was signed")
+
+
+def _check(value: Any, depth: int) -> None:
+    if isinstance(value, str) or value is None or isinstance(value, bool):
+        return
+    if type(value) is int and -_LARGEST <= value <= _LARGEST:
+        return
+    if depth and isinstance(value, Mapping) and all(isinstance(key, str) and key.isascii() for key in value):
+        for item in value.values():
+            _check(item, depth - 1)
+        return
+    if depth and isinstance(value, list):
+        for item in value:
+            _check(item, depth - 1)
+        return
+    raise ReceiptError("it holds what no receipt holds")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 
+from oubli.api.predictions import Influence
 from oubli.client.messages import Flow, to_json
-from oubli.client.operations.job_progress import wait
-from oubli.client.operations.requests import local, posting
-from oubli.client.proofs import SignedPredictions, read_signed
-from oubli.client.results import Influence, Job, Predictions, read, read_predictions
+from oubli.client.operations.jobs import result_of
+from oubli.client.operations.requests import posting
+from oubli.client.results import Predictions, SignedPredictions, read, read_predictions, read_signed
 from oubli.client.session import Session
 from oubli.client.tables import is_frame, labels_of, rows_of
 
@@ -115,8 +114,6 @@ def influence(
     answer = yield from session.exchange(posting("/influence", content, is_safe=True))
     found = answer.json()
     if answer.status == 202:
-        job = yield from wait(session, read(Job, found), progress=progress, timeout=timeout)
-        name = str((job.result or {}).get("influence", ""))
-        found = yield from session.ask(local(f"/influence/{quote(name, safe='')}"))
+        found = yield from result_of(session, found, progress=progress, timeout=timeout)
     session.saw(found)
     return read(Influence, found)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from oubli.client.errors import DataError, UnexpectedAnswerError
-from oubli.client.messages import Answer, Flow, Request, to_json
+from oubli.client.messages import Answer, Emit, Emits, Flow, Request, to_json
+from oubli.client.results import read
 from oubli.client.session import KEY_HEADER, Session
 
 Names = str | int | Iterable[str | int]
@@ -19,6 +20,24 @@ def reading(path: str, **query: Any) -> Request:
     """Make a GET request."""
     pairs = tuple((name, str(value)) for name, value in query.items() if value is not None)
     return Request("GET", path, pairs, is_safe=True)
+
+
+def paged(session: Session, answer: type[Any], items: str, path: str, **query: Any) -> Emits[Any]:
+    """Emit what the pages of a list hold, each page when it is needed.
+
+    Parameters
+    ----------
+    answer, items
+        Message of a page, and its field with the items.
+    path, query
+        Of the list; a `cursor` says where to begin.
+    """
+    while True:
+        page = read(answer, (yield from session.ask(reading(path, **query))))
+        yield from map(Emit, getattr(page, items))
+        if page.next is None:
+            return
+        query["cursor"] = page.next
 
 
 def local(path: str) -> Request:

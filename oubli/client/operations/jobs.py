@@ -1,4 +1,4 @@
-"""Jobs: long work that goes on in the server."""
+"""Jobs: long work of the server."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from urllib.parse import quote
 
 import orjson
 
+from oubli.api.model import Job, JobsAnswer
 from oubli.client.errors import JobFailedError, NoAnswerError, ProblemError, WaitTimeoutError
 from oubli.client.messages import Close, Emit, Emits, Flow, NextEvent, Sleep
-from oubli.client.operations.requests import FIRST_POLL, LONGEST_POLL, local, object_of, reading
-from oubli.client.results import Job, read
+from oubli.client.operations.requests import FIRST_POLL, LONGEST_POLL, local, reading
+from oubli.client.results import read
 from oubli.client.session import Session
 
 
@@ -31,8 +32,21 @@ def job(session: Session, job_id: str) -> Flow[Job]:
 
 def jobs(session: Session) -> Flow[list[Job]]:
     """Return the jobs that wait or run, and those that ended a short time ago."""
-    content = object_of((yield from session.ask(reading("/jobs"))))
-    return [read(Job, one) for one in content.get("jobs", [])]
+    return read(JobsAnswer, (yield from session.ask(reading("/jobs")))).jobs
+
+
+def cancel(session: Session, job_id: str) -> Flow[Job]:
+    """Cancel a job that answers a question or makes a bundle, and return it; one that has ended stays as it is.
+
+    Raises
+    ------
+    ConflictError
+        When it changes the model or its files.
+    NotFoundError
+        When it is not known, or forgotten.
+    """
+    asked = replaced(local(f"/jobs/{quote(job_id, safe='')}"), method="DELETE")
+    return read(Job, (yield from session.ask(asked)))
 
 
 def watch(session: Session, job: Job | str) -> Emits[Job]:
@@ -46,7 +60,7 @@ def watch(session: Session, job: Job | str) -> Emits[Job]:
     Raises
     ------
     NotFoundError
-        When it is not known any more, for instance because the server was started anew.
+        When it is not known any more, for instance because the server was restarted.
     """
     follower = _Follower(session, job)
     while True:
@@ -84,9 +98,9 @@ def wait(
     JobFailedError
         When it has failed.
     WaitTimeoutError
-        When it has not ended in time; it goes on.
+        When it has not ended in time; it keeps running.
     NotFoundError
-        When it is not known any more, for instance because the server was started anew.
+        When it is not known any more, for instance because the server was restarted.
     """
     # A stream may be silent for long: only asking again keeps to a time.
     follower = _Follower(session, job, may_stream=timeout is None)
@@ -100,7 +114,25 @@ def wait(
         if state.has_ended:
             return state
         if deadline is not None and session.clock() >= deadline:
-            raise WaitTimeoutError("the job has not ended in time; it goes on")
+            raise WaitTimeoutError("the job has not ended in time; it keeps running")
+
+
+def result_of(
+    session: Session,
+    content: Any,
+    *,
+    progress: Callable[[float], object] | None = None,
+    timeout: float | None = None,
+) -> Flow[Any]:
+    """Wait for the job that a request has begun, and return its result as the server sends it; see `wait`.
+
+    Parameters
+    ----------
+    content : object
+        The job as the server has sent it.
+    """
+    ended = yield from wait(session, read(Job, content), progress=progress, timeout=timeout)
+    return (yield from session.ask(local(f"/jobs/{quote(ended.id, safe='')}/result")))
 
 
 class _Follower:

@@ -1,24 +1,22 @@
-"""Samples: adding, reading, replacing, deleting."""
+"""Samples: adding, reading, replacing, deleting.
+
+What people may ask for about themselves: restriction of processing, its end, and all that is held about them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace as replaced
 from typing import TYPE_CHECKING, Any
 
-from oubli.client.errors import DataError, UnexpectedAnswerError
+from oubli.api import erasures
+from oubli.api.erasures import DeletionOutcome, NothingErased, Receipt
+from oubli.api.model import Model
+from oubli.api.samples import Added, Bundle, HeldSample, Restriction, SamplesAnswer
+from oubli.client.errors import DataError
 from oubli.client.messages import Emit, Emits, Flow, Request
+from oubli.client.operations.jobs import result_of
 from oubli.client.operations.requests import Names, object_of, posting, reading
-from oubli.client.operations.training import schema
-from oubli.client.results import (
-    Added,
-    HeldSample,
-    ListedDeletion,
-    NothingHeld,
-    Receipt,
-    read,
-    read_outcome,
-    read_receipt,
-)
+from oubli.client.results import ListedDeletion, read
 from oubli.client.session import Session
 from oubli.client.tables import frame_of, is_frame, labels_of, names_of, rows_of, samples_of, time_text
 
@@ -52,7 +50,7 @@ def add(
         Names to delete the samples by. When left out, the labels of the index if X is a DataFrame with one, unless
         they are 0, 1, ..., n - 1; else the server generates them.
     subjects : str, int or sequence of them, optional
-        Whom the samples are about: one for all, or one for each (None: nobody).
+        Whom the samples are about: one for all, or one for each (None: no subject).
     expires_at : datetime or sequence of datetimes, optional
         When they are unlearned and erased by themselves: one for all, or one for each (None: never).
     retention : int, optional
@@ -95,8 +93,8 @@ def get(session: Session, sample_id: str | int) -> Flow[HeldSample]:
     NotFoundError
         When it is not held.
     """
-    content = object_of((yield from session.ask(reading("/samples", id=names_of(sample_id, "id")[0]))))
-    return _samples_in(content)[0]
+    request = reading("/samples", id=names_of(sample_id, "id")[0])
+    return read(SamplesAnswer, (yield from session.ask(request))).samples[0]
 
 
 def samples(session: Session, *, subject: str | int | None = None, page_size: int | None = None) -> Emits[HeldSample]:
@@ -140,12 +138,12 @@ def samples_frame(
         as they are held), one with the labels, and `subject`, `expires_at` and `restricted_at` where any sample has
         one.
     """
-    described = yield from schema(session)
+    described = read(Model, (yield from session.ask(reading("/model"))))
     held, cursor = yield from _page(session, subject, None, page_size)
     while cursor is not None:
         found, cursor = yield from _page(session, subject, cursor, page_size)
         held += found
-    return frame_of(held, described)
+    return frame_of(held, described.schema)
 
 
 def replace(
@@ -158,7 +156,7 @@ def replace(
     expires_at: Any = _KEEP,
     ref: str | None = None,
     idempotency_key: str | None = None,
-) -> Flow[Receipt]:
+) -> Flow[Receipt | NothingErased]:
     """Rectify one held sample: give it new content. The old content is unlearned, and erased like a deleted one.
 
     Parameters
@@ -178,8 +176,8 @@ def replace(
 
     Returns
     -------
-    Receipt
-        Of the kind `rectification`.
+    Receipt or NothingErased
+        Of the kind `rectification`. A server that is sent very often what it holds already answers without a receipt.
 
     Raises
     ------
@@ -203,8 +201,7 @@ def replace(
     request = replaced(
         posting("/samples", content, key=idempotency_key, takes_key=True), method="PUT", query=tuple(query)
     )
-    answer = yield from session.ask(request)
-    return read_receipt(answer)
+    return _outcome((yield from session.ask(request)))
 
 
 def delete(
@@ -214,12 +211,12 @@ def delete(
     subjects: Names | None = None,
     ref: str | None = None,
     idempotency_key: str | None = None,
-) -> Flow[Receipt | NothingHeld]:
+) -> Flow[Receipt | NothingErased]:
     """Unlearn samples by their ids, or all samples of some subjects.
 
     What is not held is counted in the receipt's `absent`, not refused. `wait_erased` returns when no file of the server
     holds the samples any more. A server that is asked very often for what it does not hold answers without a receipt:
-    `NothingHeld`. What has erased something always has one.
+    `NothingErased`. What has erased something always has one.
 
     Parameters
     ----------
@@ -234,14 +231,14 @@ def delete(
 
     Returns
     -------
-    Receipt or NothingHeld
+    Receipt or NothingErased
 
     Raises
     ------
     DataError
         When neither or both are given, or nothing is named.
     """
-    return read_outcome((yield from session.ask(_deletion(ids, subjects, ref, idempotency_key))))
+    return _outcome((yield from session.ask(_deletion(ids, subjects, ref, idempotency_key))))
 
 
 def delete_listing(
@@ -271,13 +268,15 @@ def delete_listing(
         When neither or both are given, or nothing is named.
     """
     request = _deletion(ids, subjects, ref, idempotency_key, list_found=True)
-    content = object_of((yield from session.ask(request)))
-    session.saw(content.get("receipt"))
-    try:
-        found = {int(one["position"]): int(one["samples"]) for one in content["found"]}
-    except (KeyError, TypeError, ValueError):
-        raise UnexpectedAnswerError("the answer does not say of which names something was held", 200) from None
-    return ListedDeletion(read_outcome(content.get("receipt")), found)
+    listed = read(erasures.ListedDeletion, (yield from session.ask(request)))
+    session.saw(listed.receipt.content)
+    return ListedDeletion(listed.receipt, {one.position: one.samples for one in listed.found})
+
+
+def _outcome(content: Any) -> Receipt | NothingErased:
+    kind: Any = DeletionOutcome
+    found: Receipt | NothingErased = read(kind, content)
+    return found
 
 
 def _deletion(
@@ -305,12 +304,126 @@ def _page(
         request = posting(
             "/samples/search", {name: one for name, one in asked.items() if one is not None}, is_safe=True
         )
-    page = object_of((yield from session.ask(request)))
-    return _samples_in(page), page.get("next")
+    page = read(SamplesAnswer, (yield from session.ask(request)))
+    return page.samples, page.next
 
 
-def _samples_in(content: dict[str, Any]) -> list[HeldSample]:
-    found: Any = content.get("samples")
-    if not isinstance(found, list):
-        raise UnexpectedAnswerError("the answer is no page of samples", 200)
-    return [read(HeldSample, one) for one in found]
+def restrict(
+    session: Session,
+    subjects: Names,
+    *,
+    keep_expired: bool = False,
+    ref: str | None = None,
+    idempotency_key: str | None = None,
+) -> Flow[Restriction]:
+    """Keep all samples of some subjects, and learn from them no longer. New samples of them are refused.
+
+    Parameters
+    ----------
+    subjects : str, int, or iterable of them
+        Whose samples. Those of which nothing is held are counted, not refused.
+    keep_expired : bool
+        Whether samples whose time is over are kept until they are released.
+    ref : str, optional
+        The caller's case number, a UUID.
+    idempotency_key : str, optional
+        As for `add`.
+
+    Returns
+    -------
+    Restriction
+    """
+    further = {"keep_expired": True} if keep_expired else {}
+    return (yield from _change_subjects(session, "restrict", subjects, ref, idempotency_key, further))
+
+
+def release(
+    session: Session, subjects: Names, *, ref: str | None = None, idempotency_key: str | None = None
+) -> Flow[Restriction]:
+    """Learn from the samples of restricted subjects again.
+
+    Parameters
+    ----------
+    subjects : str, int, or iterable of them
+        Whose samples. Those that are not restricted are counted, not refused.
+    ref : str, optional
+        The caller's case number, a UUID.
+    idempotency_key : str, optional
+        As for `add`.
+
+    Returns
+    -------
+    Restriction
+    """
+    return (yield from _change_subjects(session, "release", subjects, ref, idempotency_key, {}))
+
+
+def retain(
+    session: Session,
+    subjects: Names,
+    seconds: int | None,
+    *,
+    ref: str | None = None,
+    idempotency_key: str | None = None,
+) -> Flow[Restriction]:
+    """Set a retention period for all samples of some subjects, those held and those to come.
+
+    Parameters
+    ----------
+    subjects : str, int, or iterable of them
+        Whose samples. Those of which nothing is held are counted, not refused.
+    seconds : int or None
+        How long samples are kept from their addition; None takes the period back. It never prolongs.
+    ref : str, optional
+        The caller's case number, a UUID.
+    idempotency_key : str, optional
+        As for `add`.
+
+    Returns
+    -------
+    Restriction
+    """
+    return (yield from _change_subjects(session, "retain", subjects, ref, idempotency_key, {"seconds": seconds}))
+
+
+def _change_subjects(
+    session: Session, change: str, subjects: Names, ref: str | None, key: str | None, further: dict[str, Any]
+) -> Flow[Restriction]:
+    """Ask for a change of all samples of some subjects."""
+    content: dict[str, Any] = {"subjects": names_of(subjects, "subject"), **further}
+    if ref is not None:
+        content["ref"] = ref
+    request = posting(f"/subjects/{change}", content, key=key, takes_key=True)
+    return read(Restriction, (yield from session.ask(request)))
+
+
+def export(
+    session: Session, subject: str | int, *, influence: bool = False, timeout: float | None = None
+) -> Flow[Bundle]:
+    """Return all that is held about a subject. What takes long is waited for.
+
+    Parameters
+    ----------
+    subject : str or int
+        Whom it is about.
+    influence : bool
+        Whether to tell what the samples do for the predictions about the subject.
+    timeout : float, optional
+        In seconds, for what takes long; by default as long as it takes.
+
+    Returns
+    -------
+    Bundle
+
+    Raises
+    ------
+    WaitTimeoutError
+        When it is not there in time.
+    NotFoundError
+        When samples were erased between the end of the work and the question for its bundle: ask again.
+    """
+    asked: dict[str, Any] = {"subject": names_of(subject, "subject")[0], **({"influence": True} if influence else {})}
+    content = object_of((yield from session.ask(posting("/subjects/export", asked, is_safe=True))))
+    if "samples" in content:
+        return read(Bundle, content)
+    return read(Bundle, (yield from result_of(session, content, timeout=timeout)))
