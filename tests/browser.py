@@ -147,7 +147,7 @@ def browsing(folder: Path) -> Iterator[Page]:
     try:
         yield Page(our_reading, our_writing)
     finally:
-        os.close(our_writing)  # it ends when nobody can speak to it any more
+        os.close(our_writing)  # it ends when no one can speak to it any more
         try:
             process.wait(timeout=20)
         except subprocess.TimeoutExpired:

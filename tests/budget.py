@@ -68,13 +68,13 @@ def _file_of(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
 
 
-_PATIENCE = 30.0  # seconds from the interrupt to the end of the process, whatever goes on in it
+_PATIENCE = 30.0  # seconds from the interrupt to the end of the process, whatever it does
 
 
 class Budget:
     """Interrupts the session when its time is over, and says what was not run.
 
-    An interrupt may be swallowed by whoever calls back from C, and may come while pytest is at its own work. So the
+    An interrupt may be swallowed by anyone who calls back from C, and may come while pytest is at its own work. So the
     process ends by itself, with the status that the tests have given until then.
 
     Parameters

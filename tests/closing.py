@@ -1,4 +1,4 @@
-"""Closes what a test opens and nobody else closes, at the end of the scope that opened it; a plugin of pytest."""
+"""Closes what a test opens and no one else closes, at the end of the scope that opened it; a plugin of pytest."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def commands(folder: Path) -> Iterator[str]:
 
 def _take(listener: socket.socket) -> None:
     """Fork an attendant for each command that comes."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no one waits for them
     while True:
         connection, _ = listener.accept()
         if os.fork() == 0:

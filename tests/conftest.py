@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oubli.app.service.kernel_cache import use_kernel_cache
+from oubli.app.service.compiling import use_kernel_cache
 
 use_kernel_cache()  # before anything imports Numba
 

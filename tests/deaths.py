@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = "TEST_RECORDS"  # names the variable that tells workers where to write
 _GDB_SECONDS = 120
-# Nobody sends these on purpose.
+# No one sends these on purpose.
 FATAL = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL})
 
 

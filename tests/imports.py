@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -37,6 +37,12 @@ def modules(package: str) -> dict[str, Path]:
     return {module_of(path): path for path in sorted((ROOT / package).rglob("*.py"))}
 
 
+def imported(tree: Collection[ast.AST]) -> set[str]:
+    """What a program imports, as it is written there."""
+    found = {one.name for node in tree if isinstance(node, ast.Import) for one in node.names}
+    return found | {node.module or "" for node in tree if isinstance(node, ast.ImportFrom)}
+
+
 def outside_type_checking(tree: ast.AST) -> Iterator[ast.AST]:
     """Every node of a program but those that only type checkers read."""
     for node in ast.iter_child_nodes(tree):
@@ -47,9 +53,9 @@ def outside_type_checking(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def imports(path: Path, known: dict[str, Path]) -> set[str]:
-    """The modules that a file imports when it runs, inside of functions too; packages themselves left out."""
+    """The modules that a file imports, inside of functions and for type checkers too; packages themselves left out."""
     found = set()
-    for node in outside_type_checking(parsed(path)):
+    for node in nodes(path):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

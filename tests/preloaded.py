@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 from importlib import import_module
 
-from oubli.app.service.kernel_cache import use_kernel_cache
+from oubli.app.service.compiling import use_kernel_cache
 
 use_kernel_cache()  # before anything imports Numba
 
@@ -19,7 +19,7 @@ from oubli.app.service.compiling import prepare_kernels  # noqa: E402
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task  # noqa: E402
 
 # What only some commands import, when they run.
-for _name in ("build", "training", "recovery"):
+for _name in ("build", "jobs.fits", "recovery.start"):
     import_module(f"oubli.app.service.{_name}")
 schema = Schema((Column("x", ColumnType.NUMERIC, "float32"),), Task.CLASSIFICATION, LabelType.INTEGER)
 prepare_kernels("forest", schema, answers=False)

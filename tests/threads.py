@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from oubli.core.threads import sharing_all
+from oubli.core.concurrency.threads import sharing_all
 
 NUMBERS = (1, 2, 3, 7)
 
@@ -14,5 +14,5 @@ NUMBERS = (1, 2, 3, 7)
 @contextmanager
 def many_threads() -> Iterator[None]:
     """Let models have up to seven threads, for whatever they do."""
-    with mock.patch("oubli.core.threads.usable_cores", return_value=max(NUMBERS)), sharing_all():
+    with mock.patch("oubli.core.concurrency.threads.usable_cores", return_value=max(NUMBERS)), sharing_all():
         yield

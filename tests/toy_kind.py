@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Arrays, Slots
-from oubli.core.classification import Classifier
 from oubli.core.data.schema import Schema, Task
 from oubli.core.engine import Counterpart, Engine, Progress, Shape
+from oubli.core.estimators import Classifier
 from oubli.core.parameters import Parameter, check_parameters, random_state
 from oubli.core.registry import PLACES, Kind
 from oubli.core.samples.arrays import Problem
@@ -183,7 +183,7 @@ def serve() -> None:
     """Ask for the kind by its settings and in a fit request, and ask the model over HTTP."""
     import pytest
 
-    from oubli.app.service.training import new_estimator
+    from oubli.app.service.jobs.fits import new_estimator
     from oubli.app.settings import SettingsError, load_settings
     from tests.unit.app.support import CLASSES, forest, make_service, rows, served
 

@@ -117,7 +117,7 @@ def notes(server: Server, kind: str, task: str) -> dict[str, Any]:
     model = server.ask("GET", "/model")[1]
     held = server.ask("GET", "/samples?limit=1000")[1]
     ledger = server.optional("/ledger?limit=1000")
-    keys = server.optional("/keys")
+    keys = server.optional("/ledger/keys") or server.optional("/keys")
     return {
         "kind": kind,
         "task": task,

@@ -10,7 +10,7 @@ from typing import Any
 
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.samples.restricted import Mark
+from oubli.core.samples.owners import Mark
 
 HERE = Path(__file__).resolve().parent
 N_SAMPLES = 96

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.registry import KINDS
+from oubli.core.estimators import KINDS
 
 
 @dataclass(frozen=True)

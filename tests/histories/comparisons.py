@@ -36,7 +36,7 @@ class Comparison(ABC):
         self.fitted()
 
     def fitted(self) -> None:
-        """The model was fitted to what is held, or built anew from it."""
+        """The model was fitted to what is held, or built again from it."""
 
     def added(self, names: Sequence[str]) -> None:
         """Samples came, in one call; a window is not yet enforced."""
@@ -204,7 +204,7 @@ class TreeOracle(Comparison):
         self.build_anew_after(len(names), n)
 
     def build_anew_after(self, n_changed: int, n_held: int) -> None:
-        """Let go of the tree after a batch that is so large that the model builds its own anew."""
+        """Let go of the tree after a batch that is so large that the model builds its own again."""
         if n_changed > max(tree_engine._REBUILD_SIZE, tree_engine._REBUILD_SHARE * n_held):
             self.tree.root = tree_oracle.Node(0, 0, samples=dict(self.samples), tagged=True)
             if not self.parameters.lazy:
@@ -324,8 +324,8 @@ class Quantised(FreshFit):
         if update.nothing_changed:
             return "nothing changed"
         if update.grown_from >= 0:
-            return "all grown anew" if update.grown_from == 0 else "the rest grown anew"
-        return "subtrees grown anew" if update.n_nodes_rebuilt else "leaves changed"
+            return "all grown again" if update.grown_from == 0 else "the rest grown again"
+        return "subtrees grown again" if update.n_nodes_rebuilt else "leaves changed"
 
 
 class Presorted(FreshFit):
@@ -358,7 +358,7 @@ class Twin(Boosted):
     def outcome(update: Any) -> str:
         """What an update came to."""
         if update.grown:
-            return "all grown anew"
+            return "all grown again"
         return "subtrees retrained" if update.nodes_retrained else "splits kept" if update.nodes_checked else "nothing"
 
     def fitted(self) -> None:

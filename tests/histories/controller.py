@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from standardwebhooks import Webhook
 
-from tests.unit.app.privacy.receiver import ACCEPT, HANG_UP, Receiver, Request, answer
+from tests.unit.app.outgoing.receiver import ACCEPT, HANG_UP, Receiver, Request, answer
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 HOOKS, CALLBACKS = "/hooks", "/opendsr/callbacks"

@@ -12,12 +12,14 @@ from unittest.mock import patch
 from hypothesis import strategies as st
 
 from oubli.core.boosting.online import engine as online_engine
-from oubli.core.boosting.presorted import table as presorted_table
+from oubli.core.boosting.presorted import state as presorted_table
+from oubli.core.boosting.quantised import regions, split
 from oubli.core.forest import engine as forest_engine
 from oubli.core.forest.engine import ForestEngine
 from oubli.core.tree import engine as tree_engine
 from tests.histories import comparisons
 from tests.histories.worlds import Chooser, History, World, awkward_world, learnable_world
+from tests.oracles.boosting import quantised_parts
 
 MANY = 10**9
 TASKS = ("classification", "classification", "regression")
@@ -25,7 +27,7 @@ TASKS = ("classification", "classification", "regression")
 # What happens: any order at all, and orders that an adversary would choose.
 RANDOM = (
     *("add", "add", "add", "add batch", "add batch", "delete", "delete", "delete", "delete batch", "delete batch"),
-    *("add again", "replace", "replace", "a class comes and goes"),
+    *("add again", "replace", "replace", "a class comes and goes", "recover", "add extremes"),
 )
 ADVERSARIAL = (
     *("add sorted", "add one class", "add one row", "add and delete"),
@@ -35,17 +37,18 @@ DRIFTING = ("slide", "slide", "slide", "slide", "drift", "add", "delete oldest")
 LAZY = ("predict", "predict", "predict frozen", "resolve")
 RARE = (
     *("delete everything", "refuse", "predict", "predict", "predict frozen"),
-    *("save and load", "copy", "scrub", "wipe", "verify", "fit", "restrict", "restrict", "release"),
+    *("recover", "recover", "scrub", "wipe", "verify", "fit", "restrict", "restrict", "release"),
 )
 FOREST = (
     *(*RANDOM[:5], *RANDOM[5:10], "add batch", "add batch", "delete everything", "add again", "add again"),
     *("replace", "replace", "refuse", "predict", "predict", "predict frozen", "resolve", "verify"),
-    *("save and load", "copy", "restrict", "restrict", "release"),
+    *("recover", "recover", "add extremes", "restrict", "restrict", "release"),
 )
 ANY = (*RANDOM, *ADVERSARIAL, *DRIFTING)
+SINGLE = ("add", "add", "delete", "delete", "add one row", "delete oldest", "recover", "add extremes", "drift")
 RESTRICTING = (
     *("restrict", "restrict", "restrict", "restrict", "release", "release", "add", "add batch", "delete", "replace"),
-    *("add again", "save and load", "copy", "verify", "predict"),
+    *("add again", "recover", "recover", "verify", "predict"),
 )
 
 
@@ -58,7 +61,7 @@ def tuned_forest(counters_from: int = 2, replant_share: float = math.inf) -> Ite
     counters_from : samples from which on a node keeps candidate counters; by default far more than
         small data has, so that its counters would never be tested.
     replant_share : a batch of a larger share of the samples is not learned or unlearned one by one, but
-        the trees are planted anew; by default so small that all that happens to a few samples does
+        the trees are planted again; by default so small that all that happens to a few samples does
         that, and their updating would never be tested.
 
     Neither may ever show in the model.
@@ -75,15 +78,34 @@ def tuned_forest(counters_from: int = 2, replant_share: float = math.inf) -> Ite
 
 
 def tuned_tree(rebuild_size: int = MANY) -> AbstractContextManager[Any]:
-    """A batch of more samples, and of a tenth of those held, builds the tree anew."""
+    """A batch of more samples, and of a tenth of those held, builds the tree again."""
     return patch.object(tree_engine, "_REBUILD_SIZE", rebuild_size)
 
 
 def tuned_online(replant_share: float = math.inf) -> AbstractContextManager[Any]:
-    """By default a batch of a fifth of the samples has all trees grown anew, which is any batch of a small set."""
+    """By default a batch of a fifth of the samples has all trees grown again, which is any batch of a small set."""
     if replant_share == math.inf:
         return patch.object(online_engine, "is_too_much", lambda n_moved, n_held: False)
     return nullcontext()
+
+
+@contextmanager
+def tuned_quantised(least_size: int = split.LEAST_SIZE, weak: float = regions._WEAK) -> Iterator[None]:
+    """Let small sets have regions.
+
+    Parameters
+    ----------
+    least_size : log2 of the samples of a region; by default more than small sets have in all.
+    weak : a first split that explains less than 1 / weak of the greatest variance takes a level of regions away; by
+        default so little that in small sets chance alone explains more.
+    """
+    with (
+        patch.object(split, "LEAST_SIZE", least_size),
+        patch.object(quantised_parts, "LEAST", least_size),
+        patch.object(regions, "_WEAK", weak),
+        patch.object(quantised_parts, "WEAK", weak),
+    ):
+        yield
 
 
 def tuned_presorted(most_bins: int = presorted_table.MOST_BINS) -> AbstractContextManager[Any]:
@@ -157,6 +179,11 @@ def quantised_parameters(choose: Chooser, world: World, deep: bool) -> dict[str,
         "early_stopping": choose.one([None, None, None, 1, 2]),
         "validation_fraction": choose.one([0.1, 0.5]),
     }
+
+
+def regional_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
+    """The same with all candidates, so that few updates grow everything again."""
+    return {**quantised_parameters(choose, world, deep), "max_bins": 255, "split_sampling": 1.0}
 
 
 def presorted_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
@@ -250,8 +277,9 @@ _BOOSTED_WORLDS = ("shallow", "deep", "learnable", "learnable", "many", "many")
 _BOOSTED = (RANDOM, (*RANDOM, *RARE), (*ANY, *RARE))
 _QUANTISED = Kind(
     "quantised", "incremental-boosting", comparisons.Quantised, quantised_parameters, _BOOSTED_WORLDS, _BOOSTED,
+    tuned_quantised, {"least_size": [split.LEAST_SIZE, split.LEAST_SIZE, 1, 3], "weak": [regions._WEAK, 4.0]},
     outcomes=frozenset(
-        {"nothing changed", "leaves changed", "subtrees grown anew", "the rest grown anew", "all grown anew"}
+        {"nothing changed", "leaves changed", "subtrees grown again", "the rest grown again", "all grown again"}
     ),
 )  # fmt: skip
 _PRESORTED = Kind(
@@ -262,7 +290,7 @@ _PRESORTED = Kind(
 _ONLINE = Kind(
     "online", "online-boosting", comparisons.Twin, online_parameters, _BOOSTED_WORLDS, _BOOSTED,
     tuned_online, {"replant_share": [math.inf, math.inf, 0.2]},
-    outcomes=frozenset({"splits kept", "subtrees retrained", "all grown anew"}),
+    outcomes=frozenset({"splits kept", "subtrees retrained", "all grown again"}),
 )  # fmt: skip
 ROWS = (
     Kind(
@@ -274,6 +302,10 @@ ROWS = (
     replace(_TREE, name="feasible", parameters=feasible_parameters),
     _QUANTISED,
     replace(_QUANTISED, name="quantised oracle", comparison=comparisons.QuantisedOracle),
+    replace(
+        _QUANTISED, name="regions", parameters=regional_parameters, worlds=("many",), mixtures=(SINGLE,),
+        tasks=("classification", "regression"), tuning={"least_size": [4, 5, 6, 7], "weak": [regions._WEAK, 8.0, 4.0]},
+    ),
     _PRESORTED,
     replace(_PRESORTED, name="presorted oracle", comparison=comparisons.PresortedOracle),
     _ONLINE,

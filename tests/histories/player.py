@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import tempfile
 from collections import Counter, defaultdict
@@ -19,14 +20,15 @@ import pytest
 from oubli.core import load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError, UnknownIdError
-from oubli.core.registry import KINDS
-from oubli.core.samples.restricted import Mark
-from tests.histories.worlds import N_PHASES, History, World
+from oubli.core.estimators import KINDS
+from oubli.core.samples.owners import Mark
+from tests.histories.worlds import FLOAT32_MAX, FLOAT64_MAX, N_PHASES, History, World
 
 if TYPE_CHECKING:
     from tests.histories.kinds import Kind
 
 Row = tuple[Sequence[Any], Any]  # features and label
+_VERIFIED_EVERY = 10  # steps
 
 
 @dataclass
@@ -77,6 +79,7 @@ class Player:
         self.restricted: dict[str, list[tuple[str, Row]]] = {}  # by subject
         self.next_id = 0
         self.phase = 0
+        self.steps = 0
         self.tally = TALLIES[kind.name]
         self.model: Any = fresh_fit(kind, world, [])
         self.beside = kind.comparison(self)
@@ -86,6 +89,18 @@ class Player:
         self.tally.operations[operation] += 1
         getattr(self, operation.replace(" ", "_"))(n)
         self.check()
+        self.count_step()
+
+    def between(self) -> None:
+        """Compare between two single changes of an operation."""
+        self.beside.between()
+        self.count_step()
+
+    def count_step(self) -> None:
+        """Count an operation, or a single change of one; after some of them the model must find no wrong counter."""
+        self.steps += 1
+        if self.steps % _VERIFIED_EVERY == 0:
+            self.verify(1)
 
     def check(self) -> None:
         """Check the model's own invariants and its counts, and compare."""
@@ -177,7 +192,7 @@ class Player:
         """Add rows one by one."""
         for row in rows:
             self.add_rows([self.new_id()] if self.rng.random() < 0.7 else None, [row])
-            self.beside.between()
+            self.between()
 
     def delete_ids(self, ids: Sequence[str]) -> None:
         """Delete these ids in one call."""
@@ -192,7 +207,7 @@ class Player:
         """Delete samples one by one."""
         for i in ids:
             self.delete_ids([i])
-            self.beside.between()
+            self.between()
 
     # --- operations: samples come -----------------------------------------------------------------
 
@@ -238,6 +253,23 @@ class Player:
     def add_one_row(self, n: int) -> None:
         """The same row again and again."""
         self.add_each(self.draw_rows(1) * n)
+
+    def add_extremes(self, n: int) -> None:
+        """Cells beyond all that are held, at both ends of each column; new categories; none where all have one."""
+        rows = []
+        for number, column in enumerate(self.world.columns):
+            cells: list[Any] = [None]
+            if column.type == "categorical":
+                cells.append(f"new {self.steps} {number}")
+            elif column.type == "numeric":
+                seen = [f[number] for f, _ in self.held.values() if f[number] is not None and f[number] == f[number]]
+                beyond = 9e5 + 2.0 * max(map(abs, seen), default=0)
+                most = FLOAT64_MAX if column.dtype == "float64" else FLOAT32_MAX
+                cells += [min(beyond, most), max(-beyond, -most)]
+            for cell in cells:
+                features, label = self.draw_rows(1)[0]
+                rows.append(((*features[:number], cell, *features[number + 1 :]), label))
+        self.add_each(self.rng.sample(rows, min(n, len(rows))))
 
     # --- operations: samples go -------------------------------------------------------------------
 
@@ -319,7 +351,7 @@ class Player:
         step = len(same) if n % 2 else 2
         for start in range(0, len(same), step or 1):
             self.delete_ids(same[start : start + step])
-            self.beside.between()
+            self.between()
         if back:
             self.add_rows(list(back), list(back.values()))
 
@@ -344,9 +376,9 @@ class Player:
             samples = dict(self.restricted.pop(subject))
             for i in self.rng.sample(sorted(samples), len(samples) // 4):
                 samples[i] = self.draw_rows(1)[0]
-                kept.replace(i, list(samples[i][0]), samples[i][1])
+                self.model.apply(self.model.plan_replace(i, [list(samples[i][0])], samples[i][1]))
             gone = self.rng.sample(sorted(samples), len(samples) // 3)
-            kept.remove(gone)
+            self.model.apply(self.model.plan_delete(gone))
             self.gone += gone
             back = [i for i in samples if i not in set(gone)]
             for i in back:
@@ -412,17 +444,25 @@ class Player:
         self.beside.resolved()
 
     def save_and_load(self, n: int) -> None:
-        """Go on with what a file gives back; saving resolves."""
+        """Continue with what a file gives back; saving resolves."""
         self.model = through_a_file(self.model, by_class=n % 2 == 1)
         self.beside.resolved()
 
+    def recover(self, n: int) -> None:
+        """Continue with what a file or a pickle gives back, or with a copy."""
+        if n % 3 == 0:
+            self.model = pickle.loads(pickle.dumps(self.model))  # noqa: S301 - our own
+            self.beside.resolved()
+        else:
+            (self.copy if n % 3 == 1 else self.save_and_load)(n)
+
     def copy(self, n: int) -> None:
-        """Go on with a copy, or with the original; a change of the other must not show."""
+        """Continue with a copy, or with the original; a change of the other must not show."""
         other = self.model.copy()
         if n % 2:
             self.model, other = other, self.model
         other.delete(sorted(self.held))
-        other.samples_.restricted.remove([i for samples in self.restricted.values() for i, _ in samples])
+        other.apply(other.plan_delete([i for samples in self.restricted.values() for i, _ in samples]))
         other.add([list(self.world.rows[0][0])], [self.world.rows[0][1]])
 
     def refuse(self, n: int) -> None:

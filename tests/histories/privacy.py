@@ -1,10 +1,10 @@
 """Plays random histories of what people may ask for on a service with its files, against a plain model of the truth.
 
 An operation adds, rectifies, deletes, restricts, releases, sets a retention period, lets time pass, restores an older
-snapshot, fits anew, stops the service or kills it. After it the service holds what the truth says: which samples, whose
-they are, when they expire, and which of them are restricted. A model that is exact is now and then compared with a
-fresh fit on what is neither erased nor restricted; and once in a while no file of the data directory may hold anything
-of a sample that is gone.
+snapshot, fits again, stops the service or kills it. After it the service holds what the truth says: which samples,
+whose they are, when they expire, and which of them are restricted. A model that is exact is now and then compared with
+a fresh fit on what is neither erased nor restricted; and once in a while no file of the data directory may hold
+anything of a sample that is gone.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ from typing import Any
 
 from oubli.app import logs
 from oubli.app.errors import ConflictError, ErasedLatelyError, NotHeldError, OwnerlessError, RestrictedError
-from oubli.app.service.build import Start, compose, open_directory
-from oubli.app.service.idempotency import IdempotencyKey
-from oubli.app.service.model_service import Limits, ModelService
-from oubli.app.service.results import KEEP, Bundle, NewSamples, Replacement
+from oubli.app.service.build import Limits, Means, Start, compose, open_directory
+from oubli.app.service.changes.additions import NewSamples
+from oubli.app.service.changes.command import IdempotencyKey
+from oubli.app.service.changes.deletions import Replacement
+from oubli.app.service.jobs.exports import Bundle
+from oubli.app.service.service import Service
 from oubli.app.times import Clock
-from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.registry import KINDS
+from oubli.core.data.schema import Schema, Task
+from oubli.core.data.values import Column, ColumnType, LabelType
+from oubli.core.estimators import KINDS
+from oubli.core.planning import KEEP
 
 SCHEMA = Schema(
     (Column("a", ColumnType.NUMERIC), Column("b", ColumnType.CATEGORICAL), Column("c", ColumnType.BOOLEAN)),
@@ -141,7 +145,7 @@ class PrivacyPlayer:
         self.n_directories = 0
         self.n_requests = 0
         self.tally: Counter[str] = Counter()
-        self.service: ModelService
+        self.service: Service
 
     @property
     def is_exact(self) -> bool:
@@ -154,9 +158,9 @@ class PrivacyPlayer:
         clock.confirm()
         return clock
 
-    def means(self) -> dict[str, Any]:
+    def means(self) -> Means:
         """What else a service is composed of."""
-        return {}
+        return Means()
 
     async def begin(self) -> None:
         """Begin with an empty model in a new directory."""
@@ -168,40 +172,40 @@ class PrivacyPlayer:
 
     async def _live(self, start: Start) -> None:
         limits = Limits(readd_grace=GRACE / 1000, max_expiry_share=1.0)
-        self.service = compose(start, limits=limits, idle_resolve=False, **self.means())
-        self.service.start()
-        while self.service.phase == "starting":  # noqa: ASYNC110 - asked as anyone would
+        self.service = compose(start, limits=limits, idle_resolve=False, means=self.means())
+        self.service.lifecycle.start()
+        while self.service.model.state.phase == "starting":  # noqa: ASYNC110 - asked as anyone would
             await asyncio.sleep(0.001)
 
     async def _reopen(self) -> None:
         opened = open_directory(self.directory, new_clock=self.new_clock)
         assert opened.snapshots is not None
         await self._live(opened.recover(opened.snapshots.recover()))
-        if not self.is_exact:  # what finishes erasures fits these anew
-            self.truth.version = max(self.truth.version, self.service.state.version)
-        assert self.service.state.version == self.truth.version, "the version moved"
+        if not self.is_exact:  # what finishes erasures fits these again
+            self.truth.version = max(self.truth.version, self.service.model.state.version)
+        assert self.service.model.state.version == self.truth.version, "the version moved"
 
     async def stop(self) -> None:
         """Stop as asked, and start again."""
-        await self.service.stop()
-        assert self.service.stop_error is None
+        await self.service.lifecycle.stop()
+        assert self.service.lifecycle.stop_error is None
         await self._reopen()
 
     async def kill(self) -> None:
-        """Go on with the files as they are."""
-        old, tasks = self.service, self.service.deliveries._tasks
-        async with old.lock.mutation(refusable=False):
-            await old.database.read(lambda _: None)  # nothing is being written to any file then
+        """Continue with the files as they are."""
+        old, tasks = self.service, self.service.outbox.deliveries._tasks
+        async with old.model.lock.mutation(refusable=False):
+            await old.disk.database.read(lambda _: None)  # nothing is being written to any file then
             self.n_directories += 1
             directory = shutil.copytree(self.directory, self.folder / str(self.n_directories))
             for task in tasks:  # nothing is told any more either
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        await old.deliveries.stop()
-        await old.jobs.close()
-        await old.threads.settle()
-        old.threads.close()
-        old.close()
+        await old.outbox.deliveries.stop()
+        await old.jobs.board.close()
+        await old.model.threads.settle()
+        old.model.threads.close()
+        old.lifecycle.close()
         shutil.rmtree(self.directory)
         self.directory = directory
         await self._reopen()
@@ -278,7 +282,7 @@ class PrivacyPlayer:
             logs.request_id.reset(token)
 
     async def _add(self, samples: dict[str, Person], sent: NewSamples, readd: bool) -> None:
-        truth, work = self.truth, self.service.add(sent)
+        truth, work = self.truth, self.service.changes.add(sent)
         held = {name: truth.held[name] for name in samples if name in truth.held}
         if any(one.subject in truth.marks for one in (*held.values(), *samples.values())):
             await self.refused(work, RestrictedError)
@@ -310,7 +314,7 @@ class PrivacyPlayer:
         if known is not None and self.truth.is_restricted(name) and self.rng.random() < 0.2:
             subject = None
         expires: Any = self.expiry() if self.rng.random() < 0.3 else KEEP
-        work = self.service.replace(Replacement(name, list(row), label, subject, expires))
+        work = self.service.changes.replace(Replacement(name, list(row), label, subject, expires))
         if known is None:
             await self.refused(work, NotHeldError)
             return
@@ -333,17 +337,21 @@ class PrivacyPlayer:
 
     async def delete_ids(self) -> None:
         names = self.some_ids(self.rng.randrange(1, 4))
-        receipt = await self.service.delete(ids=names, key=self.key())
+        receipt = await self.service.changes.delete(ids=names, key=self.key())
         self.gone([name for name in names if name in self.truth.held], receipt, len(names))
 
     async def delete_subjects(self) -> None:
         subjects = self.some_subjects()
-        receipt = await self.service.delete(subjects=subjects, key=self.key())
+        receipt = await self.service.changes.delete(subjects=subjects, key=self.key())
         absent = sum(not self.truth.of(subject) for subject in subjects)
         self.gone([name for subject in subjects for name in self.truth.of(subject)], receipt, len(subjects), absent)
 
     def gone(self, names: list[str], receipt: Any, requested: int, absent: int | None = None) -> None:
         absent = requested - len(names) if absent is None else absent
+        if not names:  # perhaps the receipt of an earlier erasure of exactly these
+            assert receipt.requested == requested
+            assert receipt.model_version <= self.truth.version
+            return
         assert (receipt.unlearned, receipt.requested, receipt.absent) == (len(names), requested, absent)
         self.tally["erased while restricted"] += sum(map(self.truth.is_restricted, names))
         self.forget(names, "deletion")
@@ -359,7 +367,7 @@ class PrivacyPlayer:
         self.truth.settle()
 
     def key(self) -> IdempotencyKey:
-        """A key of its own, so that the receipt of an earlier erasure of the same is not the answer."""
+        """A key of its own: the request is none that was answered before."""
         self.n_requests += 1
         return IdempotencyKey(f"{self.n_requests:032x}", f"{self.n_requests:032x}", 0)
 
@@ -367,7 +375,7 @@ class PrivacyPlayer:
         self.truth.version += int(is_changed)
         if not self.is_exact and version > self.truth.version:
             self.truth.version = version
-        assert version == self.truth.version == self.service.state.version
+        assert version == self.truth.version == self.service.model.state.version
 
     # --- operations: restriction ------------------------------------------------------------------
 
@@ -376,7 +384,7 @@ class PrivacyPlayer:
         truth = self.truth
         moved = [name for s in subjects if s not in truth.marks for name in truth.of(s)]
         is_changed = any(truth.of(s) and truth.marks.get(s) != keep for s in subjects)
-        made = await self.service.restrict(subjects, keep=keep)
+        made = await self.service.changes.restrict(subjects, keep=keep)
         absent = sum(not truth.of(s) for s in subjects)
         assert (made.samples, made.absent, made.requested) == (len(moved), absent, len(subjects))
         truth.marks.update((s, keep) for s in subjects if truth.of(s))
@@ -390,7 +398,7 @@ class PrivacyPlayer:
         known = [s for s in subjects if s in truth.marks]
         names = [name for s in known for name in truth.of(s)]
         expired = [name for name in names if (truth.expiry(name) or self.now + 1) <= self.now]
-        made = await self.service.release(subjects)
+        made = await self.service.changes.release(subjects)
         if expired:
             self.forget(expired, "expiry")
             truth.version += 1
@@ -415,7 +423,7 @@ class PrivacyPlayer:
         """Say how long samples of subjects are kept, or that nothing is said."""
         subjects, truth = self.some_subjects(), self.truth
         period = self.period() if self.rng.random() < 0.7 else None
-        made = await self.service.retain(subjects, None if period is None else period // 1000)
+        made = await self.service.changes.retain(subjects, None if period is None else period // 1000)
         held = {subject: truth.of(subject) for subject in subjects if truth.of(subject)}
         assert (made.samples, made.requested) == (sum(map(len, held.values())), len(subjects))
         assert made.absent == len(subjects) - len(held)
@@ -431,11 +439,11 @@ class PrivacyPlayer:
         """Let some time pass; what has expired goes."""
         self.let_pass(self.rng.randrange(1, 900_000))
         due = self.truth.due(self.now)
-        await self.service.retention.sweep()
+        await self.service.erasure.retention.sweep()
         if due:
             self.tally["expired while restricted"] += sum(map(self.truth.is_restricted, due))
             self.forget(due, "expiry")
-            self.changed(True, self.service.state.version)
+            self.changed(True, self.service.model.state.version)
             self.events += [(self.truth.version, name, "expiry") for name in due]
 
     # --- operations: the model as a whole ---------------------------------------------------------
@@ -443,7 +451,7 @@ class PrivacyPlayer:
     async def export(self) -> None:
         """See that a bundle has all of a subject."""
         subject = str(self.subject(certain=True))
-        bundle = await self.service.exporter.ask(subject)
+        bundle = await self.service.jobs.exporter.ask(subject)
         assert isinstance(bundle, Bundle)
         names = self.truth.of(subject)
         assert sorted(one.sample.id for one in bundle.samples) == sorted(names)
@@ -455,7 +463,7 @@ class PrivacyPlayer:
 
     async def download(self) -> None:
         """Keep a snapshot for later."""
-        snapshot = await self.service.snapshot()
+        snapshot = await self.service.erasure.checkpointer.snapshot()
         self.n_directories += 1
         path = self.folder / f"file-{self.n_directories}"
         shutil.copyfile(snapshot.path, path)
@@ -468,7 +476,7 @@ class PrivacyPlayer:
         if not self.files:
             await self.download()
         file, old = self.rng.choice(self.files), self.truth
-        made = await self.service.restore(file.path)
+        made = await self.service.recovery.restore(file.path)
         truth = file.truth.copy()
         since = file.truth.version
         kinds: dict[str, str] = {}
@@ -511,15 +519,15 @@ class PrivacyPlayer:
         self.tally["restored restricted"] += made["n_restricted"]
 
     async def fit(self) -> None:
-        """Fit anew with another seed."""
+        """Fit again with another seed."""
         seed = self.rng.randrange(1000)
         parameters = {} if self.kind == "tree" else {"random_state": seed}
-        await self.service.rebuilder.fit(self.kind, parameters, lambda _: None)
-        self.truth.seed = self.service.state.model.seed_
-        self.changed(True, self.service.state.version)
+        await self.service.recovery.fit(self.kind, parameters, lambda _: None)
+        self.truth.seed = self.service.model.state.model.seed_
+        self.changed(True, self.service.model.state.version)
 
     async def verify(self) -> None:
-        result = await self.service.rebuilder.verify(lambda _: None)
+        result = await self.service.recovery.verify(lambda _: None)
         assert result["ok"], result
         assert result["n_samples"] == len(self.truth.live())
         self.compare()
@@ -537,38 +545,38 @@ class PrivacyPlayer:
             fresh.fit([list(live[n].row) for n in names], [live[n].label for n in names], ids=names, schema=SCHEMA)
         else:
             fresh.start(SCHEMA)
-        assert self.service.state.model.digest() == fresh.digest(), "the digest is not that of a fresh fit"
+        assert self.service.model.state.model.digest() == fresh.digest(), "the digest is not that of a fresh fit"
         self.tally["digests"] += 1
 
     def check(self) -> None:
         """See that all is held as it should be."""
-        store = self.service.state.model.samples_
+        store = self.service.model.state.model.samples_
         restricted = store.restricted
         truth = self.truth
-        assert {*store.ids(), *(restricted.samples.ids() if len(restricted) else ())} == truth.held.keys()
+        assert {*store.ids(), *(restricted.ids() if len(restricted) else ())} == truth.held.keys()
         assert {s: mark.keeps for s, mark in restricted.marks.items()} == truth.marks
         for name, one in truth.held.items():
-            found, _ = self.service.get(name)
+            found, _ = self.service.questions.get(name)
             assert (found.subject, found.expires_ms) == (one.subject, truth.expiry(name)), name
             holder = store.holding(name)
             assert holder is not None
-            assert holder.own_expiry(name) == one.expires, name
-            assert (found.restricted_ms is not None) == restricted.holds(name) == (one.subject in truth.marks), name
-        assert self.service.state.model.n_samples_ == len(truth.live())
+            assert holder.belongings(name).expires_ms == one.expires, name
+            assert (found.restricted_ms is not None) == restricted.contains(name) == (one.subject in truth.marks), name
+        assert self.service.model.state.model.n_samples_ == len(truth.live())
 
     def check_content(self) -> None:
         """Compare what is held under each id, and look into every structure."""
         for name, one in self.truth.held.items():
-            store = self.service.state.model.samples_.holding(name)
+            store = self.service.model.state.model.samples_.holding(name)
             assert store is not None
             assert store.same_content(name, store.prepare([list(one.row)], [one.label]), 0), name
-        self.service.state.model.check_invariants()
+        self.service.model.state.model.check_invariants()
 
     async def search_files(self) -> None:
         """Finish all erasures; then no file may hold the id or the request of a sample that is gone."""
-        await self.service.checkpointer.write_snapshot(erase=True)
-        await self.service.erasures.wait()
-        await self.service.database.flush()
+        await self.service.erasure.checkpointer.write_snapshot(erase=True)
+        await self.service.erasure.erasures.wait()
+        await self.service.disk.database.flush()
         requests = {one.request for one in self.truth.held.values()}
         gone = [name.encode() for name in self.absent]
         content = b"".join(path.read_bytes() for path in sorted(self.directory.rglob("*")) if path.is_file())
@@ -614,7 +622,7 @@ class PrivacyPlayer:
                     await chosen()
                     self.check()
                     if not self.is_exact:
-                        self.truth.version = self.service.state.version
+                        self.truth.version = self.service.model.state.version
                     if number % 25 == 0 or chosen.__name__ in ("restore", "kill", "stop"):
                         self.compare()
                         self.check_content()
@@ -626,7 +634,7 @@ class PrivacyPlayer:
             self.compare()
             await self.search_files()
         finally:
-            await self.service.stop()
+            await self.service.lifecycle.stop()
 
 
 def _is_same(one: Person, other: Person) -> bool:

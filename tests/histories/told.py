@@ -16,15 +16,15 @@ from typing import Any
 from unittest.mock import patch
 
 from oubli.app.errors import RepeatedRequestError
-from oubli.app.privacy.addresses import AddressRules, parse_endpoint
-from oubli.app.privacy.sender import Sender
-from oubli.app.privacy.signatures import WebhookSigner, read_processor
-from oubli.app.service import checkpoint, retention
-from oubli.app.service.deliveries import Push
-from oubli.app.service.opendsr import Asked, Processor, Progress
+from oubli.app.outgoing.addresses import AddressRules, parse_endpoint
+from oubli.app.outgoing.sender import Sender, WebhookSigner, read_processor
+from oubli.app.service.build import Means
+from oubli.app.service.erasure import checkpoint, erasures
+from oubli.app.service.outbox.deliveries import Push
+from oubli.app.service.outbox.subject_requests import Asked, Processor, Progress
 from tests.histories.controller import CALLBACKS, HOOKS, SECRET, Controller
 from tests.histories.privacy import PrivacyPlayer
-from tests.unit.app.privacy.certificates import authority, certificate
+from tests.unit.app.outgoing.certificates import authority, certificate
 
 _DOMAIN = "opendsr.processor.example"
 _CALLBACK = "http://controller.example/opendsr/callbacks"
@@ -57,14 +57,14 @@ class ToldPlayer(PrivacyPlayer):
         self._n_waiting = 0
         self._signer = read_processor(_DOMAIN, *certificate(folder, authority(), _DOMAIN))
 
-    def means(self) -> dict[str, Any]:
+    def means(self) -> Means:
         port = self.controller.receiver.port
         hooks, callbacks = (
             parse_endpoint(f"http://controller.example:{port}{path}", plain_http=True) for path in (HOOKS, CALLBACKS)
         )
         sender = Sender(AddressRules(("127.0.0.1",), _loopback), 60.0)
         push = Push(sender, (hooks, WebhookSigner([SECRET])), pause=self._pause)
-        return {"push": push, "processor": Processor(self._signer, callbacks={_CALLBACK: callbacks})}
+        return Means(push=push, processor=Processor(self._signer, callbacks={_CALLBACK: callbacks}))
 
     async def _pause(self, event: asyncio.Event, seconds: float | None) -> None:
         """What has to wait for a time is woken whenever time passes."""
@@ -82,7 +82,7 @@ class ToldPlayer(PrivacyPlayer):
 
     def _bells(self) -> list[asyncio.Event]:
         """What wakes those who tell others."""
-        deliveries = self.service.deliveries
+        deliveries = self.service.outbox.deliveries
         return [deliveries._bell, *(courier._bell for courier in deliveries._couriers)]
 
     # --- operations -------------------------------------------------------------------------------
@@ -94,10 +94,10 @@ class ToldPlayer(PrivacyPlayer):
 
     async def request_erasure(self) -> None:
         """Have a controller ask for an erasure, more than once."""
-        subjects, requests = self.some_subjects(), self.service.subject_requests
+        subjects, requests = self.some_subjects(), self.service.outbox.requests
         asked = self.asked("erasure", subjects)
         taken = await requests.take(asked)
-        (receipt,), _ = await self.service.receipts.listed(0, 10, ref=asked.id)
+        (receipt,), _ = await self.service.evidence.receipts.listed(0, 10, ref=asked.id)
         absent = sum(not self.truth.of(subject) for subject in subjects)
         self.gone([name for subject in subjects for name in self.truth.of(subject)], receipt, len(subjects), absent)
         assert (await requests.take(asked)).received_ms == taken.received_ms
@@ -107,7 +107,7 @@ class ToldPlayer(PrivacyPlayer):
     async def kill(self) -> None:
         """Kill the service, now and then while a bundle is asked for that is never made."""
         if self.rng.random() < 0.5:
-            async with self.service.jobs._turn:
+            async with self.service.jobs.board._turn:
                 await self.request_bundle(1.0)
                 await super().kill()
         else:
@@ -115,29 +115,32 @@ class ToldPlayer(PrivacyPlayer):
 
     async def request_bundle(self, impatience: float = 0.3) -> None:
         """Have a controller ask for a bundle, and wait for it or not."""
-        subject, requests = str(self.subject(certain=True)), self.service.subject_requests
+        subject, requests = str(self.subject(certain=True)), self.service.outbox.requests
         asked = self.asked(self.rng.choice(["access", "portability"]), [subject])
         names = frozenset(self.truth.of(subject))
         await requests.take(asked)
         self.bundles.append(Bundled(asked.id, subject, names))
         if self.rng.random() >= impatience:
             found = await self._made(asked.id)
-            bundle = self.service.exporter.kept(str(found.export))
+            job = self.service.jobs.board.get(found.job or "")
+            bundle = (
+                None if job is None or job.result is None else self.service.jobs.exporter.kept(job.result["export"])
+            )
             assert bundle is not None
             assert {one.sample.id for one in bundle.samples} == names
             self.tally["bundles"] += 1
 
     async def _made(self, request: str) -> Progress:
         """Wait until a bundle is made, or given up."""
-        while (found := await self.service.subject_requests.progress(request)).status == "in_progress":  # noqa: ASYNC110
+        while (found := await self.service.outbox.requests.progress(request)).status == "in_progress":  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         return found
 
     async def redeliver(self) -> None:
         """Have something told again that was given up."""
-        letters = await self.service.deliveries.dead_letters(0, 20)
+        letters = await self.service.outbox.deliveries.dead_letters(0, 20)
         if letters:
-            await self.service.deliveries.redeliver(self.rng.choice(letters).subject)
+            await self.service.outbox.deliveries.redeliver(self.rng.choice(letters).subject)
             self.tally["redelivered"] += 1
 
     def operations(self) -> tuple[tuple[int, Callable[[], Coroutine[Any, Any, None]]], ...]:
@@ -154,28 +157,31 @@ class ToldPlayer(PrivacyPlayer):
     async def check_bundles(self) -> None:
         """No bundle is given out of which a sample is gone."""
         for one in self.bundles[-10:]:
-            found = await self.service.subject_requests.progress(one.id)
-            if found.export is not None:
+            found = await self.service.outbox.requests.progress(one.id)
+            if found.job is not None:
                 assert one.names <= set(self.truth.of(one.subject))
                 self.tally["bundles looked up"] += 1
 
     async def deliver(self) -> None:
         """Have everything told that is not told yet, also what was given up."""
-        deliveries, self.controller.refuses = self.service.deliveries, False
+        deliveries, self.controller.refuses = self.service.outbox.deliveries, False
         for one in self.bundles:
             await self._made(one.id)
         for letter in {one.subject for one in await deliveries.dead_letters(0, 10_000)}:
             await deliveries.redeliver(letter)
         while True:
             await self._everybody_waits()
-            if sum([(await self.service.database.read(_counts(target))).due for target in ("webhook", _CALLBACK)]) == 0:
+            if (
+                sum([(await self.service.disk.database.read(_counts(target))).due for target in ("webhook", _CALLBACK)])
+                == 0
+            ):
                 break
             self.let_pass(7 * _HOURS)
         self.controller.refuses = True
         assert not await deliveries.dead_letters(0, 10)
 
     async def _everybody_waits(self) -> None:
-        """Return when all that was noted has been looked at: whoever works does so after the bell."""
+        """Return when all that was noted has been looked at: anyone who works does so after the bell."""
         n_quiet = 0
         while n_quiet < 3:
             await asyncio.sleep(0.001)
@@ -187,7 +193,7 @@ class ToldPlayer(PrivacyPlayer):
         after, told = 0, self.controller.told
         known = set()
         while True:
-            page, end = await self.service.receipts.listed(after, 1000)
+            page, end = await self.service.evidence.receipts.listed(after, 1000)
             for one in page:
                 known.add((HOOKS, one.id))
                 states = set(told.get((HOOKS, one.id), ()))
@@ -198,7 +204,7 @@ class ToldPlayer(PrivacyPlayer):
             after = end
         for name in (*self.erasures, *(one.id for one in self.bundles)):
             known.add((CALLBACKS, name))
-            found = await self.service.subject_requests.progress(name)
+            found = await self.service.outbox.requests.progress(name)
             states = set(told.get((CALLBACKS, name), ()))
             if found.request.callbacks:
                 assert {"in_progress", found.status} <= states, (found, states)
@@ -213,7 +219,7 @@ class ToldPlayer(PrivacyPlayer):
         await self.deliver()
         await self.check_told()
         for name in self.erasures:
-            assert (await self.service.subject_requests.progress(name)).status == "completed"
+            assert (await self.service.outbox.requests.progress(name)).status == "completed"
 
     async def play(self, n: int) -> None:
         async with self.controller.receiver.listening():
@@ -229,7 +235,7 @@ def play(kind: str, folder: Path, seed: int, n: int) -> Counter[str]:
     """Play a history of so many operations; return what has happened in it."""
     player = ToldPlayer(kind, folder, seed)
     # Expiry, snapshots and erasures happen when the history says so.
-    with patch.object(retention, "_TICK", 1e6), patch.object(checkpoint, "_TICK", 1e6):
+    with patch.object(erasures, "_TICK", 1e6), patch.object(checkpoint, "_TICK", 1e6):
         try:
             asyncio.run(player.play(n))
         except BaseException as error:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.mutants.faults import ROOT, Fault, make, put, read, write
 
 SEED = 20261122
-_SECONDS = 1800  # a fault that makes tests go on for ever is caught as well
+_SECONDS = 1800  # a fault that makes tests continue for ever is caught as well
 _NO_TESTS = 5  # the exit code of pytest
 _BATCHES = (8, 24)  # test files that are collected and run at once: most faults are caught by the first, within seconds
 

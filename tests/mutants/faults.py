@@ -12,8 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIST = Path(__file__).with_name("faults.json")
 
-_FOREST = ("count", "grow", "leaves", "predict", "resolve", "scores", "split", "update")
-_TREE = ("categories", "grow", "numeric", "partition", "presort", "split", "update")
+_FOREST = ("grow", "predict", "split", "update", "layout/count", "state")
+_TREE = ("grow", "presort", "split", "update")
 # Where the faults of an area are put: globs below the root.
 AREAS = {
     "kernels": [
@@ -22,7 +22,7 @@ AREAS = {
         *(f"core/boosting/{room}/*.py" for room in ("online", "quantised", "presorted")),
     ],
     "store": ["core/samples/*.py", "core/persistence.py", "core/data/encoding.py"],
-    "journal": [f"app/storage/{name}.py" for name in ("journal", "reserve", "segment", "sqlite_journal")],
+    "journal": [f"app/storage/{name}.py" for name in ("journal", "reserve", "sqlite")],
     "recovery": [
         *(f"app/service/{name}.py" for name in ("bodies", "build", "recovery", "restoration")),
         *(f"app/storage/{name}.py" for name in ("directory", "snapshots")),

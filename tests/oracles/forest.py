@@ -153,7 +153,8 @@ def is_leaf(samples: Sequence[_Sample], depth: int, parameters: Parameters) -> b
 
 def neighbour(value: float, towards: float, kind: type[Any]) -> float:
     """The next float of the kind in a direction."""
-    return float(np.nextafter(kind(value), kind(towards)))
+    with np.errstate(over="ignore"):  # behind the largest number is infinity
+        return float(np.nextafter(kind(value), kind(towards)))
 
 
 def cell_scale(lo: float, hi: float, s: int) -> float | None:

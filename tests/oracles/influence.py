@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.influence.losses import Loss
-from oubli.core.influence.start import StartRule
-from oubli.core.influence.views import LeafKind, View
+from oubli.core.influence.losses import Loss, StartRule
+from oubli.core.influence.views import View
 
 Reals = npt.NDArray[np.float64]
 
@@ -18,7 +17,6 @@ class Structures:
     """Where samples and rows are in trees whose leaf values are yet to be found."""
 
     loss: Loss
-    leaf_kind: LeafKind
     start_rule: StartRule
     n_groups: int
     leaves: npt.NDArray[np.int64]  # [T, n]
@@ -71,10 +69,7 @@ class Structures:
                 f = np.zeros(self.n_leaves)
                 for leaf in range(self.n_leaves):
                     here = (self.leaves[tree + k] == leaf) & (weights > 0)
-                    if self.leaf_kind is LeafKind.NEWTON:
-                        below = self.hessian_scale * (weights * h)[here].sum() + self.l2
-                    else:
-                        below = weights[here].sum() + self.l2
+                    below = self.hessian_scale * (weights * h)[here].sum() + self.l2
                     if here.any():
                         f[leaf] = -self.factor * (weights * g)[here].sum() / below
                 values.append(f)
@@ -108,7 +103,6 @@ class Structures:
             values=np.concatenate(values),
             n_groups=self.n_groups,
             loss=self.loss,
-            leaf_kind=self.leaf_kind,
             learning_rate=self.rate,
             l2=np.full(len(values) * self.n_leaves, self.l2),
             start=start,
@@ -126,7 +120,6 @@ class Structures:
 
 def random_structures(
     loss: Loss,
-    leaf_kind: LeafKind = LeafKind.NEWTON,
     *,
     n: int = 40,
     n_rows: int = 5,
@@ -162,7 +155,6 @@ def random_structures(
     leaves = np.where(rng.random((n_trees, n)) < 0.4, hint, noise)
     structures = Structures(
         loss=loss,
-        leaf_kind=leaf_kind,
         start_rule=rules[loss],
         n_groups=n_groups,
         leaves=leaves,

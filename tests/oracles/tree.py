@@ -13,9 +13,9 @@ b) A missing value of a numeric column goes left or right, both are tried; so is
    A category goes left, all others right; a missing value is a category.
 c) Among equally good splits the first column wins, then the lower threshold, then missing right; among
    categories the missing one, then the lower hash.
-d) No split has an empty side. What cannot be split is a leaf, where the paper's BUILD would go on with splits of gain 0
-   and all samples on one side. After a few updates such a leaf could be split; as long as nearly all its samples are
-   alike the checker asks of it what condition 2 asks of a split of gain 0: that no split gains more than beta.
+d) No split has an empty side. What cannot be split is a leaf, where the paper's BUILD would continue with splits of
+   gain 0 and all samples on one side. After a few updates such a leaf could be split; as long as nearly all its samples
+   are alike the checker asks of it what condition 2 asks of a split of gain 0: that no split gains more than beta.
 """
 
 from __future__ import annotations
@@ -339,7 +339,7 @@ def violations(
 ) -> list[str]:
     """What of Definition 3.1, conditions 1 and 2, does not hold of a tree's splits for these samples.
 
-    Of the tree only splits, children and tags are read: who is where is found anew. Nothing is asked of a node with a
+    Of the tree only splits, children and tags are read: who is where is found again. Nothing is asked of a node with a
     tag, which no query has passed.
     """
     found: list[str] = []

@@ -9,7 +9,7 @@ import pytest
 
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier
 from oubli.core.data.schema import Schema
-from oubli.core.forest.split import side_of
+from oubli.core.jit.nodes import side_of
 from oubli.core.rng import draw_trees
 from oubli.core.samples.store import SampleStore
 from oubli.core.scoring import FEWEST, FOLDS, Answers, answer_fold, out_of_bag, score_of, take_samples
@@ -41,7 +41,7 @@ def test_out_of_bag_asks_the_trees_that_have_not_learned_a_sample(schema: Schema
     k = engine.settings.occurrences
     for slot, answer in zip(slots.tolist(), answers, strict=True):
         drawn = np.arange(8, dtype=np.int32)
-        draw_trees(engine.parameters.seed_key[0], store.id_hashes[slot], 8, k, drawn)
+        draw_trees(engine.parameters[0]["seed_key"], store.id_hashes[slot], 8, k, drawn)
         unseen = sorted(drawn[k:].tolist())
         assert len(unseen) == 8 - k
         row = [store.get(store.id_of(slot)).features]

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from oubli.core import IncrementalBoostingClassifier
-from oubli.core.boosting.quantised.steadiness import parting_few
+from oubli.core.boosting.quantised.split import parting_few
 from oubli.core.boosting.rows import is_without_grain, without_grain
+from oubli.core.concurrency.threads import is_long, sharing_all
 from oubli.core.data.values import Task
-from oubli.core.registry import KINDS
-from oubli.core.threads import is_long, sharing_all
+from oubli.core.estimators import KINDS
 from oubli.core.warmup import warm_up
 
 N_HISTORIES = 15

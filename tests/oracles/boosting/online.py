@@ -1,7 +1,7 @@
 """`online-boosting`, slowly: robust LogitBoost with best-first trees, and updates in place.
 
 Of every sample and tree it is kept what the sample last contributed, an integer gradient and an integer hessian. All
-sums are taken anew from these whenever they are needed; nothing else is kept but the trees themselves.
+sums are taken again from these whenever they are needed; nothing else is kept but the trees themselves.
 
 Algorithms are those of "Online Gradient Boosting Decision Tree" (Lin, Chung, Lao, Zhao 2025).
 """
@@ -252,7 +252,7 @@ class OnlineBoosting:
     # --- updating ---------------------------------------------------------------------------------
 
     def is_too_much(self, n_moved: int, n_held: int) -> bool:
-        """Whether a batch has all trees grown anew: more than a fifth, or many and more than a sixtieth."""
+        """Whether a batch has all trees grown again: more than a fifth, or many and more than a sixtieth."""
         return self.grows_for_batches and (5 * n_moved > n_held or (n_moved > 100 and 60 * n_moved > n_held))
 
     def add(self, samples: dict[str, Sample]) -> None:
@@ -304,7 +304,7 @@ class OnlineBoosting:
         return new
 
     def drop_classes(self) -> None:
-        """Drop the trees of classes that no sample is of; with two left, or one, all trees are grown anew."""
+        """Drop the trees of classes that no sample is of; with two left, or one, all trees are grown again."""
         left = sorted({sample.label for sample in self.samples.values()})
         if len(left) < 3:
             self.grow()
@@ -359,7 +359,7 @@ class OnlineBoosting:
                         queue.append((child, inside, there))
 
     def retrain(self, root: Node, node: Node, iteration: int, k: int) -> None:
-        """Train a subtree anew on derivatives that are up to date, with its leaves and those the tree may yet have."""
+        """Train a subtree again on derivatives that are up to date, with its leaves and those the tree may yet have."""
         inside = set(map(id, node.leaves()))
         names = [i for i in self.samples if id(root.leaf_of(self.samples[i].cells)) in inside]
         budget = self.parameters.max_leaf_nodes - len(root.leaves()) + len(inside)

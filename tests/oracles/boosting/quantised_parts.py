@@ -31,6 +31,7 @@ EDGES, CANDIDATES, START, ROUNDING, VALIDATION, SIZE, REGIONS = 5, 6, 7, 8, 9, 1
 LOG2_E = 1.4426950408889634
 FEW = 16
 LEAST = 11  # log2 of the training samples of a region
+WEAK = 256.0  # where the first split explains less than 1 / WEAK of the greatest variance there are fewer regions
 LARGE = 17  # log2 of the training samples from which on a set is large
 
 
@@ -247,7 +248,7 @@ def regions_of(
 ) -> list[Split]:
     """The splits that all trees begin with, in a heap: a level less where the first one explains little."""
     key = draw(seed, REGIONS)
-    if levels and best_part(rows, gradients, bins, columns, combine(key, 0)).gain * 256.0 < float(len(rows)) * 64**2:
+    if levels and best_part(rows, gradients, bins, columns, combine(key, 0)).gain * WEAK < float(len(rows)) * 64**2:
         levels -= 1
     below, splits = {0: np.arange(len(rows))}, []
     for node in range(2**levels - 1):

@@ -147,7 +147,7 @@ def test_a_restart_in_the_middle_of_additions_doubles_nothing_and_loses_nothing(
 
 
 class Going:
-    """Additions that go on while the server is stopped and started.
+    """Additions that continue while the server is stopped and started.
 
     Attributes
     ----------

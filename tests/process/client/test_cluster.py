@@ -1,4 +1,4 @@
-"""The client and real nodes: it writes at the leader, reads its writes anywhere, and goes on when the leader dies."""
+"""The client and real nodes: it writes at the leader, reads its writes anywhere, and continues when the leader dies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.postgres import Server
 from tests.process.replication.nodes import Nodes
 
 pytestmark = pytest.mark.long
-FLAGS = ("--lease", "1")
+FLAGS = ("--member-timeout", "10")
 
 
 @pytest.fixture

@@ -199,7 +199,7 @@ def screenshot(console: Console, name: str) -> None:
 def find(console: Console, kind: str, name: str) -> Locator:
     """Find by subject or id, and return what is found."""
     section = console.section("Find")
-    console.hand.choose(section.get_by_label("Whose"), kind)
+    console.hand.choose(section.get_by_label("Find by"), kind)
     console.hand.fill(section.get_by_label("Subject or id"), name)
     console.hand.press(section.get_by_role("button", name="Find"))
     return console.section("Held")

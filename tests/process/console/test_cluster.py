@@ -76,8 +76,7 @@ def test_the_nodes_are_shown_and_kept_up_to_date(
         console.open()
         nodes = console.section("Nodes")
         expect(nodes.get_by_role("status")).to_have_text(
-            "4 nodes, epoch 7. Without an answer: 2. "
-            "Models that differ from the leader's: 1. They answer no predictions."
+            "4 nodes, epoch 7. Not answering: 2. Models that differ from the leader's: 1. They answer no predictions."
         )
         rows = [row.inner_text().split("\t") for row in nodes.get_by_role("row").all()]
         assert [[cell.strip() for cell in row] for row in rows] == [
@@ -85,13 +84,13 @@ def test_the_nodes_are_shown_and_kept_up_to_date(
             ["a (this one)", "Leader", "In step", "12", "\u2013", "The same"],
             ["b", "Follower", "Behind", "4", "1,200 versions", "Not compared yet"],
             ["c", "Follower", "Silent for 12 s", "12", "0 versions", "The same"],
-            ["d", "Follower", "Expelled", "12", "0 versions", "Differs: it answers nothing"],
+            ["d", "Follower", "Expelled", "12", "0 versions", "Differs: answers nothing"],
         ]
         expect(console.page.locator(".banner")).to_have_count(0)
         screenshot(console, f"cluster-{scheme}-{'wide' if size == WIDE else 'narrow'}")
         console.check_access()
         console.check_fits()
-        # The focus stays where somebody reads by the keyboard, while what is there is written anew.
+        # The focus stays where somebody reads by the keyboard, while what is there is written again.
         frame = nodes.get_by_role("region", name="Nodes of the cluster")
         console.hand.reach(frame) if size == WIDE else frame.focus()
         answers.content["nodes"] = NODES[:2]
@@ -155,7 +154,7 @@ def test_a_follower_names_the_leader_and_leaves_changes_to_it(
         page.keyboard.press("Escape")
         console.go("Model")
         expect(console.section("Parameters")).to_be_visible()
-        for title in ("Fit anew", "Look after it"):
+        for title in ("Fit again", "Maintenance"):
             expect(console.section(title)).to_have_count(0)
         assert actions(console).isdisjoint({"Write a snapshot now", "Restore", "Download", "Verify", "Scrub"})
         console.go("Predict")
@@ -166,7 +165,7 @@ def test_a_follower_names_the_leader_and_leaves_changes_to_it(
         page.clock.run_for(5100)
         expect(banner).to_have_count(0)
         expect(console.section("Find").get_by_role("button", name="Forget")).to_be_visible()
-        # And while nobody leads, it says so.
+        # And while no one leads, it says so.
         answers.content |= {"role": "follower", "leader": None}
         page.clock.run_for(5100)
         expect(banner).to_contain_text("no node leads at the moment")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Request, expect
 
 from tests.process.console.people import write_people
-from tests.process.console.support import Console, looking, make_key
-from tests.serving import Running, serving
+from tests.process.console.support import Console, looking, make_key, screenshot
+from tests.serving import Running, run_cli, serving
 
 pytestmark = pytest.mark.long
 NOW, PREDICT, SAMPLES = "Now", "Predict", "Samples and people"
@@ -118,16 +118,52 @@ def test_a_key_that_only_erases_forgets_a_person_without_seeing_anything(browser
 
 
 def test_a_key_that_is_revoked_meanwhile_is_asked_for_again(browser: Browser, server: Running) -> None:
-    from tests.serving import run_cli
-
     key = make_key(server, "read", "predict")
     with looking(browser, server) as console:
+        ended: list[Request] = []
+        for event in ("requestfinished", "requestfailed"):
+            console.page.on(event, lambda request: ended.append(request))  # type: ignore[call-overload]
         console.open("predict")
         console.enter_key(key)
         expect(console.page.locator(".predict-label")).not_to_be_empty()
         run_cli("keys", "revoke", key.split("_")[1], "--data-dir", "oubli-data", cwd=server.folder)
         console.page.wait_for_timeout(1500)  # a server looks once a second
-        console.hand.press(console.page.get_by_role("button", name="Another row"))
+        console.page.evaluate("document.querySelector('.row .button')?.click()")  # Another row
         expect(console.page.get_by_role("heading", name="A key is needed")).to_be_visible()
+        expect(console.page.get_by_text("The key was revoked, or it has expired.")).to_be_visible()
+        screenshot(console, "key-ended")
+        console.check_access()
         assert "person" not in console.page.content()
+        console.page.wait_for_timeout(300)
+        streams = [one for one in console.requests if one.url.endswith("/events")]
+        assert streams
+        assert [one for one in streams if one not in ended] == [], "a stream continues"
+        # Whatever wakes the page up, it does not send the key again, and keeps what is being typed.
+        field = console.page.get_by_label("Key", exact=True)
+        field.fill("half a k")
+        n_sent = len(console.requests)
+        for node, event in (("window", "online"), ("document", "visibilitychange")):
+            console.page.evaluate(f"{node}.dispatchEvent(new Event('{event}'))")
+        console.page.wait_for_timeout(1000)
+        assert [one.url for one in console.requests[n_sent:] if key in one.headers.get("authorization", "")] == []
+        expect(field).to_have_value("half a k")
+        console.enter_key("the-key-of-the-operator")
+        expect(console.heading(PREDICT)).to_be_visible()
         console.check_silence(key)
+
+
+def test_a_dialog_does_not_outlive_its_key(browser: Browser, server: Running) -> None:
+    key = make_key(server, "read", "erase")
+    with looking(browser, server) as console:
+        console.open("samples")
+        console.enter_key(key)
+        console.section("Held").get_by_role("button", name="s3", exact=True).click()
+        dialog = console.page.get_by_role("dialog")
+        expect(dialog).to_contain_text("person 1")
+        run_cli("keys", "revoke", key.split("_")[1], "--data-dir", "oubli-data", cwd=server.folder)
+        console.page.wait_for_timeout(1500)
+        # Asks how many samples are held, unless the end of the streams was first.
+        console.page.evaluate("document.querySelector('dialog .row:last-child .button-danger')?.click()")
+        expect(console.page.get_by_role("heading", name="A key is needed")).to_be_visible()
+        expect(dialog).to_have_count(0)
+        assert "person" not in console.page.content()

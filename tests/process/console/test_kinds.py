@@ -43,13 +43,13 @@ def test_classes(browser: Browser, tmp_path: Path, kind: str) -> None:
         if kind == "tree":
             expect(why).to_contain_text("cannot say which samples")
         else:
-            console.hand.press(why.get_by_role("button", name="Which samples make this answer?"))
-            expect(why.get_by_role("heading", name="They help this answer most")).to_be_visible(timeout=90_000)
+            console.hand.press(why.get_by_role("button", name="Which samples are behind this answer?"))
+            expect(why.get_by_role("heading", name="Samples that help this answer most")).to_be_visible(timeout=90_000)
         if guarantee == "exact":
-            console.hand.press(without.get_by_role("button", name="What would it say without?"))
+            console.hand.press(without.get_by_role("button", name="Predict without"))
             expect(without).to_contain_text("without 2 samples; 118 are left.", timeout=90_000)
         else:
-            expect(without).to_contain_text("only an exact one can")
+            expect(without).to_contain_text("Only an exact model can")
         console.check_access()
         console.check_fits()
         console.go("Samples and people")
@@ -82,7 +82,7 @@ def test_numbers(browser: Browser, tmp_path: Path, kind: str) -> None:
         )
         without = console.section("Without a person")
         expect(without.get_by_label("Name")).to_have_value("s0")
-        console.hand.press(without.get_by_role("button", name="What would it say without?"))
+        console.hand.press(without.get_by_role("button", name="Predict without"))
         expect(without).to_contain_text("without 1 sample; 89 are left.", timeout=60_000)
         console.check_access()
         assert console.complaints == []
@@ -96,7 +96,7 @@ def test_a_model_without_samples_can_be_filled(browser: Browser, tmp_path: Path)
         expect(console.page.locator(".now-count")).to_have_text("0")
         console.check_access()
         console.go("Predict")
-        expect(console.page.get_by_text("No sample is held to begin with.")).to_be_visible()
+        expect(console.page.get_by_text("There is no sample to start with.")).to_be_visible()
         expect(console.page.locator(".predict-answer .state")).to_be_visible()
         console.check_access()
         console.go("Samples and people")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-from playwright.sync_api import expect
+from collections.abc import Iterator
+from typing import Any
 
-from tests.process.console.support import Console
-from tests.serving import Running
+import pytest
+from playwright.sync_api import Browser, Route, expect
+
+from tests.process.console.people import write_people
+from tests.process.console.support import Console, looking, screenshot
+from tests.serving import Running, serving
 
 pytestmark = pytest.mark.long
 
@@ -57,10 +61,10 @@ def test_a_real_row_its_answer_and_another_row(console: Console, server: Running
 def test_why_with_one_step_to_the_samples(console: Console, server: Running) -> None:
     console.open("predict")
     why = console.section("Why")
-    console.hand.press(why.get_by_role("button", name="Which samples make this answer?"))
+    console.hand.press(why.get_by_role("button", name="Which samples are behind this answer?"))
     [sample] = server.get("/samples?limit=1")[1]["samples"]
     asked = {"instances": [list(sample["features"].values())], "top": 8}
-    expect(why.get_by_role("heading", name="They help this answer most")).to_be_visible(timeout=300_000)
+    expect(why.get_by_role("heading", name="Samples that help this answer most")).to_be_visible(timeout=300_000)
     found = server.ask("POST", "/influence", asked)[1]  # now its kernels are there: no job is begun
     for one in [*found["helpful"], *found["harmful"]]:
         expect(why.get_by_role("button", name=one["id"], exact=True)).to_be_visible()
@@ -81,14 +85,109 @@ def test_what_it_would_say_without_a_person(console: Console, server: Running) -
     without = console.section("Without a person")
     before = server.get("/model")[1]["model_version"]
     expect(without.get_by_label("Name")).to_have_value("person 0")
-    console.hand.press(without.get_by_role("button", name="What would it say without?"))
+    console.hand.press(without.get_by_role("button", name="Predict without"))
     expect(without).to_contain_text("without 2 samples; 118 are left.", timeout=60_000)
     expect(without.get_by_role("heading", name="With", exact=True)).to_be_visible()
     expect(without.get_by_role("heading", name="Without", exact=True)).to_be_visible()
     console.check_access()
     console.hand.choose(without.get_by_label("Without"), "Sample (id)")
     console.hand.fill(without.get_by_label("Name"), "nobody at all")
-    console.hand.press(without.get_by_role("button", name="What would it say without?"))
-    expect(without).to_contain_text("The model has learned nothing under this name.")
+    console.hand.press(without.get_by_role("button", name="Predict without"))
+    expect(without).to_contain_text("The model has learned no sample under this name.")
     assert server.get("/model")[1]["model_version"] == before
     console.check_silence("person 0", "person%200", "person+0", "nobody")
+
+
+def test_a_value_unlike_all_that_are_held_is_told_at_its_field(console: Console, server: Running) -> None:
+    console.open("predict")
+    page = console.page
+    age, job = page.get_by_label("age", exact=True), page.get_by_label("job", exact=True)
+    expect(page.locator(".predict-label")).not_to_be_empty()
+    expect(page.locator(".field-error:visible")).to_have_count(0)
+    console.hand.fill(age, "999")
+    outside = page.get_by_text("Outside the range of the samples held: 20 to 69.")
+    expect(outside).to_be_visible()
+    expect(age).to_have_attribute("aria-invalid", "false")
+    console.hand.fill(job, "astronaut")
+    unknown = page.get_by_text("No sample held has this value.")
+    expect(unknown).to_be_visible()
+    screenshot(console, "predict-unlike")
+    console.check_access()
+    grew = page.get_by_label("grew", exact=True).input_value() == "true"
+    answer = expected(server, [999, "astronaut", grew])  # it is a warning: the answer is there
+    expect(page.locator(".predict-answer .bars-value").first).to_have_text(answer[1])
+    sample = {"id": "a-1", "features": [999, "astronaut", True], "label": "yes", "readd": True}
+    assert server.ask("POST", "/samples", {"samples": [sample]})[0] == 201
+    expect(outside).to_have_count(0)  # now one is held
+    expect(unknown).to_have_count(0)
+    server.ask("POST", "/samples/batch-delete", {"ids": ["a-1"]})
+    console.hand.fill(job, "pilot")
+    expect(unknown).to_be_visible()
+    console.hand.press(page.get_by_label("job is missing"))
+    expect(unknown).to_have_count(0)
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server that ranks samples for many seconds."""
+    folder = tmp_path_factory.mktemp("slow")
+    with serving(*write_people(folder, 6000), "--n-estimators", "1000", cwd=folder) as running:
+        yield running
+
+
+def influence_jobs(server: Running) -> list[Any]:
+    return [one["status"] for one in server.get("/jobs")[1]["jobs"] if one["kind"] == "influence"]
+
+
+def test_a_long_question_is_cancelled_or_replaced_and_the_next_has_its_turn(browser: Browser, slow: Running) -> None:
+    with looking(browser, slow) as console:
+        console.open("predict")
+        page, why = console.page, console.section("Why")
+        ask = why.get_by_role("button", name="Which samples are behind this answer?")
+        console.hand.press(ask)
+        expect(why.get_by_text("Running")).to_be_visible(timeout=60_000)
+        screenshot(console, "predict-cancel")
+        console.check_access()
+        console.hand.press(why.get_by_role("button", name="Cancel"))
+        expect(ask).to_be_visible()
+        console.hand.press(ask)
+        expect(why.get_by_text("Running")).to_be_visible(timeout=60_000)
+        assert influence_jobs(slow) == ["failed", "running"]
+        page.get_by_label("age", exact=True).fill("44")  # the question is about another row then
+        expect(ask).to_be_visible()
+        without = console.section("Without a person")
+        for name in ("person 1", "person 2"):
+            console.hand.fill(without.get_by_label("Name"), name)
+            console.hand.press(without.get_by_role("button", name="Predict without"))
+        expect(without).to_contain_text("without 2 samples; 5,998 are left.", timeout=10_000)
+        console.hand.press(ask)
+        expect(why.get_by_text("Running")).to_be_visible(timeout=60_000)
+        console.go("Now")
+        page.wait_for_timeout(1000)
+        assert influence_jobs(slow) == ["failed"] * 3, "nobody waits for the answer"
+        assert console.complaints == []
+
+
+def test_the_answer_to_an_earlier_row_is_not_waited_for(browser: Browser, server: Running) -> None:
+    with looking(browser, server) as console:
+        page = console.page
+        held: list[Route] = []
+
+        def hold(route: Route) -> None:
+            if '"instances":[[21,' in (route.request.post_data or ""):
+                held.append(route)
+            else:
+                route.continue_()
+
+        console.open("predict")
+        expect(page.locator(".predict-label")).not_to_be_empty()
+        page.route("**/predict", hold)
+        page.get_by_label("age", exact=True).fill("21")
+        while not held:
+            page.wait_for_timeout(50)
+        page.get_by_label("age", exact=True).fill("69")
+        row = [69, page.get_by_label("job", exact=True).input_value()]
+        answer = expected(server, [*row, page.get_by_label("grew", exact=True).input_value() == "true"])
+        expect(page.locator(".predict-answer .bars-value").first).to_have_text(answer[1])
+        assert held[0].request.failure == "net::ERR_ABORTED"
+        assert shown(console) == answer

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from oubli.app.http.sockets import bind
-from oubli.app.http.standby import Standby
+from oubli.app.http.standby import Standby, bind
 from oubli.app.settings import Settings
 from tests.process.console.people import write_people
 from tests.process.console.support import looking
@@ -32,14 +31,14 @@ def test_the_page_says_so_and_goes_on_by_itself(browser: Browser, tmp_path: Path
         server.stop(how)
         expect(state).to_have_text("Reconnecting")
         expect(state).to_have_text("The server does not answer", timeout=30_000)
-        expect(page.get_by_role("alert").filter(has_text="What is shown may be old")).to_be_visible()
+        expect(page.get_by_role("alert").filter(has_text="may show old values")).to_be_visible()
         expect(page.locator(".now-count")).to_have_text("121")
         console.check_access()
         console.go("Predict")
         expect(page.get_by_role("button", name="Try again").first).to_be_visible()
         with serving(*flags, cwd=tmp_path, port=port) as again:
             expect(state).to_have_text("Live", timeout=60_000)
-            expect(page.get_by_role("alert").filter(has_text="What is shown may be old")).to_have_count(0)
+            expect(page.get_by_role("alert").filter(has_text="may show old values")).to_have_count(0)
             expect(page.locator(".predict-label").first).not_to_be_empty()
             console.go("Now")
             expect(page.locator(".now-count")).to_have_text("121")
@@ -56,7 +55,7 @@ def test_a_server_that_still_starts_has_the_page_and_says_so(browser: Browser, t
         with Standby(bind("127.0.0.1", port), Settings(data_dir=tmp_path / "other")) as standby:
             standby.start("starting")
             console.open("predict")
-            expect(console.page.get_by_text("The server starts: it trains or reads its model.")).to_be_visible()
+            expect(console.page.get_by_text("The server is starting: it trains or reads its model.")).to_be_visible()
             console.check_access()
         with serving(*write_people(tmp_path), "--n-estimators", "2", cwd=tmp_path, port=port):
             expect(console.page.locator(".predict-label")).not_to_be_empty(timeout=90_000)

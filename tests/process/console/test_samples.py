@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Error, Route, expect
 
-from tests.process.console.support import Console, agree, find
+from tests.process.console.support import Console, agree, find, screenshot
 from tests.serving import Running
 
 pytestmark = pytest.mark.long
@@ -88,7 +89,7 @@ def test_forget_a_person_and_change_ones_mind(console: Console, server: Running)
     console.hand.press(forget)
     dialog = console.page.get_by_role("dialog", name="Forget this person?")
     expect(dialog).to_contain_text("3 samples")
-    expect(dialog).to_contain_text("It cannot be undone")
+    expect(dialog).to_contain_text("You cannot undo this")
     console.hand.press(dialog.get_by_role("button", name="Cancel"))
     assert len(held(server, subject)) == 3
     expect(forget).to_be_focused()
@@ -128,7 +129,7 @@ def test_add_a_sample_with_what_is_wrong_told_at_its_place(console: Console, ser
     expect(form.get_by_text("is held with other content").first).to_be_visible()
     server.ask("POST", "/samples/batch-delete", {"ids": [name]})
     console.hand.press(form.get_by_role("button", name="Add the sample"))
-    console.hand.press(form.get_by_role("button", name="Add it all the same"))
+    console.hand.press(form.get_by_role("button", name="Add it anyway"))
     expect(form).to_contain_text(f"The model has learned sample {name}")
     server.ask("POST", "/samples/batch-delete", {"ids": [name]})
     console.check_silence("perhaps", name)
@@ -140,7 +141,7 @@ def test_add_a_file(console: Console, server: Running, csv: Path) -> None:
     console.open("samples")
     section = console.section("Add")
     console.hand.press(section.get_by_text("A CSV file"))
-    start = section.get_by_role("button", name="Add the samples of the file")
+    start = section.get_by_role("button", name="Add the samples")
     console.hand.press(start)
     expect(section.get_by_text("Choose a file.")).to_be_visible()
     section.get_by_label("CSV file").set_input_files(csv)
@@ -152,6 +153,53 @@ def test_add_a_file(console: Console, server: Running, csv: Path) -> None:
     console.hand.press(start)
     expect(section).to_contain_text("0 rows were added. Then row 2 was refused")
     console.check_access()
+
+
+def test_a_file_with_a_column_that_the_model_does_not_have(console: Console, csv: Path) -> None:
+    console.open("samples")
+    section = console.section("Add")
+    console.hand.press(section.get_by_text("A CSV file"))
+    csv.write_text('age,job,grew,"the, ""colour""",income\n1,cook,true,red,yes\n')
+    section.get_by_label("CSV file").set_input_files(csv)
+    start = section.get_by_role("button", name="Add the samples")
+    console.hand.press(start)
+    expect(section).to_contain_text('0 rows were added. The model has no column the, "colour", which is column 4')
+    screenshot(console, "file-with-another-column")
+    console.check_access()
+    csv.write_text("age,job,grew,income\n1,cook,true,yes\n2,cook,perhaps,yes\n")
+    section.get_by_label("CSV file").set_input_files(csv)
+    console.hand.press(start)
+    expect(section).to_contain_text("0 rows were added. Then row 2 was refused in column grew: must be true")
+
+
+def test_a_dialog_goes_with_its_view(console: Console, server: Running) -> None:
+    [sample_id] = add(server, "zoe", 1)
+    console.open("now")
+    console.go("Samples and people")
+    page = console.page
+    dialogs = page.get_by_role("dialog")
+    found = find(console, "Sample (id)", sample_id)
+    console.hand.press(found.get_by_role("button", name=sample_id, exact=True))
+    console.hand.press(dialogs.get_by_role("button", name="Forget this sample"))
+    expect(dialogs).to_have_count(2)
+    page.go_back()
+    expect(console.heading("Now")).to_be_visible()
+    expect(dialogs).to_have_count(0)
+    assert server.get(f"/samples/{sample_id}")[0] == 200
+    page.go_forward()
+    find(console, "Person (subject)", "zoe")
+    slow: list[Route] = []
+    page.route("**/samples/search", lambda route: slow.append(route))
+    console.hand.press(console.section("Find").get_by_role("button", name="Forget"))
+    while not slow:
+        page.wait_for_timeout(50)
+    page.go_back()  # before it is asked whether to forget
+    expect(console.heading("Now")).to_be_visible()
+    with suppress(Error):  # it was aborted
+        slow[0].continue_()
+    page.wait_for_timeout(300)
+    expect(dialogs).to_have_count(0)
+    server.ask("POST", "/samples/batch-delete", {"ids": [sample_id]})
 
 
 def test_export_restrict_and_release_a_person(console: Console, server: Running) -> None:

@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from oubli.app.service.model.questions import summarise
 from oubli.core import load
-from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.concurrency.threads import sharing_all
+from oubli.core.data.schema import Schema, Task
+from oubli.core.data.values import Column, ColumnType, LabelType
 from oubli.core.drawing import look_at_tree
-from oubli.core.registry import KINDS
-from oubli.core.samples.summary import summarise
+from oubli.core.estimators import KINDS
+from oubli.core.model import grow_some, separate_trees_of
+from oubli.core.planning import Turn
 from oubli.core.scoring import out_of_bag
-from oubli.core.some_trees import grow_some, separate_trees_of
-from oubli.core.threads import sharing_all
 
 N_SAMPLES = 32
 
@@ -156,7 +158,7 @@ def _of(case: Case, columns: str, n_classes: int) -> Iterator[tuple[str, Callabl
     yield "score", lambda: (_score(model), summarise(model.samples_))
     yield "wipe", lambda: (model.wipe(), model.query(rows[:1], frozen=True))
     yield "scrub", lambda: (model.scrub(), model.query(rows[:1]))
-    yield "takes long", lambda: model.takes_long(model.samples_.prepare(rows[:1], y[:1], None), held(2), 3, 0.05)
+    yield "takes long", lambda: model.plan_delete(held(2), turn=Turn(n_items=3, longest_pause=0.05))
     yield "threads", in_threads
     yield "copy", lambda: model.copy().delete(held(0))
     yield "fit held", lambda: model.copy().fit_held(model.samples_.copy())

@@ -93,7 +93,7 @@ print(json.dumps({{
     assert found["compiled"] == found["imported_to_compile"] == []
     kernels = {
         "oubli.core.forest.update.update_samples",
-        "oubli.core.forest.resolve.resolve_trees",
+        "oubli.core.forest.update.resolve",
         "oubli.core.tree.update.run_updates",
     }
     assert kernels <= set(found["loaded"])
@@ -112,6 +112,8 @@ def test_kernels_stay_within_bounds(tmp_path: Path) -> None:
     """The cache does not know that bounds are to be checked: it has to be one of its own."""
     environment = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     assert run_python("-m", "tests.process.core.smoke", **environment) == "\n\n".join(smoke.run())
+    told = run_python("-m", "tests.stress", "--minutes", "1", "--patience", "900", "--only", "forest", **environment)
+    assert told.endswith("nothing was wrong\n")
     control = tmp_path / "control.py"
     control.write_text(
         "import numpy as np\n"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from oubli.core.data.schema import Task
-from oubli.core.registry import KINDS
+from oubli.core.estimators import KINDS
 from tests.process.core.operations import VARIANTS
 
 FIRST = {  # each kind with one task

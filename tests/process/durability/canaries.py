@@ -37,7 +37,7 @@ class Canary:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What it has of text that nobody else has."""
+        """What it has of text that no one else has."""
         return self.id, self.subject, self.word
 
 

@@ -104,7 +104,7 @@ class Chooser:
         return self._addition([Sent(self._new_id(), self._strangers.meet(household)) for _ in range(n)])
 
     def _add_without_ids(self) -> Request:
-        # Of nobody's household: a deletion that takes it away before its answer comes would take its mark along.
+        # Of no one's household: a deletion that takes it away before its answer comes would take its mark along.
         return self._addition([Sent(None, self._strangers.meet()) for _ in range(self._source.randrange(1, 4))])
 
     def _add_again(self) -> Request:

@@ -29,7 +29,7 @@ class Clock:
         unfinished.replace(self.path)
 
     def after(self, seconds: float) -> str:
-        """Return what it will show in so many seconds, if nobody changes it."""
+        """Return what it will show in so many seconds, if no one changes it."""
         return (datetime.now(UTC) + timedelta(seconds=self.offset + seconds)).isoformat()
 
 

@@ -1,6 +1,6 @@
 """Receipts and the ledger, checked with nothing but what is written about them: no code of the service is used.
 
-receipt   Ed25519 over its RFC 8785 form without `signature`, by the key that `key_id` names in `GET /keys`
+receipt   Ed25519 over its RFC 8785 form without `signature`, by the key that `key_id` names in `GET /ledger/keys`
 entry     `hash` is the SHA-256 of its RFC 8785 form without `hash`; `previous` is the hash of the one before
 """
 
@@ -29,7 +29,7 @@ def canonical(content: Any) -> bytes:
 
 def public_keys(server: Running) -> dict[str, Ed25519PublicKey]:
     """Return the signing keys that a server publishes, by id."""
-    status, content = server.get("/keys")
+    status, content = server.get("/ledger/keys")
     assert status == 200
     keys = {
         key["key_id"]: Ed25519PublicKey.from_public_bytes(base64.b64decode(key["public_key"]))

@@ -27,9 +27,9 @@ from typing import Any
 # What changes files or makes changes last, as Python code calls it; SQLite's own calls are inside the methods below.
 CALLS = ("fsync", "fdatasync", "replace", "rename", "unlink", "rmdir")
 METHODS = (
-    ("oubli.app.storage.sqlite_journal", "SqliteJournal", "append"),
-    ("oubli.app.storage.sqlite_journal", "SqliteJournal", "rotate"),
-    ("oubli.app.storage.sqlite_journal", "SqliteJournal", "drop_before"),
+    ("oubli.app.storage.journal", "SqliteJournal", "append"),
+    ("oubli.app.storage.journal", "SqliteJournal", "rotate"),
+    ("oubli.app.storage.journal", "SqliteJournal", "drop_before"),
     ("oubli.app.ledger.database", "LedgerDatabase", "adopt"),
     ("oubli.app.ledger.database", "LedgerDatabase", "fold_many"),
     ("oubli.app.ledger.database", "LedgerDatabase", "flush"),
@@ -109,7 +109,7 @@ def main() -> None:
     """Prepare the steps, then run the command line."""
     plan = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     from oubli.app.cli.main import main as run
-    from oubli.app.service.kernel_cache import use_kernel_cache
+    from oubli.app.service.compiling import use_kernel_cache
 
     use_kernel_cache()
     if plan["clock"] is not None:

@@ -47,7 +47,7 @@ class Operation:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody knows what became of it: no answer, or one that leaves it open."""
+        """Whether no one knows what became of it: no answer, or one that leaves it open."""
         return self.status is None or self.status >= 500
 
     @property
@@ -115,7 +115,7 @@ class World:
         restricted = self.restricted
         for sent in operation.samples:
             if sent.id is None:
-                return None  # nobody has seen the id that it would have been given
+                return None  # no one has seen the id that it would have been given
             known = self.held.get(sent.id)
             if sent.content.subject in restricted - {None} or (known is not None and known.is_restricted):
                 return None
@@ -302,7 +302,7 @@ def _with_ids(operation: Operation, held: Mapping[str, Content]) -> Operation:
 def _placements(
     acknowledged: Sequence[Operation], in_flight: Sequence[Operation], first: int, last: int
 ) -> Iterator[dict[int, Operation]]:
-    """Yield every way in which requests in flight can have the versions that nobody was told."""
+    """Yield every way in which requests in flight can have the versions that no one was told."""
     told = {one.version for one in acknowledged if one.changed}
     untold = [version for version in range(first + 1, last + 1) if version not in told]
     for chosen in permutations(in_flight, len(untold)):

@@ -78,7 +78,7 @@ def flags(*more: str, kind: str = "forest") -> tuple[str, ...]:
 
 
 class Strangers:
-    """Makes contents that nobody else has; a source for each client, told apart by their first marks."""
+    """Makes contents that no one else has; a source for each client, told apart by their first marks."""
 
     def __init__(self, random_state: random.Random, first_mark: int = FIRST_MARK) -> None:
         self._random = random_state

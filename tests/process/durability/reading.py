@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.registry import KINDS
+from oubli.core.estimators import KINDS
 from tests.process.durability.people import Content
 from tests.serving import Running
 

@@ -1,4 +1,4 @@
-"""Clocks that are wrong: time never runs back, and a leap expires nobody until somebody has confirmed it."""
+"""Clocks that are wrong: time never runs back, and a leap expires no one until somebody has confirmed it."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Listener:
 def _flags(folder: Path, listener: Listener) -> tuple[str, ...]:
     (folder / "secret").write_text(SECRET)
     url = f"http://127.0.0.1:{listener.port}/hooks"
-    more = ("--webhook-url", url, "--webhook-secret-file", "secret", "--push-plain-http")
+    more = ("--webhook-url", url, "--webhook-secret-file", "secret")
     return (*FLAGS["forest"], *more, "--push-network", "127.0.0.0/8")
 
 

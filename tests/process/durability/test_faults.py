@@ -37,7 +37,7 @@ def add(server: Running, strangers: Strangers, *names: str) -> tuple[int, dict[s
 
 
 def check_refused(status: int, problem: dict[str, Any], server: Running, name: str, n_samples: int) -> None:
-    """A mutation that could not be made durable is an error and not in the model; predictions go on."""
+    """A mutation that could not be made durable is an error and not in the model; predictions continue."""
     assert status == 503, problem
     assert problem["type"].startswith("urn:oubli:problem:")
     assert server.get(f"/samples/{name}")[0] == 404
@@ -140,7 +140,7 @@ def test_a_failed_flush_stops_changes_until_a_restart(begun, strangers):
         version = server.get("/model")[1]["model_version"]
         with _failing_flushes(server):
             check_refused(*add(server, strangers, "failed"), server, "failed", 301)
-        # The disk works again, but nobody knows what it has kept: nothing is tried a second time.
+        # The disk works again, but no one knows what it has kept: nothing is tried a second time.
         check_refused(*add(server, strangers, "late"), server, "late", 301)
         assert send(server, "DELETE", "/samples/p0")[0] == 503
         assert server.get("/samples/p0")[0] == 200

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from oubli.app.service.checkpoint import CheckpointPolicy
+from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from tests.reach import array_bytes, reachable
 from tests.unit.app.hosted import Hosted, hosted, wait_until
 from tests.unit.app.support import forest, make_service

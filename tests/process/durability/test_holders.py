@@ -28,32 +28,28 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-import oubli.app.service.export
-import oubli.app.service.influence
-import oubli.app.service.rebuild
-import oubli.app.service.sample_leaves
-import oubli.app.service.scoring
-import oubli.app.service.without
-from oubli.app.datasets.arrow_writer import ArrowWriter
-from oubli.app.http.csv_text import csv_line
-from oubli.app.privacy.addresses import AddressRules, parse_endpoint
-from oubli.app.privacy.sender import Sender
-from oubli.app.privacy.signatures import WebhookSigner, read_processor
+import oubli.app.service.evidence.sample_set
+import oubli.app.service.jobs.exports
+import oubli.app.service.jobs.model_jobs
+import oubli.app.service.model.influence
+import oubli.app.service.recovery.rebuild
+from oubli.app.datasets.streams import ArrowWriter
+from oubli.app.http.formats import csv_line
+from oubli.app.outgoing.addresses import AddressRules, parse_endpoint
+from oubli.app.outgoing.sender import Sender, WebhookSigner, read_processor
 from oubli.app.replication.follower import Follower
-from oubli.app.replication.join import join
 from oubli.app.replication.peers import SNAPSHOT_PATH, PeerError
-from oubli.app.service.checkpoint import CheckpointPolicy
-from oubli.app.service.commands.additions import AddBody
-from oubli.app.service.commands.deletions import DeleteBody
-from oubli.app.service.deliveries import Push
-from oubli.app.service.export import Exporter
-from oubli.app.service.holders import KINDS, Holders
-from oubli.app.service.model_service import ModelService
-from oubli.app.service.opendsr import Processor
-from oubli.app.service.state import ModelState
+from oubli.app.replication.start import join
+from oubli.app.service.changes.additions import AddBody
+from oubli.app.service.changes.deletions import DeleteBody
+from oubli.app.service.erasure.checkpoint import Checkpointer, CheckpointPolicy
+from oubli.app.service.erasure.holders import KINDS, Holders
+from oubli.app.service.model.state import ModelState
+from oubli.app.service.outbox.deliveries import Push
+from oubli.app.service.outbox.subject_requests import Processor
 from oubli.app.storage.directory import TEMPORARY, DataDirectory
 from oubli.app.storage.journal import Record
-from oubli.app.storage.postgres.mark import PositionMark
+from oubli.app.storage.postgres.journal import PositionMark
 from oubli.app.storage.segment_keys import SegmentKeys
 from oubli.core import DynamicForestClassifier
 from oubli.verifier.sets import hash_of_sample
@@ -62,7 +58,7 @@ from tests.process.durability.listener import listening
 from tests.reach import array_bytes, texts
 from tests.tiers import covering
 from tests.unit.app.hosted import Hosted, hosted, wait_until
-from tests.unit.app.privacy.certificates import authority, certificate
+from tests.unit.app.outgoing.certificates import authority, certificate
 from tests.unit.app.support import forest, make_service, served_here
 
 DOMAIN = "opendsr.processor.example"
@@ -124,7 +120,7 @@ def scene(
     directory: Path, monkeypatch: pytest.MonkeyPatch, deadline: float = DEADLINE, told: int | None = None
 ) -> Iterator[Scene]:
     """Yield a server; it tells a receiver on a port of this machine, if there is one."""
-    monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.0)
+    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.0)
     directory.parent.mkdir(exist_ok=True)
     push, callbacks = None, {}
     if told is not None:
@@ -158,7 +154,7 @@ def _question(scene: Scene) -> str:
 
 
 def _ranking(scene: Scene, job: dict[str, Any]) -> tuple[int, Any]:
-    return scene.host.ask("GET", f"/influence/{job['result']['influence']}")
+    return scene.host.ask("GET", f"/jobs/{job['id']}/result")
 
 
 def rankings(scene: Scene) -> tuple[str, Check]:
@@ -176,7 +172,7 @@ def rankings(scene: Scene) -> tuple[str, Check]:
 
 def _held_up_question(scene: Scene) -> None:
     """A question that takes long, and tells now and then how far it is."""
-    answer = oubli.app.service.influence._ask
+    answer = oubli.app.service.model.influence._ask
 
     def slow(*arguments: Any) -> Any:
         progress = arguments[4]
@@ -184,11 +180,11 @@ def _held_up_question(scene: Scene) -> None:
             progress(0, 1)
         return answer(*arguments)
 
-    scene.monkeypatch.setattr(oubli.app.service.influence, "_ask", slow)
+    scene.monkeypatch.setattr(oubli.app.service.model.influence, "_ask", slow)
 
 
 def influence_running(scene: Scene) -> tuple[str, Check]:
-    """The job goes on and would for ever: it is ended."""
+    """The job would continue for ever: it is ended."""
     _held_up_question(scene)
     job = _question(scene)
     wait_until(lambda: scene.job(job)["status"] == "running")
@@ -230,14 +226,14 @@ def influence_ended_after(scene: Scene) -> tuple[str, Check]:
 
 def _export(scene: Scene) -> str:
     """A bundle of the canary's subject, as a job."""
-    scene.monkeypatch.setattr(oubli.app.service.export, "_FEW", 0)
+    scene.monkeypatch.setattr(oubli.app.service.jobs.exports, "_FEW", 0)
     return scene.begin_job("/subjects/export", {"subject": BIRD.subject})
 
 
 def bundles(scene: Scene) -> tuple[str, Check]:
     """The job has ended before, and the bundle is not given out any more at once."""
     job = scene.wait_for_job(_export(scene))
-    place = f"/exports/{job['result']['export']}"
+    place = f"/jobs/{job['id']}/result"
     status, bundle = scene.host.ask("GET", place)
     assert status == 200
     assert [one["id"] for one in bundle["samples"]] == [BIRD.id], "the bundle is blind"
@@ -250,16 +246,16 @@ def bundles(scene: Scene) -> tuple[str, Check]:
 
 
 def bundles_running(scene: Scene) -> tuple[str, Check]:
-    """The job goes on and would for ever: it is ended."""
-    collect = Exporter._collect
+    """The job would continue for ever: it is ended."""
+    collect = oubli.app.service.jobs.exports._collect
 
-    def slow(exporter: Exporter, store: Any, names: list[str], asked: Any) -> Any:
-        found = collect(exporter, store, names, asked)
+    def slow(store: Any, names: list[str], hold: Any) -> Any:
+        found = collect(store, names, hold)
         while not scene.gate.wait(0.02):
-            asked.named()
+            hold.require()
         return found
 
-    scene.monkeypatch.setattr(Exporter, "_collect", slow)
+    scene.monkeypatch.setattr(oubli.app.service.jobs.exports, "_collect", slow)
     job = _export(scene)
     wait_until(lambda: scene.job(job)["status"] == "running")
     # Changes wait for who reads the model: the deletion is asked for on a connection that waits for it.
@@ -272,7 +268,7 @@ def bundles_running(scene: Scene) -> tuple[str, Check]:
     assert b" 200 " in head.splitlines()[0], head
     receipt = json.loads(body)["id"]
     ended = scene.wait_for_job(job)
-    place = f"/exports/{ended['result']['export']}"
+    place = f"/jobs/{ended['id']}/result"
 
     def check() -> None:
         assert scene.host.ask("GET", place)[0] == 404
@@ -293,8 +289,8 @@ def bundles_queued(scene: Scene) -> tuple[str, Check]:
 
 def set_behind(scene: Scene) -> tuple[str, Check]:
     """The tree over the samples is being changed by others, and has yet to take in that the canary has left."""
-    sample_set = scene.host.service.sample_set
-    take_in, hold_up = oubli.app.service.sample_leaves.Leaves.take_in, threading.Event()
+    sample_set = scene.host.service.evidence.sample_set
+    take_in, hold_up = oubli.app.service.evidence.sample_set.Leaves.take_in, threading.Event()
 
     def slow(leaves: Any, batch: Any) -> None:
         if batch.ids and not hold_up.wait(0):
@@ -304,7 +300,7 @@ def set_behind(scene: Scene) -> tuple[str, Check]:
 
     leaf = _leaf_of(scene)
     assert leaf in _in_tree(sample_set), "the search is blind"
-    scene.monkeypatch.setattr(oubli.app.service.sample_leaves.Leaves, "take_in", slow)
+    scene.monkeypatch.setattr(oubli.app.service.evidence.sample_set.Leaves, "take_in", slow)
     others = {"samples": [{"id": f"o{i}", "features": [i, "a", True], "label": "yes"} for i in range(40)]}
     assert scene.host.ask("POST", "/samples", others)[0] == 201
     wait_until(hold_up.is_set)
@@ -317,7 +313,7 @@ def set_behind(scene: Scene) -> tuple[str, Check]:
 
     def check() -> None:
         assert leaf not in _in_tree(sample_set)
-        assert not sample_set._ids | sample_set._subjects
+        assert not sample_set._touched.ids | sample_set._touched.subjects
 
     return receipt, check
 
@@ -358,7 +354,7 @@ def _in_tree(sample_set: Any) -> bytes:
 
 
 def verify(scene: Scene) -> tuple[str, Check]:
-    """A copy is verified: it is waited for, and the deadline passes."""
+    """A copy is verified: it is waited for, and ended when the deadline passes."""
     compare = DynamicForestClassifier.verify
 
     def slow(model: Any, *rest: Any) -> Any:
@@ -376,8 +372,8 @@ def verify(scene: Scene) -> tuple[str, Check]:
 
     def check() -> None:
         ended = scene.wait_for_job(job)
-        assert ended["status"] == "succeeded"
-        assert (ended["result"]["live_digest"], ended["result"]["fresh_digest"]) == (None, None)
+        assert ended["status"] == "failed"
+        assert "ask again" in ended["error"]
 
     return receipt, check
 
@@ -387,7 +383,9 @@ def states(scene: Scene) -> tuple[str, Check]:
     digest = DynamicForestClassifier.digest
 
     def slow(model: Any) -> str:
-        if model is not scene.host.service.state.model and threading.current_thread().name.startswith("oubli-builder"):
+        if model is not scene.host.service.model.state.model and threading.current_thread().name.startswith(
+            "oubli-builder"
+        ):
             assert scene.gate.wait(60)
         return digest(model)
 
@@ -396,7 +394,7 @@ def states(scene: Scene) -> tuple[str, Check]:
     answers: list[tuple[int, Any]] = []
     asking = threading.Thread(target=lambda: answers.append(scene.host.ask("POST", "/model/states")))
     asking.start()
-    wait_until(lambda: any(hold.kind == "states" for hold in set(scene.host.service.holders._holds)))
+    wait_until(lambda: any(hold.kind == "states" for hold in set(scene.host.service.model.holders._holds)))
     receipt = scene.unlearn()
     assert scene.host.ask("POST", "/snapshot")[0] == 201
     assert scene.receipt(receipt)["status"] == "unlearned"
@@ -416,7 +414,9 @@ def trees(scene: Scene) -> tuple[str, Check]:
     digests = DynamicForestClassifier.tree_digests
 
     def slow(model: Any) -> list[str]:
-        if model is not scene.host.service.state.model and threading.current_thread().name.startswith("oubli-builder"):
+        if model is not scene.host.service.model.state.model and threading.current_thread().name.startswith(
+            "oubli-builder"
+        ):
             assert scene.gate.wait(60)
         return digests(model)
 
@@ -425,7 +425,7 @@ def trees(scene: Scene) -> tuple[str, Check]:
     path = f"/model/states/{told['index']}?trees=true"
     asking = threading.Thread(target=lambda: answers.append(scene.host.ask("GET", path)))
     asking.start()
-    wait_until(lambda: any(hold.kind == "states" for hold in set(scene.host.service.holders._holds)))
+    wait_until(lambda: any(hold.kind == "states" for hold in set(scene.host.service.model.holders._holds)))
     receipt = scene.unlearn()
     assert scene.host.ask("POST", "/snapshot")[0] == 201
     assert scene.receipt(receipt)["status"] == "unlearned"
@@ -459,11 +459,11 @@ def events(scene: Scene) -> tuple[str, Check]:
     client = scene.host.connect()
     client.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     assert client.recv(12) == b"HTTP/1.1 200"
-    wait_until(lambda: "digest" in str(scene.host.app.state.feeds.state._source._told))
+    wait_until(lambda: "digest" in str(scene.host.app.state.feeds["state"]._source._told))
     digest = scene.host.ask("GET", "/snapshot")[1]["digest"]
     assert digest in texts_of(scene), "the search is blind"
     client.close()
-    wait_until(lambda: not scene.host.app.state.feeds.state.is_running)
+    wait_until(lambda: not scene.host.app.state.feeds["state"].is_running)
 
     def check() -> None:
         assert digest not in texts_of(scene)
@@ -478,13 +478,13 @@ def texts_of(scene: Scene) -> str:
 
 def fit(scene: Scene) -> tuple[str, Check]:
     """Another model is fitted on samples from before: no snapshot can finish the erasure until it has ended."""
-    refit = oubli.app.service.rebuild.refit
+    refit = oubli.app.service.recovery.rebuild.refit
 
     def slow(*arguments: Any) -> Any:
         assert scene.gate.wait(60)
         return refit(*arguments)
 
-    scene.monkeypatch.setattr(oubli.app.service.rebuild, "refit", slow)
+    scene.monkeypatch.setattr(oubli.app.service.recovery.rebuild, "refit", slow)
     job = scene.begin_job("/model/fit", {"parameters": {"n_estimators": 3}})
     wait_until(lambda: scene.job(job)["progress"] > 0)
     receipt = scene.unlearn()
@@ -498,12 +498,12 @@ def fit(scene: Scene) -> tuple[str, Check]:
 
 def _absence(scene: Scene) -> str:
     """A question about the model without the canary, with its values as the instance; a job."""
-    scene.monkeypatch.setattr(oubli.app.service.without, "_LONG", 0.0)
+    scene.monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.0)
     return scene.begin_job("/predict/without", {"instances": [list(BIRD.features)], "ids": [BIRD.id]})
 
 
 def _comparison(scene: Scene, job: dict[str, Any]) -> tuple[int, Any]:
-    return scene.host.ask("GET", f"/predict/without/{job['result']['without']}")
+    return scene.host.ask("GET", f"/jobs/{job['id']}/result")
 
 
 def comparisons(scene: Scene) -> tuple[str, Check]:
@@ -520,14 +520,14 @@ def comparisons(scene: Scene) -> tuple[str, Check]:
 
 def without(scene: Scene) -> tuple[str, Check]:
     """A copy is asked: it is waited for, and overwritten; what it has found is dropped."""
-    compare = oubli.app.service.without._compare
+    compare = oubli.app.service.model.influence._compare
 
     def slow(copy: Any, absence: Any, asked: Any, version: int) -> Any:
         while not asked.hold.is_ended:
             time.sleep(0.01)
         return compare(copy, absence, asked, version)
 
-    scene.monkeypatch.setattr(oubli.app.service.without, "_compare", slow)
+    scene.monkeypatch.setattr(oubli.app.service.model.influence, "_compare", slow)
     job, other = _absence(scene), _absence(scene)  # one has the copy, and one waits for it
     wait_until(lambda: scene.job(job)["status"] == "running")
 
@@ -542,13 +542,13 @@ def without(scene: Scene) -> tuple[str, Check]:
 
 def without_ended_after(scene: Scene) -> tuple[str, Check]:
     """The copy is asked between the deletion and the end of the erasure."""
-    compare = oubli.app.service.without._compare
+    compare = oubli.app.service.model.influence._compare
 
     def slow(*arguments: Any) -> Any:
         assert scene.gate.wait(60)
         return compare(*arguments)
 
-    scene.monkeypatch.setattr(oubli.app.service.without, "_compare", slow)
+    scene.monkeypatch.setattr(oubli.app.service.model.influence, "_compare", slow)
     job = _absence(scene)
     wait_until(lambda: scene.job(job)["status"] == "running" and scene.job(job)["progress"] >= 0.2)
     receipt = scene.unlearn()
@@ -564,17 +564,17 @@ def without_ended_after(scene: Scene) -> tuple[str, Check]:
 
 def score(scene: Scene) -> tuple[str, Check]:
     """A fit is made and scored in folds: scoring is ended, and the fit has succeeded all the same."""
-    answer = oubli.app.service.scoring.answer_fold
+    answer = oubli.app.service.jobs.model_jobs.answer_fold
 
     def slow(*arguments: Any) -> Any:
-        holders = scene.host.service.holders
+        holders = scene.host.service.model.holders
         while not any(hold.kind == "score" and hold.is_ended for hold in holders._holds):
             time.sleep(0.01)
         return answer(*arguments)
 
-    scene.monkeypatch.setattr(oubli.app.service.scoring, "answer_fold", slow)
+    scene.monkeypatch.setattr(oubli.app.service.jobs.model_jobs, "answer_fold", slow)
     job = scene.begin_job("/model/fit", {"parameters": {"occurrence": 1.0}})
-    wait_until(lambda: any(hold.kind == "score" for hold in set(scene.host.service.holders._holds)))
+    wait_until(lambda: any(hold.kind == "score" for hold in set(scene.host.service.model.holders._holds)))
 
     def check() -> None:
         ended = scene.wait_for_job(job)
@@ -589,7 +589,7 @@ def uploads(scene: Scene) -> tuple[str, Check]:
     client = scene.host.connect()
     head = f"PUT /snapshot/file HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(scene.older) + 1}\r\n\r\n"
     client.sendall(head.encode() + scene.older)
-    wait_until(lambda: scene.host.service.holders._holds)
+    wait_until(lambda: scene.host.service.model.holders._holds)
     receipt = scene.unlearn()
 
     def check() -> None:
@@ -605,12 +605,12 @@ def downloads(scene: Scene) -> tuple[str, Check]:
     """A snapshot is sent to somebody who does not take it in."""
     large = scene.directory.parent / "large"
     large.write_bytes(b"\0" * 2**25)
-    export = ModelService.export
+    export = Checkpointer.export
 
-    async def exported(service: ModelService) -> Any:
-        return replace(await export(service), path=large)
+    async def exported(checkpointer: Checkpointer) -> Any:
+        return replace(await export(checkpointer), path=large)
 
-    scene.monkeypatch.setattr(ModelService, "export", exported)
+    scene.monkeypatch.setattr(Checkpointer, "export", exported)
     client = scene.host.connect(4096)
     client.sendall(b"GET /snapshot/file HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     assert client.recv(10) == b"HTTP/1.1 2"
@@ -835,7 +835,7 @@ def uploads_encoded(scene: Scene) -> tuple[str, Check]:
         begun = begin(scene.older)
         client.sendall(_encoded("PUT", "/snapshot/file", name, begun, len(begun) + 9))
         clients.append(client)
-        wait_until(lambda: len(scene.host.service.holders._holds) == len(clients))
+        wait_until(lambda: len(scene.host.service.model.holders._holds) == len(clients))
     receipt = scene.unlearn()
 
     def check() -> None:
@@ -881,7 +881,7 @@ def connections_opendsr(scene: Scene) -> tuple[str, Check]:
 def records(scene: Scene) -> tuple[str, Check]:
     """A node that follows has read an addition, its deletion, and what comes in the next segment, at once."""
     node = make_service(forest(60))
-    first, held, forgotten = node.state.seq + 1, list[int](), list[int]()
+    first, held, forgotten = node.model.state.seq + 1, list[int](), list[int]()
     content = AddBody([BIRD.id], [list(BIRD.features)], ["yes"], [BIRD.subject], None, 0)
     other = AddBody(["other"], [[1, "a", True]], ["no"], None, None, 0)
     bodies = [orjson.dumps(one) for one in (content, DeleteBody([BIRD.id]), other)]
@@ -902,7 +902,7 @@ def records(scene: Scene) -> tuple[str, Check]:
             return False
 
         def forget(self) -> None:
-            forgotten.append(node.state.seq)
+            forgotten.append(node.model.state.seq)
 
     class Boundary:
         def is_before(self, first_seq: int) -> bool:
@@ -913,13 +913,13 @@ def records(scene: Scene) -> tuple[str, Check]:
                 found = [one for one in gc.get_objects() if type(one) is Read]
                 held.extend(one.seq for one in found if traces(BIRD, one.body))
                 assert len(found) == 1, "the search is blind"
-                await node.holders.rid(node.state.period, 5.0)
+                await node.model.holders.rid(node.model.state.period, 5.0)
 
     async def follow() -> None:
         async with served_here(node):
-            node.state.following = True
-            await Follower(node, Journal(), Boundary()).catch_up()  # type: ignore[arg-type]
-            assert node.state.model.samples_.contains("other")
+            node.model.state.following = True
+            await Follower(node.lifecycle, Journal(), Boundary()).catch_up()  # type: ignore[arg-type]
+            assert node.model.state.model.samples_.contains("other")
 
     assert traces(BIRD, bodies[0]), "the search is blind"
     asyncio.run(follow())
@@ -944,7 +944,7 @@ def joins(scene: Scene) -> tuple[str, Check]:
 
     directory = DataDirectory(path)
     with suppress(PeerError):
-        join(directory, "ledger.sqlite", path / "keys", SegmentKeys(path / "keys" / "segments"), Leader(), "")  # type: ignore[arg-type]
+        join(directory, path / "keys", SegmentKeys(path / "keys" / "segments"), Leader(), "")  # type: ignore[arg-type]
     assert seen, "the search is blind"
     assert files_with([BIRD], path) == []
     (path / TEMPORARY.format("0")).write_bytes(scene.older)
@@ -953,6 +953,62 @@ def joins(scene: Scene) -> tuple[str, Check]:
     assert files_with([BIRD], path) == []
 
     return scene.unlearn(), lambda: None
+
+
+def idempotency(scene: Scene) -> tuple[str, Check]:
+    """Requests with keys whose bodies held the canary: one of many samples, a table, its subject, a rectification."""
+    place = f"/samples?id={quote(BIRD.id, safe='')}"
+    content = {"features": list(BIRD.features), "label": "yes"}
+    others = [{"id": f"o{n}", "features": [n, "a", True], "label": "no"} for n in range(3)]
+    columns = ("id", "subject", "age", "job", "member", "income")
+    line = csv_line([BIRD.id, BIRD.subject, *BIRD.features, "yes"])
+    sent: dict[str, tuple[str, str, str, bytes]] = {}
+
+    def send(key: str, method: str, path: str, route: str, body: Any, kind: str = "application/json") -> int:
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        sent[key] = method, path, kind, raw
+        status, answer = scene.host.ask_bytes(method, path, raw, **{"Idempotency-Key": key, "Content-Type": kind})
+        assert status in (200, 201), answer
+        hashed_part = b"\0".join((BIRD.id.encode(), b"", raw)) if method == "PUT" else raw
+        if kind == "text/csv":
+            hashed_part = b"text/csv\0" + raw
+        digest = hashlib.sha256(hashed_part).hexdigest()
+        hashes.append(scene.host.service.disk.ledger.hash_text(f"{route}\0{digest}").encode())
+        return status
+
+    hashes: list[bytes] = []
+    samples = [*others, BIRD.as_json(**content)]
+    send("many", "POST", "/samples", "POST /samples", {"samples": samples})
+    send("table", "POST", "/samples", "POST /samples", (csv_line(columns) + line).encode(), "text/csv")
+    send("new", "PUT", place, "PUT /samples", {**content, "label": "no"})
+    send("same", "PUT", place, "PUT /samples", {**content, "label": "no"})
+    subjects = {"subjects": [BIRD.subject]}
+    send("retain", "POST", "/subjects/retain", "POST /subjects/retain", {**subjects, "seconds": 10**6})
+    send("restrict", "POST", "/subjects/restrict", "POST /subjects/restrict", subjects)
+    send("release", "POST", "/subjects/release", "POST /subjects/release", subjects)
+    assert hashes_left(scene, hashes) == hashes, "the search is blind"
+    send("other", "POST", "/samples", "POST /samples", {"samples": [{**others[0], "id": "apart"}]})
+    kept = hashes.pop()
+    receipt = scene.unlearn()
+
+    def check() -> None:
+        assert hashes_left(scene, hashes) == []
+        assert hashes_left(scene, [kept]) == [kept]
+        version, answers = scene.version, set()
+        for key, (method, path, kind, raw) in sent.items():
+            headers = {"Idempotency-Key": key, "Content-Type": kind}
+            wrong = raw.replace(b"no", b"yes") if b"no" in raw else raw.replace(BIRD.subject.encode(), b"another")
+            found = [scene.host.ask_bytes(method, path, body, **headers) for body in (raw, wrong)]
+            if key == "other":
+                assert [status for status, _ in found] == [201, 422]
+            else:
+                answers.update(found)
+        assert len(answers) == 1, answers
+        ((status, body),) = answers
+        assert (status, json.loads(body)["type"].rpartition(":")[2]) == (409, "key-spent")
+        assert scene.version == version
+
+    return receipt, check
 
 
 SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
@@ -970,6 +1026,7 @@ SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
     "fit": (fit,),
     "records": (records,),
     "joins": (joins,),
+    "idempotency": (idempotency,),
     "uploads": (uploads, uploads_encoded),
     "downloads": (downloads,),
     "connections": (

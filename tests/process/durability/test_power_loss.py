@@ -204,7 +204,7 @@ def test_what_was_flushed_is_enough_wherever_power_goes(recorded, truth, tmp_pat
     check_cuts(recorded, truth, tmp_path, 100, tell)
 
 
-# Nobody has made any of these directories before.
+# No one has made any of these directories before.
 KILLED = "made by a start that was killed"
 DEEP = ("--data-dir", "deep/er/oubli-data", "--key-dir", "keys/of/oubli")
 
@@ -224,7 +224,7 @@ def test_new_directories_and_their_parents_are_there_after_a_power_loss(prepared
     with serving(*FLAGS, *DEEP, cwd=folder, command=command(trace)) as server:
         version = server.get("/model")[1]["model_version"]
         assert send(server, "DELETE", "/samples/p0")[0] == 200
-        keys = server.get("/keys")[1]
+        keys = server.get("/ledger/keys")[1]
         kill_traced(server)
     disk = Disk(folder, before, cwd=folder)
     if prepared != "nothing":
@@ -238,7 +238,7 @@ def test_new_directories_and_their_parents_are_there_after_a_power_loss(prepared
         assert "p0" not in held
         assert len(held) == len(people()) - 1
         assert now == version + 1
-        assert server.get("/keys")[1] == keys
+        assert server.get("/ledger/keys")[1] == keys
 
 
 def _hex(path: Path) -> str:

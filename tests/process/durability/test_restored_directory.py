@@ -1,13 +1,16 @@
-"""A directory from a backup, started with today's ledger: nothing that is gone is served, wherever it is killed."""
+"""A directory from a backup, started with today's ledger: nothing that is gone is served, wherever it is killed.
+
+The same of an empty directory, where all but the keys, the data file and the ledger is lost.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -109,7 +112,9 @@ def steps_of_a_start(backup: Backup, folder: Path) -> Counter[str]:
         return plan.steps_taken()
 
 
-def survive(backup: Backup, kills: Sequence[Kill], tmp_path: Path) -> None:
+def survive(
+    backup: Backup, kills: Sequence[Kill], tmp_path: Path, check: Callable[[Running, Backup], None] = check
+) -> None:
     for number, kill in enumerate(kills):
         folder = tmp_path / f"kill{number}"
         shutil.copytree(backup.folder, folder)
@@ -133,3 +138,43 @@ def test_killed_at_every_step_of_that_start(backup, tmp_path, tell):
     survive(backup, kills, tmp_path)
     tell(f"killed at a start with the newer ledger: {len(kills)} kills survived, nothing that was gone came back")
     assert len(kills) > 40
+
+
+@pytest.fixture
+def lost(backup: Backup, tmp_path: Path) -> Backup:
+    folder = tmp_path / "lost"
+    shutil.copytree(backup.folder, folder)
+    (folder / "oubli-data").rename(folder / "yesterday")
+    shutil.copytree(folder / "yesterday" / "keys", folder / "oubli-data" / "keys")
+    return replace(backup, folder=folder)
+
+
+def check_begun(server: Running, lost: Backup) -> None:
+    held, version = read_held(server)
+    assert held == lost.held
+    assert version > lost.version
+    check_evidence(server, lost.receipts)
+    entry = [one for one in read_ledger(server) if one["type"] == "begin"][-1]
+    assert [entry[f"dropped_{how}"] for how in ("erased", "rectified", "expired")] == [7, 1, 0]
+    assert live_digest(server, by_snapshot=True) == fresh_digest(read_schema(server), held)
+
+
+def test_an_empty_directory_with_the_newer_ledger_serves_nothing_that_is_gone(lost):
+    for more in (WITH_LEDGER, WITH_LEDGER, FLAGS):
+        with serving(*more, cwd=lost.folder) as server:
+            check_begun(server, lost)
+            server.process.kill()
+
+
+def test_killed_at_some_steps_of_a_start_with_an_empty_directory(lost, tmp_path):
+    taken = steps_of_a_start(lost, tmp_path / "dry")
+    assert taken.keys() >= {"LedgerDatabase.adopt", "SnapshotStore.write", "SqliteJournal.append", "os.fsync"}
+    survive(lost, thinned(kills_for(taken), 2), tmp_path, check_begun)
+
+
+@pytest.mark.long
+def test_killed_at_every_step_of_a_start_with_an_empty_directory(lost, tmp_path, tell):
+    kills = kills_for(steps_of_a_start(lost, tmp_path / "dry"))
+    survive(lost, kills, tmp_path, check_begun)
+    tell(f"killed at a start with an empty directory and the ledger: {len(kills)} kills survived")
+    assert len(kills) > 20

@@ -15,7 +15,7 @@ from tests.process.durability.people import people, write_csv
 from tests.process.durability.steps import FLAGS, History, Kill, Plan, kills_for, started, thinned
 from tests.serving import serving
 
-# Of everything that a change of state goes through, whoever calls it.
+# Of everything that a change of state goes through.
 NEEDED = {
     "SqliteJournal.append",
     "SqliteJournal.rotate",

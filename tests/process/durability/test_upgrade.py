@@ -70,7 +70,7 @@ def check_everything_is_there(server: Running, notes: dict[str, Any]) -> None:
     for name in notes["erased"]:
         assert server.get(f"/samples/{name}")[0] == 404
     assert all_of(server, "/ledger", "entries")[: len(notes["ledger"])] == notes["ledger"]
-    keys = server.get("/keys")[1]["keys"]
+    keys = server.get("/ledger/keys")[1]["keys"]
     assert [key for key in notes["keys"] if not any(key.items() <= one.items() for one in keys)] == []
     for receipt in notes["erasures"]:
         now = server.get(f"/erasures/{receipt['id']}")[1]
@@ -83,7 +83,7 @@ def check_everything_is_there(server: Running, notes: dict[str, Any]) -> None:
 def test_an_earlier_data_directory_opens_is_served_and_changed(name: str, tmp_path: Path) -> None:
     notes = unpack(name, tmp_path)
     with serving(*FLAGS, cwd=tmp_path) as server:
-        # At once: a model that is not exact is fitted anew before an erasure says `erased`.
+        # At once: a model that is not exact is fitted again before an erasure says `erased`.
         answered = server.ask("POST", "/predict", {"instances": notes["asked"]})[1]
         if not name.startswith(GROWN_ANEW):
             for field in ("predictions", "classes", "probabilities"):
@@ -109,7 +109,7 @@ def test_an_earlier_data_directory_opens_is_served_and_changed(name: str, tmp_pa
 
 
 def test_there_is_a_directory_of_every_kind() -> None:
-    from oubli.core.registry import KINDS
+    from oubli.core.estimators import KINDS
 
     for kind, task in KINDS:
         assert any(f"-{kind}-{task}." in path.name for path in DIRECTORIES), (kind, task)

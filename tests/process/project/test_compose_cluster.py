@@ -219,7 +219,7 @@ def test_a_commit_waits_for_the_standby_which_can_take_over() -> None:
         first.ask("SELECT pg_switch_wal()")
         first.ask("CHECKPOINT")
         assert first.ask("SHOW wal_recycle") == second.ask("SHOW wal_recycle") == [("off",)]
-        # A standby that comes back goes on where it was, without another copy.
+        # A standby that comes back continues where it was, without another copy.
         second.stop()
         second.start()
         first.ask("INSERT INTO kept VALUES (101)")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+import tomllib
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 import yaml
 
 from oubli.app.settings import ENV_PREFIX, Settings
-from tests.serving import ROOT, run_cli, serving
+from tests.serving import EXAMPLE, ROOT, run_cli, serving
 
 KUBERNETES = ROOT / "examples" / "kubernetes"
 SYSTEMD = ROOT / "examples" / "systemd"
@@ -252,11 +254,29 @@ def test_the_unit_keeps_samples_where_they_belong() -> None:
     assert not any(line.startswith(f"Environment={ENV_PREFIX}") for line in lines), "settings are in the file"
 
 
+def test_a_refusal_to_start_is_not_repeated_for_ever() -> None:
+    from oubli.app.cli.options import REFUSED
+
+    lines = (SYSTEMD / "oubli.service").read_text(encoding="utf-8").splitlines()
+    assert "Restart=on-failure" in lines
+    assert f"RestartPreventExitStatus={REFUSED}" in lines
+
+
+@pytest.mark.parametrize("place", ["docs/how-to/deployment.md", "examples/systemd/oubli.service"])
+def test_the_steps_make_every_file_that_the_unit_needs(place: str) -> None:
+    settings = tomllib.loads((SYSTEMD / "oubli.toml").read_text(encoding="utf-8"))
+    unit = (SYSTEMD / "oubli.service").read_text(encoding="utf-8")
+    needed = {value for value in settings.values() if str(value).startswith("/")}
+    needed |= set(re.findall(r"^ExecStart=.* --config (\S+)$", unit, re.MULTILINE))
+    made = dict(re.findall(r"install -D -m 644 (\S+) (/etc/oubli/\S+)", (ROOT / place).read_text(encoding="utf-8")))
+    folder = ROOT if place.startswith("docs") else SYSTEMD
+    assert needed <= set(made.values())
+    assert all((folder / path).is_file() for path in made)
+
+
 def test_the_settings_of_the_unit_are_settings(tmp_path: Path) -> None:
-    people = tmp_path / "people.csv"
-    people.write_text("age,income\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(20)))
     text = (SYSTEMD / "oubli.toml").read_text(encoding="utf-8")
-    (tmp_path / "served.toml").write_text(text.replace("/etc/oubli/people.csv", str(people)))
+    (tmp_path / "served.toml").write_text(text.replace("/etc/oubli/adult.csv.gz", str(EXAMPLE)))
     with serving("--config", "served.toml", "--n-estimators", "3", cwd=tmp_path) as server:
         assert server.get("/readyz")[0] == 200
         assert server.stop() == 0

@@ -12,9 +12,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple, cast
 from unittest.mock import Mock
 
@@ -24,9 +27,10 @@ from typer.main import get_command
 
 from oubli.app.cli.main import cli
 from oubli.app.http.app import create_app
-from oubli.app.http.document import document
+from oubli.app.http.openapi import documents
 from oubli.app.http.problems import KINDS
 from oubli.app.settings import GROUPS, Settings
+from tests.browser import CHROMIUM, browsing
 from tests.commands import commands
 from tests.serving import EXAMPLE, ROOT, Running, environment, free_port
 
@@ -43,12 +47,12 @@ NOT_RUN = {
     "docker/secrets.sh": "needs Docker; test_compose_cluster.py runs the scripts",
     "docker compose --profile cluster": "needs Docker; test_compose_cluster.py does the same without",
     "createuser": "needs PostgreSQL; test_compose_cluster.py runs the same statements",
-    "oubli remove-node": "needs a cluster with a node that is gone; test_members.py runs it",
+    "oubli cluster remove": "needs a cluster with a node that is gone; test_members.py runs it",
     "from oubli import Client\n\nnodes": "needs three nodes; tests/process/client/test_cluster.py runs the same",
     "kubectl create": "needs a cluster; test_deployment.py checks the files",
     "kubectl rollout": "needs a cluster",
     "python3 -m venv /opt/oubli": "changes the machine; the wheel has tests of its own",
-    "oubli witness serve": "listens until it is stopped; the witness has tests of its own",
+    "go install filippo.io": "installs programs of others, in Go",
     "openssl rand -hex 32": "would listen on all addresses of the machine",
 }
 # Pages that start their own server. The others ask one that is started once.
@@ -56,7 +60,7 @@ STARTING = re.compile(r"^(make run|oubli serve)\b", re.MULTILINE)
 STOP = "<!-- test: stop the server -->"
 BLOCK = re.compile(rf"^```(\w+)\n(.*?)^```$|^({re.escape(STOP)})$", re.MULTILINE | re.DOTALL)
 
-# A stream ends with whoever reads it: by itself curl would not notice before the next event.
+# A stream ends with its reader: by itself curl would not notice before the next event.
 SHELL = """
 set -e
 python3() { "$PYTHON" "$@"; }
@@ -180,6 +184,39 @@ def oubli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", WITH_SHELL)
 def test_the_commands_of_a_page_run(page: str, oubli: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    run_page(page, oubli, tmp_path, request)
+
+
+# An erasure that finds nothing is an entry of the ledger as well; a key may make a thousand an hour.
+ERASE_MANY = """
+python3 - <<'END'
+import http.client, os
+connection = http.client.HTTPConnection(os.environ["URL"].removeprefix("http://"))
+for name in ("privacy.key", "operator.key"):
+    for i in range(550):
+        connection.request("DELETE", f"/samples/nobody-{i}", headers={"X-API-Key": open(name).read().strip()})
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 200, answer.status
+END
+"""
+
+
+def test_the_restore_of_a_page_drops_what_entry_1000_and_later_tell(
+    oubli: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    run_page("docs/how-to/operations.md", oubli, tmp_path, request, {"oubli ledger fetch": ERASE_MANY})
+    pages = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_bytes().splitlines()]
+    entries = [entry for page in pages for entry in page["entries"]]
+    assert len(entries) > 1000
+    assert [entry["type"] for entry in entries[1000:]].count("unlearned") > 1
+    assert pages[-1]["checkpoint"].split("\n")[1] == str(len(entries))
+
+
+def run_page(
+    page: str, oubli: str, tmp_path: Path, request: pytest.FixtureRequest, before: Mapping[str, str] | None = None
+) -> None:
+    """Run the commands of a page, with others before those blocks that begin so."""
     blocks = blocks_of(page)
     commands = run_in_order(blocks, "sh")
     starts = page != "README.md" and any(STARTING.search(block.text) for block in commands)
@@ -195,6 +232,7 @@ def test_the_commands_of_a_page_run(page: str, oubli: str, tmp_path: Path, reque
         if block.kind == "stop":
             lines.append("stop")
         else:
+            lines += [more for start, more in (before or {}).items() if block.text.startswith(start)]
             lines += [f"echo '{mark(block)}'", block.text.replace(ADDRESS, url), "echo"]
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples" / EXAMPLE.name).symlink_to(EXAMPLE)
@@ -252,6 +290,8 @@ def commands_of(group: Any, prefix: str = "") -> dict[str, Any]:
     """All commands, those of a group with its name before theirs."""
     found: dict[str, Any] = {}
     for name, command in group.commands.items():
+        if command.hidden:
+            continue
         if hasattr(command, "commands"):
             found.update(commands_of(command, f"{prefix}{name} "))
         else:
@@ -277,8 +317,9 @@ def test_every_setting_command_route_and_problem_is_in_the_reference() -> None:
     settings = re.findall(r"^\| `(\w+)` \| `--", reference("settings"), re.MULTILINE)
     assert settings == [field for fields in GROUPS.values() for field in fields]
     assert set(re.findall(r"^## oubli ([\w -]+)$", reference("cli"), re.MULTILINE)) == set(COMMANDS)
-    paths = document(create_app(Settings(), Mock()), None, asks_for_key=True, page_size_max=1)["paths"]
-    routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    pages = documents(create_app(Settings(), Mock()), None, asks_for_key=True, page_size_max=1).values()
+    operations = [(path, method) for page in pages for path, methods in page["paths"].items() for method in methods]
+    routes = {f"{method.upper()} {path}" for path, method in operations}
     assert set(re.findall(r"^### ([A-Z]+ /.*)$", reference("routes"), re.MULTILINE)) == routes
     assert set(re.findall(r"^## ([a-z-]+)$", reference("problems"), re.MULTILINE)) == set(KINDS)
 
@@ -354,14 +395,37 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(listed(nav)) == sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 
-def test_the_site_can_be_built(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the built site."""
     pytest.importorskip("mkdocs", reason="MkDocs comes with `make docs`")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for page in tmp_path.rglob("*.html"):
+    return folder
+
+
+def test_the_site_loads_nothing_from_another_host(site: Path) -> None:
+    for page in site.rglob("*.html"):
         loaded = re.findall(r'(?:src|<link[^>]*href)="(https?://[^"]+)"', page.read_text(encoding="utf-8"))
         assert loaded == [], "the site loads something from another host"
+
+
+@pytest.mark.long
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_no_script_of_the_site_fails_and_the_switch_of_light_and_dark_works(site: Path, tmp_path: Path) -> None:
+    handler = partial(SimpleHTTPRequestHandler, directory=site)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, browsing(tmp_path) as page:
+        Thread(target=server.serve_forever, daemon=True).start()
+        for path in sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html")):
+            page.open(f"http://127.0.0.1:{server.server_port}/{path}")
+            page.wait_for(f"document.readyState === 'complete' && location.pathname === '/{path}'")
+            for mode in ("dark", "light"):
+                page.click(f"[data-bs-theme-value={mode}]")
+                page.wait_for(f"document.documentElement.dataset.bsTheme === '{mode}'")
+            assert page.complaints == [], path
+        server.shutdown()
 
 
 def test_the_example_is_attributed() -> None:

@@ -19,9 +19,8 @@ from typing import Any
 import pytest
 import yaml
 
-from oubli.app.http.metrics import OTHERS, TABLE
-from oubli.app.http.sockets import bind
-from oubli.app.http.standby import Standby
+from oubli.app.http.monitoring.metrics import OTHERS, TABLE
+from oubli.app.http.standby import Standby, bind
 from oubli.app.settings import Settings
 from tests.serving import ROOT, Running, free_port, serving
 

@@ -21,9 +21,11 @@ def database_server() -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def nodes(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     """Two nodes that are ready; tests leave them so."""
-    found = Nodes(tmp_path_factory.mktemp("nodes"), database_server, 2, "--erasure-deadline", "2", "--lease", "2")
+    found = Nodes(
+        tmp_path_factory.mktemp("nodes"), database_server, 2, "--erasure-deadline", "2", "--member-timeout", "20"
+    )
     for one in found.all:
-        one.launched = forked  # faster; what begins anew by `exec` would seem to have ended, which none does here
+        one.launched = forked  # faster; what begins again by `exec` would seem to have ended, which none does here
     try:
         found.start()
         yield found

@@ -32,7 +32,7 @@ class Load:
     Parameters
     ----------
     nodes
-        Whoever of them leads is asked; each thread finds out by itself.
+        The node that leads is asked; each thread finds out by itself.
     n_threads
         How many ask at the same time.
     prefix

@@ -1,4 +1,4 @@
-"""Nodes of one cluster for tests: real servers on fixed ports, which may begin anew, and a PostgreSQL of their own."""
+"""Nodes of one cluster for tests: real servers on fixed ports, which may begin again, and a PostgreSQL of their own."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from urllib.parse import quote
 import pytest
 
 from oubli.app.errors import JournalDamagedError
-from oubli.app.storage.postgres.connection import connect
-from oubli.app.storage.postgres.reader import Positioned, Reader, fetch_nowhere
+from oubli.app.storage.postgres.database import connect
+from oubli.app.storage.postgres.records import Positioned, Reader
 from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
 from tests.postgres import Server, needs_postgres, temporary_server
 from tests.process.durability.canaries import Canary, canary, files_with, files_with_secrets, search, traces
@@ -23,7 +23,7 @@ from tests.process.replication.nodes import Nodes
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 
-FLAGS = ("--erasure-deadline", "2", "--lease", "2")
+FLAGS = ("--erasure-deadline", "2", "--member-timeout", "20")
 ROW = people(1)["p0"].features
 ERASED = [canary(i, people(i + 1)[f"p{i}"].features) for i in range(1, 4)]
 KEPT, NEVER, CONTROL = (canary(number, ROW) for number in (500, 600, 700))
@@ -121,7 +121,7 @@ class Backup:
         own = SegmentKeys(folder)
         for name, secret in keys.items():
             own.add(SegmentKey(name, secret))
-        found = [record for *_, record in self.records(folder, fetch_nowhere)]
+        found = [record for *_, record in self.records(folder, lambda _: None)]
         content = b"".join(record.body for record in found)
         assert all({"id", "subject", "word"} <= set(traces(one, content)) for one in canaries)
         return min(record.seq for record in found if any(traces(one, record.body) for one in canaries))
@@ -176,7 +176,7 @@ def test_nothing_of_an_erased_sample_can_be_read_anywhere(cluster: Cluster, tmp_
         first = restored.first_with([*ERASED, KEPT], keys, tmp_path / "kept")
         for one in nodes.all:
             with pytest.raises(JournalDamagedError, match="not in the key directory"):
-                restored.records(one.key_folder, fetch_nowhere, first - 1)
+                restored.records(one.key_folder, lambda _: None, first - 1)
         for name, secret in left.items():
             with pytest.raises(JournalDamagedError, match=f"record {first} of the journal is damaged"):
                 restored.records(tmp_path / "tried" / name, lambda _, secret=secret: secret, first - 1)

@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 import pytest
 
-from oubli.core.persistence import load_own, read_metadata
+from oubli.core.estimators import load_own
+from oubli.core.persistence import read_metadata
 from tests.postgres import Server
 from tests.process.durability.canaries import canary, files_with
 from tests.process.durability.people import rows
@@ -26,7 +27,7 @@ MEMBER_TIMEOUT = 25  # seconds; longer than a node takes to start on a busy mach
 
 @pytest.fixture(scope="module")
 def nodes(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    flags = ("--erasure-deadline", "2", "--lease", "1.5", "--member-timeout", str(MEMBER_TIMEOUT))
+    flags = ("--erasure-deadline", "2", "--member-timeout", str(MEMBER_TIMEOUT))
     found = Nodes(tmp_path_factory.mktemp("members"), database_server, 2, *flags)
     try:
         found.start()
@@ -122,7 +123,7 @@ def test_a_frozen_node_that_was_expelled_rejoins_in_place(nodes: Nodes) -> None:
 
 def remove(leader: Node, name: str) -> str:
     """Have the command line remove a node; what it says."""
-    command = (*APP, "remove-node", name, "--url", leader.url)
+    command = (*APP, "cluster", "remove", name, "--url", leader.url)
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stderr
@@ -159,7 +160,7 @@ def test_a_node_that_is_gone_for_good_is_removed(nodes: Nodes) -> None:
     n_joined = follower.output.count("Joined the cluster")
     follower.start()
     nodes.wait(follower.is_ready, "it is back")
-    assert "is no member of this cluster" in follower.output
+    assert "is not a member of this cluster" in follower.output
     assert follower.output.count("Joined the cluster") == n_joined + 1
     assert files_with([bird], follower.data) == []
     assert follower.ask("GET", f"/samples/{quote(bird.id, safe='')}").status == 404

@@ -168,7 +168,7 @@ def test_a_leader_that_was_frozen_follows(nodes: Nodes) -> None:
         leader.send(signal.SIGCONT)
         nodes.wait(lambda: leader.cluster()["role"] == "follower" and leader.is_ready(), "it follows")
         load.wait_for(40)
-    assert "follows at version" in leader.output  # in place: it has not begun anew
+    assert "follows at version" in leader.output  # in place: it has not begun again
     assert led.cluster()["epoch"] == epoch + 1
     assert led.cluster()["role"] == "leader"
     nodes.wait_in_step()

@@ -1,4 +1,4 @@
-"""Nodes of the first version with clusters are replaced by this one, one by one, while changes go on."""
+"""Nodes of the first version with clusters are replaced by this one, one by one, while changes continue."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_nodes_are_upgraded_one_by_one_and_nothing_is_lost(
     def old(command: Sequence[str], folder: Path, variables: Mapping[str, str], output: Path) -> Process:
         return spawned(command, folder, {**variables, "PYTHONPATH": str(checkout)}, output)
 
-    nodes = Nodes(tmp_path, database_server, 3, "--lease", "2", "--erasure-deadline", "2")
+    nodes = Nodes(tmp_path, database_server, 3, "--member-timeout", "20", "--erasure-deadline", "2")
     for one in nodes.all:
         one.launched = old
     try:
@@ -62,4 +62,4 @@ def test_nodes_are_upgraded_one_by_one_and_nothing_is_lost(
 
 def _has_this_version(node: Node) -> bool:
     """Whether a node knows a route that the old version does not have."""
-    return "/cluster/nodes/{name}" in node.ask("GET", "/openapi.json").content["paths"]
+    return "/cluster/nodes/{name}" in node.ask("GET", "/openapi/cluster.json").content.get("paths", {})

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-import oubli.app.service.rebuild
+import oubli.app.service.recovery.rebuild
 from tests.unit.app.support import forest
 
 
 @pytest.fixture
 def newer_file(tmp_path: Path) -> bytes:
-    """A sound model file, except that its format version is one that nobody has written yet."""
+    """A sound model file, except that its format version is one that no one has written yet."""
     path = tmp_path / "newer.safetensors"
     forest(10).save(path)
     whole = path.read_bytes()
@@ -31,11 +31,11 @@ def newer_file(tmp_path: Path) -> bytes:
 def held_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Fits that do not begin before they are let go, in their thread."""
     gate = threading.Event()
-    refit = oubli.app.service.rebuild.refit
+    refit = oubli.app.service.recovery.rebuild.refit
 
     def waiting(*arguments: Any) -> Any:
         assert gate.wait(30)
         return refit(*arguments)
 
-    monkeypatch.setattr(oubli.app.service.rebuild, "refit", waiting)
+    monkeypatch.setattr(oubli.app.service.recovery.rebuild, "refit", waiting)
     return gate

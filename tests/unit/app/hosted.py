@@ -15,10 +15,9 @@ from typing import Any
 import uvicorn
 
 from oubli.app.http.app import create_app
-from oubli.app.http.connections import Connections
-from oubli.app.http.protocol import protocol_for
-from oubli.app.http.uvicorn_config import server_config
-from oubli.app.service.model_service import ModelService
+from oubli.app.http.connection.connections import Connections, server_config
+from oubli.app.http.connection.fastpath import protocol_for
+from oubli.app.service.service import Service
 from tests.unit.app.support import make_settings
 
 _SECONDS = 240  # kernels may have to be compiled
@@ -30,7 +29,7 @@ class Hosted:
 
     port: int
     app: Any
-    service: ModelService
+    service: Service
     server: uvicorn.Server
 
     @property
@@ -64,7 +63,7 @@ class Hosted:
 
 
 @contextmanager
-def hosted(service: ModelService, **settings: Any) -> Iterator[Hosted]:
+def hosted(service: Service, **settings: Any) -> Iterator[Hosted]:
     """Serve on a free port until the end of the block."""
     app = create_app(make_settings(**settings), service)
     listening = socket.socket()

@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import jsonschema
+import orjson
 from starlette.testclient import TestClient
 
+from oubli.api.base import Message
 from oubli.app.http.app import create_app
-from oubli.app.http.observer import Observer
-from oubli.app.service.build import compose, open_directory, open_nothing
-from oubli.app.service.checkpoint import CheckpointPolicy
-from oubli.app.service.deliveries import Push
-from oubli.app.service.model_service import Limits, ModelService
-from oubli.app.service.opendsr import Processor
-from oubli.app.service.uploads import UploadPolicy
+from oubli.app.http.monitoring.observer import Observer
+from oubli.app.http.openapi import MAIN, PARTS
+from oubli.app.service.build import Limits, Means, compose, open_directory, open_nothing
+from oubli.app.service.erasure.checkpoint import CheckpointPolicy
+from oubli.app.service.outbox.deliveries import Push
+from oubli.app.service.outbox.subject_requests import Processor
+from oubli.app.service.recovery.uploads import UploadPolicy
+from oubli.app.service.service import Service
 from oubli.app.settings import Settings
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
@@ -68,10 +72,10 @@ def make_service(
     processor: Processor | None = None,
     push: Push | None = None,
     max_empty_erasures: int = 1000,
-) -> ModelService:
+) -> Service:
     opened = open_nothing() if directory is None else open_directory(directory)
     closed_at_the_end(opened.database)
-    limits = Limits(max_queue=max_queue, page_size_max=50, max_empty_erasures=max_empty_erasures)
+    limits = Limits(max_queue=max_queue, max_empty_erasures=max_empty_erasures)
     return compose(
         opened.begin(model or forest()),
         limits=limits,
@@ -79,13 +83,16 @@ def make_service(
         uploads=uploads,
         idle_resolve=idle_resolve,
         warm_up=warm_up,
-        processor=processor,
-        push=push,
+        means=Means(push=push, processor=processor),
     )
 
 
 def make_settings(**values: Any) -> Settings:
-    return Settings(**{"max_rows": 3000, "page_size_max": 50, **values})
+    """Settings of a small server; constants of the class may have other values too."""
+    constants = {name: values.pop(name) for name in [*values] if name not in Settings.model_fields}
+    settings = Settings(**{"max_rows": 3000, **values})
+    vars(settings).update({"page_size_max": 50, **constants})
+    return settings
 
 
 def mentions(content: Any, name: str) -> bool:
@@ -95,7 +102,7 @@ def mentions(content: Any, name: str) -> bool:
 
 @contextmanager
 def served(
-    service: ModelService | None = None,
+    service: Service | None = None,
     observer: Observer | None = None,
     client_address: tuple[str, int] = ("testclient", 50_000),
     **settings: Any,
@@ -111,7 +118,7 @@ def served(
 
 
 @asynccontextmanager
-async def served_here(service: ModelService, **settings: Any) -> AsyncIterator[httpx2.AsyncClient]:
+async def served_here(service: Service, **settings: Any) -> AsyncIterator[httpx2.AsyncClient]:
     """A client in the event loop of the server, for requests that run at the same time."""
     app = create_app(make_settings(**settings), service)
     async with app.router.lifespan_context(app):
@@ -137,3 +144,20 @@ def state(client: TestClient) -> tuple[Any, ...]:
     description.pop("lazy_tags")
     listed = client.get("/samples?limit=50&format=csv").text
     return client.post("/snapshot").json()["digest"], description, listed
+
+
+def described(app: Any) -> dict[str, Any]:
+    """The OpenAPI documents of an application as one."""
+    pages = [app.openapi(name) for name in (MAIN, *PARTS)]
+    components: dict[str, dict[str, Any]] = {}
+    for page in pages:
+        for kind, named in page["components"].items():
+            components.setdefault(kind, {}).update(named)
+    return {"paths": {path: found for page in pages for path, found in page["paths"].items()}, "components": components}
+
+
+def require_conforms(message: type[Message], answer: Any) -> Any:
+    """Compare an answer, JSON or an object made from it, with the JSON schema of its message, as clients know it."""
+    content = orjson.loads(answer) if isinstance(answer, bytes | str) else answer
+    jsonschema.validate(content, message.model_json_schema())
+    return message.model_validate(content)

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from oubli.app import settings as settings_module
-from oubli.app.cli.config import settings_lines
+from oubli.app.cli.main import settings_lines
 from oubli.app.settings import (
     DEFAULT_CONFIG,
     GROUPS,
     MODEL_PARAMETERS,
+    REMOVED,
     Settings,
     SettingsError,
     flag_name,
     load_settings,
+    unknown_variables,
 )
 
 CANARY = "hunter2-canary"
@@ -40,11 +42,11 @@ def refusal(**flags: Any) -> str:
 
 
 def test_flags_win_over_variables_and_variables_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    config = write(tmp_path / "my.toml", "port = 1001\nmax_rows = 11\nmax_queue = 7\n")
+    config = write(tmp_path / "my.toml", "port = 1001\nmax_rows = 11\nidle_timeout = 7\n")
     monkeypatch.setenv("OUBLI_MAX_ROWS", "22")
     monkeypatch.setenv("OUBLI_PORT", "1002")
     settings = load_settings(config=config, port=1003)
-    assert (settings.port, settings.max_rows, settings.max_queue) == (1003, 22, 7)
+    assert (settings.port, settings.max_rows, settings.idle_timeout) == (1003, 22, 7)
 
 
 def test_the_file_of_the_working_directory_is_read_if_it_is_there(tmp_path: Path) -> None:
@@ -130,7 +132,8 @@ def test_a_misspelt_setting_is_refused_wherever_it_stands(monkeypatch: pytest.Mo
         ({"data": "x.csv", "target": "y", "id_column": "y"}, "must be different columns"),
         ({"data": "x.csv", "target": "y", "drop": ("y",)}, "choose one"),
         ({"ephemeral": True, "data_dir": "d"}, "data_dir and ephemeral exclude each other"),
-        ({"workers": 2}, "every worker would hold a model of its own"),
+        ({"workers": 2}, "workers is gone: one process serves one model"),
+        ({"accept_missing": ("files",)}, "accept_missing"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_rule(flags: dict[str, Any], part: str) -> None:
@@ -156,7 +159,7 @@ def test_a_broken_settings_file_is_named(tmp_path: Path, content: str, part: str
 
 
 def test_a_settings_file_that_is_named_must_be_there(tmp_path: Path) -> None:
-    assert "cannot be read: No such file" in refusal(config=tmp_path / "absent.toml")
+    assert "cannot be read (No such file" in refusal(config=tmp_path / "absent.toml")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"])
@@ -203,6 +206,39 @@ def test_every_setting_is_described_and_in_one_group() -> None:
     assert sorted(grouped) == sorted(Settings.model_fields)
     assert all(info.description for info in Settings.model_fields.values())
     assert set(MODEL_PARAMETERS) < set(Settings.model_fields)
+
+
+def test_settings_are_few() -> None:
+    """Without the parameters of models, which have tables of their own, and `config`, the name of the settings file."""
+    assert len(set(Settings.model_fields) - {*MODEL_PARAMETERS, "config"}) <= 60
+    assert not set(REMOVED) & set(Settings.model_fields)
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_setting_that_is_gone_says_what_replaces_it(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(f"OUBLI_{name.upper()}", CANARY)
+    assert f"OUBLI_{name.upper()} {REMOVED[name]}; leave it out" in refusal()
+    monkeypatch.delenv(f"OUBLI_{name.upper()}")
+    write(tmp_path / DEFAULT_CONFIG, f'{name} = "{CANARY}"')
+    text = refusal()
+    assert f"{name} {REMOVED[name]}; leave it out" in text
+    assert CANARY not in text
+
+
+def test_what_other_programs_set_is_named_and_does_not_stop_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OUBLI_SERVICE_HOST", "OUBLI_PORT_8000_TCP", "oubli_version"):  # Kubernetes sets the first two
+        monkeypatch.setenv(name, CANARY)
+    load_settings()
+    assert unknown_variables() == ["OUBLI_PORT_8000_TCP", "OUBLI_SERVICE_HOST", "oubli_version"]
+
+
+def test_values_follow_from_others() -> None:
+    assert [load_settings(member_timeout=n).lease for n in (2, 10, 30, 600)] == [0.5, 1.0, 3.0, 3.0]
+    assert load_settings(max_body_bytes=2048).max_bulk_bytes == 32_768
+    assert not load_settings().push_plain_http
+    assert load_settings(push_networks=("10.0.0.0/8",)).push_plain_http
 
 
 def test_flags_are_short_where_they_are_typed_most() -> None:

@@ -219,3 +219,18 @@ class Clocks(RuleBasedStateMachine):
 
 Clocks.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
 TestClocks = Clocks.TestCase
+
+
+def test_a_clock_that_is_behind_what_was_written_down_says_so():
+    wall, elapsed = [1_000_000_000], [0]
+    clock = Clock(1_000_000_000 + 3 * 86_400_000, wall_ms=lambda: wall[0], elapsed_ms=lambda: elapsed[0])
+    assert clock.behind is not None
+    assert "3.0 days behind" in clock.behind
+    assert "set the clock" in clock.behind
+    wall[0] += 3 * 86_400_000
+    assert clock.behind is None
+    wall[0] -= 3_600_000  # while it runs
+    assert "0.0 days" not in str(clock.behind)
+    assert "1.0 hours behind" in str(clock.behind)
+    wall[0] += 3_600_000 - 30_000  # a correction of half a minute is nothing to tell
+    assert clock.behind is None

@@ -22,7 +22,7 @@ def test_more_rows_begin_with_the_same_features() -> None:
 
 
 def test_the_best_classifier_errs_on_a_quarter_of_the_rows() -> None:
-    # Knowing the features that count and how, nobody does better than this: the sign of the log-odds.
+    # Knowing the features that count and how, no one does better than this: the sign of the log-odds.
     held = higgs_like.generate(20_000, 0)
     score = higgs_like._score(held.X)
     errors = ((score > np.median(score)) != held.y).mean()

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oubli.client.messages import Answer, Close, Emit, NextEvent, Request, Send, Sleep, Work
-from oubli.client.servers import Servers
-from oubli.client.session import Retries, Session
+from oubli.client.session import Retries, Servers, Session
 
 
 def answer(status: int, content: Any = None, **headers: str) -> Answer:

@@ -13,13 +13,13 @@ from oubli.client import (
     JobFailedError,
     NoAnswerError,
     NotFoundError,
-    NothingHeld,
+    NothingErased,
     ProblemError,
     UnexpectedAnswerError,
     WaitTimeoutError,
 )
 from oubli.client.messages import Answer
-from oubli.client.operations import evidence, health, job_progress, predictions, sample_set, training
+from oubli.client.operations import evidence, jobs, model, predictions, samples
 from tests.unit.client.scripted import Scripted, answer, keys_of, problem, session, stream
 
 LOST = NoAnswerError("lost", may_have_been_applied=True)
@@ -40,7 +40,7 @@ def event(status: str, progress: float = 0.0, **more: Any) -> str:
 def test_pages_are_asked_for_until_the_last() -> None:
     pages = [answer(200, {"samples": [SAMPLE] * n, "next": cursor}) for n, cursor in ((2, "c1"), (0, "c2"), (1, None))]
     script = Scripted(*pages)
-    script.run(sample_set.samples(session(), page_size=2))
+    script.run(samples.samples(session(), page_size=2))
     assert [sample.id for sample in script.emitted] == ["1"] * 3
     assert [dict(one.query) for one in script.sent] == [
         {"limit": "2"},
@@ -52,10 +52,10 @@ def test_pages_are_asked_for_until_the_last() -> None:
 def test_a_subject_is_never_in_an_address() -> None:
     pages = [answer(200, {"samples": [SAMPLE], "next": cursor}) for cursor in ("c1", None)]
     listed = Scripted(*pages)
-    listed.run(sample_set.samples(session(), subject="ada"))
+    listed.run(samples.samples(session(), subject="ada"))
     deleted = Scripted(problem(422, "invalid-input"))
     with pytest.raises(ProblemError):
-        deleted.run(sample_set.delete(session(), subjects="ada"))
+        deleted.run(samples.delete(session(), subjects="ada"))
     for sent in (*listed.sent, *deleted.sent):
         assert "ada" not in sent.path + str(sent.query)
         assert b"ada" in sent.body  # type: ignore[operator]
@@ -76,7 +76,7 @@ def test_a_job_is_watched_by_its_events() -> None:
     states = [event("running", 0.5), event("succeeded", 1.0, result={"model_version": 9})]
     shared = session()
     script = Scripted(stream(*states))
-    script.run(job_progress.watch(shared, "j"))
+    script.run(jobs.watch(shared, "j"))
     assert [(one.status, one.progress) for one in script.emitted] == [("running", 0.5), ("succeeded", 1.0)]
     assert (script.closed, shared.min_version) == (1, 9)
     assert script.sent[0].headers["Accept"] == "text/event-stream"
@@ -87,7 +87,7 @@ def test_a_job_is_watched_by_its_events() -> None:
 )
 def test_a_stream_that_breaks_is_made_up_for_by_asking_and_opened_again(broken: Answer) -> None:
     script = Scripted(broken, answer(200, state("running", 0.6)), stream(event("succeeded", 1.0)))
-    script.run(job_progress.watch(session(), "j"))
+    script.run(jobs.watch(session(), "j"))
     assert [one.progress for one in script.emitted] == [0.0, 0.6, 1.0]
     assert script.closed == 2
     assert script.slept
@@ -98,23 +98,30 @@ def test_a_stream_that_breaks_is_made_up_for_by_asking_and_opened_again(broken: 
 )
 def test_without_events_a_job_is_asked_for_again_and_again(refused: Answer) -> None:
     script = Scripted(refused, *(answer(200, state("running", 0.1)) for _ in range(3)), answer(200, state("succeeded")))
-    script.run(job_progress.watch(session(), "j"))
+    script.run(jobs.watch(session(), "j"))
     assert [one.status for one in script.emitted] == ["running"] * 3 + ["succeeded"]
     assert script.slept == sorted(script.slept)
 
 
 def test_a_job_that_is_forgotten_is_told() -> None:
     with pytest.raises(NotFoundError):
-        Scripted(problem(404, "no-job")).run(job_progress.wait(session(), "j"))
+        Scripted(problem(404, "no-job")).run(jobs.wait(session(), "j"))
 
 
 def test_waiting_tells_the_progress_and_fails_with_the_servers_reason() -> None:
     told: list[float] = []
     states = [event("queued"), event("running", 0.5), event("failed", 0.5, error="No room.")]
     with pytest.raises(JobFailedError, match=r"No room\.") as caught:
-        Scripted(stream(*states)).run(job_progress.wait(session(), "j", progress=told.append))
+        Scripted(stream(*states)).run(jobs.wait(session(), "j", progress=told.append))
     assert told == [0.0, 0.5, 0.5]
     assert caught.value.job_id == "j"
+
+
+def test_a_cancelled_job_is_returned_as_it_is_then() -> None:
+    script = Scripted(answer(200, state("failed", error="the job was cancelled")))
+    assert script.run(jobs.cancel(session(), "j/1")).status == "failed"
+    [asked] = script.sent
+    assert (asked.method, asked.path) == ("DELETE", "/jobs/j%2F1")
 
 
 def test_waiting_ends_when_its_time_is_over() -> None:
@@ -123,17 +130,17 @@ def test_waiting_ends_when_its_time_is_over() -> None:
     shared.clock = lambda: next(times)
     script = Scripted(answer(200, state("running")), answer(200, state("running")))
     with pytest.raises(WaitTimeoutError):
-        script.run(job_progress.wait(shared, "j", timeout=3.0))
+        script.run(jobs.wait(shared, "j", timeout=3.0))
 
 
 def test_a_long_ranking_is_waited_for() -> None:
     ranking = {"helpful": [{"id": "1", "score": 2.0}], "harmful": [], "method": "m", "n_samples": 3, "model_version": 4}
     script = Scripted(
-        answer(202, state("queued")), stream(event("succeeded", 1.0, result={"influence": "r"})), answer(200, ranking)
+        answer(202, state("queued")), stream(event("succeeded", 1.0, result={"n_samples": 3})), answer(200, ranking)
     )
     found = script.run(predictions.influence(session(), [[1]], ["x"], top=1))
     assert (found.helpful[0].id, found.harmful) == ("1", [])
-    assert [one.path for one in script.sent] == ["/influence", "/jobs/j/events", "/influence/r"]
+    assert [one.path for one in script.sent] == ["/influence", "/jobs/j/events", "/jobs/j/result"]
     assert json.loads(script.sent[0].body) == {  # type: ignore[arg-type]
         "instances": [[1]],
         "labels": ["x"],
@@ -148,10 +155,10 @@ def test_a_long_ranking_is_waited_for() -> None:
 def test_what_changes_samples_or_fits_has_a_key() -> None:
     refused = problem(409, "ephemeral")
     for flow in (
-        sample_set.add(session(), [[1]], ["x"]),
-        sample_set.replace(session(), "1", [1], "x"),
-        sample_set.delete(session(), "1"),
-        training.fit(session()),
+        samples.add(session(), [[1]], ["x"]),
+        samples.replace(session(), "1", [1], "x"),
+        samples.delete(session(), "1"),
+        model.fit(session()),
     ):
         script = Scripted(refused)
         with pytest.raises(EphemeralError):
@@ -162,13 +169,13 @@ def test_what_changes_samples_or_fits_has_a_key() -> None:
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\nb", "\u00e9"])
 def test_a_key_of_ones_own_can_be_sent(key: str) -> None:
     with pytest.raises(DataError, match="an idempotency key"):
-        Scripted().run(sample_set.delete(session(), "1", idempotency_key=key))
+        Scripted().run(samples.delete(session(), "1", idempotency_key=key))
 
 
 @pytest.mark.parametrize("given", [{}, {"ids": "1", "subjects": "a"}])
 def test_a_deletion_names_ids_or_subjects(given: dict[str, str]) -> None:
     with pytest.raises(DataError, match="either ids or subjects"):
-        Scripted().run(sample_set.delete(session(), **given))
+        Scripted().run(samples.delete(session(), **given))
 
 
 @pytest.mark.parametrize("content", [None, [], {}, {"predictions": 3}, {"predictions": ["a"], "classes": ["a"]}])
@@ -180,14 +187,14 @@ def test_an_answer_without_predictions_is_not_believed(content: Any) -> None:
 def test_a_wrong_answer_is_told_by_its_fields_and_not_repeated() -> None:
     with pytest.raises(UnexpectedAnswerError, match="n_samples") as caught:
         Scripted(answer(201, {"ids": ["SECRET"], "model_version": 1, "n_samples": "SECRET", "durable": True})).run(
-            sample_set.add(session(), [[1]], ["x"])
+            samples.add(session(), [[1]], ["x"])
         )
     assert "SECRET" not in str(caught.value)
 
 
 def test_fields_that_are_new_to_a_client_are_left_out() -> None:
     content = {"ids": ["1"], "model_version": 1, "n_samples": 1, "durable": True, "later": {"a": 1}}
-    assert Scripted(answer(201, content)).run(sample_set.add(session(), [[1]], ["x"])).ids == ["1"]
+    assert Scripted(answer(201, content)).run(samples.add(session(), [[1]], ["x"])).ids == ["1"]
 
 
 def test_an_ephemeral_server_is_not_waited_for() -> None:
@@ -222,8 +229,8 @@ NOTHING = {
 
 
 def test_an_erasure_without_a_receipt_is_told_apart_and_not_waited_for() -> None:
-    made = Scripted(answer(200, NOTHING)).run(sample_set.delete(session(), ["a", "b"]))
-    assert isinstance(made, NothingHeld)
+    made = Scripted(answer(200, NOTHING)).run(samples.delete(session(), ["a", "b"]))
+    assert isinstance(made, NothingErased)
     assert (made.id, made.held, made.unlearned, made.absent, made.content) == (None, False, 0, 2, NOTHING)
     for flow in (evidence.wait_erased(session(), made), evidence.erasure(session(), made)):
         with pytest.raises(DataError, match="no receipt"):
@@ -233,11 +240,11 @@ def test_an_erasure_without_a_receipt_is_told_apart_and_not_waited_for() -> None
 def test_a_listed_deletion_tells_the_samples_of_each_place() -> None:
     content = {"receipt": NOTHING, "found": [{"position": 1, "samples": 3}]}
     own, script = session(), Scripted(answer(200, content))
-    made = script.run(sample_set.delete_listing(own, subjects=["a", "b"], idempotency_key="k"))
+    made = script.run(samples.delete_listing(own, subjects=["a", "b"], idempotency_key="k"))
     assert (made.found, made.receipt.held, own.min_version) == ({1: 3}, False, 7)
     for wrong in ({"receipt": NOTHING}, {"receipt": NOTHING, "found": [{"position": "SECRET"}]}):
         with pytest.raises(UnexpectedAnswerError) as refused:
-            Scripted(answer(200, wrong)).run(sample_set.delete_listing(session(), ["a"]))
+            Scripted(answer(200, wrong)).run(samples.delete_listing(session(), ["a"]))
         assert "SECRET" not in str(refused.value)
 
 
@@ -265,8 +272,8 @@ def test_a_server_that_is_starting_is_waited_for() -> None:
     starting = problem(503, "not-ready", retry_after="1")
     ready = answer(200, {"status": "ready", "model_version": 3, "changes": "accepted"})
     script = Scripted(LOST, starting, ready)
-    assert script.run(health.wait_ready(session())).model_version == 3
-    assert Scripted(starting).run(health.is_alive(session())) is False
+    assert script.run(model.wait_ready(session())).model_version == 3
+    assert Scripted(starting).run(model.is_alive(session())) is False
 
 
 # --- clusters
@@ -298,7 +305,7 @@ def test_a_cluster_is_read_with_its_nodes() -> None:
         "nodes": [{**NODE, "name": "a", "role": "leader", "digests_equal": True}, NODE],
     }
     script = Scripted(answer(200, content))
-    found = script.run(health.cluster(session()))
+    found = script.run(model.cluster(session()))
     assert (script.sent[0].method, script.sent[0].path) == ("GET", "/cluster")
     assert (found.epoch, found.leader.url, found.model_version) == (3, "http://a:8000", 13)
     assert [(one.name, one.digests_equal, one.lag_versions) for one in found.nodes] == [("a", True, 1), ("b", None, 1)]
@@ -307,14 +314,14 @@ def test_a_cluster_is_read_with_its_nodes() -> None:
 def test_a_node_is_removed_by_its_name() -> None:
     content = {"node": "a", "role": "leader", "epoch": 3, "leader": None, "model_version": 13, "seq": 42, "nodes": []}
     script = Scripted(answer(200, content))
-    assert script.run(health.remove_node(session(), "b/c")).nodes == []
+    assert script.run(model.remove_node(session(), "b/c")).nodes == []
     assert (script.sent[0].method, script.sent[0].path) == ("DELETE", "/cluster/nodes/b%2Fc")
     assert not script.sent[0].may_repeat
 
 
 def test_a_server_without_others_is_a_cluster_of_one() -> None:
     alone = {"node": "a", "role": "alone", "epoch": 1, "leader": None, "model_version": 2, "seq": 5, "nodes": []}
-    found = Scripted(answer(200, alone)).run(health.cluster(session()))
+    found = Scripted(answer(200, alone)).run(model.cluster(session()))
     assert (found.role, found.leader, found.nodes) == ("alone", None, [])
     with pytest.raises(UnexpectedAnswerError):
-        Scripted(answer(200, {"role": "alone"})).run(health.cluster(session()))
+        Scripted(answer(200, {"role": "alone"})).run(model.cluster(session()))

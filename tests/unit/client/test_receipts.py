@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from oubli.client import ReceiptError
-from oubli.client.receipts import canonical, check_entry, check_signature, key_id_of
+from oubli.client.operations.evidence import canonical, check_entry, check_signature, key_id_of
 
 PRIVATE = Ed25519PrivateKey.from_private_bytes(bytes(32))
 PUBLIC = PRIVATE.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)

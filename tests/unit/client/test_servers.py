@@ -1,4 +1,4 @@
-"""Several servers: who is asked, who is asked next, and that nobody else is ever sent a request."""
+"""Several servers: who is asked, who is asked next, and that no one else is ever sent a request."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from oubli.client import ClientError, NoAnswerError, NotFoundError, NotLeaderError, Request, Retries, UnavailableError
 from oubli.client.messages import Answer, Send, Sleep
-from oubli.client.operations import health, job_progress, predictions, training
-from oubli.client.servers import REST_SECONDS, Servers, same_address
-from oubli.client.session import Session
+from oubli.client.operations import jobs, model, predictions
+from oubli.client.session import REST_SECONDS, Servers, Session, same_address
 from tests.unit.client.scripted import Scripted, answer, keys_of, not_leader, problem, session
 
 A, B, C = "http://a:8000", "http://b:8000", "http://c:8000"
@@ -98,14 +97,14 @@ def test_a_job_is_asked_for_where_it_is_known_and_there_again() -> None:
 
     def ask(shared: Session) -> Any:
         for _ in range(2):
-            yield from job_progress.job(shared, "j")
+            yield from jobs.job(shared, "j")
 
     script = Scripted(unknown, running, running)
     script.run(ask(three()))
     assert script.asked == [A, B, B]
     script = Scripted(unknown, unknown, unknown)
     with pytest.raises(NotFoundError):
-        script.run(job_progress.job(three(), "j"))
+        script.run(jobs.job(three(), "j"))
     assert (script.asked, script.slept) == (ALL, [])
 
 
@@ -118,20 +117,20 @@ def test_a_job_whose_server_does_not_answer_is_waited_for() -> None:
         unknown,
         answer(200, {"id": "j", "kind": "fit", "status": "running", "progress": 0.5}),
     )
-    script.run(job_progress.job(three(), "j"))
+    script.run(jobs.job(three(), "j"))
     assert script.asked == [A, B, C, A, C]
     assert script.slept == [0.05]
 
 
 def test_health_is_asked_of_each_server_once() -> None:
     down = Scripted(REFUSED, LOST, REFUSED)
-    assert down.run(health.is_alive(three())) is False
+    assert down.run(model.is_alive(three())) is False
     assert (down.asked, down.slept) == (ALL, [])
-    assert Scripted(REFUSED, OK).run(health.is_alive(three())) is True
+    assert Scripted(REFUSED, OK).run(model.is_alive(three())) is True
     following = answer(503, {"status": "ready", "changes": "stopped", "reason": "following", "model_version": 1})
     leading = answer(200, {"status": "ready", "changes": "accepted", "model_version": 1})
     asked = Scripted(following, leading)
-    assert asked.run(health.ready(three(), for_changes=True)).changes == "accepted"
+    assert asked.run(model.ready(three(), for_changes=True)).changes == "accepted"
     assert asked.asked == [A, B]
 
 
@@ -236,8 +235,8 @@ def test_a_read_that_only_the_leader_answers_goes_there() -> None:
 
 def test_a_fit_that_dies_with_its_leader_is_told_as_unknown() -> None:
     def ask(shared: Session) -> Any:
-        job = yield from training.fit(shared)
-        return (yield from job_progress.wait(shared, job, timeout=60))
+        job = yield from model.fit(shared)
+        return (yield from jobs.wait(shared, job, timeout=60))
 
     begun = answer(202, {"id": "j", "kind": "fit", "status": "queued", "progress": 0.0})
     unknown = problem(404, "no-job")
@@ -249,7 +248,7 @@ def test_a_fit_that_dies_with_its_leader_is_told_as_unknown() -> None:
 
 
 class Cluster:
-    """Servers that change at will, and a transport that asks them and nobody else."""
+    """Servers that change at will, and a transport that asks them and no one else."""
 
     def __init__(self, draw: Callable[[Any], Any], behaviour: Any) -> None:
         self.draw, self.behaviour = draw, behaviour

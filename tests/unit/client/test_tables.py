@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
+from oubli.api.model import Feature, Label, Schema
+from oubli.api.samples import HeldSample
 from oubli.client import DataError, IndexWarning
 from oubli.client.messages import to_json
-from oubli.client.results import Feature, HeldSample, Label, Schema
 from oubli.client.tables import frame_of, ids_of_index, labels_of, names_of, rows_of, samples_of
-from oubli.core.samples.slots import ids_of_index as ids_of_the_library
+from oubli.core.errors import InputError
+from oubli.core.samples.identity import read_rows
 
 NAN = float("nan")
 DAY = datetime.date(2030, 1, 31)
@@ -109,6 +112,9 @@ def test_what_cannot_be_sent_is_named_by_its_place(X: Any, place: tuple[Any, Any
 
 INDICES = [
     pd.RangeIndex(2),
+    pd.Index([0, 1], dtype=object),
+    pd.RangeIndex(2, name="key"),
+    pd.Index([7, 7]),
     pd.Index([1, 0]),
     pd.Index(["a", "b"]),
     pd.Index(["a", "a"]),
@@ -127,12 +133,33 @@ INDICES = [
 @pytest.mark.filterwarnings("ignore::oubli.core.errors.IndexWarning")
 def test_an_index_gives_the_ids_that_the_library_takes_from_it(index: Any) -> None:
     X = pd.DataFrame({"a": [1, 2]}, index=index)
-    expected = ids_of_the_library(X)
-    if expected is None and list(index) != [0, 1]:
+    try:
+        expected = read_rows(X).ids
+    except InputError:
+        with pytest.raises(DataError, match="could delete another row"):
+            ids_of_index(X)
+        return
+    if expected is None and not isinstance(index, pd.RangeIndex):
         with pytest.warns(IndexWarning):
             assert ids_of_index(X) is None
     else:
         assert ids_of_index(X) == expected
+
+
+def test_a_table_of_pyarrow_is_sent_by_name() -> None:
+    table = pa.table({"a": [1, None], "b": ["x", "y"]})
+    for X in (table, table.to_batches()[0]):
+        assert rows_of(X) == [{"a": 1, "b": "x"}, {"a": None, "b": "y"}]
+    with pytest.raises(DataError, match="unique"):
+        rows_of(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]))
+
+
+@pytest.mark.parametrize(
+    "names", [b"6", bytearray(b"6"), memoryview(b"6"), {"6": 1}, pd.DataFrame({"6": [1]}), pa.table({"6": [1]})]
+)
+def test_what_is_no_list_of_ids_is_refused(names: Any) -> None:
+    with pytest.raises(DataError, match="and no table"):
+        names_of(names, "id")
 
 
 def test_samples_have_what_was_given_for_them() -> None:
@@ -180,14 +207,19 @@ def test_names_and_labels() -> None:
 
 def test_held_samples_as_a_frame() -> None:
     features = [
-        Feature("age", "numeric", "float32"),
-        Feature("job", "categorical", "float32"),
-        Feature("member", "boolean", "float32"),
+        Feature(name="age", type="numeric", dtype="float32"),
+        Feature(name="job", type="categorical", dtype="float32"),
+        Feature(name="member", type="boolean", dtype="float32"),
     ]
-    schema = Schema(features, Label("income", "string"), "classification", ["no", "yes"])
+    schema = Schema(
+        features=features,
+        label=Label(name="income", type="string"),
+        task="classification",
+        classes=["no", "yes"],
+    )
     held = [
-        HeldSample("p", None, {"age": 1, "job": "a", "member": True}, "yes"),
-        HeldSample("q", "ada", {"age": None, "job": None, "member": None}, "no"),
+        HeldSample(id="p", subject=None, features={"age": 1, "job": "a", "member": True}, label="yes"),
+        HeldSample(id="q", subject="ada", features={"age": None, "job": None, "member": None}, label="no"),
     ]
     made = frame_of(held, schema)
     assert list(made.index) == ["p", "q"]

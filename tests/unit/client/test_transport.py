@@ -25,8 +25,7 @@ from oubli.client import (
     UnexpectedAnswerError,
 )
 from oubli.client.messages import Close, NextChunk, NextEvent, Send, Work
-from oubli.client.servers import Servers
-from oubli.client.session import Session
+from oubli.client.session import Servers, Session
 from tests.unit.client.sockets import received
 
 # Says that it closes the connection: else a client may send the next request on it, and waits for an answer for long.

@@ -24,7 +24,7 @@ import numpy as np
 from oubli.core import load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import EmptyModelError, FileError
-from oubli.core.registry import KINDS
+from oubli.core.estimators import KINDS
 
 ALLOWED = 64 * 2**20  # bytes that loading may take, whatever the file's size
 TIMES = 10  # and so many times the file
@@ -69,7 +69,7 @@ class Parts:
         header = json.loads(raw[8:end])
         metadata = header.pop("__metadata__")
         document = json.loads(metadata.pop("document"))
-        del metadata["sha256"]  # made anew, unless a change puts another in its place
+        del metadata["sha256"]  # made again, unless a change puts another in its place
         tensors = []
         for name, entry in header.items():
             first, last = entry["data_offsets"]

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from oubli.core.data.schema import Task
-from oubli.core.registry import KINDS, PLACES, parameters_of
+from oubli.core.estimators import KINDS
+from oubli.core.registry import PLACES, parameters_of
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -20,8 +20,8 @@ from oubli.core import DynamicForestClassifier, DynamicForestRegressor, load, pe
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import FileError
 from oubli.core.forest.engine import ForestEngine
-from oubli.core.samples.additions import Addition
-from oubli.core.samples.restricted import Mark
+from oubli.core.samples.indexes import Addition
+from oubli.core.samples.owners import Mark
 from tests.golden.make import HERE, rows
 
 Arrays = dict[str, np.ndarray]
@@ -205,7 +205,7 @@ def test_the_golden_classifier_with_restricted_samples() -> None:
     assert (model.n_samples_, kept.marks) == (89, {"person ä": Mark(1_700_000_000_000, True)})
     assert kept.ids_of_subject("person ä") == ["sample 7", "sample 9"]
     assert kept.get("sample 9").features == rows()[9]
-    assert kept.samples.addition("sample 7") == model.samples_.addition("sample 10")
+    assert kept.addition("sample 7") == model.samples_.addition("sample 10")
     assert model.samples_.addition("sample 10") == Addition(1_600_000_000_000, "request-1")
     model.release(["sample 7", "sample 9"])
     assert model.digest() == "a0eefb101f9cba1012e6408f6ea9e7a6001f258bb3daaecb49245a25a5c346f3"

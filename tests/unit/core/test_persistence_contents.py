@@ -12,9 +12,10 @@ import pytest
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor, load, persistence
 from oubli.core.data.schema import Task
 from oubli.core.errors import FileError
-from oubli.core.forest.blocks import ATTRIBUTE_SIZE, HI, LO, N_ATTRIBUTES, NEXT_FREE, layout_of
+from oubli.core.forest.layout.blocks import ATTRIBUTE_SIZE, HI, LO, N_ATTRIBUTES, NEXT_FREE, layout_of
 from oubli.core.forest.parameters import ForestSettings
-from oubli.core.forest.state import FREE_ROOMS, MAX_ROOM, MISSING_LEFT, N_MEMBERS
+from oubli.core.forest.state import FREE_ROOMS, MAX_ROOM, N_MEMBERS
+from oubli.core.jit.nodes import MISSING_LEFT
 from tests.unit.core.test_persistence import Arrays, aged, counters, fitted
 
 # What was written wrong, or on purpose, under a checksum that is right. A kernel that followed a wrong index would

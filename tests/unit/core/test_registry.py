@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import oubli.core
-from oubli.core.registry import ESTIMATORS, KINDS
+from oubli.core.estimators import KINDS
+from oubli.core.registry import ESTIMATORS
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import oubli.core.set_tree as set_tree
-from oubli.core.set_tree import DEPTH, EMPTY_ROOT, HASH_BYTES, NONE, Kept, hash_tree
-from oubli.core.sha256 import LANES
+import oubli.core.samples.set_tree as set_tree
+from oubli.core.samples.set_tree import DEPTH, EMPTY_ROOT, HASH_BYTES, LANES, NONE, Kept, hash_tree
 from tests.oracles.set_tree import at_depth, root
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numba import config
 
 from oubli.core.jit.policy import kernel
-from oubli.core.sha256 import LANES, N_BLOCK, N_WORDS, STATE, begin, compress, new_room
+from oubli.core.samples.set_tree import LANES, N_BLOCK, N_WORDS, STATE, begin, compress, new_room
 
 # FIPS 180-2, appendix B, and NIST's example of a message without bytes.
 PUBLISHED = {

@@ -1,4 +1,4 @@
-"""A model that is let go of: its arrays are overwritten, and nothing that goes on is."""
+"""A model that is let go of: its arrays are overwritten, and nothing that is still used is."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from oubli.core.data.schema import Task
 from oubli.core.errors import NotFittedError
+from oubli.core.estimators import KINDS
 from oubli.core.influence import influence, view
-from oubli.core.registry import KINDS
 
 SMALL: dict[str, dict[str, Any]] = {
     "forest": {"n_estimators": 3, "random_state": 0},

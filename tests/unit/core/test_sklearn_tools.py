@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import joblib
 import numpy as np
 import pytest
+import sklearn
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import BaggingClassifier, StackingRegressor, VotingClassifier
+from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.impute import SimpleImputer
 from sklearn.inspection import permutation_importance
@@ -26,7 +32,7 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from tests.unit.core.test_sklearn_contract import frame, make, samples
+from tests.unit.core.test_sklearn_contract import NAMES, frame, make, samples
 
 
 def test_pipeline_with_columns_and_pandas_output() -> None:
@@ -124,3 +130,54 @@ def test_inside_regressors() -> None:
     assert both.predict(X).shape == (60, 2)
     importances = permutation_importance(make("regression").fit(X, y), X, y, n_repeats=2, random_state=0)
     assert int(importances.importances_mean.argmax()) == 1
+
+
+# Metadata routing
+
+
+@pytest.fixture
+def routing() -> Iterator[None]:
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+@pytest.mark.usefixtures("routing")
+def test_metadata_is_routed_through_pipelines_and_searches() -> None:
+    X, y = samples()
+    ids, subjects = [f"id {i}" for i in range(len(X))], np.array(["ada", "bob", "eve"] * (len(X) // 3))
+    asked = make().set_fit_request(ids=True, subjects="owners").set_score_request(sample_weight=True)
+    scaler = StandardScaler().set_fit_request(sample_weight=False)
+    pipeline = make_pipeline(scaler, asked).fit(X, y, ids=ids, owners=subjects)
+    assert pipeline[-1].samples_.subject("id 1") == "bob"
+    search = GridSearchCV(pipeline, {"dynamicforestclassifier__n_estimators": [2, 3]}, cv=3, error_score="raise")
+    search.fit(X, y, ids=ids, owners=subjects, sample_weight=np.ones(len(X)))
+    forest = search.best_estimator_[-1]
+    assert forest.samples_.ids() == ids
+    forest.delete(subjects="ada")
+    assert forest.n_samples_ == 40
+    scores = cross_validate(
+        clone(asked), X, y, cv=3, params={"ids": ids, "owners": subjects, "sample_weight": np.ones(len(X))}
+    )
+    assert np.isfinite(scores["test_score"]).all()
+
+
+@pytest.mark.usefixtures("routing")
+@pytest.mark.parametrize("task", NAMES)
+def test_what_was_not_asked_for_is_refused_and_works_without(task: str) -> None:
+    X, y = samples(task)
+    pipeline = make_pipeline(StandardScaler(), make(task)).fit(X, y)
+    assert np.isfinite(GridSearchCV(make(task), {"random_state": [1, 2]}, cv=2).fit(X, y).best_score_)
+    with pytest.raises(UnsetMetadataPassedError, match="ids"):
+        pipeline.fit(X, y, ids=range(len(X)))
+    model = make(task).set_fit_request(ids=False)
+    assert model.get_metadata_routing().fit.requests["ids"] is False
+    with pytest.raises(TypeError, match=r"fit has no parameter 'idz' .* use one of \['ids', 'subjects'"):
+        model.set_fit_request(idz=True)
+    model.set_partial_fit_request(classes=True)
+    fitted = copy.deepcopy(model).fit(X, y)
+    for other in (clone(model), clone(fitted), pickle.loads(pickle.dumps(model)), pickle.loads(pickle.dumps(fitted))):  # noqa: S301 - ours
+        requests = other.get_metadata_routing()
+        assert requests.fit.requests["ids"] is False
+        assert requests.fit.requests["subjects"] is None
+        assert requests.partial_fit.requests["classes"] is True
+    assert make(task).get_metadata_routing().fit.requests["ids"] is None

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from oubli.core import slices
-from oubli.core.slices import begin_to_rest, copied_dict, copied_list, cut, integers, lists
+from oubli.core.concurrency import slices
+from oubli.core.concurrency.slices import begin_to_rest, copied_dict, copied_list, cut, integers, lists
 
 SIZES = [0, 1, 3, 4, 5, 8, 9]
 

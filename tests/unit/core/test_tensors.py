@@ -7,8 +7,8 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from oubli.core import tensors
-from oubli.core.tensors import read_tensor, write_tensors
+from oubli.core import persistence
+from oubli.core.persistence import read_tensor, write_tensors
 
 ARRAYS = {
     "a.bytes": np.arange(13, dtype=np.uint8),
@@ -73,7 +73,7 @@ def test_the_system_may_take_a_few_bytes_at_a_time(tmp_path):
 
 @pytest.mark.parametrize("piece", [1, 24, 100, 2**20])
 def test_large_arrays_are_read_piece_by_piece(tmp_path, monkeypatch, piece):
-    monkeypatch.setattr(tensors, "_PIECE", piece)
+    monkeypatch.setattr(persistence, "_PIECE", piece)
     with safe_open(written(tmp_path / "file"), framework="numpy") as file:
         assert_equal(ARRAYS, {name: read_tensor(file, name) for name in file.keys()})  # noqa: SIM118
 

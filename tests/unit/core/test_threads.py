@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from oubli.core import threads
+from oubli.core.concurrency import threads
 from oubli.core.errors import InputError
 from tests.lines import failing_line
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from oubli.app.service.model_service import Limits
 from tests.unit.app.support import make_service, served
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "fides"
@@ -37,8 +36,7 @@ def test_access_and_erasure_as_fides_asks_for_them(tmp_path):
     endpoints = _endpoints()
     read, delete = endpoints["samples"]["read"], endpoints["subject"]["delete"]
     service = make_service()
-    service.limits = Limits()
-    with served(service) as client:
+    with served(service, page_size_max=1000) as client:
         rows = _ask(client, read, email="s1").json()[read["data_path"]]
         assert len(rows) == 12
         fields = yaml.safe_load((FOLDER / "oubli_dataset.yml").read_text())["dataset"][0]["collections"][0]["fields"]

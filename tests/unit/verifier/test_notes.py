@@ -6,10 +6,17 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from oubli.verifier.checkpoints import read_checkpoint
-from oubli.verifier.errors import FailedError, UncheckableError
-from oubli.verifier.notes import COSIGNATURE, ED25519, is_signed, key_of, read_key, read_note
-from oubli.verifier.policies import read_policy
+from oubli.verifier.checkpoints import read_checkpoint, read_policy
+from oubli.verifier.notes import (
+    COSIGNATURE,
+    ED25519,
+    FailedError,
+    UncheckableError,
+    is_signed,
+    key_of,
+    read_key,
+    read_note,
+)
 
 # c2sp.org/signed-note
 KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
@@ -80,7 +87,7 @@ def test_what_is_no_note(text):
     ["", "a", "a+b", KEY[:-1], KEY.replace("530d903a", "530d903b"), KEY.replace("/foo", "/bar"), KEY.replace("+", "")],
 )
 def test_what_is_no_key(text):
-    with pytest.raises(ValueError):  # noqa: PT011 - the text is that of whoever asks
+    with pytest.raises(ValueError):  # noqa: PT011 - the text is that of anyone who asks
         read_key(text)
 
 

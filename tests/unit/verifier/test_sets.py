@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from oubli.app.http.absence import absence_content
-from oubli.app.ledger.set_leaves import Positions
-from oubli.app.ledger.set_tree import SetTree
-from oubli.app.service.sample_set import AbsenceProof, SetRoot
+from oubli.app.http.routes.samples import absence_content
+from oubli.app.ledger.set_tree import Positions, SetTree
+from oubli.app.service.evidence.sample_set import AbsenceProof, SetRoot
 from oubli.verifier import FailedError, Policy, UncheckableError, check_absence, set_root
 from oubli.verifier.sets import DEPTH, root_of_way
 from tests.oracles import set_tree

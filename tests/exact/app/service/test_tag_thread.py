@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from oubli.app.service.tag_thread import TagThread
+from oubli.app.service.model.tag_thread import TagThread
 from oubli.core import DynamicForestClassifier
 from tests.oracles import forest as oracle
 from tests.oracles.common import Column

@@ -19,9 +19,8 @@ from hypothesis.stateful import (
 )
 
 from oubli.app.errors import JournalDamagedError, JournalFullError
-from oubli.app.storage import sqlite_journal as journal_module
-from oubli.app.storage.journal import Record
-from oubli.app.storage.sqlite_journal import SqliteJournal
+from oubli.app.storage import journal as journal_module
+from oubli.app.storage.journal import Record, SqliteJournal
 from tests.unit.app.storage.support import journal_in, killed
 
 
@@ -86,7 +85,7 @@ class JournalHistory(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """Go on with the files as they are; what the abandoned process does later is not seen any more."""
+        """Continue with the files as they are; what the abandoned process does later is not seen any more."""
         self.n_copies += 1
         self.abandoned.append(self.journal)
         self.path = killed(self.path, self.folder / str(self.n_copies))

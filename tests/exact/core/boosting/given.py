@@ -9,8 +9,7 @@ from typing import Any
 from oubli.core.boosting.engine import BoostedEngine
 from oubli.core.boosting.estimator import BoostedModel
 from oubli.core.boosting.state import Trees, no_trees
-from oubli.core.classification import Classifier
-from oubli.core.regression import Regressor
+from oubli.core.estimators import Classifier, Regressor
 
 
 @dataclass(frozen=True)

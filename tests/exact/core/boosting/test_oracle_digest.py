@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oubli.core.boosting.digest import tree_digests
+from oubli.core.boosting.engine import tree_digests
 from tests.exact.core.boosting.given import GivenClassifier, GivenRegressor
 from tests.exact.core.boosting.reading import write
 from tests.oracles.boosting.trees import Ensemble, Node, Split, tree_digest

@@ -17,12 +17,12 @@ from oubli.core import (
     OnlineBoostingRegressor,
 )
 from oubli.core.boosting import engine as boosting
-from oubli.core.boosting.online import parallel as online
+from oubli.core.boosting.online import blocks as online
 from oubli.core.boosting.presorted import boost as presorted
-from oubli.core.boosting.presorted.check import FIELDS
-from oubli.core.boosting.quantised import parallel as quantised
-from oubli.core.boosting.quantised import steadiness
-from oubli.core.boosting.quantised.comparing import differences
+from oubli.core.boosting.presorted.serialise import FIELDS
+from oubli.core.boosting.quantised import blocks as quantised
+from oubli.core.boosting.quantised import split
+from oubli.core.boosting.quantised.invariants import differences
 from oubli.core.boosting.rows import cut, most_alone, n_blocks, without_grain
 from oubli.core.errors import UnusableModelError
 
@@ -105,7 +105,7 @@ def assert_same(model: Any, other: Any) -> None:
     slots = model.samples_.slots()
     assert np.array_equal(slots, other.samples_.slots())
     if hasattr(engine, "plans"):
-        assert differences(engine, its, slots) == []
+        assert differences(engine.state(), its.state(), slots) == []
     elif hasattr(engine, "candidates"):
         for ours, theirs in zip(engine.forest, its.forest, strict=True):
             assert ours.tobytes() == theirs.tobytes()
@@ -153,7 +153,7 @@ def test_the_number_of_threads_changes_no_bit(kind: str, parameters: dict[str, A
 def test_the_number_of_threads_changes_no_bit_in_regions(
     task: int, parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steadiness, "LEAST_SIZE", 5)
+    monkeypatch.setattr(split, "LEAST_SIZE", 5)
     alone = fitted("quantised", task, **parameters)
     assert alone.engine_.regions.levels > 0
     expected = changed(alone.copy(), task)

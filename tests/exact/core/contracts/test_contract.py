@@ -18,8 +18,8 @@ import oubli.core
 from oubli.core import load, persistence
 from oubli.core.data.schema import LabelType, Schema, Task
 from oubli.core.errors import DuplicateIdError, EmptyModelError, FileError, InputError, UnknownIdError
+from oubli.core.estimators import KINDS
 from oubli.core.model import Model
-from oubli.core.registry import KINDS
 from tests.histories import cases
 
 N = 70

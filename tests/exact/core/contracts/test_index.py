@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import pickle
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from oubli.core import load
 from oubli.core.errors import DuplicateIdError, IndexWarning, InputError, UnknownIdError
-from oubli.core.registry import KINDS
+from oubli.core.estimators import KINDS
 from tests.exact.core.contracts.test_contract import CASES, Case
 
 N = 12
@@ -42,7 +43,7 @@ def test_a_label_deletes_its_row_and_no_other(case: Case) -> None:
         assert model.samples_.get(label).features[0] == X.loc[label, "x"]
         model.delete(label)
     assert model.samples_.ids() == [str(i) for i in range(1000, 1040) if i not in (1003, 1025)]
-    assert model.add(X.iloc[[3]].reset_index(drop=True), y[3:4]) == ["1040"], "an id that was given is not generated"
+    assert model.add(X.iloc[[3]], y[3:4], ids="generate") == ["1040"], "an id that was given is not generated"
     model.check_invariants()
     if model.guarantee == "exact":
         assert model.verify().ok
@@ -87,14 +88,133 @@ def test_every_label_names_its_row(index: Any) -> None:
     assert len(model.samples_) == N - 5
 
 
-@pytest.mark.parametrize(
-    "index", [pd.RangeIndex(N), pd.Index(range(N)), pd.Index(range(N), dtype="Int64"), pd.Index(range(N), dtype=object)]
-)
-def test_an_index_that_counts_rows_gives_no_ids(index: Any) -> None:
-    model, X, y = fitted(index)
+def test_an_index_that_counts_rows_gives_no_ids_to_a_model_that_generates_them() -> None:
+    model, X, y = fitted(pd.RangeIndex(N))
     assert model.samples_.ids() == list(map(str, range(N)))
     assert model.add(X, y) == list(map(str, range(N, 2 * N)))
     assert model.add(X[2:4], y[2:4], ids=["a", "b"]) == ["a", "b"]
+    assert model.add(X[:2], y[:2]) == [str(2 * N), str(2 * N + 1)], "ids of the first samples were generated"
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.Index(list(range(N))), pd.Index(range(N), dtype="Int64"), pd.Index(range(N), dtype=object),
+        pd.RangeIndex(N, name="person"),
+    ],
+)  # fmt: skip
+def test_an_index_that_is_not_pandas_default_is_labels(index: Any) -> None:
+    model, X, y = fitted(index)
+    with pytest.raises(DuplicateIdError) as info:
+        model.add(X, y)
+    assert 'ids="generate"' in info.value.__notes__[0]
+    model.delete(X.index[:3])
+    assert model.add(X[:3].set_axis(pd.RangeIndex(3)), y[:3]) == ["0", "1", "2"]
+
+
+def keep(how: str, model: Any, path: Path) -> Any:
+    """A model as it is, or a copy of it."""
+    if how == "file":
+        model.save(path / "m.oubli")
+        return load(path / "m.oubli")
+    if how == "pickle":
+        return pickle.loads(pickle.dumps(model))  # noqa: S301 - its own
+    return {"itself": lambda: model, "copy": model.copy, "deepcopy": lambda: deepcopy(model)}[how]()
+
+
+@pytest.mark.parametrize("how", ["itself", "file", "pickle", "copy", "deepcopy"])
+def test_labels_of_a_default_index_are_ids_where_others_are(how: str, tmp_path: Path) -> None:
+    X, y = frame(pd.RangeIndex(40))
+    model = keep(how, FOREST.make().fit(X.iloc[20:], y[20:]), tmp_path)
+    assert model.add(X.iloc[:20], y[:20]) == list(map(str, range(20)))
+    model.delete(X.index[5])
+    assert sorted(model.samples_.get(i).features[0] for i in model.samples_.ids()) == [x for x in range(40) if x != 5]
+    with pytest.raises(DuplicateIdError) as info:
+        model.add(X.iloc[:3], y[:3])
+    assert "pass ids=" in info.value.__notes__[0]
+    model.delete(model.samples_.ids())
+    assert keep(how, model, tmp_path).add(X.iloc[:3], y[:3], ids=None) == ["0", "1", "2"], (
+        "empty, and labels all the same"
+    )
+
+
+@pytest.mark.parametrize("how", ["itself", "file", "pickle", "copy", "deepcopy"])
+def test_a_default_index_is_refused_where_ids_were_given(how: str, tmp_path: Path) -> None:
+    X, y = frame(pd.RangeIndex(20))
+    model = keep(how, FOREST.make().fit(X.iloc[10:], y[10:], ids=[*range(10, 20)]), tmp_path)
+    before = model.digest()
+    for call in (model.add, model.partial_fit):
+        with pytest.raises(InputError, match='pass ids= to name the samples, or ids="generate"'):
+            call(X.iloc[:10], y[:10])
+    assert (model.digest(), model.n_samples_) == (before, 10)
+    assert model.add(X.iloc[:2], y[:2], ids=X.index[:2]) == ["0", "1"]
+    assert model.add(X.iloc[2:4].reset_index(drop=True), y[2:4], ids="generate") == ["20", "21"]
+    assert model.add(X.iloc[4:6], y[4:6]) == ["4", "5"]
+
+
+def test_the_first_samples_say_where_ids_come_from() -> None:
+    X, y = frame(pd.RangeIndex(20))
+    rows = X.to_numpy(object).tolist()
+
+    def begun() -> Any:
+        return FOREST.make().start(FOREST.make().fit(X, y).schema_)
+
+    model = begun()
+    assert model.add(rows[:1], y[:1]) == ["0"]
+    assert model.add(X.iloc[:2], y[:2]) == ["1", "2"], "an array, a list: ids are generated"
+    model = begun()
+    model.add(X.iloc[:5], y[:5], ids=list("abcde"))
+    with pytest.raises(InputError, match="default index"):
+        model.add(X.iloc[:5], y[:5])
+    model.delete(list("abcde"))
+    assert model.add(X.iloc[:2], y[:2]) == ["0", "1"], "nothing is left that it could be taken for"
+    assert model.add(X.iloc[:2], y[:2]) == ["2", "3"]
+    model = begun()
+    assert model.add(X.iloc[5:7], y[5:7]) == ["5", "6"]
+    assert model.add(rows[:2], y[:2]) == ["7", "8"], "lists have no labels"
+    assert model.add(X.iloc[:1], y[:1]) == ["0"]
+    assert FOREST.make().fit(X, y, ids=X.index).add(X.iloc[:1].rename(index={0: 50}), y[:1]) == ["50"]
+    with pytest.raises(DuplicateIdError):
+        FOREST.make().fit(X, y, ids=X.index).add(X.iloc[:1], y[:1])
+
+
+def test_where_ids_come_from_is_as_before_when_an_addition_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, X, y = fitted(pd.RangeIndex(N))
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(model.engine_, "add", fail)
+    with pytest.raises(MemoryError):
+        model.add(X.rename(index=lambda i: f"p{i}"), y, subjects=["ada"] * N, expires_at="2030-01-01T00:00:00Z")
+    monkeypatch.undo()
+    model.check_invariants()
+    assert (model.samples_.next_expiry(), model.samples_.ids_of_subject("ada")) == (None, [])
+    assert model.add(X, y) == list(map(str, range(N, 2 * N)))
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.MultiIndex.from_arrays([range(N), range(N)]), np.arange(N) / 2, pd.timedelta_range("1h", periods=N),
+        pd.period_range("2024", periods=N, freq="M"), [1.0, np.nan, *range(2, N)], [True, False] * (N // 2),
+        pd.MultiIndex.from_arrays([[1] * N, [1] * N]),
+    ],
+)  # fmt: skip
+def test_an_index_no_label_of_which_can_be_an_id_is_told_of(index: Any) -> None:
+    X, y = frame(range(N))
+    X.index = pd.Index(index)
+    with pytest.warns(IndexWarning, match=r"^the labels of X's index .* Pass ids=") as caught:
+        model = FOREST.make().fit(X, y)
+    assert [Path(one.filename).name for one in caught] == ["test_index.py"]
+    assert model.samples_.ids() == list(map(str, range(N)))
+    with pytest.warns(IndexWarning) as caught:
+        assert model.add(X, y) == list(map(str, range(N, 2 * N)))
+    assert [Path(one.filename).name for one in caught] == ["test_index.py"]
+    assert model.add(X, y, ids=[f"p{i}" for i in range(N)])[0] == "p0", "no warning"
+    with pytest.raises(InputError):
+        model.delete(X.index[[1]])
+    assert model.n_samples_ == 3 * N
 
 
 @pytest.mark.parametrize(
@@ -102,24 +222,22 @@ def test_an_index_that_counts_rows_gives_no_ids(index: Any) -> None:
     [
         ([5, 5, *range(100, 98 + N)], 1), (["a"] * N, N - 1), ([*range(1, N), "1"], 1),
         ([None, *map(str, range(1, N))], 1),
-        ([1.0, np.nan, *range(2, N)], N), (pd.Index([pd.NA, *range(1, N)], dtype="Int64"), 1),
+        (pd.Index([pd.NA, *range(1, N)], dtype="Int64"), 1),
         (pd.DatetimeIndex(["2024-01-01", None, *pd.date_range("2025", periods=N - 2)]), 1),
-        (pd.MultiIndex.from_arrays([range(N), range(N)]), N), (np.arange(N) / 2, N),
-        (pd.timedelta_range("1h", periods=N), N),
-        (pd.period_range("2024", periods=N, freq="M"), N), ([True, False, *map(str, range(N - 2))], 2),
-        (["", "x" * 257, *map(str, range(N - 2))], 2),
+        ([True, False, *map(str, range(N - 2))], 2), (["", "x" * 257, *map(str, range(N - 2))], 2),
+        ([0] * N, N - 1), ([*range(N // 2), *range(N // 2)], N // 2),
     ],
 )  # fmt: skip
-def test_an_index_that_names_no_rows_is_told_of(index: Any, n: int) -> None:
+def test_labels_that_could_delete_another_row_are_refused(index: Any, n: int) -> None:
     X, y = frame(range(N))
     X.index = pd.Index(index)
-    with pytest.warns(IndexWarning, match=rf"^{n} of the {N} labels .* Pass ids=") as caught:
-        model = FOREST.make().fit(X, y)
-    assert [Path(one.filename).name for one in caught] == ["test_index.py"]
-    assert model.samples_.ids() == list(map(str, range(N)))
-    with pytest.warns(IndexWarning):
-        assert model.add(X, y) == list(map(str, range(N, 2 * N)))
-    assert model.add(X, y, ids=[f"p{i}" for i in range(N)])[0] == "p0", "no warning"
+    model = FOREST.make()
+    with pytest.raises(InputError, match=rf'^\'id\': {n} of the {N} labels .*pass ids= .* or ids="generate"'):
+        model.fit(X, y)
+    model.fit(X, y, ids="generate")
+    with pytest.raises(InputError, match="could delete another row"):
+        model.add(X, y)
+    assert model.add(X, y, ids="generate") == list(map(str, range(N, 2 * N)))
 
 
 @pytest.mark.parametrize("label", [0.0, np.float64(3), True, np.True_, pd.NaT, np.datetime64("2024-01-01")])
@@ -137,7 +255,7 @@ def test_labels_that_are_held_are_refused_with_a_way_out() -> None:
     before = model.digest()
     with pytest.raises(DuplicateIdError, match="held already") as info:
         model.add(X[4:6], y[4:6])
-    assert "pass ids= or X.reset_index" in info.value.__notes__[0]
+    assert 'pass ids= to name the samples, or ids="generate"' in info.value.__notes__[0]
     with pytest.raises(DuplicateIdError) as info:
         model.add(X[4:6], y[4:6], ids=["1000", "x"])
     assert not hasattr(info.value, "__notes__")
@@ -167,16 +285,17 @@ steps = st.lists(
 
 
 @settings(deadline=None, max_examples=150)
-@given(steps, st.lists(labels, min_size=1, max_size=5))
-@pytest.mark.filterwarnings("ignore::oubli.core.errors.IndexWarning")
+@given(steps, st.lists(labels, max_size=5))
 def test_ids_against_a_dictionary(history: list[tuple[str, list[Any]]], first: list[Any]) -> None:
-    """`held` is what has to be held by id; `used` are the ids that there have been."""
+    """`held` is what has to be held by id; `used` are the ids that there have been; `source` says whose they are."""
     make: Any = KINDS["forest", FOREST.task]
     model = make(n_estimators=1, max_depth=1, random_state=0)
     held: dict[str, float] = {}
     used: set[str] = set()
+    source = "generated"
     values = iter(range(10**6))
-    for what, given_labels in [("fit", first), *history]:
+    model.start(make(n_estimators=1).fit(pd.DataFrame({"x": [0.0]}), [0]).schema_)
+    for what, given_labels in [*([("fit", first)] if first else ()), *history]:
         n, names = len(given_labels), list(map(str, given_labels))
         is_distinct = len(set(names)) == n
         if what == "copy":
@@ -189,15 +308,26 @@ def test_ids_against_a_dictionary(history: list[tuple[str, list[Any]]], first: l
                 with pytest.raises((UnknownIdError, DuplicateIdError)):
                     model.delete(given_labels)
         else:
-            index = list(range(n)) if what == "count" else given_labels
-            cells = [float(next(values)) for _ in index]
-            X, y = pd.DataFrame({"x": cells}, index=pd.Index(index, dtype=object)), [0] * n
-            ids = given_labels if what == "ids" else None
-            is_generated = ids is None and (not is_distinct or index == list(range(n)))
-            if not is_generated and (not is_distinct or held.keys() & set(names)):
-                with pytest.raises(DuplicateIdError):
-                    model.add(X, y, ids=ids)
+            cells = [float(next(values)) for _ in names]
+            X = pd.DataFrame({"x": cells}, index=None if what == "count" else pd.Index(given_labels, dtype=object))
+            y, ids = [0] * n, given_labels if what == "ids" else None
+            if what == "count" and source == "given" and held:
+                with pytest.raises(InputError, match="default index"):
+                    model.add(X, y)
                 continue
+            is_generated = what == "count" and source != "labels"
+            if what == "count" and not is_generated:
+                names, is_distinct = list(map(str, range(n))), True
+            if not is_generated and (not is_distinct or held.keys() & set(names)):
+                with pytest.raises(InputError):
+                    model.fit(X, y) if what == "fit" else model.add(X, y, ids=ids)
+                if what == "fit":
+                    return
+                continue
+            if what in ("fit", "index") or source == "labels":
+                source = "labels"
+            elif not held:
+                source = "given" if what == "ids" else "generated"
             made = model.fit(X, y).samples_.ids() if what == "fit" else model.add(X, y, ids=ids)
             assert len(set(made)) == n
             assert used.isdisjoint(made) if is_generated else made == names
@@ -211,4 +341,4 @@ def test_generated_ids_skip_given_ones_after_loading(tmp_path: Path) -> None:
     model.delete(X.index[N - 1])
     model.save(tmp_path / "m.oubli")
     again = load(tmp_path / "m.oubli")
-    assert again.add(X[:2].reset_index(drop=True), y[:2]) == [str(5 + N), str(6 + N)]
+    assert again.add(X[:2], y[:2], ids="generate") == [str(5 + N), str(6 + N)]

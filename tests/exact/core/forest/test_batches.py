@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oubli.core.forest import batches, engine
+from oubli.core.forest import engine, predict
 from tests.exact.core.forest.pitfalls import BOOLEAN, CATEGORY, NUMERIC, WIDE, Sample, start
 from tests.histories.player import Player
 from tests.oracles import forest as oracle
@@ -73,14 +73,14 @@ def test_batches_are_answered_as_the_oracle_does(
     assert answers(player, queries) == expected
     for many, at_a_time in ((1, 64), (1, 65_536), (10**9, 64)):
         monkeypatch.setattr(engine, "MANY_ROWS", many)
-        monkeypatch.setattr(batches, "ROWS_AT_A_TIME", at_a_time)
+        monkeypatch.setattr(predict, "ROWS_AT_A_TIME", at_a_time)
         for n in (1, 2, 65, N_QUERIES):
             assert answers(player, queries[:n]) == expected[:n]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_trees_without_samples_and_deep_ones(dtype: type[np.floating[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A chain of nodes that each take one sample off, beside trees that nobody is in."""
+    """A chain of nodes that each take one sample off, beside trees that no one is in."""
     rng = np.random.default_rng(0)
     X = np.sort(rng.normal(size=(300, 1)), axis=0).astype(dtype)
     samples: list[Sample] = [(f"s{i}", (float(X[i, 0]),), i % 2) for i in range(60)]

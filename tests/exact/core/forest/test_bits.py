@@ -10,8 +10,9 @@ import pytest
 from numba import config
 
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
-from oubli.core.forest import bits, workspace
-from oubli.core.forest.bits import bit_rows_of
+from oubli.core.forest import workspace
+from oubli.core.forest.layout import cells
+from oubli.core.forest.layout.cells import bit_rows_of
 from oubli.core.samples.arrays import Data
 from tests.exact.core.forest.pitfalls import FOREST
 from tests.histories.kinds import MANY
@@ -113,7 +114,7 @@ def test_large_forests_are_the_same_with_bits_and_without(task: str, d: int, mon
     with_bits = live(task, X, y)
     rows = with_bits.engine_.bits
     assert sum(map(int.bit_count, rows.columns.tolist())) == d - 2
-    monkeypatch.setattr(bits, "_LEAST_SHARE", 2.0)
+    monkeypatch.setattr(cells, "_LEAST_SHARE", 2.0)
     without = live(task, X, y)
     assert without.engine_.bits.words.shape[1] == 0
     assert with_bits.digest() == without.digest()

@@ -28,7 +28,7 @@ def test_large_trees_keep_counters_at_their_largest_nodes_only() -> None:
     least, most = fewest_counted(forest)
     assert most < largest // 50 <= least
     other = forest.copy()
-    other.delete(list(map(str, range(1000))))  # too few to plant anew; the minimum stays with the copy
+    other.delete(list(map(str, range(1000))))  # too few to plant again; the minimum stays with the copy
     other.resolve()
     assert fewest_counted(other)[1] < largest // 50
     assert other.verify().ok

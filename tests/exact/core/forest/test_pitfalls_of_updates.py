@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oubli.core.forest.blocks import N_ATTRIBUTES
+from oubli.core.forest.layout.blocks import N_ATTRIBUTES
 from tests.exact.core.forest.pitfalls import (
     BOOLEAN,
     CATEGORY,
@@ -128,7 +128,7 @@ def test_an_empty_tree_is_planted_again(small: Make) -> None:
 
 
 def test_a_slot_is_reused_under_a_tag(lazy: bool, seeds: range) -> None:
-    """Delete, take the slot over by a sample of other trees, resolve: nobody may be found twice."""
+    """Delete, take the slot over by a sample of other trees, resolve: no one may be found twice."""
     reused = other_trees = 0
     for minimum, seed in itertools.product((2, 10**9), seeds):
         with FOREST.tuned(minimum):

@@ -12,12 +12,11 @@ import pytest
 
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.engine import model_digest
 from oubli.core.errors import InputError
-from oubli.core.forest import separate
+from oubli.core.estimators import KINDS
 from oubli.core.forest.engine import ForestEngine
-from oubli.core.registry import KINDS
-from oubli.core.some_trees import SomeTrees, grow_some, separate_trees_of
-from oubli.core.verification import model_digest
+from oubli.core.model import SomeTrees, grow_some, separate_trees_of
 from tests.threads import NUMBERS, many_threads
 
 T = 11
@@ -188,7 +187,7 @@ def test_arrays_that_held_samples_are_overwritten(labels: str, fails: bool, monk
     model = estimator(labels).start(schema_of(labels))
     X, y, ids = drawn_samples(120, labels)
     seen: list[Any] = []
-    beside, digest = separate._engine_beside, separate.tree_digest
+    beside, digest = ForestEngine.beside, ForestEngine.digest_of
 
     def kept(forest: Any) -> Any:
         seen.append(beside(forest))
@@ -201,8 +200,8 @@ def test_arrays_that_held_samples_are_overwritten(labels: str, fails: bool, monk
             raise MemoryError
         return digest(*arguments)
 
-    monkeypatch.setattr(separate, "_engine_beside", kept)
-    monkeypatch.setattr(separate, "tree_digest", held)
+    monkeypatch.setattr(ForestEngine, "beside", kept)
+    monkeypatch.setattr(ForestEngine, "digest_of", held)
     shared = [model.samples_, model.engine_]
     if fails:
         with pytest.raises(MemoryError):

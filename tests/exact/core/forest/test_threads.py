@@ -15,9 +15,9 @@ import pytest
 from sklearn.base import clone
 
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
-from oubli.core.forest import leases, room
+from oubli.core.forest import leases, storage
 from oubli.core.forest.leases import Sharing
-from oubli.core.forest.state import N_BLOCKS, N_LEAVES, N_MEMBERS, N_NODES
+from oubli.core.forest.state import N_MEMBERS, POOLS
 from tests.threads import many_threads
 
 N, D = 600, 5
@@ -45,7 +45,7 @@ def fitted(kind: Any = DynamicForestClassifier, n_jobs: int | None = 3, **parame
 
 @pytest.mark.parametrize("kind", FORESTS)
 def test_trees_are_sound_when_little_can_be_borrowed_at_a_time(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads stop again and again, and go on with larger pools."""
+    """Threads stop again and again, and continue with larger pools."""
     expected = fitted(kind, None)
     monkeypatch.setattr(leases, "_FEW_ROWS", np.array([4, 70, 2]))
     monkeypatch.setattr(leases, "_MANY_ROWS", np.array([6, 80, 3]))
@@ -85,7 +85,7 @@ def test_pools_do_not_grow_with_every_call() -> None:
             model.delete(rng.sample(model.samples_.ids(), 20))
             model.add(X[start : start + 20], y[start : start + 20])
         model.check_invariants()
-        used.append(model.engine_.trees.meta[[N_NODES, N_LEAVES, N_BLOCKS, N_MEMBERS]])
+        used.append(model.engine_.trees.meta[[*POOLS, N_MEMBERS]])
     alone, together = used
     assert (together <= 5 * alone + 1000).all()
 
@@ -136,7 +136,7 @@ def test_places_that_cannot_be_numbered_are_no_reason_to_fail(monkeypatch: pytes
     model = fitted()
     model.delete([str(i) for i in range(40)])
     expected = model.copy().set_params(n_jobs=None).digest()
-    monkeypatch.setattr(room, "MAX_ENTRIES", len(model.engine_.trees.members))
+    monkeypatch.setattr(storage, "MAX_ENTRIES", len(model.engine_.trees.members))
     model.resolve()
     assert model.digest() == expected
 

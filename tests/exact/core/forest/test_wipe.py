@@ -15,8 +15,8 @@ import pytest
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.forest.engine import ForestEngine
-from oubli.core.forest.quantisation import quantise
 from oubli.core.rng import hash_text
+from oubli.core.samples.fixed_point import quantise
 from tests.reach import array_bytes, reachable
 
 COLUMNS = (
@@ -210,7 +210,7 @@ def test_nothing_can_be_reached_of_what_was_unlearned(task: str, meanwhile: str)
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("share", ["most", "all"])
 def test_nothing_can_be_reached_after_a_large_batch(task: str, share: str) -> None:
-    """Large batches plant the trees anew."""
+    """Large batches plant the trees again."""
     model = start(task)
     bring_in(model, GONE)
     model.resolve()

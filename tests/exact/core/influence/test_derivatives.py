@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-from oubli.core.influence.derivatives import BLOCK, fill_levels, gradient, hessian
-from oubli.core.influence.losses import Loss, probabilities, row_losses, row_slopes
+from oubli.core.influence.losses import (
+    BLOCK,
+    Loss,
+    fill_levels,
+    gradient,
+    hessian,
+    probabilities,
+    row_losses,
+    row_slopes,
+)
 from oubli.core.jit.policy import kernel
 
 

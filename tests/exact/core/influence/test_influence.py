@@ -9,7 +9,7 @@ from oubli.core import DynamicForestClassifier, DynamicTreeClassifier
 from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
 from oubli.core.boosting.online.estimator import OnlineBoostingClassifier
 from oubli.core.errors import InputError, NotFittedError, UnknownIdError
-from oubli.core.influence import AllPoints, FastLeafRefit, Influence, LeafRefit, SinglePoint, influence, view
+from oubli.core.influence import FastLeafRefit, Influence, influence, view
 
 N = 120
 METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
@@ -82,7 +82,7 @@ def test_leaf_refit_scores_are_differences_of_losses(exact, data):
     X, y = data
     seen = view(exact)
     rows, targets = X[:5], np.array([1.0 if label == "yes" else 0.0 for label in y[:5]])
-    form, leaves = LeafRefit(seen), seen.route(rows)
+    form, leaves = FastLeafRefit(seen, "all"), seen.route(rows)
     found = influence(exact, rows, y[:5], method="leaf-refit", reduce=None, ids=[3])
 
     def losses(scores: np.ndarray) -> np.ndarray:
@@ -161,15 +161,6 @@ def test_other_arguments_are_checked(exact, data):
             influence(exact, X[:0], [], method=method)
     with pytest.raises(NotFittedError):
         influence(OnlineBoostingClassifier(), X[:1], y[:1])
-
-
-def test_update_sets_by_name_and_by_object(exact, data):
-    X, y = data
-    for name, value in (("single", SinglePoint()), ("all", AllPoints())):
-        a, b = (influence(exact, X[:2], y[:2], update_set=chosen).scores for chosen in (name, value))
-        np.testing.assert_array_equal(a, b)
-    form = FastLeafRefit(view(exact), AllPoints())
-    assert form.change(0).values.any()
 
 
 def test_the_online_kind_says_what_its_influence_is(data):

@@ -5,21 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oubli.core.influence import AllPoints, FastLeafInfluence, LeafInfluence, SinglePoint, TopKLeaves
-from oubli.core.influence.losses import Loss, row_slopes
+from oubli.core.influence import FastLeafInfluence
+from oubli.core.influence.losses import Loss, StartRule, row_slopes, start_slopes
 from oubli.core.influence.reverse import weight_adjoints, weight_adjoints_by_row
-from oubli.core.influence.start import StartRule, start_slopes
-from oubli.core.influence.views import LeafKind, View
+from oubli.core.influence.views import View
 from tests.oracles.influence import Structures, random_structures
 
 STEP = 1e-5
 
-# Every loss with both kinds of leaves. Unless a case says otherwise weights are not 1, l2 is 0.5, the rate 0.3.
-CASES = [
-    pytest.param({"loss": loss, "leaf_kind": kind}, id=f"{loss.name}-{kind.value}")
-    for loss in Loss
-    for kind in LeafKind
-] + [
+# Unless a case says otherwise weights are not 1, l2 is 0.5, the rate 0.3.
+CASES = [pytest.param({"loss": loss}, id=loss.name) for loss in Loss] + [
     pytest.param({"loss": Loss.SOFTMAX_LOG_LOSS, "hessian_scale": 1.5, "factor": 1.0}, id="scaled-hessian"),
     pytest.param({"loss": Loss.SOFTMAX_LOG_LOSS, "n_classes": 5, "start_rule": StartRule.CONSTANT}, id="five-classes"),
     pytest.param({"loss": Loss.BINARY_LOG_LOSS, "l2": 0.0, "rate": 1.0, "n_iterations": 3}, id="no-l2"),
@@ -76,7 +71,7 @@ def test_reverse_equals_central_differences_of_refits(case):
 def test_reverse_equals_forward_for_every_sample(case):
     view, leaves, slopes = asked(random_structures(**case))
     samples = asked_samples(view)
-    expected = forward(LeafInfluence(view), leaves, slopes, samples)
+    expected = forward(FastLeafInfluence(view, "all"), leaves, slopes, samples)
     found = weight_adjoints(view, leaves, slopes)[samples]
     assert np.abs(found - expected).max() < 1e-9 * np.abs(expected).max()
 
@@ -86,12 +81,12 @@ def test_single_point_ignores_dependencies(case):
     structures = random_structures(**case)
     view, leaves, slopes = asked(structures)
     samples = asked_samples(view)
-    single = forward(FastLeafInfluence(view, SinglePoint()), leaves, slopes, samples)
+    single = forward(FastLeafInfluence(view, "single"), leaves, slopes, samples)
     reverse = weight_adjoints(view, leaves, slopes, propagates=False)[samples]
     np.testing.assert_allclose(reverse, single, rtol=1e-9, atol=1e-15)
     # By hand: with its scores held as they are, a leaf changes by its sums alone.
     trace, i = view.trace, 1
-    change = FastLeafInfluence(view, SinglePoint()).change(i)
+    change = FastLeafInfluence(view, "single").change(i)
     scores = np.tile(view.start, (view.n_samples, 1))
     expected = []
     for tree in range(view.n_trees):
@@ -101,12 +96,10 @@ def test_single_point_ignores_dependencies(case):
                 values = trace.values[view.offsets[before] :][structures.leaves[before]]
                 scores[:, k] += structures.rate * values
         g, h = structures.derivatives(scores, tree % view.n_groups)
-        weight = structures.hessian_scale * h[i] if structures.leaf_kind is LeafKind.NEWTON else 1.0
+        weight = structures.hessian_scale * h[i]
         here = structures.leaves[tree] == structures.leaves[tree, i]
         total = (structures.weights * g)[here].sum()
-        below = (structures.weights * (structures.hessian_scale * h if view.is_newton else 1.0))[
-            here
-        ].sum() + structures.l2
+        below = (structures.weights * structures.hessian_scale * h)[here].sum() + structures.l2
         expected.append(-structures.factor * (g[i] * below - total * weight) / below**2)
     own = view.offsets[:-1] + structures.leaves[:, i]
     np.testing.assert_allclose(change.values[own], expected, rtol=1e-9)
@@ -116,10 +109,10 @@ def test_single_point_ignores_dependencies(case):
 @pytest.mark.parametrize("loss", list(Loss))
 def test_top_leaves_lead_from_single_point_to_all_points(loss):
     view, leaves, slopes = asked(random_structures(loss, n=60, n_leaves=6))
-    everything = forward(LeafInfluence(view), leaves, slopes, range(view.n_samples))
+    everything = forward(FastLeafInfluence(view, "all"), leaves, slopes, range(view.n_samples))
     errors = [
         np.abs(forward(FastLeafInfluence(view, update_set), leaves, slopes, range(view.n_samples)) - everything).mean()
-        for update_set in (SinglePoint(), TopKLeaves(1), TopKLeaves(3), TopKLeaves(5), TopKLeaves(6), AllPoints())
+        for update_set in ("single", 1, 3, 5, 6, "all")
     ]
     assert errors[0] > errors[2] > errors[3] > errors[4]
     assert errors[4] == errors[5] == 0.0
@@ -128,21 +121,22 @@ def test_top_leaves_lead_from_single_point_to_all_points(loss):
 @settings(max_examples=25, deadline=None)
 @given(
     loss=st.sampled_from(list(Loss)),
-    kind=st.sampled_from(list(LeafKind)),
     n=st.integers(5, 30),
     n_leaves=st.integers(1, 5),
     n_classes=st.integers(3, 4),
     l2=st.sampled_from([0.0, 0.3]),
     seed=st.integers(0, 1000),
 )
-def test_all_forms_agree_on_random_structures(loss, kind, n, n_leaves, n_classes, l2, seed):
+def test_all_forms_agree_on_random_structures(loss, n, n_leaves, n_classes, l2, seed):
     structures = random_structures(
-        loss, kind, n=n, n_rows=3, n_leaves=n_leaves, n_classes=n_classes, l2=l2, seed=seed, n_iterations=3, rate=0.4
+        loss, n=n, n_rows=3, n_leaves=n_leaves, n_classes=n_classes, l2=l2, seed=seed, n_iterations=3, rate=0.4
     )
     view, leaves, slopes = asked(structures)
     reverse = weight_adjoints(view, leaves, slopes)
     scale = max(np.abs(reverse).max(), 1e-12)
-    np.testing.assert_allclose(forward(LeafInfluence(view), leaves, slopes, range(n)), reverse, atol=1e-9 * scale)
+    np.testing.assert_allclose(
+        forward(FastLeafInfluence(view, "all"), leaves, slopes, range(n)), reverse, atol=1e-9 * scale
+    )
     by_row = weight_adjoints_by_row(view, leaves, slopes)
     np.testing.assert_allclose(by_row.sum(axis=1), reverse, atol=1e-9 * scale)
     if l2 > 0:
@@ -157,7 +151,7 @@ def test_samples_that_do_not_train_have_no_influence():
     for found in (
         weight_adjoints(view, leaves, slopes),
         weight_adjoints_by_row(view, leaves, slopes).sum(axis=1),
-        forward(LeafInfluence(view), leaves, slopes, range(view.n_samples)),
+        forward(FastLeafInfluence(view, "all"), leaves, slopes, range(view.n_samples)),
     ):
         assert (np.flatnonzero(found == 0.0) == [2, 7]).all()
 

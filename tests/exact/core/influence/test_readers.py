@@ -10,8 +10,7 @@ from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassif
 from oubli.core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
 from oubli.core.errors import EmptyModelError, FeatureCountError, InputError
 from oubli.core.influence import influence, view
-from oubli.core.influence.losses import Loss
-from oubli.core.influence.start import StartRule
+from oubli.core.influence.losses import Loss, StartRule
 from oubli.core.tree.estimator import DynamicTreeClassifier
 
 lightgbm = pytest.importorskip("lightgbm")
@@ -82,7 +81,7 @@ def test_raw_scores_are_the_librarys_and_leaves_are_those_of_the_samples(make, t
     seen = view(model, X, data[task], sample_weight=weights)
     np.testing.assert_allclose(seen.raw_scores(X), raw_scores_of(model, X), atol=2e-6)
     np.testing.assert_allclose(seen.trace.scores.T, raw_scores_of(model, X), atol=2e-6)
-    np.testing.assert_allclose(seen.trace.refitted_values(seen), seen.values, atol=5e-6)
+    np.testing.assert_allclose(seen.refitted_values, seen.values, atol=5e-6)
     assert seen.start_rule is RULES[task]
     assert seen.ids[:2] == ["0", "1"]
     rows = X[:4]
@@ -111,7 +110,7 @@ def test_categorical_splits(make):
     model = make().fit(X, y)
     seen = view(model, X, y, ids=[f"row-{i}" for i in range(N)])
     np.testing.assert_allclose(seen.raw_scores(X), raw_scores_of(model, X), atol=2e-6)
-    np.testing.assert_allclose(seen.trace.refitted_values(seen), seen.values, atol=5e-6)
+    np.testing.assert_allclose(seen.refitted_values, seen.values, atol=5e-6)
     assert seen.ids[3] == "row-3"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from oubli.core.data.schema import Task
-from oubli.core.samples.restricted import Mark
+from oubli.core.samples.owners import Mark
 from tests.histories import cases
 
 N = 90
@@ -65,7 +65,7 @@ CASES = [
     Case("tree", CLASSES, _TREE, "tree"),
     Case("tree", CLASSES, {**_TREE, "lazy": True}, "tree lazy"),
     Case("tree", CLASSES, {**_TREE, "window": N}, "tree window"),
-    Case("tree", CLASSES, {**_TREE, "epsilon": 0.0}, "tree anew"),
+    Case("tree", CLASSES, {**_TREE, "epsilon": 0.0}, "tree again"),
     Case("online-boosting", CLASSES, {**_BOOSTED, "max_leaf_nodes": 6}, "online"),
     Case("online-boosting", NUMBERS, {**_BOOSTED, "max_leaf_nodes": 6}, "online numbers"),
     Case("incremental-boosting", CLASSES, _SHALLOW, "quantised"),
@@ -149,10 +149,10 @@ OPERATIONS: dict[str, Callable[[Any, Case], Any]] = {
     "no expiry": lambda model, case: model.samples_.set_expiry("id 3", None),
     "restrict": lambda model, case: model.restrict(["id 61", "id 62"], {"keen": Mark(8, False)}),
     "release": lambda model, case: model.release(["id 70"]),
-    "rectify": lambda model, case: model.samples_.restricted.replace(
-        "id 70", [0.3, "strange", 0.1, True], case.label("new")
+    "rectify": lambda model, case: model.apply(
+        model.plan_replace("id 70", [[0.3, "strange", 0.1, True]], case.label("new"))
     ),
-    "erase": lambda model, case: model.samples_.restricted.remove(["id 70"]),
+    "erase": lambda model, case: model.apply(model.plan_delete(["id 70"])),
     "addition": lambda model, case: model.samples_.note_additions(["id 5", "id 61"], 8, "another"),
     "origins": lambda model, case: model.samples_.set_origins(["id 5", "id 6"], 1),
     "nonces": lambda model, case: model.samples_.note_nonces(["id 5", "id 61"], bytes(range(9, 41))),

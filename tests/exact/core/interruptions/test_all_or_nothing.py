@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oubli.core.changes import Changes
+from oubli.core.concurrency.changes import Changes
 from oubli.core.errors import CapacityError, UnusableModelError
 from tests.exact.core.interruptions.cases import BY_NAME, CASES, OPERATIONS
 from tests.exact.core.interruptions.faults import ctrl_c_after, failing_allocation, failing_line
@@ -120,7 +120,7 @@ def test_an_unusable_model_refuses_until_it_is_fitted() -> None:
     case = BY_NAME["forest"]
     model = case.fitted()
     model.samples_.changes.depth = 1  # as an exception leaves it
-    with pytest.raises(UnusableModelError, match="'fit' or 'start', or go on with a model from 'load'"):
+    with pytest.raises(UnusableModelError, match="'fit' or 'start', or use a model from 'load'"):
         model.predict([[0.0, None, 0.0, None]])
     with pytest.raises(UnusableModelError):
         model.samples_.get("id 1")
@@ -269,7 +269,7 @@ def test_nodes_that_cannot_be_numbered_are_refused(name: str, monkeypatch: pytes
     case = BY_NAME[name]
     model = case.fitted()
     before = model.digest()
-    monkeypatch.setattr("oubli.core.boosting.problem.MAX_NODES", 10)
+    monkeypatch.setattr("oubli.core.boosting.parameters.MAX_NODES", 10)
     with pytest.raises(CapacityError, match="lower `n_estimators`"):
         model.add(*case.samples(80, seed=8))
     assert model.digest() == before

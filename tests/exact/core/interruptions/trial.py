@@ -128,7 +128,7 @@ def _contents(model: Any) -> list[Any]:
     held = [
         repr((store.get(name), store.origin(name), store.addition(name), store.nonce(name))) for name in store.ids()
     ]
-    others = restricted.samples
+    others = restricted
     held += [repr((restricted.get(name), others.belongings(name), restricted.marks)) for name in others.ids()]
     return sorted(held)
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.jit.nodes import MISSING_LEFT, NIL, ONE_VS_REST
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Data, Problem
 from oubli.core.tree.engine import TreeEngine
 from oubli.core.tree.parameters import TreeParameters, TreeSettings
-from oubli.core.tree.state import MISSING_LEFT, NEXT, NIL, ONE_VS_REST, ROOT, TAGGED, empty_tree
+from oubli.core.tree.state import NEXT, ROOT, TAGGED, empty_tree
 from oubli.core.tree.update import list_samples
 from tests.oracles.common import Column
 from tests.oracles.tree import Node, Sample, Split

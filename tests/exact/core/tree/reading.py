@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from oubli.core.tree.state import MISSING_LEFT, NEXT, NIL, ONE_VS_REST, ROOT, TAGGED
+from oubli.core.jit.nodes import MISSING_LEFT, NIL, ONE_VS_REST
+from oubli.core.tree.state import NEXT, ROOT, TAGGED
 from tests.oracles.tree import Node, Sample, Split
 
 

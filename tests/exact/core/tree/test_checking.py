@@ -1,4 +1,4 @@
-"""What `verify` computes anew agrees with the oracle, which computes it in another way."""
+"""What `verify` computes again agrees with the oracle, which computes it in another way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from oubli.core import DynamicTreeClassifier
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.tree.feasibility import _gains, find_broken_promises
+from oubli.core.tree.invariants import _gains, find_broken_promises
 from tests.exact.core.tree.reading import read
 from tests.histories.comparisons import tree_parameters
 from tests.oracles import tree as oracle

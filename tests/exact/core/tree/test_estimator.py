@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from oubli.core import DynamicTreeClassifier, load
 from oubli.core.errors import CapacityError, InputError
+from oubli.core.jit.nodes import NIL
 from oubli.core.tree import engine as module
 from oubli.core.tree.parameters import epsilon_bound
-from oubli.core.tree.state import NIL, ROOT
+from oubli.core.tree.state import ROOT
 
 
 def table(n: int = 200, seed: int = 0) -> tuple[list[list[Any]], list[str]]:
@@ -159,7 +160,7 @@ def test_verify_counts_everything_anew() -> None:
     damages = {
         "samples": raised("n_samples", int(leaves[1]), 1),
         "class counts": miscounted,
-        "should have been built anew": raised("touched", ROOT, 10**6),
+        "should have been rebuilt": raised("touched", ROOT, 10**6),
         "more samples come and go": raised("built", int(inner[1]), 50),
         "not where the splits lead": raised("threshold", int(inner[model.engine_.tree.nodes["kind"][inner] < 2][0]), 5),
         "another number": None,
@@ -191,7 +192,7 @@ def test_verify_finds_that_a_promise_is_broken() -> None:
         result = model.verify()
         assert not result.ok
         assert any(finding in text for text in result.broken_promises), result.broken_promises
-        assert all("built anew" in text for text in result.wrong_counters)
+        assert all("rebuilt" in text for text in result.wrong_counters)
         model.scrub()
         assert model.verify().ok
 

@@ -7,8 +7,8 @@ import pytest
 
 from oubli.core.samples.arrays import Data
 from oubli.core.tree import engine as tree_module
-from oubli.core.tree.foresight import NEVER, count_built, count_short_updates
 from oubli.core.tree.state import TAGGED
+from oubli.core.tree.update import NEVER, count_built, count_short_updates
 from oubli.core.tree.workspace import STACK_SIZE
 from tests.exact.core.tree.direct import ORDER, Tree, make_data, make_tree, plain, read
 
@@ -95,7 +95,7 @@ def short_updates(tree: Tree, n_samples: int) -> int:
 
 @pytest.mark.parametrize("epsilon", [0.02, 0.3, 0.7])
 def test_long_work_is_foreseen(epsilon: float) -> None:
-    """While there are short updates left none builds many samples anew; and without any left it does come to that."""
+    """While there are short updates left none builds many samples again; and without any left it does come to that."""
     data = make_data(9, 600)
     tree = make_tree(data, 2, epsilon=epsilon)
     tree.build(data, np.arange(300))

@@ -14,7 +14,7 @@ from oubli.core.tree import engine as tree_module
 from oubli.core.tree.presort import list_order, presort_column
 from oubli.core.tree.split import midpoint
 from oubli.core.tree.state import ROOT
-from oubli.core.tree.workspace import HAS_MISSING, STRIDE, Samples, WorkingSpace, make_room, scratch_of
+from oubli.core.tree.workspace import STRIDE, Scratch, make_room
 from tests.exact.core.tree.direct import ORDER, columns_of, make_data, make_tree, plain, read
 from tests.oracles import tree as oracle
 
@@ -81,7 +81,7 @@ def test_entries_that_need_more_than_32_bits(monkeypatch: pytest.MonkeyPatch) ->
     narrow, wide = make_tree(data, 3), make_tree(data, 3)
     narrow.build(data, np.arange(500))
 
-    def with_wide_lists(*arguments: Any) -> WorkingSpace:
+    def with_wide_lists(*arguments: Any) -> Scratch:
         space = make_room(*arguments)
         return space._replace(lists=space.lists.astype(np.uint64))
 
@@ -97,15 +97,13 @@ def test_entries_that_need_more_than_32_bits(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @njit
-def presort(cells: Any, targets: Any, lists: Any, keys: Any, arena: Any, hashes: Any) -> Any:
-    scratch = scratch_of(cells, lists, keys, arena)
-    n = cells.shape[0]
+def presort(samples: Any, scratch: Any) -> None:
+    n = samples.cells.shape[0]
     for i in range(n):
         scratch.slots[i] = i
-    scratch.state[STRIDE] = lists.shape[0] // 4  # one column and three lists more
-    list_order(Samples(cells, targets, hashes), scratch, n)
-    presort_column(cells, 0, scratch, n)
-    return scratch.columns[HAS_MISSING, 0]
+    scratch.state[STRIDE] = scratch.lists.shape[0] // 4  # one column and three lists more
+    list_order(samples, scratch, n)
+    presort_column(samples.cells, 0, scratch, n)
 
 
 @njit
@@ -130,13 +128,13 @@ def test_lists_are_sorted_and_say_where_values_change(dtype: Any, n: int, values
     cells = column.astype(dtype).reshape(-1, 1)
     targets = rng.integers(0, 3, n)
     space = make_room(n, 0, 3, dtype, np.zeros(1, np.bool_), np.zeros(4))
-    has_missing = presort(cells, targets, space.lists, space.keys, space.arena, np.zeros(0, np.uint64))
+    presort(Data(cells, targets, np.zeros(n, np.uint64), np.zeros(0, np.uint64), np.zeros(1, np.bool_)), space)
     entries = space.lists[:n].astype(np.int64)
     positions, classes, changes = entries >> 3, (entries >> 1) & 3, entries & 1
     expected = np.argsort(cells[:, 0] + 0.0, kind="stable")  # NumPy puts NaN last, too
     assert np.array_equal(positions, expected)
     assert np.array_equal(classes, targets[expected])
-    assert has_missing == np.isnan(cells).any()
+    assert space.has_missing[0] == np.isnan(cells).any()
     ordered = cells[expected, 0]
     differ = (ordered[1:] != ordered[:-1]) & ~(np.isnan(ordered[1:]) & np.isnan(ordered[:-1]))
     assert np.array_equal(changes[1:] == 1, differ)

@@ -134,7 +134,7 @@ def test_as_scikit_learn_where_there_are_no_ties(n_classes: int) -> None:
 
 
 def chain(*sizes: int) -> Tree:
-    """A tree in which x <= depth leads to a leaf, built on so many samples, and the rest goes on."""
+    """A tree in which x <= depth leads to a leaf, built on so many samples, and the rest continues."""
     tree = Tree({}, Parameters(h=None, epsilon=0.1), (NUMBER,))
     node = tree.root
     for depth, size in enumerate(sizes):

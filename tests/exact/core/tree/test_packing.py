@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from oubli.core.jit.nodes import NIL, ONE_VS_REST
 from oubli.core.samples.arrays import Data
-from oubli.core.tree.state import MAX_DEPTH, NIL, ONE_VS_REST, PREVIOUS, ROOT
+from oubli.core.tree.state import MAX_DEPTH, PREVIOUS, ROOT
 from tests.exact.core.tree.direct import KINDS, ORDER, make_data, make_tree, plain, read
 
 

@@ -33,7 +33,7 @@ _LENGTH = 1000
 _LIFETIME = 250  # operations of a process, at most
 _BETWEEN_CHECKS = 8  # operations, at most
 _FEWEST, _MOST = 20, 70  # samples
-_FLAGS = ("--data-dir", "data", "--erasure-deadline", "2", "--page-size-max", "1000")
+_FLAGS = ("--data-dir", "data", "--erasure-deadline", "2")
 _SECONDS = 60
 _MOVES = {
     "add": 30,
@@ -170,9 +170,9 @@ class History:
     # --- checks
 
     def check(self) -> None:
-        """The root is that of a fresh tree over the samples held, the log tells of it, and goes on as it began."""
+        """The root is that of a fresh tree over the samples held, the log tells of it, and continues as it began."""
         if self.policy is None:
-            keys = self.get("/keys")["keys"]
+            keys = self.get("/ledger/keys")["keys"]
             self.policy = read_policy("".join(f"log {key['log_key']}\n" for key in keys).encode() + b"quorum none\n")
         self.check_log()
         deadline = time.monotonic() + _SECONDS
@@ -181,7 +181,7 @@ class History:
             page = self.get("/samples?openings=true&limit=1000")
             if status == 200 and proof["model_version"] == page["model_version"]:
                 break
-            assert time.monotonic() < deadline, proof  # a fit goes on, or a restore
+            assert time.monotonic() < deadline, proof  # a fit continues, or a restore
         assert page["next"] is None
         key = bytes.fromhex(page["positions_key"])
         root = set_root(page["samples"], key)

@@ -82,7 +82,7 @@ def test_a_run_that_is_killed_and_interrupted_does_nothing_twice(server: Running
     journal.write_bytes(b"".join(kept))
     code, said = broken_off(server, tmp_path, 4, signal.SIGINT)
     assert code == 130, said
-    assert "start the same command again to go on" in said
+    assert "start the same command again to continue" in said
     done = erase(server, "--file", "ids.csv", "--batch-size", str(BATCH), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
@@ -135,16 +135,28 @@ def test_subjects_from_standard_input_are_reported_in_json(server: Running, tmp_
     assert rows[0]["receipt"] == rows[1]["receipt"] == ledger(server)[-1]["receipt"]
 
 
+def test_a_list_of_which_nothing_is_held_has_an_exit_code_of_its_own(server: Running, tmp_path: Path) -> None:
+    """It may be the wrong column, or ids in place of subjects."""
+    (tmp_path / "left.txt").write_text("nobody\nelse\n")
+    for _ in range(2):  # also when it is only told again
+        done = erase(server, "--file", "left.txt", cwd=tmp_path)
+        assert done.returncode == 3, done.stderr
+        assert json.loads(done.stdout) == {"named": 2, "held": 0, "samples": 0, "receipts": 1}
+        assert "was held" in done.stderr
+
+
 def test_what_is_wrong_is_told_before_anything_is_sent(server: Running, tmp_path: Path) -> None:
     n_before = len(ledger(server))
     (tmp_path / "ids.csv").write_text("id\nk3\n" + "y" * 300 + "\n")
+    (tmp_path / "emails.csv").write_text("email\nk3\n")
     for arguments, said in (
         (("--file", "ids.csv", "--batch-size", "1"), "line 3, field 'id'"),
         (("--file", "-"), "--report FILE"),
         (("--file", "nothing.csv"), "cannot be read"),
+        (("--file", "emails.csv"), "emails.csv, line 1: this is a header"),
     ):
         done = erase(server, *arguments, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
         assert said in done.stderr
     assert len(ledger(server)) == n_before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ids.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["emails.csv", "ids.csv"]

@@ -10,7 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any, cast
 
 import pytest
@@ -213,13 +216,65 @@ def test_a_server_that_is_killed_is_told(secured: Secured) -> None:
     assert "Read-your-writes held" in (secured.folder / "out.txt").read_text()
 
 
-def test_the_example_is_short_and_works(adult_server: Running, tmp_path: Path) -> None:
+@pytest.mark.parametrize("missing", ["httpx", "httpx2"])
+def test_the_example_is_short_and_works(adult_server: Running, tmp_path: Path, missing: str) -> None:
     example = ROOT / "examples" / "load_test.py"
-    assert sum(bool(line.strip()) for line in example.read_text().splitlines()) <= 60
+    assert sum(bool(line.strip()) for line in example.read_text().splitlines()) <= 70
     n_before = adult_server.get("/model")[1]["n_samples"]
+    hidden = tmp_path / f"{missing}.py"  # stands where the package would be found
+    hidden.write_text("raise ImportError")
     command = [sys.executable, str(example), adult_server.url, "40", "2"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    variables = environment()
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (str(tmp_path), variables.get("PYTHONPATH"))))
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^predict +\d+ requests +p50 +[\d.]+ ms", done.stdout, re.MULTILINE), done.stdout
     assert "answers older than an acknowledged change: 0" in done.stdout
     assert adult_server.get("/model")[1]["n_samples"] == n_before
+
+
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+def test_the_example_counts_requests_that_are_not_answered(tmp_path: Path, library: str) -> None:
+    """A server that answers every third prediction too late, and breaks every other third off."""
+    (tmp_path / f"{'httpx' if library == 'httpx2' else 'httpx2'}.py").write_text("raise ImportError")
+    n_predictions = 0
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            nonlocal n_predictions
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if self.path == "/predict":
+                n_predictions += 1
+                if n_predictions % 3 == 1:
+                    time.sleep(1.5)
+                elif n_predictions % 3 == 2:
+                    self.close_connection = True
+                    return
+            content = {"samples": [{"features": {"x": 1}, "label": "a"}], "model_version": 1, "predictions": ["a"]}
+            body = json.dumps(content).encode()
+            self.send_response(201 if self.path == "/samples" else 200)
+            self.send_header("Content-Length", str(len(body)))
+            with suppress(BrokenPipeError):
+                self.end_headers()
+                self.wfile.write(body)
+
+        def log_message(self, *arguments: Any) -> None:
+            """Say nothing."""
+
+    for method in ("GET", "POST", "DELETE"):
+        setattr(Handler, f"do_{method}", Handler.answer)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        variables = environment()
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, (str(tmp_path), variables.get("PYTHONPATH"))))
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        command = [sys.executable, str(ROOT / "examples" / "load_test.py"), url, "30", "1", "0.7"]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+        server.shutdown()
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"errors: (\d+), of them without an answer: (\d+)", done.stdout)
+    assert found is not None, done.stdout
+    assert int(found[1]) == int(found[2]) >= n_predictions // 2
+    assert re.search(r"^predict +\d+ requests", done.stdout, re.MULTILINE)

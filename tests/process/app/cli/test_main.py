@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from oubli.app.cli.examples import EXAMPLE_ROW
 from oubli.app.cli.main import main
 from oubli.app.version import VERSION
 from oubli.core import load
+from oubli.core.engine import Verification
 from oubli.core.influence import influence
 from tests.serving import EXAMPLE, Running, environment, free_port, paste, run_cli, serving, spawned
 
@@ -85,7 +87,7 @@ def test_fit_predict_verify(cli: Callable[..., tuple[int, str, str]], people: Pa
     assert code == 0
     held, fresh = (line.split()[1] for line in out.splitlines())
     assert held == fresh
-    assert "exactly what training on its 60 samples gives" in err
+    assert "the model equals a fresh fit on its 60 samples" in err
 
 
 def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(
@@ -94,7 +96,7 @@ def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(
     assert cli("fit", "--data", str(people), *FIT, "--output", "m.oubli")[0] == 0
     before = signal.getsignal(signal.SIGPIPE)
     assert cli("predict", "m.oubli", str(people))[0] == 0
-    assert signal.getsignal(signal.SIGPIPE) is before, "whoever uses sockets in this process would be killed"
+    assert signal.getsignal(signal.SIGPIPE) is before, "anyone who uses sockets in this process would be killed"
     reader, writer = os.pipe()
     os.close(reader)
     for arguments in (["predict", "m.oubli"], ["influence", "m.oubli"], ["influence", "--json", "m.oubli"]):
@@ -204,12 +206,13 @@ def test_regression(cli: Callable[..., tuple[int, str, str]], tmp_path: Path) ->
 def test_a_model_that_differs_is_told_by_the_exit_code(
     cli: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    differs = SimpleNamespace(ok=False, live_digest="aa", fresh_digest="bb")
+    differs = Verification("aa", "bb", [], ["the classes, rank 0: 5 kept, 4 recounted; wrong places: 1"])
     model = SimpleNamespace(verify=lambda: differs, n_samples_=1)
     monkeypatch.setattr("oubli.app.cli.predict.load_model_file", lambda path: model)
     code, out, err = cli("verify", "m.oubli")
     assert (code, out) == (1, "held   aa\nfresh  bb\n")
     assert "is not the one that training on its samples gives" in err
+    assert "the classes, rank 0: 5 kept, 4 recounted; wrong places: 1" in err
 
 
 @pytest.mark.parametrize(
@@ -219,7 +222,7 @@ def test_a_model_that_differs_is_told_by_the_exit_code(
         (("serve", "--data", "x.csv"), "target is missing"),
         (("serve",), "nothing to serve: give --data"),
         (("serve", "--port", "70000"), "port (--port, OUBLI_PORT)"),
-        (("serve", "--workers", "2"), "every worker would hold a model of its own"),
+        (("serve", "--workers", "2"), "a second worker would hold a model of its own"),
         (("serve", "--host", "0.0.0.0"), "--allow-anonymous"),
         (("serve", "--ephemeral", "--data-dir", "d"), "exclude each other"),
         (("serve", "--schema", "absent.json", "--ephemeral"), "absent.json cannot be read"),
@@ -344,3 +347,21 @@ def test_progress_on_a_terminal_is_a_bar_for_each_stage() -> None:
     last = text.split("\n")[-3:]
     assert "9/9" in text
     assert any("training" in line for line in last)
+
+
+def test_the_address_is_printed_when_requests_are_answered(people: Path, tmp_path: Path) -> None:
+    """Anyone who reads it may paste the line below it."""
+    port = free_port()
+    command = [sys.executable, "-m", "oubli", "serve", "--port", str(port), "--data", str(people), *FIT]
+    output = tmp_path / "output.txt"
+    process = spawned(command, tmp_path, environment(), output)
+    server = Running(process, port, tmp_path)
+    try:
+        until = time.monotonic() + 600
+        while "Try:" not in server.output:
+            assert process.poll() is None, server.output
+            assert time.monotonic() < until
+        assert server.get("/readyz")[0] == 200
+    finally:
+        process.kill()
+        process.wait()

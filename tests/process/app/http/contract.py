@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
+from typing import Any
 
-from tests.serving import environment, serving
+from oubli.app.http.openapi import PARTS
+from tests.serving import Running, environment, serving
 
 CONFIGURATION = Path(__file__).parent / "schemathesis.toml"
 KEY = "0123456789abcdef-key"
@@ -26,8 +30,9 @@ def check_contract(folder: Path, *options: str, with_key: bool) -> str:
     headers = ["-H", f"Authorization: Bearer {KEY}", "-H", f"X-API-Key: {KEY}"] if with_key else []
     command = [sys.executable, "-m", "schemathesis.cli", f"--config-file={CONFIGURATION}", "run"]
     with serving(*flags, cwd=folder) as server:
+        (folder / "openapi.json").write_text(json.dumps(_document(server, KEY if with_key else None)))
         done = subprocess.run(
-            [*command, f"{server.url}/openapi.json", "--checks=all", "--no-color", *headers, *options],
+            [*command, "openapi.json", f"--url={server.url}", "--checks=all", "--no-color", *headers, *options],
             cwd=folder,
             env=environment(),
             capture_output=True,
@@ -39,3 +44,16 @@ def check_contract(folder: Path, *options: str, with_key: bool) -> str:
         assert "request failed" not in server.output, server.output
     assert done.returncode == 0, said[-20_000:]
     return said
+
+
+def _document(server: Running, key: str | None) -> dict[str, Any]:
+    """Return all documents of a server as one, so that answers of one are used in requests of another."""
+    whole: dict[str, Any] = {}
+    for name in ("openapi", *(f"openapi/{name}" for name in PARTS)):
+        request = urllib.request.Request(f"{server.url}/{name}.json", headers={"X-API-Key": key} if key else {})  # noqa: S310
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            page = json.load(answer)
+        whole.setdefault("paths", {}).update(page["paths"])
+        for kind, named in page["components"].items():
+            whole.setdefault("components", {}).setdefault(kind, {}).update(named)
+    return page | whole

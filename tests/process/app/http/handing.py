@@ -55,13 +55,13 @@ def main() -> None:
     """Prepare the step, then run the command line."""
     step = sys.argv[1]
     from oubli.app.cli.main import main as run
-    from oubli.app.service.kernel_cache import use_kernel_cache
+    from oubli.app.service.compiling import use_kernel_cache
 
     use_kernel_cache()
     from oubli.app.http.server import Server
     from oubli.app.http.standby import Standby
-    from oubli.app.service.checkpoint import Checkpointer
-    from oubli.app.service.model_service import ModelService
+    from oubli.app.service.erasure.checkpoint import Checkpointer
+    from oubli.app.service.lifecycle import Lifecycle
 
     start = Standby.start
 
@@ -77,7 +77,7 @@ def main() -> None:
     elif step == "again":
         Standby.start = start_and_die  # type: ignore[method-assign]
     elif step == "closed":
-        wrap(ModelService, "stop", before=dying)
+        wrap(Lifecycle, "stop", before=dying)
     elif step == "written":
         wrap(Checkpointer, "write_snapshot", after=dying)
     elif step == "hold":

@@ -33,9 +33,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+TIMES = '{"body_timeout": 30}'
+
+
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Running]:
-    with serving("--data", "people.csv", *FLAGS, "--ephemeral", "--body-timeout", "30", cwd=folder) as running:
+    with serving("--data", "people.csv", *FLAGS, "--ephemeral", cwd=folder, TEST_FIXED=TIMES) as running:
         list(exchanged(running, [HEADER, b"1,a\n" * 20_000]))  # what the first one imports stays
         yield running
 
@@ -101,7 +104,7 @@ def test_a_client_that_does_not_read_is_waited_for_and_holds_up_nobody(server: R
         assert server.ask("POST", "/predict", {"instances": [[1, "a"]]})[0] == 200
         client.settimeout(60)
         answer = b""
-        while len(answer) < 2**20:  # and goes on as soon as it is read
+        while len(answer) < 2**20:  # and continues as soon as it is read
             answer += client.recv(2**16)
         assert answer.startswith(b"HTTP/1.1 200")
 

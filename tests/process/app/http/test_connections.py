@@ -19,7 +19,7 @@ from tests.serving import Running, serving
 N_FILES = 200  # that the server may open
 KEY = "0123456789abcdef-key"
 HEADERS = {"Content-Type": "application/json", "X-API-Key": KEY}
-LIMITED = ("bash", "-c", f'ulimit -n {N_FILES} && exec "$0" -m oubli "$@"', sys.executable)
+LIMITED = ("bash", "-c", f'ulimit -n {N_FILES} && exec "$0" -m tests.fixed "$@"', sys.executable)
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +29,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     (folder / "data.csv").write_text("\n".join(["age,job,income", *rows]) + "\n")
     (folder / "key").write_text(KEY)
     flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "3", "--api-key-file", "key")
-    times = ("--head-timeout", "2", "--body-timeout", "2", "--idle-timeout", "30", "--snapshot-mutations", "5")
-    with serving(*flags, *times, cwd=folder, command=LIMITED) as running:
+    times = ("--idle-timeout", "30", "--snapshot-mutations", "5")
+    fixed = '{"head_timeout": 2, "body_timeout": 2}'
+    with serving(*flags, *times, cwd=folder, command=LIMITED, TEST_FIXED=fixed) as running:
         yield running
 
 
@@ -83,4 +84,4 @@ def test_idle_connections_do_not_stop_changes(server: Running) -> None:
     works(server, "later-")
     assert server.process.poll() is None
     assert "could not" not in server.output
-    assert "no mutation is accepted" not in server.output
+    assert "no change is accepted" not in server.output

@@ -9,7 +9,7 @@ import pytest
 
 from oubli.app.http.app import create_app
 from tests.process.app.http.contract import CONFIGURATION, check_contract
-from tests.unit.app.support import make_service, make_settings
+from tests.unit.app.support import described, make_service, make_settings
 
 
 @pytest.mark.parametrize("phases", ["examples", pytest.param("examples,coverage", marks=pytest.mark.long)])
@@ -24,7 +24,7 @@ def test_exceptions_are_few_and_each_has_its_reason() -> None:
     assert text.count("\n\n#") == len(exceptions), "a comment above each says what OpenAPI cannot say"
     known = {
         operation["operationId"]
-        for operations in create_app(make_settings(), make_service()).openapi()["paths"].values()
+        for operations in described(create_app(make_settings(), make_service()))["paths"].values()
         for operation in operations.values()
     }
     for exception in exceptions:

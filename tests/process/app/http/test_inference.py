@@ -219,7 +219,7 @@ def test_all_features_as_one_tensor(adult, tmp_path):
         assert client.is_server_ready()
         assert not client.is_model_ready("adult")
         headers = {"Authorization": f"Bearer {KEY}"}
-        with pytest.raises(InferenceServerException, match="Send a key") as refused:
+        with pytest.raises(InferenceServerException, match="Send a valid key") as refused:
             client.get_model_metadata("adult")
         assert refused.value.status() == "401"
         [told] = client.get_model_metadata("adult", headers=headers)["inputs"]
@@ -298,8 +298,7 @@ def test_kserves_client(kserve, client, server, adult):
 
 def test_health_is_answered_while_the_server_trains(tmp_path: Path) -> None:
     """Standby answers both health routes in the protocol's own form."""
-    from oubli.app.http.sockets import bind
-    from oubli.app.http.standby import Standby
+    from oubli.app.http.standby import Standby, bind
     from oubli.app.settings import Settings
 
     with Standby(bind("127.0.0.1", 0), Settings(ephemeral=True)) as standby:

@@ -163,5 +163,5 @@ def test_exceptions_are_logged_without_their_text():
     except RuntimeError:
         record = logging.LogRecord("x", logging.ERROR, "", 0, "failed", None, sys.exc_info())
     text = TextFormatter().format(record)
-    assert "RuntimeError at test_server.py" in text
+    assert "an internal error at test_server.py" in text
     assert "SECRET" not in text

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from oubli.core.threads import usable_cores
+from oubli.core.concurrency.threads import usable_cores
 from tests.oracles import forest as oracle
 from tests.oracles.common import Column
 from tests.process.durability.asking import wait_for

@@ -8,6 +8,8 @@ import json
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.serving import Running, free_port, paste, run_cli, serving
+from tests.serving import ROOT, Running, environment, free_port, paste, run_cli, serving
 
 HEADERS = {"Content-Type": "application/json"}
 PREDICT = json.dumps({"instances": [[3, "a"]]})
@@ -83,9 +85,9 @@ class Tls(Running):
 @pytest.fixture
 def server(folder: Path) -> Iterator[Running]:
     make_certificate(folder, "first")
-    flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "3", "--ephemeral", "--head-timeout", "2")
+    flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "3", "--ephemeral")
     tls = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
-    with serving(*flags, *tls, cwd=folder, running=Tls) as running:
+    with serving(*flags, *tls, cwd=folder, running=Tls, TEST_FIXED='{"head_timeout": 2}') as running:
         yield running
 
 
@@ -115,7 +117,7 @@ def test_tls_with_a_certificate_that_is_renewed(server: Running, folder: Path) -
         with pytest.raises(ssl.SSLCertVerificationError):
             ask(server.port, first, "GET", "/model")
         kept.request("GET", "/healthz")
-        assert kept.getresponse().status == 200, "connections go on"
+        assert kept.getresponse().status == 200, "connections continue"
     assert server.stop() == 0
 
 
@@ -123,6 +125,15 @@ def test_the_printed_line_works(server: Running) -> None:
     assert '"instances":[[3,"a"]]' in server.output
     (answer,) = paste(server.output)
     assert len(answer["predictions"]) == 1
+
+
+def test_the_health_check_of_the_image_speaks_tls(server: Running, folder: Path) -> None:
+    command = [sys.executable, str(ROOT / "docker" / "healthcheck.py")]
+    for port, code in ((server.port, 0), (free_port(), 1)):
+        done = subprocess.run(
+            command, env=environment(OUBLI_PORT=str(port)), capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (code, "")
 
 
 def test_a_handshake_that_does_not_come_is_ended(server: Running, folder: Path) -> None:

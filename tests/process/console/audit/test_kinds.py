@@ -21,7 +21,7 @@ def look(console: Console, server: Running) -> None:
     page = console.page
     model = server.get("/model")[1]
     console.open("model")
-    expect(console.section("In force")).to_contain_text(model["kind"])
+    expect(console.section("Current model")).to_contain_text(model["kind"])
     expect(console.section("Importances").locator(".bars li")).not_to_have_count(0)
     expect(page.get_by_role("treeitem").first).to_be_visible()
     closed = page.locator('[role=treeitem][aria-expanded="false"]')
@@ -31,11 +31,11 @@ def look(console: Console, server: Running) -> None:
         expect(page.get_by_role("treeitem")).not_to_have_count(before)
     console.check_access()
     server.ask("POST", "/samples/batch-delete", {"ids": ["s1"]})
-    care = console.section("Look after it")
+    care = console.section("Maintenance")
     care.get_by_role("button", name="Scrub").click()
     expect(care).to_contain_text("1 erasure was finished", timeout=60_000)
     care.get_by_role("button", name="Verify").click()
-    expect(care).to_contain_text("is what it should be", timeout=60_000)
+    expect(care).to_contain_text("is verified: it is sound", timeout=60_000)
     console.go("Erasures")
     console.section("Receipts").locator("tbody tr").first.get_by_role("button").click()
     expect(page.locator(".erasures-verdict")).to_contain_text("The receipt is right")

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from oubli.app.ledger.downloads import read_lines
-from oubli.app.ledger.verify import check_ledger
+from oubli.app.ledger.downloads import check_ledger, read_lines
 from tests.process.console.audit.worlds import World
 from tests.process.console.support import NARROW, looking, make_key
 from tests.serving import Running
@@ -33,7 +32,7 @@ def test_the_timeline_and_the_chain(browser: Browser, world: World, uses_keys: b
         expect(chain.get_by_title(entries[-1]["hash"])).to_be_visible()
         for key in world.public_keys():
             expect(console.section("Public keys")).to_contain_text(key["key_id"])
-        expect(console.section("Access")).to_contain_text("This server asks for no key")
+        expect(console.section("Access")).to_contain_text("This server needs no key")
         console.check_access()
         console.check_silence(*world.subjects)
 

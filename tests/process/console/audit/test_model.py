@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.process.console.audit.worlds import COLUMN, LABELS, World
-from tests.process.console.support import NARROW, Console, looking, make_key
+from tests.process.console.support import NARROW, Console, looking, make_key, screenshot
 from tests.serving import Running
 
 
@@ -30,7 +30,7 @@ def focused(page: Page) -> str:
 
 def open_form(console: Console) -> Locator:
     """Open the form of a fit and return its section."""
-    fit = console.section("Fit anew")
+    fit = console.section("Fit again")
     console.hand.press(fit.locator("summary"))
     return fit
 
@@ -52,7 +52,7 @@ def test_parameters_and_importances_are_those_of_the_server(browser: Browser, wo
         assert values == [f"{100 * one:.1f} %" for one in sorted((f["importance"] for f in importances), reverse=True)]
         # The names are text, whatever stands in them.
         expect(console.section("Importances")).to_contain_text(COLUMN)
-        expect(console.section("In force")).to_contain_text(LABELS[0])
+        expect(console.section("Current model")).to_contain_text(LABELS[0])
         assert console.page.locator("main img").count() == 0
         assert console.page.title() == "Model · Oubli"
         console.check_access()
@@ -124,7 +124,7 @@ def test_a_tree_that_has_changed_is_drawn_anew(browser: Browser, world: World) -
         )
         console.open("model")
         console.page.locator('[role=treeitem][aria-expanded="false"] .tree-question').first.click()
-        expect(console.page.get_by_text("the tree is drawn anew")).to_be_visible()
+        expect(console.page.get_by_text("the tree is redrawn")).to_be_visible()
         expect(nodes(console).first).to_have_attribute("aria-expanded", "true")
 
 
@@ -136,14 +136,14 @@ def test_a_fit_is_followed_and_measured(browser: Browser, changing: World, uses_
         fit = open_form(console)
         trees = "7" if uses_keys else "6"
         console.hand.fill(fit.get_by_label("n_estimators"), "none of them")
-        console.hand.press(fit.get_by_role("button", name="Fit anew"))
-        console.hand.press(console.page.get_by_role("dialog").get_by_role("button", name="Fit anew"))
+        console.hand.press(fit.get_by_role("button", name="Fit again"))
+        console.hand.press(console.page.get_by_role("dialog").get_by_role("button", name="Fit again"))
         expect(fit.get_by_label("n_estimators")).to_have_attribute("aria-invalid", "true")
         console.hand.fill(fit.get_by_label("n_estimators"), trees)
-        console.hand.press(fit.get_by_role("button", name="Fit anew"))
+        console.hand.press(fit.get_by_role("button", name="Fit again"))
         expect(console.page.get_by_role("dialog")).to_contain_text(f"n_estimators = {trees}")
-        console.hand.press(console.page.get_by_role("dialog").get_by_role("button", name="Fit anew"))
-        expect(fit).to_contain_text("The model was fitted anew", timeout=60_000)
+        console.hand.press(console.page.get_by_role("dialog").get_by_role("button", name="Fit again"))
+        expect(fit).to_contain_text("The model was fitted", timeout=60_000)
         expect(fit.locator(".bars")).to_contain_text("Before")
         expect(fit.locator(".bars")).to_contain_text("After")
         row = console.section("Parameters").locator("tr", has_text="n_estimators")
@@ -160,11 +160,11 @@ def test_another_kind_takes_its_place(browser: Browser, changing: World) -> None
         fit.get_by_label("Kind").select_option("incremental-boosting")
         fit.get_by_label("n_estimators").fill("3")
         fit.get_by_role("checkbox").uncheck()
-        fit.get_by_role("button", name="Fit anew").click()
-        console.page.get_by_role("dialog").get_by_role("button", name="Fit anew").click()
-        expect(fit).to_contain_text("was not measured", timeout=60_000)
-        expect(console.section("In force")).to_contain_text("incremental-boosting", timeout=15_000)
-        console.section("Trees").get_by_role("button", name="read it anew").click()
+        fit.get_by_role("button", name="Fit again").click()
+        console.page.get_by_role("dialog").get_by_role("button", name="Fit again").click()
+        expect(fit).to_contain_text("not measured", timeout=60_000)
+        expect(console.section("Current model")).to_contain_text("incremental-boosting", timeout=15_000)
+        console.section("Trees").get_by_role("button", name="read it again").click()
         expect(console.section("Trees")).to_contain_text("iteration 1")
         expect(console.page.locator(".tree-detail")).not_to_contain_text("%")
 
@@ -174,10 +174,10 @@ def test_another_kind_takes_its_place(browser: Browser, changing: World) -> None
 def test_the_model_is_looked_after(browser: Browser, changing: World, tmp_path: Path, uses_keys: bool) -> None:
     with looking(browser, changing.server, uses_keys=uses_keys) as console:
         console.open("model")
-        care, file = console.section("Look after it"), console.section("Snapshot")
+        care, file = console.section("Maintenance"), console.section("Snapshot")
         console.hand.press(care.get_by_role("button", name="Verify"))
         version = changing.server.get("/model")[1]["model_version"]
-        expect(care).to_contain_text(f"Version {version} is what it should be", timeout=60_000)
+        expect(care).to_contain_text(f"Version {version} is verified: it is sound", timeout=60_000)
         changing.server.ask("POST", "/samples/batch-delete", {"ids": [changing.take()]})
         console.hand.press(care.get_by_role("button", name="Scrub"))
         expect(care).to_contain_text(re.compile("erasures? (was|were) finished"), timeout=60_000)
@@ -209,6 +209,30 @@ def test_the_model_is_looked_after(browser: Browser, changing: World, tmp_path: 
 
 
 @pytest.mark.long
+def test_a_verification_is_of_one_version(browser: Browser, changing: World) -> None:
+    """Whatever was verified before a change says nothing about the model after it."""
+    server = changing.server
+    with looking(browser, server) as console:
+        console.open("model")
+        care = console.section("Maintenance")
+        console.hand.press(care.get_by_role("button", name="Verify"))
+        version = server.get("/model")[1]["model_version"]
+        expect(care.locator("p.good")).to_have_text(f"Version {version} is verified: it is sound.", timeout=60_000)
+        console.go("Now")
+        about = console.section("Model").locator("dd", has_text="fresh fit")
+        expect(about.locator(".good")).to_contain_text(f"Version {version} was equal to a fresh fit")
+        expect(about).not_to_contain_text("not verified")
+        server.ask("POST", "/samples/batch-delete", {"ids": [changing.take()]})
+        expect(about).to_contain_text(f"Version {version + 1}, the current one, is not verified.")
+        expect(about.locator(".good")).to_have_count(0)
+        screenshot(console, "verified-before-a-change")
+        console.check_access()
+        console.go("Model")
+        expect(care).to_contain_text(f"Version {version + 1}, the current one, is not verified.")
+        expect(care.locator("p.good").filter(has_text="verified: it is sound")).to_have_count(0)
+
+
+@pytest.mark.long
 def test_a_file_that_is_none_is_refused_in_words(browser: Browser, changing: World, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("no model")
     with looking(browser, changing.server) as console:
@@ -227,7 +251,7 @@ def test_who_may_only_read_is_offered_no_change(browser: Browser, guarded: Runni
         console.open("model")
         console.enter_key(make_key(guarded, "read"))
         expect(nodes(console).first).to_be_visible()
-        for name in ("Fit anew", "Look after it"):
+        for name in ("Fit again", "Maintenance"):
             expect(console.section(name)).to_have_count(0)
         expect(console.section("Snapshot").get_by_role("button", name="Download")).to_be_visible()
         expect(console.section("Snapshot").get_by_role("button", name="Restore", exact=True)).to_have_count(0)
@@ -240,7 +264,7 @@ def test_who_may_only_predict_sees_the_parameters(browser: Browser, guarded: Run
         console.enter_key(make_key(guarded, "predict"))
         console.go("Model")
         expect(console.section("Parameters").locator("tbody tr").first).to_be_visible()
-        for name in ("Importances", "Trees", "Snapshot", "Fit anew"):
+        for name in ("Importances", "Trees", "Snapshot", "Fit again"):
             expect(console.section(name)).to_have_count(0)
         console.check_silence()
 
@@ -261,8 +285,8 @@ def test_a_fit_that_ends_with_its_server_is_told(browser: Browser, restarted: tu
         console.open("model")
         fit = open_form(console)
         fit.get_by_label("n_estimators").fill("30000")
-        fit.get_by_role("button", name="Fit anew").click()
-        console.page.get_by_role("dialog").get_by_role("button", name="Fit anew").click()
+        fit.get_by_role("button", name="Fit again").click()
+        console.page.get_by_role("dialog").get_by_role("button", name="Fit again").click()
         expect(fit.get_by_role("progressbar")).to_be_visible()
         restart()
         expect(fit).to_contain_text(re.compile("the job is gone|the server was stopped"), timeout=60_000)

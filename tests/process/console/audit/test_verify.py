@@ -12,8 +12,8 @@ import rfc8785
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from oubli.app.ledger.downloads import ReceiptError, check_ledger, check_receipt, read_public_keys
 from oubli.app.ledger.entries import LARGEST_INTEGER, CanonicalError, ChainError, canonical
-from oubli.app.ledger.verify import ReceiptError, check_ledger, check_receipt, read_public_keys
 from tests.process.console.audit.worlds import Told
 
 CANONICAL = """async (texts) => {

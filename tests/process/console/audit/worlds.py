@@ -67,7 +67,7 @@ class World:
         return list(self._all("/ledger", "entries"))
 
     def public_keys(self) -> list[dict[str, Any]]:
-        keys: list[dict[str, Any]] = self.server.get("/keys")[1]["keys"]
+        keys: list[dict[str, Any]] = self.server.get("/ledger/keys")[1]["keys"]
         return keys
 
     def finish(self) -> None:

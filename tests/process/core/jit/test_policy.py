@@ -20,7 +20,7 @@ import pytest
 from numba import config
 
 from oubli.core.jit import policy as kernel_cache
-from oubli.core.jit.policy import SUFFIX, inner, kernel, origin_of, spliced
+from oubli.core.jit.policy import SUFFIX, inner, kernel, origin_of
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -38,7 +38,7 @@ def directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def scaled() -> Any:
-    """A kernel that nobody has called, as in a new process: FACTOR times a number."""
+    """A kernel that no one has called, as in a new process: FACTOR times a number."""
 
     @kernel
     def scale(x):  # type: ignore[no-untyped-def]
@@ -83,13 +83,12 @@ def test_a_kernel_is_compiled_once_whatever_constants_it_is_called_with(director
         return multiply(x, 2) + multiply(x, 3, 1) + multiply(x, n, times=5) + multiply(x, n, n)
 
     assert use(7, 11) == 14 + 21 + 385 + 847
-    names = [path.name.partition("-")[0].rpartition(".")[2] for path in files(directory)]
-    assert names.count("multiply") == 2  # with what is left out, which is a type, and without
-    assert len(names) == 3
+    assert len(multiply.overloads) == 2  # with what is left out, which is a type, and without
+    assert len(files(directory)) == 1
 
 
 def test_code_of_another_type_is_not_loaded_under_the_name_of_this_one(directory: Path) -> None:
-    """As after a kill between an index and its data, or a mistake of whoever copies the files."""
+    """As after a kill between an index and its data, or a mistake of anyone who copies the files."""
     call(7)
     call(0.5)
     first, second = files(directory)
@@ -205,14 +204,14 @@ def test_code_with_other_flags_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def chain(factor: int, step: int) -> Any:
-    """Kernels that call each other, with constants of their own; nobody has called them."""
-    globals_ = {"inner": inner, "spliced": spliced, "kernel": kernel, "FACTOR": factor, "STEP": step, "__name__": "m"}
+    """Kernels that call each other, with constants of their own; no one has called them."""
+    globals_ = {"inner": inner, "kernel": kernel, "FACTOR": factor, "STEP": step, "__name__": "m"}
     source = """
         @inner
         def bottom(x):
             return x + STEP
 
-        @spliced
+        @inner
         def middle(x):
             return bottom(x) * FACTOR
 
@@ -417,7 +416,8 @@ def test_a_process_runs_the_kernels_of_a_model_with_a_damaged_cache(directory: P
         from oubli.core.rng import mix
 
         cells = np.zeros((2, 2), np.float32)
-        print(convert(np.array([[1.5, 2.0], [0.1, -0.0]]), cells, np.inf), is_clean(cells), int(mix(np.uint64(5))))
+        narrow = np.ones(2, np.bool_)
+        print(convert(np.array([[1.5, 2.0], [0.1, -0.0]]), cells, narrow), is_clean(cells), int(mix(np.uint64(5))))
         print(cells.tolist(), convert.stats.cache_misses != {})
     """)
 

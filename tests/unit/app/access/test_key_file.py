@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
-from oubli.app.access.key_file import (
+from oubli.app.access.keys import (
     FILE_NAME,
+    MARK_NAME,
     AccessKey,
     KeyFileError,
     create_key,
@@ -43,7 +44,7 @@ def test_the_file_is_for_its_owner_and_nothing_is_left_beside_it(path):
     make(path)
     make(path)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [found.name for found in path.parent.iterdir()] == [FILE_NAME]
+    assert {found.name for found in path.parent.iterdir()} == {FILE_NAME, MARK_NAME}
 
 
 def test_keys_are_different(path):
@@ -153,11 +154,11 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(path, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("oubli.app.access.key_file.os.fsync", full)
+    monkeypatch.setattr("oubli.app.access.keys.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         write_keys(path, ())
     assert path.read_bytes() == before
-    assert [found.name for found in path.parent.iterdir()] == [FILE_NAME]
+    assert {found.name for found in path.parent.iterdir()} == {FILE_NAME, MARK_NAME}
 
 
 @pytest.mark.parametrize("text", ["a", "shop-1.eu_west", "x" * 64])

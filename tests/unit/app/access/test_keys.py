@@ -7,8 +7,16 @@ from pathlib import Path
 import pytest
 
 from oubli.app.access import keys as keys_module
-from oubli.app.access.key_file import FILE_NAME, create_key, revoke_key, write_keys
-from oubli.app.access.keys import LEAST_BETWEEN_LOOKS, SECONDS_BETWEEN_LOOKS, AccessKeys
+from oubli.app.access.keys import (
+    FILE_NAME,
+    LEAST_BETWEEN_LOOKS,
+    MARK_NAME,
+    SECONDS_BETWEEN_LOOKS,
+    AccessKeys,
+    create_key,
+    revoke_key,
+    write_keys,
+)
 from oubli.app.access.scopes import ALL_SCOPES
 
 NOW = 1_900_000_000_000
@@ -143,7 +151,7 @@ def test_the_epoch_grows_at_the_instant_when_a_key_ends(watched):
     before = watched.keys.epoch
     assert watched.keys.grants(text) == {"read"}
     watched.now = NOW + 1000
-    assert watched.keys.look_at <= watched.seconds, "whoever reads the epoch looks before"
+    assert watched.keys.look_at <= watched.seconds, "anyone who reads the epoch looks before"
     watched.keys.look()
     assert watched.keys.epoch > before
     assert watched.keys.grants(text) is None
@@ -248,3 +256,30 @@ def test_a_file_whose_keys_are_gone_opens_nothing(watched):
     watched.wait()
     assert watched.keys.asked_for
     assert watched.keys.grants(text) is None
+
+
+def test_a_directory_that_has_had_keys_lets_nobody_in_without_its_file(watched, caplog):
+    _, text = watched.make("read")
+    watched.path.unlink()
+    with caplog.at_level(logging.ERROR):
+        later = Watched(watched.path)
+        assert later.keys.asked_for
+        assert later.keys.grants(text) is None
+    for word in (FILE_NAME, "is gone", "restore it from a backup", "oubli keys create", MARK_NAME):
+        assert word in caplog.text
+    assert str(watched.path.parent) not in caplog.text
+    _, other = later.make("write")
+    later.wait()
+    assert later.keys.grants(other) == {"write"}
+
+
+def test_keys_of_an_earlier_version_get_the_mark(watched):
+    watched.make("read")
+    mark = watched.path.with_name(MARK_NAME)
+    mark.unlink()
+    assert Watched(watched.path).keys.asked_for
+    assert mark.stat().st_mode & 0o777 == 0o600
+    watched.path.unlink()
+    assert Watched(watched.path).keys.asked_for
+    mark.unlink()
+    assert not Watched(watched.path).keys.asked_for, "who removes both wants a server that asks for no key"

@@ -7,7 +7,7 @@ import pytest
 from oubli.app.access.scopes import ALL_SCOPES, SCOPES, needed_scopes, rule_for
 from oubli.app.http.app import create_app
 from oubli.app.http.auth import is_open
-from tests.unit.app.support import make_service, make_settings
+from tests.unit.app.support import described, make_service, make_settings
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,13 @@ from tests.unit.app.support import make_service, make_settings
         ("POST", "/expiry/confirm", {"admin"}),
         ("DELETE", "/cluster/nodes/three", {"admin"}),
         ("GET", "/model", set()),
-        ("GET", "/keys", set()),
+        ("GET", "/events", {"read"}),
+        ("GET", "/events?topic=metrics", set()),
         ("GET", "/metrics", set()),
         ("GET", "/jobs/1", set()),
+        ("DELETE", "/jobs/1", {"read"}),
         ("GET", "/jobs/1/events", set()),
+        ("GET", "/jobs/1/result", {"read"}),
         ("POST", "/v2/models/oubli/infer", {"predict"}),
         ("POST", "/v2/models/oubli/versions/1/infer", {"predict"}),
         ("GET", "/v2", set()),
@@ -66,7 +69,7 @@ def test_what_a_route_needs(method, path, scopes):
 
 
 def test_every_route_of_the_application_is_written_down():
-    page = create_app(make_settings(), make_service()).openapi()
+    page = described(create_app(make_settings(), make_service()))
     routes = [(method.upper(), path) for path, methods in page["paths"].items() for method in methods]
     assert len(routes) > 10
     missing = [

@@ -10,11 +10,10 @@ from typer.testing import CliRunner
 
 from oubli.app.cli.main import cli
 from oubli.app.errors import StartError
-from oubli.app.http.absence import absence_content
-from oubli.app.ledger.set_leaves import Positions, commitment_of
-from oubli.app.ledger.set_tree import SetTree
-from oubli.app.ledger.states import Opening
-from oubli.app.service.sample_set import AbsenceProof, SetRoot
+from oubli.app.http.routes.samples import absence_content
+from oubli.app.ledger.file import Opening
+from oubli.app.ledger.set_tree import Positions, SetTree, commitment_of
+from oubli.app.service.evidence.sample_set import AbsenceProof, SetRoot
 from tests.unit.app.ledger.lying import begun
 
 KEY = bytes(range(32))
@@ -105,7 +104,7 @@ def test_a_state_that_the_log_tells_of(check):
         assert code == 0, told
         assert out.splitlines() == [
             f"set root {ROOT} of 4 samples, model version {VERSION}",
-            "the id is not in the set, in the state that entry 3 tells of",
+            "the id is not in the set, in the state of entry 3",
         ]
 
 

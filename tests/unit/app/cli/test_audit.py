@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.errors import StartError
-from oubli.app.ledger.set_leaves import commitment_of
+from oubli.app.ledger.set_tree import commitment_of
 from oubli.core import IncrementalBoostingRegressor, OnlineBoostingClassifier
 from tests.unit.app.cli.auditing import VERSION, Case, make_case, refused
 from tests.unit.app.ledger.lying import Content, begun, export_of, extra_of
@@ -28,7 +28,7 @@ def test_an_honest_server_passes(case):
     code, out, told = case.audit()
     assert code == 0, told
     assert f"version {VERSION}, " in out
-    assert f"digest {case.model.digest()}: that of a fit of these samples" in out
+    assert f"digest {case.model.digest()}: equals that of a fit on these samples" in out
     assert "Not proved" in told
 
 
@@ -55,7 +55,7 @@ def test_of_a_kind_that_is_not_exact_the_set_is_checked_and_nothing_claimed_of_t
     code, out, told = case.audit({**honest, "salt": None, "digest": None})
     assert code == 0, told
     assert "digest" not in out
-    assert "Not proved: that the model is made of them" in told
+    assert "Not proved: that the model was trained on them" in told
     refused(case.audit(honest, samples=case.samples[1:]), "set-root")
 
 
@@ -78,7 +78,7 @@ def test_predictions_of_the_audited_version_are_its_own(case):
     other = case.log.prediction(forest(8), rows(2), VERSION + 1, "00" * 32)
     code, out, told = case.audit(state, **{"receipts.jsonl": [*ours, named, other]})
     assert code == 0, told
-    assert "3 predictions: this model has made them" in out
+    assert "3 predictions: they come from this model" in out
     assert "1 predictions are of other versions" in told
 
 

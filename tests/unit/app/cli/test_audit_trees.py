@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oubli.app.cli import fresh_fits
+from oubli.app.cli import audit_fits
 from oubli.app.errors import StartError
 from oubli.core import DynamicForestClassifier, IncrementalBoostingRegressor, OnlineBoostingClassifier
+from oubli.core.engine import model_digest
 from oubli.core.rng import draw_trees
-from oubli.core.verification import model_digest
 from tests.unit.app.cli.auditing import VERSION, Case, make_case, refused
 from tests.unit.app.ledger.lying import Content, export_of
 from tests.unit.app.support import NUMBERS, forest, rows
@@ -40,14 +40,14 @@ def draws(monkeypatch) -> Callable[..., None]:
             assert n == len(self.trees)
             return list(self.trees)
 
-    return lambda *trees: monkeypatch.setattr(fresh_fits, "_randomness", Loaded(list(trees)))
+    return lambda *trees: monkeypatch.setattr(audit_fits, "_randomness", Loaded(list(trees)))
 
 
 def trees_with(model: Any, name: str) -> set[int]:
     """The trees that a sample is in."""
     settings, order = model.engine_.settings, np.arange(T, dtype=np.int32)
     id_hash = model.samples_.id_hashes[model.samples_.find([name])[0]]
-    draw_trees(model.engine_.parameters.seed_key[0], id_hash, T, settings.occurrences, order)
+    draw_trees(model.engine_.parameters[0]["seed_key"], id_hash, T, settings.occurrences, order)
     return set(order[: settings.occurrences].tolist())
 
 
@@ -58,12 +58,12 @@ def trees_with(model: Any, name: str) -> set[int]:
 def test_an_honest_server_passes(case, trees):
     code, out, told = case.audit(trees=trees)
     assert code == 0, told
-    assert f"digest {case.model.digest()}: made of the digests of {T} trees" in out
+    assert f"digest {case.model.digest()}: matches the digests of {T} trees" in out
     (line,) = (line for line in out.splitlines() if line.startswith("trees "))
-    named = [int(number) for number in line.removeprefix("trees ").split(", which")[0].split(", ")]
+    named = [int(number) for number in line.removeprefix("trees ").split(", drawn")[0].split(", ")]
     assert len({*named}) == trees
     assert named == sorted(named)
-    assert "Not proved: that the other trees were" in told
+    assert "Not proved: the same for the other trees" in told
 
 
 def many_classes() -> Any:
@@ -97,7 +97,7 @@ def test_few_samples_or_none_pass(case, left):
 
 
 def test_which_trees_are_drawn_nobody_knows_before(case):
-    drawn = {tuple(fresh_fits.draw(checked(case), 3).trees) for _ in range(60)}
+    drawn = {tuple(audit_fits.draw(checked(case), 3).trees) for _ in range(60)}
     assert len(drawn) > 20
     assert {tree for trees in drawn for tree in trees} == {*range(T)}
 

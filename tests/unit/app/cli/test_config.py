@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oubli.app.cli.config import settings_lines
+from oubli.app.cli.main import settings_lines
 from oubli.app.settings import GROUPS, TABLES, load_settings
 
 
@@ -26,7 +26,7 @@ def test_each_setting_names_its_source(tmp_path: Path, monkeypatch: pytest.Monke
     assert found["port"] == "port = 2 # variable OUBLI_PORT"
     assert found["host"] == 'host = "127.0.0.2" # flag --host'
     assert found["n_estimators"] == "n_estimators = 9 # flag --n-estimators"
-    assert found["max_queue"].endswith("# default")
+    assert found["idle_timeout"].endswith("# default")
     assert found["cors_origins"].startswith('cors_origins = ["https://a.example", "https://b.example"]')
 
 

@@ -1,23 +1,26 @@
-"""Report and journal of erasures in bulk: whatever a killed process leaves, the next one goes on with it."""
+"""Report and journal of erasures in bulk: whatever a killed process leaves, the next one continues with it."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 
-from oubli.app.cli.erasure_report import NameDigest, Report, Task
+from oubli.app.cli.erase import Report, Task
 from oubli.app.errors import StartError
-from oubli.client import ListedDeletion, NothingHeld
+from oubli.client import ListedDeletion, NothingErased
 
 TASK = Task("http://127.0.0.1:1", "ids", None, 3)
 
 
-def nothing() -> NothingHeld:
-    return NothingHeld(None, "deletion", "exact", "ids", 3, 3, 1, content={"id": None})
+def nothing() -> NothingErased:
+    content = {"id": None, "ref": None, "kind": "deletion", "guarantee": "exact", "by": "ids", "unlearned": 0}
+    return NothingErased.model_validate({**content, "requested": 3, "absent": 3, "model_version": 1})
 
 
 def found(*positions: int) -> ListedDeletion:
@@ -25,12 +28,12 @@ def found(*positions: int) -> ListedDeletion:
 
 
 def write(path: Path, n_batches: int, *, done: bool = False) -> None:
-    digest = NameDigest()
+    digest = hashlib.sha256()
     with Report(path, TASK) as report:
         for i in range(n_batches):
             names = [f"{i}-{j}" for j in range(3)]
-            digest.take(names)
-            report.add(names, found(1), digest)
+            digest.update(orjson.dumps(names))
+            report.add(names, found(1), digest.hexdigest())
         if done:
             report.end()
 

@@ -58,7 +58,7 @@ def test_what_is_fetched_is_of_one_version_and_passes_an_audit_of_single_trees(h
     state = fetch(host)
     assert state["state"]["model_version"] == 1 + n_changes
     assert len(state["tree_digests"]) == 5
-    keys = host.ask("GET", "/keys")[1]["keys"]
+    keys = host.ask("GET", "/ledger/keys")[1]["keys"]
     Path("policy").write_text("".join(f"log {key['log_key']}\n" for key in keys) + "quorum none\n")
     for more in ((), ("--trees", 2)):
         told = run("audit", "export.jsonl", "--state", "state.json", "--policy", "policy", *more)

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from typer.testing import CliRunner
 
-from oubli.app.access.key_file import FILE_NAME, now_ms, read_keys
-from oubli.app.access.keys import AccessKeys
+from oubli.app.access.keys import FILE_NAME, AccessKeys, now_ms, read_keys
 from oubli.app.cli.keys import keys_cli
 from oubli.app.errors import StartError
 from oubli.app.settings import SettingsError, load_settings
@@ -149,3 +148,19 @@ def test_a_live_key_is_enough_beyond_loopback(run, tmp_path, monkeypatch):
     (tmp_path / "oubli-data" / FILE_NAME).write_text("{")
     with pytest.raises(SettingsError, match="is damaged"):
         settings.require_servable()
+
+
+def test_a_lost_file_of_keys_is_told_and_opens_no_server(run, tmp_path, monkeypatch):
+    monkeypatch.delenv("WEB_CONCURRENCY", raising=False)
+    out, _ = run("create", "--scopes", "admin")
+    load_settings().require_servable()
+    (tmp_path / "oubli-data" / FILE_NAME).unlink()
+    for words in ("is gone", "from a backup", "oubli keys create", "access-keys-mark"):
+        with pytest.raises(SettingsError, match=words):
+            load_settings().require_servable()
+    with pytest.raises(StartError, match="is gone"):
+        run("list")
+    with pytest.raises(StartError, match="no key with this id"):
+        run("revoke", out.split("_")[1])
+    run("create", "--scopes", "admin")
+    load_settings().require_servable()

@@ -88,7 +88,7 @@ def test_a_receipt_and_keys(run, ledger, tmp_path):
     assert run("verify", file, "--receipt", good, "--keys", keys)[0] == 0
     for arguments, part in (
         (("--receipt", bad), "signature"),
-        (("--receipt", good, "--keys", others), "not known"),
+        (("--receipt", good, "--keys", others), "unknown"),
     ):
         code, _, told = run("verify", file, *arguments)
         assert code == 1

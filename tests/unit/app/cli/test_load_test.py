@@ -4,20 +4,20 @@ import io
 
 from rich.console import Console
 
-from oubli.app.cli.load_test import View
-from oubli.client.load.controller import Measured
+from oubli.app.cli.load_test import viewing
 from oubli.client.load.plan import Step
-from oubli.client.load.records import Effort, Operation, Record
+from oubli.client.load.records import Effort, Measured, Operation, Record
 
 
 def shown(*, terminal: bool) -> str:
     text = io.StringIO()
-    record = Record({"predict": Operation()})
-    record.of("predict").statuses.update({200: 40, 503: 2})
-    record.of("predict").durations.record(1_500_000)
-    with View(Console(file=text, force_terminal=terminal, width=120, color_system=None)) as view:
+    record = Record()
+    record.operations["predict"] = Operation()
+    record.operations["predict"].statuses.update({200: 40, 503: 2})
+    record.operations["predict"].durations.record(1_500_000)
+    with viewing(Console(file=text, force_terminal=terminal, width=120, color_system=None)) as show:
         for seconds in (1.0, 2.0):
-            view.show(Measured(Step(20.0, 8, 10.0), record, [Effort(1.0, 0.5)], {}, seconds), 0)
+            show(Measured(Step(20.0, 8, 10.0), record, [Effort(1.0, 0.5)], {}, seconds), 0)
     return text.getvalue()
 
 

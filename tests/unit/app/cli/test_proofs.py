@@ -10,17 +10,14 @@ from typing import Any
 
 import orjson
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
 from oubli.app.cli.main import cli
 from oubli.app.errors import StartError
-from oubli.app.ledger.entries import signed
-from oubli.app.ledger.signed_notes import Checkpoint, sign_checkpoint, with_cosignatures
-from oubli.verifier.notes import COSIGNATURE, key_of
-from oubli.witness import WitnessKey
+from oubli.app.ledger.log import Checkpoint, sign_checkpoint
 from tests.unit.app.ledger.lying import Log, begun, extra_of, with_entry, with_extra, with_receipt
 from tests.unit.app.ledger.support import as_objects, write_lines
+from tests.witness import LocalWitness
 
 
 @pytest.fixture
@@ -64,14 +61,9 @@ def refused(done: tuple[int, str, str], rule: str) -> None:
     assert f"(rule: {rule})" in told
 
 
-def new_witness(name: str) -> WitnessKey:
-    private = Ed25519PrivateKey.generate()
-    return WitnessKey(private, key_of(name, COSIGNATURE, private.public_key().public_bytes_raw()))
-
-
-def cosigned(checkpoint: Checkpoint, *witnesses: WitnessKey) -> Checkpoint:
+def cosigned(checkpoint: Checkpoint, *witnesses: LocalWitness) -> Checkpoint:
     lines = [witness.cosign(checkpoint.text, 1_763_700_000).rstrip("\n") for witness in witnesses]
-    return with_cosignatures(checkpoint, lines)
+    return checkpoint.with_cosignatures(lines)
 
 
 # --- what holds
@@ -130,9 +122,9 @@ def test_receipts_that_were_kept(check, log, tmp_path):
 
 def test_the_quorum_of_a_policy(check, log):
     receipt = log.ledger.unlearned("a")
-    one, two = new_witness("one"), new_witness("two")
+    one, two = LocalWitness("one"), LocalWitness("two")
     log.ledger.store.publish(cosigned(log.publish(), one, two))
-    code, out, _ = check(log.proof(receipt), policy=log.policy(one.public, quorum="one"))
+    code, out, _ = check(log.proof(receipt), policy=log.policy(one.key, quorum="one"))
     assert (code, "cosigned by one" in out) == (0, True)
 
 
@@ -175,10 +167,10 @@ def test_another_log_is_shown(check, log):
 
 def test_the_same_log_is_shown_in_two_ways(check, log):
     """Both are signed: without a witness each of them holds, and with one the second does not get a cosignature."""
-    witness = new_witness("w")
+    witness = LocalWitness("w")
     receipt = log.ledger.unlearned("a")
     log.ledger.store.publish(cosigned(log.publish(), witness))
-    policy = log.policy(witness.public, quorum="w")
+    policy = log.policy(witness.key, quorum="w")
     proof = log.proof(receipt)
     assert check(proof, policy=policy)[0] == 0
     store = log.ledger.store
@@ -193,7 +185,7 @@ def test_the_same_log_is_shown_in_two_ways(check, log):
 def test_too_few_witnesses(check, log):
     receipt = log.ledger.unlearned("a")
     log.publish()
-    refused(check(log.proof(receipt), policy=log.policy(new_witness("w").public, quorum="w")), "quorum")
+    refused(check(log.proof(receipt), policy=log.policy(LocalWitness("w").key, quorum="w")), "quorum")
 
 
 def test_a_log_that_somebody_else_signs(check, log):
@@ -285,10 +277,10 @@ def test_what_is_altered_is_found(change, rule, check, log):
 
 
 def test_a_receipt_that_says_more_than_the_log(check, log):
-    """The server signs a receipt anew, with a count that the log does not have."""
+    """The server signs a receipt again, with a count that the log does not have."""
     receipt = log.ledger.unlearned("a")
     log.publish()
-    better = signed(receipt._replace(unlearned=100), log.ledger.keys)
+    better = receipt._replace(unlearned=100).signed(log.ledger.keys)
     refused(check(with_extra(log.proof(receipt), with_receipt(**better.content()))), "receipt")
 
 
@@ -359,15 +351,15 @@ def since(run, log, tmp_path):
 
 
 def resealed(entries: list[Any]) -> list[Any]:
-    """The chain made anew over entries that were altered."""
-    from oubli.app.ledger.entries import EMPTY, head_of, make_entry
+    """The chain made again over entries that were altered."""
+    from oubli.app.ledger.entries import EMPTY, Head, make_entry
 
     head, made = EMPTY, []
     for entry in entries:
         fixed = ("index", "previous", "type", "at", "hash", "keyed")
         fields = {name: value for name, value in entry.items() if name not in fixed}
         one = make_entry(head, entry["type"], entry["at"], fields)
-        head = head_of(one)
+        head = Head.of(one)
         made.append(one)
     return made
 
@@ -378,7 +370,7 @@ def test_a_ledger_that_goes_on(since, log):
         log.ledger.unlearned(str(i))
     code, out, told = since(log.ledger.entries(), kept)
     assert code == 0, told
-    assert "goes on from the checkpoint" in out
+    assert "continues the checkpoint" in out
 
 
 @pytest.mark.parametrize("how", ["altered", "dropped", "swapped", "inserted"])

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oubli import verifier
-from oubli.app.cli import set_root as module
-from oubli.app.cli.set_root import set_root
+from oubli.app.cli import audit_fits as module
+from oubli.app.cli.audit_fits import set_root
 from oubli.verifier import FailedError
 from tests.unit.verifier.test_sets import sample
 

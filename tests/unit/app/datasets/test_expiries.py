@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from oubli.app.datasets.loading import LoadError, Table, load_table
-from oubli.app.service.training import train
+from oubli.app.service.jobs.fits import train
 from oubli.app.settings import SettingsError, load_settings
 from oubli.app.times import parse_time
 

@@ -9,6 +9,7 @@ import lzma
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 from oubli.app.datasets.loading import LoadError, Table, load_queries, load_schema, load_table
 from oubli.app.settings import load_settings
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.samples.store import SampleStore
 
 PEOPLE = """id,age,job,member,y
 007,39,clerk,true,no
@@ -78,6 +80,13 @@ def test_columns_get_the_types_that_their_values_show(load: Callable[..., Table]
     assert len(table) == len(table.X) == 3
 
 
+def test_a_note_says_which_column_is_float64(load: Callable[..., Table]) -> None:
+    table = load("a,b,y\n0.1,16777217,p\n0.2,1,q\n")
+    (note,) = table.notes
+    assert "column 'b' is held as float64" in note
+    assert "16777217" not in note
+
+
 def test_only_an_empty_field_is_missing(load: Callable[..., Table]) -> None:
     table = load(PEOPLE, id_column="id")
     np.testing.assert_array_equal(column(table, "age"), [39, np.nan, 51.5])
@@ -111,6 +120,13 @@ def test_numbers_only_become_one_matrix(load: Callable[..., Table]) -> None:
         (["16777217", "1"], "float64"),
         (["-16777217", "0.5"], "float64"),
         (["16777217.5", "0.5"], "float32"),
+        (["16777217.25", "16777217.5"], "float64"),
+        (["1700000000.25", "1700000001.25"], "float64"),
+        (["16777217.0", "0.5"], "float64"),
+        (["0.1", "0.3"], "float32"),
+        (["1e-50", "3e-50"], "float64"),
+        (["1152921505680588800", "0.5"], "float64"),
+        (["1152921505680588800", "5"], "float64"),
         (["1e39", "1"], "float64"),
         (["9007199254740991", "1"], "float64"),
         (["TRUE", "false"], "boolean"),
@@ -291,7 +307,7 @@ def test_a_missing_target_names_the_file_the_columns_and_the_remedy(refusal: Cal
         ("a,y\n1,p\n2,q\n", {"id_column": "key"}, "no column 'key', which --id names"),
         ("a,y\n1,p\n2,q\n", {"drop": ("b",)}, "no column 'b', which --drop names"),
         ("a,y\n1,p\n2,q\n", {"categorical": ("b",)}, "no column 'b', which --categorical names"),
-        ("a,b,y\n1,1,p\n1,2,q\n", {"id_column": "a"}, "line 3, column 'a': the id stands in row 1 too"),
+        ("a,b,y\n1,1,p\n1,2,q\n", {"id_column": "a"}, "line 3, column 'a': the id is also in row 1"),
         ("a,b,y\n1,1,p\n,2,q\n", {"id_column": "a"}, "line 3, column 'a': the id is missing"),
         (f"a,b,y\n{'x' * 257},1,p\n", {"id_column": "a"}, "longer than 256"),
         ("a;y\n1;p\n", {}, "separated by semicolons: read it with --delimiter ';'"),
@@ -328,6 +344,21 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load_table(load_settings(data=tmp_path / "absent.csv", target="y"))
     with pytest.raises(LoadError, match="cannot be read: Is a directory"):
         load_table(load_settings(data=tmp_path, target="y"))
+
+
+def test_whole_decimals_are_integers(load: Callable[..., Table], refusal: Callable[..., str], tmp_path: Path) -> None:
+    def parquet(*values: int) -> bytes:
+        column = pa.array([Decimal(value) for value in values], pa.decimal128(30, 0))
+        pa.parquet.write_table(pa.table({"a": column, "y": ["p", "q"]}), tmp_path / "t.parquet")
+        return (tmp_path / "t.parquet").read_bytes()
+
+    assert types(load(parquet(2**24, 1), "data")) == {"a": "float32"}
+    assert types(load(parquet(2**24 + 1, 1), "data")) == {"a": "float64"}
+    assert "row 2, column 'a': the integer has more digits" in refusal(parquet(1, 2**60 + 1))
+    schema = Schema((Column("a", ColumnType.NUMERIC),), Task.CLASSIFICATION, LabelType.STRING, "y", named=True)
+    (tmp_path / "schema.json").write_text(json.dumps(schema.to_dict()))
+    table = load(parquet(1, 2**60 + 1), "data", schema_file=tmp_path / "schema.json")
+    assert SampleStore(table.schema).prepare(table.X, table.y).cells.tolist() == [[1.0], [2.0**60]]
 
 
 def test_nested_parquet_columns_are_refused(refusal: Callable[..., str], tmp_path: Path) -> None:
@@ -377,12 +408,32 @@ def test_a_schema_decides_types_and_order(load: Callable[..., Table], schema_fil
         ("age,code,y\n1,a,p\n", "lacks 'member', which the schema declares"),
         ("age,code,member,more,y\n1,a,1,2,p\n", "has 'more', which the schema does not declare: leave out with --drop"),
         ("age,code,member,y\nold,a,1,p\n", "line 2, column 'age': must be a number"),
-        ("age,code,member,y\n16777217,a,1,p\n", "line 2, column 'age': is too large to be exact as float32"),
         ("age,code,member,y\n1,a,maybe,p\n", "line 2, column 'member': must be true, false, 1 or 0"),
     ],
 )
 def test_what_a_schema_does_not_take(refusal: Callable[..., str], schema_file: Path, content: str, part: str) -> None:
     assert part in refusal(content, schema_file=schema_file)
+
+
+@pytest.mark.parametrize("beside", ["", ",code,member"])
+@pytest.mark.parametrize(
+    ("field", "held"),
+    [("16777217", 2.0**24), ("16777217.0", 2.0**24), ("1e39", 3.4028234663852886e38), ("1152921504606846977", 2.0**60)],
+)
+def test_numbers_that_a_declared_column_cannot_hold_are_rounded_by_the_store(
+    load: Callable[..., Table], tmp_path: Path, beside: str, field: str, held: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = Schema(SCHEMA.columns if beside else SCHEMA.columns[:1], SCHEMA.task, SCHEMA.label_type, "y", named=True)
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(schema.to_dict()))
+    table = load(
+        f"age{beside},y\n{field}{',a,1' if beside else ''},p\n1{',a,1' if beside else ''},q\n", schema_file=path
+    )
+    store = SampleStore(table.schema)
+    prepared = store.prepare(table.X, table.y)
+    assert prepared.cells[:, 0].tolist() == [held, 1.0]
+    (record,) = caplog.records
+    assert "column 'age' are rounded to float32" in record.getMessage()
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,17 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import uvicorn
 from uvicorn.server import ServerState
 
 from oubli.app.http.app import create_app
-from oubli.app.http.connections import ConnectionLimits, Connections
-from oubli.app.http.observer import Observer
-from oubli.app.http.protocol import protocol_for
-from oubli.app.service.model_service import ModelService
-from tests.unit.app.support import make_service, make_settings
+from oubli.app.http.connection.connections import ConnectionLimits, Connections
+from oubli.app.http.connection.fastpath import protocol_for
+from oubli.app.http.monitoring.observer import Observer
+from oubli.app.service.service import Service
+from tests.unit.app.support import make_settings
 
 _MADE_ID = re.compile(rb"(x-request-id: )[0-9a-f]{16}-[0-9a-f]+")
 # What two servers may say differently about the same request: when it was, and what follows from that and from chance.
@@ -63,17 +62,12 @@ class Transport(asyncio.Transport):
     def resume_reading(self) -> None: ...
 
 
-@cache
-def _document() -> dict[str, Any]:
-    return create_app(make_settings(), make_service()).openapi()
-
-
 class Host:
     """A server without a socket, with or without the short way in."""
 
     def __init__(
         self,
-        service: ModelService,
+        service: Service,
         *,
         hot: bool = True,
         limits: ConnectionLimits | None = None,
@@ -82,10 +76,9 @@ class Host:
     ) -> None:
         self.service = service
         self.app = create_app(make_settings(**settings), service, observer)
-        self.app.openapi_schema = _document()  # made anew for each application it takes longer than all requests
         self.hot = self.app.state.fast_path
         if not hot:
-            self.hot.handler = lambda *head: None
+            self.hot.find = lambda *found: None
         self.guard = Connections(limits)
         self.config = uvicorn.Config(
             self.app,
@@ -193,16 +186,16 @@ def _unchunked(data: bytes) -> tuple[bytes, bytes]:
 
 
 @asynccontextmanager
-async def hosting(service: ModelService, *, start: bool = True, **settings: Any) -> AsyncIterator[Host]:
+async def hosting(service: Service, *, start: bool = True, **settings: Any) -> AsyncIterator[Host]:
     """A server that is ready, unless it is not to be started."""
     host = Host(service, **settings)
     if start:
-        service.start()
-        while service.phase == "starting":  # noqa: ASYNC110 - there is no event to wait for
+        service.lifecycle.start()
+        while service.model.state.phase == "starting":  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
     yield host
     await host.settle()
-    await service.stop()
+    await service.lifecycle.stop()
 
 
 def request(

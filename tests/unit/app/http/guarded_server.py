@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from oubli.app.cli.main import main
-from oubli.app.service.kernel_cache import use_kernel_cache
+from oubli.app.service.compiling import use_kernel_cache
 
 
 def guard(note: Any) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from oubli.app.access.key_file import FILE_NAME, create_key, now_ms, revoke_key
-from oubli.app.access.keys import AccessKeys
+from oubli.app.access.keys import FILE_NAME, AccessKeys, create_key, now_ms, revoke_key
 from oubli.app.access.scopes import SCOPES
 from oubli.app.http.auth import AccessRules
 from oubli.app.http.problems import ProblemError
-from oubli.app.http.routes.docs import ASSETS
+from oubli.app.http.routes.pages import ASSETS
 from tests.unit.app.http.connections import Host, hosting, request
 from tests.unit.app.support import JSON, make_service, samples, served
 
@@ -87,7 +86,7 @@ def test_a_key_ends_at_its_instant_on_both_ways(tmp_path, hot):
     async def run():
         async with hosting(make_service(), hot=hot, data_dir=tmp_path) as host:
             now = end - 1
-            host.hot._keys._now_ms = lambda: now
+            host.hot._rules.access_keys._now_ms = lambda: now
             connection, new = host.connect(), host.connect()
             for moment in (end - 1, end - 1, end, end, end + 1):
                 now = moment
@@ -192,7 +191,7 @@ def asking(method: str, target: str, body: bytes, text: str) -> bytes:
 async def statuses(host: Host, sent: list[bytes]) -> tuple[list[int], int]:
     """Send requests over one connection; return the statuses, and how many were answered on the short way."""
     connection, n_hot = host.connect(), 0
-    answer = host.hot.answer
+    answer = host.hot.begin
 
     def counting(*arguments):
         nonlocal n_hot
@@ -200,11 +199,11 @@ async def statuses(host: Host, sent: list[bytes]) -> tuple[list[int], int]:
         n_hot += found is not None
         return found
 
-    host.hot.answer = counting
+    host.hot.begin = counting
     for data in sent:
         connection.send(data)
         await host.settle()
-    del host.hot.answer
+    del host.hot.begin
     return [int(answered.status[9:12]) for answered in connection.answers], n_hot
 
 
@@ -248,7 +247,7 @@ def test_a_revoked_key_closes_a_connection_that_it_had_opened(tmp_path):
 
     async def run() -> None:
         async with hosting(make_service(), data_dir=tmp_path) as host:
-            keys, seconds = host.hot._keys, 0.0
+            keys, seconds = host.hot._rules.access_keys, 0.0
             keys.monotonic = lambda: seconds
             keys._next_look = keys.look_at = 1.0
             connection = host.connect()
@@ -273,7 +272,7 @@ def test_a_key_that_expires_closes_a_connection_that_it_had_opened(tmp_path):
 
     async def run() -> None:
         async with hosting(make_service(), data_dir=tmp_path) as host:
-            keys = host.hot._keys
+            keys = host.hot._rules.access_keys
             now, seconds = 4_999_999_999_999, 10.0
             keys._now_ms, keys.monotonic = lambda: now, lambda: seconds
             keys._next_look = 11.0

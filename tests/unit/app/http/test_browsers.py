@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oubli.app.access.key_file import FILE_NAME, create_key
+from oubli.app.access.keys import FILE_NAME, create_key
 from oubli.app.settings import SettingsError, load_settings
-from tests.unit.app.support import JSON, samples, served
+from tests.unit.app.hosted import hosted
+from tests.unit.app.support import JSON, make_service, samples, served
 
 APP = "https://app.example"
 KEY = "0123456789abcdef-key"
@@ -88,6 +90,38 @@ def test_any_origin_with_a_key(tmp_path: Path) -> None:
         assert added.headers["access-control-allow-origin"] == "*"
     with served(cors_origins=("*",)) as client:  # as if the last key had gone
         assert client.post("/samples", json=samples(1, "a"), headers=page).status_code == 403
+
+
+def test_a_page_that_is_named_may_ask_for_samples_and_another_may_not() -> None:
+    with served(cors_origins=(APP,)) as client:
+        asked = client.get("/samples/c1", headers={"Origin": APP, "Sec-Fetch-Site": "cross-site"})
+        assert asked.status_code == 200
+        assert asked.headers["access-control-allow-origin"] == APP
+        refused = client.get("/samples/c1", headers={"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"})
+        assert refused.status_code == 403
+        assert client.get("/samples/c1", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+
+
+def test_no_answer_can_be_embedded_or_framed() -> None:
+    """On both ways, and what is refused before it is a request."""
+    with hosted(make_service()) as host:
+        for method, path, body in (
+            ("POST", "/predict", b'{"instances": [[1, "a", true]]}'),
+            ("DELETE", "/samples/c1", None),
+            ("GET", "/samples/c2", None),
+            ("GET", "/samples/nobody", None),
+            ("GET", "/", None),
+            ("GET", "/docs", None),
+            ("BAD\x00", "/", None),
+        ):
+            client = host.connect()
+            head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            client.sendall(f"{head}Content-Length: {len(body or b'')}\r\n\r\n".encode() + (body or b""))
+            answer = HTTPResponse(client)
+            answer.begin()
+            assert answer.headers.get_all("Cross-Origin-Resource-Policy") == ["same-origin"], path
+            assert answer.headers.get_all("X-Frame-Options") == ["DENY"], path
+            client.close()
 
 
 @pytest.mark.parametrize("trusted", [False, True])

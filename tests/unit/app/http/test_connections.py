@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
-from oubli.app.http.connections import ConnectionLimits, parse_networks
-from oubli.app.http.protocol import LEAST_BODY_RATE, MOST_FIELDS, MOST_HEAD_BYTES
+from oubli.app.http.connection.connections import ConnectionLimits, parse_networks
+from oubli.app.http.connection.protocol import LEAST_BODY_RATE, MOST_FIELDS, MOST_HEAD_BYTES
 from tests.unit.app.http.connections import Connection, Host, hosting, request
 from tests.unit.app.support import make_service
 
@@ -185,12 +185,12 @@ def test_after_the_last_request_of_a_connection_nothing_is_done(hot: bool) -> No
         connection.send(last + ADD)
         await host.settle()
         assert statuses(connection) == [b"200"]
-        assert host.service.state.version == 1
+        assert host.service.model.state.version == 1
         connection = host.connect()
         connection.send(MODEL.replace(b"1.1", b"1.0") + ADD)
         await host.settle()
         assert statuses(connection) == [b"200"]
-        assert host.service.state.version == 1
+        assert host.service.model.state.version == 1
 
     served(work, hot=hot)
 
@@ -208,7 +208,7 @@ def test_a_request_for_another_protocol_is_the_last_one(hot: bool) -> None:
             await host.settle()
             assert statuses(connection) == [b"200"] * (1 + bool(before))
             assert connection.transport.closed
-            assert host.service.state.version == 1
+            assert host.service.model.state.version == 1
 
     served(work, hot=hot)
 
@@ -315,7 +315,7 @@ def test_a_slow_head_behind_a_request_is_answered_after_it(tmp_path: Any, hot: b
         service = make_service(directory=tmp_path / "d")
         async with hosting(service, hot=hot) as host:
             connection = host.connect()
-            async with service.lock.mutation():
+            async with service.model.lock.mutation():
                 connection.send(ADD + b"GET /mo")
                 age(connection, 11)
                 await host.settle(20)
@@ -425,7 +425,7 @@ def test_what_a_refusal_says() -> None:
 
 
 def test_a_connection_that_is_made_while_the_server_stops_is_refused_and_closed() -> None:
-    """Its handshake has taken until then; nobody else would close it, and the server would wait for it."""
+    """Its handshake has taken until then; no one else would close it, and the server would wait for it."""
 
     async def work(host: Host) -> None:
         early = host.connect()

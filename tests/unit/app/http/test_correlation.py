@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from oubli.app.errors import JournalError
-from oubli.app.http.correlation import ALONE, correlation_of, new_request_id
+from oubli.app.http.monitoring.observer import ALONE, correlation_of, new_request_id
 from oubli.app.logs import request_id
-from oubli.app.service.commands.additions import AddSamples
-from oubli.app.service.transaction import Transaction
-from oubli.app.storage.sqlite_journal import SqliteJournal
+from oubli.app.service.changes.additions import AddSamples
+from oubli.app.service.changes.command import Transaction
+from oubli.app.storage.journal import SqliteJournal
 from tests.unit.app.http.connections import Host, hosting, request
 from tests.unit.app.support import make_service, samples, served
 
@@ -155,7 +155,7 @@ def test_a_failure_of_a_change_is_logged_with_its_request(
     owner, method, text = {
         "journal": (SqliteJournal, "append", "the journal could not be written"),
         "model": (Transaction, "apply", "a mutation failed inside the model"),
-        "answer": (AddSamples, "result", "an answer could not be made"),
+        "answer": (AddSamples, "result", "a change was made, and its answer could not be"),
     }[failure]
 
     async def work() -> None:

@@ -13,8 +13,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-import oubli.app.http.encodings
-from oubli.app.http.encodings import decoded
+import oubli.app.http.formats
+from oubli.app.http.formats import decoded
 from oubli.app.http.problems import ProblemError
 from tests.lines import failing_line
 from tests.unit.app.http.connections import Host, hosting, request
@@ -44,6 +44,15 @@ def received(pieces: Iterable[bytes], encoding: str, limit: int = LIMIT) -> byte
     return asyncio.run(read())
 
 
+def one_message(data: bytes) -> Callable[[], Any]:
+    """What receives a body in one piece."""
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": data, "more_body": False}
+
+    return receive
+
+
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     ends = sorted(place % (len(data) + 1) for place in places)
     return [data[start:end] for start, end in zip([0, *ends], [*ends, len(data)], strict=True)]
@@ -70,6 +79,73 @@ def test_a_bomb_ends_at_the_limit(name: str) -> None:
     with pytest.raises(ProblemError) as caught:
         received([data], name)
     assert caught.value.kind.status == 413
+
+
+def empties(name: str, n_bytes: int) -> bytes:
+    frame = ENCODE[name](b"")
+    return frame * (n_bytes // len(frame))
+
+
+SKIPPED = b"\x50\x2a\x4d\x18\0\0\0\0"  # a zstd frame that decoders pass over
+
+
+@pytest.mark.parametrize("name", ENCODE)
+@pytest.mark.parametrize("size", [10**6, 65_536, 1000])
+def test_frames_that_hold_nothing_are_refused_after_a_thousand(name: str, size: int) -> None:
+    bodies = [empties(name, 2**20), b"".join(ENCODE[name](b"x") for _ in range(2000))]
+    if name == "zstd":
+        bodies.append(SKIPPED * 100_000)
+    for data in bodies:
+        with pytest.raises(ProblemError) as caught:
+            received([data[start : start + size] for start in range(0, len(data), size)], name)
+        assert (caught.value.kind.slug, caught.value.kind.status) == ("too-many-frames", 400)
+
+
+@pytest.mark.parametrize("name", ENCODE)
+def test_as_many_frames_as_there_is_something_in_pass(name: str) -> None:
+    few = b"".join(ENCODE[name](b"%d" % number) for number in range(990))
+    assert received([few], name) == b"".join(b"%d" % number for number in range(990))
+    assert len(received([ENCODE[name](bytes(256)) * 3000], name, 10**6)) == 3000 * 256
+
+
+@pytest.mark.parametrize("name", ENCODE)
+@pytest.mark.parametrize("kind", ["empty", "bomb"])
+def test_others_are_served_while_a_body_is_decoded(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oubli.app.http.formats, "MOST_FRAMES", 10**9)
+    data = empties(name, 2**18) if kind == "empty" else ENCODE[name](bytes(2**23))
+    decode = decoded(one_message(data), name.encode(), 2**23)
+
+    async def work() -> int:
+        turns, is_done = 0, False
+
+        async def count() -> None:
+            nonlocal turns
+            while not is_done:
+                turns += 1
+                await asyncio.sleep(0)
+
+        other = asyncio.create_task(count())
+        while (await decode())["more_body"]:
+            pass
+        is_done = True
+        await other
+        return turns
+
+    assert asyncio.run(work()) >= 2**18 // 4096, "another task has a turn for every few KB"
+
+
+@pytest.mark.parametrize("path", ["/predict", "/samples", "/samples/batch-delete", "/subjects/restrict", "/influence"])
+@pytest.mark.parametrize("kind", ["application/json", "text/csv", "application/x-ndjson"])
+@pytest.mark.parametrize("name", ENCODE)
+def test_every_route_refuses_empty_frames(path: str, kind: str, name: str) -> None:
+    with served() as client:
+        headers = {"Content-Type": kind, "Content-Encoding": name}
+        answer = client.post(path, content=empties(name, 30_000), headers=headers)
+        if answer.status_code == 415:
+            assert kind != "application/json"
+            assert path not in ("/predict", "/samples")
+            return
+        assert (answer.status_code, answer.json()["type"]) == (400, "urn:oubli:problem:too-many-frames")
 
 
 @pytest.mark.parametrize("name", ENCODE)
@@ -132,7 +208,7 @@ def test_an_exception_anywhere_while_a_body_is_decoded_changes_nothing(
     name: str, error: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     """At each line of the decoder in turn; the body comes in two pieces."""
-    where = oubli.app.http.encodings.__file__
+    where = oubli.app.http.formats.__file__
     body = ENCODE[name](json.dumps(samples(1, "SECRET")).encode())
     fields = (("Host", "127.0.0.1"), ("Content-Encoding", name), ("Content-Type", "application/json"))
     sent = request("POST", "/samples", body, headers=(*fields, ("Content-Length", str(len(body)))))
@@ -148,18 +224,19 @@ def test_an_exception_anywhere_while_a_body_is_decoded_changes_nothing(
 
     async def work() -> None:
         async with hosting(make_service()) as host:
-            before = host.service.state.version, host.service.state.model.n_samples_
+            before = host.service.model.state.version, host.service.model.state.model.n_samples_
             for line in range(1000):
                 with failing_line(line, error, where):
                     answer = await ask(host)
                 if answer.startswith(b"HTTP/1.1 201"):
                     break  # there is no such line
-                assert answer.startswith(b"HTTP/1.1 500"), (line, answer[:300])
+                status = b"HTTP/1.1 503" if error is MemoryError else b"HTTP/1.1 500"
+                assert answer.startswith(status), (line, answer[:300])
                 assert b"SECRET" not in answer
-                assert (host.service.state.version, host.service.state.model.n_samples_) == before
-                assert host.service.idle._in_flight == 0
+                assert (host.service.model.state.version, host.service.model.state.model.n_samples_) == before
+                assert host.service.model.idle._in_flight == 0
             assert line > 20
-            assert host.service.state.model.n_samples_ == before[1] + 1
+            assert host.service.model.state.model.n_samples_ == before[1] + 1
 
     asyncio.run(work())
     assert "SECRET" not in caplog.text

@@ -1,4 +1,4 @@
-"""Feeds: one look for all who listen, none for nobody; who does not read is dropped, streams end with the server."""
+"""Feeds: one look for all who listen, none for no one; who does not read is dropped, streams end with the server."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import oubli.app.http.feeds
-from oubli.app.http.feeds import BYE, COMMENT, MOST_WAITING, Feed, encode_event
+import oubli.app.http.monitoring.events
+from oubli.app.http.monitoring.events import BYE, COMMENT, MOST_WAITING, Feed, encode_event
 
 
 class Numbers:
@@ -33,7 +33,7 @@ class Numbers:
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oubli.app.http.feeds, "TICK", 0.001)
+    monkeypatch.setattr(oubli.app.http.monitoring.events, "TICK", 0.001)
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -166,7 +166,7 @@ def test_streams_end_with_a_word_when_the_server_stops() -> None:
 
 
 def test_silence_is_broken_by_comments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oubli.app.http.feeds, "HEARTBEAT", 0.01)
+    monkeypatch.setattr(oubli.app.http.monitoring.events, "HEARTBEAT", 0.01)
 
     async def test() -> None:
         source = Numbers()

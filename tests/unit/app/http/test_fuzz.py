@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-import oubli.app.service.without
-from oubli.app.access.key_file import FILE_NAME, create_key, now_ms, revoke_key
+import oubli.app.service.model.influence
+from oubli.app.access.keys import FILE_NAME, create_key, now_ms, revoke_key
 from oubli.app.access.scopes import SCOPES
-from oubli.app.http.protocol import BODY
-from oubli.app.service.checkpoint import CheckpointPolicy
+from oubli.app.http.connection.protocol import BODY
+from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from tests.unit.app.http.connections import Answered, Connection, Host, hosting
 from tests.unit.app.http.http_cases import SECRETS, Cases
 from tests.unit.app.support import make_service
@@ -46,7 +46,7 @@ class Seen:
 
 def waits_for_body(connection: Connection) -> bool:
     protocol = connection.protocol
-    is_its_turn = protocol._reading == BODY and protocol._has_cycle and not protocol.cycle.response_complete
+    is_its_turn = protocol._reading == BODY and not protocol.cycle.response_complete
     # Or it works in a thread, and answers without the body.
     return bool(is_its_turn and protocol.cycle.message_event._waiters)
 
@@ -86,7 +86,9 @@ async def play(host: Host, pieces: list[bytes]) -> Seen:
     protocol.connection_lost(None)
     host.forget(connection)
     service = host.service
-    return Seen([*map(plain, connection.answers)], closed, service.state.version, service.state.model.n_samples_)
+    return Seen(
+        [*map(plain, connection.answers)], closed, service.model.state.version, service.model.state.model.n_samples_
+    )
 
 
 def plain(answer: Answered) -> Answered:
@@ -143,7 +145,10 @@ async def compare(seed: int, n_cases: int, folder: Path, *, with_keys: bool, dur
                     is_problem = b"content-type: application/problem+json" in answer.headers
                     assert is_problem or list(json.loads(answer.body or "{}")) in (["error"], []), (seed, sent, pieces)
         held = [
-            [host.service.state.model.samples_.get(name) for name in host.service.state.model.samples_.ids()]
+            [
+                host.service.model.state.model.samples_.get(name)
+                for name in host.service.model.state.model.samples_.ids()
+            ]
             for host in hosts
         ]
         assert held[0] == held[1]
@@ -160,7 +165,7 @@ def fuzz(seeds: range, n_cases: int, folder: Path, caplog: pytest.LogCaptureFixt
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a question becomes a job depends on how fast the machine is."""
-    monkeypatch.setattr(oubli.app.service.without, "_LONG", 120.0)
+    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 120.0)
 
 
 def test_a_share_of_the_cases(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

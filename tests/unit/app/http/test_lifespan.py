@@ -14,9 +14,9 @@ def test_the_service_is_stopped_when_the_server_breaks_off():
 
     async def play() -> None:
         async with served_here(service):
-            assert service.phase == "ready"
+            assert service.model.state.phase == "ready"
             raise RuntimeError("broken off")
 
     with pytest.raises(RuntimeError, match="broken off"):
         asyncio.run(play())
-    assert service.phase == "stopping"
+    assert service.model.state.phase == "stopping"

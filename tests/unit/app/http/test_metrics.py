@@ -12,10 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from starlette.testclient import TestClient
 
 from oubli.app.errors import StopReason
-from oubli.app.http.correlation import ALONE
-from oubli.app.http.metrics import COMMITS, OTHERS, REQUESTS, TABLE, RequestMetrics
-from oubli.app.http.observer import OTHER_METHOD, UNKNOWN_ROUTE
-from oubli.app.service.durations import BOUNDS, Histogram
+from oubli.app.http.monitoring.metrics import COMMITS, OTHERS, REQUESTS, TABLE, RequestMetrics
+from oubli.app.http.monitoring.observer import ALONE, OTHER_METHOD, UNKNOWN_ROUTE
+from oubli.app.times import BOUNDS, Histogram
 from tests.unit.app.http.connections import hosting, request, split_answers
 from tests.unit.app.support import forest, make_service, samples, served
 
@@ -188,9 +187,9 @@ def test_the_service_is_measured(tmp_path: Path) -> None:
 def test_a_reason_for_stopping_changes_is_told(tmp_path: Path) -> None:
     service = make_service(directory=tmp_path / "data")
     with served(service) as client:
-        service.state.hindered = StopReason.DISK_FULL
+        service.model.state.hindered = StopReason.DISK_FULL
         values = scraped(client)
-        service.state.hindered = None
+        service.model.state.hindered = None
     for reason in StopReason:
         assert values["oubli_changes_stopped", (("reason", reason),)] == (reason is StopReason.DISK_FULL)
 
@@ -201,7 +200,7 @@ def test_it_is_answered_before_the_service_is_ready_and_by_an_empty_model() -> N
             measured = host.service.measure()
             assert not measured.is_ready
             assert measured.n_samples == 0
-            host.service.start()
+            host.service.lifecycle.start()
 
     asyncio.run(work())
 

@@ -11,6 +11,7 @@ from oubli.app.access.keys import AccessKeys
 from oubli.app.http.auth import AccessRules, known_hosts
 from oubli.app.http.middleware import Middleware
 from oubli.app.logs import place_of
+from oubli.app.service.roles import Role
 from tests.unit.app.support import JSON, make_service, served
 
 KEY = "0123456789abcdef-key"
@@ -156,6 +157,63 @@ def test_other_origins_change_nothing(client, host, origin):
     assert client.get("/model", headers={"Host": host, "Origin": origin}).status_code == 200
 
 
+ASKING = (
+    "/samples",
+    "/samples/c1",
+    "/samples?subject=s1",
+    "/erasures",
+    "/ledger",
+    "/snapshot/file",
+    "/events",
+    "/jobs/1/result",
+)
+
+
+@pytest.mark.parametrize("path", ASKING)
+def test_pages_of_other_origins_do_not_learn_what_is_held(client, path):
+    """A page that may not read an answer sees whether there is one: what is held and what is not look alike."""
+    for headers in (*({"Host": host, "Origin": origin} for host, origin in FOREIGN), *SITES):
+        for method in ("GET", "HEAD"):
+            response = client.request(method, path, headers=headers)
+            assert response.status_code == 403, (method, headers)
+            if method == "GET":
+                assert response.json()["type"] == "urn:oubli:problem:foreign-origin"
+    held, absent = (client.get(f"/samples/{name}", headers=SITES[0]) for name in ("c1", "nobody"))
+    assert held.text == absent.text
+
+
+SITES = [{"Sec-Fetch-Site": site} for site in ("cross-site", "same-site", " Cross-Site ")]
+
+
+def test_pages_proofs_and_probes_are_open_to_links_from_elsewhere(client):
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    for path in (
+        "/",
+        "/docs",
+        "/docs/page.js",
+        "/healthz",
+        "/readyz",
+        "/ledger/keys",
+        "/keys",
+        "/model",
+        "/metrics",
+        "/openapi.json",
+    ):
+        assert client.get(path, headers=link).status_code == 200, path
+    for path in ("/log/checkpoint", "/erasures/0b4fa0c4-5c0a-4f9e-9c7d-7f3a3d0d6d55/proof"):
+        assert client.get(path, headers=link).status_code in (200, 404), path
+    for site in ("none", "same-origin"):
+        assert client.get("/samples/c1", headers={**link, "Sec-Fetch-Site": site}).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/json"])
+def test_pages_of_other_origins_get_no_predictions(client, kind):
+    for path in ("/predict", "/v2/models/model/infer"):
+        for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}, SITES[0]):
+            response = client.post(path, content=b'{"instances": []}', headers={"Content-Type": kind, **headers})
+            assert response.status_code == 403, (path, headers)
+
+
 @pytest.mark.parametrize(("site", "status"), [("cross-site", 403), ("same-site", 403), ("none", 200), ("", 200)])
 def test_without_an_origin_the_site_decides(client, site, status):
     assert client.delete("/samples/nobody", headers={"Sec-Fetch-Site": site}).status_code == status
@@ -243,7 +301,8 @@ async def _never(version: int) -> None:
 def _guarded(inner) -> TestClient:
     guards = Middleware(
         inner,
-        idle=make_service().idle,
+        idle=make_service().model.idle,
+        role=Role(),
         version=lambda: 1,
         reach=_never,
         rules=AccessRules(
@@ -267,7 +326,7 @@ def test_a_mistake_of_ours_leaks_nothing(caplog):
     assert response.status_code == 500
     assert response.json()["title"] == "The server failed"
     assert "SECRET" not in response.text + caplog.text
-    assert "RuntimeError at test_middleware.py" in caplog.text
+    assert "an internal error at test_middleware.py" in caplog.text
 
 
 def test_a_client_that_goes_away_is_no_error(caplog):
@@ -293,5 +352,5 @@ def test_half_an_answer_is_cut_off(caplog):
 def test_the_place_of_an_error_is_told_without_its_text():
     with pytest.raises(ValueError, match="SECRET") as caught:
         int("SECRET")
-    assert place_of(caught.value).startswith("ValueError at test_middleware.py:")
+    assert place_of(caught.value).startswith("an internal error at test_middleware.py:")
     assert "SECRET" not in place_of(caught.value)

@@ -1,4 +1,4 @@
-"""`Min-Version`: nobody who has seen a version is answered from an older one, on either way through the server."""
+"""`Min-Version`: no one who has seen a version is answered from an older one, on either way through the server."""
 
 from __future__ import annotations
 

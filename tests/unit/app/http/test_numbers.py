@@ -107,7 +107,7 @@ def test_a_csv_answer_is_a_data_file_of_the_same_values(
     assert client.post("/samples", json={"samples": sent}).status_code == 201
     (folder / "data.csv").write_bytes(client.get("/samples", params={"limit": 50, "format": "csv"}).content)
     service = client.app.state.context.service  # type: ignore[attr-defined]
-    (folder / "schema.json").write_text(json.dumps(service.state.model.schema_.to_dict()))
+    (folder / "schema.json").write_text(json.dumps(service.model.state.model.schema_.to_dict()))
     table = load_table(
         make_settings(
             data=folder / "data.csv",
@@ -117,7 +117,7 @@ def test_a_csv_answer_is_a_data_file_of_the_same_values(
             drop=["expires_at", "restricted_at"],
         )
     )
-    store = service.state.model.samples_
+    store = service.model.state.model.samples_
     prepared = store.prepare(table.X, table.y, table.ids, allow_held=True)
     assert len(store) == prepared.n == len(rows)
     assert all(store.same_content(name, prepared, i) for i, name in enumerate(table.ids or ()))
@@ -137,6 +137,49 @@ def test_numbers_are_written_as_people_write_them(client: TestClient, sent: str,
     line = client.get("/samples/x?format=csv").text.splitlines()[1].split(",")
     assert [float(line[k]) for k in (4, 5, 8)] == [float(sent)] * 3
     assert sent == "1e-7" or [line[k] for k in (4, 5, 8)] == [shown] * 3
+
+
+ROUNDED = [
+    ("single", 16777217, "16777216"), ("single", 16777217.0, "16777216"), ("single", -1e39, "-3.4028235e+38"),
+    ("single", 2**62 + 1, "4.611686e+18"), ("single", 1e-50, "0"), ("double", 2**53 + 1, "9007199254740992"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "sent", "shown"), ROUNDED)
+def test_a_number_that_a_column_cannot_hold_is_rounded_and_never_refused(
+    client: TestClient, name: str, sent: float, shown: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    refresh(client)
+    store = client.app.state.context.service.model.state.model.samples_  # type: ignore[attr-defined]
+    store.encoder.told.clear()
+    row = {"single": 0.5, "double": 0.5, "text": "a", "flag": True, name: sent}
+    assert add(client, features=row, label=1.0).status_code == 201
+    held = client.get("/samples/x")
+    assert f'"{name}":{shown}' in held.text
+    version = held.json()["model_version"]
+    header, line = ",".join(row), ",".join(str(value).lower() for value in row.values())
+    for again in (row, list(row.values()), held.json()["features"]):
+        answer = add(client, features=again, label=1.0)
+        assert (answer.status_code, answer.json()["model_version"]) == (200, version)
+    answer = client.post("/samples", content=f"id,{header},y\nx,{line},1\n", headers={"Content-Type": "text/csv"})
+    assert (answer.status_code, answer.json()["model_version"]) == (200, version)
+    as_table = client.post("/predict", content=f"{header}\n{line}\n", headers={"Content-Type": "text/csv"})
+    assert as_table.status_code == 200
+    predicted = [client.post("/predict", json={"instances": [one]}) for one in (row, held.json()["features"])]
+    assert [one.status_code for one in predicted] == [200, 200]
+    assert predicted[0].content == predicted[1].content
+    datatypes = {"single": "FP64", "double": "FP64", "text": "BYTES", "flag": "BOOL", name: "FP64"}
+    if isinstance(sent, int):
+        datatypes[name] = "INT64"
+    inputs = [{"name": n, "datatype": datatypes[n], "shape": [1], "data": [row[n]]} for n in row]
+    tensors = client.post("/v2/models/oubli/infer", json={"inputs": inputs})
+    assert tensors.json()["outputs"][0]["data"] == predicted[0].json()["predictions"]
+    replaced = client.put("/samples/x", json={"features": row, "label": 1.0})
+    assert replaced.status_code == 200
+    said = [record.getMessage() for record in caplog.records if record.name == "oubli.numbers"]
+    assert len(said) == 1
+    assert f"column '{name}' are rounded" in said[0]
+    assert str(sent) not in said[0]
 
 
 def test_a_large_number_keeps_its_short_text(client: TestClient) -> None:

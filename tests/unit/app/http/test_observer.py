@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.http.app import create_app
-from oubli.app.http.correlation import Correlation
-from oubli.app.http.observer import NOT_ANSWERED, UNKNOWN_ROUTE
+from oubli.app.http.monitoring.observer import NOT_ANSWERED, UNKNOWN_ROUTE, Correlation
 from tests.unit.app.http.connections import hosting, request
 from tests.unit.app.support import make_service, make_settings, samples, served
 
@@ -40,10 +39,10 @@ FAST: list[tuple[bytes, tuple[str, str, int]]] = [
     (request("POST", "/samples", ONE_SAMPLE), ("POST", "/samples", 201)),
     (request("POST", "/samples", ONE_SAMPLE), ("POST", "/samples", 200)),
     (request("DELETE", "/samples/n0"), ("DELETE", "/samples/{id}", 200)),
+    (request("DELETE", "/samples/nobody"), ("DELETE", "/samples/{id}", 200)),
 ]
 ORDINARY: list[tuple[bytes, tuple[str, str, int]]] = [
     (request("POST", "/predict", b"{"), ("POST", "/predict", 400)),
-    (request("DELETE", "/samples/nobody"), ("DELETE", "/samples/{id}", 200)),
     (request("DELETE", f"/samples/c1?ref={REF}"), ("DELETE", "/samples/{id}", 200)),
     (request("GET", "/samples/c2"), ("GET", "/samples/{id}", 200)),
     (request("GET", f"/erasures/{REF}"), ("GET", "/erasures/{id}", 404)),
@@ -61,7 +60,7 @@ def test_each_request_is_observed_once(tmp_path: Path, asked, path: str, durable
         async with hosting(service, observer=noting) as host:
             ready = len(noting.seen)
             n_fast = 0
-            answer = host.hot.answer
+            answer = host.hot.begin
 
             def counting(*arguments):
                 nonlocal n_fast
@@ -69,7 +68,7 @@ def test_each_request_is_observed_once(tmp_path: Path, asked, path: str, durable
                 n_fast += answered is not None
                 return answered
 
-            host.hot.answer = counting
+            host.hot.begin = counting
             connection = host.connect()
             for sent, _ in asked:
                 connection.send(sent)

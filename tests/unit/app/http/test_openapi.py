@@ -1,21 +1,28 @@
 from __future__ import annotations
 
+import json
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from fastapi import FastAPI
+from pydantic import TypeAdapter
 
+from oubli.api import base
+from oubli.api.protocols import Datatype
 from oubli.app.access.scopes import needed_scopes
+from oubli.app.errors import StopReason
 from oubli.app.http.app import create_app
 from oubli.app.http.auth import is_open
-from oubli.app.http.correlation import new_request_id
+from oubli.app.http.inference import DATATYPES
+from oubli.app.http.monitoring.observer import new_request_id
+from oubli.app.http.openapi import MAIN, PARTS
 from oubli.app.http.problems import KINDS, MEDIA_TYPE, opendsr_status
-from tests.unit.app.support import make_service, make_settings, served
+from tests.unit.app.support import described, make_service, make_settings, served
 
 ROUTES = {
     "/predict": {"post"},
     "/influence": {"post"},
-    "/influence/{id}": {"get"},
     "/samples": {"get", "post", "put", "delete"},
     "/samples/search": {"post"},
     "/samples/batch-delete": {"post"},
@@ -25,7 +32,6 @@ ROUTES = {
     "/subjects/release": {"post"},
     "/subjects/retain": {"post"},
     "/subjects/export": {"post"},
-    "/exports/{id}": {"get"},
     "/snapshot": {"get", "post"},
     "/snapshot/file": {"get", "put"},
     "/erasures": {"get"},
@@ -44,7 +50,7 @@ ROUTES = {
     "/log/checkpoint": {"get"},
     "/log/tile/entries/{number}": {"get"},
     "/log/tile/{level}/{number}": {"get"},
-    "/keys": {"get"},
+    "/ledger/keys": {"get"},
     "/model": {"get"},
     "/model/states": {"get", "post"},
     "/model/states/{index}": {"get"},
@@ -52,8 +58,9 @@ ROUTES = {
     "/model/scrub": {"post"},
     "/model/fit": {"post"},
     "/jobs": {"get"},
-    "/jobs/{id}": {"get"},
+    "/jobs/{id}": {"delete", "get"},
     "/jobs/{id}/events": {"get"},
+    "/jobs/{id}/result": {"get"},
     "/expiry/confirm": {"post"},
     "/v2": {"get"},
     "/v2/health/live": {"get"},
@@ -71,23 +78,76 @@ ROUTES = {
     "/cluster": {"get"},
     "/cluster/nodes/{name}": {"delete"},
     "/events": {"get"},
-    "/metrics/events": {"get"},
     "/model/importances": {"get"},
     "/model/trees/{n}": {"get"},
     "/model/columns": {"get"},
     "/model/kinds": {"get"},
     "/predict/without": {"post"},
-    "/predict/without/{id}": {"get"},
 }
 
 
 @pytest.fixture(scope="module")
-def page() -> dict[str, Any]:
-    return create_app(make_settings(), make_service()).openapi()
+def app() -> FastAPI:
+    return create_app(make_settings(), make_service())
+
+
+@pytest.fixture(scope="module")
+def page(app) -> dict[str, Any]:
+    return described(app)
+
+
+@pytest.fixture(scope="module", params=[MAIN, *PARTS], ids=lambda name: name or "main")
+def part(app, request) -> dict[str, Any]:
+    return app.openapi(request.param)
 
 
 def operations(page: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    return [(f"{m} {path}", operation) for path, ms in page["paths"].items() for m, operation in ms.items()]
+    """Each operation by method and path, with its errors in place of references to them."""
+
+    def told(answer: dict[str, Any]) -> dict[str, Any]:
+        return resolved(page, answer) if "$ref" in answer else answer
+
+    return [
+        (f"{m} {path}", {**one, "responses": {status: told(answer) for status, answer in one["responses"].items()}})
+        for path, ms in page["paths"].items()
+        for m, one in ms.items()
+    ]
+
+
+def resolved(page: dict[str, Any], reference: dict[str, str]) -> dict[str, Any]:
+    _, _, kind, name = reference["$ref"].split("/")
+    found: dict[str, Any] = page["components"][kind][name]
+    return found
+
+
+def test_a_document_is_small_and_says_where_the_others_are(app):
+    for name in (MAIN, *PARTS):
+        page = app.openapi(name)
+        assert len(json.dumps(page, separators=(",", ":"))) < (250_000 if name == MAIN else 50_000), name
+        assert len(operations(page)) <= (48 if name == MAIN else 12), name
+        others = [f"/openapi/{other}.json" for other in PARTS] if name == MAIN else ["/openapi.json"]
+        assert all(other in page["info"]["description"] for other in others)
+    assert app.openapi("nowhere") is None
+
+
+def test_documents_are_served_and_selected_on_the_page():
+    with served() as client:
+        shown = re.findall(r'<option value="([^"]+)">', client.get("/docs").text)
+        assert shown == ["openapi.json", *(f"openapi/{name}.json" for name in PARTS)]
+        for path in shown:
+            assert client.get(f"/{path}").json()["paths"], path
+        assert client.get("/openapi/nowhere.json").status_code == 404
+
+
+def test_values_that_others_declare_are_those_of_the_messages():
+    assert set(get_args(Datatype)) == set(DATATYPES)
+    assert set(TypeAdapter(base.StopReason).json_schema()["enum"]) == set(StopReason)
+
+
+def test_a_default_makes_no_field_required(part):
+    for name, schema in part["components"]["schemas"].items():
+        for field in schema.get("properties", {}).values():
+            assert "default" not in field, name
 
 
 def test_every_route_is_there(page):
@@ -113,7 +173,8 @@ def test_every_error_has_an_example(page):
             [(media_type, content)] = answer["content"].items()
             assert media_type == ("application/json" if is_inference or is_opendsr else MEDIA_TYPE), name
             assert content["examples"], (name, status)
-            for slug, example in content["examples"].items():
+            for slug, shown_at in content["examples"].items():
+                example = resolved(page, shown_at)
                 assert int(status) == (opendsr_status(KINDS[slug]) if is_opendsr else KINDS[slug].status)
                 if is_inference:
                     assert list(example["value"]) == ["error"]
@@ -177,10 +238,10 @@ def references(value: Any) -> set[str]:
     return set().union(*map(references, value)) if isinstance(value, list) else set()
 
 
-def test_every_shape_is_named_and_every_name_is_used(page):
-    components = page["components"]
+def test_every_shape_is_named_and_every_name_is_used(part):
+    page, components = part, part["components"]
     named = {
-        f"#/components/{kind}/{name}" for kind in ("schemas", "parameters", "headers") for name in components[kind]
+        f"#/components/{kind}/{name}" for kind in components.keys() - {"securitySchemes"} for name in components[kind]
     }
     assert named == references(page)
     for name, operation in operations(page):
@@ -200,7 +261,7 @@ def test_operations_have_readable_ids(page):
 def test_keys_are_described_as_they_are_checked(tmp_path):
     (tmp_path / "key").write_text("0123456789abcdef-key")
     for settings, asks in ((make_settings(), False), (make_settings(api_key_file=tmp_path / "key"), True)):
-        page = create_app(settings, make_service()).openapi()
+        page = described(create_app(settings, make_service()))
         schemes = page["components"]["securitySchemes"]
         for name, operation in operations(page):
             method, path = name.split()
@@ -218,7 +279,7 @@ def test_keys_are_described_as_they_are_checked(tmp_path):
 
 def test_examples_are_requests_that_the_model_takes():
     with served() as client:
-        for name, operation in operations(client.app.openapi()):
+        for name, operation in operations(described(client.app)):
             content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
             if "example" in content:
                 method, path = name.split()
@@ -229,7 +290,7 @@ def test_examples_are_requests_that_the_model_takes():
 
 
 def test_limits_in_force_are_described():
-    page = create_app(make_settings(page_size_max=7), make_service()).openapi()
+    page = described(create_app(make_settings(page_size_max=7), make_service()))
     [limit] = [one for one in dict(operations(page))["get /ledger"]["parameters"] if one.get("name") == "limit"]
     assert limit["schema"]["maximum"] == limit["schema"]["default"] == 7
     assert page["components"]["schemas"]["SearchSubjectRequest"]["properties"]["limit"]["anyOf"][0]["maximum"] == 7

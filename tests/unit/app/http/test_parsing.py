@@ -14,12 +14,14 @@ from oubli.app.http.parsing import (
     parse_ref,
 )
 from oubli.app.http.problems import ProblemError
-from oubli.app.service.results import KEEP, Replacement
+from oubli.app.service.changes.deletions import Replacement
 from oubli.core.errors import InputError
+from oubli.core.planning import KEEP
 from tests.unit.app.support import CLASSES
 
 NOW_MS = 1_900_000_000_000  # in March 2030
 READER = Reader(CLASSES, max_rows=3, max_depth=8, now_ms=lambda: NOW_MS)
+DEEP = Reader(CLASSES, max_rows=10_000, max_depth=8, now_ms=lambda: NOW_MS)  # takes many values
 SAMPLE = {"features": [1, "a", True], "label": "yes"}
 UUID = "123e4567-e89b-12d3-a456-426614174000"
 
@@ -41,7 +43,7 @@ def dumps(content):
 
 def test_rows_are_put_in_feature_order():
     sent = [[1, "a", True], {"member": None, "job": "b", "age": 2}]
-    assert READER.instances(dumps({"instances": sent})) == sent
+    assert READER.prediction(dumps({"instances": sent}))[0] == sent
     assert READER.rows(sent) == [[1, "a", True], [2, "b", None]]
     plain = [[1, "a", True], [2, "b", False]]
     assert READER.rows(plain) is plain
@@ -51,7 +53,7 @@ def test_rows_are_put_in_feature_order():
     "body", [b"", b"{", b'{"instances": [NaN]}', b'{"instances": [1e999]}', b'{"a": "\xff"}', b"\xff", b"[Infinity]"]
 )
 def test_broken_json_is_told_apart(body):
-    assert refused(READER.instances, body).kind.slug == "broken-json"
+    assert refused(READER.prediction, body).kind.slug == "broken-json"
 
 
 @pytest.mark.parametrize("depth", [9, 500, 5000])
@@ -59,7 +61,7 @@ def test_deep_json_is_refused_wherever_it_is(depth):
     deep = b"[" * depth + b"]" * depth
     for before, after in ((b"", b""), (b'{"x": ', b"}"), (b'{"instances": {"x": ', b"}}"), (b'{"instances": [', b"]}")):
         body = before + deep + after
-        problem = refused(lambda body=body: READER.rows(READER.instances(body)))
+        problem = refused(lambda body=body: DEEP.prediction(body))
         assert "nested too deeply: at most 8 levels" in str(problem.content())
 
 

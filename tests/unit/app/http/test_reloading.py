@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from oubli.app.access.keys import AccessKeys
-from oubli.app.http import reloading
+from oubli.app.http import server
 from oubli.app.http.auth import AccessRules
 from oubli.app.http.problems import ProblemError
-from oubli.app.http.reloading import Reloader
+from oubli.app.http.server import Reloader
 from oubli.app.settings import Settings, load_settings
 
 OLD, NEW = "0123456789abcdef-old", "0123456789abcdef-new"
@@ -50,7 +50,7 @@ def test_a_new_key_replaces_the_old_one(settings: Settings, tmp_path: Path) -> N
     (tmp_path / "key").write_text(NEW)
     Reloader(settings, rules, None)()
     assert (passes(rules, OLD), passes(rules, NEW)) == (False, True)
-    assert rules.access_keys.epoch > epoch, "the fast path decides anew"
+    assert rules.access_keys.epoch > epoch, "the fast path decides again"
 
 
 @pytest.mark.parametrize("text", ["short", "", None])
@@ -97,7 +97,7 @@ def test_the_log_level_is_that_of_the_settings_file(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     levels: list[str] = []
-    monkeypatch.setattr(reloading, "set_level", levels.append)
+    monkeypatch.setattr(server, "set_level", levels.append)
     (tmp_path / "oubli.toml").write_text('log_level = "debug"\n')
     Reloader(settings, rules_for(settings), None)()
     assert levels == ["debug"]

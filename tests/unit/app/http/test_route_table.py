@@ -9,10 +9,10 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
-from oubli.app.http.app import create_app
-from oubli.app.http.correlation import ALONE
-from oubli.app.http.fastpath import FastPath
-from tests.unit.app.support import JSON, make_service, make_settings, served
+from oubli.app.http.app import REMOVED, create_app
+from oubli.app.http.connection.fastpath import FastPath
+from tests.unit.app.http.connections import request
+from tests.unit.app.support import JSON, described, make_service, make_settings, served
 
 LITERALS = ("search", "batch-delete", "absence-proofs")
 EVERY_METHOD = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -32,7 +32,7 @@ def test_the_names_of_routes_are_those_that_are_no_ids() -> None:
 
 
 def test_no_path_without_a_parameter_fits_another_route(client: TestClient) -> None:
-    for path, operations in client.app.openapi()["paths"].items():  # type: ignore[attr-defined]
+    for path, operations in described(client.app)["paths"].items():
         if "{" not in path:
             methods = {method.upper() for method in operations} | ({"HEAD"} if "get" in operations else set())
             assert set(client.app.state.routes.methods(path)) == methods  # type: ignore[attr-defined]
@@ -75,21 +75,22 @@ def test_a_route_below_samples_is_no_sample(client: TestClient, name: str) -> No
 
 def test_the_fast_path_answers_routes_of_the_table(client: TestClient) -> None:
     fast: FastPath = client.app.state.fast_path  # type: ignore[attr-defined]
-    paths = client.app.openapi()["paths"]  # type: ignore[attr-defined]
+    paths = described(client.app)["paths"]
     targets = (b"/predict", b"/samples", b"/v2/models/oubli/infer")
-    for method, target in (*((b"POST", target) for target in targets), (b"DELETE", b"/samples/c1")):
-        handler = fast.handler(method, target)
-        assert handler is not None
-        assert handler.method.lower() in paths[handler.route]
+    for method, target in (*(("POST", target) for target in targets), ("DELETE", b"/samples/c1")):
+        head = fast.head_of(request(method, target.decode(), b"{}" if method == "POST" else b""))
+        assert head is not None
+        assert head.route.method.lower() in paths[head.route.path]
 
 
 @pytest.mark.parametrize("name", LITERALS)
 def test_the_fast_path_leaves_it_to_the_routes(client: TestClient, name: str) -> None:
     fast: FastPath = client.app.state.fast_path  # type: ignore[attr-defined]
     for target in (f"/samples/{name}", f"/samples/%{ord(name[0]):x}{name[1:]}"):
-        handler = fast.handler(b"DELETE", target.encode())
-        assert handler is not None
-        assert fast.answer(handler, b"", b"r", ALONE, lambda _: None) is None
+        data = request("DELETE", target)
+        head = fast.head_of(data)
+        assert head is not None
+        assert fast.begin(head, target.removeprefix("/samples/").encode(), b"") is None
 
 
 @pytest.mark.parametrize("name", LITERALS)
@@ -132,9 +133,22 @@ def test_wrong_queries_are_refused(client: TestClient, method: str, query: str, 
     assert [one["pointer"] for one in answer.json()["errors"]] == [pointer]
 
 
+def test_a_removed_route_names_what_replaces_it(client: TestClient) -> None:
+    routes = client.app.state.routes  # type: ignore[attr-defined]
+    for path, replacement in REMOVED.items():
+        assert routes.methods(path) == []
+        assert routes.methods(next(word for word in replacement.split() if word[0] == "/").partition("?")[0]), path
+        answer = client.get(path.replace("{id}", "c1"))
+        assert (answer.status_code, answer.json()["type"]) == (404, "urn:oubli:problem:no-such-route")
+        assert replacement in answer.json()["detail"]
+    assert client.get("/keys", follow_redirects=False).headers["location"] == "ledger/keys"
+    assert client.get("/keys", follow_redirects=False).status_code == 308
+    assert client.get("/keys").json() == client.get("/ledger/keys").json()
+
+
 def test_every_get_answers_head_with_the_same_head(client: TestClient) -> None:
-    for path, operations in client.app.openapi()["paths"].items():  # type: ignore[attr-defined]
-        if "get" not in operations or path in ("/events", "/metrics/events"):  # they go on for ever
+    for path, operations in described(client.app)["paths"].items():
+        if "get" not in operations or path == "/events":  # it has no end
             continue
         for name in ("c1", quote("a/b", safe="")) if path == "/samples/{id}" else ("c1",):
             address = path.replace("{id}", name)

@@ -14,11 +14,10 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from oubli.app.access.key_file import FILE_NAME, create_key
+from oubli.app.access.keys import FILE_NAME, create_key
 from oubli.app.errors import StartError
 from oubli.app.http.console_files import read_file
-from oubli.app.http.sockets import bind
-from oubli.app.http.standby import Standby
+from oubli.app.http.standby import Standby, bind
 from oubli.app.settings import Settings
 
 OPENMETRICS = "application/openmetrics-text"
@@ -91,7 +90,7 @@ def test_metrics_take_a_key_where_there_are_keys_and_health_does_not(tmp_path: P
         assert ask(standby, "/healthz")[0] == 200
         (tmp_path / FILE_NAME).unlink()
         standby.start("stopping")
-        assert ask(standby, "/metrics")[0] == 401, "a server that has asked for keys goes on to"
+        assert ask(standby, "/metrics")[0] == 401, "a server that has asked for keys keeps asking for them"
 
 
 def test_the_key_of_the_settings_may_change_between_two_phases(tmp_path: Path) -> None:
@@ -125,7 +124,7 @@ def test_it_begins_when_it_is_hurried_or_after_its_delay(tmp_path: Path) -> None
         standby.hurry()
         assert json.loads(ask(standby, "/readyz")[2])["detail"] == "The server is stopping."
         standby.stop()
-        standby.hurry()  # nobody is there any more
+        standby.hurry()  # no one is there any more
         standby.start("starting", delay=0.01)
         while json.loads(ask(standby, "/readyz")[2])["detail"] != "The server is starting.":
             pass

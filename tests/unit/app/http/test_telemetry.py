@@ -19,11 +19,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from oubli.app.http import telemetry
-from oubli.app.http.correlation import ALONE, Correlation
-from oubli.app.http.telemetry import Tracing
-from oubli.app.service.durations import Cost
-from oubli.app.service.stages import Stages
+from oubli.app.http.monitoring import telemetry
+from oubli.app.http.monitoring.observer import ALONE, Correlation
+from oubli.app.http.monitoring.telemetry import Tracing
+from oubli.app.times import Cost, Stages
 from tests.unit.app.http.connections import hosting, request
 from tests.unit.app.support import make_service, samples
 

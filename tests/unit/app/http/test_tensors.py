@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
-from oubli.app.http.tensors import DATATYPES, DTYPES, Columns, TensorError, read_bytes, read_json, to_bytes
+from oubli.app.http.inference import DATATYPES, DTYPES, Columns, TensorError, read_bytes, read_json, to_bytes
 
 NUMBERS = sorted(DTYPES)
 SHAPES = st.one_of(st.tuples(st.integers(1, 9)), st.tuples(st.integers(1, 5), st.integers(1, 4)))
@@ -112,9 +112,10 @@ def test_what_is_missing_is_nan_or_none() -> None:
         assert read_json([value, None], datatype, (2,)).tolist() == [value, None]
 
 
-def test_numbers_beyond_a_type_are_infinities_that_a_column_refuses() -> None:
-    assert read_json([1e39, -1e39], "FP32", (2,)).tolist() == [math.inf, -math.inf]
-    assert read_json([1e5], "FP16", (1,)).tolist() == [math.inf]
+def test_numbers_beyond_a_type_are_its_largest() -> None:
+    largest = float(np.finfo(np.float32).max)
+    assert read_json([1e39, -1e39, math.inf], "FP32", (3,)).tolist() == [largest, -largest, math.inf]
+    assert read_json([1e5], "FP16", (1,)).tolist() == [65504.0]
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,11 @@ from typing import Any
 
 from oubli.app.http.responses import result_content, sample_content
 from oubli.app.ledger.entries import Receipt, canonical
+from oubli.app.ledger.file import Opening, hash_digest
 from oubli.app.ledger.ledger import By
-from oubli.app.ledger.proofs import NotPublished, entry_proof, erasure_proof
-from oubli.app.ledger.set_leaves import commitment_of
-from oubli.app.ledger.signed_notes import Checkpoint, log_key
-from oubli.app.ledger.states import Opening, hash_digest
-from oubli.app.service.prediction_receipts import PredictionSigner
+from oubli.app.ledger.log import Checkpoint, NotPublished, log_key
+from oubli.app.ledger.set_tree import commitment_of
+from oubli.app.service.evidence.states import PredictionSigner
 from oubli.verifier import opening_of
 from oubli.verifier.notes import VerifierKey
 from oubli.verifier.sets import set_root
@@ -49,13 +48,13 @@ class Log:
 
     def proof(self, receipt: Receipt) -> str:
         """What `GET /erasures/{id}/proof` answers."""
-        found = erasure_proof(self.ledger.store, receipt.id, self.ledger.is_overdue, durable=True)
+        found = self.ledger.store.erasure_proof(receipt.id, self.ledger.is_overdue, durable=True)
         assert isinstance(found, str), found
         return found
 
     def entry_proof(self, index: int) -> str:
         """What `GET /ledger/{index}/proof` answers."""
-        found = entry_proof(self.ledger.store, index)
+        found = self.ledger.store.entry_proof(index)
         assert isinstance(found, str), found
         return found
 
@@ -87,7 +86,7 @@ class Log:
         return {"proof": self.entry_proof(entry["index"]), **beside}
 
     def prediction(self, model: Any, rows: list[Any], version: int, root: str) -> Content:
-        """The receipt of a prediction, with the answer, as whoever has asked keeps it."""
+        """The receipt of a prediction, with the answer, as anyone who has asked keeps it."""
         names = model.schema_.names
         answer = result_content(
             model.query([[row[name] for name in names] if isinstance(row, dict) else row for row in rows])
@@ -95,12 +94,12 @@ class Log:
         if "probabilities" in answer:
             answer["probabilities"] = answer["probabilities"].tolist()
         nobody: Any = None
-        signer = PredictionSigner(nobody, self.ledger.auditor, nobody, nobody, lambda: None)
+        signer = PredictionSigner(nobody, nobody, self.ledger.auditor)
         receipt = asyncio.run(signer.sign(version, root, rows, answer))
         return {"instances": rows, "answer": {**answer, "model_version": version, "receipt": receipt._asdict()}}
 
     def is_published(self, receipt: Receipt) -> bool:
-        found = erasure_proof(self.ledger.store, receipt.id, self.ledger.is_overdue, durable=True)
+        found = self.ledger.store.erasure_proof(receipt.id, self.ledger.is_overdue, durable=True)
         return not isinstance(found, NotPublished)
 
     def opening(self, receipt: Receipt, by: By, name: str) -> str:

@@ -89,7 +89,7 @@ class WholeLedger:
         return found
 
     def is_overdue(self, receipt_id: str) -> bool:
-        """Whether it waits too long, by a clock that nobody sets."""
+        """Whether it waits too long, by a clock that no one sets."""
         waiting = {one.receipt_id: one.acknowledged_ms for one in self.store.pending()}
         return self.now > waiting.get(receipt_id, self.now) + DEADLINE
 
@@ -107,6 +107,15 @@ def make_ledger(folder: Path | None = None, **more: Any) -> WholeLedger:
     if folder is None:
         return WholeLedger(None, LedgerKeys(None, lambda: START), **more)
     return WholeLedger(folder / "ledger.sqlite", LedgerKeys(folder / "keys", lambda: START), **more)
+
+
+def signed_end(ledger: WholeLedger) -> dict[str, Any]:
+    """The end of the last page of a download."""
+    return ledger.store.page(ledger.store.head().index, 1, signs=True)
+
+
+def write_whole(path: Path, ledger: WholeLedger) -> Path:
+    return write_lines(path, [*ledger.entries(), signed_end(ledger)])
 
 
 def write_lines(path: Path, entries: Sequence[Any]) -> Path:

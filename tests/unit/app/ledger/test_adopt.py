@@ -11,16 +11,26 @@ import pytest
 
 from oubli.app.errors import StartError
 from oubli.app.ledger.database import LedgerDatabase, LedgerGapError
+from oubli.app.ledger.downloads import check_ledger, check_receipt
 from oubli.app.ledger.entries import make_entry
 from oubli.app.ledger.ledger import Ledger
-from oubli.app.ledger.verify import check_ledger, check_receipt
-from tests.unit.app.ledger.support import WholeLedger, as_objects, in_time, make_ledger, write_lines
+from oubli.app.ledger.log import sign_checkpoint
+from tests.unit.app.ledger.support import (
+    WholeLedger,
+    as_objects,
+    in_time,
+    make_ledger,
+    signed_end,
+    write_lines,
+    write_whole,
+)
 
 
 @pytest.fixture
 def outdated(tmp_path: Path) -> tuple[WholeLedger, WholeLedger]:
     """A ledger, and the same as it was some erasures before."""
     ledger = make_ledger(tmp_path / "new" if (tmp_path / "new").mkdir() is None else None)
+    ledger.event("begin", **ledger.store.log.new_fields())
     ledger.erased(ledger.unlearned("a"))
     ledger.store.flush()
     shutil.copytree(tmp_path / "new", tmp_path / "old")
@@ -47,8 +57,8 @@ def test_a_newer_ledger_is_taken_in_with_receipts_and_hashes(outdated, tmp_path)
     new, old = outdated
     head = new.store.head()
     assert old.store.relation_to(head.index, head.hash) == "older"
-    path = write_lines(tmp_path / "newer.jsonl", new.entries())
-    assert old.store.adopt(path) == new.store.head().index - 3
+    path = write_whole(tmp_path / "newer.jsonl", new)
+    assert old.store.adopt(path) == new.store.head().index - 4
     assert held(old.store) == held(new.store)
     assert old.store.erased_since(list("abcdef"), 1) == {"b": "deletion", "c": "rectification", "d": "deletion"}
     assert old.store.relation_to(head.index, head.hash) == "same or newer"
@@ -62,7 +72,7 @@ def test_a_newer_ledger_is_taken_in_with_receipts_and_hashes(outdated, tmp_path)
 def test_pages_and_parts_will_do(outdated, tmp_path):
     new, old = outdated
     entries = new.entries()
-    pages = [{"entries": entries[2:5], "next": "x"}, {"entries": entries[5:], "next": None}]
+    pages = [{"entries": entries[2:5], "next": "x"}, {"entries": entries[5:], "next": None}, signed_end(new)]
     path = write_lines(tmp_path / "pages.jsonl", pages)
     path.write_bytes(b"\n" + path.read_bytes() + b"\n  \n")
     old.store.adopt(path)
@@ -71,7 +81,7 @@ def test_pages_and_parts_will_do(outdated, tmp_path):
 
 def test_the_journal_goes_on_after_an_adopted_ledger(outdated, tmp_path):
     new, old = outdated
-    path = write_lines(tmp_path / "newer.jsonl", new.entries())
+    path = write_whole(tmp_path / "newer.jsonl", new)
     last = new.unlearned("late")
     old.store.adopt(path)
     # Some records are in the downloaded ledger, the last is not.
@@ -100,10 +110,10 @@ def test_what_does_not_go_on_from_here_is_refused(how, outdated, tmp_path):
         entries.append(make_entry(new.store.head(), "unlearned", entries[-1]["at"], {"receipt": "Ada"}))
     elif how == "no entry":
         entries.append(["x"])
-    path = write_lines(tmp_path / "newer.jsonl", entries)
+    path = write_lines(tmp_path / "newer.jsonl", [*entries, signed_end(new)])
     if how == "not JSON":
         path.write_bytes(path.read_bytes() + b"{")
-    with pytest.raises(StartError, match="ledger"):
+    with pytest.raises(StartError, match=r"entry \d|not one of Oubli|not JSON"):
         old.store.adopt(path)
     assert held(old.store) == before, "all or nothing"
 
@@ -116,7 +126,45 @@ def test_an_adopted_receipt_takes_no_free_text(outdated, tmp_path):
     entry = make_entry(new.store.head(), "unlearned", new.entries()[-1]["at"], {**fields, "ref": "Case of Ada"})
     entry["keyed"] = template["keyed"]
     with pytest.raises(StartError, match="not one of Oubli"):
-        old.store.adopt(write_lines(tmp_path / "newer.jsonl", [*new.entries(), entry]))
+        old.store.adopt(write_lines(tmp_path / "newer.jsonl", [*new.entries(), entry, signed_end(new)]))
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["pages cut", "no end", "end of fewer", "end of more", "end of another", "end of no key", "end in the middle"],
+)
+def test_a_file_that_ends_before_the_ledgers_end_is_refused(how, outdated, tmp_path):
+    new, old = outdated
+    before, entries, log = held(old.store), new.entries(), new.store.log
+    n, origin, signing, note = len(entries), str(log.origin), new.keys.signing, signed_end(new)["checkpoint"]
+    first, last = {"entries": entries[:6], "checkpoint": None}, {"entries": entries[6:], "checkpoint": note}
+    lines = {
+        "pages cut": [first],
+        "no end": [first, {**last, "checkpoint": None}],
+        "end of fewer": [first, {**last, "checkpoint": sign_checkpoint(origin, 6, log.tree.root(6), signing).note}],
+        "end of more": [{"entries": entries[:-1], "checkpoint": note}],
+        "end of another": [first, {**last, "checkpoint": sign_checkpoint(origin, n, bytes(32), signing).note}],
+        "end of no key": [
+            first,
+            {**last, "checkpoint": sign_checkpoint(origin, n, log.tree.root(), make_ledger().keys.signing).note},
+        ],
+        "end in the middle": [{**first, "checkpoint": note}, {**last, "checkpoint": None}],
+    }
+    path = write_lines(tmp_path / "newer.jsonl", lines[how])
+    with pytest.raises(StartError, match="ends before the ledger's end"):
+        old.store.adopt(path)
+    assert held(old.store) == before, "all or nothing"
+    n_given = sum(len(page["entries"]) for page in lines[how])
+    assert old.store.adopt(path, may_be_cut=True) == n_given - 4
+
+
+def test_a_ledger_that_is_here_already_is_checked_as_well(outdated, tmp_path):
+    new, old = outdated
+    part = write_whole(tmp_path / "part.jsonl", old)
+    assert new.store.adopt(part) == 0
+    cut = write_lines(tmp_path / "cut.jsonl", old.entries())
+    with pytest.raises(StartError, match="ends before"):
+        new.store.adopt(cut)
 
 
 def test_a_missing_file(outdated, tmp_path):
@@ -130,9 +178,9 @@ def test_a_journal_that_does_not_follow_is_refused_with_what_can_be_done(outdate
     with pytest.raises(LedgerGapError) as caught:
         old.store.fold_many(new.records[-1:])
     assert "--ledger" in str(caught.value)
-    assert "--accept-missing-erasures" in str(caught.value)
+    assert "--accept-missing erasures" in str(caught.value)
     assert held(old.store) == before
-    assert old.store.applied_seq() == 2
+    assert old.store.applied_seq() == 3
 
 
 def test_going_on_without_what_is_missing(outdated, tmp_path):

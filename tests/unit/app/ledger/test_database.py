@@ -13,7 +13,7 @@ from oubli.app.errors import StartError, StorageError
 from oubli.app.ledger import file as file_module
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.entries import IdempotencyRecord, with_idempotency
-from oubli.app.ledger.key_files import is_signed
+from oubli.app.ledger.keys import is_signed
 from oubli.app.times import to_text
 from oubli.core.errors import FileError
 from tests.closing import closed_at_the_end

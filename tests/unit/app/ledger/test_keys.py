@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hmac
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -14,8 +16,7 @@ from hypothesis import strategies as st
 
 from oubli.app.errors import StartError
 from oubli.app.ledger.entries import keyed_hash, sign
-from oubli.app.ledger.key_files import HASHING, SIGNING, files_of, is_signed, new_hashing_key
-from oubli.app.ledger.keys import KeyNames, LedgerKeys
+from oubli.app.ledger.keys import HASHING, SIGNING, HashingKey, KeyNames, LedgerKeys, files_of, is_signed
 
 START = 1_763_700_000_000
 
@@ -58,7 +59,7 @@ def test_files_and_directory_are_flushed_before_a_key_is_used(tmp_path, monkeypa
     assert flushed == [*made, *["file", str(keys)] * 3]
     flushed.clear()
     open_keys(keys)
-    assert flushed == [str(keys.parent)], "whoever made it may have been killed before it was flushed"
+    assert flushed == [str(keys.parent)], "anyone who made it may have been killed before it was flushed"
 
 
 def test_keys_are_missing_unless_they_were_destroyed_on_purpose(tmp_path):
@@ -74,7 +75,7 @@ def test_keys_are_missing_unless_they_were_destroyed_on_purpose(tmp_path):
         path.unlink()
         found = LedgerKeys(tmp_path, complete=False)
         assert found.missing(named).files() == [path.name]
-        with pytest.raises(StartError, match=rf"{path.name}.*--key-dir.*--accept-missing-keys"):
+        with pytest.raises(StartError, match=rf"{path.name}.*--key-dir.*--accept-missing keys"):
             found.require(named)
         path.write_bytes(content)
         path.chmod(0o600)
@@ -116,7 +117,7 @@ def test_rotated_signing_keys_overlap(tmp_path):
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=3))
 def test_hashes_are_half_of_an_hmac(contents):
-    key = new_hashing_key(START)
+    key = HashingKey.new(START)
     for known in (key, key.retired(START + 1)):
         for content in contents:
             assert keyed_hash(known, content) == hmac.digest(key.secret, content, "sha256")[:16].hex()
@@ -214,3 +215,31 @@ def test_without_a_directory_nothing_is_kept(tmp_path, monkeypatch):
     keys.destroy_hashing_key(keys.hashing[1].id, None)
     assert (len(keys.public_keys()), len(keys.hashing)) == (2, 1)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["signing", "hashing", "positions"])
+def test_a_flipped_byte_in_a_key_file_is_refused(kind: str, tmp_path: Path) -> None:
+    """Whatever it makes of the file: the message names the file and the remedy."""
+    LedgerKeys(tmp_path / "keys")
+    (path,) = files_of(tmp_path / "keys", kind)
+    content, n_refused = path.read_bytes(), 0
+    for place in range(len(content)):
+        for bit in range(8):
+            path.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
+            try:
+                LedgerKeys(tmp_path / "keys")
+            except StartError as error:
+                n_refused += str(error) == f"the key file {path} is damaged: restore it from a backup"
+    assert n_refused > 6 * len(content), "what is left are other times, and capitals in hexadecimal digits"
+
+
+def test_a_key_directory_that_cannot_be_read_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the remedy would be to continue without its keys."""
+    LedgerKeys(tmp_path / "keys")
+
+    def refuse(path: Path) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(StartError, match=r"key directory .*keys cannot be used \(Permission denied\)"):
+        LedgerKeys(tmp_path / "keys", complete=False)

@@ -7,8 +7,7 @@ import pytest
 
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.entries import EMPTY, FIELDS, FIRST_PREVIOUS
-from oubli.app.ledger.key_files import is_signed
-from oubli.app.ledger.keys import LedgerKeys
+from oubli.app.ledger.keys import LedgerKeys, is_signed
 from oubli.app.ledger.ledger import Ledger
 from oubli.app.times import to_text
 from tests.closing import closed_at_the_end

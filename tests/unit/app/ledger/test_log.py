@@ -16,11 +16,11 @@ from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.entries import EMPTY, body_of, make_entry
 from oubli.app.ledger.file import LedgerDamagedError
 from oubli.app.ledger.ledger import Ledger
-from oubli.app.ledger.tree import TILE
+from oubli.app.ledger.log import TILE
 from oubli.app.times import to_text
 from oubli.verifier.merkle import Frontier, hash_leaf
 from tests.closing import closed_at_the_end
-from tests.unit.app.ledger.support import START, WholeLedger, make_ledger, write_lines
+from tests.unit.app.ledger.support import START, WholeLedger, make_ledger, signed_end, write_lines
 
 
 def begun(folder: Path | None = None) -> WholeLedger:
@@ -127,7 +127,7 @@ def test_damage_is_found(damage, tmp_path):
 
 
 def test_a_ledger_that_is_shorter_than_what_was_signed_is_refused(tmp_path):
-    """Whoever cuts entries off, and what was made of them, has to cut off what was signed as well."""
+    """Anyone who cuts entries off, and what was made of them, has to cut off what was signed as well."""
     ledger = grown(tmp_path, 10)
     ledger.store.sign_checkpoint()
     ledger.store.flush()
@@ -202,9 +202,9 @@ def test_a_download_without_keyed_hashes_is_refused(tmp_path):
     entries = [{name: one for name, one in entry.items() if name != "keyed"} for entry in ledger.entries()]
     other = make_ledger()
     with pytest.raises(StartError, match="keyed hashes"):
-        other.store.adopt(write_lines(tmp_path / "ledger.jsonl", entries))
+        other.store.adopt(write_lines(tmp_path / "ledger.jsonl", [*entries, signed_end(ledger)]))
     keyed = {str(entry["index"]): entry["keyed"] for entry in ledger.entries() if "keyed" in entry}
-    pages = [{"entries": entries, "keyed": keyed, "next": None}]
+    pages = [{"entries": entries, "keyed": keyed, "next": None}, signed_end(ledger)]
     assert other.store.adopt(write_lines(tmp_path / "ledger.jsonl", pages)) == len(entries)
     assert other.entries() == ledger.entries()
     assert other.store.log.origin == ledger.store.log.origin
@@ -214,7 +214,7 @@ def test_a_download_without_keyed_hashes_is_refused(tmp_path):
 @pytest.mark.parametrize("fields", [{"log_name": "a b", "log_id": "0" * 16}, {"log_name": "a", "log_id": "x\n1\nAA=="}])
 def test_a_download_that_names_a_log_as_nobody_does_is_refused(fields, tmp_path):
     entry = make_entry(EMPTY, "begin", to_text(START), fields)
-    with pytest.raises(StartError, match="names a log"):
+    with pytest.raises(StartError, match="invalid name of a log"):
         make_ledger().store.adopt(write_lines(tmp_path / "ledger.jsonl", [entry]))
 
 

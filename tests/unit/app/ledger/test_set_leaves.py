@@ -1,4 +1,4 @@
-"""Positions, hashes and numbers are those of the verifier, which shares no module with them."""
+"""Positions, hashes and numbers are those of the verifier, which shares no code with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oubli.app.ledger import set_leaves
+from oubli.app.ledger import set_tree
 from oubli.verifier import sets
 from oubli.verifier.canonical import canonical_sample
 
@@ -21,7 +21,7 @@ NAMES = st.text(min_size=1, max_size=20)
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_numbers_are_written_alike(value):
-    assert orjson.dumps(set_leaves.as_written(value)) == canonical_sample(value)
+    assert orjson.dumps(set_tree.as_written(value)) == canonical_sample(value)
     assert float(json.loads(canonical_sample(value))) == value
 
 
@@ -53,15 +53,15 @@ def test_numbers_are_written_alike(value):
 def test_published_numbers(bits, expected):
     (value,) = struct.unpack(">d", bytes.fromhex(bits))
     assert canonical_sample(value).decode() == expected
-    assert orjson.dumps(set_leaves.as_written(value)).decode() == expected
+    assert orjson.dumps(set_tree.as_written(value)).decode() == expected
 
 
 @given(NAMES, st.binary(min_size=32, max_size=32))
 def test_positions_are_those_of_the_verifier(name, key):
-    id_place, subject_place = (set_leaves.Positions(key).of((kind, name)) for kind in ("id", "subject"))
+    id_place, subject_place = (set_tree.Positions(key).of((kind, name)) for kind in ("id", "subject"))
     assert id_place == sets.position_of(key, "ids", name) < 2**47
     assert 2**47 <= subject_place == sets.position_of(key, "subjects", name) < 2**48
-    assert set_leaves.commitment_of(key) == sets.commitment_of(key)
+    assert set_tree.commitment_of(key) == sets.commitment_of(key)
 
 
 VALUES = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False)
@@ -75,8 +75,8 @@ VALUES = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(al
 )
 def test_hashes_of_samples_are_those_of_the_verifier(features: dict[str, Any], name, subject, label):
     nonce = bytes(range(16))
-    written = {column: set_leaves.as_written(features[column]) for column in set_leaves.in_order(features)}
-    found = set_leaves.hash_of_sample(nonce, name, subject, written, set_leaves.as_written(label))
+    written = {column: set_tree.as_written(features[column]) for column in set_tree.in_order(features)}
+    found = set_tree.hash_of_sample(nonce, name, subject, written, set_tree.as_written(label))
     # As it is after a way through JSON.
     sample = {"id": name, "subject": subject, "features": features, "label": label, "nonce": nonce.hex()}
     assert found == sets.hash_of_sample(json.loads(json.dumps(sample)))
@@ -84,4 +84,4 @@ def test_hashes_of_samples_are_those_of_the_verifier(features: dict[str, Any], n
 
 def test_a_content_of_several_has_no_order():
     hashes = [sha256(bytes([number])).digest() for number in range(5)]
-    assert set_leaves.content_of(hashes) == set_leaves.content_of(hashes[::-1]) == sets._together(hashes)
+    assert set_tree.content_of(hashes) == set_tree.content_of(hashes[::-1]) == sets._together(hashes)

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 from numba import config
 
-from oubli.app.ledger.set_leaves import Positions
-from oubli.app.ledger.set_tree import SetTree
-from oubli.core.set_tree import DEPTH, EMPTY_ROOT, HASH_BYTES
+from oubli.app.ledger.set_tree import Positions, SetTree
+from oubli.core.samples.set_tree import DEPTH, EMPTY_ROOT, HASH_BYTES
 from oubli.verifier.sets import root_of_way
 from tests.oracles.set_tree import root
 
@@ -148,7 +147,7 @@ def test_filling_takes_little_memory():
 def test_after_the_warm_up_nothing_is_compiled_for_a_tree():
     script = """
 import numpy as np
-from oubli.core import set_tree
+from oubli.core.samples import set_tree
 from oubli.core.warmup import warm_up
 from oubli.app.ledger.set_tree import SetTree
 

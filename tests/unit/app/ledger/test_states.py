@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from oubli.app.ledger.database import LedgerDatabase
-from oubli.app.ledger.states import Opening, hash_digest
-from tests.unit.app.ledger.support import WholeLedger, as_objects, make_ledger, write_lines
+from oubli.app.ledger.file import Opening, hash_digest
+from tests.unit.app.ledger.support import WholeLedger, make_ledger, write_whole
 
 SALT, DIGEST = "5a" * 32, "d1" * 32
 SCHEMA = '{"columns":[]}'
@@ -108,7 +108,7 @@ def test_a_downloaded_ledger_has_states_without_what_was_beside_them(tmp_path):
     ledger = make_ledger()
     ledger.event("begin", **ledger.store.log.new_fields())
     entry = tell(ledger, 3)
-    path = write_lines(tmp_path / "ledger.jsonl", as_objects(ledger.entries()))
+    path = write_whole(tmp_path / "ledger.jsonl", ledger)
     other = LedgerDatabase(None, ledger.keys)
     other.adopt(path)
     assert other.state_at(entry["index"]) == (ledger.store.states_page(0, 1)[0], Opening())

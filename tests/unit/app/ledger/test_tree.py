@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from oubli.app.ledger.openings import root_of
-from oubli.app.ledger.tree import HASH_BYTES, TILE, Tree, hash_leaf, hash_node
+from oubli.app.ledger.entries import HASH_BYTES, hash_leaf, hash_node, root_of
+from oubli.app.ledger.log import TILE, Tree
 from oubli.verifier.merkle import Frontier, check_consistency, check_inclusion
 from tests.oracles.merkle import mth, path, proof
 

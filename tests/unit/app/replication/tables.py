@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 pytest.importorskip("psycopg")
 
 from oubli.app.errors import JournalUnreachableError
-from oubli.app.storage.postgres.cluster import Leader, Member, SegmentRow
+from oubli.app.storage.postgres.database import Leader, Member, SegmentRow
 
 
 class Tables:
@@ -23,6 +25,9 @@ class Tables:
         self.nodes: dict[str, tuple[Member, float]] = {}
         self.rows: list[SegmentRow] = []
         self.is_away = False
+        self.set_forward = 0.0  # seconds by which its clock was set since all reports
+        self.before_expel: Callable[[], object] = lambda: None
+        self._n_reports = 0
         self.calls: list[str] = []
 
     def leader(self) -> Leader | None:
@@ -61,19 +66,23 @@ class Tables:
             known = self.nodes.get(member.name)
             if known is None or known[0].expelled:
                 return False
-            self.nodes[member.name] = member, time.monotonic()
+            now = time.monotonic()
+            self.nodes[member.name] = replace(member, seen=self._tick()), now
             return True
 
     def members(self) -> list[Member]:
         with self._lock:
             self._require_there("members")
             now = time.monotonic()
-            return [replace(one, seen_seconds_ago=now - at) for one, at in self.nodes.values()]
+            return [replace(one, seen_seconds_ago=now - at + self.set_forward) for one, at in self.nodes.values()]
 
-    def expel(self, name: str, epoch: int) -> bool:
+    def expel(self, name: str, seen: datetime | None, epoch: int) -> bool:
+        self.before_expel()
         with self._lock:
             self._require_there("expel")
             member, at = self.nodes[name]
+            if member.seen != seen:
+                return False
             self.nodes[name] = replace(member, expelled=True), at
             return epoch == self.epoch
 
@@ -82,7 +91,7 @@ class Tables:
             self._require_there("enrol")
             if self.nodes:
                 return False
-            self.nodes[name] = Member(name, url), time.monotonic()
+            self.nodes[name] = Member(name, url, seen=self._tick()), time.monotonic()
             return True
 
     def remove(self, name: str, epoch: int) -> bool:
@@ -95,7 +104,7 @@ class Tables:
 
     def readmit(self, name: str, url: str | None) -> None:
         with self._lock:
-            self.nodes[name] = Member(name, url), time.monotonic()
+            self.nodes[name] = Member(name, url, seen=self._tick()), time.monotonic()
 
     def segments(self) -> list[SegmentRow]:
         with self._lock:
@@ -109,6 +118,10 @@ class Tables:
 
     def close(self) -> None:
         """Nothing is open."""
+
+    def _tick(self) -> datetime:
+        self._n_reports += 1
+        return datetime.fromtimestamp(self._n_reports, UTC)
 
     def _require_there(self, call: str) -> None:
         self.calls.append(call)

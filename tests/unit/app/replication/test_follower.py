@@ -18,18 +18,18 @@ from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.ledger import Ledger
 from oubli.app.replication.follower import Follower, NewerVersionError, RejoinError, SetBackError
 from oubli.app.service.build import OpenDirectory, Start, compose, open_nothing
-from oubli.app.service.commands import bodies
-from oubli.app.service.model_service import Limits, ModelService
-from oubli.app.service.state import ModelState
-from oubli.app.storage.journal import MemoryJournal, Record
-from oubli.app.storage.postgres.mark import PositionMark
-from oubli.app.storage.storage import Storage
+from oubli.app.service.model.state import ModelState
+from oubli.app.service.recovery import start as recovery
+from oubli.app.service.service import Service
+from oubli.app.storage.journal import Journal, Record
+from oubli.app.storage.postgres.journal import PositionMark
+from oubli.app.storage.snapshots import Storage
 from oubli.app.times import Clock
 from tests.closing import closed_at_the_end
 from tests.unit.app.support import forest, rows, samples, served_here
 
 
-class Journal(MemoryJournal):
+class Journal(Journal):
     """Keeps what is written, for those who follow."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Pair:
         self.journal = opened.storage.journal = Journal()
         start = opened.begin(model)
         closed_at_the_end(opened.database)
-        self.leader = compose(start, limits=Limits(page_size_max=50))
+        self.leader = compose(start)
         database = LedgerDatabase(None, opened.keys)
         closed_at_the_end(database)
         database.fold_many([(record.seq, record.notes) for record in self.journal.kept])
@@ -95,17 +95,15 @@ class Pair:
         clock = Clock(database.highest_ms())
         self.own_journal = Journal()
         other = OpenDirectory(Storage(None, None, self.own_journal), opened.keys, database, None)
-        self.node = compose(
-            Start(other, state, Ledger(database, opened.keys, clock.now_ms), clock), limits=Limits(page_size_max=50)
-        )
+        self.node = compose(Start(other, state, Ledger(database, opened.keys, clock.now_ms), clock))
         self.boundary = Boundary()
-        self.follower = Follower(self.node, self.journal, self.boundary)  # type: ignore[arg-type]
+        self.follower = Follower(self.node.lifecycle, self.journal, self.boundary)  # type: ignore[arg-type]
 
     async def follow(self) -> None:
         await self.follower.catch_up()
 
     def require_same(self) -> None:
-        leader, node = self.leader.state, self.node.state
+        leader, node = self.leader.model.state, self.node.model.state
         assert (node.seq, node.version) == (leader.seq, leader.version)
         assert node.model.digest() == leader.model.digest()
         assert set(node.pending) == set(leader.pending)
@@ -156,9 +154,9 @@ def test_the_same_after_mixed_changes(seed: int) -> None:
                     await following.post("/predict", json={"instances": rows(2)})
             await pair.follow()
             pair.require_same()
-            heads = [await one.database.read(lambda database: database.head()) for one in (pair.leader, pair.node)]
+            heads = [await one.disk.database.read(lambda database: database.head()) for one in (pair.leader, pair.node)]
             assert heads[0] == heads[1]
-            roots = [await one.sample_set.root() for one in (pair.leader, pair.node)]
+            roots = [await one.evidence.sample_set.root() for one in (pair.leader, pair.node)]
             assert roots[0] == roots[1]
 
     asyncio.run(run())
@@ -198,13 +196,13 @@ def test_a_fit_is_made_again() -> None:
 def test_changes_and_signatures_are_for_the_leader(method: str, path: str, body: Any) -> None:
     async def run() -> None:
         async with paired() as (pair, _, following):
-            before = pair.node.state.seq
+            before = pair.node.model.state.seq
             answer = await following.request(method, path, json=body)
             assert answer.status_code == 307, answer.text
             assert answer.headers["location"].startswith(f"http://leader{path}")
             assert answer.json()["leader"] == "http://leader"
-            assert pair.node.state.seq == before
-            assert pair.node.storage.journal.last_seq == 0
+            assert pair.node.model.state.seq == before
+            assert pair.node.disk.storage.journal.last_seq == 0
 
     asyncio.run(run())
 
@@ -212,7 +210,7 @@ def test_changes_and_signatures_are_for_the_leader(method: str, path: str, body:
 def test_without_a_leader_there_is_no_redirect() -> None:
     async def run() -> None:
         async with paired() as (pair, _, following):
-            pair.node.state.leader_url = None
+            pair.node.model.state.leader_url = None
             answer = await following.post("/samples", json=samples(1))
             assert (answer.status_code, answer.json()["leader"]) == (503, None)
             assert answer.headers["retry-after"] == "1"
@@ -229,15 +227,15 @@ def test_it_leads_where_the_other_one_has_ended() -> None:
             receipt = (await leading.delete("/samples/gone0")).json()["id"]
             await pair.follow()
             journal = pair.own_journal
-            journal.rotate(pair.node.state.seq + 1)  # it goes on where the other one has ended
-            await pair.node.lead()
+            journal.rotate(pair.node.model.state.seq + 1)  # it continues where the other one has ended
+            await pair.node.lifecycle.lead()
             assert (await following.post("/samples", json=samples(2, "kept"), headers=keyed)).json() == first.json()
             assert (await following.post("/samples", json=samples(1, "gone"))).status_code == 409
             assert (await following.get(f"/erasures/{receipt}")).json()["status"] == "unlearned"
             added = await following.post("/samples", json=samples(1, "new"))
-            assert added.json()["model_version"] == pair.leader.state.version + 1, added.text
+            assert added.json()["model_version"] == pair.leader.model.state.version + 1, added.text
             assert (await following.delete("/samples/new0")).status_code == 200
-            entries = await pair.node.database.read(lambda database: database.entries(0, 100))
+            entries = await pair.node.disk.database.read(lambda database: database.entries(0, 100))
             assert [one["index"] for one in entries] == list(range(1, len(entries) + 1))
             assert sum(one["type"] == "signing-key" for one in entries) == 1
 
@@ -314,21 +312,21 @@ def test_what_a_newer_version_has_written_is_left_to_an_upgrade(kind: str, monke
         async with paired() as (pair, leading, _):
             await leading.post("/samples", json=samples(1))
             await pair.follow()
-            before, digest = pair.node.state.seq, pair.node.state.model.digest()
+            before, digest = pair.node.model.state.seq, pair.node.model.state.model.digest()
             if kind == "model":
                 await leading.post("/model/fit", json={"kind": "forest"})
-                while pair.leader.state.seq == before:  # noqa: ASYNC110
+                while pair.leader.model.state.seq == before:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 monkeypatch.setattr("oubli.app.replication.follower.KINDS", {})
             else:
                 await leading.delete("/samples/c1")
-                known = {name: one for name, one in bodies._KINDS.items() if name != "delete"}
-                changed = {} if kind == "record" else {"delete": bodies.FitBody}
-                monkeypatch.setattr(bodies, "_KINDS", {**known, **changed})
+                known = {name: one for name, one in recovery._KINDS.items() if name != "delete"}
+                changed = {} if kind == "record" else {"delete": recovery.FitBody}
+                monkeypatch.setattr(recovery, "_KINDS", {**known, **changed})
             for _ in range(2):
                 with pytest.raises(NewerVersionError):
                     await pair.follow()
-            assert (pair.node.state.seq, pair.node.state.model.digest()) == (before, digest)
+            assert (pair.node.model.state.seq, pair.node.model.state.model.digest()) == (before, digest)
             monkeypatch.undo()  # it is upgraded
             await pair.follow()
             pair.require_same()
@@ -421,11 +419,11 @@ def test_damage_that_stays_makes_it_rejoin(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_service_itself_refuses_to_note_anything() -> None:
     async def run() -> None:
         async with paired() as (pair, _, __):
-            service: ModelService = pair.node
+            service: Service = pair.node
             with pytest.raises(NotLeaderError):
-                await service.delete(ids=["c0"])
+                await service.changes.delete(ids=["c0"])
             with pytest.raises(Exception, match="another node leads"):
-                await service.writer.note(lambda: b"{}")
+                await service.changes.writer.note(lambda: b"{}")
 
     asyncio.run(run())
 
@@ -436,30 +434,30 @@ def test_who_was_deposed_follows_and_may_lead_again() -> None:
             await leading.post("/samples", json=samples(3))
             await leading.delete("/samples/c1")
             await pair.follow()
-            pair.own_journal.rotate(pair.node.state.seq + 1)
-            await pair.node.lead()
+            pair.own_journal.rotate(pair.node.model.state.seq + 1)
+            await pair.node.lifecycle.lead()
             waiting = [asyncio.ensure_future(leading.delete(f"/samples/c{i}")) for i in range(2, 6)]
-            pair.leader.state.depose()
-            pair.leader.state.leader_url = "http://node"
-            await pair.leader.follow()
+            pair.leader.model.state.depose()
+            pair.leader.model.state.leader_url = "http://node"
+            await pair.leader.lifecycle.follow()
             answers = [await one for one in waiting]
             assert {one.status_code for one in answers} <= {200, 307}
-            made = pair.leader.state.seq - pair.node.state.seq
+            made = pair.leader.model.state.seq - pair.node.model.state.seq
             assert made == sum(one.status_code == 200 for one in answers)
             if made:  # they came before it was deposed, so that the other one has to have them
                 return
             await following.post("/samples", json=samples(4, "later"))
             await following.delete("/samples/later1")
-            back = Follower(pair.leader, pair.own_journal, Boundary())  # type: ignore[arg-type]
+            back = Follower(pair.leader.lifecycle, pair.own_journal, Boundary())  # type: ignore[arg-type]
             await back.catch_up()
             pair.require_same()
             assert (await leading.post("/samples", json=samples(1, "other"))).headers[
                 "location"
             ] == "http://node/samples"
-            pair.node.state.depose()
-            await pair.node.follow()
-            await pair.leader.lead()
-            pair.journal.rotate(pair.leader.state.seq + 1)
+            pair.node.model.state.depose()
+            await pair.node.lifecycle.follow()
+            await pair.leader.lifecycle.lead()
+            pair.journal.rotate(pair.leader.model.state.seq + 1)
             added = await leading.post("/samples", json=samples(1, "again"))
             assert added.status_code == 201, added.text
             assert (await leading.post("/samples", json=samples(2, "later"))).status_code == 409  # erased lately

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("psycopg")
 
 from oubli.app.ledger.file import APPLICATION_ID, FORMAT
-from oubli.app.replication.join import join
 from oubli.app.replication.peers import SNAPSHOT_PATH, PeerError
+from oubli.app.replication.start import join
 from oubli.app.storage.directory import DataDirectory
 from oubli.app.storage.segment_keys import SegmentKeys
 from oubli.core import persistence
@@ -50,7 +50,7 @@ def test_files_of_a_newer_version_remove_nothing(tmp_path: Path, monkeypatch: py
     leader = Leader((tmp_path / "model").read_bytes(), ledger_of(FORMAT + (newer == "ledger")))
     keys = SegmentKeys(path / "keys" / "segments")
     with pytest.raises(PeerError, match="upgrade"):
-        join(directory, "ledger.sqlite", path / "keys", keys, leader, "")  # type: ignore[arg-type]
+        join(directory, path / "keys", keys, leader, "")  # type: ignore[arg-type]
     assert own.read_bytes() == b"what the node has"
     assert (path / "ledger.sqlite").read_bytes() == b"its ledger"
     assert not list(path.glob("*.tmp"))

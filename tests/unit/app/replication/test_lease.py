@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("psycopg")
 
-from oubli.app.replication.lease import Lease, Progress
-from oubli.app.replication.nodes import Node, View
-from oubli.app.storage.postgres.cluster import Leader, Member, SegmentRow
+from oubli.app.replication.lease import Lease, Node, Progress, View
+from oubli.app.storage.postgres.database import Leader, Member, SegmentRow
+from oubli.app.times import elapsed
 from tests.unit.app.replication.tables import Tables
 
 SECONDS = 0.4
@@ -114,7 +114,7 @@ def test_a_removed_node_knows_it_when_it_is_back(new_lease: Callable[..., Lease]
     node = new_lease(tables, "b")
     until(lambda: tables.calls.count("report") > 4)
     assert not node.is_expelled
-    assert tables.expel("b", 1)
+    assert tables.expel("b", tables.nodes["b"][0].seen, 1)
     assert tables.remove("b", 1)
     until(lambda: node.is_expelled)
     assert "b" not in tables.nodes
@@ -134,7 +134,7 @@ def test_who_has_not_joined_yet_is_no_member(new_lease: Callable[..., Lease]) ->
 def test_who_is_expelled_does_not_lead_before_it_knows(new_lease: Callable[..., Lease]) -> None:
     tables = Tables()
     tables.readmit("b", None)
-    tables.expel("b", 0)
+    tables.expel("b", tables.nodes["b"][0].seen, 0)
     back = new_lease(tables, "b")
     until(lambda: back.is_expelled)
     time.sleep(SECONDS)
@@ -223,3 +223,100 @@ def test_nobody_is_expelled_for_the_silence_of_the_database(new_lease: Callable[
     assert not other.is_expelled
     other.close()
     until(lambda: tables.nodes["b"][0].expelled)
+
+
+def test_a_node_answers_for_less_than_the_time_after_which_it_is_expelled(
+    new_lease: Callable[..., Lease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted from when the report was sent, however long it takes, and by the node's own clock."""
+    now = [100.0]
+    monkeypatch.setattr("oubli.app.replication.lease.elapsed", lambda: now[0])
+    tables = Tables()
+    tables.readmit("b", None)
+    plain = tables.report
+
+    def slow(member: Member) -> bool:
+        now[0] += 7.0
+        return plain(member)
+
+    monkeypatch.setattr(tables, "report", slow)
+    lease = new_lease(tables, "b", timeout=20.0)
+    until(lambda: tables.calls.count("report") == 1 and lease.answers_until > 0)
+    tables.is_away = True
+    until(lambda: tables.calls[-1] != "report")
+    assert lease.answers_until <= now[0] - 7.0 + 0.9 * 20.0
+    held = lease.answers_until
+    time.sleep(SECONDS)
+    assert lease.answers_until == held
+    tables.is_away = False
+    until(lambda: lease.answers_until > held)
+    tables.expel("b", tables.nodes["b"][0].seen, 0)
+    until(lambda: lease.answers_until == float("-inf"))
+
+
+def test_a_node_has_stopped_answering_when_it_is_expelled(new_lease: Callable[..., Lease]) -> None:
+    tables = Tables()
+    leader = new_lease(tables, "a", timeout=1.0)
+    until(lambda: leader.epoch == 1)
+    tables.readmit("b", None)
+    node = new_lease(tables, "b", timeout=1.0)
+    until(lambda: node.answers_until > elapsed())
+    seen: list[float] = []
+
+    def expelled() -> None:
+        seen.append(elapsed() - node.answers_until)
+
+    tables.before_expel = expelled
+    node._tables = Away()
+    until(lambda: tables.nodes["b"][0].expelled)
+    assert seen[0] > 0
+
+
+def test_the_clock_of_the_database_expels_nobody(new_lease: Callable[..., Lease]) -> None:
+    tables = Tables()
+    leader = new_lease(tables, "a", timeout=1.0)
+    until(lambda: leader.epoch == 1)
+    tables.readmit("b", None)
+    node = new_lease(tables, "b", timeout=1.0)
+    time.sleep(1.2)
+    tables.set_forward = 3600.0
+    time.sleep(3 * SECONDS)
+    assert not node.is_expelled
+    node.close()
+    tables.set_forward = -3600.0
+    until(lambda: tables.nodes["b"][0].expelled)
+
+
+def test_a_node_that_reports_at_the_last_moment_is_not_expelled(new_lease: Callable[..., Lease]) -> None:
+    tables = Tables()
+    leader = new_lease(tables, "a", timeout=0.5)
+    until(lambda: leader.epoch == 1)
+    tables.readmit("b", None)
+    asked: list[bool] = []
+
+    def report() -> None:
+        asked.append(tables.report(Member("b", None)))
+
+    tables.before_expel = report
+    until(lambda: len(asked) > 1)
+    assert all(asked)
+    assert not tables.nodes["b"][0].expelled
+
+
+def test_a_node_that_answers_for_longer_is_waited_for(new_lease: Callable[..., Lease]) -> None:
+    tables = Tables()
+    leader = new_lease(tables, "a", timeout=0.5)
+    until(lambda: leader.epoch == 1)
+    tables.readmit("b", None)
+    began = time.monotonic()
+    assert tables.report(Member("b", None, member_timeout=2.0))
+    until(lambda: tables.nodes["b"][0].expelled)
+    assert time.monotonic() - began > 2.0
+
+
+class Away(Tables):
+    """A database that is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_away = True

@@ -1,4 +1,4 @@
-"""What nodes send each other, and how a node begins anew."""
+"""What nodes send each other, and how a node begins again."""
 
 from __future__ import annotations
 
@@ -13,9 +13,17 @@ import pytest
 pytest.importorskip("psycopg")
 
 from oubli.app.errors import JournalRefusedError, StartError
-from oubli.app.replication.door import KeyDoor
-from oubli.app.replication.files import is_marked, ledger_key_files, mark
-from oubli.app.replication.peers import KEYS_PATH, NodeKeys, PeerError, Peers, Secret
+from oubli.app.replication.peers import (
+    KEYS_PATH,
+    KeyDoor,
+    NodeKeys,
+    PeerError,
+    Peers,
+    Secret,
+    is_marked,
+    ledger_key_files,
+    mark,
+)
 from oubli.app.replication.start import read_secret
 from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
 

@@ -1,4 +1,4 @@
-"""A service whose time is the test's: what waits for a time goes on when everybody waits."""
+"""A service whose time is the test's: what waits for a time continues when everybody waits."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oubli.app.service.build import compose, open_directory
-from oubli.app.service.checkpoint import CheckpointPolicy
-from oubli.app.service.deliveries import Push
-from oubli.app.service.model_service import ModelService
-from oubli.app.service.opendsr import Processor
+from oubli.app.service.build import Means, compose, open_directory
+from oubli.app.service.erasure.checkpoint import CheckpointPolicy
+from oubli.app.service.outbox.deliveries import Push
+from oubli.app.service.outbox.subject_requests import Processor
+from oubli.app.service.service import Service
 from oubli.app.times import Clock
 from tests.unit.app.support import forest
 
@@ -47,7 +47,7 @@ class Time:
                 self.sleepers.remove(one)
 
     async def everybody_waits(self) -> None:
-        """Return when nobody is at work; work takes real time."""
+        """Return when no one is at work; work takes real time."""
         quiet = 0
         while quiet < 3:
             await asyncio.sleep(0.001)
@@ -77,16 +77,16 @@ async def started(
     model: Any = None,
     deadline: float = 60.0,
     processor: Processor | None = None,
-) -> ModelService:
-    """Begin in an empty directory, or go on in one; return a service that runs."""
+) -> Service:
+    """Begin in an empty directory, or continue in one; return a service that runs."""
     opened = open_directory(directory, new_clock=time.clock)
     if opened.snapshots is not None and opened.holds_model:
         start = opened.recover(opened.snapshots.recover())
     else:
         start = opened.begin(model or forest(200))
     policy = CheckpointPolicy(erasure_deadline=deadline)
-    service = compose(start, policy=policy, push=push, processor=processor, idle_resolve=False)
-    service.start()
-    while service.phase != "ready":  # noqa: ASYNC110 - as a test may
+    service = compose(start, policy=policy, means=Means(push=push, processor=processor), idle_resolve=False)
+    service.lifecycle.start()
+    while service.model.state.phase != "ready":  # noqa: ASYNC110 - as a test may
         await asyncio.sleep(0.001)
     return service

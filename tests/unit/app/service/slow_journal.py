@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oubli.app.service.model_service import ModelService
+from oubli.app.service.service import Service
 
 
 class SlowJournal:
@@ -23,9 +23,9 @@ class SlowJournal:
         What the notes of the records hold that are meant.
     """
 
-    def __init__(self, service: ModelService, holding: bytes = b"") -> None:
+    def __init__(self, service: Service, holding: bytes = b"") -> None:
         self._entered = asyncio.Event()
-        journal, loop = service.storage.journal, asyncio.get_running_loop()
+        journal, loop = service.disk.storage.journal, asyncio.get_running_loop()
         append = journal.append
 
         def slow(records: Any, *, reserve: bool = False) -> None:

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from oubli.app.service.background import MANY_QUERIES, QUIET_SECONDS, IdleResolver, TagSlices
-from oubli.app.service.lock import ModelLock
-from oubli.app.service.state import ModelState
+from oubli.app.service.model.live import MANY_QUERIES, QUIET_SECONDS, IdleResolver, TagSlices
+from oubli.app.service.model.state import ModelLock, ModelState
 
 
 class Tagged(SimpleNamespace):
@@ -75,10 +74,10 @@ def test_changes_wait_for_tags_that_many_queries_meet(monkeypatch: pytest.Monkey
         await idle.keep_up()
         assert model.n_lazy_tags_ == 1000, "few would meet them"
         idle.n_queries = MANY_QUERIES
-        monkeypatch.setattr("oubli.app.service.background.LONGEST_WAIT", 0.0)
+        monkeypatch.setattr("oubli.app.service.model.live.LONGEST_WAIT", 0.0)
         await idle.keep_up()
         assert model.n_lazy_tags_ == 1000, "the time is over"
-        monkeypatch.setattr("oubli.app.service.background.LONGEST_WAIT", 20.0)
+        monkeypatch.setattr("oubli.app.service.model.live.LONGEST_WAIT", 20.0)
         await idle.keep_up()
         assert model.n_lazy_tags_ == 1000, "no query has come since"
         idle.n_queries = MANY_QUERIES
@@ -114,5 +113,5 @@ def test_without_memory_the_tags_are_left_and_changes_go_on(caplog: pytest.LogCa
         await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(run())
-    assert caplog.text.count("(MemoryError)") == 2
+    assert caplog.text.count("the server has no memory for it") == 2
     assert "SECRET" not in caplog.text

@@ -10,14 +10,14 @@ import pytest
 from oubli.app.cli.console import tell, warn
 from oubli.app.errors import StartError
 from oubli.app.service import build
-from oubli.app.service.model_service import ModelService
+from oubli.app.service.service import Service
 from oubli.app.settings import Settings, SettingsError
-from oubli.core import threads
+from oubli.core.concurrency import threads
 from oubli.core.forest.engine import ForestEngine
 from tests.unit.app.support import CLASSES, NUMBERS, rows, samples, served
 
 
-def build_service(*arguments: Any) -> ModelService:
+def build_service(*arguments: Any) -> Service:
     return build.build_service(*arguments, tell=tell, warn=warn)
 
 
@@ -30,17 +30,19 @@ def data(tmp_path: Path) -> Path:
 
 
 def settings(tmp_path: Path, data: Path | None = None, **more: Any) -> Settings:
-    values: dict[str, Any] = {"n_estimators": 5, "random_state": 0, "idle_resolve": False}
+    values: dict[str, Any] = {"n_estimators": 5, "random_state": 0}
     if not more.get("ephemeral"):
         values["data_dir"] = tmp_path / "data"
     if data is not None:
         values |= {"data": data, "target": "income", "id_column": "name", "subject_column": "who"}
-    return Settings(**{**values, **more})
+    found = Settings(**{**values, **more})
+    vars(found)["idle_resolve"] = False
+    return found
 
 
-def crash(service: ModelService) -> None:
+def crash(service: Service) -> None:
     """Let the directory go as the death of the process would, without a last snapshot."""
-    service.close()
+    service.lifecycle.close()
 
 
 def test_trains_and_writes_a_first_snapshot(tmp_path, data):
@@ -79,7 +81,7 @@ def test_parameters_of_a_recovered_model_stay_and_that_is_said(tmp_path, data, c
     capsys.readouterr()
     service = build_service(settings(tmp_path, data, n_estimators=7))
     assert "keeps its own n_estimators;" in capsys.readouterr().err.replace("\n", " ")
-    assert service.state.model.get_params()["n_estimators"] == 5
+    assert service.model.state.model.get_params()["n_estimators"] == 5
     crash(service)
 
 
@@ -88,7 +90,7 @@ def test_the_kind_of_a_recovered_model_stays_and_that_is_said(tmp_path, data, ca
     capsys.readouterr()
     service = build_service(settings(tmp_path, data, n_estimators=None, model="tree"))
     assert "keeps its own model;" in capsys.readouterr().err.replace("\n", " ")
-    assert service.state.model.kind == "forest"
+    assert service.model.state.model.kind == "forest"
     crash(service)
 
 
@@ -106,7 +108,7 @@ def test_after_a_crash_everything_acknowledged_is_there(tmp_path, data, capsys):
     sample = {"features": [3, "new"], "label": "yes"}
 
     async def no_snapshot() -> None:
-        service.state.pending.clear()
+        service.model.state.pending.clear()
 
     with served(service) as client:
         for i in range(3):
@@ -116,7 +118,9 @@ def test_after_a_crash_everything_acknowledged_is_there(tmp_path, data, capsys):
         client.put("/samples/p1", json={"features": [9, "z"], "label": "no", "subject": "other"})
         before = client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json()
         listed = client.get("/samples?limit=50&format=csv").text
-        service.checkpointer.write_snapshot = no_snapshot  # so that stopping does not write what a crash would not
+        service.erasure.checkpointer.write_snapshot = (
+            no_snapshot  # so that stopping does not write what a crash would not
+        )
     service = build_service(settings(tmp_path, data))
     assert "5 records of the journal" in capsys.readouterr().err.replace("\n", " ")
     with served(service) as client:
@@ -126,7 +130,7 @@ def test_after_a_crash_everything_acknowledged_is_there(tmp_path, data, capsys):
         assert kept == receipt
         again = client.post("/samples", json={"samples": [sample]}).json()
         assert (again["ids"], again["model_version"]) == (["3"], before["model_version"] + 1)
-    assert service.state.model.verify().ok
+    assert service.model.state.model.verify().ok
 
 
 def test_a_first_start_that_was_cut_short_is_begun_again(tmp_path, data):
@@ -143,14 +147,14 @@ def test_a_journal_without_its_model_is_not_begun_upon(tmp_path, data):
     service = build_service(settings(tmp_path, data))
 
     async def no_snapshot() -> None:
-        service.state.pending.clear()
+        service.model.state.pending.clear()
 
     with served(service) as client:
         client.delete("/samples/p1")
-        service.checkpointer.write_snapshot = no_snapshot
+        service.erasure.checkpointer.write_snapshot = no_snapshot
     for path in (tmp_path / "data").glob("snapshot-*"):
         path.unlink()
-    with pytest.raises(StartError, match="snapshots are gone"):
+    with pytest.raises(StartError, match="no snapshot"):
         build_service(settings(tmp_path, data))
 
 
@@ -176,7 +180,7 @@ def test_starts_empty_from_a_schema(tmp_path, schema):
 
 
 def test_nothing_to_serve_is_explained(tmp_path):
-    with pytest.raises(StartError, match=r"nothing to serve: give --data.*--schema.*holds no model yet"):
+    with pytest.raises(StartError, match=r"nothing to serve: give --data.*--schema.*holds no snapshot of a model"):
         build_service(settings(tmp_path))
     with pytest.raises(StartError, match="nothing to serve"):
         build_service(settings(tmp_path, ephemeral=True))
@@ -246,12 +250,12 @@ def test_all_threads_train_and_one_is_left_to_requests(tmp_path, data, monkeypat
         service = build_service(settings(tmp_path / str(given), data, threads=given))
         with served(service) as client:
             assert seen == [training]
-            model = service.state.model
+            model = service.model.state.model
             assert (model.n_jobs, model.engine_.n_threads) == (None, ready)
             job = client.post("/model/fit", json={"parameters": {"n_estimators": 3}, "score": False}).json()
             job = finished(client, job["id"])
             assert seen == [training, ready]
-            assert service.state.model.engine_.n_threads == ready
+            assert service.model.state.model.engine_.n_threads == ready
             assert "n_jobs" not in client.get("/model").json()["parameters"]
             assert "n_jobs" not in job["result"]["parameters"]
             client.post("/snapshot")

@@ -5,18 +5,21 @@ from types import SimpleNamespace
 import pytest
 
 from oubli.app.errors import ConflictError, ErasedLatelyError
-from oubli.app.service.commands.additions import AddSamples, end_of_ids, with_generated
-from oubli.app.service.commands.command import apply_all
-from oubli.app.service.commands.deletions import DeleteSamples, ReplaceSample
-from oubli.app.service.results import NewSamples, Replacement
+from oubli.app.service.changes.additions import AddSamples, NewSamples
+from oubli.app.service.changes.command import apply_all
+from oubli.app.service.changes.deletions import DeleteSamples, Replacement, ReplaceSample
+from oubli.core.bounds import LARGEST_COUNTER
+from oubli.core.errors import CapacityError
+from oubli.core.planning import Turn
+from oubli.core.samples.slots import with_generated
 from tests.unit.app.support import NUMBERS, forest, rows
 
 
 def given(first_id=0, late=(), exports=0, expiry=None):
     """What a command is told by its transaction."""
     return SimpleNamespace(
-        next_id=first_id,
-        n_more=0,
+        turn=Turn(next_id=first_id),
+        commands=[],
         state=SimpleNamespace(exports=exports),
         tombstones=SimpleNamespace(holds=late.__contains__),
         default_expiry=lambda: expiry,
@@ -60,11 +63,26 @@ def add(model, samples, transaction=None):
 
 
 def test_generated_ids_lie_above_all_numbers_of_the_request():
-    assert with_generated([None, "x", None], 5) == ["5", "x", "6"]
-    assert with_generated([None, "7", None, "007"], 5) == ["8", "7", "9", "007"]
-    assert with_generated(["3", "x"], 5) == ["3", "x"]
-    assert end_of_ids([None, "7", None], 5) == 10
-    assert end_of_ids(["x"], 5) == 5
+    assert with_generated([None, "x", None], 5) == (["5", "x", "6"], 7)
+    assert with_generated([None, "7", None, "007"], 5) == (["8", "7", "9", "007"], 10)
+    assert with_generated(["3", "x"], 5) == (["3", "x"], 5)
+    assert with_generated(["7"], 5) == (["7"], 8)
+
+
+def test_every_generated_id_is_another_one_also_beyond_2_to_the_53():
+    model, transaction, first = forest(10), given(), 2**53 - 1
+    add(model, batch(str(first)))
+    transaction.turn = Turn(next_id=model.samples_.next_id)
+    for number in range(1, 4):
+        command = made(model, AddSamples(batch(None)), transaction)
+        transaction.turn = Turn(next_id=max(transaction.turn.next_id, command.next_id))
+        assert command.result().ids == [str(first + number)]
+
+
+def test_no_id_is_generated_that_a_snapshot_could_not_tell():
+    with pytest.raises(CapacityError, match="give each sample an id"):
+        plan_addition(forest(10), batch(None), given(LARGEST_COUNTER))
+    assert plan_addition(forest(10), batch("a"), given(LARGEST_COUNTER)).next_id == LARGEST_COUNTER
 
 
 def test_a_plan_changes_nothing():

@@ -23,8 +23,8 @@ import oubli.core.jit.policy
 from oubli.app.progress import Progress, silent
 from oubli.app.service.compiling import load_beside, prepare_kernels
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.estimators import KINDS
 from oubli.core.jit.policy import NotKeptError
-from oubli.core.registry import KINDS
 from oubli.core.warmup import FIT_STEPS
 from tests.serving import Running, serving, spawned
 
@@ -102,7 +102,17 @@ def walk(server: Running, kind: str, task: str, label_type: str, name: str, *, i
     ask(server, "POST", "/samples/batch-delete", {"ids": [f"{name}-{i}" for i in range(10, 14)]})
     ask(server, "POST", "/samples/batch-delete", {"subjects": ["s2"]})
     ask(server, "GET", f"/samples/{name}-16")
-    for path in ("/samples", "/model", "/erasures", "/ledger", "/snapshot", "/keys", "/metrics", "/v2", "/readyz"):
+    for path in (
+        "/samples",
+        "/model",
+        "/erasures",
+        "/ledger",
+        "/snapshot",
+        "/ledger/keys",
+        "/metrics",
+        "/v2",
+        "/readyz",
+    ):
         if path != "/metrics":
             server.ask("GET", path)
     finish(server, ask(server, "POST", "/model/verify", expect=202))

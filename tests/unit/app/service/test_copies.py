@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from oubli.app.errors import StorageError
-from oubli.app.service.influence import Question
-from oubli.app.service.model_service import ModelService
+from oubli.app.service.model.influence import Question
+from oubli.app.service.service import Service
 from oubli.core.model import Model
 from tests.unit.app.support import forest, make_service, rows, served_here
 
@@ -41,7 +41,7 @@ def test_the_model_counts_as_read_until_the_thread_of_a_cancelled_job_has_ended(
         service = make_service(forest(20))
         async with served_here(service):
             monkeypatch.setattr(Model, "wipe", slow)
-            rebuilder, lock = service.rebuilder, service.lock
+            rebuilder, lock = service.recovery, service.model.lock
             asked = {"fit": lambda: rebuilder.rebuild(lambda share: None), "verify": lambda: rebuilder.verify(print)}
             job = asyncio.create_task(asked[work]())
             await asyncio.to_thread(entered.wait, 20)
@@ -67,9 +67,9 @@ def test_the_copy_of_a_snapshot_that_cannot_be_written_is_overwritten(copies, mo
         async with served_here(service):
             copies.clear()
             with monkeypatch.context() as failing:
-                failing.setattr(type(service.storage), "write", fails)
+                failing.setattr(type(service.disk.storage), "write", fails)
                 with pytest.raises(StorageError):
-                    await service.checkpointer.write_snapshot()
+                    await service.erasure.checkpointer.write_snapshot()
             (copy,) = copies
             assert not hasattr(copy, "samples_")
 
@@ -77,10 +77,10 @@ def test_the_copy_of_a_snapshot_that_cannot_be_written_is_overwritten(copies, mo
 
 
 def test_the_copy_of_a_question_about_influence_is_overwritten(copies):
-    async def play(service: ModelService) -> None:
+    async def play(service: Service) -> None:
         async with served_here(service):
             copies.clear()
-            await service.influence.answer(Question(rows(1), None, "leave-one-out", "all", 3))
+            await service.questions.influence.answer(Question(rows(1), None, "leave-one-out", "all", 3))
             assert copies
             assert not any(hasattr(copy, "samples_") for copy in copies)
 

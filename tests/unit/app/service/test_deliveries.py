@@ -1,4 +1,4 @@
-"""Every state of every receipt is told at least once, in order, to nobody else, whatever the receiver does."""
+"""Every state of every receipt is delivered at least once, in order, to no one else, whatever the receiver does."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ import pytest
 from standardwebhooks import Webhook
 
 from oubli.app.errors import NoLetterError
-from oubli.app.privacy.addresses import AddressRules, parse_endpoint
-from oubli.app.privacy.sender import Sender
-from oubli.app.privacy.signatures import WebhookSigner
-from oubli.app.service.deliveries import Push, PushPolicy
-from oubli.app.service.model_service import ModelService
-from tests.unit.app.privacy.receiver import ACCEPT, HANG, HANG_UP, Receiver, Request, answer
+from oubli.app.outgoing.addresses import AddressRules, parse_endpoint
+from oubli.app.outgoing.sender import Sender, WebhookSigner
+from oubli.app.service.outbox.deliveries import Push
+from oubli.app.service.service import Service
+from tests.unit.app.outgoing.receiver import ACCEPT, HANG, HANG_UP, Receiver, Request, answer
 from tests.unit.app.service.simulated import Time, started
 from tests.unit.app.service.slow_journal import SlowJournal
 
@@ -40,7 +39,7 @@ class World:
     receiver: Receiver = field(default_factory=Receiver)
     forbidden: Receiver = field(default_factory=Receiver)
     address: str = ALLOWED
-    policy: PushPolicy = field(default_factory=PushPolicy)
+    give_up_after: float = 3 * 24 * HOUR
     deadline: float = 60.0
     timeout: float = 30.0  # of an attempt, in real seconds
     refs: dict[str, str] = field(default_factory=dict)
@@ -52,7 +51,9 @@ class World:
     def push(self) -> Push:
         endpoint = parse_endpoint(f"http://privacy.example:{self.receiver.port}/hooks", plain_http=True)
         sender = Sender(AddressRules((ALLOWED,), self.resolve), self.timeout)
-        return Push(sender, (endpoint, WebhookSigner([SECRET])), policy=self.policy, pause=self.time.pause)
+        return Push(
+            sender, (endpoint, WebhookSigner([SECRET])), give_up_after=self.give_up_after, pause=self.time.pause
+        )
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
@@ -64,19 +65,19 @@ class World:
             finally:
                 server.close()
 
-    async def start(self) -> ModelService:
+    async def start(self) -> Service:
         self.time.n_tasks = 2  # a courier, and the watch over deadlines
         return await started(self.directory, self.time, self.push(), deadline=self.deadline)
 
-    async def stop(self, service: ModelService, *, without_snapshot: bool = False) -> None:
+    async def stop(self, service: Service, *, without_snapshot: bool = False) -> None:
         """Stop the service as a signal does, or as a kill would leave it."""
         if without_snapshot:
-            await service.deliveries.stop()
-            await service.threads.settle()
-            service.threads.close()
-            service.close()
+            await service.outbox.deliveries.stop()
+            await service.model.threads.settle()
+            service.model.threads.close()
+            service.lifecycle.close()
         else:
-            await service.stop()
+            await service.lifecycle.stop()
         self.time.n_tasks = 0
 
     def check(self, receipts: dict[str, set[str]], *, whole: bool = True) -> None:
@@ -103,9 +104,9 @@ def check_signature(request: Request) -> None:
     assert headers["webhook-signature"] == Webhook(SECRET).sign(headers["webhook-id"], moment, request.body.decode())
 
 
-async def all_states(service: ModelService) -> dict[str, set[str]]:
+async def all_states(service: Service) -> dict[str, set[str]]:
     """The states that each receipt has been through; those that were overdue for a moment only may be told or not."""
-    page, _ = await service.receipts.listed(0, 10_000)
+    page, _ = await service.evidence.receipts.listed(0, 10_000)
     return {one.id: {"unlearned", one.status} for one in page}
 
 
@@ -121,17 +122,17 @@ def test_states_arrive_as_they_are_reached(tmp_path):
     async def script(world: World) -> None:
         service = await world.start()
         ref = "123e4567-e89b-12d3-a456-426614174000"
-        receipt = await service.delete(ids=["c1"], ref=ref)
+        receipt = await service.changes.delete(ids=["c1"], ref=ref)
         await world.time.advance(1)
         (first,) = world.receiver.accepted
         assert first.content["data"] == {"id": receipt.id, "ref": ref, "status": "unlearned"}
-        await service.snapshot()
+        await service.erasure.checkpointer.snapshot()
         await world.time.advance(1)
         assert [one.content["data"]["status"] for one in world.receiver.accepted] == ["unlearned", "erased"]
-        assert service.deliveries.n_delivered == 2
-        counts = await service.database.read(lambda database: database.deliveries.counts("webhook"))
+        assert service.outbox.deliveries.n_delivered == 2
+        counts = await service.disk.database.read(lambda database: database.deliveries.counts("webhook"))
         assert counts == (0, 0, None)
-        rows = await service.database.read(lambda database: database._all("SELECT count(*) FROM deliveries"))
+        rows = await service.disk.database.read(lambda database: database._all("SELECT count(*) FROM deliveries"))
         assert rows == [(0,)], "nothing is left of a receipt whose last state has arrived"
         world.check({receipt.id: {"unlearned", "erased"}})
         await world.stop(service)
@@ -166,28 +167,28 @@ def test_a_day_with_a_receiver_that_does_everything_wrong(tmp_path):
         for step in range(48):
             hour = step / 2
             world.address = FORBIDDEN if 6 <= hour < 8 else ALLOWED
-            if hour == 6:  # what is connected stays connected to what was checked: let it be resolved anew
-                service.deliveries._push.sender.close()
-            receipt = await service.delete(ids=[f"c{step}"])
+            if hour == 6:  # what is connected stays connected to what was checked: let it be resolved again
+                service.outbox.deliveries._push.sender.close()
+            receipt = await service.changes.delete(ids=[f"c{step}"])
             if step % 9 == 4:
                 poisoned.append(receipt.id)
             if step % 2:
-                await service.snapshot()
+                await service.erasure.checkpointer.snapshot()
             if step == 29:
                 await world.stop(service)
                 await world.time.advance(HOUR / 4)
                 service = await world.start()
             await world.time.advance(HOUR / 2)
-        await service.snapshot()
+        await service.erasure.checkpointer.snapshot()
         await world.time.advance(7 * HOUR)
         receipts = await all_states(service)
         assert len(receipts) == 48
         assert all(states == {"unlearned", "erased"} for states in receipts.values())
         world.check(receipts)
-        assert not await service.deliveries.dead_letters(0, 10)
-        assert service.deliveries.counts == (0, 0, None)
-        # It does not go on and on at a receiver that fails.
-        assert service.deliveries.n_failed < 400
+        assert not await service.outbox.deliveries.dead_letters(0, 10)
+        assert service.outbox.deliveries.counts == (0, 0, None)
+        # A receiver that fails is not tried for ever.
+        assert service.outbox.deliveries.n_failed < 400
         await world.stop(service)
 
     world = World(tmp_path / "data", receiver=Receiver(answers), timeout=0.03)
@@ -202,14 +203,14 @@ def test_what_cannot_be_told_becomes_a_dead_letter_and_holds_up_nothing_else(tmp
 
     async def script(world: World) -> None:
         service = await world.start()
-        dead = (await service.delete(ids=["c1"])).id
+        dead = (await service.changes.delete(ids=["c1"])).id
         bad.append(dead)
-        good = [(await service.delete(ids=[f"c{i}"])).id for i in range(2, 6)]
-        await service.snapshot()
+        good = [(await service.changes.delete(ids=[f"c{i}"])).id for i in range(2, 6)]
+        await service.erasure.checkpointer.snapshot()
         await world.time.advance(10)
         world.check({dead: set(), **{name: {"unlearned", "erased"} for name in good}})
         await world.time.advance(3 * HOUR)
-        letters = await service.deliveries.dead_letters(0, 10)
+        letters = await service.outbox.deliveries.dead_letters(0, 10)
         assert [(one.subject, one.state, one.reason) for one in letters] == [
             (dead, "unlearned", "status-400"),
             (dead, "erased", "status-400"),
@@ -222,26 +223,26 @@ def test_what_cannot_be_told_becomes_a_dead_letter_and_holds_up_nothing_else(tmp
         await world.time.advance(5 * HOUR)
         assert len(world.receiver.requests) == n_requests
         with pytest.raises(NoLetterError):
-            await service.deliveries.redeliver(good[0])
+            await service.outbox.deliveries.redeliver(good[0])
         bad.clear()
-        assert await service.deliveries.redeliver(dead) == 2
+        assert await service.outbox.deliveries.redeliver(dead) == 2
         await world.time.advance(1)
         world.check({dead: {"unlearned", "erased"}, **{name: {"unlearned", "erased"} for name in good}})
-        assert not await service.deliveries.dead_letters(0, 10)
+        assert not await service.outbox.deliveries.dead_letters(0, 10)
         with pytest.raises(NoLetterError):
-            await service.deliveries.redeliver(dead)
+            await service.outbox.deliveries.redeliver(dead)
         await world.stop(service)
 
-    run(World(tmp_path / "data", receiver=Receiver(answers), policy=PushPolicy(2 * HOUR)), script)
+    run(World(tmp_path / "data", receiver=Receiver(answers), give_up_after=2 * HOUR), script)
 
 
 def test_a_receiver_that_is_gone_is_not_asked_again(tmp_path):
     async def script(world: World) -> None:
         service = await world.start()
-        await service.delete(ids=["c1"])
+        await service.changes.delete(ids=["c1"])
         await world.time.advance(24 * HOUR)
         assert len(world.receiver.requests) == 1
-        letters = await service.deliveries.dead_letters(0, 10)
+        letters = await service.outbox.deliveries.dead_letters(0, 10)
         assert [(one.state, one.reason) for one in letters] == [("unlearned", "status-410"), ("overdue", "status-410")]
         await world.stop(service)
 
@@ -251,15 +252,15 @@ def test_a_receiver_that_is_gone_is_not_asked_again(tmp_path):
 def test_an_overdue_erasure_is_told_once_and_before_it_is_erased(tmp_path, monkeypatch):
     async def script(world: World) -> None:
         service = await world.start()
-        monkeypatch.setattr(type(service.checkpointer), "_is_due", lambda self: False)
-        receipt = await service.delete(ids=["c1"])
+        monkeypatch.setattr(type(service.erasure.checkpointer), "_is_due", lambda self: False)
+        receipt = await service.changes.delete(ids=["c1"])
         await world.time.advance(61)
         await world.stop(service, without_snapshot=True)
         service = await world.start()
         await world.time.advance(10)
         states = [one.content["data"]["status"] for one in world.receiver.accepted]
         assert states == ["unlearned", "overdue"]
-        await service.snapshot()
+        await service.erasure.checkpointer.snapshot()
         await world.time.advance(10)
         world.check({receipt.id: {"unlearned", "overdue", "erased"}})
         assert len(world.receiver.accepted) == 3
@@ -274,9 +275,9 @@ def test_a_receiver_that_is_down_for_days_is_told_of_everything_when_it_is_back(
     async def script(world: World) -> None:
         service = await world.start()
         for i in range(40):
-            await service.delete(ids=[f"c{i}"])
+            await service.changes.delete(ids=[f"c{i}"])
             await world.time.advance(HOUR)
-        await service.snapshot()
+        await service.erasure.checkpointer.snapshot()
         n_requests = len(world.receiver.requests)
         assert n_requests < 40 * 20
         is_down[0] = False
@@ -288,17 +289,17 @@ def test_a_receiver_that_is_down_for_days_is_told_of_everything_when_it_is_back(
 
 
 def test_more_failing_receipts_than_are_remembered_are_all_told_in_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("oubli.app.service.deliveries._MOST_FAILING", 3)
-    monkeypatch.setattr("oubli.app.service.deliveries._PAGE", 2)
+    monkeypatch.setattr("oubli.app.service.outbox.deliveries._MOST_FAILING", 3)
+    monkeypatch.setattr("oubli.app.service.outbox.deliveries._PAGE", 2)
     is_down = [True]
 
     async def script(world: World) -> None:
         service = await world.start()
         for i in range(12):
-            await service.delete(ids=[f"c{i}"])
+            await service.changes.delete(ids=[f"c{i}"])
         await world.time.advance(5 * HOUR)
         is_down[0] = False
-        await service.snapshot()
+        await service.erasure.checkpointer.snapshot()
         await world.time.advance(2 * HOUR)
         world.check(await all_states(service))
         await world.stop(service)
@@ -315,9 +316,9 @@ def test_a_receiver_can_ask_to_be_left_alone(tmp_path):
 
     async def script(world: World) -> None:
         service = await world.start()
-        await service.delete(ids=["c1"])
+        await service.changes.delete(ids=["c1"])
         await world.time.advance(10)
-        await service.delete(ids=["c2"])
+        await service.changes.delete(ids=["c2"])
         await world.time.advance(6000)
         assert times[1] - times[0] >= 5000
         world.check(await all_states(service), whole=False)
@@ -336,15 +337,15 @@ def test_what_is_not_noted_as_arrived_is_told_again_and_in_order(tmp_path):
         async def never(notes: Any) -> None:
             await asyncio.Event().wait()
 
-        (courier,) = service.deliveries._couriers
+        (courier,) = service.outbox.deliveries._couriers
         noted, courier._note = courier._note, never
-        receipt = await service.delete(ids=["c1"])
+        receipt = await service.changes.delete(ids=["c1"])
         while not world.receiver.accepted:  # noqa: ASYNC110 - as a test may
             await asyncio.sleep(0.001)
-        await service.snapshot()
+        await service.erasure.checkpointer.snapshot()
         await asyncio.sleep(0.05)
         assert len(world.receiver.accepted) == 1, "the next state waits until the one before is noted"
-        for task in service.deliveries._tasks:
+        for task in service.outbox.deliveries._tasks:
             task.cancel()
         courier._note = noted
         courier._arrived.clear()
@@ -364,15 +365,15 @@ def test_a_redelivery_whose_caller_goes_is_made_all_the_same(tmp_path):
 
     async def script(world: World) -> None:
         service = await world.start()
-        receipt = (await service.delete(ids=["c1"])).id
+        receipt = (await service.changes.delete(ids=["c1"])).id
         await world.time.advance(1)
-        assert len(await service.deliveries.dead_letters(0, 10)) == 1
+        assert len(await service.outbox.deliveries.dead_letters(0, 10)) == 1
         gone.clear()
-        await SlowJournal(service, b"revived").leave(service.deliveries.redeliver(receipt))
+        await SlowJournal(service, b"revived").leave(service.outbox.deliveries.redeliver(receipt))
         await asyncio.sleep(0.1)
         await world.time.advance(1)
         world.check({receipt: {"unlearned"}})
-        assert not await service.deliveries.dead_letters(0, 10)
+        assert not await service.outbox.deliveries.dead_letters(0, 10)
         await world.stop(service)
 
     run(World(tmp_path / "data", receiver=Receiver(lambda request: answer(410) if gone else ACCEPT)), script)
@@ -381,7 +382,7 @@ def test_a_redelivery_whose_caller_goes_is_made_all_the_same(tmp_path):
 def test_a_stop_in_the_middle_of_a_note_leaves_the_journal_whole(tmp_path):
     async def script(world: World) -> None:
         service = await world.start()
-        journal, entered = service.storage.journal, asyncio.Event()
+        journal, entered = service.disk.storage.journal, asyncio.Event()
         append, loop = journal.append, asyncio.get_running_loop()
 
         def slow(records: Any, *, reserve: bool = False) -> None:
@@ -391,12 +392,12 @@ def test_a_stop_in_the_middle_of_a_note_leaves_the_journal_whole(tmp_path):
             append(records, reserve=reserve)
 
         journal.append = slow
-        receipt = await service.delete(ids=["c1"])
+        receipt = await service.changes.delete(ids=["c1"])
         await entered.wait()
         await world.stop(service)
-        assert service.stop_error is None
+        assert service.lifecycle.stop_error is None
         service = await world.start()
-        await service.snapshot()
+        await service.erasure.checkpointer.snapshot()
         await world.time.advance(1)
         world.check({receipt.id: {"unlearned", "erased"}})
         await world.stop(service)

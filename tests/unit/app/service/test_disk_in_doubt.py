@@ -23,8 +23,8 @@ from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.file import file_errors
 from oubli.app.service.build import compose, open_directory
 from oubli.app.storage.directory import DataDirectory, FlushError
+from oubli.app.storage.journal import SqliteJournal
 from oubli.app.storage.snapshots import SnapshotStore
-from oubli.app.storage.sqlite_journal import SqliteJournal
 from tests.unit.app.support import make_service, samples, served
 
 
@@ -102,7 +102,7 @@ def test_a_restore_that_is_refused_is_not_found_by_a_restart(tmp_path, monkeypat
 
 @pytest.mark.parametrize("where", ["rotate", "append"])
 def test_a_restore_in_doubt_is_finished_by_a_restart(tmp_path, monkeypatch, where):
-    """Its snapshot stands: the journal and the ledger go on from there."""
+    """Its snapshot stands: the journal and the ledger continue from there."""
 
     def fails(*arguments: Any, **options: Any) -> None:
         raise JournalError("EIO")

@@ -1,4 +1,4 @@
-from oubli.app.service.durations import Cost
+from oubli.app.times import Cost
 
 
 def test_one_item_is_always_short():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oubli.app.service.empty_erasures import HOUR_MS, EmptyErasures
+from oubli.app.service.evidence.receipts import HOUR_MS, EmptyErasures
 
 
 def test_each_caller_has_so_many_an_hour():

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-import oubli.app.service.rebuild as rebuild
+import oubli.app.service.recovery.rebuild as rebuild
 from oubli.app.errors import JournalFullError
 from oubli.app.service.build import compose, open_directory
-from oubli.app.service.model_service import ModelService
+from oubli.app.service.service import Service
 from tests.unit.app.support import JSON, make_service, samples, served_here
 
 
@@ -39,9 +39,9 @@ def test_changes_during_a_fit_are_in_the_fitted_model(tmp_path, held_up):
             held_up.set()
             result = (await finished(client, job))["result"]
             assert (result["n_samples"], result["parameters"]["n_estimators"]) == (22, 3)
-            model = service.state.model
+            model = service.model.state.model
             assert model.verify().ok
-            assert service.state.version == result["model_version"] == 43
+            assert service.model.state.version == result["model_version"] == 43
 
     asyncio.run(work())
 
@@ -50,7 +50,7 @@ def test_a_fit_that_is_asked_for_again_is_the_first(tmp_path, held_up):
     """While it waits or runs, after it has ended, and after a restart."""
     asked = {"json": {"parameters": {"n_estimators": 3}}, "headers": {"Idempotency-Key": "again"}}
 
-    async def work(service: ModelService) -> dict[str, Any]:
+    async def work(service: Service) -> dict[str, Any]:
         async with served_here(service) as client:
             first = (await client.post("/model/fit", **asked)).json()
             assert (await client.post("/model/fit", **asked)).json()["id"] == first["id"]
@@ -59,7 +59,7 @@ def test_a_fit_that_is_asked_for_again_is_the_first(tmp_path, held_up):
             held_up.set()
             job = await finished(client, first)
             assert (await client.post("/model/fit", **asked)).json() == job
-            assert service.state.version == job["result"]["model_version"] == 2
+            assert service.model.state.version == job["result"]["model_version"] == 2
             return job
 
     before = asyncio.run(work(make_service(directory=tmp_path / "data")))
@@ -71,7 +71,7 @@ def test_a_fit_that_is_asked_for_again_is_the_first(tmp_path, held_up):
 
 
 def is_overwritten(store: Any) -> bool:
-    return not any(array.any() for array in (store.cells, store.id_hashes, store.nonces.rows, store.held))
+    return not any(array.any() for array in (store.cells, store.id_hashes, store.nonces.values, store.held))
 
 
 @pytest.mark.parametrize("how", ["superseded", "half way", "not begun", "not written"])
@@ -82,7 +82,7 @@ def test_a_fit_that_comes_to_nothing_is_overwritten(tmp_path, monkeypatch, how):
     def watched(estimator: Any, store: Any, progress: Any) -> Any:
         fits.append((estimator, store))
         assert store.cells.any()
-        assert store.nonces.rows.any()
+        assert store.nonces.values.any()
         if how == "half way":
             return refit(estimator, store, lambda done, total: 1 // 0)
         if how == "not begun":
@@ -105,15 +105,15 @@ def test_a_fit_that_comes_to_nothing_is_overwritten(tmp_path, monkeypatch, how):
             if how == "superseded":
                 assert (await client.put("/snapshot/file", content=snapshot)).status_code == 200
             elif how == "not written":
-                monkeypatch.setattr(service.storage.journal, "append", full)
+                monkeypatch.setattr(service.disk.storage.journal, "append", full)
             gate.set()
             assert (await finished(client, job))["status"] == "failed"
             ((estimator, store),) = fits
             assert is_overwritten(store)
             assert not hasattr(estimator, "samples_")
             assert not any(any(array.tobytes()) for engine in engines for array in engine.trees)
-            assert service.state.model.samples_.cells.any()
-            assert service.holders.delayed_from == math.inf
+            assert service.model.state.model.samples_.cells.any()
+            assert service.model.holders.delayed_from == math.inf
 
     def full(*_: Any, **__: Any) -> None:
         raise JournalFullError("no room on the disk")
@@ -137,13 +137,13 @@ def test_a_restore_during_a_fit_wins(tmp_path, held_up):
             assert restored.status_code == 200
             for i in range(40):
                 await client.delete(f"/samples/c{i}")
-            version = service.state.version
+            version = service.model.state.version
             held_up.set()
             job = await finished(client, job)
             assert job["status"] == "failed"
-            assert job["error"] == "SupersededError: a restore replaced the samples meanwhile: begin again"
-            model = service.state.model
-            assert (service.state.version, model.n_samples_, model.n_estimators) == (version, 20, 5)
+            assert job["error"] == "a restore has replaced the samples: begin again"
+            model = service.model.state.model
+            assert (service.model.state.version, model.n_samples_, model.n_estimators) == (version, 20, 5)
             assert not model.samples_.contains("n0")
             assert model.verify().ok
 

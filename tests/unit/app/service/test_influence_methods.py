@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oubli.app.service.influence_methods import UnfitError, method_for, seconds_for
+from oubli.app.service.model.influence import UnfitError, method_for, seconds_for
 
 
 def boosted(n: int = 1_000, n_trees: int = 100, *, kind: str = "incremental-boosting", grids: bool = True) -> Any:

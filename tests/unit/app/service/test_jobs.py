@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oubli.app.errors import BusyError, StorageError
-from oubli.app.service.jobs import STOPPED, Job, JobBoard, Report
+from oubli.app.service.jobs.jobs import STOPPED, Job, JobBoard, Report
 from oubli.core.errors import InputError
 
 
@@ -115,15 +115,15 @@ def test_a_failed_job_says_why_without_values_and_the_next_one_runs(caplog):
         jobs = [board.start("fit", work) for work in (broken, refused, full, busy, done)]
         await settle()
         errors = [state(board, job)[3] for job in jobs]
-        assert errors[0].startswith("ValueError at test_jobs.py:")
-        assert errors[1].startswith("InputError at test_jobs.py:")
-        assert errors[2:] == ["StorageError: no room on the disk", "BusyError", None]
+        assert errors[0].startswith("an internal error at test_jobs.py:")
+        assert errors[1].startswith("an internal error at test_jobs.py:")
+        assert errors[2:] == ["no room on the disk", "as many requests wait for the model as may wait", None]
         assert [state(board, job)[0] for job in jobs] == ["failed"] * 4 + ["succeeded"]
 
     with caplog.at_level(logging.INFO):
         run(test())
     assert "SECRET" not in caplog.text
-    assert "a job of kind fit failed: ValueError at test_jobs.py" in caplog.text
+    assert "a job of kind fit failed: an internal error at test_jobs.py" in caplog.text
 
 
 def test_progress_comes_from_any_thread_and_never_goes_back():

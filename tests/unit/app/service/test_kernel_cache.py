@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oubli.app.service.kernel_cache import VARIABLE, use_kernel_cache
+from oubli.app.service.compiling import VARIABLE, use_kernel_cache
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from oubli.app.service.lock import ModelLock
+from oubli.app.service.model.state import ModelLock
 
 
 def test_a_writer_waits_for_readers_and_keeps_later_ones_out():

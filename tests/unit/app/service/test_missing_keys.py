@@ -13,12 +13,11 @@ from typer.testing import CliRunner
 
 from oubli.app.cli.main import cli
 from oubli.app.errors import JournalFullError, StartError, StopReason
-from oubli.app.ledger.verify import check_ledger
+from oubli.app.ledger.downloads import check_ledger
 from oubli.app.service.build import OpenDirectory, compose, open_directory
-from oubli.app.service.model_service import ModelService
-from oubli.app.service.recovery import LedgerChoice
-from oubli.app.storage.journal import Record
-from oubli.app.storage.sqlite_journal import SqliteJournal
+from oubli.app.service.recovery.start import LedgerChoice
+from oubli.app.service.service import Service
+from oubli.app.storage.journal import Record, SqliteJournal
 from tests.unit.app.support import JSON, forest, samples, served_here
 
 # Two keys of each sort: the ones in use, and those that were rotated away.
@@ -28,7 +27,7 @@ NAMES = ("signing new", "signing old", "hashing new", "hashing old")
 @contextmanager
 def started(
     folder: Path, key_dir: Path | None = None, *, accept: bool = False
-) -> Iterator[tuple[OpenDirectory, ModelService]]:
+) -> Iterator[tuple[OpenDirectory, Service]]:
     opened = open_directory(folder, key_dir)
     try:
         assert opened.snapshots is not None
@@ -39,12 +38,12 @@ def started(
         opened.close()
 
 
-async def erase(service: ModelService, *names: str, killed: bool) -> None:
+async def erase(service: Service, *names: str, killed: bool) -> None:
     async with served_here(service) as client:
         for name in names:
             assert (await client.delete(f"/samples/{name}")).status_code == 200
         if killed:  # what is in the journal is not in the ledger's file, and nothing is written at the end
-            service.state.halt(StopReason.DISK_FAILED)
+            service.model.state.halt(StopReason.DISK_FAILED)
 
 
 def make(folder: Path, *, killed: bool) -> dict[str, Path]:
@@ -89,7 +88,7 @@ def test_each_key_is_missed(name, made):
     kept = files[name].read_bytes()
     files[name].unlink()
     before = content_of(folder)
-    with pytest.raises(StartError, match=rf"ledger names keys .*{files[name].name}.*--key-dir.*--accept-missing-keys"):
+    with pytest.raises(StartError, match=rf"ledger names keys .*{files[name].name}.*--key-dir.*--accept-missing keys"):
         started(folder).__enter__()
     assert content_of(folder) == before, "no key was made in its place"
     files[name].write_bytes(kept)
@@ -110,7 +109,7 @@ def test_going_on_needs_no_more_room_than_the_reserve(made, monkeypatch):
 
     monkeypatch.setattr(SqliteJournal, "append", append_to_full)
     with started(folder, accept=True) as (_, service):
-        assert service.state.model.samples_.contains("c5")
+        assert service.model.state.model.samples_.contains("c5")
 
 
 @pytest.mark.parametrize("where", ["gone", "elsewhere"])
@@ -133,7 +132,7 @@ def test_going_on_without_is_written_down_and_asked_for_once(name, made):
     for one in lost:
         files[one].unlink()
 
-    async def use(service: ModelService) -> None:
+    async def use(service: Service) -> None:
         async with served_here(service) as client:
             answer = await client.post("/samples", json=samples(1, "new"), headers=JSON)
             assert answer.status_code == 201
@@ -148,7 +147,7 @@ def test_going_on_without_is_written_down_and_asked_for_once(name, made):
     for accept in (False, True):
         with started(folder, accept=accept) as (opened, service):
             assert opened.notes == []
-            assert service.state.model.samples_.contains("new0")
+            assert service.model.state.model.samples_.contains("new0")
             check_ledger(opened.database.entries(0, 10**6))
             # Keys that were made in their place are missed like others.
             current = folder / "keys" / f"signing-{opened.keys.signing.id}.pem"
@@ -160,7 +159,7 @@ def test_going_on_without_is_written_down_and_asked_for_once(name, made):
 def test_with_its_keys_an_erased_id_does_not_come_back(made):
     folder, _ = made
 
-    async def ask(service: ModelService) -> list[int]:
+    async def ask(service: Service) -> list[int]:
         async with served_here(service) as client:
             body = [{**samples(1)["samples"][0], "id": name} for name in ("c0", "c1", "c2", "c3")]
             return [(await client.post("/samples", json={"samples": [one]}, headers=JSON)).status_code for one in body]
@@ -181,7 +180,7 @@ def test_a_key_that_was_destroyed_on_purpose_is_not_missed(made):
         assert len(opened.keys.hashing) == 1
 
 
-async def scrub(service: ModelService) -> None:
+async def scrub(service: Service) -> None:
     async with served_here(service) as client:
         assert (await client.post("/model/scrub", json={}, headers=JSON)).status_code == 202
 
@@ -190,7 +189,7 @@ def test_killed_before_it_was_written_down_it_is_asked_for_again(made, monkeypat
     folder, files = made
     files["hashing new"].unlink()
     with monkeypatch.context() as patched:
-        patched.setattr("oubli.app.storage.sqlite_journal.SqliteJournal.append", stop)
+        patched.setattr("oubli.app.storage.journal.SqliteJournal.append", stop)
         with pytest.raises(KeyboardInterrupt):
             started(folder, accept=True).__enter__()
     with pytest.raises(StartError, match=files["hashing new"].name):
@@ -207,7 +206,7 @@ def test_commands_on_keys_make_none_in_their_place(command, made):
     shutil.rmtree(folder / "keys")
     done = CliRunner().invoke(cli, ["ledger", *command, "--data-dir", str(folder)])
     assert isinstance(done.exception, StartError)
-    assert "--accept-missing-keys" in str(done.exception)
+    assert "--accept-missing keys" in str(done.exception)
     assert not (folder / "keys").exists()
 
 
@@ -231,7 +230,7 @@ def test_a_first_start_that_was_cut_short_has_named_its_keys(tmp_path, monkeypat
         path.chmod(0o600)
     shutil.rmtree(tmp_path / "data" / "keys")
     opened = open_directory(tmp_path / "data")
-    start = opened.begin(forest(), LedgerChoice(accept_missing_keys=True))
+    start = opened.begin(forest(), opened.prepare(LedgerChoice(accept_missing_keys=True)))
     assert start.state.seq == opened.storage.journal.last_seq
     opened.close()
     with started(tmp_path / "data") as (opened, _):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import shutil
 import tarfile
@@ -13,43 +12,41 @@ from typing import Any
 import pytest
 
 from oubli.app.errors import StopReason
-from oubli.app.privacy.addresses import AddressRules
-from oubli.app.privacy.sender import Sender
-from oubli.app.service.build import compose, open_directory
-from oubli.app.service.witnesses import Witness, parse_witness
+from oubli.app.outgoing.addresses import AddressRules
+from oubli.app.outgoing.sender import Sender
+from oubli.app.service.build import Means, compose, open_directory
+from oubli.app.service.evidence.publisher import Witness, parse_witness
 from oubli.verifier import check_checkpoint, check_proof, check_since, opening_of, read_checkpoint, read_policy
 from oubli.verifier.merkle import check_consistency
 from oubli.verifier.notes import decode, read_key
-from oubli.witness import WitnessServer
 from tests.closing import closed_at_the_end
 from tests.imports import ROOT
 from tests.unit.app.support import JSON, forest, samples, served_here
-from tests.unit.witness.serving import witnessing
+from tests.witness import LocalWitness, witnessing
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oubli.app.service.publisher.PERIOD", 0.05)
+    monkeypatch.setattr("oubli.app.service.evidence.publisher.PERIOD", 0.05)
 
 
-def opened(folder: Path, *witnesses: WitnessServer, accept: bool = False, name: str = "oubli.example") -> Any:
+def opened(folder: Path, *witnesses: LocalWitness, accept: bool = False, name: str = "oubli.example") -> Any:
     """A service over a data directory, begun when it is empty."""
     directory = open_directory(folder, log_name=name)
     closed_at_the_end(directory.database)
     start = directory.recover(directory.snapshots.recover()) if directory.holds_model else directory.begin(forest(20))
     sender = Sender(AddressRules(("127.0.0.0/8",)), 5.0)
     known = [
-        Witness(*parse_witness(f"{one.witness.key.public} http://127.0.0.1:{one.port}", plain_http=True), sender)
-        for one in witnesses
+        Witness(*parse_witness(f"{one.key} http://127.0.0.1:{one.port}", plain_http=True), sender) for one in witnesses
     ]
-    return compose(start, idle_resolve=False, witnesses=known, accept_missing=accept)
+    return compose(start, idle_resolve=False, means=Means(witnesses=known), accept_missing=accept)
 
 
-async def policy_of(client: Any, *witnesses: WitnessServer) -> Any:
+async def policy_of(client: Any, *witnesses: LocalWitness) -> Any:
     """A policy that trusts the keys that a server publishes, and asks for all of some witnesses."""
-    lines = [f"log {key['log_key']}" for key in (await client.get("/keys")).json()["keys"]]
-    lines += [f"witness {one.witness.key.public.name} {one.witness.key.public}" for one in witnesses]
-    names = " ".join(one.witness.key.public.name for one in witnesses)
+    lines = [f"log {key['log_key']}" for key in (await client.get("/ledger/keys")).json()["keys"]]
+    lines += [f"witness {one.key.name} {one.key}" for one in witnesses]
+    names = " ".join(one.key.name for one in witnesses)
     lines += [f"group g all {names}", "quorum g"] if witnesses else ["quorum none"]
     return read_policy("\n".join(lines).encode())
 
@@ -61,7 +58,7 @@ def log_of(folder: Path) -> Any:
     directory.close()
     directory = open_directory(folder)
     (key, *_) = directory.keys.all_signing
-    from oubli.app.ledger.signed_notes import log_key
+    from oubli.app.ledger.log import log_key
 
     origin = directory.database.log.origin
     directory.close()
@@ -118,7 +115,7 @@ def test_what_was_signed_holds_after_a_restart_with_the_same_bytes(tmp_path):
 
 
 def test_a_witness_cosigns_and_knows_more_after_each_change(tmp_path):
-    async def play(names: tuple[str, ...], *witnesses: WitnessServer) -> None:
+    async def play(names: tuple[str, ...], *witnesses: LocalWitness) -> None:
         async with served_here(opened(tmp_path / "data", *witnesses)) as client:
             policy = await policy_of(client, *witnesses)
             for name in names:
@@ -127,10 +124,10 @@ def test_a_witness_cosigns_and_knows_more_after_each_change(tmp_path):
                 check_proof((await client.get(f"/erasures/{receipt['id']}/proof")).text, policy)
 
     log = log_of(tmp_path / "data")
-    with witnessing(tmp_path / "one", log, name="one.example") as one:
-        with witnessing(tmp_path / "two", log, name="two.example") as two:
+    two = LocalWitness("two.example", log)
+    with witnessing(LocalWitness("one.example", log)) as one:
+        with witnessing(two):
             asyncio.run(play(("c0", "c1"), one, two))
-            port = two.port
 
         async def play_without_the_second() -> None:
             async with served_here(opened(tmp_path / "data", one)) as client:
@@ -139,12 +136,12 @@ def test_a_witness_cosigns_and_knows_more_after_each_change(tmp_path):
 
         asyncio.run(play_without_the_second())
         # It is told what it has missed.
-        with witnessing(tmp_path / "two", log, name="two.example", port=port) as two:
+        with witnessing(two):
             asyncio.run(play(("c2", "c3"), one, two))
 
 
 def test_a_witness_that_is_away_holds_nothing_up(tmp_path):
-    with witnessing(tmp_path / "w", log_of(tmp_path / "data")) as witness:
+    with witnessing(LocalWitness("w.example", log_of(tmp_path / "data"))) as witness:
         pass
 
     async def play() -> None:
@@ -155,7 +152,7 @@ def test_a_witness_that_is_away_holds_nothing_up(tmp_path):
     asyncio.run(play())
 
 
-async def erase(service: Any, *names: str, witnesses: tuple[WitnessServer, ...] = ()) -> Any:
+async def erase(service: Any, *names: str, witnesses: tuple[LocalWitness, ...] = ()) -> Any:
     """Delete samples and wait until that is published; return the checkpoint."""
     async with served_here(service) as client:
         for name in names:
@@ -164,14 +161,14 @@ async def erase(service: Any, *names: str, witnesses: tuple[WitnessServer, ...] 
         return await until_cosigned(client, policy, receipt["ledger_index"])
 
 
-def seen_by(witness: WitnessServer, origin: str) -> Any:
+def seen_by(witness: LocalWitness, origin: str) -> Any:
     """The last checkpoint that a witness has cosigned; it may be later than one that was read from the server."""
-    return read_checkpoint(witness.witness.checkpoint(hashlib.sha256(origin.encode()).hexdigest()).body)
+    return read_checkpoint(witness.seen[origin])
 
 
 def test_a_disk_restored_from_yesterday_is_noticed_by_a_witness(tmp_path, caplog):
     log = log_of(tmp_path / "data")
-    with witnessing(tmp_path / "w", log) as witness:
+    with witnessing(LocalWitness("w.example", log)) as witness:
         asyncio.run(erase(opened(tmp_path / "data", witness), "c1", witnesses=(witness,)))
         shutil.copytree(tmp_path / "data", tmp_path / "yesterday")
         asyncio.run(erase(opened(tmp_path / "data", witness), "c2", "c3", witnesses=(witness,)))
@@ -180,7 +177,7 @@ def test_a_disk_restored_from_yesterday_is_noticed_by_a_witness(tmp_path, caplog
 
         async def play() -> None:
             async with served_here(service) as client:
-                assert service.state.halted is StopReason.LOG_ROLLED_BACK
+                assert service.model.state.halted is StopReason.LOG_ROLLED_BACK
                 problem = (await client.delete("/samples/c4")).json()
                 assert problem["type"].endswith("changes-stopped")
                 assert (await client.get("/samples/c2")).status_code == 200
@@ -194,7 +191,7 @@ def test_a_disk_restored_from_yesterday_is_noticed_by_a_witness(tmp_path, caplog
 
 def test_another_log_begins_when_the_operator_goes_on_without_what_is_missing(tmp_path):
     log = log_of(tmp_path / "data")
-    with witnessing(tmp_path / "w", log) as witness:
+    with witnessing(LocalWitness("w.example", log)) as witness:
         asyncio.run(erase(opened(tmp_path / "data", witness), "c1", witnesses=(witness,)))
         shutil.copytree(tmp_path / "data", tmp_path / "yesterday")
         asyncio.run(erase(opened(tmp_path / "data", witness), "c2", witnesses=(witness,)))

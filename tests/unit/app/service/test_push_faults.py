@@ -1,4 +1,4 @@
-"""An error at any step of telling is tried again: everything is told in the end, in order, and changes go on."""
+"""A delivery that fails at any step is tried again: all are made in the end, in order, and changes continue."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from typing import Any
 
 import pytest
 
-import oubli.app.privacy.sender
+import oubli.app.outgoing.sender
 from oubli.app.errors import JournalFullError, ServiceError, StorageError
 from oubli.app.ledger import ledger as ledger_module
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.deliveries import DeliveryTable
-from oubli.app.privacy.addresses import AddressRules, parse_endpoint
-from oubli.app.privacy.sender import Sender
-from oubli.app.privacy.signatures import ProcessorSigner, WebhookSigner, read_processor
-from oubli.app.service import subject_requests
-from oubli.app.service.deliveries import Push, WebhookChannel
-from oubli.app.service.model_service import ModelService
-from oubli.app.service.opendsr import Asked, Processor
-from oubli.app.storage.sqlite_journal import SqliteJournal
+from oubli.app.outgoing.addresses import AddressRules, parse_endpoint
+from oubli.app.outgoing.sender import ProcessorSigner, Sender, WebhookSigner, read_processor
+from oubli.app.service.outbox import deliveries
+from oubli.app.service.outbox.deliveries import Push, WebhookChannel
+from oubli.app.service.outbox.subject_requests import Asked, Processor
+from oubli.app.service.service import Service
+from oubli.app.storage.journal import SqliteJournal
 from tests.histories.controller import CALLBACKS, HOOKS, SECRET, Controller
-from tests.unit.app.privacy.certificates import authority, certificate
-from tests.unit.app.privacy.receiver import answer
+from tests.unit.app.outgoing.certificates import authority, certificate
+from tests.unit.app.outgoing.receiver import answer
 from tests.unit.app.service.simulated import Time, started
 
 DOMAIN = "opendsr.processor.example"
@@ -55,7 +54,7 @@ class Faults:
         self.failed: str | None = None
         self.is_on = False
         self._at = at
-        monkeypatch.setattr(oubli.app.privacy.sender, "_KEPT", 0.0)  # each attempt asks for addresses
+        monkeypatch.setattr(oubli.app.outgoing.sender, "_KEPT", 0.0)  # each attempt asks for addresses
         for owner, name, error in STEPS:
             monkeypatch.setattr(owner, name, self._counted(owner, name, error))
 
@@ -93,7 +92,7 @@ async def again(work: Callable[[], Any]) -> Any:
 
 def live(folder: Path, monkeypatch: pytest.MonkeyPatch, at: int | str) -> tuple[int, str | None]:
     """Have one call fail; return how many there were, and which it was."""
-    monkeypatch.setattr(subject_requests, "_RETRY", 0.001)
+    monkeypatch.setattr(deliveries, "_RETRY_NOTES", 0.001)
     monkeypatch.setattr(ledger_module, "_RETRY", 0.001)
     faults = Faults(monkeypatch, at)
     folder.mkdir()
@@ -103,7 +102,7 @@ def live(folder: Path, monkeypatch: pytest.MonkeyPatch, at: int | str) -> tuple[
     take = controller.receiver.answers
     controller.receiver.answers = lambda request: answer(500) if next(refused, False) else take(request)
 
-    async def begin() -> ModelService:
+    async def begin() -> Service:
         time.n_tasks = 3  # two couriers, and the watch over deadlines
         port = controller.receiver.port
         hooks, callbacks = (
@@ -117,35 +116,35 @@ def live(folder: Path, monkeypatch: pytest.MonkeyPatch, at: int | str) -> tuple[
         async with controller.receiver.listening():
             service = await begin()
             faults.is_on = True
-            requests = service.subject_requests
+            requests = service.outbox.requests
             erasure, access = asked("erasure", "s1"), asked("access", "s2")
-            receipt = await again(lambda: service.delete(ids=["c0"]))
+            receipt = await again(lambda: service.changes.delete(ids=["c0"]))
             await again(lambda: requests.take(erasure))
             await again(lambda: requests.take(access))
             await time.advance(61)  # both erasures are overdue
-            await again(service.snapshot)
+            await again(service.erasure.checkpointer.snapshot)
             await time.advance(7 * 3600)
             faults.is_on = False
-            await again(service.snapshot)
+            await again(service.erasure.checkpointer.snapshot)
             await time.advance(7 * 3600)
-            assert service.state.halted is None
-            assert (await service.delete(ids=["c5"])).unlearned == 1
-            await service.stop()
+            assert service.model.state.halted is None
+            assert (await service.changes.delete(ids=["c5"])).unlearned == 1
+            await service.lifecycle.stop()
             time.n_tasks = 0
             service = await begin()
             await time.advance(7 * 3600)
             assert controller.told[HOOKS, receipt.id][-1] == "erased"
-            receipts, _ = await service.receipts.listed(0, 100)
+            receipts, _ = await service.evidence.receipts.listed(0, 100)
             for one in receipts:
                 assert {"unlearned", one.status} <= set(controller.told[HOOKS, one.id])
-            status = {one.id: (await service.subject_requests.progress(one.id)).status for one in (erasure, access)}
+            status = {one.id: (await service.outbox.requests.progress(one.id)).status for one in (erasure, access)}
             assert status[erasure.id] == "completed"
             assert status[access.id] in ("completed", "cancelled")  # an error may have ended the job
             for name, last in status.items():
                 assert set(controller.told[CALLBACKS, name]) == {"in_progress", last}
             assert not controller.faults
-            assert not await service.deliveries.dead_letters(0, 10)
-            await service.stop()
+            assert not await service.outbox.deliveries.dead_letters(0, 10)
+            await service.lifecycle.stop()
 
     asyncio.run(script())
     return faults.n_calls, faults.failed

@@ -10,7 +10,7 @@ import pytest
 from oubli.app.errors import StartError
 from oubli.app.service.build import processor_of, push_of
 from oubli.app.settings import SettingsError, load_settings
-from tests.unit.app.privacy.certificates import authority, certificate
+from tests.unit.app.outgoing.certificates import authority, certificate
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 DOMAIN = "opendsr.processor.example"
@@ -61,10 +61,10 @@ def test_opendsr(tmp_path):
     [
         ({"webhook_url": "https://hooks.example"}, "belong together"),
         ({"webhook_secret_file": Path("secret")}, "belong together"),
-        ({"webhook_url": "http://hooks.example/SECRET", "webhook_secret_file": Path("secret")}, "push_plain_http"),
+        ({"webhook_url": "http://hooks.example/SECRET", "webhook_secret_file": Path("secret")}, "push_networks"),
         ({"webhook_url": "https://SECRET@hooks.example", "webhook_secret_file": Path("secret")}, "no user name"),
         ({"opendsr_domain": DOMAIN}, "belong together"),
-        ({"opendsr_callbacks": ("http://controller.example/SECRET",)}, "push_plain_http"),
+        ({"opendsr_callbacks": ("http://controller.example/SECRET",)}, "push_networks"),
         ({"push_networks": ("SECRET",)}, "must be addresses or networks"),
         ({"opendsr_domain": "SECRET"}, "opendsr_domain"),
     ],

@@ -1,4 +1,4 @@
-"""A model that is not exact: what it has unlearned leaves traces in its tree, until it is built anew."""
+"""A model that is not exact: what it has unlearned leaves traces in its tree, until it is built again."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import pytest
 
 from oubli.app.errors import StopReason
 from oubli.app.service.build import compose, open_directory
-from oubli.app.service.checkpoint import CheckpointPolicy
-from oubli.app.service.model_service import ModelService
+from oubli.app.service.erasure.checkpoint import CheckpointPolicy
+from oubli.app.service.service import Service
 from oubli.core import DynamicTreeClassifier
+from oubli.core.planning import Turn
 from tests.unit.app.service.test_fitting import begin_fit, finished
-from tests.unit.app.support import CLASSES, JSON, make_service, rows, samples, served_here
+from tests.unit.app.support import CLASSES, JSON, forest, make_service, rows, samples, served_here
 
 STRANGE = 12345.678  # far from the ages of all others: a threshold beside it is a trace
 LAST = CheckpointPolicy(erasure_deadline=3600.0)
@@ -27,7 +28,7 @@ def tree(n: int = 60, **parameters: Any) -> Any:
     return model.fit(rows(n), labels, ids=[f"c{i}" for i in range(n)], schema=CLASSES)
 
 
-def recovered(directory: Path) -> ModelService:
+def recovered(directory: Path) -> Service:
     opened = open_directory(directory)
     start = opened.recover(opened.snapshots.recover())
     return compose(start, policy=LAST, idle_resolve=False)
@@ -68,7 +69,7 @@ def test_an_erasure_is_finished_by_building_the_model_anew(tmp_path):
         service = make_service(tree(), directory, policy=LAST)
         async with served_here(service) as client:
             receipt = await learn_and_unlearn(client)
-            traces = thresholds(service.state.model) - thresholds(tree())
+            traces = thresholds(service.model.state.model) - thresholds(tree())
             assert any(value > 1000 for value in traces)
             assert (await client.get("/model")).json()["mutations_since_scrub"] == 42
             await client.post("/snapshot")
@@ -78,7 +79,7 @@ def test_an_erasure_is_finished_by_building_the_model_anew(tmp_path):
             assert await status_of(client, receipt) == "erased"
             described = (await client.get("/model")).json()
             assert (described["mutations_since_scrub"], described["guarantee"]) == (0, "approximate")
-            model = service.state.model
+            model = service.model.state.model
             assert max(thresholds(model)) < 1000
             assert model.verify().ok
             assert model.digest() == fresh_digest(model)
@@ -99,24 +100,25 @@ def test_an_erasure_is_finished_in_time_by_itself(tmp_path):
             receipt = await learn_and_unlearn(client)
             while await status_of(client, receipt) != "erased":  # noqa: ASYNC110 - asked as anyone would
                 await asyncio.sleep(0.05)
-            assert max(thresholds(service.state.model)) < 1000
+            assert max(thresholds(service.model.state.model)) < 1000
 
     asyncio.run(asyncio.wait_for(work(), 60))
 
 
-@pytest.mark.parametrize("schedule", [{"scrub_mutations": 10}, {"scrub_age": 0.5}])
-def test_a_model_is_built_anew_on_schedule(tmp_path, schedule):
+def test_a_model_is_built_anew_on_schedule(tmp_path):
     """Without any erasure: it has only learned."""
 
     async def work() -> None:
-        service = make_service(tree(), tmp_path / "data", policy=CheckpointPolicy(erasure_deadline=3600.0, **schedule))
+        service = make_service(
+            tree(), tmp_path / "data", policy=CheckpointPolicy(erasure_deadline=3600.0, scrub_age=0.5)
+        )
         async with served_here(service) as client:
             others = [{"features": [40 + i, "b", False], "label": "yes"} for i in range(20)]
             answer = await client.post("/samples", json={"samples": others}, headers=JSON)
             assert answer.status_code == 201
             while (await client.get("/model")).json()["mutations_since_scrub"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-            assert service.state.model.digest() == fresh_digest(service.state.model)
+            assert service.model.state.model.digest() == fresh_digest(service.model.state.model)
             version = (await client.get("/model")).json()["model_version"]
             await asyncio.sleep(1.0)
             assert (await client.get("/model")).json()["model_version"] == version  # once, not again and again
@@ -130,7 +132,7 @@ def test_what_is_unlearned_while_the_model_is_built_anew_waits_for_the_next_time
         async with served_here(service) as client:
             first = await learn_and_unlearn(client)
             job = (await client.post("/model/scrub")).json()
-            while not service.writer._followers:  # noqa: ASYNC110
+            while not service.changes.writer._followers:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             second = (await client.delete("/samples/c5")).json()
             held_up.set()
@@ -138,7 +140,7 @@ def test_what_is_unlearned_while_the_model_is_built_anew_waits_for_the_next_time
             assert (await status_of(client, first), await status_of(client, second)) == ("erased", "unlearned")
             await finished(client, (await client.post("/model/scrub")).json())
             assert await status_of(client, second) == "erased"
-            assert service.state.model.digest() == fresh_digest(service.state.model)
+            assert service.model.state.model.digest() == fresh_digest(service.model.state.model)
 
     asyncio.run(work())
 
@@ -149,20 +151,20 @@ def test_a_restart_holds_the_same_samples_and_keeps_its_promises(tmp_path):
 
     async def before() -> tuple[list[str], str, dict[str, Any]]:
         service = make_service(tree(**promised), tmp_path / "data", policy=LAST)
-        assert service.state.model.guarantee == "epsilon-feasible"
+        assert service.model.state.model.guarantee == "epsilon-feasible"
         async with served_here(service) as client:
             await asyncio.gather(*(client.delete(f"/samples/c{i}") for i in range(0, 60, 4)))
             await client.post("/samples", json=samples(9), headers=JSON)
             receipt = (await client.delete("/samples/c1")).json()
             assert receipt["guarantee"] == "epsilon-feasible"
-            model = service.state.model
-            service.state.halt(StopReason.DISK_FAILED)  # nothing is written at the end, as after a kill
+            model = service.model.state.model
+            service.model.state.halt(StopReason.DISK_FAILED)  # nothing is written at the end, as after a kill
             return model.samples_.ids(), model.digest(), receipt
 
     async def after(ids: list[str], digest: str, receipt: dict[str, Any]) -> None:
         service = recovered(tmp_path / "data")
         async with served_here(service) as client:
-            model = service.state.model
+            model = service.model.state.model
             assert sorted(model.samples_.ids()) == sorted(ids)
             assert model.digest() == digest
             assert model.verify().ok
@@ -178,14 +180,14 @@ def test_a_window_slides_and_goes_on_after_a_restart(tmp_path):
             content = samples(25, subject="s")
             answer = await client.post("/samples", json=content, headers=JSON)
             assert answer.json()["n_samples"] == 20
-            assert service.state.model.samples_.ids() == [f"n{i}" for i in range(5, 25)]
+            assert service.model.state.model.samples_.ids() == [f"n{i}" for i in range(5, 25)]
             assert (await client.get("/samples/n4")).status_code == 404
-            service.state.halt(StopReason.DISK_FAILED)
+            service.model.state.halt(StopReason.DISK_FAILED)
 
     async def after() -> None:
         service = recovered(tmp_path / "data")
         async with served_here(service) as client:
-            model = service.state.model
+            model = service.model.state.model
             assert model.samples_.ids() == [f"n{i}" for i in range(5, 25)]
             assert len(model.samples_.ids_of_subject("s")) == 20
             await client.post("/samples", json=samples(3, "m"), headers=JSON)
@@ -209,9 +211,9 @@ def test_another_kind_of_model_can_take_over(tmp_path, first, second):
             answer = await client.post("/predict", json={"instances": rows(2)})
             assert answer.status_code == 200
         service = recovered(tmp_path / "data")
-        assert service.state.model.kind == second
-        assert service.state.model.verify().ok
-        service.close()
+        assert service.model.state.model.kind == second
+        assert service.model.state.model.verify().ok
+        service.lifecycle.close()
 
     asyncio.run(work())
 
@@ -227,7 +229,7 @@ def test_a_restore_leaves_no_trace_of_what_was_erased_since(tmp_path):
             await client.post("/samples/batch-delete", json={"ids": [one["id"] for one in strange]}, headers=JSON)
             answer = await client.put("/snapshot/file", content=taken)
             assert answer.json()["dropped"]["erased"] == 30
-            model = service.state.model
+            model = service.model.state.model
             assert max(thresholds(model)) < 1000
             assert model.digest() == fresh_digest(model)
 
@@ -237,38 +239,40 @@ def test_a_restore_leaves_no_trace_of_what_was_erased_since(tmp_path):
 @pytest.mark.parametrize("durable", [True, False])
 def test_building_that_takes_long_is_done_on_a_copy(tmp_path, monkeypatch, durable):
     """What comes of it is the same as on the loop, also after a restart; what waits behind it is made in its turn."""
-    # Every part that is built anew is too large.
-    monkeypatch.setattr("oubli.app.service.transaction.LONGEST_PAUSE", 0.0)
+    # Every part that is built again is too large.
+    monkeypatch.setattr("oubli.app.service.changes.command.LONGEST_PAUSE", 0.0)
     expected = tree(epsilon=0.2)
 
     async def before() -> None:
         service = make_service(tree(epsilon=0.2), tmp_path / "data" if durable else None, policy=LAST)
-        first = service.state.model
+        first = service.model.state.model
         async with served_here(service) as client:
             answers = await asyncio.gather(*(client.delete(f"/samples/c{i}") for i in range(20)))
             assert [answer.status_code for answer in answers] == [200] * 20
             added = await client.post("/samples", json={"samples": samples(1)["samples"]}, headers=JSON)
             assert added.status_code == 201
-            assert service.state.model is not first
+            assert service.model.state.model is not first
             order = sorted(range(20), key=lambda i: answers[i].json()["model_version"])
             expected.delete([f"c{i}" for i in order])
             content = samples(1)["samples"][0]
             expected.add([content["features"]], [content["label"]], ids=["n0"])
-            assert service.state.model.digest() == expected.digest()
-            assert service.state.model.verify().ok
-            service.state.halt(StopReason.DISK_FAILED)
+            assert service.model.state.model.digest() == expected.digest()
+            assert service.model.state.model.verify().ok
+            service.model.state.halt(StopReason.DISK_FAILED)
 
     asyncio.run(before())
     if durable:
         service = recovered(tmp_path / "data")
-        assert service.state.model.digest() == expected.digest()
-        service.close()
+        assert service.model.state.model.digest() == expected.digest()
+        service.lifecycle.close()
 
 
 def test_no_change_of_a_small_model_takes_long():
     model = tree()
-    assert not model.takes_long(None, ["c1"], 0, 0.05)
-    assert not model.takes_long(model.samples_.prepare(rows(9), ["no"] * 9), [], 100, 0.05)
+    assert not model.takes_long(None, ["c1"], 0, Turn(longest_pause=0.05))
+    assert not model.takes_long(
+        model.samples_.prepare(rows(9), ["no"] * 9), [], 0, Turn(n_items=100, longest_pause=0.05)
+    )
 
 
 def test_what_slides_out_of_a_window_and_is_deleted_at_the_same_time(tmp_path):
@@ -286,16 +290,16 @@ def test_what_slides_out_of_a_window_and_is_deleted_at_the_same_time(tmp_path):
                 asked.append(client.put(f"/samples/c{2 * i + 1}", json=content))
             answers = await asyncio.gather(*asked)
             assert {answer.status_code for answer in answers} <= {200, 201, 404}
-            assert not service.state.failed
-            model = service.state.model
+            assert not service.model.state.failed
+            model = service.model.state.model
             assert model.verify().ok
-            service.state.halt(StopReason.DISK_FAILED)
+            service.model.state.halt(StopReason.DISK_FAILED)
             return list(model.samples_.ids())
 
     held = asyncio.run(before())
     service = recovered(tmp_path / "data")
-    assert service.state.model.samples_.ids() == held
-    service.close()
+    assert service.model.state.model.samples_.ids() == held
+    service.lifecycle.close()
 
 
 def test_a_smaller_window_is_fitted_while_what_it_leaves_out_is_deleted(tmp_path, held_up):
@@ -303,7 +307,7 @@ def test_a_smaller_window_is_fitted_while_what_it_leaves_out_is_deleted(tmp_path
         service = make_service(tree(60), tmp_path / "data", policy=LAST)
         async with served_here(service) as client:
             job = await begin_fit(client, window=10)
-            while not service.writer._followers:  # noqa: ASYNC110
+            while not service.changes.writer._followers:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             for i in (0, 55, 56):
                 assert (await client.delete(f"/samples/c{i}")).json()["unlearned"] == 1
@@ -313,8 +317,35 @@ def test_a_smaller_window_is_fitted_while_what_it_leaves_out_is_deleted(tmp_path
             held_up.set()
             job = await finished(client, job)
             assert job["status"] == "succeeded", job
-            model = service.state.model
+            model = service.model.state.model
             assert model.samples_.ids() == ["c50", "c51", "c52", "c53", "c54", "c58", "c59", "c57"]
             assert model.verify().ok
+
+    asyncio.run(work())
+
+
+def test_what_is_wrong_is_named_until_a_sample_is_erased(tmp_path, caplog):
+    """The result of the job names counter, tree and both numbers until an erasure; the log never has numbers."""
+
+    async def work() -> None:
+        service = make_service(forest(), tmp_path / "data", policy=LAST)
+        async with served_here(service) as client:
+            sound = await finished(client, (await client.post("/model/verify")).json())
+            assert sound["result"]["ok"]
+            assert "wrong" not in sound["result"]
+            assert "not sound" not in caplog.text
+            nodes = service.model.state.model.engine_.trees.nodes
+            kept = int(nodes["n_samples"][3])
+            nodes["n_samples"][3] += 1
+            job = await finished(client, (await client.post("/model/verify")).json())
+            text = f"the number of samples of nodes, tree 3: {kept + 1} kept, {kept} recounted; wrong places: 1"
+            assert not job["result"]["ok"]
+            assert job["result"]["live_digest"] == job["result"]["fresh_digest"]
+            assert text in job["result"]["wrong"]
+            assert "the model is not sound: the number of samples of nodes, tree 3\n" in caplog.text
+            nodes["n_samples"][3] -= 1
+            assert (await client.delete("/samples/c0")).status_code == 200
+            await finished(client, (await client.post("/model/scrub")).json())
+            assert (await client.get(f"/jobs/{job['id']}")).json()["result"]["wrong"] is None
 
     asyncio.run(work())

@@ -15,11 +15,10 @@ from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.entries import canonical
 from oubli.app.ledger.keys import LedgerKeys
 from oubli.app.service.build import open_directory
-from oubli.app.service.checkpoint import CheckpointPolicy
+from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from oubli.app.storage.snapshots import Facts, SnapshotStore
 from oubli.core.data.schema import Task
-from oubli.core.persistence import load_foreign, load_own
-from oubli.core.registry import KINDS
+from oubli.core.estimators import KINDS, load_foreign, load_own
 from tests.closing import closed_at_the_end
 from tests.unit.app.support import CLASSES, forest, make_service, rows, samples, served
 from tests.unit.core.mutated import Parts, Tensor
@@ -83,9 +82,9 @@ def test_numbers_in_another_form_are_brought_into_ours_and_nothing_is_lost(
         for i in range(6):
             assert client.delete(f"/samples/c{i}").status_code == 200
         assert client.post("/samples", json=samples(3)).status_code == 201
-        service.state.model.check_invariants()
+        service.model.state.model.check_invariants()
         assert client.post("/snapshot").status_code == 201
-        digest = service.state.model.digest()
+        digest = service.model.state.model.digest()
     opened = open_directory(tmp_path / "data")
     recovered = opened.snapshots.recover()
     assert not recovered.regrown
@@ -104,7 +103,7 @@ def test_a_start_that_finds_no_sound_trees_grows_them_anew(
     service = make_service(model, tmp_path / "data", policy=policy)
     with served(service) as client:
         assert client.post("/samples", json=samples(2)).status_code == 201
-        version = service.state.version
+        version = service.model.state.version
     for path in (tmp_path / "data").glob("snapshot-*"):
         prefix = {"forest": "forest.", "tree": "tree."}.get(kind, "boosting.")
         field = {"forest": "nodes.attribute", "online-boosting": "place"}.get(kind, "feature")
@@ -112,7 +111,7 @@ def test_a_start_that_finds_no_sound_trees_grows_them_anew(
     opened = open_directory(tmp_path / "data")
     recovered = opened.snapshots.recover()
     assert recovered.regrown
-    assert any("grown anew" in note for note in recovered.notes)
+    assert any("rebuilt" in note for note in recovered.notes)
     live = opened.recover(recovered).state
     assert live.model.n_samples_ == 42
     assert live.model.verify().ok
@@ -216,7 +215,7 @@ def test_numbers_of_sent_files_are_bounded(tmp_path: Path) -> None:
 
 
 def test_what_takes_long_to_compare_is_checked_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oubli.app.service.rebuild._LONGEST_CHECK", 0.0)
+    monkeypatch.setattr("oubli.app.service.recovery.rebuild._LONGEST_CHECK", 0.0)
     forest(10).save(tmp_path / "sent")
     with served(make_service(forest(20))) as client:
         assert put(client, (tmp_path / "sent").read_bytes()).json()["verified"] == "checked"
@@ -255,7 +254,7 @@ def test_a_ledger_that_is_given_says_what_is_wrong_with_it(tmp_path: Path) -> No
                 try:
                     store.adopt(path)
                 except StartError as error:
-                    refused += "is not taken in" in str(error)
+                    refused += "is not loaded" in str(error)
                 store.close()
     assert refused > 150
     for text in ("[" * 100_000, '{"index":' + "9" * 5000 + "}", '{"entries":[{"index":NaN}]}'):

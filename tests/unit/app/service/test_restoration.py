@@ -21,15 +21,14 @@ import pytest
 import oubli
 from oubli.app.errors import StartError
 from oubli.app.ledger.database import LedgerDatabase
-from oubli.app.ledger.verify import check_ledger
-from oubli.app.service import recovery
+from oubli.app.ledger.downloads import check_ledger
 from oubli.app.service.build import OpenDirectory, compose, open_directory
-from oubli.app.service.commands.deletions import DeleteSamples
-from oubli.app.service.model_service import ModelService
-from oubli.app.service.recovery import LedgerChoice
-from oubli.app.service.restoration import drop_gone
+from oubli.app.service.changes.deletions import DeleteSamples
+from oubli.app.service.recovery import start
+from oubli.app.service.recovery.start import LedgerChoice, drop_gone
+from oubli.app.service.service import Service
+from oubli.app.storage.journal import SqliteJournal
 from oubli.app.storage.snapshots import SnapshotStore
-from oubli.app.storage.sqlite_journal import SqliteJournal
 from oubli.core import OnlineBoostingClassifier
 from tests.reach import array_bytes
 from tests.unit.app.support import CLASSES, JSON, forest, rows, samples, served_here
@@ -92,7 +91,7 @@ def boosting() -> Any:
     return model
 
 
-def service_of(opened: OpenDirectory, model: Any = None, choice: LedgerChoice | None = None) -> ModelService:
+def service_of(opened: OpenDirectory, model: Any = None, choice: LedgerChoice | None = None) -> Service:
     if opened.holds_model:
         assert opened.snapshots is not None
         start = opened.recover(opened.snapshots.recover(), choice)
@@ -116,7 +115,7 @@ def make_backup(folder: Path, model: Any) -> Backup:
             assert (await client.delete("/samples?subject=s1")).json()["unlearned"] == 12
             content = {"features": rows(9)[3], "label": "yes"}
             assert (await client.put("/samples/c7", json=content, headers=JSON)).status_code == 200
-            await service.writer.execute(DeleteSamples(["c8"], kind="expiry"))
+            await service.changes.writer.execute(DeleteSamples(["c8"], kind="expiry"))
             nameless = {"samples": [{"features": row, "label": "no"} for row in rows(2)]}
             ids = (await client.post("/samples", json=nameless, headers=JSON)).json()["ids"]
             assert (await client.delete(f"/samples/{ids[1]}")).json()["unlearned"] == 1
@@ -126,9 +125,9 @@ def make_backup(folder: Path, model: Any) -> Backup:
                 await asyncio.sleep(0.01)
                 job = (await client.get(f"/jobs/{job['id']}")).json()
             assert (await client.delete("/samples/lost0")).status_code == 200
-            await service.database.flush()
+            await service.disk.database.flush()
             (folder / "ledger.jsonl").write_bytes((await client.get("/ledger?limit=50")).content + b"\n")
-            return service.state.version
+            return service.model.state.version
 
     asyncio.run(before())
     shutil.copytree(folder / "now", folder / "data")
@@ -156,7 +155,7 @@ def backup(made: Backup, tmp_path: Path) -> Backup:
 
 
 @contextmanager
-def started(backup: Backup, ledger: bool) -> Iterator[tuple[OpenDirectory, ModelService]]:
+def started(backup: Backup, ledger: bool) -> Iterator[tuple[OpenDirectory, Service]]:
     opened = open_directory(backup.data)
     try:
         choice = LedgerChoice(backup.ledger if ledger else None)
@@ -165,18 +164,18 @@ def started(backup: Backup, ledger: bool) -> Iterator[tuple[OpenDirectory, Model
         opened.close()
 
 
-def check(opened: OpenDirectory, service: ModelService, backup: Backup) -> None:
+def check(opened: OpenDirectory, service: Service, backup: Backup) -> None:
     """Check that what is gone is gone: from the model, from the files, and from what a restore could bring back."""
-    model = service.state.model
+    model = service.model.state.model
     expected = {f"c{i}" for i in range(60) if i != 9} - GONE | {"kept0"}
     assert set(model.samples_.ids()) == expected
     assert model.verify().ok
-    assert service.state.version > backup.version
+    assert service.model.state.version > backup.version
     entries = opened.database.entries(0, 10**6)
     check_ledger(entries)
     (entry,) = [one for one in entries if one["type"] == "restore"]
     assert {name: entry[name] for name in COUNTS} == COUNTS
-    assert (entry["at_start"], entry["model_version"]) == (True, service.state.version)
+    assert (entry["at_start"], entry["model_version"]) == (True, service.model.state.version)
     files = sorted(backup.data.glob("snapshot-*"))
     assert len(files) == 2
     for path in files:
@@ -184,8 +183,8 @@ def check(opened: OpenDirectory, service: ModelService, backup: Backup) -> None:
     for path in backup.data.glob("journal-0*"):
         content = path.read_bytes()
         assert not any(f'"{name}"'.encode() in content for name in GONE)
-    assert opened.storage.journal.last_seq == service.state.seq >= opened.database.applied_seq()
-    assert service.state.exports == 1
+    assert opened.storage.journal.last_seq == service.model.state.seq >= opened.database.applied_seq()
+    assert service.model.state.exports == 1
     assert not list(backup.data.glob(".*.tmp"))
 
 
@@ -196,11 +195,11 @@ def test_what_the_newer_ledger_says_is_gone_is_dropped(ledger, backup):
     with started(backup, ledger) as (opened, service):
         check(opened, service, backup)
         assert any("12 erased, 1 rectified, 1 expired" in note for note in opened.notes)
-        version = service.state.version
+        version = service.model.state.version
     for again in (ledger, False):
         with started(backup, again) as (opened, service):
             check(opened, service, backup)
-            assert service.state.version == version, "it was done once"
+            assert service.model.state.version == version, "it was done once"
             assert opened.notes == []
 
 
@@ -230,7 +229,7 @@ def test_what_comes_after_is_kept_and_nothing_old_comes_back(ledger, backup):
         async with served_here(service) as client:
             assert (await client.get(f"/erasures/{receipt}")).status_code == 200
             answer = (await client.put("/snapshot/file", content=old)).json()
-            held = set(service.state.model.samples_.ids())
+            held = set(service.model.state.model.samples_.ids())
             assert not held & (GONE | {"c0", "c9"})
             assert answer["dropped"]["erased"] >= 13
             check_ledger(opened.database.entries(0, 10**6))
@@ -309,19 +308,19 @@ def test_once_the_newer_ledger_is_taken_in_it_is_not_needed_again(made, tmp_path
             if opened.database.last_model_version() >= backup.version:
                 check(opened, service, backup)
             else:
-                assert service.state.model.samples_.contains("c1"), "the ledger is as old as the samples"
+                assert service.model.state.model.samples_.contains("c1"), "the ledger is as old as the samples"
         shutil.rmtree(backup.folder)
 
 
 def test_the_newer_ledger_is_on_the_disk_before_anything_else_changes(backup, monkeypatch):
     """Else a loss of power could leave files without the erased samples and a ledger that does not tell of them."""
-    finish, waiting = recovery._finish_restore, []
+    finish, waiting = start._finish_restore, []
 
     def finish_and_look(*args: Any) -> None:
         waiting.append((backup.data / "ledger.sqlite-wal").stat().st_size)
         finish(*args)
 
-    monkeypatch.setattr(recovery, "_finish_restore", finish_and_look)
+    monkeypatch.setattr(start, "_finish_restore", finish_and_look)
     with started(backup, ledger=True) as (opened, service):
         check(opened, service, backup)
     assert waiting == [0]
@@ -329,14 +328,14 @@ def test_the_newer_ledger_is_on_the_disk_before_anything_else_changes(backup, mo
 
 def test_the_same_ledger_changes_nothing(backup):
     with started(backup, ledger=True) as (_, service):
-        version = service.state.version
+        version = service.model.state.version
     with started(backup, ledger=True) as (opened, service):
-        assert (service.state.version, opened.notes) == (version, [])
+        assert (service.model.state.version, opened.notes) == (version, [])
 
 
 @pytest.mark.parametrize("accept", [False, True])
 def test_without_the_key_of_the_newer_erasures_nothing_is_served(accept, tmp_path):
-    """The key was rotated after the backup: nobody can tell whom the newer erasures are about."""
+    """The key was rotated after the backup: no one can tell whom the newer erasures are about."""
     folder = tmp_path / "rotated"
     folder.mkdir()
 
@@ -363,7 +362,7 @@ def test_without_the_key_of_the_newer_erasures_nothing_is_served(accept, tmp_pat
     shutil.copy(folder / "now" / "keys" / f"hashing-{new}.key", folder / "data" / "keys")
     opened = open_directory(folder / "data")
     service = service_of(opened, choice=LedgerChoice(folder / "ledger.jsonl"))
-    assert not {"c0", "c1", "c2"} & set(service.state.model.samples_.ids())
+    assert not {"c0", "c1", "c2"} & set(service.model.state.model.samples_.ids())
     opened.close()
 
 

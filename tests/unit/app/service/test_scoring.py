@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-import oubli.app.service.scoring
-from oubli.app.service.jobs import JobBoard
+import oubli.app.service.jobs.model_jobs
+from oubli.app.service.jobs.jobs import JobBoard
 from oubli.core.scoring import FOLDS, answer_fold, out_of_bag, score_of, take_samples
 from tests.unit.app.support import NUMBERS, forest, make_service, rows, served
 
@@ -42,7 +42,7 @@ def test_a_fit_is_scored_out_of_bag_and_in_folds(schema: Any) -> None:
         answers = [answer_fold(lambda: type(model)(**parameters), samples, number) for number in range(FOLDS)]
         assert score["after"] == score_of(model.task, answers, "5-fold")._asdict()
         assert client.get("/model").json()["parameters"]["n_estimators"] == 4
-        assert not client.app.state.context.service.holders._holds  # type: ignore[attr-defined]
+        assert not client.app.state.context.service.model.holders._holds  # type: ignore[attr-defined]
 
 
 def test_another_kind_is_scored_on_the_same_samples(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,13 +85,13 @@ def test_a_fit_that_cannot_be_scored_has_succeeded_all_the_same(
     def fail(*arguments: Any) -> Any:
         raise MemoryError("SEKRET")
 
-    monkeypatch.setattr(oubli.app.service.scoring, "answer_fold", fail)
+    monkeypatch.setattr(oubli.app.service.jobs.model_jobs, "answer_fold", fail)
     with served(make_service()) as client:
         job = fit(client, parameters={"occurrence": 1.0})
         assert (job["status"], job["result"]["score"]["after"]) == ("succeeded", None)
         assert job["result"]["model_version"] == 2
         assert client.post("/predict", json={"instances": rows(1)}).json()["model_version"] == 2
-        assert not client.app.state.context.service.holders._holds  # type: ignore[attr-defined]
+        assert not client.app.state.context.service.model.holders._holds  # type: ignore[attr-defined]
     assert "SEKRET" not in caplog.text
 
 

@@ -13,39 +13,39 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from oubli.api.ledger import ModelState, ProvedState, StatesAnswer
 from oubli.app.errors import JournalFullError
-from oubli.app.http.schemas.states import StateAnswer, StateEntry, StatesAnswer
-from oubli.app.service.checkpoint import CheckpointPolicy
-from oubli.app.service.model_service import ModelService
+from oubli.app.service.erasure.checkpoint import CheckpointPolicy
+from oubli.app.service.service import Service
 from oubli.core import IncrementalBoostingClassifier, OnlineBoostingClassifier
 from oubli.verifier import FailedError, check_absence, check_state, read_policy
 from oubli.verifier.sets import set_root
 from tests.unit.app.hosted import wait_until
-from tests.unit.app.support import CLASSES, forest, make_service, rows, samples, served, served_here
+from tests.unit.app.support import CLASSES, forest, make_service, require_conforms, rows, samples, served, served_here
 
 LATER = CheckpointPolicy(erasure_deadline=600)
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> ModelService:
+def service(tmp_path: Path) -> Service:
     return make_service(forest(60), tmp_path / "data", policy=LATER)
 
 
 @pytest.fixture
-def client(service: ModelService) -> Iterator[TestClient]:
+def client(service: Service) -> Iterator[TestClient]:
     with served(service) as client:
         yield client
 
 
 def listed(client: Any) -> list[dict[str, Any]]:
     answer = client.get("/model/states?limit=50").json()
-    StatesAnswer.model_validate(answer)
+    require_conforms(StatesAnswer, answer)
     return list(answer["states"])
 
 
 def told(client: Any, index: int) -> dict[str, Any]:
     answer = client.get(f"/model/states/{index}").json()
-    StateAnswer.model_validate(answer)
+    require_conforms(ProvedState, answer)
     return dict(answer)
 
 
@@ -64,10 +64,10 @@ def erase(client: Any, name: str) -> None:
 def test_a_state_says_what_the_model_is_and_proves_it(client, service):
     answer = client.post("/model/states")
     assert answer.status_code == 201
-    StateEntry.model_validate(answer.json())
-    policy = read_policy(f"log {client.get('/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
+    require_conforms(ModelState, answer.json())
+    policy = read_policy(f"log {client.get('/ledger/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
     state = check_state(told(client, answer.json()["index"]), policy)
-    model = service.state.model
+    model = service.model.state.model
     assert (state.model_version, state.entry["n_samples"], state.is_exact) == (1, 60, True)
     assert state.digest == model.digest()
     assert state.parameters == {**model.parameters_of_model(), "random_state": model.seed_}
@@ -120,10 +120,10 @@ def test_a_restore_tells_a_state_of_the_new_version(client):
 def test_no_snapshot_is_written_for_the_state_that_a_snapshot_told(client, service):
     client.post("/samples", json=samples(1))
     before = client.post("/snapshot").json()["id"]
-    assert service.storage.is_current(service.state.seq)
+    assert service.disk.storage.is_current(service.model.state.seq)
     assert service.measure().snapshot_lag == 0
     client.post("/samples", json=samples(1, "m"))
-    assert not service.storage.is_current(service.state.seq)
+    assert not service.disk.storage.is_current(service.model.state.seq)
     assert client.post("/snapshot").json()["id"] > before
 
 
@@ -162,12 +162,12 @@ def test_of_a_version_before_an_erasure_that_is_being_finished_nothing_is_told(s
     async def run() -> None:
         async with served_here(service) as client:
             await client.post("/samples", json=samples(1))
-            model = type(service.state.model)
+            model = type(service.model.state.model)
             digest, entered, gate = model.digest, asyncio.Event(), asyncio.Event()
             loop = asyncio.get_running_loop()
 
             def slow(copy: Any) -> str:
-                if copy is not service.state.model and not gate.is_set():
+                if copy is not service.model.state.model and not gate.is_set():
                     loop.call_soon_threadsafe(entered.set)
                     asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
                 return digest(copy)
@@ -179,7 +179,7 @@ def test_of_a_version_before_an_erasure_that_is_being_finished_nothing_is_told(s
                 await client.delete("/samples/n0")
                 gate.set()
                 patch.setattr(model, "digest", digest)
-                service.states.close_before(service.state.version)
+                service.evidence.states.close_before(service.model.state.version)
                 answer = await asked
             assert (answer.status_code, answer.json()["type"]) == (503, "urn:oubli:problem:superseded")
             assert (await client.get("/model/states")).json()["states"] == []
@@ -188,14 +188,14 @@ def test_of_a_version_before_an_erasure_that_is_being_finished_nothing_is_told(s
 
 
 def test_a_disk_without_room_keeps_no_snapshot_from_being_written(client, service, monkeypatch, caplog):
-    append = service.storage.journal.append
+    append = service.disk.storage.journal.append
 
     def full(records: Any, **more: Any) -> None:
         if b'"type":"state"' in records[0].notes:
             raise JournalFullError("no room on the disk")
         append(records, **more)
 
-    monkeypatch.setattr(service.storage.journal, "append", full)
+    monkeypatch.setattr(service.disk.storage.journal, "append", full)
     assert client.post("/snapshot").status_code == 201
     assert listed(client) == []
     assert "a state of the model could not be written" in caplog.text
@@ -207,10 +207,13 @@ def test_a_root_that_cannot_be_told_keeps_no_erasure_from_being_finished(client,
     async def failing() -> Any:
         raise RuntimeError("Ada")
 
-    monkeypatch.setattr(service.sample_set, "root", failing)
+    monkeypatch.setattr(service.evidence.sample_set, "root", failing)
     erase(client, "c1")
     assert listed(client) == []
-    assert "the state of the model could not be told (RuntimeError)" in caplog.text
+    assert (
+        "the state of the model could not be written to the ledger: an internal error at test_state_entries.py"
+        in caplog.text
+    )
     assert "Ada" not in caplog.text
 
 
@@ -221,7 +224,7 @@ def absence(client: Any, subject: str) -> dict[str, Any]:
 
 
 def test_a_proof_of_absence_is_over_a_root_that_the_log_tells_of(client):
-    policy = read_policy(f"log {client.get('/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
+    policy = read_policy(f"log {client.get('/ledger/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
     first = absence(client, "nobody")
     (entry,) = listed(client)
     assert check_absence(json.dumps(first), policy, name="nobody").entry == entry["index"]
@@ -247,13 +250,13 @@ def test_where_nothing_can_be_written_absence_is_proved_over_a_root_alone(client
     def full(*_: Any, **__: Any) -> None:
         raise JournalFullError("no room on the disk")
 
-    monkeypatch.setattr(service.storage.journal, "append", full)
+    monkeypatch.setattr(service.disk.storage.journal, "append", full)
     assert absence(client, "nobody")["state"] is None
 
 
 def trees_told(client: Any, index: int) -> list[str] | None:
     answer = client.get(f"/model/states/{index}?trees=true").json()
-    StateAnswer.model_validate(answer)
+    require_conforms(ProvedState, answer)
     found: list[str] | None = answer["tree_digests"]
     return found
 
@@ -261,7 +264,7 @@ def trees_told(client: Any, index: int) -> list[str] | None:
 def test_digests_of_trees_are_told_while_the_model_is_of_the_version(client, service):
     client.post("/samples", json=samples(1))
     first = client.post("/model/states").json()["index"]
-    model = service.state.model
+    model = service.model.state.model
     found = trees_told(client, first)
     assert found == model.tree_digests()
     assert model.digest_of(found) == told(client, first)["digest"]
@@ -272,9 +275,9 @@ def test_digests_of_trees_are_told_while_the_model_is_of_the_version(client, ser
     assert trees_told(client, first) is None
     assert told(client, first)["digest"] is not None
     later = client.post("/model/states").json()["index"]
-    assert trees_told(client, later) == service.state.model.tree_digests()
-    assert service.holders.period > 0
-    assert not service.holders._holds
+    assert trees_told(client, later) == service.model.state.model.tree_digests()
+    assert service.model.holders.period > 0
+    assert not service.model.holders._holds
 
 
 def test_an_erasure_forgets_the_digests_of_trees_with_the_digest(client):
@@ -289,13 +292,13 @@ def test_an_erasure_forgets_the_digests_of_trees_with_the_digest(client):
 
 def test_digests_of_trees_of_a_version_before_an_erasure_that_is_being_finished_are_not_told(client, service):
     index = client.post("/model/states").json()["index"]
-    service.states.close_before(service.state.version + 1)
+    service.evidence.states.close_before(service.model.state.version + 1)
     assert trees_told(client, index) is None
 
 
 def test_digests_of_trees_that_do_not_belong_to_the_digest_are_not_told(client, service, monkeypatch):
     index = client.post("/model/states").json()["index"]
-    monkeypatch.setattr(type(service.state.model), "tree_digests", lambda model: ["00" * 32] * 5)
+    monkeypatch.setattr(type(service.model.state.model), "tree_digests", lambda model: ["00" * 32] * 5)
     assert trees_told(client, index) is None
 
 

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oubli.app.service.background import IdleResolver
-from oubli.app.service.lock import ModelLock
-from oubli.app.service.state import ModelState
-from oubli.app.service.tag_thread import TagThread
+from oubli.app.service.model.live import IdleResolver
+from oubli.app.service.model.state import ModelLock, ModelState
+from oubli.app.service.model.tag_thread import TagThread
 from oubli.core import DynamicForestClassifier
 from oubli.core.errors import UnusableModelError
 
@@ -139,7 +138,7 @@ def test_a_child_process_does_not_use_what_is_half_done():
         thread.lend(held)
         assert held.begun.wait(PATIENCE)
         assert _refuses_in_child(model)
-        assert model.predict([[1.0, 2.0]]).shape == (1,), "this process goes on"
+        assert model.predict([[1.0, 2.0]]).shape == (1,), "this process continues"
         thread.take_back()
         assert not _refuses_in_child(model)
 
@@ -240,7 +239,7 @@ def test_after_a_short_loan_it_is_lent_in_longer_pauses_only(monkeypatch: pytest
     async def main() -> None:
         model = Endless()
         idle, lock, task = idle_with(model)
-        monkeypatch.setattr("oubli.app.service.background._SHORT_LOAN", PATIENCE)
+        monkeypatch.setattr("oubli.app.service.model.live._SHORT_LOAN", PATIENCE)
         idle.tagged.set()
         await until(lambda: lock.tag_thread.is_lent)
         lock.own()
@@ -248,7 +247,7 @@ def test_after_a_short_loan_it_is_lent_in_longer_pauses_only(monkeypatch: pytest
             await asyncio.sleep(0)
             assert not lock.tag_thread.is_lent
         await until(lambda: lock.tag_thread.is_lent)
-        monkeypatch.setattr("oubli.app.service.background._SHORT_LOAN", 0.0)
+        monkeypatch.setattr("oubli.app.service.model.live._SHORT_LOAN", 0.0)
         for _ in range(20):  # now and then it is tried again
             await until(lambda: lock.tag_thread.is_lent)
             lock.own()
@@ -276,7 +275,7 @@ def test_what_fails_is_told_and_left_to_the_queries(caplog: pytest.LogCaptureFix
         await end(task)
 
     asyncio.run(main())
-    assert "(MemoryError)" in caplog.text
+    assert "nodes that wait to be rebuilt could not be" in caplog.text
     assert "SECRET" not in caplog.text
 
 

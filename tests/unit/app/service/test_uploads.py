@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-import oubli.app.service.uploads as module
+import oubli.app.service.recovery.uploads as module
 from oubli.app.errors import UploadError
-from oubli.app.service.holders import Holders
-from oubli.app.service.state import ModelState
-from oubli.app.service.uploads import UploadPolicy, Uploads
+from oubli.app.service.erasure.holders import Holders
+from oubli.app.service.model.state import ModelState
+from oubli.app.service.recovery.uploads import UploadPolicy, Uploads
 from tests.unit.app.hosted import hosted
 from tests.unit.app.support import forest, make_service
 

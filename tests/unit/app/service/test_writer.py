@@ -20,22 +20,22 @@ from oubli.app.errors import (
     StorageError,
     UnavailableError,
 )
-from oubli.app.service.commands.additions import AddSamples
-from oubli.app.service.model_service import ModelService
-from oubli.app.service.results import Replacement
+from oubli.app.service.changes.additions import AddSamples
+from oubli.app.service.changes.deletions import Replacement
+from oubli.app.service.service import Service
 from oubli.app.storage.journal import Record
-from tests.unit.app.service.test_model_service import new_samples, run
+from tests.unit.app.service.test_service import new_samples, run
 from tests.unit.app.support import forest, make_service, rows
 
 
 class Appends:
     """Sees what a service's journal is given, and can refuse it."""
 
-    def __init__(self, service: ModelService) -> None:
+    def __init__(self, service: Service) -> None:
         self.batches: list[list[Record]] = []
         self.reserved: list[bool] = []
         self.refusals: list[Exception] = []
-        self._journal = service.storage.journal
+        self._journal = service.disk.storage.journal
         self._append = self._journal.append
         self._journal.append = self  # type: ignore[method-assign, assignment]
 
@@ -48,7 +48,7 @@ class Appends:
 
 
 @pytest.fixture
-def service(tmp_path: Any) -> ModelService:
+def service(tmp_path: Any) -> Service:
     return make_service(directory=tmp_path / "data")
 
 
@@ -68,32 +68,32 @@ def test_what_waits_shares_a_flush_and_each_keeps_its_version(service):
     appends = Appends(service)
 
     async def work() -> None:
-        adding = [asyncio.create_task(service.add(new_samples(1, f"n{i}-"))) for i in range(10)]
-        deleting = [asyncio.create_task(service.delete(ids=[f"c{i}"])) for i in range(10)]
+        adding = [asyncio.create_task(service.changes.add(new_samples(1, f"n{i}-"))) for i in range(10)]
+        deleting = [asyncio.create_task(service.changes.delete(ids=[f"c{i}"])) for i in range(10)]
         versions = [(await each).model_version for each in (*adding, *deleting)]
         assert versions == list(range(2, 22))
         assert sum(map(len, appends.batches)) == 20
         assert len(appends.batches) <= 3
         numbers = [record.seq for batch in appends.batches for record in batch]
         assert numbers == list(range(numbers[0], numbers[0] + 20))
-        assert service.state.model.digest() == fresh([f"n{i}-" for i in range(10)], [f"c{i}" for i in range(10)])
+        assert service.model.state.model.digest() == fresh([f"n{i}-" for i in range(10)], [f"c{i}" for i in range(10)])
 
     run(service, work)
 
 
 def test_requests_for_one_sample_are_made_one_after_the_other(service):
     async def work() -> None:
-        first = asyncio.create_task(service.add(new_samples(1, "x")))
-        again = asyncio.create_task(service.add(new_samples(1, "x")))
+        first = asyncio.create_task(service.changes.add(new_samples(1, "x")))
+        again = asyncio.create_task(service.changes.add(new_samples(1, "x")))
         other = new_samples(1, "x")
         other.labels = ["another"]
-        conflict = asyncio.create_task(service.add(other))
+        conflict = asyncio.create_task(service.changes.add(other))
         assert ((await first).n_new, (await again).n_new) == (1, 0)
         with pytest.raises(ConflictError):
             await conflict
-        rectify = asyncio.create_task(service.replace(Replacement("x0", [9, "z", True], "yes")))
-        delete = asyncio.create_task(service.delete(ids=["x0"]))
-        late = asyncio.create_task(service.replace(Replacement("x0", [9, "z", True], "yes")))
+        rectify = asyncio.create_task(service.changes.replace(Replacement("x0", [9, "z", True], "yes")))
+        delete = asyncio.create_task(service.changes.delete(ids=["x0"]))
+        late = asyncio.create_task(service.changes.replace(Replacement("x0", [9, "z", True], "yes")))
         assert ((await rectify).model_version, (await delete).model_version) == (3, 4)
         with pytest.raises(NotHeldError):
             await late
@@ -105,9 +105,9 @@ def test_a_subject_and_its_new_sample_do_not_pass_each_other(service):
     async def work() -> None:
         sample = new_samples(1, "x")
         sample.subjects = ["s1"]
-        deleting = asyncio.create_task(service.delete(subjects=["s1"]))
-        adding = asyncio.create_task(service.add(sample))
-        again = asyncio.create_task(service.delete(subjects=["s1"]))
+        deleting = asyncio.create_task(service.changes.delete(subjects=["s1"]))
+        adding = asyncio.create_task(service.changes.add(sample))
+        again = asyncio.create_task(service.changes.delete(subjects=["s1"]))
         assert (await deleting).unlearned == 12
         assert (await adding).n_new == 1
         assert (await again).unlearned == 1
@@ -121,13 +121,13 @@ def test_nothing_is_in_the_model_before_it_is_on_the_disk(service):
     write = appends._append
 
     def watched(records: Sequence[Record], *, reserve: bool = False) -> None:
-        seen.append(service.state.model.samples_.contains("n0") or service.state.version != 1)
+        seen.append(service.model.state.model.samples_.contains("n0") or service.model.state.version != 1)
         write(records, reserve=reserve)
 
     appends._append = watched
 
     async def work() -> None:
-        await service.add(new_samples(1))
+        await service.changes.add(new_samples(1))
 
     run(service, work)
     assert seen[0] is False
@@ -138,46 +138,68 @@ def test_on_a_full_disk_additions_are_refused_and_deletions_made(service):
     appends.refusals = [JournalFullError("full"), JournalFullError("full")]
 
     async def work() -> None:
-        head = service.ledger.head
-        adding = asyncio.create_task(service.add(new_samples(1)))
-        deleting = asyncio.create_task(service.delete(ids=["c1"]))
+        head = service.disk.ledger.head
+        adding = asyncio.create_task(service.changes.add(new_samples(1)))
+        deleting = asyncio.create_task(service.changes.delete(ids=["c1"]))
         with pytest.raises(StorageError):
             await adding
         with pytest.raises(StorageError):
             await deleting  # the reserve was used up as well
         assert appends.reserved == [False, True]
-        assert service.ledger.head == head, "entries that were not written never were"
-        assert not service.state.failed
-        assert service.state.model.digest() == forest().digest()
+        assert service.disk.ledger.head == head, "entries that were not written never were"
+        assert not service.model.state.failed
+        assert service.model.state.model.digest() == forest().digest()
         appends.refusals = [JournalFullError("full")]
-        receipt = await service.delete(ids=["c1"])
+        receipt = await service.changes.delete(ids=["c1"])
         assert (receipt.unlearned, receipt.model_version) == (1, 2)
         assert appends.reserved[-2:] == [False, True]
-        assert (await service.add(new_samples(1))).model_version == 3
+        assert (await service.changes.add(new_samples(1))).model_version == 3
         assert appends.reserved[-1] is False
 
     run(service, work)
+
+
+def test_the_log_says_once_that_changes_have_stopped_and_why(service, caplog):
+    appends = Appends(service)
+
+    async def work() -> None:
+        for _ in range(3):
+            appends.refusals = [JournalFullError("no room on the disk")]
+            with pytest.raises(StorageError):
+                await service.changes.add(new_samples(1))
+        await service.changes.add(new_samples(1))
+        appends.refusals = [JournalError("failed")]
+        with pytest.raises(UnavailableError):
+            await service.changes.add(new_samples(1, "m"))
+
+    run(service, work)
+    said = [one.getMessage() for one in caplog.records if "change" in one.getMessage()]
+    assert said == [
+        f"changes are refused. {StopReason.DISK_FULL.text}",
+        "changes are accepted again",
+        f"no change is accepted until a restart. {StopReason.DISK_FAILED.text}",
+    ]
 
 
 def test_after_a_failed_flush_nothing_changes_and_predictions_go_on(service):
     appends = Appends(service)
 
     async def work() -> None:
-        before = (await service.predict(rows(3))).result.labels.tolist()
+        before = (await service.questions.predict(rows(3))).result.labels.tolist()
         appends.refusals = [JournalError("failed")]
         waiting = [
-            asyncio.create_task(service.add(new_samples(1))),
-            asyncio.create_task(service.delete(ids=["c1"])),
+            asyncio.create_task(service.changes.add(new_samples(1))),
+            asyncio.create_task(service.changes.delete(ids=["c1"])),
         ]
         for each in waiting:
-            with pytest.raises(UnavailableError, match="failed"):
+            with pytest.raises(UnavailableError, match="until a restart"):
                 await each
-        assert service.state.failed
-        with pytest.raises(UnavailableError, match="failed"):
-            await service.delete(ids=["c2"])
+        assert service.model.state.failed
+        with pytest.raises(UnavailableError, match="until a restart"):
+            await service.changes.delete(ids=["c2"])
         assert len(appends.batches) == 1, "a flush that failed is not tried again"
-        assert service.state.model.samples_.contains("c1")
-        assert (await service.predict(rows(3))).result.labels.tolist() == before
+        assert service.model.state.model.samples_.contains("c1")
+        assert (await service.questions.predict(rows(3))).result.labels.tolist() == before
 
     run(service, work)
 
@@ -185,14 +207,14 @@ def test_after_a_failed_flush_nothing_changes_and_predictions_go_on(service):
 @pytest.mark.parametrize("error", [JournalFullError("full"), JournalError("failed")])
 def test_a_long_change_that_is_refused_leaves_the_model_as_it_was(service, error):
     appends = Appends(service)
-    service.writer.costs[AddSamples]._seconds = 1.0
+    service.changes.writer.cost._seconds = 1.0
 
     async def work() -> None:
         appends.refusals = [error]
         with pytest.raises((StorageError, UnavailableError)):
-            await service.add(new_samples(40))
-        assert service.state.model.digest() == forest().digest()
-        assert service.state.version == 1
+            await service.changes.add(new_samples(40))
+        assert service.model.state.model.digest() == forest().digest()
+        assert service.model.state.version == 1
 
     run(service, work)
 
@@ -203,24 +225,24 @@ def test_while_the_journal_is_away_everything_is_refused_and_nothing_stops(servi
     async def work() -> None:
         appends.refusals = [JournalUnreachableError("away") for _ in range(3)]
         waiting = [
-            asyncio.create_task(service.add(new_samples(1))),
-            asyncio.create_task(service.delete(ids=["c1"])),
+            asyncio.create_task(service.changes.add(new_samples(1))),
+            asyncio.create_task(service.changes.delete(ids=["c1"])),
         ]
         for each in waiting:
             with pytest.raises(JournalUnreachableError):
                 await each
         assert appends.reserved == [False], "there is no reserve to try again with"
-        assert service.state.stopped is StopReason.JOURNAL_UNREACHABLE
-        service.writer.costs[AddSamples]._seconds = 1.0
+        assert service.model.state.stopped is StopReason.JOURNAL_UNREACHABLE
+        service.changes.writer.cost._seconds = 1.0
         with pytest.raises(JournalUnreachableError):
-            await service.add(new_samples(40))
+            await service.changes.add(new_samples(40))
         with pytest.raises(JournalUnreachableError):
-            await service.writer.note(lambda: service.ledger.event("export", {}))
-        assert service.state.model.digest() == forest().digest()
-        await service.delete(ids=["c1"])
-        assert not service.state.model.samples_.contains("c1")
-        assert service.state.stopped is None
-        assert (await service.add(new_samples(40))).n_new == 40
+            await service.changes.writer.note(lambda: service.disk.ledger.event("export", {}))
+        assert service.model.state.model.digest() == forest().digest()
+        await service.changes.delete(ids=["c1"])
+        assert not service.model.state.model.samples_.contains("c1")
+        assert service.model.state.stopped is None
+        assert (await service.changes.add(new_samples(40))).n_new == 40
 
     run(service, work)
 
@@ -229,23 +251,23 @@ def test_a_change_that_another_node_takes_is_refused_and_nothing_stops(service):
     appends, deposed = Appends(service), []
 
     async def work() -> None:
-        service.state.deposed = lambda: deposed.append(1)
+        service.model.state.deposed = lambda: deposed.append(1)
         appends.refusals = [DeposedError("another node leads")]
         waiting = [
-            asyncio.create_task(service.add(new_samples(1))),
-            asyncio.create_task(service.delete(ids=["c1"])),
+            asyncio.create_task(service.changes.add(new_samples(1))),
+            asyncio.create_task(service.changes.delete(ids=["c1"])),
         ]
         for each in waiting:
             with pytest.raises(NotLeaderError):
                 await each
         with pytest.raises(NotLeaderError):
-            await service.delete(ids=["c2"])
-        assert (deposed, len(appends.batches), service.state.failed) == ([1], 1, False)
-        assert service.state.model.digest() == forest().digest()
-        assert service.ledger.head == before
-        assert (await service.predict(rows(3))).result.labels is not None
+            await service.changes.delete(ids=["c2"])
+        assert (deposed, len(appends.batches), service.model.state.failed) == ([1], 1, False)
+        assert service.model.state.model.digest() == forest().digest()
+        assert service.disk.ledger.head == before
+        assert (await service.questions.predict(rows(3))).result.labels is not None
 
-    before = service.ledger.head
+    before = service.disk.ledger.head
     run(service, work)
 
 
@@ -253,11 +275,11 @@ def test_what_changes_nothing_is_not_written(service):
     appends = Appends(service)
 
     async def work() -> None:
-        await service.add(new_samples(2))
+        await service.changes.add(new_samples(2))
         n = len(appends.batches)
-        assert (await service.add(new_samples(2))).n_new == 0
+        assert (await service.changes.add(new_samples(2))).n_new == 0
         with pytest.raises(NotHeldError):
-            await service.replace(Replacement("nobody", [9, "z", True], "yes"))
+            await service.changes.replace(Replacement("nobody", [9, "z", True], "yes"))
         assert len(appends.batches) == n
 
     run(service, work)
@@ -265,7 +287,7 @@ def test_what_changes_nothing_is_not_written(service):
 
 def test_generated_ids_are_never_given_out_twice(service):
     async def work() -> None:
-        adding = [asyncio.create_task(service.add(new_samples(3, None))) for _ in range(8)]
+        adding = [asyncio.create_task(service.changes.add(new_samples(3, None))) for _ in range(8)]
         ids = [name for each in adding for name in (await each).ids]
         assert sorted(ids, key=int) == [str(i) for i in range(24)]
 
@@ -273,12 +295,12 @@ def test_generated_ids_are_never_given_out_twice(service):
 
 
 def test_an_erasure_that_is_gone_after_a_full_disk_keeps_nobody_waiting(service):
-    """It asked for the reserve, and is refused when its turn comes; what waits behind it goes on without."""
+    """It asked for the reserve, and is refused when its turn comes; what waits behind it continues without."""
     appends = Appends(service)
 
     async def work() -> None:
         appends.refusals = [JournalFullError("full")]
-        writer = service.writer
+        writer = service.changes.writer
         give_way = writer._give_way
 
         def broken_afterwards(transaction: Any) -> None:
@@ -286,11 +308,11 @@ def test_an_erasure_that_is_gone_after_a_full_disk_keeps_nobody_waiting(service)
             writer._waiting[0].plan = lambda model, transaction: 1 // 0
 
         writer._give_way = broken_afterwards
-        deleting = asyncio.create_task(service.delete(ids=["c1"]))
+        deleting = asyncio.create_task(service.changes.delete(ids=["c1"]))
         await asyncio.sleep(0)
         while writer._waiting:  # noqa: ASYNC110 - until it is on its way to the disk alone
             await asyncio.sleep(0)
-        adding = asyncio.create_task(service.add(new_samples(1)))
+        adding = asyncio.create_task(service.changes.add(new_samples(1)))
         with pytest.raises(ZeroDivisionError):
             await deleting
         assert (await asyncio.wait_for(adding, 10)).n_new == 1
@@ -304,9 +326,9 @@ def test_a_mistake_in_one_answer_keeps_no_other_from_its_own(service):
         def broken(error: Any) -> None:
             raise RuntimeError("SECRET")
 
-        assert service.writer.submit(AddSamples(new_samples(1, "a")), broken)
-        assert (await asyncio.wait_for(service.add(new_samples(1, "b")), 10)).n_new == 1
-        assert service.state.model.samples_.contains("a0")
+        assert service.changes.writer.submit(AddSamples(new_samples(1, "a")), broken)
+        assert (await asyncio.wait_for(service.changes.add(new_samples(1, "b")), 10)).n_new == 1
+        assert service.model.state.model.samples_.contains("a0")
 
     run(service, work)
 
@@ -317,39 +339,38 @@ def test_a_mistake_in_the_journal_is_told_and_stops_changes(service):
     async def work() -> None:
         appends.refusals = [ValueError("SECRET")]
         with pytest.raises(ValueError, match="SECRET"):
-            await asyncio.wait_for(service.delete(ids=["c1"]), 10)
-        assert service.state.failed
-        assert service.state.model.samples_.contains("c1")
+            await asyncio.wait_for(service.changes.delete(ids=["c1"]), 10)
+        assert service.model.state.failed
+        assert service.model.state.model.samples_.contains("c1")
 
     run(service, work)
 
 
-def test_who_follows_the_model_is_told_after_the_answer(service):
-    told: list[Any] = []
-
+def test_the_set_tree_follows_after_the_answer(service):
     async def work() -> None:
-        service.state.listeners.append(told.append)
-        answered = asyncio.Event()
+        touched, answered = service.model.state.touched, asyncio.Event()
+        n_before, found = touched.n, []
 
         def done(error: BaseException | None) -> None:
-            told.append(error)
+            found.append((error, touched.n))
             answered.set()
 
-        assert service.writer.submit(AddSamples(new_samples(1, "a")), done)
+        assert service.changes.writer.submit(AddSamples(new_samples(1, "a")), done)
         await asyncio.wait_for(answered.wait(), 10)
-        assert told == [None, {("id", "a0")}]
-        await service.add(new_samples(1, "a"))  # is held: nothing changes
-        assert len(told) == 2
+        assert found == [(None, n_before)]
+        assert touched.n == n_before + 1
+        await service.changes.add(new_samples(1, "a"))  # is held: nothing changes
+        assert touched.n == n_before + 1
 
     run(service, work)
 
 
 def test_whoever_waits_for_the_ledger_has_a_bell_of_its_own(service):
     async def work() -> None:
-        bells = [service.database.bell(), service.database.bell()]
-        await service.add(new_samples(1, "a"))
+        bells = [service.disk.database.bell(), service.disk.database.bell()]
+        await service.changes.add(new_samples(1, "a"))
         assert not any(bell.is_set() for bell in bells)  # the ledger tells nothing of additions
-        await service.delete(ids=["a0"])
+        await service.changes.delete(ids=["a0"])
         assert all(bell.is_set() for bell in bells)
         bells[0].clear()
         assert bells[1].is_set()

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 
 from oubli.app.errors import JournalError, JournalFullError, StartError
-from oubli.app.storage import sqlite_journal as journal_module
-from oubli.app.storage.sqlite_journal import SqliteJournal
+from oubli.app.storage import journal as journal_module
+from oubli.app.storage.journal import SqliteJournal
 from tests.unit.app.storage.support import batch, journal_in
 
 ROTATIONS = (4, 9, 30)

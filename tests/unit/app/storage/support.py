@@ -6,8 +6,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from oubli.app.storage.journal import Record
-from oubli.app.storage.sqlite_journal import SqliteJournal
+from oubli.app.storage.journal import Record, SqliteJournal
 
 RESERVE_BYTES = 2**16  # enough for what the tests write, and quick to make
 
@@ -39,7 +38,7 @@ def killed(directory: Path, copy: Path) -> Path:
 
 
 def contents(directory: Path) -> list[Record]:
-    """Return all records of a journal that nobody has open."""
+    """Return all records of a journal that no one has open."""
     journal = journal_in(directory)
     try:
         found = list(journal.records(journal.first_seq - 1))

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.errors import JournalDamagedError, StartError
-from oubli.app.storage.journal import Record
-from oubli.app.storage.sqlite_journal import MARK_NAME
+from oubli.app.storage.journal import MARK_NAME, Record
 from tests.unit.app.storage.support import batch, journal_in, killed
 
 N_RECORDS = 24
@@ -144,7 +143,7 @@ def test_a_damaged_record_is_named_with_its_file(sound: Path, tmp_path: Path) ->
     journal = journal_in(copy)
     with pytest.raises(JournalDamagedError, match=r"record 4 of the journal, in journal-0{11}1\.sqlite, is damaged"):
         list(journal.records(0))
-    # Nobody who does not need it is troubled.
+    # No one who does not need it is troubled.
     assert list(journal.records(4)) == batch(5, N_RECORDS)
     journal.close()
 

@@ -1,4 +1,4 @@
-"""A process that may not open more files loses nothing, and goes on when it may."""
+"""A process that may not open more files loses nothing, and continues when it may."""
 
 from __future__ import annotations
 

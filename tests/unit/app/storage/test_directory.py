@@ -31,7 +31,7 @@ def test_parents_are_flushed_from_the_top_down(tmp_path, monkeypatch):
     assert target.stat().st_mode & 0o777 == 0o700
     flushed.clear()
     make_directory(target)
-    assert flushed == [target.parent], "whoever made it may have been killed before it was flushed"
+    assert flushed == [target.parent], "anyone who made it may have been killed before it was flushed"
 
 
 @pytest.mark.parametrize("killed_at", range(4))

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from oubli.app.errors import JournalDamagedError, JournalError, JournalFullError, JournalRefusedError
-from oubli.app.storage import segment as segment_module
-from oubli.app.storage.sqlite_journal import _BEFORE_FLUSH, SqliteJournal
+from oubli.app.storage import journal as journal_module
+from oubli.app.storage.journal import _BEFORE_FLUSH, SqliteJournal
 from tests.unit.app.storage.life import LAST
 from tests.unit.app.storage.support import batch, contents, journal_in
 
@@ -295,7 +295,7 @@ def test_a_segment_that_cannot_be_opened_anew_is_tried_again(tmp_path: Path, mon
     with pytest.raises(JournalRefusedError):
         journal.append(batch(4, 4))
     with monkeypatch.context() as patch:
-        patch.setattr(segment_module, "_connect", unopened)
+        patch.setattr(journal_module, "_connect", unopened)
         works: list[Any] = [lambda: journal.append(batch(4, 4)), lambda: journal.rotate(4), journal.probe]
         for work in works * 2:
             with pytest.raises(JournalRefusedError):
@@ -346,7 +346,7 @@ def test_a_second_look_that_fails_is_refused(tmp_path: Path) -> None:
 def test_a_quota_that_is_used_up_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = journal_in(tmp_path)
     sound = break_connection(journal, "COMMIT", sqlite3.SQLITE_IOERR_WRITE)
-    monkeypatch.setattr("oubli.app.storage.sqlite_journal.lacks_room", lambda directory, n_bytes: True)
+    monkeypatch.setattr("oubli.app.storage.journal.lacks_room", lambda directory, n_bytes: True)
     with pytest.raises(JournalFullError):
         journal.append(batch(1, 2))
     assert not journal.failed
@@ -357,7 +357,7 @@ def test_a_quota_that_is_used_up_is_a_full_disk(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_fails_after_a_commit_fails_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oubli.app.storage.sqlite_journal._LOG_BYTES", 1)
+    monkeypatch.setattr("oubli.app.storage.journal._LOG_BYTES", 1)
     journal = journal_in(tmp_path)
     break_connection(journal, "PRAGMA wal_checkpoint", sqlite3.SQLITE_FULL)
     journal.append(batch(1, 2))  # a full disk leaves the log as it is

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.errors import JournalFullError, StartError
-from oubli.app.storage.journal import Record
-from oubli.app.storage.reserve import RESERVE_NAME, Reserve
-from oubli.app.storage.sqlite_journal import MARK_NAME, SqliteJournal
+from oubli.app.storage.journal import MARK_NAME, RESERVE_NAME, Record, Reserve, SqliteJournal
 from tests.unit.app.storage.support import batch, contents, journal_in, names, seqs
 
 MIB = 2**20
@@ -134,7 +132,7 @@ def test_segments_go_from_a_full_disk(small_disk: Path) -> None:
 
 def test_a_first_start_on_a_full_disk_says_what_is_missing(small_disk: Path) -> None:
     use_up(small_disk / "other")
-    with pytest.raises(StartError, match=r"cannot be opened .*room on the disk"):
+    with pytest.raises(StartError, match=r"cannot be opened .*free disk space"):
         SqliteJournal(small_disk)
     assert names(small_disk) <= {"other", MARK_NAME}
 
@@ -144,7 +142,7 @@ def test_a_read_only_directory_says_what_to_do(small_disk: Path) -> None:
     journal.append(batch(1, 3))
     journal.close()
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    with pytest.raises(StartError, match=r"cannot be opened \(Read-only file system\): see to its owner"):
+    with pytest.raises(StartError, match=r"cannot be opened \(Read-only file system\): check its permissions"):
         journal_in(small_disk)
     subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
     assert contents(small_disk) == batch(1, 3)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.errors import JournalDamagedError, JournalError
-from oubli.app.storage.journal import Journal, MemoryJournal
+from oubli.app.storage.journal import Journal
 from oubli.app.storage.segment_keys import SegmentKeys
 from tests.postgres import Server
 from tests.unit.app.storage.support import batch, journal_in, record, seqs
@@ -33,14 +33,14 @@ class Kind:
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     if request.param == "memory":
-        return Kind("memory", MemoryJournal)
+        return Kind("memory", Journal)
     if request.param == "sqlite":
         return Kind("sqlite", lambda: journal_in(tmp_path / "data"))
     server: Server = request.getfixturevalue("postgres")
     url = server.url(server.new_schema())
 
     def opened() -> Journal:
-        from oubli.app.storage.postgres.sole import SoleJournal
+        from oubli.app.storage.postgres.journal import SoleJournal
 
         return SoleJournal(url, SegmentKeys(tmp_path / "keys"), name="test")
 

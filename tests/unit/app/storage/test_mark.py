@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from oubli.app.storage.sqlite_journal import MARK_NAME, Mark
+from oubli.app.storage.journal import MARK_NAME, Mark
 
 
 def found(directory: Path) -> int:
-    mark = Mark(directory)
+    mark = Mark(directory / MARK_NAME)
     mark.close()
     mark.close()
     return mark.seq
@@ -15,7 +15,7 @@ def found(directory: Path) -> int:
 
 def test_is_read_back(tmp_path: Path) -> None:
     assert found(tmp_path) == 0
-    mark = Mark(tmp_path)
+    mark = Mark(tmp_path / MARK_NAME)
     for seq in (1, 2**40, 7):
         mark.write(seq)
         assert found(tmp_path) == seq
@@ -24,7 +24,7 @@ def test_is_read_back(tmp_path: Path) -> None:
 
 
 def test_what_makes_no_sense_is_no_mark(tmp_path: Path) -> None:
-    mark = Mark(tmp_path)
+    mark = Mark(tmp_path / MARK_NAME)
     mark.write(123)
     mark.close()
     whole = (tmp_path / MARK_NAME).read_bytes()
@@ -39,4 +39,4 @@ def test_what_makes_no_sense_is_no_mark(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
-        Mark(tmp_path / "none")
+        Mark(tmp_path / "none" / MARK_NAME).open()

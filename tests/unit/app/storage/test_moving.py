@@ -5,19 +5,17 @@ from pathlib import Path
 import pytest
 
 from oubli.app.errors import JournalUnreachableError, StartError
-from oubli.app.storage import moving
+from oubli.app.storage import journal as module
 from oubli.app.storage.directory import FlushError
-from oubli.app.storage.journal import Journal
-from oubli.app.storage.moving import move_journal
+from oubli.app.storage.journal import Journal, SqliteJournal, move_journal
 from oubli.app.storage.segment_keys import SegmentKeys
-from oubli.app.storage.sqlite_journal import SqliteJournal
 from tests.postgres import Server
 from tests.unit.app.storage.support import batch, contents, journal_in, names
 
 
 @pytest.fixture
 def journal(postgres: Server, tmp_path: Path):
-    from oubli.app.storage.postgres.sole import SoleJournal
+    from oubli.app.storage.postgres.journal import SoleJournal
 
     url = postgres.url(postgres.new_schema())
     journal = SoleJournal(url, SegmentKeys(tmp_path / "keys"), name="a")
@@ -82,7 +80,7 @@ def test_a_move_that_was_cut_short_goes_on(journal: Journal, tmp_path: Path, mon
         raise FlushError(5, "no")
 
     with monkeypatch.context() as broken:
-        broken.setattr(moving, "remove", fail)
+        broken.setattr(module, "remove", fail)
         with pytest.raises(StartError, match="cannot be removed"):
             move_journal(directory, journal)
     assert move_journal(directory, journal) == 0
@@ -95,7 +93,7 @@ def test_a_database_with_records_of_its_own_is_refused(journal: Journal, tmp_pat
     directory = tmp_path / "data"
     written(directory, 30, 200)
     journal.append(batch(1, n_others))
-    with pytest.raises(StartError, match="give a database that is empty"):
+    with pytest.raises(StartError, match="give an empty database"):
         move_journal(directory, journal)
     assert contents(directory) == batch(30, 200)
     SqliteJournal(directory).close()  # it can still be used

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from oubli.app.errors import JournalDamagedError, StartError
-from oubli.app.storage import segment as segment_module
-from oubli.app.storage import sqlite_journal as journal_module
-from oubli.app.storage.reserve import RESERVE_NAME
-from oubli.app.storage.sqlite_journal import MARK_NAME, SqliteJournal
+from oubli.app.storage import journal as journal_module
+from oubli.app.storage.journal import MARK_NAME, RESERVE_NAME, SqliteJournal
 from tests.unit.app.storage.support import RESERVE_BYTES, batch, contents, journal_in, killed, names, seqs
 
 FIRST = "journal-000000000001.sqlite"
@@ -89,7 +87,7 @@ def test_the_log_is_taken_in_before_it_grows(tmp_path: Path, monkeypatch: pytest
 
 
 def life(journal: SqliteJournal) -> None:
-    """Everything that happens to a journal. It goes on where the last life ended."""
+    """Everything that happens to a journal. It continues where the last life ended."""
     for _ in range(2):
         for _ in range(2):
             journal.append(batch(journal.last_seq + 1, journal.last_seq + 3))
@@ -118,9 +116,9 @@ def test_a_kill_between_any_two_steps_on_the_disk(tmp_path: Path, monkeypatch: p
         for name in ("rename", "replace", "unlink"):
             patch.setattr(Path, name, copied(getattr(Path, name)))
         patch.setattr(os, "fsync", copied(os.fsync))
-        patch.setattr(segment_module, "_build", copied(segment_module._build))
-        patch.setattr(segment_module, "_connect", copied(segment_module._connect))
-        patch.setattr(segment_module.Segment, "fold_log", copied(segment_module.Segment.fold_log))
+        patch.setattr(journal_module, "create_database", copied(journal_module.create_database))
+        patch.setattr(journal_module, "_connect", copied(journal_module._connect))
+        patch.setattr(journal_module.Segment, "fold_log", copied(journal_module.Segment.fold_log))
         life(journal)
     journal.close()
     assert len(copies) > 30
@@ -166,9 +164,9 @@ def test_what_is_removed_is_gone_after_a_power_loss(tmp_path: Path, monkeypatch:
     (tmp_path / ".journal-7.tmp").write_bytes(b"records")
     (tmp_path / "journal-7.sqlite-wal").write_bytes(b"records")
     left_at_flush: list[set[str]] = []
-    monkeypatch.setattr(segment_module, "flush_directory", lambda path: left_at_flush.append(names(path)))
-    segment_module.remove_leftovers(tmp_path)
-    segment_module.remove_leftovers(tmp_path)
+    monkeypatch.setattr(journal_module, "flush_directory", lambda path: left_at_flush.append(names(path)))
+    journal_module.remove_leftovers(tmp_path)
+    journal_module.remove_leftovers(tmp_path)
     assert left_at_flush == [set()]
 
 
@@ -183,7 +181,7 @@ def test_a_newer_format_is_refused(tmp_path: Path, which: int) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version=2")
     connection.close()
-    with pytest.raises(StartError, match=rf"{path.name} .* newer version of Oubli \(journal format 2.*start that"):
+    with pytest.raises(StartError, match=rf"{path.name} .* journal of format 2 .*newer version of Oubli .*start that"):
         contents(tmp_path)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import pickle
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
-from oubli.client.load.plan import Plan
+from oubli.client.load.plan import Plan, Task
 from oubli.client.load.records import Record
-from oubli.client.load.worker import Floor, Worker, _clock
+from oubli.client.load.worker import Worker, _clock
 
 Answer = tuple[int, Any]
 """A status and what JSON is made of; bytes are sent as they are, as the whole answer."""
@@ -31,15 +31,13 @@ async def answering(make: Make) -> AsyncIterator[str]:
             while not writer.is_closing():
                 await _answer_one(reader, writer, make)
         writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _answer_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, make: Make) -> None:
@@ -91,30 +89,18 @@ class Samples:
         return (200 if is_held else 404), {"model_version": self.version}
 
 
-async def work(plan: Plan, make: Make, folder: Path) -> tuple[Record, list[dict[str, Any]]]:
+async def work(plan: Plan, make: Make) -> tuple[Record, list[tuple[str, Any]]]:
     """Have one worker do a plan in this process; return its record and all that it told."""
-    told: list[dict[str, Any]] = []
+    told: list[tuple[str, Any]] = []
 
     async def begin() -> float:
         return _clock() + 0.02
 
-    Floor.create(folder / "floor", 1)
     async with answering(make) as url:
-        task = {
-            "url": url,
-            "key": None,
-            "ca_file": None,
-            "subject": "test",
-            "predict": [[1, "x"]],
-            "samples": [[[1, "x"], "a"]],
-            "may_read": True,
-            "plan": plan.to_json(),
-            "worker": 0,
-            "floor": str(folder / "floor"),
-        }
-        await Worker(json.loads(json.dumps(task)), told.append).run(begin)
+        task = Task(url, None, None, plan, "test", [[1, "x"]], [([1, "x"], "a")], may_read=True)
+        await Worker(pickle.loads(pickle.dumps(task)), 0, [0], told.append).run(begin)  # noqa: S301 - as pipes do
     record = Record()
-    for event in told:
-        if event["event"] == "part":
-            record.add(Record.from_json(json.loads(json.dumps(event["record"]))))
+    for event, content in told:
+        if event == "part":
+            record.add(pickle.loads(pickle.dumps(content)).record)  # noqa: S301 - as pipes do
     return record, told

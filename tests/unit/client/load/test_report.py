@@ -4,12 +4,9 @@ import json
 from collections import Counter
 from typing import Any
 
-from oubli.client.load.controller import Measured, Part, Result
-from oubli.client.load.plan import READ, Plan, Step
-from oubli.client.load.plot import draw
-from oubli.client.load.records import STALE, Effort, Operation, Record
-from oubli.client.load.report import failures, limits_of_client, lines, report
-from oubli.client.load.thresholds import read_threshold
+from oubli.client.load.plan import READ, Plan, Step, read_threshold
+from oubli.client.load.records import STALE, Effort, Measured, Operation, Part, Record, Result
+from oubli.client.load.report import draw, failures, limits_of_client, lines, report
 
 
 def lags(milliseconds: float) -> Effort:
@@ -29,9 +26,11 @@ def operation(n: int, milliseconds: float, **statuses: int) -> Operation:
 
 
 def result(*efforts: Effort) -> Result:
-    record = Record({"predict": operation(90, 1.0, s503=4, s500=1), "add": operation(10, 5.0), READ: operation(3, 2.0)})
-    record.of("predict").unanswered = 2
-    record.of("predict").n_retry_after, record.of("predict").longest_retry_after = 4, 3.0
+    record = Record()
+    record.operations |= {"predict": operation(90, 1.0, s503=4, s500=1), "add": operation(10, 5.0)}
+    record.operations[READ] = operation(3, 2.0)
+    record.operations["predict"].unanswered = 2
+    record.operations["predict"].retry_after.update([3.0, 1.0, 1.0, 0.0])
     record.n_held_up, record.n_compared, record.n_read_back = 7, 100, 3
     steps = [Step(20.0, 8, 2.0, is_warm_up=True), Step(20.0, 8, 10.0)]
     parts = {second: Part(second, second + 1.0, record) for second in range(2)}
@@ -92,7 +91,8 @@ def test_broken_promises_fail_a_test() -> None:
 
 def test_an_operation_without_a_success_fails_a_test() -> None:
     found = result(lags(0.1))
-    found.steps[1].record = Record({"predict": operation(0, 1.0, s403=5)})
+    found.steps[1].record = Record()
+    found.steps[1].record.operations["predict"] = operation(0, 1.0, s403=5)
     assert list(failures(report(found, PLAN, [], "http://x"))) == [
         "no predict was answered as it should be (20 requests/s)"
     ]

@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 
-from oubli.client.load.http import Target
 from oubli.client.load.plan import LoadTestError
-from oubli.client.load.rows import Rows, Schema, from_csv, from_held, from_schema
+from oubli.client.load.target import Rows, Target, from_csv, from_held, from_schema, read_schema
 from tests.unit.client.load.fake_server import answering
 
-FEATURES = [{"name": "age", "type": "numeric"}, {"name": "job", "type": "categorical"}]
-FEATURES += [{"name": "member", "type": "boolean"}]
-MODEL = {"features": FEATURES, "label": {"name": "income", "type": "string"}, "classes": ["high", "low"]}
-SCHEMA = Schema.read(MODEL)
+TYPES = {"age": "numeric", "job": "categorical", "member": "boolean"}
+FEATURES = [{"name": name, "type": kind, "dtype": "float32"} for name, kind in TYPES.items()]
+MODEL = {
+    "features": FEATURES,
+    "label": {"name": "income", "type": "string"},
+    "task": "classification",
+    "classes": ["high", "low"],
+}
+SCHEMA = read_schema(MODEL)
 
 
 def test_rows_are_made_up_by_the_schema() -> None:
@@ -24,16 +28,16 @@ def test_rows_are_made_up_by_the_schema() -> None:
     assert rows != from_schema(SCHEMA, 2, 50)
     assert [type(cell) for cell in rows.features[0]] == [float, str, bool]
     assert set(rows.labels or ()) == {"high", "low"}
-    numbers = from_schema(Schema.read({**MODEL, "label": {"name": "y", "type": "number"}, "classes": None}), 1, 5)
+    numbers = from_schema(read_schema({**MODEL, "label": {"name": "y", "type": "number"}, "classes": None}), 1, 5)
     assert all(isinstance(label, float) for label in numbers.labels or ())
-    empty = from_schema(Schema.read({**MODEL, "label": {"name": "y", "type": "integer"}, "classes": []}), 1, 50)
+    empty = from_schema(read_schema({**MODEL, "label": {"name": "y", "type": "integer"}, "classes": []}), 1, 50)
     assert set(empty.labels or ()) == {0, 1}
 
 
 @pytest.mark.parametrize("model", [{}, {"features": 3}, None, {"features": [], "label": {}}])
 def test_a_foreign_server(model: Any) -> None:
     with pytest.raises(LoadTestError, match="not that of a server of Oubli"):
-        Schema.read(model)
+        read_schema(model)
 
 
 def test_rows_of_samples_held_are_read_page_by_page() -> None:
@@ -48,7 +52,7 @@ def test_rows_of_samples_held_are_read_page_by_page() -> None:
 
     async def read() -> Rows:
         async with answering(make) as url:
-            return await from_held(Target(url), SCHEMA)
+            return await asyncio.to_thread(from_held, Target(url), SCHEMA)
 
     assert asyncio.run(read()) == Rows([[i, None, True] for i in range(3)], ["low"] * 3)
 
@@ -59,7 +63,7 @@ def test_rows_that_may_not_be_read() -> None:
 
     async def read() -> Rows:
         async with answering(make) as url:
-            return await from_held(Target(url), SCHEMA)
+            return await asyncio.to_thread(from_held, Target(url), SCHEMA)
 
     with pytest.raises(LoadTestError, match=r"403: The key lacks the scope read. Rows can be made up"):
         asyncio.run(read())

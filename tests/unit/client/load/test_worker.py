@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oubli.client.load.plan import Plan, Step
+from oubli.client.load.plan import Plan, Step, Task
 from oubli.client.load.records import INVISIBLE, LOST, STALE, STILL_THERE, Record
-from oubli.client.load.worker import _STOCK, Floor, Worker
-from tests.unit.client.load.fake_server import Answer, Samples, work
+from oubli.client.load.worker import _STOCK, Worker
+from tests.unit.client.load.fake_server import Answer, Samples, answering, work
 
 PREDICT = {"predict": 1.0}
 MIX = {"predict": 2.0, "add": 1.0, "delete": 1.0}
 
 
-def run(step: Step, make: Any, folder: Path, mix: dict[str, float] = PREDICT, timeout: float = 10.0) -> Record:
-    return asyncio.run(work(Plan((step,), mix, timeout=timeout), make, folder))[0]
+def run(step: Step, make: Any, mix: dict[str, float] = PREDICT, timeout: float = 10.0) -> Record:
+    return asyncio.run(work(Plan((step,), mix, timeout=timeout), make))[0]
 
 
 class Stalling(Samples):
@@ -37,90 +37,92 @@ class Stalling(Samples):
 
 
 def longer_than(record: Record, seconds: float) -> int:
-    durations = record.of("predict").durations
+    durations = record.operations["predict"].durations
     return sum(durations.percentile(100 * (i + 0.5) / durations.n) > seconds * 1e9 for i in range(durations.n))
 
 
-def test_a_server_that_stands_still_is_seen_by_all_requests_that_were_due(tmp_path: Path) -> None:
+def test_a_server_that_stands_still_is_seen_by_all_requests_that_were_due() -> None:
     """100 requests a second by one connection, and 40 of them are due 0.1 s or more before a stop of 0.5 s ends."""
-    record = run(Step(100.0, 1, 1.0), Stalling(20, 0.5), tmp_path)
-    assert record.of("predict").statuses == {200: 100}
+    record = run(Step(100.0, 1, 1.0), Stalling(20, 0.5))
+    assert record.operations["predict"].statuses == {200: 100}
     assert longer_than(record, 0.09) >= 40
     assert record.n_held_up >= 40
 
 
-def test_a_closed_loop_asks_no_more_than_it_has_connections_for(tmp_path: Path) -> None:
+def test_a_closed_loop_asks_no_more_than_it_has_connections_for() -> None:
     server = Stalling(20, 0.5)
-    record = run(Step(None, 1, 0.8), server, tmp_path)
+    record = run(Step(None, 1, 0.8), server)
     assert longer_than(record, 0.49) >= 1
-    assert record.of("predict").n_requests == len(server.asked)
+    assert record.operations["predict"].n_requests == len(server.asked)
     assert record.n_held_up == 0
 
 
 @pytest.mark.parametrize("rate", [None, 50.0])
-def test_a_timer_that_is_early_delays_nothing(
-    rate: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_timer_that_is_early_delays_nothing(rate: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     exact = asyncio.sleep
 
     async def early(seconds: float) -> None:
         await exact(max(0.0, seconds - 0.015))
 
     monkeypatch.setattr(asyncio, "sleep", early)
-    record = run(Step(rate, 2, 0.3), Samples(), tmp_path)
-    assert record.of("predict").n_requests == record.of("predict").n_successes >= (1 if rate is None else 15)
+    record = run(Step(rate, 2, 0.3), Samples())
+    assert (
+        record.operations["predict"].n_requests
+        == record.operations["predict"].n_successes
+        >= (1 if rate is None else 15)
+    )
 
 
-def test_a_server_that_stands_still_at_the_end_is_waited_for(tmp_path: Path) -> None:
-    record = run(Step(100.0, 1, 0.3), Stalling(10, 0.6), tmp_path)
-    assert record.of("predict").statuses == {200: 30}
+def test_a_server_that_stands_still_at_the_end_is_waited_for() -> None:
+    record = run(Step(100.0, 1, 0.3), Stalling(10, 0.6))
+    assert record.operations["predict"].statuses == {200: 30}
     assert longer_than(record, 0.3) >= 20
 
 
-def test_what_is_never_answered_counts_as_long_as_it_was_waited_for(tmp_path: Path) -> None:
+def test_what_is_never_answered_counts_as_long_as_it_was_waited_for() -> None:
     class Dumb(Samples):
         async def post(self, path: str, content: Any) -> Answer | None:
             if len(self.asked) >= 10:
                 await asyncio.sleep(60)
             return await super().post(path, content)
 
-    record = run(Step(100.0, 1, 0.3), Dumb(), tmp_path, timeout=0.5)
-    found = record.of("predict")
+    record = run(Step(100.0, 1, 0.3), Dumb(), timeout=0.5)
+    found = record.operations["predict"]
     assert found.statuses == {200: 9}
     assert found.unanswered == 21
     assert found.durations.n == 30
     assert longer_than(record, 0.4) >= 10
 
 
-def test_a_request_that_is_given_up_makes_room_for_others(tmp_path: Path) -> None:
-    record = run(Step(100.0, 1, 0.3), Stalling(10, 60.0), tmp_path, timeout=0.5)
-    found = record.of("predict")
+def test_a_request_that_is_given_up_makes_room_for_others() -> None:
+    record = run(Step(100.0, 1, 0.3), Stalling(10, 60.0), timeout=0.5)
+    found = record.operations["predict"]
     assert found.statuses == {200: 29}
     assert found.unanswered == 1
     assert longer_than(record, 0.4) >= 1
 
 
-def test_a_mix_is_sent_and_promises_are_checked(tmp_path: Path) -> None:
+def test_a_mix_is_sent_and_promises_are_checked() -> None:
     server = Samples()
-    record = run(Step(None, 4, 0.5), server, tmp_path, MIX)
+    record = run(Step(None, 4, 0.5), server, MIX)
     assert record.violations == {}
-    assert record.n_compared == sum(record.of(name).n_requests for name in MIX)
+    assert record.n_compared == sum(record.operations[name].n_requests for name in MIX)
     assert record.n_read_back > 0
     asked = Counter(method for method, _ in server.asked)
-    assert asked["DELETE"] == record.of("delete").n_requests
-    assert asked["POST"] == record.of("predict").n_requests + record.of("add").n_requests + _STOCK
+    assert asked["DELETE"] == record.operations["delete"].n_requests
+    assert asked["POST"] == record.operations["predict"].n_requests + record.operations["add"].n_requests + _STOCK
     ids = [path for method, path in server.asked if method == "DELETE"]
     assert len(ids) == len(set(ids)), "no sample is deleted twice"
-    assert set(server.held) == {f"test-0-{i}" for i in range(record.of("add").n_requests + _STOCK)} - {
+    assert set(server.held) == {f"test-0-{i}" for i in range(record.operations["add"].n_requests + _STOCK)} - {
         path.rpartition("/")[2] for path in ids
     }
 
 
-def test_deletions_are_additions_when_nothing_is_left(tmp_path: Path) -> None:
-    record = run(Step(None, 1, 0.5), Samples(), tmp_path, {"delete": 1.0})
+def test_deletions_are_additions_when_nothing_is_left() -> None:
+    record = run(Step(None, 1, 0.5), Samples(), {"delete": 1.0})
     if record.n_substituted:
-        assert record.of("add").n_requests == record.n_substituted
-    assert record.of("delete").n_requests >= min(_STOCK, record.all("read back").n_requests)
+        assert record.operations["add"].n_requests == record.n_substituted
+    assert record.operations["delete"].n_requests >= min(_STOCK, record.all("read back").n_requests)
 
 
 class Stale(Samples):
@@ -148,44 +150,51 @@ class Unforgetting(Samples):
 @pytest.mark.parametrize(
     ("server", "broken"), [(Stale, {STALE}), (Forgetful, {INVISIBLE, LOST}), (Unforgetting, {STILL_THERE})]
 )
-def test_broken_promises_are_found(server: type[Samples], broken: set[str], tmp_path: Path) -> None:
+def test_broken_promises_are_found(server: type[Samples], broken: set[str]) -> None:
     # So few deletions that each is read back: a pause lies between two of these.
-    record = run(Step(30.0, 2, 0.8), server(), tmp_path, MIX)
+    record = run(Step(30.0, 2, 0.8), server(), MIX)
     assert set(record.violations) == broken
 
 
-def test_a_change_of_one_worker_binds_the_others(tmp_path: Path) -> None:
-    Floor.create(tmp_path / "floor", 3)
-    one, other = Floor(tmp_path / "floor", 0), Floor(tmp_path / "floor", 2)
-    one.raise_to(7)
-    one.raise_to(5)
-    assert other.now() == 7
-    other.raise_to(2**40)
-    assert one.now() == 2**40
+def test_a_change_of_one_worker_binds_the_others() -> None:
+    async def test() -> Record:
+        told: list[tuple[str, Any]] = []
+        begun = time.monotonic() + 0.05
+        async with answering(Samples()) as url:
+            task = Task(url, None, None, Plan((Step(None, 2, 0.3),), PREDICT, 2), "s", [[1]], [], may_read=False)
+
+            async def begin() -> float:
+                return begun
+
+            await Worker(task, 0, [0, 2**40], told.append).run(begin)
+        return next(content.record for event, content in told if event == "part")
+
+    record = asyncio.run(test())
+    assert record.violations == {STALE: record.n_compared}
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_refusals_are_counted_apart_with_when_to_come_back(status: int, tmp_path: Path) -> None:
+def test_refusals_are_counted_apart_with_when_to_come_back(status: int) -> None:
     class Busy(Samples):
         async def post(self, path: str, content: Any) -> Answer | None:
             if len(self.asked) % 2:
                 return await super().post(path, content)
             return status, b"HTTP/1.1 %d X\r\nretry-after: 3\r\ncontent-length: 2\r\n\r\n{}" % status
 
-    found = run(Step(50.0, 2, 0.4), Busy(), tmp_path).of("predict")
+    found = run(Step(50.0, 2, 0.4), Busy()).operations["predict"]
     assert found.statuses == {200: 10, status: 10}
     assert (found.n_refused, found.n_errors, found.n_successes) == (10, 0, 10)
-    assert (found.n_retry_after, found.longest_retry_after) == (10, 3.0)
+    assert found.retry_after == {3.0: 10}
     assert found.durations.n == 10, "a quick refusal does not make a server look fast"
 
 
-def test_errors_and_broken_connections_are_counted(tmp_path: Path) -> None:
+def test_errors_and_broken_connections_are_counted() -> None:
     class Failing(Samples):
         async def post(self, path: str, content: Any) -> Answer | None:
             at = len(self.asked)
             return None if at == 3 else (500, {}) if at == 5 else await super().post(path, content)
 
-    found = run(Step(50.0, 2, 0.4), Failing(), tmp_path).of("predict")
+    found = run(Step(50.0, 2, 0.4), Failing()).operations["predict"]
     assert found.statuses == {200: 18, 500: 1}
     assert found.unanswered == 1
     assert found.n_errors == 2
@@ -198,34 +207,32 @@ def test_errors_and_broken_connections_are_counted(tmp_path: Path) -> None:
         b'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 19\r\n\r\n{"model_version":1}',
     ],
 )
-def test_other_forms_of_answers(answer: bytes, tmp_path: Path) -> None:
+def test_other_forms_of_answers(answer: bytes) -> None:
     async def make(method: str, path: str, content: Any) -> Answer:
         return 200, answer
 
-    record = run(Step(50.0, 2, 0.3), make, tmp_path)
-    assert record.of("predict").statuses == {200: 15}
+    record = run(Step(50.0, 2, 0.3), make)
+    assert record.operations["predict"].statuses == {200: 15}
     assert record.violations == {}
 
 
-def test_what_is_no_http_is_no_answer(tmp_path: Path) -> None:
+def test_what_is_no_http_is_no_answer() -> None:
     async def make(method: str, path: str, content: Any) -> Answer:
         return 200, b"SSH-2.0-OpenSSH_9.2\r\n"
 
-    assert run(Step(20.0, 2, 0.3), make, tmp_path).of("predict").unanswered == 6
+    assert run(Step(20.0, 2, 0.3), make).operations["predict"].unanswered == 6
 
 
-def test_a_server_that_cannot_be_reached(tmp_path: Path) -> None:
-    told: list[dict[str, Any]] = []
+def test_a_server_that_cannot_be_reached() -> None:
+    told: list[tuple[str, Any]] = []
     plan = Plan((Step(20.0, 2, 60.0),), PREDICT, timeout=0.3)
-    Floor.create(tmp_path / "floor", 1)
-    task = {"url": "http://127.0.0.1:1", "key": None, "ca_file": None, "subject": "s", "predict": [[1]]}
-    task |= {"samples": [], "may_read": False, "plan": plan.to_json(), "worker": 0, "floor": str(tmp_path / "floor")}
+    task = Task("http://127.0.0.1:1", None, None, plan, "s", [[1]], [], may_read=False)
 
     async def begin() -> float:
         raise AssertionError("it cannot be ready")
 
     async def test() -> None:
-        await Worker(task, told.append).run(begin)
+        await Worker(task, 0, [0], told.append).run(begin)
 
     asyncio.run(test())
-    assert [event["event"] for event in told] == ["lost"]
+    assert [event for event, _ in told] == ["lost"]

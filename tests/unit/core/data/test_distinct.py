@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from oubli.core.data.distinct import Distinct
+from oubli.core.data.values import Distinct
 
 
 def test_each_value_is_looked_at_once_in_the_order_in_which_it_comes() -> None:

@@ -1,4 +1,6 @@
 import math
+import sys
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -10,13 +12,14 @@ from oubli.core.data.columns import (
     encode_booleans,
     encode_categories,
     encode_codes,
-    encode_numbers,
     inexact_integers,
+    read_numbers,
+    round_numbers,
 )
 from oubli.core.data.encoding import FEW_ROWS, Encoder
 from oubli.core.data.schema import Column, Schema
 from oubli.core.data.tables import RawColumn
-from oubli.core.data.values import FLOAT32_LIMIT, RefusedError, boolean, category_text, number
+from oubli.core.data.values import FLOAT32_LIMIT, RefusedError, boolean, category_text, loses_integer, number
 from oubli.core.errors import FeatureCountError, InputError
 
 NAN = math.nan
@@ -116,18 +119,69 @@ def test_a_float32_column_is_rounded_next_to_a_float64_one():
         assert cells[0].tolist() == [float(np.float32(0.1)), 0.1]
 
 
-@pytest.mark.parametrize(
-    ("value", "rule"), [(math.inf, "finite"), (-math.inf, "finite"), (1e39, "float64"), (-FLOAT32_LIMIT, "float64")]
-)
+SHAPES = [np.array, list, pd.DataFrame, lambda X: np.array(X, object), np.asfortranarray]
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf])
 @pytest.mark.parametrize("n_rows", [1, 5, 40])
-@pytest.mark.parametrize("shape", [np.array, list, pd.DataFrame, lambda X: np.array(X, object), np.asfortranarray])
-def test_what_float32_cannot_hold_is_named_by_row_and_field(value, rule, n_rows, shape):
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_infinity_is_named_by_row_and_field(value, n_rows, shape):
     X = np.ones((n_rows, 3))
     X[-1, 1] = value
-    X = X.tolist() if shape in {list, np.array} and n_rows == 5 else X
-    with pytest.raises(InputError, match=rule) as info:
-        numeric().encode(shape(X) if shape is not list else np.asarray(X).tolist())
+    with pytest.raises(InputError, match="finite") as info:
+        numeric().encode(shape(X) if shape is not list else X.tolist())
     assert (info.value.row, info.value.field, info.value.value) == (n_rows - 1, "x1", value)
+
+
+LARGEST = float(np.finfo(np.float32).max)
+
+
+@pytest.mark.parametrize("others", [("float32", "float32"), ("float32", "float64"), ("boolean", "float32")])
+@pytest.mark.parametrize(
+    ("value", "held"),
+    [
+        (2**24 + 1, 2.0**24), (2.0**24 + 1, 2.0**24), (-(2**24) - 1, -(2.0**24)), (2**60 + 1, 2.0**60),
+        (np.int64(2**60 + 1), 2.0**60), (2**60 + 2**30, 2.0**60), (10**400, LARGEST), (-(10**400), -LARGEST),
+        (2**128, LARGEST), (1e39, LARGEST), (-FLOAT32_LIMIT, -LARGEST), (1e-60, 0.0), (Decimal(2**60 + 1), 2.0**60),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("n_rows", [1, 5, 40])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_number_that_a_column_cannot_hold_is_rounded_and_the_log_says_so_once(
+    value, held, others, n_rows, shape, caplog
+):
+    if others[0] == "boolean" and shape is np.asfortranarray:
+        shape = list
+    encoder = Encoder(schema(others[0], "float32", others[1], names=["a", "b", "c"]))
+    rows = [[1, 1, 1] for _ in range(n_rows)]
+    rows[-1][1] = value
+    if shape is pd.DataFrame:
+        X = pd.DataFrame(rows, columns=["a", "b", "c"])
+    else:
+        X = rows if shape is list else shape(rows)
+    for _ in range(2):
+        cells = encoder.encode(X).cells
+        assert cells[-1].tolist() == [1.0, held, 1.0]
+        assert (cells[:-1] == 1).all()
+    (record,) = caplog.records
+    assert record.name == "oubli.numbers"
+    assert "column 'b' are rounded to float32" in record.getMessage()
+
+
+def test_a_float64_column_rounds_integers_beyond_its_own_bits(caplog):
+    encoder = numeric(1, "float64")
+    for X in ([[2**53 + 1]], [[2**53 + 1]] * 20, np.array([[2**53 + 1]]), pd.DataFrame([[2**53 + 1]])):
+        encoder.told.clear()
+        assert (encoder.encode(X).cells == 2.0**53).all()
+    assert len(caplog.records) == 4
+    assert encoder.encode([[10**400]]).cells.tolist() == [[sys.float_info.max]]
+
+
+@pytest.mark.parametrize("X", [[[0.1, 2**24]], np.array([[1e30, 1.7e9 + 0.25]]), [[2**100, 3.4e38]]])
+def test_other_numbers_are_rounded_without_a_word(X, caplog):
+    cells = numeric(2).encode(X).cells
+    np.testing.assert_array_equal(cells, np.float32(X))
+    assert not caplog.records
 
 
 def test_infinity_is_refused_in_float32_arrays_and_float64_columns():
@@ -137,17 +191,16 @@ def test_infinity_is_refused_in_float32_arrays_and_float64_columns():
             numeric(dtype=dtype).encode(X)
     with pytest.raises(InputError, match="finite"):
         Encoder(schema("float32", "float64")).encode(np.array([[math.inf, 1.0]]))
-    with pytest.raises(InputError, match="declare the column float64") as info:
-        Encoder(schema("float64", "float32")).encode(np.array([[1e39, 1.0], [1e39, 1e39]]))
-    assert (info.value.row, info.value.field) == (1, "x1")
+    cells = Encoder(schema("float64", "float32")).encode(np.array([[1e39, 1.0], [1e39, 1e39]])).cells
+    assert cells.tolist() == [[1e39, 1.0], [1e39, LARGEST]]
 
 
 @pytest.mark.parametrize("dtype", ["i8", "u8", "i4", "u4"])
-def test_integers_that_float32_cannot_hold_are_refused(dtype):
+def test_integers_that_float32_cannot_hold_are_rounded(dtype, caplog):
     X = np.array([[1, 2**24], [2**24 + 1, 1]], dtype)
-    with pytest.raises(InputError, match="declare the column float64") as info:
-        numeric(2).encode(X)
-    assert (info.value.row, info.value.field, info.value.value) == (1, "x0", 2**24 + 1)
+    assert_cells(numeric(2).encode(X), [[1, 2**24], [2**24, 1]])
+    (record,) = caplog.records
+    assert "column 'x0'" in record.getMessage()
     assert_cells(numeric(2, "float64").encode(X), X)
 
 
@@ -156,11 +209,7 @@ def test_inexact_integers_of_arrays_and_of_objects_are_the_same(values, dtype):
     values += [2**24 + 1, -(2**63), 2**63 - 1, 2**53 + 1, 2**53 + 2]
 
     def refused(value):
-        try:
-            number(value, dtype)
-        except RefusedError:
-            return True
-        return False
+        return loses_integer(value, dtype)
 
     assert inexact_integers(np.array(values), dtype).tolist() == [refused(v) for v in values]
     unsigned = [abs(v) * 2 for v in values if abs(v) < 2**63]
@@ -222,6 +271,10 @@ cell = st.one_of(
 )  # fmt: skip
 
 
+def encode_numbers(raw, column):
+    return round_numbers(read_numbers(raw, column)[0], column)
+
+
 def outcome(function, *arguments):
     """Return the result, or what the error says."""
     try:
@@ -234,8 +287,12 @@ def outcome(function, *arguments):
 def test_columns_are_encoded_as_their_cells_are(values):
     """The vectorised code and the rules for single values agree, on results and on errors."""
     for column, encode, single in (
-        (Column("a", "numeric"), encode_numbers, lambda v: float(np.float32(number(v, "float32"))) + 0.0),
-        (Column("a", "numeric", "float64"), encode_numbers, lambda v: number(v, "float64") + 0.0),
+        (
+            Column("a", "numeric"),
+            encode_numbers,
+            lambda v: np.clip(number(v), -LARGEST, LARGEST).astype(np.float32) + 0.0,
+        ),
+        (Column("a", "numeric", "float64"), encode_numbers, lambda v: number(v) + 0.0),
         (Column("a", "boolean"), encode_booleans, boolean),
         (Column("a", "categorical"), encode_categories, category_text),
     ):
@@ -312,6 +369,29 @@ def test_codes_are_those_of_the_texts(values):
             assert sorted(asked) == sorted({text for text in texts if text is not None})
     else:
         assert codes is None
+
+
+WIDE = 2**60 + 1  # no float holds it
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        [[WIDE], [None]], np.array([[WIDE], [None]], object), np.ma.array([[WIDE], [3]], mask=[[False], [True]]),
+        pd.DataFrame({"a": pd.Series([WIDE, None], dtype=object)}),
+        pd.DataFrame({"a": pd.array([WIDE, None], dtype="Int64")}),
+        pd.DataFrame({"a": pd.array([WIDE, None], dtype="int64[pyarrow]")}),
+        pd.DataFrame({"a": pd.Categorical([WIDE, None])}),
+    ],
+)  # fmt: skip
+def test_an_integer_beside_a_missing_value_stays_what_it_is(X, caplog):
+    assert Encoder(schema("categorical")).encode(X).texts == {0: [str(WIDE), None]}
+    if isinstance(X, pd.DataFrame) and isinstance(X["a"].dtype, pd.CategoricalDtype):
+        return
+    with pytest.raises(InputError, match="declare the column categorical"):
+        Schema.infer(X, [0, 1], task="classification")
+    assert_cells(numeric(1, "float64").encode(X), [[2.0**60], [NAN]])
+    assert len(caplog.records) == 1
 
 
 def test_numbers_as_categories_are_left_to_the_other_way():

@@ -1,5 +1,6 @@
 import math
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -45,7 +46,17 @@ def test_an_array_of_booleans_is_boolean():
         ([3.4e38], NUMERIC),
         ([math.inf, math.nan, 1.0], NUMERIC),
         ([16777217.0, math.nan], WIDE),
-        ([16777217.0, 0.5], NUMERIC),
+        ([16777217.0, 0.5], WIDE),
+        ([16777217.5, 0.5], NUMERIC),
+        ([16777217.25, 16777217.5], WIDE),
+        ([1.7e9 + i + 0.25 for i in range(300)], WIDE),
+        ([i / 10 for i in range(3000)], NUMERIC),
+        ([1e-50, 3e-50], WIDE),
+        ([1e-50, 1.0], WIDE),
+        ([1e-40, 1.0], NUMERIC),
+        ([1e300, 1e301], WIDE),
+        ([2.0**60 + 2**20, 1.0], NUMERIC),
+        ([2.0**60 + 2**20, 2.0**60], WIDE),
         ([math.nan], NUMERIC),
     ],
 )
@@ -69,8 +80,11 @@ def test_the_width_of_numbers(values, expected, shape):
         (["a", "b"], CATEGORICAL),
         (["1", "2"], CATEGORICAL),
         (["a", 1, True, None, 2.5], CATEGORICAL),
-        ([10**400], WIDE),
         ([1, math.inf], NUMERIC),
+        ([2**60 + 2**30, None], WIDE),
+        ([Decimal(2**24 + 1), None], WIDE),
+        ([Decimal("0.1"), Decimal("0.2")], NUMERIC),
+        ([2**128, 0.5], WIDE),
     ],
 )
 def test_columns_of_objects(values, expected):
@@ -118,6 +132,62 @@ def test_a_frame():
         "category": CATEGORICAL, "numbers as categories": CATEGORICAL, "flags as categories": CATEGORICAL,
         "nothing as text": CATEGORICAL, "objects": NUMERIC,
     }  # fmt: skip
+
+
+def test_distinct_values_that_are_rare_are_found():
+    values = np.zeros(60_000)
+    values[[20_000, 50_000]] = 1.0, 1.0 + 1e-9
+    assert types(infer(values.reshape(-1, 1))) == [WIDE]
+    values[50_000] = 1.0 + 1e-6
+    assert types(infer(values.reshape(-1, 1))) == [NUMERIC]
+
+
+@pytest.mark.parametrize("values", [[2**53 + 1], [None, 10**400], [0.5, 2**60 + 1], [Decimal(2**60 + 1)]])
+@pytest.mark.parametrize("shape", [list, lambda rows: np.array(rows, object), partial(pd.DataFrame, dtype=object)])
+def test_an_integer_that_float64_cannot_hold_is_refused_unless_the_dtype_is_declared(values, shape):
+    X = shape([[value] for value in values])
+    with pytest.raises(InputError, match="declare the column categorical, or its dtype") as info:
+        infer(X)
+    assert (info.value.row, info.value.value) == (len(values) - 1, values[-1])
+    assert types(infer(X, dtype="float64")) == [WIDE]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        (None, [NUMERIC, WIDE]), ("float32", [NUMERIC, NUMERIC]), (np.float64, [WIDE, WIDE]),
+        ({"b": "float32"}, [NUMERIC, NUMERIC]), ({0: np.dtype("f8"), "b": "f4"}, [WIDE, NUMERIC]),
+    ],
+)  # fmt: skip
+def test_a_dtype_is_declared_for_all_columns_or_by_name_or_position(dtype, expected):
+    frame = pd.DataFrame({"a": [1, 2], "b": [2**24, 2**24 + 1], "c": ["x", "y"]})
+    assert types(infer(frame, dtype=dtype)) == [*expected, CATEGORICAL]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text"),
+    [
+        ("int", "float32"), ("float16", "float32"), (7, "float32"), ({"a": "wide"}, "float32"),
+        ({"d": "float32"}, "does not have"), ({3: "float32"}, "from 0 to 2"), ({1.0: "float32"}, "names or"),
+        ({"c": "float32"}, "only a column of numbers"),
+    ],
+)  # fmt: skip
+def test_a_dtype_that_is_wrong(dtype, text):
+    frame = pd.DataFrame({"a": [1, 2], "b": [1, 2], "c": ["x", "y"]})
+    with pytest.raises(InputError, match=text):
+        infer(frame, dtype=dtype)
+
+
+def test_the_log_says_which_columns_are_float64(caplog):
+    infer(pd.DataFrame({"narrow": [1], "first": [2**24 + 1], "declared": [2**24 + 1]}), dtype={"declared": "float64"})
+    (record,) = caplog.records
+    assert record.name == "oubli.numbers"
+    assert "first" in record.getMessage()
+    assert not {"narrow", "declared"} & set(record.getMessage().split("'"))
+    assert str(2**24 + 1) not in record.getMessage()
+    caplog.clear()
+    infer([[0.1, 0.2]])
+    assert not caplog.records
 
 
 def test_columns_named_by_numbers_get_names():

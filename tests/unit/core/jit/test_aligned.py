@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from oubli.core import DynamicForestClassifier, load
-from oubli.core.jit.aligned import copy, zeros
+from oubli.core.jit.aligned import copy, prefetch_to_read, zeros
 from oubli.core.jit.policy import kernel
-from oubli.core.jit.prefetch import prefetch_to_read
 
 RECORD = np.dtype([("value", "f8"), ("child", "i4"), ("kind", "i4")])
 
@@ -44,7 +43,7 @@ def test_the_nodes_and_counters_of_a_forest_begin_with_a_line(tmp_path: Path) ->
     X, y = rng.normal(size=(3000, 4)), rng.integers(0, 2, 3000)
     forest = DynamicForestClassifier(n_estimators=3, occurrence=0.7, random_state=0).fit(X, y)
     for i in range(500):
-        forest.add(rng.normal(size=(1, 4)), [2 + i % 3])  # pools are enlarged, counters laid out anew
+        forest.add(rng.normal(size=(1, 4)), [2 + i % 3])  # pools are enlarged, counters laid out again
     forest.resolve()
     forest.save(tmp_path / "forest")
     for model in (forest, forest.copy(), load(tmp_path / "forest")):

@@ -1,4 +1,4 @@
-"""Threads that share work inside kernels: every piece is done once, whoever comes, and all leave."""
+"""Threads that share work inside kernels: every piece is done once, by whichever thread, and all leave."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numba import config
 
-from oubli.core import threads
+from oubli.core.concurrency import threads
 from oubli.core.jit.crew import (
     ARGUMENTS,
     WHAT,

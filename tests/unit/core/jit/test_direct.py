@@ -3,17 +3,18 @@
 import numpy as np
 import pytest
 
-from oubli.core.data.encoding import CLEAN, REFUSED, convert
-from oubli.core.jit.direct import Direct
+from oubli.core.data.encoding import CLEAN, LARGE, REFUSED, convert
+from oubli.core.jit.policy import Direct
 from oubli.core.rng import mix
 
 
 def test_later_calls_do_what_the_first_did() -> None:
     direct = Direct(convert)
-    for value, flags in ((1.5, CLEAN), (-0.0, CLEAN), (np.inf, REFUSED), (2.5, CLEAN)):
+    for value, flags in ((1.5, CLEAN), (-0.0, CLEAN), (np.inf, REFUSED | LARGE), (2.5, CLEAN)):
+        narrow = np.ones(2, np.bool_)
         source, cells = np.array([[value, 3.0]]), np.zeros((1, 2), np.float32)
         again = np.zeros((1, 2), np.float32)
-        assert direct.call(source, cells, 1e30) == convert(source, again, 1e30) == flags
+        assert direct.call(source, cells, narrow) == convert(source, again, narrow) == flags
         assert cells.tobytes() == again.tobytes()
 
 
@@ -22,7 +23,7 @@ def test_each_has_the_types_of_its_own_first_call() -> None:
         direct = Direct(convert)
         for value in (1.1, 2.2):
             cells = np.zeros((1, 1), dtype)
-            assert direct.call(np.array([[value]]), cells, np.inf) == CLEAN
+            assert direct.call(np.array([[value]]), cells, np.array([dtype is np.float32])) == CLEAN
             assert cells[0, 0] == dtype(value)
 
 

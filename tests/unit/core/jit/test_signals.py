@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from numba import config
 
+from oubli.core.jit.crew import is_set
 from oubli.core.jit.policy import kernel
-from oubli.core.jit.signals import is_set
 
 
 @kernel

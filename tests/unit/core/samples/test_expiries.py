@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from oubli.core.data.values import NEVER
-from oubli.core.samples.owners import ExpiryIndex
+from oubli.core.samples.indexes import ExpiryIndex
 
 
 def index():
@@ -58,9 +58,9 @@ def test_a_moment_can_be_moved():
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda e: e.moments.__setitem__(0, 5),
-        lambda e: e.moments.__setitem__(7, 90),
-        lambda e: e.moments.__setitem__(7, NEVER),
+        lambda e: e.values.__setitem__(0, 5),
+        lambda e: e.values.__setitem__(7, 90),
+        lambda e: e.values.__setitem__(7, NEVER),
         lambda e: e.set(6, 1),
         lambda e: e.set(40, 1),
         lambda e: setattr(e, "_n", 2),

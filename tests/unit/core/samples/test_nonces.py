@@ -11,8 +11,8 @@ import pytest
 
 import oubli
 from oubli.core.errors import FileError, InputError, UnknownIdError
-from oubli.core.samples.nonces import NONCE_BYTES, NonceIndex
-from oubli.core.samples.restricted import Mark
+from oubli.core.samples.indexes import NONCE_BYTES, NonceIndex
+from oubli.core.samples.owners import Mark
 from oubli.core.samples.store import SampleStore
 from tests.unit.app.support import CLASSES, forest
 
@@ -42,7 +42,7 @@ def test_they_are_noted_and_overwritten():
     assert store.nonce("c3") == bytes([4]) * NONCE_BYTES
     (slot,) = store.find(["c3"]).tolist()
     model.delete("c3")
-    assert not store.nonces.rows[slot].any()
+    assert not store.nonces.values[slot].any()
     model.delete(["c4", "c5"])
     assert len(store.nonces.slots()) == 9
     model.check_invariants()
@@ -66,14 +66,14 @@ def test_they_stay_with_restricted_samples():
     model = model_with()
     store, before = model.samples_, model.samples_.nonce("c3")
     model.restrict(["c3", "c8"], {"s3": Mark(7, True)})
-    assert store.restricted.samples.nonce("c3") == before
+    assert store.restricted.nonce("c3") == before
     assert len(store.nonces.slots()) == 10
     model.release(["c3", "c8"])
     assert store.nonce("c3") == before
-    assert not len(store.restricted.samples.nonces.slots())
+    assert not len(store.restricted.nonces.slots())
     model.restrict(["c3", "c8"], {"s3": Mark(7, True)})
-    store.restricted.replace("c3", [1, "a", True], "no")
-    assert store.restricted.samples.nonce("c3") is None
+    model.apply(model.plan_replace("c3", [[1, "a", True]], "no"))
+    assert store.restricted.nonce("c3") is None
     model.check_invariants()
 
 
@@ -84,7 +84,7 @@ def test_they_are_in_copies_pickles_and_files(tmp_path: Path):
     model.save(path)
     for other in (model.copy(), copy.deepcopy(model), oubli.load(path)):
         assert other.samples_.nonce("c5") == bytes([6]) * NONCE_BYTES
-        assert other.samples_.restricted.samples.nonce("c3") == bytes([4]) * NONCE_BYTES
+        assert other.samples_.restricted.nonce("c3") == bytes([4]) * NONCE_BYTES
         other.check_invariants()
     other = model.copy()
     other.shred()
@@ -98,7 +98,7 @@ def test_they_are_no_part_of_the_digest():
 def test_room_is_made_for_them_and_what_was_there_is_overwritten():
     index = NonceIndex()
     index.note([1], nonces(1))
-    old = index.rows
+    old = index.values
     index.note(np.array([9]), nonces(1, 5))
     assert not old.any()
     assert index.get(1) == bytes([1]) * NONCE_BYTES

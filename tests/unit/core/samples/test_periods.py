@@ -10,7 +10,7 @@ import pytest
 
 from oubli.core import load
 from oubli.core.errors import FileError, InputError
-from oubli.core.samples.restricted import Mark
+from oubli.core.samples.owners import Mark
 from oubli.core.samples.store import SampleStore
 from tests.unit.app.support import forest
 
@@ -31,7 +31,7 @@ def test_samples_go_when_the_period_since_their_addition_is_over():
     store.set_expiry("c6", AT + 50)
     store.set_retention("s1", 100, AT + 7)
     assert [store.expiry(name) for name in ("c1", "c6", "c11", "c2")] == [AT + 100, AT + 50, AT + 107, None]
-    assert [store.own_expiry(name) for name in ("c1", "c6")] == [None, AT + 50]
+    assert [store.belongings(name).expires_ms for name in ("c1", "c6")] == [None, AT + 50]
     assert store.get("c1").expires_ms == AT + 100
     assert store.next_expiry() == AT + 50
     assert store.due(AT + 49, 10) == []
@@ -105,15 +105,15 @@ def test_a_period_goes_with_its_subject_into_restriction_and_back():
     store.set_retention("s1", 100, AT)
     model.restrict(store.ids_of_subject("s1"), {"s1": Mark(AT, False)})
     assert store.periods == {}
-    assert restricted.due(AT + 100)[:2] == ["c6", "c1"]
-    restricted.replace("c1", [9, "b", None], "no")
-    assert restricted.samples.expiry("c1") == AT + 100
+    assert restricted.due_unless_kept(AT + 100)[:2] == ["c6", "c1"]
+    model.apply(model.plan_replace("c1", [[9, "b", None]], "no"))
+    assert restricted.expiry("c1") == AT + 100
     copy = model.copy()
     for one in (model, copy):
         one.check_invariants()
         one.release(one.samples_.restricted.ids_of_subject("s1"))
         assert [one.samples_.expiry(name) for name in ("c1", "c6")] == [AT + 100, AT + 50]
-        assert one.samples_.restricted.samples.periods == {}
+        assert one.samples_.restricted.periods == {}
         one.check_invariants()
 
 
@@ -127,7 +127,7 @@ def test_copies_pickles_and_files_have_it(tmp_path: Path):
     for other in (model.copy(), pickled, load(tmp_path / "model")):
         other.check_invariants()
         assert other.samples_.expiry("c1") == AT + 100
-        assert other.samples_.restricted.samples.expiry("c2") == AT + 200
+        assert other.samples_.restricted.expiry("c2") == AT + 200
         other.samples_.set_retention("s1", None, AT)
     assert model.samples_.expiry("c1") == AT + 100, "copies are independent"
 

@@ -14,8 +14,8 @@ from oubli.core import DynamicForestClassifier
 from oubli.core.array_types import Arrays
 from oubli.core.errors import DuplicateIdError, FileError, UnknownIdError
 from oubli.core.persistence import read
-from oubli.core.samples.additions import Addition
-from oubli.core.samples.restricted import Mark
+from oubli.core.samples.indexes import Addition
+from oubli.core.samples.owners import Mark
 from oubli.core.samples.store import SampleStore
 from tests.unit.app.support import CLASSES, rows
 
@@ -44,10 +44,10 @@ def test_a_restricted_sample_keeps_what_it_has_and_takes_its_class_along():
     assert list(forest.classes_) == ["no", "yes"]
     sample = kept.get("p5")
     assert (sample.subject, sample.expires_ms, sample.restricted_ms) == ("bob", 1000, 1650)
-    assert kept.samples.addition("p5") == Addition(900, "import-7")
-    assert kept.samples.addition("p19") is None
+    assert kept.addition("p5") == Addition(900, "import-7")
+    assert kept.addition("p19") is None
     assert forest.samples_.addition("p6") == Addition(950, None)
-    assert kept.due(2000) == []  # Bob's is kept
+    assert kept.due_unless_kept(2000) == []  # Bob's is kept
     forest.check_invariants()
     assert forest.verify().ok
 
@@ -70,7 +70,7 @@ def test_a_model_file_keeps_them_apart(tmp_path: Path):
     assert found.digest() == forest.digest()
     for name in ("p3", "p5", "p19"):
         assert found.samples_.restricted.get(name) == forest.samples_.restricted.get(name)
-    assert found.samples_.restricted.samples.addition("p3") == Addition(900, "import-7")
+    assert found.samples_.restricted.addition("p3") == Addition(900, "import-7")
     found.release(["p3", "p19", "p5"])
     assert found.samples_.restricted.marks == {}
     assert found.digest() == found.fresh_fit().digest()
@@ -82,7 +82,7 @@ def test_only_a_file_with_restricted_samples_has_the_new_format(tmp_path: Path):
     forest, path = model(), tmp_path / "model"
     forest.save(path)
     assert b'"version":"3"' in path.read_bytes()[:1_000_000]
-    forest.samples_.restricted.remove(["p3", "p5", "p19"])
+    forest.apply(forest.plan_delete(["p3", "p5", "p19"]))
     forest.save(path)
     assert b'"version":"2"' in path.read_bytes()[:1_000_000]
     assert b"import-7" in path.read_bytes()  # of a sample that is held
@@ -95,7 +95,7 @@ def test_a_copy_is_independent():
     forest = model()
     copy = forest.copy()
     copy.release(["p5"])
-    copy.samples_.restricted.replace("p3", [1, "z", None], "new")
+    copy.apply(copy.plan_replace("p3", [[1, "z", None]], "new"))
     assert forest.samples_.restricted.marks == MARKS
     assert forest.samples_.restricted.get("p3").label == "no"
     copy.check_invariants()
@@ -104,7 +104,7 @@ def test_a_copy_is_independent():
 
 def test_shredding_overwrites_them():
     forest = model()
-    cells = forest.samples_.restricted.samples.cells
+    cells = forest.samples_.restricted.cells
     assert cells.any()
     forest.shred()
     assert not cells.any()

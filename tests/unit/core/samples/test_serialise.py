@@ -100,7 +100,7 @@ def test_state_parts_are_documented():
         assert f"{prefix}.{name}" in sample_state.__doc__ or f"{prefix}.*" in sample_state.__doc__
 
 
-@pytest.mark.parametrize("key", sorted(filled().state()))
+@pytest.mark.parametrize("key", sorted(filled().state().keys() - {"samples.id_source"}))
 def test_a_missing_part_is_named(key):
     state = linked().state()
     del state[key]

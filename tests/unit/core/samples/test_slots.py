@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oubli.core.errors import InputError
-from oubli.core.samples.slots import COUNTER_LIMIT, canonical_number, end_of_numbers, read_ids
+from oubli.core.samples.slots import COUNTER_LIMIT, end_of_numbers, read_ids
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,11 @@ def test_an_id_that_is_refused_is_named_by_row(value):
     with pytest.raises(InputError) as info:
         read_ids(["a", value])
     assert (info.value.row, info.value.field) == (1, "id")
+
+
+def canonical_number(name):
+    """The number whose decimal text an id is, when the counter could reach it."""
+    return end_of_numbers([name]) - 1 if end_of_numbers([name]) else None
 
 
 @pytest.mark.parametrize(

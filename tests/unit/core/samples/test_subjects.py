@@ -1,6 +1,6 @@
 import pytest
 
-from oubli.core.samples.owners import SubjectIndex
+from oubli.core.samples.indexes import SubjectIndex
 from tests.reach import texts
 
 

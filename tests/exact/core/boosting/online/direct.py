@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.digest import tree_digests
+from oubli.core.boosting.engine import tree_digests
 from oubli.core.boosting.online.engine import OnlineTrees
 from oubli.core.boosting.online.parameters import OnlineSettings
 from oubli.core.boosting.state import LEAF

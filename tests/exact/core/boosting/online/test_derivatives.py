@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from oubli.core.boosting.online.labels import NO_SCALE, Scale, make_labels, make_rules, scale_of
+from oubli.core.boosting.online.derivatives import NO_SCALE, Scale, make_labels, make_rules, scale_of
 from oubli.core.boosting.online.parameters import OnlineSettings
 from oubli.core.boosting.online.update import derive_all
 from oubli.core.samples.arrays import Data, Problem
@@ -31,7 +31,7 @@ def _derived(scores: list[float], target: float, n_classes: int, iteration: int 
     labels = make_labels(problem, settings, problem.ranks, groups, scale)
     sums = np.repeat(np.array(scores)[:, np.newaxis] / 0.5, N, axis=1)
     gh = np.zeros((groups, N), np.int32 if n_classes == 0 else np.int16)
-    derive_all(labels, sums, np.arange(N), N, iteration, 0, gh, 0, groups, np.zeros(groups))
+    derive_all(labels, sums, np.arange(N), 0, N, iteration, 0, gh, 0, groups, np.zeros(groups))
     return gh
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oubli.core.boosting.online.candidates import FEW, draw_candidates, n_chosen
-from oubli.core.boosting.online.discretise import Bins, encode, inner_edges, make_bins, numeric_edges
+from oubli.core.boosting.online.bins import Bins, encode, inner_edges, make_bins, numeric_edges
+from oubli.core.boosting.online.split import FEW, draw_candidates, n_chosen
+from oubli.core.engine import copied
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Data
 
@@ -111,7 +112,7 @@ def test_categories_by_hash_then_spare_ones_then_all_others() -> None:
 def test_a_copy_of_bins_takes_spare_codes_of_its_own() -> None:
     data = _data([[0], [1], [2], [3]], [50, 40, 7, 99], [True])
     bins = make_bins(data, np.array([0, 1]), 1024)
-    other = bins.copy()
+    other = copied(bins)
     assert _codes(bins, data, [2]) == _codes(other, data, [3]) == [[3]]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from oubli.core import OnlineBoostingClassifier
-from oubli.core.boosting.online.labels import tolerance_of
+from oubli.core.boosting.online.derivatives import tolerance_of
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.boosting.incremental.parameters import IncrementalSettings, read_settings
-from oubli.core.boosting.presorted.check import FIELDS
 from oubli.core.boosting.presorted.engine import PresortedTrees
+from oubli.core.boosting.presorted.serialise import FIELDS
 from oubli.core.samples.arrays import Data, Problem
 
 Slots = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oubli.core.boosting.presorted import table as presorted_table
+from oubli.core.boosting.presorted import state as presorted_table
 from oubli.core.boosting.presorted.engine import LastUpdate
 from oubli.core.boosting.state import LEAF
 from tests.exact.core.boosting.presorted.problems import (

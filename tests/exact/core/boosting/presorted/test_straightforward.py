@@ -7,7 +7,7 @@ import pytest
 from numba import config
 
 from benchmarks.boosting.straightforward import StraightforwardTrees
-from oubli.core.boosting.digest import tree_digests
+from oubli.core.boosting.engine import tree_digests
 from tests.exact.core.boosting.presorted.problems import random_pool, settings_of
 
 pytestmark = [

@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from oubli.core.boosting.presorted.watch import Watch, total_loss
-from oubli.core.boosting.presorted.words import BINARY, MULTI_CLASS, SCORE_BITS, SQUARED
-from oubli.core.forest.quantisation import BITS
+from oubli.core.boosting.presorted.derivatives import BINARY, MULTI_CLASS, SCORE_BITS, SQUARED, Watch, total_loss
 from oubli.core.jit.policy import kernel
+from oubli.core.samples.fixed_point import BITS
 
 STEPS = 2.0**32
 

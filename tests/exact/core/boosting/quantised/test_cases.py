@@ -1,11 +1,17 @@
 """Awkward cases of the quantised engine, each by name; after every step it equals a fresh one in all that it keeps."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from oubli.core import IncrementalBoostingClassifier
+from oubli.core.boosting.quantised import split
 from oubli.core.boosting.quantised.engine import LastUpdate, QuantisedTrees
-from oubli.core.boosting.quantised.steadiness import size_step
+from oubli.core.boosting.quantised.split import size_step
+from oubli.core.boosting.quantised.state import NO_BLOCK
 from tests.exact.core.boosting.quantised.worlds import World, assert_same_trees
 from tests.exact.core.boosting.reading import taken_over
 
@@ -72,7 +78,7 @@ def test_neighbouring_edges_find_their_places_again() -> None:
     world.grow(list(range(300)))
     for step in [("delete", [0, 1, 2]), ("add", [0, 1, 2]), ("delete", [0, 1]), ("delete", [2]), ("add", [0, 1, 2])]:
         step_and_check(world, [step])
-        assert world.engine.last_update != LastUpdate(), "it was grown anew"
+        assert world.engine.last_update != LastUpdate(), "it was grown again"
 
 
 def test_edges_without_a_place_have_all_grown_anew() -> None:
@@ -176,20 +182,49 @@ def test_arrays_are_taken_back_and_others_refused() -> None:
         taken_over(QuantisedTrees(*arguments), {"roots": arrays["roots"]}, problem, slots)
 
 
-def test_what_is_broken_is_named() -> None:
+def test_what_is_broken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counter, its place, and the numbers kept and recounted; of single samples how many are wrong."""
+    monkeypatch.setattr(split, "LEAST_SIZE", 6)
     world = coarse_world(200)
+    world.labels = world.cells[:, 0].astype(np.int64) // 2  # of two classes there are no regions
     world.grow(list(range(200)))
-    problem, slots = world.problem(world.held), np.arange(200)
-    broken = world.engine.copy()
-    broken.forest.nodes["total"][3, 1] += 1
-    assert any("total" in name for name in broken.find_differences(problem, slots))
-    broken = world.engine.copy()
-    broken.forest.pool[broken.forest.nodes["block"][2, 0], 0] += 1
-    with pytest.raises(AssertionError, match="histograms"):
-        broken.check_invariants(problem, slots)
-    broken = world.engine.copy()
-    broken.class_counts[0] += 1
-    assert any("classes" in name for name in broken.find_differences(problem, slots))
+    problem, slots, engine = world.problem(world.held), np.arange(200), world.engine
+
+    def named(damage: Callable[[QuantisedTrees], object]) -> list[str]:
+        broken = engine.copy()
+        damage(broken)
+        return broken.find_differences(problem, slots)
+
+    def add(array: npt.NDArray[Any], *place: int) -> None:
+        array[place] += 1
+
+    n, first = engine.class_counts[1], int(engine.bins.first_bin[1])
+    assert named(lambda e: add(e.class_counts, 1)) == [
+        f"the classes, rank 1: {n + 1} kept, {n} recounted; wrong places: 1"
+    ]
+    n = engine.forest.nodes["total"][3, 1]
+    assert named(lambda e: add(e.forest.nodes["total"], 3, 1)) == [
+        f"the nodes: total, tree 3, node 1: {n + 1} kept, {n} recounted; wrong places: 1"
+    ]
+    n = engine.regions.counts[0, first + 2]
+    assert named(lambda e: add(e.regions.counts, 0, first + 2)) == [
+        f"the regions: the samples of feature 1, node 0, bin 2: {n + 1} kept, {n} recounted; wrong places: 1"
+    ]
+    n = engine.regions.sums[0, 2, first]
+    assert named(lambda e: add(e.regions.sums, 0, 2, first)) == [
+        f"the regions: the gradients of feature 1, node 0, group 2, bin 0: {n + 1} kept, {n} recounted; wrong places: 1"
+    ]
+    assert named(lambda e: add(e.first, 2, 77)) == ["the derivatives at F_0, group 2: wrong places: 1"]
+    assert named(lambda e: add(e.labels, 5)) == ["the labels of samples: wrong places: 1"]
+    edges = engine.edges.columns[0]
+    assert edges is not None
+    value = next(iter(edges.held))
+    (text,) = named(lambda e: e.edges.columns[0].held.update({value: 10**6}))
+    assert text == f"the edges of column 0: level {edges.level} kept, {edges.level} recounted; values counted wrong: 1"
+    blocks = engine.forest.nodes["block"][2]
+    node = int(np.flatnonzero(blocks != NO_BLOCK)[0])
+    (text,) = named(lambda e: add(e.forest.pool, blocks[node], 0))
+    assert text.startswith(f"the histograms, tree 2, node {node}, bin 0: ")
 
 
 def test_importances_follow_the_splits() -> None:

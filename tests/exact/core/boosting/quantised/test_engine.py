@@ -1,9 +1,9 @@
-"""The quantised engine after random histories: all that it keeps equals what growing anew gives."""
+"""The quantised engine after random histories: all that it keeps equals what growing again gives."""
 
 import numpy as np
 import pytest
 
-from oubli.core.boosting.quantised import steadiness
+from oubli.core.boosting.quantised import split
 from tests.exact.core.boosting.quantised.worlds import World, play
 from tests.tiers import covering
 
@@ -30,7 +30,7 @@ def regional_world(n_classes: int, rng: np.random.Generator, **settings: object)
 
 @pytest.mark.parametrize(("patience", "n_classes"), covering([0, 4], [0, 3]))
 def test_updates_within_regions(n_classes: int, patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steadiness, "LEAST_SIZE", 7)
+    monkeypatch.setattr(split, "LEAST_SIZE", 7)
     rng = np.random.default_rng(n_classes)
     world = regional_world(n_classes, rng, n_estimators=20, patience=patience)
     assert play(world, rng, 8, 3, 1450) >= 5
@@ -39,7 +39,7 @@ def test_updates_within_regions(n_classes: int, patience: int, monkeypatch: pyte
 
 @pytest.mark.parametrize("n_classes", [0, 3])
 def test_other_regions_stay_as_they_are(n_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steadiness, "LEAST_SIZE", 7)
+    monkeypatch.setattr(split, "LEAST_SIZE", 7)
     world = regional_world(n_classes, np.random.default_rng(1), n_estimators=20)
     world.grow(list(range(1500)))
     n_partly = 0
@@ -54,14 +54,34 @@ def test_other_regions_stay_as_they_are(n_classes: int, monkeypatch: pytest.Monk
     assert n_partly > 0
 
 
-def test_labels_that_say_nothing_have_fewer_regions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steadiness, "LEAST_SIZE", 7)
+@pytest.mark.parametrize(("least", "levels"), [(7, 2), (10, 0)])
+def test_labels_that_say_nothing_have_fewer_regions(least: int, levels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "LEAST_SIZE", least)
     rng = np.random.default_rng(3)
     cells = rng.integers(0, 5, (1500, 3)).astype(np.float32)
     world = World(cells, rng.integers(0, 3, 1500), n_estimators=5)
     assert play(world, rng, 6, 3, 1450) >= 3
     assert world.engine.regions.is_weak
-    assert world.engine.regions.levels == 2
+    assert world.engine.regions.levels == levels
+
+
+@pytest.mark.parametrize("n_classes", [0, 3])
+def test_labels_that_begin_to_say_something_have_regions(n_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And have none again when they say nothing any more: no update may miss either."""
+    monkeypatch.setattr(split, "LEAST_SIZE", 6)
+    cells = np.repeat(np.arange(12) % 6, 12)[:, np.newaxis].astype(np.float32)
+    labels = np.tile(np.arange(3), 48)
+    labels[90:] = cells[90:, 0] // 2  # the first ones are of all classes wherever they are
+    world = World(cells, labels if n_classes else labels.astype(np.float64), n_estimators=3)
+    world.grow(list(range(90)))
+    rng, seen = np.random.default_rng(0), []
+    for change, samples in ((world.add, range(90, 120)), (world.delete, range(119, 89, -1))):
+        for sample in samples:
+            seen.append(world.engine.regions.levels)
+            change([sample])
+            world.check(rng)
+    assert seen[0] == world.engine.regions.levels == 0
+    assert max(seen) == 1
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])

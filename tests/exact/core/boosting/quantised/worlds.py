@@ -70,7 +70,7 @@ class World:
         return set(self.labels[sorted(held)].tolist()) if self.is_classification else set()
 
     def grow(self, samples: list[int]) -> None:
-        """Fit anew."""
+        """Fit again."""
         self.held = set(samples)
         self.engine.fit(self.problem(self.held), np.array(samples, np.int64))
 
@@ -111,7 +111,7 @@ def assert_same_trees(a: QuantisedTrees, b: QuantisedTrees) -> None:
 
 
 def play(world: World, rng: np.random.Generator, n_steps: int, largest: int, first: int) -> int:
-    """Add and delete at random, checking after each step; returns how many updates grew nothing anew."""
+    """Add and delete at random, checking after each step; returns how many updates grew nothing again."""
     n = len(world.cells)
     world.grow(rng.permutation(n)[:first].tolist())
     n_local = 0

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-import oubli.app.service.sample_leaves as sample_leaves
-import oubli.app.service.sample_set as sample_set
-from oubli.app.ledger.set_leaves import Name, Positions
-from oubli.app.ledger.set_tree import SetTree
+import oubli.app.service.evidence.sample_set as sample_leaves
+import oubli.app.service.evidence.sample_set as sample_set
+from oubli.app.ledger.set_tree import Name, Positions, SetTree
 from oubli.app.service.build import compose, open_directory
 from oubli.core import DynamicTreeClassifier
 from oubli.verifier import Policy, check_absence, read_policy, set_root
@@ -53,7 +52,7 @@ def check_set(client: TestClient) -> bytes:
         if proof["model_version"] == version:  # nothing has expired in between
             break
     root = set_root(held, key)
-    trusted = "".join(f"log {one['log_key']}\n" for one in client.get("/keys").json()["keys"])
+    trusted = "".join(f"log {one['log_key']}\n" for one in client.get("/ledger/keys").json()["keys"])
     policy = read_policy(f"{trusted}quorum none\n".encode())
     checked = check_absence(json.dumps(proof), policy, name="nobody", root=root, positions_key=key)
     assert (checked.root, checked.entry is not None) == (root, True)
@@ -325,7 +324,7 @@ def test_what_is_restricted_is_in_no_set_and_is_not_said_to_be_absent(tmp_path: 
 
 
 def test_two_names_with_one_position_have_one_leaf(monkeypatch):
-    """It does not happen by chance; then the tree is made anew, and the verifier comes to the same root."""
+    """It does not happen by chance; then the tree is made again, and the verifier comes to the same root."""
     place, n_builds = Positions.of, []
 
     def crowded(positions: Positions, name: Name) -> int:

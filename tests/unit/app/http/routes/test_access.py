@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from oubli.app.access.key_file import FILE_NAME, create_key, now_ms, revoke_key
+from oubli.api.server import Access
+from oubli.app.access.keys import FILE_NAME, create_key, now_ms, revoke_key
 from oubli.app.access.scopes import SCOPES
-from oubli.app.http.schemas.inspection import AccessAnswer
-from tests.unit.app.support import make_service, served
+from tests.unit.app.support import make_service, require_conforms, served
 
 
 def test_without_keys_everybody_may_do_everything() -> None:
     with served(make_service()) as client:
         answer = client.get("/access").json()
-        AccessAnswer.model_validate(answer)
+        require_conforms(Access, answer)
         assert answer == {
             "asks_for_key": False, "id": None, "name": None, "scopes": list(SCOPES), "expires_at": None, "keys": [],
         }  # fmt: skip
@@ -32,7 +32,7 @@ def test_a_key_learns_its_scopes_and_admin_learns_all_keys(tmp_path: Path) -> No
         def ask(key: str) -> dict[str, object]:
             answer = client.get("/access", headers={"Authorization": f"Bearer {key}"})
             assert answer.status_code == 200
-            AccessAnswer.model_validate(answer.json())
+            require_conforms(Access, answer.json())
             for secret in (text, admin_text, "0123456789abcdef-key"):
                 assert secret.rpartition("_")[2] not in answer.text
             return dict(answer.json())

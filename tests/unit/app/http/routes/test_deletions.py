@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import http.client
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +12,12 @@ import pytest
 from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
-from oubli.app.access.key_file import FILE_NAME, create_key
-from oubli.app.http.schemas.erasures import BatchDeletion, ListedDeletion, NothingHeld, Receipt
-from oubli.app.ledger.verify import check_ledger, check_receipt
+from oubli.api.erasures import BatchDeletion, ListedDeletion, NothingErased, Receipt
+from oubli.app.access.keys import FILE_NAME, create_key
+from oubli.app.ledger.downloads import check_ledger, check_receipt
 from oubli.app.times import parse_time
-from tests.unit.app.support import make_service, mentions, served
+from tests.unit.app.hosted import hosted
+from tests.unit.app.support import JSON, make_service, mentions, require_conforms, served, served_here
 
 REF = "0b4fa0c4-5c0a-4f9e-9c7d-7f3a3d0d6d55"
 
@@ -58,7 +62,7 @@ def test_subjects_named_and_samples_unlearned_are_counted_apart():
 def test_a_receipt_says_until_when_and_is_signed_with_all_of_it():
     with served() as client:
         receipt = client.delete("/samples/c1").json()
-        Receipt.model_validate(receipt)
+        require_conforms(Receipt, receipt)
         assert parse_time(receipt["deadline"]) == parse_time(receipt["unlearned_at"]) + 60_000
         ledger = check_ledger(entries(client))
         assert check_receipt(receipt, ledger).held is True
@@ -92,7 +96,7 @@ def test_many_that_find_nothing_are_answered_and_not_written_down():
             client.delete("/samples/y").json(),
             client.delete("/samples", params=[("id", "y"), ("id", "z")]).json(),
         ):
-            NothingHeld.model_validate(made)
+            require_conforms(NothingErased, made)
             assert (made["id"], made["held"], made["model_version"]) == (None, False, version)
         assert delete(client, subjects=["a", "b", "c"]) == {
             "id": None,
@@ -108,6 +112,57 @@ def test_many_that_find_nothing_are_answered_and_not_written_down():
             "durable": False,
         }
         assert (n_receipts(client), len(entries(client))) == (n_before, n_entries)
+
+
+SAME = {"features": [7, "b", False], "label": "yes", "subject": "s1"}  # what c1 is
+UNCHANGED: list[tuple[str, str, dict[str, Any]]] = [
+    ("PUT", "/samples/c1", SAME),
+    ("PUT", "/samples?id=c1", SAME),
+    ("POST", "/subjects/restrict", {"subjects": ["nobody"]}),
+    ("POST", "/subjects/restrict", {"subjects": ["s2", "nobody"]}),
+    ("POST", "/subjects/release", {"subjects": ["nobody", "s1"]}),
+    ("POST", "/subjects/retain", {"subjects": ["nobody"], "seconds": 60}),
+    ("POST", "/subjects/retain", {"subjects": ["s3"], "seconds": 3_000_000}),
+    ("POST", "/subjects/retain", {"subjects": ["s1"], "seconds": None}),
+    ("POST", "/samples/batch-delete", {"subjects": ["nobody"]}),
+]
+
+
+@pytest.mark.parametrize("number", range(len(UNCHANGED)))
+@pytest.mark.parametrize("is_keyed", [False, True])
+def test_nothing_that_changes_nothing_is_written_down_above_the_limit(number: int, is_keyed: bool, tmp_path: Path):
+    method, path, content = UNCHANGED[number]
+    with served(make_service(directory=tmp_path, max_empty_erasures=2)) as client:
+        assert client.post("/subjects/restrict", json={"subjects": ["s2"]}).json()["samples"] == 12
+        assert client.post("/subjects/retain", json=UNCHANGED[6][2]).json()["samples"] == 12
+
+        def ask(key: int) -> dict[str, Any]:
+            answer = client.request(method, path, json=content, headers=keyed(f"k{key}") if is_keyed else {})
+            assert answer.status_code == 200, answer.text
+            return dict(answer.json())
+
+        written = ask(0)
+        named = "ledger_index" if "subjects/" in path else "id"
+        assert written[named] is not None
+        ask(1)
+        before = entries(client), client.get("/model").json()["model_version"]
+        made = [ask(key) for key in range(2, 10)]
+        assert (entries(client), client.get("/model").json()["model_version"]) == before
+        for one in made:
+            assert one[named] is None
+            counted = set(one) & {"kind", "requested", "absent", "samples", "seconds", "n_samples", "by", "held"}
+            assert {name: one[name] for name in counted} == {name: written[name] for name in counted}
+        if is_keyed:
+            client.delete("/samples", params={"subject": "s0"})
+            assert ask(2) == made[0], "a late retry is answered the same"
+
+
+def test_expiry_that_is_not_paused_is_confirmed_without_an_entry():
+    with served() as client:
+        before = entries(client)
+        for _ in range(5):
+            assert client.post("/expiry/confirm", headers=JSON).status_code == 200
+        assert entries(client) == before
 
 
 def test_what_erases_something_is_never_limited():
@@ -149,7 +204,7 @@ def test_each_key_has_a_count_of_its_own(tmp_path: Path):
 def test_what_was_found_is_listed_when_it_is_asked_for():
     with served() as client:
         made = delete(client, ids=["x", "c1", "c2", "c1"], list_found=True, ref=REF)
-        ListedDeletion.model_validate(made)
+        require_conforms(ListedDeletion, made)
         assert made["found"] == [{"position": 1, "samples": 1}, {"position": 2, "samples": 1}]
         assert (made["receipt"]["requested"], made["receipt"]["ref"]) == (3, REF)
         made = delete(client, subjects=["s1", "nobody", "s2"], list_found=True)
@@ -175,3 +230,70 @@ def test_without_a_receipt_nothing_is_found():
         for _ in range(2):
             made = delete(client, ids=["x"], list_found=True, headers=keyed("k"))
             assert (made["receipt"]["id"], made["found"]) == (None, [])
+
+
+ONE, PERSON, MANY = {"ids": ["c1"]}, {"subjects": ["s1"]}, {"ids": ["c1", "c2", "gone"]}
+
+
+@pytest.mark.parametrize("is_restricted", [False, True])
+@pytest.mark.parametrize("with_keys", [False, True])
+@pytest.mark.parametrize("named", [ONE, PERSON, MANY], ids=["one", "person", "many"])
+def test_who_loses_the_race_gets_the_receipt_of_the_winner(
+    tmp_path: Path, named: dict[str, Any], with_keys: bool, is_restricted: bool
+):
+    """All are asked before the first is answered: those behind it find nothing any more."""
+
+    async def race() -> None:
+        async with served_here(make_service(directory=tmp_path / "d")) as client:
+            if is_restricted:
+                restricted = await client.post("/subjects/restrict", json={"subjects": ["s1", "s2"]})
+                assert restricted.status_code == 200
+            headers: list[Any] = [keyed(f"k{i}") if with_keys else {} for i in range(4)]
+            sent = [
+                client.post("/samples/batch-delete", json={**named, "list_found": True}, headers=one) for one in headers
+            ]
+            if not with_keys:
+                query = [(name.removesuffix("s"), text) for name, texts in named.items() for text in texts]
+                sent.append(client.delete("/samples", params=query))
+            made = [answer.json() for answer in await asyncio.gather(*sent)]
+            receipts = [one.get("receipt", one) for one in made]
+            assert {one["id"] for one in receipts} == {receipts[0]["id"]}
+            assert all(one["held"] and one["unlearned"] for one in receipts)
+            assert {str(one["found"]) for one in made if "found" in one} == {str(made[0]["found"])}
+            assert len((await client.get("/erasures")).json()["erasures"]) == 1
+            if with_keys:
+                again = await client.post(
+                    "/samples/batch-delete", json={**named, "list_found": True}, headers=keyed("k3")
+                )
+                assert again.json() == made[3]
+
+    asyncio.run(race())
+
+
+def test_what_was_deleted_before_is_told_to_a_request_with_a_key(tmp_path: Path):
+    with served(make_service(directory=tmp_path / "d")) as client:
+        first = delete(client, ids=["c1"])
+        assert client.post("/snapshot").status_code == 201
+        again = delete(client, ids=["c1"], headers=keyed("k"))
+        assert (again["id"], again["status"], again["held"]) == (first["id"], "erased", True)
+        assert delete(client, ids=["c1"], headers=keyed("k")) == again
+        assert n_receipts(client) == 1
+
+
+def test_on_the_fast_path_the_loser_gets_the_receipt_of_the_winner(tmp_path: Path):
+    """Both are read in one step of the loop, before the first is on the disk."""
+    with hosted(make_service(directory=tmp_path / "d")) as host:
+        for i in range(5):
+            request = f"DELETE /samples/c{i} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+            clients = [host.connect() for _ in range(4)]
+            for client in clients:
+                client.sendall(request)
+            receipts = []
+            for client in clients:
+                answer = http.client.HTTPResponse(client)
+                answer.begin()
+                receipts.append(json.loads(answer.read()))
+                client.close()
+            assert {one["id"] for one in receipts} == {receipts[0]["id"]}
+            assert all(one["held"] for one in receipts)
+        assert len(host.ask("GET", "/erasures")[1]["erasures"]) == 5

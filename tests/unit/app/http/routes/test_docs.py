@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from oubli.app.http.auth import DOCS_PATHS
-from oubli.app.http.routes.docs import ASSETS
+from oubli.app.http.routes.pages import ASSETS
 from tests.browser import CHROMIUM, Page, browsing
 from tests.serving import Running, serving
 from tests.unit.app.support import served
@@ -51,6 +51,7 @@ def test_the_page_and_its_files_need_no_key_and_name_no_other_host(key_file: Pat
         assert all(url.startswith("data:") for url in re.findall(r"url\(\s*['\"]?([^)'\"]*)", style))
         assert client.get("/openapi.json").status_code == 401
         assert client.get("/openapi.json", headers={"Authorization": f"Bearer {KEY}"}).status_code == 200
+        assert client.get("/openapi/cluster.json").status_code == 401
         assert client.get("/redoc", headers={"X-API-Key": KEY}).status_code == 404
 
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import oubli.app.http.metrics_events
-from oubli.app.http.metrics_events import quantile_ms
-from oubli.app.http.schemas.inspection import MetricsEvent, StateEvent
-from oubli.app.service.checkpoint import CheckpointPolicy
-from oubli.app.service.durations import BOUNDS, Histogram
+import oubli.app.http.monitoring.events
+from oubli.api.server import MetricsEvent, StateEvent
+from oubli.app.access.keys import FILE_NAME, create_key, now_ms, revoke_key
+from oubli.app.http.monitoring.events import quantile_ms
+from oubli.app.service.erasure.checkpoint import CheckpointPolicy
+from oubli.app.times import BOUNDS, Histogram
+from oubli.core import DynamicForestClassifier
 from tests.unit.app.hosted import Hosted, hosted
-from tests.unit.app.support import make_service, rows, samples
+from tests.unit.app.support import make_service, require_conforms, rows, samples
 
 SECTIONS = {"model", "changes", "expiry", "erasures", "snapshot", "check", "scrub", "ledger", "jobs", "work"}
 
@@ -86,7 +89,7 @@ def test_the_state_is_told_whole_and_then_as_it_changes(host: Hosted) -> None:
         assert b"content-encoding" not in stream.head
         name, first_id, hello = stream.next()
         assert name == "hello"
-        StateEvent.model_validate_json(json.dumps(hello))
+        require_conforms(StateEvent, json.dumps(hello))
         assert hello.keys() >= SECTIONS
         assert (hello["model"]["n_samples"], hello["resumed"]) == (60, False)
         assert host.ask("POST", "/samples", samples(3))[0] == 201
@@ -107,6 +110,26 @@ def test_the_state_is_told_whole_and_then_as_it_changes(host: Hosted) -> None:
             assert word not in stream.raw
 
 
+def test_a_verification_is_told_with_its_version(host: Hosted) -> None:
+    with listening(host, "/events") as stream:
+        assert host.ask("POST", "/model/verify")[0] == 202
+        check = stream.until("check", lambda data: data is not None)
+        assert (check["model_version"], check["ok"]) == (host.ask("GET", "/model")[1]["model_version"], True)
+
+
+def test_erasures_that_were_finished_late_are_counted(tmp_path: Path) -> None:
+    policy = CheckpointPolicy(erasure_deadline=0.001)
+    with (
+        hosted(make_service(directory=tmp_path / "d", idle_resolve=True, policy=policy)) as host,
+        listening(host, "/events") as stream,
+    ):
+        for name in ("n1", "n2"):
+            assert host.ask("DELETE", f"/samples/{name}")[0] == 200
+        host.ask("POST", "/model/scrub")
+        told = stream.until("erasures", lambda data: data["erased"] == 2)
+        assert told["erased_late"] == 2
+
+
 def test_who_comes_back_is_told_whether_anything_was_missed(host: Hosted) -> None:
     with listening(host, "/events") as stream:
         last = stream.next()[1]
@@ -121,18 +144,18 @@ def test_who_comes_back_is_told_whether_anything_was_missed(host: Hosted) -> Non
 
 
 def test_streams_keep_no_idle_work_back_and_end_with_the_server(host: Hosted) -> None:
-    with listening(host, "/events") as state, listening(host, "/metrics/events") as metrics:
+    with listening(host, "/events") as state, listening(host, "/events?topic=metrics") as metrics:
         state.next()
         metrics.next()
         host.ask("POST", "/samples", samples(20))
         state.until("model", lambda data: data["n_samples"] == 80 and data["lazy_tags"] == 0)
-        host.service.drain()
+        host.service.lifecycle.drain()
         state.until("bye")
         metrics.until("bye")
 
 
 def test_snapshots_and_restores_are_shown_while_they_go_on(host: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate, storage = threading.Event(), host.service.storage
+    gate, storage = threading.Event(), host.service.disk.storage
     for name in ("write", "write_instead"):
         work = getattr(storage, name)
 
@@ -141,7 +164,7 @@ def test_snapshots_and_restores_are_shown_while_they_go_on(host: Hosted, monkeyp
             return work(*arguments, **options)
 
         monkeypatch.setattr(type(storage), name, lambda self, *a, held=held, **o: held(*a, **o))
-    newest = host.service.newest_snapshot
+    newest = host.service.disk.newest_snapshot
     assert newest is not None
     file = newest.path.read_bytes()
     with listening(host, "/events") as stream:
@@ -161,11 +184,11 @@ def test_snapshots_and_restores_are_shown_while_they_go_on(host: Hosted, monkeyp
 
 
 def test_metrics_come_with_rates(host: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oubli.app.http.metrics_events, "_SECOND", 0.3)
-    with listening(host, "/metrics/events") as stream, listening(host, "/metrics/events") as other:
+    monkeypatch.setattr(oubli.app.http.monitoring.events, "_SECOND", 0.3)
+    with listening(host, "/events?topic=metrics") as stream, listening(host, "/events?topic=metrics") as other:
         name, event_id, line = stream.next()
         assert (name, event_id) == ("metrics", None)
-        MetricsEvent.model_validate_json(json.dumps(line))
+        require_conforms(MetricsEvent, json.dumps(line))
         assert line["predict"] == {"per_second": None, "p50_ms": None, "p99_ms": None}
         for _ in range(5):
             assert host.ask("POST", "/predict", {"instances": rows(1)})[0] == 200
@@ -193,7 +216,62 @@ def test_quantiles_are_read_off_buckets() -> None:
     assert quantile_ms(histogram.counts, 0.999) == 1000 * BOUNDS[-1]
 
 
-@pytest.mark.parametrize("path", ["/events", "/metrics/events"])
+@pytest.mark.parametrize("path", ["/events", "/events?topic=metrics"])
 def test_a_head_ends_at_once(host: Hosted, path: str) -> None:
     assert host.ask_bytes("HEAD", path) == (200, b"")
     assert host.ask("POST", path, {})[0] == 405
+
+
+def test_another_topic_is_refused(host: Hosted) -> None:
+    for query in ("topic=weather", "topic=", "topic=state&topic=metrics", "subject=metrics"):
+        for method in ("GET", "HEAD"):
+            assert host.ask_bytes(method, f"/events?{query}")[0] == 422, query
+
+
+STREAMS = ("/events", "/events?topic=metrics", "job")
+
+
+@pytest.mark.parametrize("path", STREAMS)
+@pytest.mark.parametrize("how", ["revoked", "expired", "replaced"])
+def test_a_stream_ends_within_a_second_of_its_key(tmp_path, monkeypatch, path, how):
+    gate, compare = threading.Event(), DynamicForestClassifier.verify
+
+    def slow(model, *rest):
+        assert gate.wait(60)
+        return compare(model, *rest)
+
+    monkeypatch.setattr(DynamicForestClassifier, "verify", slow)
+    keys, owner = tmp_path / FILE_NAME, tmp_path / "key"
+    owner.write_text("0123456789abcdef-key")
+    end_ms = now_ms() + 3000 if how == "expired" else None
+    key, text = create_key(keys, name="n", scopes=["admin"], expires_ms=end_ms)
+    _, other = create_key(keys, name="other", scopes=["admin"], expires_ms=None)
+    text = owner.read_text() if how == "replaced" else text
+    with hosted(make_service(), data_dir=tmp_path, api_key_file=owner) as host:
+        if path == "job":
+            path = f"/jobs/{host.ask('POST', '/model/verify', {}, **{'X-API-Key': other})[1]['id']}/events"
+        ending, lasting = host.connect(), host.connect()
+        for client, given in ((ending, text), (lasting, other)):
+            client.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-Key: {given}\r\n\r\n".encode())
+            assert client.recv(12) == b"HTTP/1.1 200"
+        time.sleep(0.6)
+        if how == "revoked":
+            revoke_key(keys, key.id)
+        elif how == "replaced":
+            loop = host.server.servers[0].get_loop()
+            loop.call_soon_threadsafe(host.app.state.rules.set_api_key, "another-key-0123456789")
+        else:
+            assert end_ms is not None
+            time.sleep(max(0, end_ms - now_ms()) / 1000)
+        ended = time.monotonic()
+        ending.settimeout(10)
+        while ending.recv(2**16):
+            pass
+        assert time.monotonic() - ended < 1.5  # a busy machine
+        lasting.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                assert lasting.recv(2**16), "the other continues"
+        gate.set()
+        ending.close()
+        lasting.close()

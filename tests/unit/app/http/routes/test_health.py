@@ -30,7 +30,7 @@ def test_alive_and_ready():
 def test_ready_for_predictions_and_not_for_changes(reason):
     service = make_service()
     with served(service) as client:
-        setattr(service.state, "hindered" if reason in PASSING else "halted", reason)
+        setattr(service.model.state, "hindered" if reason in PASSING else "halted", reason)
         assert client.get("/healthz").status_code == 200
         ready = client.get("/readyz")
         assert ready.status_code == 200
@@ -45,7 +45,7 @@ def test_ready_for_predictions_and_not_for_changes(reason):
         changed = client.post("/samples", json=samples(1))
         assert changed.status_code == (201 if reason in PASSING else 503), "what may pass is tried"
         if reason in PASSING:
-            service.state.hindered = None
+            service.model.state.hindered = None
             assert client.get("/readyz?for=changes").status_code == 200
             assert client.get("/model").json()["changes_stopped"] is None
 
@@ -79,7 +79,7 @@ def test_not_ready_while_it_drains_but_requests_are_answered():
     async def run() -> None:
         service = make_service()
         async with served_here(service) as client:
-            service.drain()
+            service.lifecycle.drain()
             response = await client.get("/readyz")
             assert response.status_code == 503
             assert response.headers["retry-after"]
@@ -90,7 +90,7 @@ def test_not_ready_while_it_drains_but_requests_are_answered():
 
 
 def test_changes_are_accepted_again_when_there_is_room(tmp_path, monkeypatch):
-    """Whoever sends changes only where they are accepted would otherwise never find out."""
+    """Anyone who sends changes only where they are accepted would otherwise never find out."""
     full = threading.Event()
     full.set()
     service = make_service(directory=tmp_path / "d")
@@ -99,9 +99,9 @@ def test_changes_are_accepted_again_when_there_is_room(tmp_path, monkeypatch):
         if full.is_set():
             raise OSError(errno.ENOSPC, "")
 
-    monkeypatch.setattr("oubli.app.storage.sqlite_journal.probe_room", probe)
+    monkeypatch.setattr("oubli.app.storage.journal.probe_room", probe)
     with served(service) as client:
-        service.state.hindered = StopReason.DISK_FULL
+        service.model.state.hindered = StopReason.DISK_FULL
         time.sleep(0.6)
         assert client.get("/readyz?for=changes").status_code == 503
         full.clear()

@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from oubli.app.access.key_file import FILE_NAME, create_key
-from oubli.app.http.schemas.inference import InferenceAnswer, InferenceRequest, ModelMetadata, ServerMetadata
-from oubli.app.http.tensors import DTYPES, to_bytes
+from oubli.api.protocols import InferenceAnswer, InferenceRequest, ModelMetadata, ServerMetadata
+from oubli.app.access.keys import FILE_NAME, create_key
+from oubli.app.http.inference import DTYPES, to_bytes
 from oubli.core import DynamicForestClassifier
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from tests.unit.app.support import NUMBERS, forest, make_service, rows, samples, served
+from tests.unit.app.support import NUMBERS, forest, make_service, require_conforms, rows, samples, served
 
 INFER = "/v2/models/oubli/infer"
 LENGTH = "Inference-Header-Content-Length"
@@ -68,9 +68,9 @@ def binary(name: str, datatype: str, values: Any) -> tuple[dict[str, Any], bytes
 
 
 def test_the_server_and_its_model_are_described(client):
-    assert ServerMetadata.model_validate(client.get("/v2").json()).extensions == ["binary_tensor_data"]
+    assert require_conforms(ServerMetadata, client.get("/v2").json()).extensions == ["binary_tensor_data"]
     for path in ("/v2/models/oubli", "/v2/models/oubli/versions/1"):
-        told = ModelMetadata.model_validate(client.get(path).json())
+        told = require_conforms(ModelMetadata, client.get(path).json())
         assert (told.name, told.versions, told.platform) == ("oubli", ["1"], "oubli_forest")
         assert [(one.name, one.datatype, one.shape) for one in told.inputs] == [
             ("age", "FP32", [-1]),
@@ -84,7 +84,9 @@ def test_the_name_of_the_model_is_a_setting():
     with served(model_name="adult.v1") as client:
         assert client.get("/v2/models/adult.v1").json()["name"] == "adult.v1"
         assert client.get("/v2/models/oubli").status_code == 404
-        parameters = client.get("/openapi.json").json()["paths"]["/v2/models/{model_name}"]["get"]["parameters"]
+        parameters = client.get("/openapi/inference.json").json()["paths"]["/v2/models/{model_name}"]["get"][
+            "parameters"
+        ]
         assert parameters[0]["schema"]["enum"] == ["adult.v1"]
 
 
@@ -98,7 +100,7 @@ def test_health_and_readiness(client):
 def test_a_server_that_is_not_ready_says_503():
     service = make_service()
     with served(service) as client:
-        service.phase = "starting"
+        service.model.state.phase = "starting"
         assert client.get("/v2/health/live").status_code == client.get("/v2").status_code == 200
         for method, path in (
             ("GET", "/v2/health/ready"),
@@ -110,7 +112,7 @@ def test_a_server_that_is_not_ready_says_503():
             assert refused.status_code == 503, path
             assert list(refused.json()) == ["error"]
             assert int(refused.headers["retry-after"]) > 0
-        service.phase = "ready"
+        service.model.state.phase = "ready"
 
 
 # --- predictions
@@ -118,10 +120,10 @@ def test_a_server_that_is_not_ready_says_503():
 
 def test_predictions_are_those_of_predict_and_of_the_library(client):
     asked = {"id": "a-b", "inputs": inputs(rows(120))}
-    InferenceRequest.model_validate(asked)
+    require_conforms(InferenceRequest, asked)
     answer = client.post(INFER, content=orjson.dumps(asked))
     found, plain = outputs(answer), client.post("/predict", json={"instances": rows(120)}).json()
-    InferenceAnswer.model_validate(answer.json())
+    require_conforms(InferenceAnswer, answer.json())
     assert found["predictions"].tolist() == plain["predictions"]
     assert np.array_equal(found["probabilities"], forest().predict_proba(rows(120)))
     assert np.array_equal(found["probabilities"], plain["probabilities"])
@@ -178,7 +180,7 @@ def test_many_rows_take_a_thread_and_are_the_same(client):
 def test_a_long_prediction_leaves_the_loop_to_others(monkeypatch):
     service = make_service()
     begun, go_on = threading.Event(), threading.Event()
-    model, query = service.state.model, service.state.model.query
+    model, query = service.model.state.model, service.model.state.model.query
 
     def wait(X: Any, *, frozen: bool = False) -> Any:
         if len(X) > 1:
@@ -187,7 +189,7 @@ def test_a_long_prediction_leaves_the_loop_to_others(monkeypatch):
         return query(X, frozen=frozen)
 
     with served(service) as client:
-        service._row_cost = type(service._row_cost)(1.0)
+        service.questions._row_cost = type(service.questions._row_cost)(1.0)
         monkeypatch.setattr(model, "query", wait)
         thread = threading.Thread(
             target=lambda: client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(500))}))
@@ -399,8 +401,6 @@ CASES = [
     Bad("infinity", 422, "feature 'age'", b'{"inputs": [{"name":"age","datatype":"FP64","shape":[1],"data":[1e999]},'
         b'{"name":"job","datatype":"BYTES","shape":[1],"data":["XYZZY"]},'
         b'{"name":"member","datatype":"BOOL","shape":[1],"data":[true]}]}'),
-    Bad("a number beyond float32", 422, "feature 'age'", one("age", datatype="FP64", data=[1e39, 1])),
-    Bad("an integer beyond float32", 422, "feature 'age'", one("age", datatype="INT64", data=[987654321, 1])),
     Bad("a number for a boolean", 422, "feature 'member'", one("member", datatype="FP64", data=[NUMBER, 1])),
     Bad("fewer elements", 422, "/inputs/0/data", one("age", data=[1])),
     Bad("other rows", 422, "/inputs/1/shape", one("job", shape=[1], data=[MARK])),

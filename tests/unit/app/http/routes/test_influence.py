@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import oubli.app.service.compiling
-import oubli.app.service.influence
-from oubli.app.http.schemas.predictions import InfluenceAnswer
-from oubli.app.service.jobs import JobBoard
+import oubli.app.service.model.influence
+from oubli.api.predictions import Influence
+from oubli.app.service.jobs.jobs import Asked, JobBoard
 from oubli.core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingRegressor
 from oubli.core.data.schema import Schema, Task
 from oubli.core.influence import influence
-from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, rows, served
+from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, require_conforms, rows, served
 
 
 def boosted(schema: Schema = CLASSES, n: int = 60) -> Any:
@@ -30,7 +30,7 @@ def boosted(schema: Schema = CLASSES, n: int = 60) -> Any:
 @pytest.fixture(autouse=True)
 def _kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions are answered at once, however long their kernels take to be compiled or loaded."""
-    monkeypatch.setattr(oubli.app.service.influence, "is_influence_prepared", lambda model: True)
+    monkeypatch.setattr(oubli.app.service.model.influence, "is_influence_prepared", lambda model: True)
 
 
 def pairs(found: list[tuple[str, float]]) -> list[dict[str, Any]]:
@@ -44,7 +44,7 @@ def test_the_answer_is_the_library_s(make):
         before = client.get("/model").json()
         body = {"instances": rows(3), "labels": ["no", "yes", "yes"], "top": 4}
         answer = client.post("/influence", json=body).json()
-        InfluenceAnswer.model_validate(answer)
+        require_conforms(Influence, answer)
         method = "leave-one-out" if make is forest else "leaf-influence"
         found = influence(model, rows(3), ["no", "yes", "yes"], method=method)
         assert answer["helpful"] == pairs(found.helpful(4))
@@ -103,7 +103,7 @@ def test_the_kind_decides_which_methods_there_are():
 
 @pytest.mark.parametrize("body", [{}, {"update_set": 2}, {"method": "leaf-refit"}, {"method": "leave-one-out"}])
 def test_the_progress_of_a_job_moves(monkeypatch, body):
-    monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.0)
+    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.0)
     told: list[float] = []
     advance = JobBoard._advance
 
@@ -131,7 +131,7 @@ def test_by_default_only_long_questions_are_jobs():
 
 
 def test_a_long_question_is_a_job_whose_ranking_goes_with_the_next_erasure(monkeypatch, tmp_path):
-    monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.0)
+    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.0)
     with served(make_service(boosted(), tmp_path / "data")) as client:
         answer = client.post("/influence", json={"instances": rows(2)})
         assert answer.status_code == 202
@@ -141,26 +141,51 @@ def test_a_long_question_is_a_job_whose_ranking_goes_with_the_next_erasure(monke
             time.sleep(0.01)
             job = client.get(f"/jobs/{job['id']}").json()
         assert (job["status"], job["kind"]) == ("succeeded", "influence")
-        assert set(job["result"]) == {"influence", "n_samples", "model_version"}
-        path = f"/influence/{job['result']['influence']}"
+        assert set(job["result"]) == {"url", "n_samples", "model_version"}
+        path = job["result"]["url"]
         ranking = client.get(path).json()
-        InfluenceAnswer.model_validate(ranking)
+        require_conforms(Influence, ranking)
         model = boosted()
         found = influence(model, rows(2), model.predict(rows(2)))
         assert np.allclose([one["score"] for one in ranking["helpful"]], [score for _, score in found.helpful()])
         assert client.delete(f"/samples/{ranking['helpful'][0]['id']}").status_code == 200
         assert client.post("/snapshot").status_code == 201
         gone = client.get(path)
-        assert (gone.status_code, gone.json()["type"].rpartition(":")[2]) == (404, "no-ranking")
+        assert (gone.status_code, gone.json()["type"].rpartition(":")[2]) == (404, "no-result")
+
+
+def test_a_cancelled_question_ends_and_holds_nothing_any_more(monkeypatch):
+    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.0)
+    service = make_service(boosted(n=300))
+    begun, go_on = threading.Event(), threading.Event()
+
+    def tell(asked: Asked, share: float) -> None:
+        begun.set()
+        assert go_on.wait(30)
+
+    monkeypatch.setattr(Asked, "tell", tell)
+    with served(service) as client:
+        body = {"instances": rows(2), "method": "leave-one-out"}
+        running, waiting = (client.post("/influence", json=body).json() for _ in range(2))
+        assert begun.wait(30)
+        for job in (running, waiting):
+            answer = client.delete(f"/jobs/{job['id']}")
+            assert (answer.status_code, answer.json()["status"]) == (200, "failed")
+        go_on.set()
+        kept = client.post("/influence", json={"instances": rows(2)}).json()
+        while kept["status"] in ("queued", "running"):
+            kept = client.get(f"/jobs/{kept['id']}").json()
+        assert kept["status"] == "succeeded"
+        assert service.model.holders.is_rid(service.model.state.period)
 
 
 def test_a_question_whose_kernels_take_long_is_a_job_and_then_is_not(monkeypatch, tmp_path):
     """As with an empty kernel cache."""
     monkeypatch.setattr(oubli.app.service.compiling, "_prepared", set())
     monkeypatch.setattr(
-        oubli.app.service.influence, "is_influence_prepared", oubli.app.service.compiling.is_influence_prepared
+        oubli.app.service.model.influence, "is_influence_prepared", oubli.app.service.compiling.is_influence_prepared
     )
-    monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.5)
+    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.5)
     compiled = threading.Event()
 
     def prepare(key):
@@ -177,7 +202,7 @@ def test_a_question_whose_kernels_take_long_is_a_job_and_then_is_not(monkeypatch
         while (job := client.get(begun.headers["Location"]).json())["status"] in ("queued", "running"):
             time.sleep(0.01)
         assert job["status"] == "succeeded", job
-        kept = client.get(f"/influence/{job['result']['influence']}")
+        kept = client.get(job["result"]["url"])
         at_once = client.post("/influence", json=body)
         assert (kept.status_code, at_once.status_code) == (200, 200)
         assert kept.json() == at_once.json()
@@ -186,9 +211,9 @@ def test_a_question_whose_kernels_take_long_is_a_job_and_then_is_not(monkeypatch
 def test_a_wrong_question_is_refused_also_when_kernels_have_to_be_loaded(monkeypatch):
     monkeypatch.setattr(oubli.app.service.compiling, "_prepared", set())
     monkeypatch.setattr(
-        oubli.app.service.influence, "is_influence_prepared", oubli.app.service.compiling.is_influence_prepared
+        oubli.app.service.model.influence, "is_influence_prepared", oubli.app.service.compiling.is_influence_prepared
     )
-    monkeypatch.setattr(oubli.app.service.influence, "_LONG", 30.0)
+    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 30.0)
     monkeypatch.setattr(oubli.app.service.compiling, "_prepare", oubli.app.service.compiling._prepared.add)
     with served(make_service(boosted())) as client:
         answer = client.post("/influence", json={"instances": rows(2), "labels": ["no", "never"]})

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from oubli.app.http.schemas.inspection import ColumnsAnswer, ImportancesAnswer, KindsAnswer, TreeAnswer
+from oubli.api.model import ColumnsAnswer, ImportancesAnswer, KindsAnswer, TreeAnswer
 from oubli.core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingRegressor
 from oubli.core.drawing import look_at_tree
 from oubli.core.registry import parameters_of
-from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, rows, samples, served
+from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, require_conforms, rows, samples, served
 
 
 def _of(estimator: Any, schema: Any, **parameters: Any) -> Any:
@@ -45,13 +45,13 @@ def test_what_is_told_is_the_library_s_with_all_tags_resolved(name: str) -> None
         assert client.post("/samples", json={"samples": new}).status_code == 201
         model.add(rows(9), [label] * 9, ids=[f"n{i}" for i in range(9)])
         told = client.get("/model/importances").json()
-        ImportancesAnswer.model_validate(told)
+        require_conforms(ImportancesAnswer, told)
         assert [one["importance"] for one in told["features"]] == pytest.approx(model.feature_importances_)
         assert (told["model_version"], told["n_samples"]) == (2, 69)
         assert told["measure"] == ("gain" if model.is_boosted else "impurity")
         assert client.get("/model").json()["lazy_tags"] == 0
         answer = client.get("/model/trees/0?levels=8").json()
-        TreeAnswer.model_validate(answer)
+        require_conforms(TreeAnswer, answer)
         expected = look_at_tree(model, 0, "", 8)
         assert answer == {"kind": model.kind, **expected, "model_version": 2}  # type: ignore[dict-item]
         assert client.get("/model/trees/0?node=l&levels=0").json()["node"]["path"] == "l"
@@ -94,7 +94,7 @@ def test_columns_are_told_with_ranges_and_categories() -> None:
         new = {"samples": [{"id": "n", "features": [None, strange, None], "label": "yes"}]}
         assert client.post("/samples", json=new).status_code == 201
         answer = client.get("/model/columns").json()
-        ColumnsAnswer.model_validate(answer)
+        require_conforms(ColumnsAnswer, answer)
         age, job, member = answer["columns"]
         ages = np.array([row[0] for row in rows(60)], float)
         assert (age["least"], age["greatest"], age["missing"]) == (ages.min(), ages.max(), 1)
@@ -109,7 +109,7 @@ def test_columns_are_told_with_ranges_and_categories() -> None:
 
 def test_kinds_are_told_as_a_fit_takes_them(client: TestClient) -> None:
     answer = client.get("/model/kinds").json()
-    KindsAnswer.model_validate(answer)
+    require_conforms(KindsAnswer, answer)
     kinds = {one["kind"]: one for one in answer["kinds"]}
     assert set(kinds) == {"forest", "tree", "online-boosting", "incremental-boosting"}
     assert [name for name, one in kinds.items() if one["in_force"]] == ["forest"]

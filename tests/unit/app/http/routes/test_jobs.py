@@ -15,13 +15,14 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from oubli.app.http.problems import ProblemError
-from oubli.app.http.routes import jobs, model_jobs
-from oubli.app.http.schemas.model import JobAnswer
-from oubli.app.service.jobs import Job, JobBoard, Report
+from oubli.api.model import Job as JobAnswer
+from oubli.app.errors import UncancellableJobError
+from oubli.app.http.problems import ProblemError, to_problem
+from oubli.app.http.routes import model
+from oubli.app.service.jobs.jobs import Job, JobBoard, Report
 from oubli.core.data.schema import Task
-from oubli.core.registry import KINDS
-from tests.unit.app.support import CLASSES, NUMBERS
+from oubli.core.estimators import KINDS
+from tests.unit.app.support import CLASSES, NUMBERS, require_conforms
 
 BASE = "http://127.0.0.1"
 
@@ -36,12 +37,12 @@ class Service:
     """Begins jobs that wait until they are let go."""
 
     schema: Any = CLASSES
-    jobs: JobBoard = field(default_factory=JobBoard)
+    board: JobBoard = field(default_factory=JobBoard)
     fitted: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     report: Report | None = None
-    idempotency_keys: Any = field(default_factory=lambda: SimpleNamespace(use=no_key))
+    changes: Any = field(default_factory=lambda: SimpleNamespace(idempotency_keys=SimpleNamespace(use=no_key)))
 
     async def work(self, report: Report) -> dict[str, Any]:
         self.report = report
@@ -50,32 +51,40 @@ class Service:
         return {"ok": True}
 
     @property
-    def state(self) -> Any:
-        return SimpleNamespace(model=SimpleNamespace(schema_=self.schema))
+    def model(self) -> Any:
+        return SimpleNamespace(state=SimpleNamespace(model=SimpleNamespace(schema_=self.schema)))
+
+    @property
+    def jobs(self) -> Service:
+        """The room of jobs is the service itself."""
+        return self
 
     def describe(self) -> Any:
         return {"kind": "forest", "parameters": {"n_estimators": 5, "random_state": 0}}
 
-    def verify_job(self) -> Job:
-        return self.jobs.start("verify", self.work)
+    def verify(self) -> Job:
+        return self.board.start("verify", self.work)
 
-    def scrub_job(self) -> Job:
-        return self.jobs.start("scrub", self.work)
+    def scrub(self) -> Job:
+        return self.board.start("scrub", self.work)
 
-    def fit_job(self, kind: str, parameters: dict[str, Any], key: None, *, scores: bool) -> Job:
+    def fit(self, kind: str, parameters: dict[str, Any], key: None, **options: Any) -> Job:
         self.fitted.append((kind, parameters))
-        return self.jobs.start("fit", self.work)
+        return self.board.start("fit", self.work)
 
 
 def application(service: Service) -> FastAPI:
     app = FastAPI()
     app.state.context = SimpleNamespace(service=service)
-    app.include_router(jobs.router)
-    app.include_router(model_jobs.router)
+    app.include_router(model.jobs)
+    app.include_router(model.router)
 
     @app.exception_handler(ProblemError)
-    async def answer(request: Any, error: ProblemError) -> Any:
-        return error.response()
+    @app.exception_handler(UncancellableJobError)
+    async def answer(request: Any, error: Exception) -> Any:
+        problem = to_problem(error)
+        assert problem is not None
+        return problem.response()
 
     return app
 
@@ -96,28 +105,82 @@ def test_a_job_is_begun_and_can_be_looked_up(kind):
         async with client_of(service) as client:
             begun = await client.post(f"/model/{kind}")
             assert begun.status_code == 202
-            JobAnswer.model_validate(begun.json())
+            require_conforms(JobAnswer, begun.json())
             assert begun.json() == {"id": begun.json()["id"], "kind": kind, "status": "queued", "progress": 0.0}
             place = begun.headers["location"]
             assert place == f"/jobs/{begun.json()['id']}"
             running = await client.get(place)
             assert running.json() == {**begun.json(), "status": "running"}
+            early = await client.get(f"{place}/result")
+            assert (early.status_code, early.json()["type"]) == (404, "urn:oubli:problem:no-result")
+            assert "has not ended" in early.json()["detail"]
             service.go_on.set()
             await settle()
+            assert (await client.get(f"{place}/result")).json() == {"ok": True}
+            refused = await client.get(f"{place}/result?format=csv")
+            assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/format")
             ended = (await client.get(place)).json()
-            JobAnswer.model_validate(ended)
+            require_conforms(JobAnswer, ended)
             assert ended == {**begun.json(), "status": "succeeded", "progress": 1.0, "result": {"ok": True}}
 
     asyncio.run(test())
 
 
-@pytest.mark.parametrize("path", ["/jobs/x", "/jobs/x/events", "/jobs/00000000-0000-4000-8000-000000000000"])
+@pytest.mark.parametrize(
+    "path", ["/jobs/x", "/jobs/x/events", "/jobs/x/result", "/jobs/00000000-0000-4000-8000-000000000000"]
+)
 def test_an_unknown_job_is_not_found(path):
     with TestClient(application(Service()), base_url=BASE) as client:
         response = client.get(path)
         assert response.status_code == 404
         assert response.headers["content-type"] == "application/problem+json"
         assert response.json()["type"].endswith("no-job")
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_question_is_cancelled_and_the_next_job_has_its_turn(waits):
+    async def test() -> None:
+        service = Service()
+        cancelled = asyncio.Event()
+
+        async def question(report: Report) -> dict[str, Any]:
+            await cancelled.wait()
+            raise RuntimeError
+
+        async with client_of(service) as client:
+            if waits:
+                service.jobs.verify()
+            job = service.jobs.board.start("influence", question, cancel=cancelled.set)
+            await settle()
+            answer = await client.delete(f"/jobs/{job.id}")
+            assert (answer.status_code, cancelled.is_set()) == (200, True)
+            require_conforms(JobAnswer, answer.json())
+            assert answer.json()["status"] == "failed"
+            assert "cancelled" in answer.json()["error"]
+            assert "has failed" in (await client.get(f"/jobs/{job.id}/result")).json()["detail"]
+            later = service.jobs.verify()
+            service.go_on.set()
+            await settle()
+            assert service.jobs.board.get(later.id).status == "succeeded"
+            assert (await client.get(f"/jobs/{job.id}")).json() == answer.json()
+            assert (await client.delete(f"/jobs/{job.id}")).json() == answer.json()
+
+    asyncio.run(test())
+
+
+def test_what_changes_the_model_or_its_files_is_not_cancelled():
+    async def test() -> None:
+        service = Service()
+        async with client_of(service) as client:
+            job = service.jobs.scrub()
+            answer = await client.delete(f"/jobs/{job.id}")
+            assert (answer.status_code, answer.json()["type"]) == (409, "urn:oubli:problem:job-uncancellable")
+            service.go_on.set()
+            await settle()
+            assert (await client.delete(f"/jobs/{job.id}")).json()["status"] == "succeeded"
+            assert (await client.delete("/jobs/x")).status_code == 404
+
+    asyncio.run(test())
 
 
 def events(text: str) -> list[dict[str, Any]]:
@@ -154,7 +217,7 @@ def test_events_tell_the_whole_course_of_a_job(monkeypatch):
             assert ": ping" in response.text
             told = events(response.text)
             for one in told:
-                JobAnswer.model_validate(one)
+                require_conforms(JobAnswer, one)
                 assert one["id"] == job["id"]
             assert [one["progress"] for one in told if one["status"] == "running"][-1] == 0.5
             assert told[-1]["status"] == "succeeded"
@@ -172,9 +235,9 @@ def test_events_end_when_the_server_stops():
             await service.begun.wait()
             await settle()
             assert not asked.done()
-            service.jobs.drain()
+            service.jobs.board.drain()
             assert events((await asked).text)[-1]["status"] == "running"
-            await service.jobs.close()
+            await service.jobs.board.close()
 
     asyncio.run(test())
 
@@ -187,7 +250,7 @@ def asked(content: Any, service: Service | None = None) -> tuple[int, dict[str, 
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
     with TestClient(application(service), base_url=BASE) as client:
         response = client.post("/model/fit", content=body)
-        client.portal.call(service.jobs.close)  # type: ignore[union-attr]
+        client.portal.call(service.jobs.board.close)  # type: ignore[union-attr]
     return response.status_code, response.json(), service.fitted
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,16 +14,19 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from oubli.api.erasures import ErasuresAnswer
+from oubli.api.erasures import Receipt as ReceiptAnswer
+from oubli.api.ledger import KeysAnswer, LedgerAnswer
 from oubli.app.errors import ServiceError
 from oubli.app.http.problems import ProblemError, to_problem
-from oubli.app.http.routes import erasures, ledger
-from oubli.app.http.schemas.erasures import ErasuresAnswer
-from oubli.app.http.schemas.erasures import Receipt as ReceiptAnswer
-from oubli.app.http.schemas.ledger import KeysAnswer, LedgerAnswer
+from oubli.app.http.routes import erasures
 from oubli.app.ledger.database import LedgerDatabase
-from oubli.app.ledger.verify import check_ledger, check_receipt, read_public_keys
-from oubli.app.service.receipts import Receipts
+from oubli.app.ledger.downloads import check_ledger, check_receipt, read_public_keys
+from oubli.app.ledger.log import read_checkpoint
+from oubli.app.service.evidence.publisher import LogPublisher
+from oubli.app.service.evidence.receipts import Receipts
 from tests.unit.app.ledger.support import WholeLedger, make_ledger
+from tests.unit.app.support import require_conforms
 
 
 @dataclass
@@ -33,6 +37,9 @@ class File:
 
     async def read(self, question: Callable[[LedgerDatabase], Any]) -> Any:
         return question(self.store)
+
+    def bell(self) -> asyncio.Event:
+        return asyncio.Event()
 
 
 @dataclass
@@ -50,12 +57,11 @@ def service_of(kept: WholeLedger) -> SimpleNamespace:
     file: Any = File(kept.store)
     late: Any = Late(kept)
     receipts = Receipts(kept.auditor, file, late)
+    publisher = LogPublisher(file, (), lambda: None)
+    asyncio.run(publisher.compare())
     return SimpleNamespace(
-        ledger=kept.auditor,
-        database=file,
-        receipts=receipts,
-        is_durable=True,
-        limits=SimpleNamespace(page_size_max=50),
+        evidence=SimpleNamespace(publisher=publisher, receipts=receipts),
+        disk=SimpleNamespace(ledger=kept.auditor, database=file, is_durable=True),
     )
 
 
@@ -67,9 +73,9 @@ def kept() -> WholeLedger:
 @pytest.fixture
 def client(kept) -> Iterator[TestClient]:
     app = FastAPI()
-    app.state.context = SimpleNamespace(service=service_of(kept))
+    app.state.context = SimpleNamespace(service=service_of(kept), page_size_max=50)
     app.include_router(erasures.router)
-    app.include_router(ledger.router)
+    app.include_router(erasures.router)
 
     async def answer(_: Any, error: Exception) -> Any:
         problem = to_problem(error)
@@ -87,11 +93,11 @@ def test_a_receipt(client, kept):
     answer = client.get(f"/erasures/{receipt.id}")
     assert (answer.status_code, answer.json()) == (200, {**receipt.content(), "durable": True})
     assert answer.headers["cache-control"] == "no-store"
-    ReceiptAnswer.model_validate_json(answer.content)
+    require_conforms(ReceiptAnswer, answer.content)
     assert client.get(f"/erasures/{receipt.id.upper()}").json() == answer.json()
     kept.erased(receipt)
     erased = client.get(f"/erasures/{receipt.id}").json()
-    ReceiptAnswer.model_validate_json(orjson.dumps(erased))
+    require_conforms(ReceiptAnswer, orjson.dumps(erased))
     assert erased["status"] == "erased"
     check_receipt(erased, check_ledger(kept.entries()))
 
@@ -110,7 +116,7 @@ def test_receipts_of_a_case(client, kept):
     kept.unlearned("c")
     for text in (str(ref), str(ref).upper()):
         answer = client.get(f"/erasures?ref={text}")
-        ErasuresAnswer.model_validate_json(answer.content)
+        require_conforms(ErasuresAnswer, answer.content)
         assert [one["id"] for one in answer.json()["erasures"]] == [receipt.id for receipt in receipts]
     nothing = client.get(f"/erasures?ref={uuid.uuid4()}")
     assert (nothing.status_code, nothing.json()) == (200, {"erasures": [], "next": None})
@@ -126,7 +132,7 @@ def test_receipts_page_by_page_and_by_status(client, kept):
         found, cursor = [], None
         while True:
             answer = client.get("/erasures", params={**query, **({} if cursor is None else {"cursor": cursor})})
-            ErasuresAnswer.model_validate_json(answer.content)
+            require_conforms(ErasuresAnswer, answer.content)
             page, cursor = answer.json()["erasures"], answer.json()["next"]
             found += page
             if cursor is None:
@@ -166,28 +172,32 @@ def test_wrong_lists_of_receipts(query, client):
 
 
 def test_pages_of_any_size_make_up_the_ledger(client, kept):
+    kept.event("begin", **kept.store.log.new_fields())
     for i in range(9):
         kept.unlearned(str(i))
     for limit in (1, 3, 5, 10, 50):
         entries, cursor = [], None
         while True:
             page = client.get("/ledger", params={"limit": limit, **({} if cursor is None else {"cursor": cursor})})
-            LedgerAnswer.model_validate_json(page.content)
+            require_conforms(LedgerAnswer, page.content)
             keyed = page.json()["keyed"]
             for entry in page.json()["entries"]:
                 beside = keyed.pop(str(entry["index"]), None)
                 entries.append(entry if beside is None else {**entry, "keyed": beside})
             assert keyed == {}
             assert 0 < len(page.json()["entries"]) <= limit
-            cursor = page.json()["next"]
+            cursor, checkpoint = page.json()["next"], page.json()["checkpoint"]
+            assert checkpoint is None or cursor is None
             if cursor is None:
                 break
         assert entries == kept.entries()
+        assert checkpoint == kept.store.sign_checkpoint().note
+        assert read_checkpoint(checkpoint).size == len(entries)
     check_ledger(entries)
 
 
 def test_an_empty_ledger(client):
-    assert client.get("/ledger").json() == {"entries": [], "keyed": {}, "next": None}
+    assert client.get("/ledger").json() == {"entries": [], "keyed": {}, "next": None, "checkpoint": None}
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=51", "limit=x", "cursor=SECRET", "cursor=-1", "cursor=1e3", "x=1"])
@@ -200,7 +210,7 @@ def test_wrong_pages(query, client):
 def test_the_public_keys(client, kept):
     receipt = kept.unlearned("a")
     kept.keys.rotate("signing")
-    answer = client.get("/keys")
-    KeysAnswer.model_validate_json(answer.content)
+    answer = client.get("/ledger/keys")
+    require_conforms(KeysAnswer, answer.content)
     assert [key["status"] for key in answer.json()["keys"]] == ["current", "retired"]
     check_receipt(receipt.content(), check_ledger(kept.entries()), read_public_keys(answer.json()))

@@ -1,11 +1,11 @@
-from oubli.app.http.schemas.model import ModelAnswer
-from tests.unit.app.support import NUMBERS, forest, make_service, samples, served
+from oubli.api.model import Model
+from tests.unit.app.support import NUMBERS, forest, make_service, require_conforms, samples, served
 
 
 def test_describes_the_model():
     with served() as client:
         body = client.get("/model").json()
-        ModelAnswer.model_validate(body)
+        require_conforms(Model, body)
         assert body["kind"] == "forest"
         assert body["guarantee"] == "exact"
         assert body["task"] == "classification"
@@ -23,5 +23,5 @@ def test_describes_the_model():
 def test_regression_has_no_classes():
     with served(make_service(forest(10, NUMBERS))) as client:
         body = client.get("/model").json()
-        ModelAnswer.model_validate(body)
+        require_conforms(Model, body)
         assert (body["task"], body["classes"]) == ("regression", None)

@@ -20,22 +20,20 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import load_pem_x509_certificate
 
-from oubli.app.access.key_file import FILE_NAME, create_key, now_ms
-from oubli.app.access.keys import AccessKeys
+from oubli.api.protocols import OpendsrDiscovery, OpendsrError, OpendsrReply, OpendsrStatus
+from oubli.app.access.keys import FILE_NAME, AccessKeys, create_key, now_ms
 from oubli.app.errors import JournalFullError
-from oubli.app.http.schemas.opendsr import OpendsrDiscovery, OpendsrError, OpendsrReply, OpendsrStatus
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
-from oubli.app.privacy.addresses import AddressRules, parse_endpoint
-from oubli.app.privacy.sender import Sender
-from oubli.app.privacy.signatures import read_processor
-from oubli.app.service.build import compose, open_directory
-from oubli.app.service.deliveries import Push
-from oubli.app.service.model_service import Limits, ModelService
-from oubli.app.service.opendsr import Processor
-from tests.unit.app.privacy.certificates import authority, certificate
-from tests.unit.app.privacy.receiver import Receiver
+from oubli.app.outgoing.addresses import AddressRules, parse_endpoint
+from oubli.app.outgoing.sender import Sender, read_processor
+from oubli.app.service.build import Limits, Means, compose, open_directory
+from oubli.app.service.outbox.deliveries import Push
+from oubli.app.service.outbox.subject_requests import Processor
+from oubli.app.service.service import Service
+from tests.unit.app.outgoing.certificates import authority, certificate
+from tests.unit.app.outgoing.receiver import Receiver
 from tests.unit.app.service.slow_journal import SlowJournal
-from tests.unit.app.support import forest, served, served_here
+from tests.unit.app.support import forest, require_conforms, served, served_here
 
 DOMAIN = "opendsr.processor.example"
 FOLDER = "/opendsr/v2"
@@ -60,7 +58,7 @@ def asked(subject: str | None = "s1", **more: Any) -> dict[str, Any]:
 class Here:
     """A server, the controller's client, and where its callbacks arrive."""
 
-    service: ModelService
+    service: Service
     client: httpx2.AsyncClient
     receiver: Receiver
 
@@ -70,7 +68,7 @@ class Here:
     async def status(self, content: dict[str, Any]) -> dict[str, Any]:
         answer = await self.client.get(f"{FOLDER}/requests/{content['subject_request_id']}")
         assert answer.status_code == 200
-        OpendsrStatus.model_validate_json(answer.content)
+        require_conforms(OpendsrStatus, answer.content)
         await self.check(answer.content, dict(answer.headers))
         return dict(answer.json())
 
@@ -101,7 +99,7 @@ async def here(folder: Path, limits: Limits | None = None) -> AsyncIterator[Here
         start = opened.recover(opened.snapshots.recover()) if opened.holds_model else opened.begin(forest())
         push = Push(Sender(AddressRules(("127.0.0.1",), resolve), 5.0))
         told = processor(folder, receiver.port)
-        service = compose(start, limits=limits, push=push, processor=told, idle_resolve=False)
+        service = compose(start, limits=limits, means=Means(push=push, processor=told), idle_resolve=False)
         async with served_here(service) as client:
             yield Here(service, client, receiver)
 
@@ -143,7 +141,7 @@ def test_an_erasure_that_finds_nothing_may_have_no_receipt_and_is_completed(tmp_
 def test_what_is_taken(tmp_path):
     async def script(place: Here) -> None:
         answer = await place.client.get(f"{FOLDER}/discovery")
-        OpendsrDiscovery.model_validate_json(answer.content)
+        require_conforms(OpendsrDiscovery, answer.content)
         assert answer.json() == {
             "api_version": "2.0",
             "supported_identities": [{"identity_type": "controller_customer_id", "identity_format": "raw"}],
@@ -159,7 +157,7 @@ def test_an_erasure_from_the_request_to_its_last_callback(tmp_path):
         content = asked(status_callback_urls=[CALLBACK], more_that_is_not_known=1)
         answer = await place.post(content)
         assert answer.status_code == 201, answer.text
-        OpendsrReply.model_validate_json(answer.content)
+        require_conforms(OpendsrReply, answer.content)
         reply = answer.json()
         assert json.loads(base64.b64decode(reply["encoded_request"])) == content
         assert (reply["controller_id"], reply["subject_request_id"]) == ("acme", content["subject_request_id"])
@@ -279,7 +277,7 @@ def test_wrong_requests_change_nothing_and_repeat_nothing(tmp_path):
             headers = {"Content-Type": "application/json"}
             answer = await place.client.post(f"{FOLDER}/requests", content=sent, headers=headers)
             assert answer.status_code == 400, name
-            OpendsrError.model_validate_json(answer.content)
+            require_conforms(OpendsrError, answer.content)
             assert answer.json()["error"]["code"] == 400
             assert "SECRET" not in answer.text, name
         assert (await place.client.get("/erasures")).json()["erasures"] == []
@@ -363,17 +361,17 @@ def test_a_bundle_that_was_not_made_before_a_restart_never_will_be(tmp_path, mon
     content = asked("s1", subject_request_type="access", status_callback_urls=[CALLBACK])
     stopped = asyncio.Event()
 
-    async def never(self: Any, asked: Any) -> Any:
+    async def never(self: Any, question: Any, asked: Any) -> Any:
         await stopped.wait()
         raise OSError
 
     async def script(place: Here) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(type(place.service.exporter), "_make_held", never)
+            patched.setattr(type(place.service.jobs.exporter), "_make_held", never)
             assert (await place.post(content)).status_code == 201
             assert (await place.status(content))["request_status"] == "in_progress"
             await until(lambda: len(place.receiver.accepted) == 1)
-            async with place.service.lock.mutation():  # what a kill would leave
+            async with place.service.model.lock.mutation():  # what a kill would leave
                 shutil.copytree(tmp_path / "data", tmp_path / "killed" / "data")
             stopped.set()
 
@@ -410,10 +408,10 @@ def test_a_request_whose_controller_goes_is_taken_all_the_same(tmp_path, kind, s
 
 
 def test_the_end_of_a_request_that_cannot_be_noted_is_noted_later(tmp_path, monkeypatch):
-    monkeypatch.setattr("oubli.app.service.subject_requests._RETRY", 0.01)
+    monkeypatch.setattr("oubli.app.service.outbox.deliveries._RETRY_NOTES", 0.01)
 
     async def script(place: Here) -> None:
-        journal, n_refused = place.service.storage.journal, 0
+        journal, n_refused = place.service.disk.storage.journal, 0
         append = journal.append
 
         def refusing(records: Any, *, reserve: bool = False) -> None:
@@ -444,3 +442,35 @@ def test_a_request_is_known_after_a_rotation_of_the_keys(tmp_path):
     LedgerKeys(tmp_path / "data" / KEYS_NAME).rotate("hashing")
     run(tmp_path, script)
     assert replies[0] == replies[1]
+
+
+def test_who_asks_for_what_another_has_erased_follows_that_erasure(tmp_path):
+    """At the same time, while it is not finished, and later."""
+    at_once, later, last = asked("s1"), asked("s1"), asked("s1")
+
+    async def script(place: Here) -> None:
+        client = place.client
+        answers = await asyncio.gather(
+            client.delete("/samples", params={"subject": "s1"}),
+            place.post({**at_once, "status_callback_urls": [CALLBACK]}),
+        )
+        assert [one.status_code for one in answers] == [200, 201]
+        (receipt,) = (await client.get("/erasures")).json()["erasures"]
+        assert receipt["held"] is True
+        assert (await place.post({**later, "status_callback_urls": [CALLBACK]})).status_code == 201
+        assert (await place.status(later))["request_status"] == "in_progress"
+        assert (await client.post("/snapshot")).status_code == 201
+        assert (await place.post({**last, "status_callback_urls": [CALLBACK]})).status_code == 201
+        for one in (at_once, later, last):
+            assert (await place.status(one))["request_status"] == "completed"
+        assert len((await client.get("/erasures")).json()["erasures"]) == 1
+        names = [one["subject_request_id"] for one in (at_once, later, last)]
+
+        def told() -> list[tuple[str, str]]:
+            return [
+                (one.content["subject_request_id"], one.content["request_status"]) for one in place.receiver.requests
+            ]
+
+        await until(lambda: {(name, "completed") for name in names} <= {*told()})
+
+    run(tmp_path, script)

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oubli.app.http.schemas.predictions import PredictAnswer
+from oubli.api.predictions import PredictAnswer
 from oubli.verifier import FailedError, check_prediction, read_policy
-from tests.unit.app.support import NUMBERS, forest, make_service, rows, served
+from tests.unit.app.support import NUMBERS, forest, make_service, require_conforms, rows, served
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def test_predicts_what_the_estimator_predicts(client):
     assert answer["classes"] == ["no", "yes"]
     assert np.array_equal(answer["probabilities"], model.predict_proba(rows(20)))
     assert answer["model_version"] == 1
-    PredictAnswer.model_validate(answer)
+    require_conforms(PredictAnswer, answer)
 
 
 def test_objects_are_taken_by_name_in_any_order_and_beside_lists(client):
@@ -69,11 +69,11 @@ def test_an_empty_model_says_so_and_starts_again():
 
 
 def test_a_receipt_says_which_model_has_answered(client):
-    policy = read_policy(f"log {client.get('/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
+    policy = read_policy(f"log {client.get('/ledger/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
     state = client.post("/model/states").json()
     for instances in (rows(1), rows(20), [{"member": None, "age": 3.5, "job": "ä"}], rows(700)):
         answer = client.post("/predict", json={"instances": instances, "receipt": True}).json()
-        PredictAnswer.model_validate(answer)
+        require_conforms(PredictAnswer, answer)
         plain = client.post("/predict", json={"instances": instances}).json()
         assert {name: answer[name] for name in plain} == plain
         checked = check_prediction({"instances": instances, "answer": answer}, policy)
@@ -92,7 +92,7 @@ def test_receipts_of_the_same_rows_have_nothing_in_common(client):
 
 def test_receipts_of_regression_are_signed_too():
     with served(make_service(forest(60, NUMBERS))) as client:
-        policy = read_policy(f"log {client.get('/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
+        policy = read_policy(f"log {client.get('/ledger/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
         answer = client.post("/predict", json={"instances": rows(5), "receipt": True}).json()
     assert check_prediction({"instances": rows(5), "answer": answer}, policy).model_version == 1
 
@@ -109,17 +109,17 @@ def test_version_and_root_of_a_receipt_belong_together_while_samples_come(monkey
     """Each time the root is there, a change has come before the prediction: then they are made in one turn."""
     service = make_service()
     with served(service) as client:
-        root, n_asked = service.sample_set.root, 0
+        root, n_asked = service.evidence.sample_set.root, 0
 
         async def overtaken():
             nonlocal n_asked
             found = await root()
             n_asked += 1
             if n_asked <= 3:
-                await service.delete(ids=[f"c{n_asked}"])
+                await service.changes.delete(ids=[f"c{n_asked}"])
             return found
 
-        monkeypatch.setattr(service.sample_set, "root", overtaken)
+        monkeypatch.setattr(service.evidence.sample_set, "root", overtaken)
         answer = client.post("/predict", json={"instances": rows(1), "receipt": True}).json()
         assert (answer["model_version"], n_asked) == (4, 4)
         state = client.post("/model/states").json()

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from oubli.app.http.schemas.subjects import RetainAnswer
+from oubli.api.samples import Restriction
 from oubli.app.service.build import compose, open_directory
-from oubli.app.service.model_service import Limits, ModelService
+from oubli.app.service.service import Service
 from oubli.app.times import parse_time
 from tests.closing import closed_at_the_end
-from tests.unit.app.support import JSON, make_service, mentions, served
+from tests.unit.app.support import JSON, make_service, mentions, require_conforms, served
 
 DAY = 86_400
 REF = "0b4fa0c4-5c0a-4f9e-9c7d-7f3a3d0d6d55"
@@ -40,12 +40,12 @@ def expiry(client: TestClient, name: str) -> int | None:
     return None if text is None else parse_time(text)
 
 
-def reopened(directory: Path) -> ModelService:
+def reopened(directory: Path) -> Service:
     opened = open_directory(directory)
     closed_at_the_end(opened.database)
     assert opened.snapshots is not None
     recovered = opened.snapshots.recover()
-    return compose(opened.recover(recovered), limits=Limits(page_size_max=50), idle_resolve=False)
+    return compose(opened.recover(recovered), idle_resolve=False)
 
 
 def test_all_samples_of_a_subject_expire_and_those_to_come():
@@ -53,7 +53,7 @@ def test_all_samples_of_a_subject_expire_and_those_to_come():
         version = client.get("/model").json()["model_version"]
         add(client, "n1", subject="s1")
         made = retain(client, ["s1", "nobody"], DAY, ref=REF)
-        RetainAnswer.model_validate(made)
+        require_conforms(Restriction, made)
         assert (made["requested"], made["absent"], made["samples"], made["seconds"]) == (2, 1, 13, DAY)
         assert (made["model_version"], made["ref"], "expired" in made) == (version + 2, REF, False)
         at = parse_time(made["at"])
@@ -182,7 +182,7 @@ def test_what_is_over_is_erased_with_a_receipt():
             client.portal.call(asyncio.sleep, 0.05)  # type: ignore[union-attr]
         receipt = client.get("/erasures").json()["erasures"][-1]
         assert (receipt["kind"], receipt["unlearned"], receipt["held"]) == ("expiry", 1, True)
-        assert service.state.model.samples_.periods == {}
+        assert service.model.state.model.samples_.periods == {}
 
 
 @pytest.mark.parametrize("is_in_snapshot", [False, True])

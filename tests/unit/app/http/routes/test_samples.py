@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import pytest
 
-from oubli.app.http.schemas.erasures import Receipt
-from oubli.app.http.schemas.samples import AddAnswer, SampleAnswer, SamplesAnswer
-from tests.unit.app.support import forest, make_service, rows, samples, served
+from oubli.api.erasures import Receipt
+from oubli.api.samples import Added, SampleAnswer, SamplesAnswer
+from tests.unit.app.support import forest, make_service, require_conforms, rows, samples, served
 
 UUID = "123e4567-e89b-12d3-a456-426614174000"
 
@@ -32,7 +32,7 @@ def add(client, **sample):
 def test_what_was_added_is_in_the_next_prediction(client):
     response = client.post("/samples", json=samples(30))
     assert response.status_code == 201
-    AddAnswer.model_validate(response.json())
+    require_conforms(Added, response.json())
     assert response.json() == {
         "ids": [f"n{i}" for i in range(30)],
         "model_version": 2,
@@ -91,7 +91,7 @@ def test_new_classes_and_categories_appear_and_vanish(client):
 
 def test_reads_what_is_held(client):
     body = client.get("/samples/c1").json()
-    SampleAnswer.model_validate(body)
+    require_conforms(SampleAnswer, body)
     assert body == {
         "id": "c1",
         "subject": "s1",
@@ -134,7 +134,7 @@ def test_pages_hold_every_sample_once(client):
     names, cursor, n_pages = [], None, 0
     while cursor or not n_pages:
         page = client.get("/samples", params={"limit": 7, **({"cursor": cursor} if cursor else {})}).json()
-        SamplesAnswer.model_validate(page)
+        require_conforms(SamplesAnswer, page)
         names += [sample["id"] for sample in page["samples"]]
         cursor, n_pages = page["next"], n_pages + 1
     assert n_pages == 9
@@ -216,7 +216,7 @@ def test_a_restriction_does_not_come_with_a_sample(client):
 
 def test_rectifies(client):
     receipt = client.put("/samples/c1", json={"features": [9, "z", True], "label": "no"}).json()
-    Receipt.model_validate(receipt)
+    require_conforms(Receipt, receipt)
     assert (receipt["kind"], receipt["unlearned"], receipt["model_version"]) == ("rectification", 1, 2)
     held = client.get("/samples/c1").json()
     assert (held["features"]["job"], held["label"], held["subject"]) == ("z", "no", "s1")
@@ -256,7 +256,7 @@ def test_rectifying_never_creates(client):
 
 def test_a_receipt(client):
     receipt = client.delete(f"/samples/c1?ref={UUID}").json()
-    Receipt.model_validate(receipt)
+    require_conforms(Receipt, receipt)
     assert client.get(f"/erasures/{receipt['id']}").json() == receipt
     assert client.get(f"/erasures?ref={UUID}").json()["erasures"] == [receipt]
     varying = {"id", "received_at", "unlearned_at", "deadline", "key_id", "ledger_head", "signature"}

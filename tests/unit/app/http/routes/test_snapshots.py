@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from oubli.app.http.schemas.model import RestoreAnswer, SnapshotAnswer
-from oubli.app.service.checkpoint import Checkpointer
-from tests.unit.app.support import NUMBERS, forest, make_service, rows, samples, served
+import oubli
+from oubli.api.model import Restored, Snapshot
+from oubli.app.service.erasure.checkpoint import Checkpointer
+from tests.unit.app.support import NUMBERS, forest, make_service, require_conforms, rows, samples, served
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def client(tmp_path):
 def test_writes_one_and_describes_it(client, tmp_path):
     response = client.post("/snapshot")
     assert response.status_code == 201
-    SnapshotAnswer.model_validate(response.json())
+    require_conforms(Snapshot, response.json())
     assert response.json() == client.get("/snapshot").json()
     assert response.json()["model_version"] == 1
     assert response.json()["digest"] == forest().digest()
@@ -33,6 +34,17 @@ def test_two_generations_are_kept(client, tmp_path):
         "snapshot-00000004.safetensors",
         "snapshot-00000005.safetensors",
     ]
+
+
+def test_a_fresh_download_has_what_was_acknowledged_before(client, tmp_path):
+    client.post("/samples", json=samples(3, "late"))
+    for query, n in (("", 60), ("?fresh=false", 60), ("?fresh=true", 63)):
+        path = tmp_path / "downloaded"
+        path.write_bytes(client.get(f"/snapshot/file{query}").content)
+        assert oubli.load(path).n_samples_ == n
+    for query in ("?fresh=1", "?fresh=true&fresh=true", "?fresh=", "?new=true"):
+        assert client.get(f"/snapshot/file{query}").status_code == 422
+    assert len(list((tmp_path / "data").glob("snapshot-*"))) == 2, "who was refused has had none written"
 
 
 def test_a_download_goes_on_when_newer_snapshots_take_its_place(client, tmp_path, monkeypatch):
@@ -59,7 +71,7 @@ def test_restores_what_was_downloaded(client):
     file = client.get("/snapshot/file").content
     client.post("/samples", json=samples(10))
     response = client.put("/snapshot/file", content=file)
-    RestoreAnswer.model_validate(response.json())
+    require_conforms(Restored, response.json())
     assert response.json() == {
         "model_version": 3,
         "snapshot_model_version": 1,

@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-import oubli.app.service.influence
-import oubli.app.service.rebuild
-from oubli.app.http.schemas.subjects import ExportAnswer, ReleaseAnswer, RestrictAnswer
+import oubli.app.service.model.influence
+import oubli.app.service.recovery.rebuild
+from oubli.api.samples import Bundle, Restriction
 from oubli.app.service.build import compose, open_directory
-from oubli.app.service.checkpoint import CheckpointPolicy
-from oubli.app.service.model_service import Limits
+from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from tests.closing import closed_at_the_end
-from tests.unit.app.support import JSON, forest, make_service, mentions, samples, served
+from tests.unit.app.support import JSON, forest, make_service, mentions, require_conforms, samples, served
 
 ASK = {"instances": [[20, "b", True], [3, "a", False], [33, "c", None]]}
 REF = "0b4fa0c4-5c0a-4f9e-9c7d-7f3a3d0d6d55"
@@ -70,8 +69,8 @@ def found(client: TestClient, answer: Any, kind: str) -> dict[str, Any]:
         while (job := client.get(place).json())["status"] not in ("succeeded", "failed"):
             time.sleep(0.01)
         assert job["status"] == "succeeded", job
-        folder = {"export": "exports"}.get(kind, kind)
-        answer = client.get(f"/{folder}/{job['result'][kind]}")
+        assert (job["kind"], job["result"]["url"]) == (kind, f"{place}/result")
+        answer = client.get(f"{place}/result")
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
@@ -87,8 +86,8 @@ def test_what_is_restricted_is_in_no_tree_digest_or_count():
         assert (made["requested"], made["absent"], made["samples"]) == (3, 1, 24)
         assert (made["model_version"], made["n_samples"], made["ref"]) == (version + 1, 36, REF)
         assert made["durable"] is False
-        RestrictAnswer.model_validate(made)
-        ReleaseAnswer.model_validate(release(client, "nobody"))
+        require_conforms(Restriction, made)
+        require_conforms(Restriction, release(client, "nobody"))
         model = client.get("/model").json()
         assert (model["n_samples"], model["n_restricted"]) == (36, 24)
         assert digest(client) == expected(of("s1", "s2"))
@@ -292,18 +291,18 @@ def test_restricted_samples_do_not_count_in_influence():
 
 
 def test_a_ranking_from_before_is_not_given_out_while_it_names_restricted_samples(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.0)
+    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.0)
     with served() as client:
         answer = client.post("/influence", json={"instances": ASK["instances"], "top": 1000})
         assert answer.status_code == 202
         ranking = found(client, answer, "influence")
         assert {one["id"] for one in (*ranking["helpful"], *ranking["harmful"])} & of("s1")
-        place = f"/influence/{client.get(answer.headers['Location']).json()['result']['influence']}"
+        place = f"{answer.headers['Location']}/result"
         assert client.get(place).status_code == 200
         restrict(client, "nobody")
         assert client.get(place).status_code == 200
         restrict(client, "s1")
-        assert problem(client.get(place)) == "no-ranking"
+        assert problem(client.get(place)) == "no-result"
 
 
 @pytest.mark.parametrize("path", ["/subjects/restrict", "/subjects/release"])
@@ -364,13 +363,13 @@ def test_many_samples_are_restricted_on_a_copy(tmp_path: Any):
 
 @pytest.mark.parametrize("kind", ["forest", "tree"])
 def test_restriction_and_release_while_a_model_is_fitted(monkeypatch: pytest.MonkeyPatch, kind: str):
-    gate, refit = threading.Event(), oubli.app.service.rebuild.refit
+    gate, refit = threading.Event(), oubli.app.service.recovery.rebuild.refit
 
     def slow(*arguments: Any) -> Any:
         assert gate.wait(60)
         return refit(*arguments)
 
-    monkeypatch.setattr(oubli.app.service.rebuild, "refit", slow)
+    monkeypatch.setattr(oubli.app.service.recovery.rebuild, "refit", slow)
     with served() as client:
         restrict(client, "s0", "s1")
         job = client.post("/model/fit", json={"kind": kind}).json()
@@ -403,7 +402,7 @@ def reopened(directory: Any) -> Any:
     opened = open_directory(directory)
     closed_at_the_end(opened.database)
     recovered = opened.snapshots.recover()
-    return compose(opened.recover(recovered), limits=Limits(page_size_max=50), idle_resolve=False)
+    return compose(opened.recover(recovered), idle_resolve=False)
 
 
 def test_a_release_without_room_is_refused_and_changes_nothing(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
@@ -490,7 +489,7 @@ def test_a_directory_from_a_backup_learns_of_restrictions_from_the_newer_ledger(
     with served(service) as client:
         assert client.get("/model").json()["n_restricted"] == 12
         assert client.get("/samples/c1").json()["restricted_at"] == made["at"]
-        assert service.state.model.samples_.restricted.marks["s1"].keeps
+        assert service.model.state.model.samples_.restricted.marks["s1"].keeps
         assert client.get("/samples/c4").json()["restricted_at"] is None
         assert digest(client) == expected(of("s1"))
 
@@ -545,7 +544,7 @@ def test_a_bundle_says_what_is_held_and_where_it_comes_from():
         assert bundle["samples"][1]["features"] == {"age": 2, "job": "b", "member": None}
         assert [r["id"] for r in bundle["receipts"]] == [rectified["id"]]
         assert bundle["influence"] is None
-        ExportAnswer.model_validate(bundle)
+        require_conforms(Bundle, bundle)
         text = client.post("/subjects/export", json={"subject": "ada"}, headers={"Accept": "text/csv"}).text
         table = list(csv.DictReader(io.StringIO(text)))
         assert [row["id"] for row in table] == ["n1", "n2"]
@@ -579,7 +578,7 @@ def exported(client: TestClient, **body: Any) -> dict[str, Any]:
 def test_a_bundle_tells_the_influence_of_the_subjects_samples_alone():
     with served() as client:
         bundle = exported(client, subject="s1", influence=True)
-        ExportAnswer.model_validate(bundle)
+        require_conforms(Bundle, bundle)
         assert {one["id"] for one in bundle["influence"]["scores"]} == of("s1")
         assert bundle["influence"]["method"] == "leave-one-out"
         restrict(client, "s1")
@@ -597,14 +596,14 @@ def test_a_large_bundle_is_a_job_and_goes_with_the_first_of_its_samples():
             assert job["status"] != "failed", job
             time.sleep(0.01)
         assert job["result"]["n_samples"] == 600
-        place = f"/exports/{job['result']['export']}"
+        place = job["result"]["url"]
         assert len(client.get(place).json()["samples"]) == 600
         assert client.get(f"{place}?format=csv").text.count("\r\n") == 601
         client.delete("/samples/c3")
         assert client.get(place).status_code == 200
         client.delete("/samples/c4")
         gone = client.get(place)
-        assert (gone.status_code, problem(gone)) == (404, "no-export")
+        assert (gone.status_code, problem(gone)) == (404, "no-result")
 
 
 def test_generated_ids_pass_over_restricted_ones():

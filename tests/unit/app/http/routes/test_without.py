@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-import oubli.app.service.without
-from oubli.app.http.schemas.inspection import WithoutAnswer
+import oubli.app.service.model.influence
+from oubli.api.predictions import WithoutAnswer
 from oubli.core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingClassifier
-from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, rows, served
+from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, require_conforms, rows, served
 
 LABELS = ["yes" if i % 4 else "no" for i in range(60)]
 
@@ -21,7 +21,7 @@ LABELS = ["yes" if i % 4 else "no" for i in range(60)]
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is answered at once, however slow the machine is."""
-    monkeypatch.setattr(oubli.app.service.without, "_LONG", 120.0)
+    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 120.0)
 
 
 def boosted(estimator: Any = IncrementalBoostingClassifier) -> Any:
@@ -45,7 +45,7 @@ def test_the_answer_is_that_of_a_model_that_was_never_told(make: Any, by_subject
     with served(make_service(make())) as client:
         before = client.get("/model").json()
         answer = client.post("/predict/without", json={"instances": rows(7), **named}).json()
-        WithoutAnswer.model_validate(answer)
+        require_conforms(WithoutAnswer, answer)
         now = client.post("/predict", json={"instances": rows(7)}).json()
         assert answer["with"] == {name: value for name, value in now.items() if name != "model_version"}
         assert answer["without"]["predictions"] == fresh.query(rows(7)).labels.tolist()
@@ -102,7 +102,7 @@ def test_what_cannot_be_asked_is_refused(body: Any, pointer: str) -> None:
         assert answer.status_code == 422
         assert answer.json()["errors"][0]["pointer"] == pointer
         assert "strange" not in answer.text
-        assert not client.app.state.context.service.holders._holds  # type: ignore[attr-defined]
+        assert not client.app.state.context.service.model.holders._holds  # type: ignore[attr-defined]
 
 
 def test_an_empty_model_has_nothing_to_say() -> None:
@@ -121,22 +121,22 @@ def test_what_takes_long_is_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     with served(make_service()) as client:
         body = {"instances": rows(3), "ids": ["c1", "c2"]}
         expected = client.post("/predict/without", json=body).json()
-        monkeypatch.setattr(oubli.app.service.without, "_LONG", 0.0)
+        monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.0)
         begun = client.post("/predict/without", json=body)
         assert (begun.status_code, begun.json()["kind"]) == (202, "without")
         assert begun.headers["location"] == f"/jobs/{begun.json()['id']}"
         job = ended(client, begun.json())
         assert (job["status"], job["result"]["model_version"]) == ("succeeded", 1)
-        place = f"/predict/without/{job['result']['without']}"
+        place = job["result"]["url"]
         assert client.get(place).json() == expected
-        monkeypatch.setattr(oubli.app.service.without, "_LONG", 120.0)
-        client.app.state.context.service.holders._forget_until(99)  # type: ignore[attr-defined]
+        monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 120.0)
+        client.app.state.context.service.model.holders._forget_until(99)  # type: ignore[attr-defined]
         gone = client.get(place)
-        assert (gone.status_code, gone.json()["type"]) == (404, "urn:oubli:problem:no-comparison")
+        assert (gone.status_code, gone.json()["type"]) == (404, "urn:oubli:problem:no-result")
 
 
 def test_there_is_one_copy_at_a_time_and_few_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate, compare = threading.Event(), oubli.app.service.without._compare
+    gate, compare = threading.Event(), oubli.app.service.model.influence._compare
     n_copies: list[int] = []
 
     def slow(*arguments: Any) -> Any:
@@ -144,8 +144,8 @@ def test_there_is_one_copy_at_a_time_and_few_wait_for_it(monkeypatch: pytest.Mon
         assert gate.wait(60)
         return compare(*arguments)
 
-    monkeypatch.setattr(oubli.app.service.without, "_compare", slow)
-    monkeypatch.setattr(oubli.app.service.without, "_LONG", 0.05)
+    monkeypatch.setattr(oubli.app.service.model.influence, "_compare", slow)
+    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.05)
     with served(make_service()) as client:
         body = {"instances": rows(1), "ids": ["c1"]}
         begun = [client.post("/predict/without", json=body) for _ in range(4)]
@@ -157,24 +157,24 @@ def test_there_is_one_copy_at_a_time_and_few_wait_for_it(monkeypatch: pytest.Mon
         assert {ended(client, one.json())["status"] for one in begun} == {"succeeded"}
         assert len(n_copies) == 4
         assert client.post("/predict/without", json=body).status_code in (200, 202)
-        while client.app.state.context.service.holders._holds:  # type: ignore[attr-defined]
+        while client.app.state.context.service.model.holders._holds:  # type: ignore[attr-defined]
             time.sleep(0.01)
 
 
 def test_a_question_that_fails_leaves_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     shredded = []
-    let_go = oubli.app.service.without.let_go_of
+    let_go = oubli.app.service.model.influence.let_go_of
 
     def fail(*arguments: Any) -> Any:
         raise MemoryError("SEKRET")
 
-    monkeypatch.setattr(oubli.app.service.without, "_compare", fail)
-    monkeypatch.setattr(oubli.app.service.without, "let_go_of", lambda copy: (shredded.append(1), let_go(copy)))
+    monkeypatch.setattr(oubli.app.service.model.influence, "_compare", fail)
+    monkeypatch.setattr(oubli.app.service.model.influence, "let_go_of", lambda copy: (shredded.append(1), let_go(copy)))
     with served(make_service()) as client:
         answer = client.post("/predict/without", json={"instances": rows(1), "ids": ["c1"]})
-        assert answer.status_code == 500
+        assert answer.status_code == 503
         assert "SEKRET" not in answer.text
         assert shredded == [1]
-        assert not client.app.state.context.service.holders._holds  # type: ignore[attr-defined]
+        assert not client.app.state.context.service.model.holders._holds  # type: ignore[attr-defined]
         monkeypatch.undo()
         assert client.post("/predict/without", json={"instances": rows(1), "ids": ["c1"]}).status_code in (200, 202)

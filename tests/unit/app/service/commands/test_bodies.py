@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oubli.app.service.commands.additions import AddBody
-from oubli.app.service.commands.bodies import Body, decode
-from oubli.app.service.commands.deletions import DeleteBody, ReplaceBody
-from oubli.app.service.commands.restrictions import ReleaseBody, RestrictBody
-from oubli.app.service.commands.swaps import FitBody
+from oubli.app.service.changes.additions import AddBody
+from oubli.app.service.changes.deletions import DeleteBody, ReplaceBody
+from oubli.app.service.changes.restrictions import ReleaseBody, RestrictBody
+from oubli.app.service.jobs.fits import FitBody
+from oubli.app.service.recovery.start import Body, decode
 from oubli.core import DynamicTreeClassifier
 from tests.unit.app.support import CLASSES
 from tests.unit.app.support import rows as people
@@ -31,7 +31,13 @@ adds = st.builds(
 restrictions = st.builds(RestrictBody, st.lists(texts, max_size=3), moments, st.booleans())
 releases = st.builds(ReleaseBody, st.lists(texts, max_size=3))
 replacements = st.builds(ReplaceBody, texts, rows, cells, st.none() | texts, st.none() | moments)
-fits = st.builds(FitBody, texts, st.dictionaries(texts, cells, max_size=4))
+fits = st.builds(
+    FitBody,
+    texts,
+    st.dictionaries(texts, cells, max_size=4),
+    st.none() | st.just("open") | st.lists(cells, max_size=3),
+    st.none() | st.integers(1, 9),
+)
 deletions = st.builds(DeleteBody, st.lists(texts, max_size=5))
 bodies = st.one_of(adds, deletions, replacements, restrictions, releases, fits)
 
@@ -67,7 +73,10 @@ def test_the_form_on_disk() -> None:
     assert orjson.dumps(ReplaceBody("a", [1], 0, None, 1700000000000)) == (
         b'{"do":"replace","id":"a","row":[1],"label":0,"subject":null,"expires":1700000000000,"nonce":null}'
     )
-    assert orjson.dumps(FitBody("forest", {"k": 2})) == b'{"do":"fit","kind":"forest","parameters":{"k":2}}'
+    assert orjson.dumps(FitBody("forest", {"k": 2}, ("a", "b"), 5)) == (
+        b'{"do":"fit","kind":"forest","parameters":{"k":2},"classes":["a","b"],"max_classes":5}'
+    )
+    assert decode(b'{"do":"fit","kind":"forest","parameters":{"k":2}}') == FitBody("forest", {"k": 2}), "of before"
 
 
 def test_additions_of_earlier_versions_say_neither_when_nor_by_which_request_and_have_no_nonces() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oubli.app.storage.postgres.cluster import Cluster
+from oubli.app.storage.postgres.database import Cluster
 from oubli.app.storage.postgres.journal import PostgresJournal
 from oubli.app.storage.segment_keys import SegmentKeys
 from tests.postgres import Proxy, Server
@@ -68,9 +68,9 @@ class Place:
         return journal
 
     def take_over(self, name: str = "a") -> int:
-        """End the lease of whoever has it, and take it."""
+        """End the lease of anyone who has it, and take it."""
         cluster, epoch = self.cluster(), None
-        while epoch is None:  # whoever has it may renew it meanwhile
+        while epoch is None:  # anyone who has it may renew it meanwhile
             self.execute("UPDATE oubli_leader SET until = now() - interval '1 second'")
             epoch = cluster.take_over(name, f"http://{name}", 3.0)
         return epoch
@@ -79,7 +79,7 @@ class Place:
         return self.server.execute(statement, values, self.database)
 
     def end_backends(self) -> None:
-        """End all connections, so that whoever has one can know of it."""
+        """End all connections, so that anyone who has one can know of it."""
         self.execute(END_BACKENDS)
         time.sleep(0.05)
 

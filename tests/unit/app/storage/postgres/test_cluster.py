@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.errors import JournalUnreachableError
-from oubli.app.storage.postgres.cluster import Cluster, Leader, Member
+from oubli.app.storage.postgres.database import Cluster, Leader, Member
 from tests.postgres import Proxy, Server
 from tests.serving import free_port
 from tests.unit.app.storage.postgres.support import Place, new_place
@@ -86,28 +86,44 @@ def test_an_append_extends_the_lease(place: Place) -> None:
     assert (leader.last_seq, leader.seconds_left > 20) == (2, True)
 
 
+def as_reported(member: Member) -> Member:
+    """A member without what the database says of its report."""
+    return replace(member, seen=None, seen_seconds_ago=0.0)
+
+
+def test_tables_of_an_earlier_version_get_what_they_lack(place: Place) -> None:
+    place.cluster()
+    place.execute("ALTER TABLE oubli_members DROP COLUMN member_timeout")
+    cluster = place.cluster()
+    cluster.readmit("b", None)
+    assert cluster.report(Member("b", None, member_timeout=5.0))
+    assert [one.member_timeout for one in cluster.members()] == [5.0]
+
+
 def test_members_report_and_are_expelled(place: Place) -> None:
     cluster = place.cluster()
     epoch = cluster.take_over("a", None, 9.0)
     assert epoch == 1
-    member = Member("b", "http://b", 7, 3, 5, True)
+    member = Member("b", "http://b", 7, 3, 5, True, 30.0)
     assert not cluster.report(member)  # it has not joined
     assert cluster.members() == []
     cluster.readmit("b", None)
     assert cluster.report(member)
     (found,) = cluster.members()
     assert 0 <= found.seen_seconds_ago < 5
-    assert replace(found, seen_seconds_ago=0.0) == member
+    assert as_reported(found) == member
     assert cluster.report(replace(member, applied_seq=8, digests_equal=None))
     assert [(one.applied_seq, one.digests_equal) for one in cluster.members()] == [(8, None)]
-    assert not cluster.expel("b", epoch + 1)  # not the leader
-    assert not cluster.expel("c", epoch)  # nobody
-    assert cluster.expel("b", epoch)
+    assert not cluster.expel("b", found.seen, epoch)  # it has reported since
+    (found,) = cluster.members()
+    assert not cluster.expel("b", found.seen, epoch + 1)  # not the leader
+    assert not cluster.expel("c", found.seen, epoch)  # no one
+    assert cluster.expel("b", found.seen, epoch)
     assert not cluster.report(replace(member, applied_seq=9))
     assert [(one.applied_seq, one.expelled) for one in cluster.members()] == [(8, True)]
     cluster.readmit("b", "http://new")
     cluster.readmit("c", None)
-    found_all = [replace(one, seen_seconds_ago=0.0) for one in cluster.members()]
+    found_all = [replace(as_reported(one), member_timeout=None) for one in cluster.members()]
     assert found_all == [Member("b", "http://new"), Member("c", None)]
     assert cluster.report(member)
 
@@ -129,7 +145,7 @@ def test_nobody_leads_while_a_node_has_more_than_the_journal(place: Place) -> No
 def test_only_the_first_member_need_not_join(place: Place) -> None:
     cluster = place.cluster()
     assert cluster.enrol("a", "http://a")
-    assert [replace(one, seen_seconds_ago=0.0) for one in cluster.members()] == [Member("a", "http://a")]
+    assert [as_reported(one) for one in cluster.members()] == [Member("a", "http://a")]
     assert not cluster.enrol("a", "http://other")
     assert not cluster.enrol("b", None)
     assert [(one.name, one.url) for one in cluster.members()] == [("a", "http://a")]
@@ -142,13 +158,13 @@ def test_a_node_that_is_expelled_is_removed_by_the_leader(place: Place) -> None:
     for name in "abc":
         cluster.readmit(name, None)
     assert not cluster.remove("b", epoch)  # it lives
-    assert cluster.expel("b", epoch)
+    assert cluster.expel("b", cluster.members()[1].seen, epoch)
     assert not cluster.remove("b", epoch + 1)  # not the leader
     assert not cluster.remove("nobody", epoch)
     assert cluster.remove("b", epoch)
     assert not cluster.remove("b", epoch)
     assert [one.name for one in cluster.members()] == ["a", "c"]
-    assert not cluster.report(Member("b", None, 9))  # it has to join anew
+    assert not cluster.report(Member("b", None, 9))  # it has to join again
     assert [one.name for one in cluster.members()] == ["a", "c"]
 
 
@@ -188,7 +204,7 @@ def test_a_database_that_is_away(place: Place, postgres: Server) -> None:
 
 
 def test_a_statement_that_hangs_is_given_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oubli.app.storage.postgres.cluster._PATIENCE_MS", 300)
+    monkeypatch.setattr("oubli.app.storage.postgres.database._PATIENCE_MS", 300)
     import psycopg
 
     cluster = place.cluster()

@@ -164,7 +164,7 @@ LEADER = """
 import sys, time
 from pathlib import Path
 from oubli.app.errors import DeposedError
-from oubli.app.storage.postgres.cluster import Cluster
+from oubli.app.storage.postgres.database import Cluster
 from oubli.app.storage.postgres.journal import PostgresJournal
 from oubli.app.storage.segment_keys import SegmentKeys
 from tests.unit.app.storage.support import batch

@@ -21,9 +21,9 @@ from oubli.app.errors import (
     JournalUnreachableError,
     StartError,
 )
-from oubli.app.storage.postgres import partitions
-from oubli.app.storage.postgres.cluster import Cluster
-from oubli.app.storage.postgres.sole import SoleJournal
+from oubli.app.storage.postgres import records
+from oubli.app.storage.postgres.database import Cluster
+from oubli.app.storage.postgres.journal import SoleJournal
 from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
 from tests.postgres import Server
 from tests.unit.app.storage.postgres.support import Place, contents, new_place
@@ -94,6 +94,21 @@ def test_a_deposed_node_changes_no_segment(place: Place, work: str) -> None:
     assert not old.failed
     assert contents(place) == batch(1, 4)
     assert place.keys.ids() == ids
+
+
+@pytest.mark.parametrize("work", ["append", "rotate", "drop_before"])
+def test_a_leader_that_has_handed_over_is_deposed_and_not_set_back(place: Place, work: str) -> None:
+    """What it was still at when it gave up its lease comes before another node has taken over."""
+    journal = place.journal()
+    epoch = place.take_over("a")
+    journal.lead(epoch)
+    journal.append(batch(1, 3))
+    journal.rotate(4)
+    place.cluster().resign(epoch)
+    with pytest.raises(DeposedError):
+        journal.append(batch(4, 4)) if work == "append" else getattr(journal, work)(5)
+    assert not journal.failed
+    assert contents(place) == batch(1, 3)
 
 
 def test_leading_in_an_epoch_that_is_over(place: Place) -> None:
@@ -256,7 +271,7 @@ def test_a_key_that_nobody_takes_begins_no_segment(place: Place) -> None:
 
 @pytest.mark.parametrize("left", ["pending", "detached", "attached"])
 def test_what_a_crash_left_of_a_removal_is_removed(place: Place, left: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitions, "_LOCK_MS", 200)
+    monkeypatch.setattr(records, "_LOCK_MS", 200)
     journal = place.led()
     journal.append(batch(1, 3))
     journal.rotate(4)
@@ -267,11 +282,11 @@ def test_what_a_crash_left_of_a_removal_is_removed(place: Place, left: str, monk
         place.execute("DELETE FROM oubli_segments WHERE first_seq = 1")
     else:
         with psycopg.connect(place.url) as reader:
-            reader.execute("SELECT count(*) FROM oubli_records")  # and its transaction goes on
+            reader.execute("SELECT count(*) FROM oubli_records")  # and its transaction continues
             with pytest.raises(JournalUnreachableError):
                 journal.drop_before(4)
             assert not journal.failed
-            journal.append(batch(4, 4))  # nobody waits for the reader
+            journal.append(batch(4, 4))  # no one waits for the reader
             ((pending,),) = place.execute("SELECT count(*) FROM pg_inherits WHERE inhdetachpending")
             assert pending == 1
             assert place.cluster().segments()[0].first_seq == 4
@@ -485,7 +500,7 @@ def test_a_role_without_any_power(alone: Place) -> None:
     alone.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'not-a-secret'")
     alone.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
     url = alone.url.replace("oubli:", f"{role}:")
-    with pytest.raises(StartError, match="may not make or read tables"):
+    with pytest.raises(StartError, match="may not create or read tables"):
         Cluster(url)
     alone.execute(f"CREATE SCHEMA {role} AUTHORIZATION {role}")  # which `search_path` names first
     for name in ("a", "a"):  # the second ends the backend of the first

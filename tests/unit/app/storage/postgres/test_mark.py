@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.errors import JournalDamagedError, JournalError
-from oubli.app.storage.postgres.mark import MARK_NAME, PositionMark
-from oubli.app.storage.postgres.sole import SoleJournal
+from oubli.app.storage.postgres.journal import MARK_NAME, PositionMark, SoleJournal
 from tests.postgres import Server
 from tests.unit.app.storage.postgres.support import Place, new_place
 from tests.unit.app.storage.support import batch
@@ -40,7 +39,7 @@ def test_a_journal_that_ends_earlier_is_refused_and_gone_on_with_when_it_is_back
     records = place.execute("SELECT * FROM oubli_records WHERE seq > 3")
     set_back(place, 3)
     for _ in range(2):
-        with pytest.raises(JournalDamagedError, match=r"ends with record 3, and record 5.*Put the database back"):
+        with pytest.raises(JournalDamagedError, match=r"ends with record 3, and record 5.*Restore a state"):
             led(place)
     assert place.execute("SELECT max(seq), count(*) FROM oubli_records") == [(3, 3)]
     for row in records:

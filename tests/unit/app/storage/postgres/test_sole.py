@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.errors import DeposedError, StartError
-from oubli.app.storage.postgres.sole import SoleJournal
+from oubli.app.storage.postgres.journal import SoleJournal
 from oubli.app.storage.segment_keys import SegmentKeys
 from tests.postgres import Server
 from tests.serving import free_port

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from oubli.app.privacy.addresses import AddressRules, parse_endpoint
-from oubli.app.privacy.sender import Outcome, Sender
-from tests.unit.app.privacy.certificates import authority, certificate
-from tests.unit.app.privacy.receiver import ACCEPT, HANG, HANG_UP, Receiver, answer
+from oubli.app.outgoing.addresses import AddressRules, parse_endpoint
+from oubli.app.outgoing.sender import Outcome, Sender
+from tests.unit.app.outgoing.certificates import authority, certificate
+from tests.unit.app.outgoing.receiver import ACCEPT, HANG, HANG_UP, Receiver, answer
 
 SHORT = 0.3  # seconds that an attempt may take
 
@@ -194,4 +194,4 @@ def test_tls_is_for_the_name_and_not_for_the_address(tmp_path, name, outcome):
 
     assert asyncio.run(attempt(ssl.create_default_context(cadata=issuer.pem))).failure == outcome
     assert len(receiver.requests) == (outcome is None)
-    assert asyncio.run(attempt(None)).failure == "untrusted"  # an authority that nobody knows
+    assert asyncio.run(attempt(None)).failure == "untrusted"  # an authority that no one knows

@@ -1,4 +1,4 @@
-"""The one writer: what waits for what, what goes on meanwhile, and what a failure leaves behind."""
+"""The one writer: what waits for what, what continues meanwhile, and what a failure leaves behind."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 from oubli.app.errors import BusyError, JournalFullError, NotHeldError, StaleCursorError, UnavailableError
 from oubli.app.service.build import open_directory
-from oubli.app.service.commands.additions import AddSamples
-from oubli.app.service.model_service import ModelService
-from oubli.app.service.results import NewSamples, Replacement
+from oubli.app.service.changes.additions import NewSamples
+from oubli.app.service.changes.deletions import Replacement
+from oubli.app.service.service import Service
 from oubli.core.errors import InputError, UnusableModelError
 from tests.unit.app.service.slow_journal import SlowJournal
 from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, rows, samples, served_here
@@ -33,24 +33,24 @@ def nothing(n: int) -> tuple[list[None], list[None], list[bool]]:
     return [None] * n, [None] * n, [False] * n
 
 
-def run(service: ModelService, work: Callable[[], Any]) -> Any:
+def run(service: Service, work: Callable[[], Any]) -> Any:
     """Run something with a service that is ready, and stop the service."""
 
     async def main() -> Any:
-        service.start()
-        while service.phase != "ready":  # noqa: ASYNC110 - there is no event for it outside HTTP
+        service.lifecycle.start()
+        while service.model.state.phase != "ready":  # noqa: ASYNC110 - there is no event for it outside HTTP
             await asyncio.sleep(0.001)
         try:
             return await work()
         finally:
-            await service.stop()
+            await service.lifecycle.stop()
 
     return asyncio.run(main())
 
 
 def test_changes_wait_until_the_first_snapshot_is_read_back(tmp_path: Path) -> None:
     service = make_service(directory=tmp_path / "data")
-    gate = Gate(service.storage, "check")
+    gate = Gate(service.disk.storage.snapshots, "check")
 
     async def work() -> tuple[bool, int]:
         async with served_here(service) as client:
@@ -104,9 +104,9 @@ class Gate:
             await asyncio.sleep(0.001)
 
 
-def on_copies(service: ModelService, see: Callable[[Any], object]) -> None:
+def on_copies(service: Service, see: Callable[[Any], object]) -> None:
     """Have something done to every copy of the live model as soon as it is made."""
-    model = service.state.model
+    model = service.model.state.model
     make_copy = type(model).copy
 
     def copy() -> Any:
@@ -124,19 +124,19 @@ def test_the_version_grows_by_one_with_every_change_and_only_then():
     service = make_service()
 
     async def work() -> None:
-        assert (await service.add(new_samples(3))).model_version == 2
-        assert (await service.add(new_samples(3))).model_version == 2
-        assert (await service.delete(ids=["n0", "n1"])).model_version == 3
-        assert (await service.delete(ids=["n0", "n1"])).model_version == 3
-        assert (await service.delete(subjects=["nobody"])).model_version == 3
-        assert (await service.replace(Replacement("n2", [9, "z", True], "yes"))).model_version == 4
-        assert (await service.replace(Replacement("n2", [9, "z", True], "yes"))).model_version == 4
+        assert (await service.changes.add(new_samples(3))).model_version == 2
+        assert (await service.changes.add(new_samples(3))).model_version == 2
+        assert (await service.changes.delete(ids=["n0", "n1"])).model_version == 3
+        assert (await service.changes.delete(ids=["n0", "n1"])).model_version == 3
+        assert (await service.changes.delete(subjects=["nobody"])).model_version == 3
+        assert (await service.changes.replace(Replacement("n2", [9, "z", True], "yes"))).model_version == 4
+        assert (await service.changes.replace(Replacement("n2", [9, "z", True], "yes"))).model_version == 4
         with pytest.raises(InputError):
-            await service.add(NewSamples([["text", "a", True]], ["yes"], ["x"], *nothing(1)))
+            await service.changes.add(NewSamples([["text", "a", True]], ["yes"], ["x"], *nothing(1)))
         with pytest.raises(NotHeldError):
-            await service.replace(Replacement("nobody", [9, "z", True], "yes"))
-        assert (await service.predict(rows(1))).model_version == 4
-        assert service.describe()["model_version"] == service.state.version == 4
+            await service.changes.replace(Replacement("nobody", [9, "z", True], "yes"))
+        assert (await service.questions.predict(rows(1))).model_version == 4
+        assert service.describe()["model_version"] == service.model.state.version == 4
 
     run(service, work)
 
@@ -151,16 +151,16 @@ def test_long_work_ends_where_short_work_does(schema):
     for cost in (0.0, 1.0):
         model = forest(60, schema)
         service = make_service(model)
-        for each in (service._row_cost, *service.writer.costs.values()):
+        for each in (service.questions._row_cost, service.changes.writer.cost):
             each._seconds = cost
 
-        async def work(service: ModelService = service) -> Any:
-            await service.add(new_samples(40, schema=schema))
-            await service.delete(ids=[f"c{i}" for i in range(0, 60, 2)])
-            await service.delete(subjects=["s1", "s3"])
-            await service.add(new_samples(10, None, schema))
-            predicted = await service.predict(rows(50))
-            return service.state.model.digest(), predicted.result.labels.tolist(), predicted.model_version
+        async def work(service: Service = service) -> Any:
+            await service.changes.add(new_samples(40, schema=schema))
+            await service.changes.delete(ids=[f"c{i}" for i in range(0, 60, 2)])
+            await service.changes.delete(subjects=["s1", "s3"])
+            await service.changes.add(new_samples(10, None, schema))
+            predicted = await service.questions.predict(rows(50))
+            return service.model.state.model.digest(), predicted.result.labels.tolist(), predicted.model_version
 
         digests.append(run(service, work))
     assert digests[0] == digests[1]
@@ -171,16 +171,16 @@ def test_long_work_ends_where_short_work_does(schema):
 
 def test_predictions_and_health_go_on_during_a_long_mutation():
     service = make_service()
-    service.writer.costs[AddSamples]._seconds = 1.0
+    service.changes.writer.cost._seconds = 1.0
     copies: list[Any] = []
-    make_copy = service.state.model.copy
+    make_copy = service.model.state.model.copy
 
     def copy() -> Any:
         copies.append(made := make_copy())
-        copies.append(Gate(made, "add_prepared"))
+        copies.append(Gate(made, "apply"))
         return made
 
-    service.state.model.copy = copy
+    service.model.state.model.copy = copy
 
     async def main() -> None:
         async with served_here(service) as client:
@@ -225,13 +225,13 @@ def test_everything_goes_on_while_a_snapshot_is_written(tmp_path):
     on_copies(service, lambda copy: gates.append(Gate(copy, "save")))
 
     async def work() -> None:
-        await service.add(new_samples(5))
-        writing = asyncio.create_task(service.snapshot())
+        await service.changes.add(new_samples(5))
+        writing = asyncio.create_task(service.erasure.checkpointer.snapshot())
         while not gates:  # noqa: ASYNC110 - a thread appends to it
             await asyncio.sleep(0.001)
         await gates[0].reached()
-        assert (await service.predict(rows(3))).model_version == 2
-        assert (await service.add(new_samples(5, "m"))).model_version == 3
+        assert (await service.questions.predict(rows(3))).model_version == 2
+        assert (await service.changes.add(new_samples(5, "m"))).model_version == 3
         assert not writing.done()
         gates[0].opened.set()
         assert (await writing).model_version == 2
@@ -244,15 +244,15 @@ def test_everything_goes_on_while_a_snapshot_is_written(tmp_path):
 
 def test_a_long_prediction_sees_one_version_and_writers_wait_for_it():
     service = make_service()
-    service._row_cost._seconds = 1.0
+    service.questions._row_cost._seconds = 1.0
 
     async def work() -> None:
-        await service.add(new_samples(5))  # leaves tags, which are resolved before the thread reads
-        gate = Gate(service.state.model, "query")
-        predicting = asyncio.create_task(service.predict(rows(100)))
+        await service.changes.add(new_samples(5))  # leaves tags, which are resolved before the thread reads
+        gate = Gate(service.model.state.model, "query")
+        predicting = asyncio.create_task(service.questions.predict(rows(100)))
         await gate.reached()
-        assert service.state.model.n_lazy_tags_ == 0
-        deleting = asyncio.create_task(service.delete(ids=["c1"]))
+        assert service.model.state.model.n_lazy_tags_ == 0
+        deleting = asyncio.create_task(service.changes.delete(ids=["c1"]))
         await asyncio.sleep(0.01)
         assert not deleting.done()
         gate.opened.set()
@@ -264,34 +264,34 @@ def test_a_long_prediction_sees_one_version_and_writers_wait_for_it():
 
 def test_work_in_a_thread_ends_even_if_the_caller_is_gone():
     service = make_service()
-    service.writer.costs[AddSamples]._seconds = 1.0
-    gate = Gate(service.state.model, "copy")
+    service.changes.writer.cost._seconds = 1.0
+    gate = Gate(service.model.state.model, "copy")
 
     async def work() -> None:
-        adding = asyncio.create_task(service.add(new_samples(40)))
+        adding = asyncio.create_task(service.changes.add(new_samples(40)))
         await gate.reached()
         adding.cancel()
         await asyncio.gather(adding, return_exceptions=True)
-        deleting = asyncio.create_task(service.delete(ids=["n1"]))
+        deleting = asyncio.create_task(service.changes.delete(ids=["n1"]))
         await asyncio.sleep(0.01)
         assert not deleting.done(), "the turn is not over before the thread is"
         gate.opened.set()
         assert (await deleting).unlearned == 1
-        assert service.state.version == 3
+        assert service.model.state.version == 3
 
     run(service, work)
 
 
-def leaping(service: ModelService) -> None:
+def leaping(service: Service) -> None:
     """Set the clock forward by three days, so that expiry pauses."""
-    clock, now_ms = service.clock, service.clock._wall_ms
+    clock, now_ms = service.model.clock, service.model.clock._wall_ms
     clock._wall_ms = lambda: now_ms() + 3 * 86_400_000
-    assert service.retention.paused is not None
+    assert service.erasure.retention.paused is not None
 
 
-async def events(service: ModelService) -> list[str]:
+async def events(service: Service) -> list[str]:
     """The types of the ledger's entries."""
-    return [entry["type"] for entry in await service.receipts.page(-1, 100)]
+    return [entry["type"] for entry in await service.evidence.receipts.page(-1, 100)]
 
 
 def test_a_confirmation_whose_caller_goes_is_noted_and_heeded(tmp_path):
@@ -299,9 +299,9 @@ def test_a_confirmation_whose_caller_goes_is_noted_and_heeded(tmp_path):
 
     async def work() -> None:
         leaping(service)
-        await SlowJournal(service).leave(service.confirm_expiry())
-        assert (await service.delete(ids=["c1"])).unlearned == 1  # as a rule in the record that follows
-        assert service.retention.paused is None
+        await SlowJournal(service).leave(service.erasure.retention.confirm())
+        assert (await service.changes.delete(ids=["c1"])).unlearned == 1  # as a rule in the record that follows
+        assert service.erasure.retention.paused is None
         assert "expiry-confirmed" in await events(service)
 
     run(service, work)
@@ -311,8 +311,8 @@ def test_an_export_whose_caller_goes_is_noted_and_counted(tmp_path):
     service = make_service(directory=tmp_path / "data")
 
     async def work() -> None:
-        await SlowJournal(service).leave(service.export())
-        assert (await service.delete(ids=["c1"])).exported_snapshots == 1
+        await SlowJournal(service).leave(service.erasure.checkpointer.export())
+        assert (await service.changes.delete(ids=["c1"])).exported_snapshots == 1
         assert (await events(service)).count("export") == 1
 
     run(service, work)
@@ -327,12 +327,12 @@ def test_a_confirmation_that_cannot_be_noted_changes_nothing(tmp_path, monkeypat
     async def work() -> None:
         leaping(service)
         with monkeypatch.context() as patched:
-            patched.setattr(service.storage.journal, "append", full)
+            patched.setattr(service.disk.storage.journal, "append", full)
             with pytest.raises(JournalFullError):
-                await service.confirm_expiry()
-        assert service.retention.paused is not None
-        await service.confirm_expiry()
-        assert service.retention.paused is None
+                await service.erasure.retention.confirm()
+        assert service.erasure.retention.paused is not None
+        await service.erasure.retention.confirm()
+        assert service.erasure.retention.paused is None
         assert (await events(service)).count("expiry-confirmed") == 1
 
     run(service, work)
@@ -340,19 +340,19 @@ def test_a_confirmation_that_cannot_be_noted_changes_nothing(tmp_path, monkeypat
 
 def test_a_full_queue_refuses_additions_but_never_erasures():
     service = make_service(max_queue=2)
-    service.writer.costs[AddSamples]._seconds = 1.0
-    gate = Gate(service.state.model, "copy")
+    service.changes.writer.cost._seconds = 1.0
+    gate = Gate(service.model.state.model, "copy")
 
     async def work() -> None:
-        long = asyncio.create_task(service.add(new_samples(40)))
+        long = asyncio.create_task(service.changes.add(new_samples(40)))
         await gate.reached()
-        waiting = [asyncio.create_task(service.add(new_samples(1, f"w{i}"))) for i in range(2)]
+        waiting = [asyncio.create_task(service.changes.add(new_samples(1, f"w{i}"))) for i in range(2)]
         await asyncio.sleep(0.01)
         with pytest.raises(BusyError):
-            await service.add(new_samples(1, "x"))
+            await service.changes.add(new_samples(1, "x"))
         with pytest.raises(BusyError):
-            await service.replace(Replacement("c2", [1, "a", True], "yes"))
-        erasures = [asyncio.create_task(service.delete(ids=[f"c{i}"])) for i in range(20)]
+            await service.changes.replace(Replacement("c2", [1, "a", True], "yes"))
+        erasures = [asyncio.create_task(service.changes.delete(ids=[f"c{i}"])) for i in range(20)]
         await asyncio.sleep(0.01)
         gate.opened.set()
         assert (await long).n_new == 40
@@ -368,7 +368,7 @@ def test_many_requests_at_once_end_in_the_state_of_their_answers():
 
     async def main() -> None:
         async with served_here(service) as client:
-            service.writer.costs[AddSamples]._seconds = 0.003  # batches of four and more go aside
+            service.changes.writer.cost._seconds = 0.003  # batches of four and more go aside
             calls: list[Any] = []
             for i in range(30):
                 calls.append(client.post("/samples", json=samples(1 + i % 7, f"b{i}-")))
@@ -382,8 +382,8 @@ def test_many_requests_at_once_end_in_the_state_of_their_answers():
             )
 
     asyncio.run(main())
-    assert service.state.model.verify().ok
-    assert service.state.model.n_samples_ == 60 - 30 + sum(1 + i % 7 for i in range(30))
+    assert service.model.state.model.verify().ok
+    assert service.model.state.model.n_samples_ == 60 - 30 + sum(1 + i % 7 for i in range(30))
 
 
 # --- idle time
@@ -395,19 +395,23 @@ def test_many_requests_at_once_end_in_the_state_of_their_answers():
 def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_path, caplog):
     service = make_service(directory=tmp_path / "data")
 
-    def broken(ids: Any) -> None:
+    def broken(plan: Any) -> None:
         raise RuntimeError("SECRET")
 
-    service.state.model.delete = broken
+    service.model.state.model.apply = broken
 
     async def work() -> None:
         with pytest.raises(RuntimeError):
-            await service.delete(ids=["c1"])
-        assert service.state.failed
-        for refused in (service.add(new_samples(1)), service.delete(ids=["c2"]), service.snapshot()):
-            with pytest.raises(UnavailableError, match="failed"):
+            await service.changes.delete(ids=["c1"])
+        assert service.model.state.failed
+        for refused in (
+            service.changes.add(new_samples(1)),
+            service.changes.delete(ids=["c2"]),
+            service.erasure.checkpointer.snapshot(),
+        ):
+            with pytest.raises(UnavailableError, match="until a restart"):
                 await refused
-        assert (await service.predict(rows(1))).model_version == 1
+        assert (await service.questions.predict(rows(1))).model_version == 1
 
     run(service, work)
     assert "SECRET" not in caplog.text
@@ -418,7 +422,11 @@ def test_nothing_is_answered_before_it_is_ready():
     service = make_service()
 
     async def main() -> None:
-        for refused in (service.add(new_samples(1)), service.delete(ids=["c1"]), service.predict(rows(1))):
+        for refused in (
+            service.changes.add(new_samples(1)),
+            service.changes.delete(ids=["c1"]),
+            service.questions.predict(rows(1)),
+        ):
             with pytest.raises(UnavailableError, match="starting"):
                 await refused
 
@@ -427,13 +435,13 @@ def test_nothing_is_answered_before_it_is_ready():
 
 def test_a_failed_warm_up_only_makes_the_first_requests_slow(caplog):
     service = make_service()
-    service.warm_up = lambda: 1 // 0
+    service.lifecycle._options.warm_up = lambda: 1 // 0
 
     async def work() -> None:
-        assert len((await service.predict(rows(1))).result.labels) == 1
+        assert len((await service.questions.predict(rows(1))).result.labels) == 1
 
     run(service, work)
-    assert "ZeroDivisionError" in caplog.text
+    assert "the first requests are slow: an internal error at test_service.py" in caplog.text
 
 
 # --- pages
@@ -443,10 +451,10 @@ def test_a_page_of_a_list_that_is_no_more_is_refused():
     service = make_service()
 
     async def work() -> None:
-        page = service.page(subject=None, after=None, limit=10)
-        assert service.page(subject=None, after=(page.epoch, 9), limit=10).samples[0].id == "c10"
+        page = service.questions.page(subject=None, after=None, limit=10)
+        assert service.questions.page(subject=None, after=(page.epoch, 9), limit=10).samples[0].id == "c10"
         with pytest.raises(StaleCursorError):
-            service.page(subject=None, after=(page.epoch + 1, 9), limit=10)
+            service.questions.page(subject=None, after=(page.epoch + 1, 9), limit=10)
 
     run(service, work)
 
@@ -455,16 +463,16 @@ def test_a_model_that_was_broken_off_halfway_answers_nothing_and_is_not_saved(tm
     service = make_service(directory=tmp_path / "data")
 
     async def work() -> None:
-        model = service.state.model
+        model = service.model.state.model
         model.engine_.update = None  # called after the first write, as memory that ends there
         with pytest.raises(TypeError):
-            await service.delete(ids=["c1"])
-        assert not service.state.model.is_usable
+            await service.changes.delete(ids=["c1"])
+        assert not service.model.state.model.is_usable
         with pytest.raises(UnusableModelError):
-            await service.predict(rows(1))
-        with pytest.raises(UnavailableError, match="failed"):
-            await service.delete(ids=["c2"])
+            await service.questions.predict(rows(1))
+        with pytest.raises(UnavailableError, match="until a restart"):
+            await service.changes.delete(ids=["c2"])
         with pytest.raises((UnusableModelError, UnavailableError)):
-            await service.snapshot()
+            await service.erasure.checkpointer.snapshot()
 
     run(service, work)

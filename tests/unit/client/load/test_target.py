@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from oubli.client.load.http import Target, ask, explain
 from oubli.client.load.plan import LoadTestError
+from oubli.client.load.target import Target, ask, explain
 from tests.unit.client.load.fake_server import answering
 
 
@@ -53,7 +53,7 @@ def test_an_answer_that_is_none(answer: Any, part: str) -> None:
 
     async def test() -> None:
         async with answering(make) as url:
-            await ask(Target(url), "GET", "/model", seconds=0.2)
+            await asyncio.to_thread(ask, Target(url), "GET", "/model", seconds=0.2)
 
     with pytest.raises(LoadTestError, match=part):
         asyncio.run(test())

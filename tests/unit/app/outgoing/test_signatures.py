@@ -14,8 +14,8 @@ from cryptography.x509 import load_pem_x509_certificate
 from standardwebhooks import Webhook
 
 from oubli.app.errors import StartError
-from oubli.app.privacy.signatures import WebhookSigner, read_processor, read_secrets
-from tests.unit.app.privacy.certificates import authority, certificate
+from oubli.app.outgoing.sender import WebhookSigner, read_processor, read_secrets
+from tests.unit.app.outgoing.certificates import authority, certificate
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = f"whsec_{base64.b64encode(bytes(range(32))).decode()}"
@@ -83,7 +83,7 @@ def test_certificates_that_opendsr_cannot_be_signed_with(tmp_path):
     for files, domain, why in (
         ((one[0], two[1]), "opendsr.processor.example", "belong together"),
         (one, "another.example", "does not name the domain"),
-        ((one[0], one[0]), "opendsr.processor.example", "must hold"),
+        ((one[0], one[0]), "opendsr.processor.example", "cannot be used: give a certificate chain"),
         ((one[0], tmp_path / "none"), "opendsr.processor.example", "cannot be read"),
     ):
         with pytest.raises(StartError, match=why):

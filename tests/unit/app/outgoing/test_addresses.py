@@ -7,7 +7,7 @@ import ipaddress
 
 import pytest
 
-from oubli.app.privacy.addresses import (
+from oubli.app.outgoing.addresses import (
     AddressRules,
     EndpointError,
     RefusedAddressError,

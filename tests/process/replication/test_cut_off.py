@@ -1,0 +1,162 @@
+"""A node that may have missed an erasure answers nothing that depends on samples: cut off, or frozen and thawed."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.postgres import Proxy, Server
+from tests.process.durability.people import rows
+from tests.process.replication.nodes import Answer, Node, Nodes
+from tests.process.replication.test_nodes import series
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
+_, CELLS, LABELS = rows()
+MEMBER_TIMEOUT = 8
+N_QUEUED = 8
+PREDICTION = {"instances": [CELLS[0]]}
+
+
+class Behind(Nodes):
+    """Two nodes, the second of which reaches PostgreSQL through a proxy."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # type: ignore[arg-type]
+        self.proxy = Proxy(self.server.port)
+        self.all[1].database = self.server.url(self.database, port=self.proxy.port)
+
+    def close(self) -> None:
+        super().close()
+        self.proxy.close()
+
+
+@pytest.fixture(scope="module")
+def nodes(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
+    flags = ("--erasure-deadline", "2", "--member-timeout", str(MEMBER_TIMEOUT))
+    found = Behind(tmp_path_factory.mktemp("cut-off"), database_server, 2, *flags)
+    try:
+        found.start()
+        yield found
+    finally:
+        found.close()
+
+
+class Kept:
+    """A connection that stays open, so that requests may wait in it."""
+
+    def __init__(self, node: Node) -> None:
+        self._connection = http.client.HTTPConnection(node.address, node.port, timeout=60)
+        self._connection.connect()
+
+    def send(self, method: str, path: str, body: object = None) -> None:
+        sent = None if body is None else json.dumps(body)
+        self._connection.request(method, path, sent, {"Content-Type": "application/json"} if sent else {})
+
+    def status(self) -> int:
+        """The status of the answer; 0 when there is none."""
+        try:
+            answer = self._connection.getresponse()
+            answer.read()
+        except (OSError, http.client.HTTPException):
+            return 0
+        return answer.status
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def add(nodes: Nodes, name: str) -> None:
+    nodes.wait(lambda: all(one.is_ready() for one in nodes.all), "both are ready")
+    sample = {"id": name, "subject": f"of {name}", "features": CELLS[0], "label": LABELS[0]}
+    assert nodes.leader().ask("POST", "/samples", {"samples": [sample]}).status == 201
+    nodes.wait_in_step()
+
+
+def delete(leader: Node, name: str) -> str:
+    found: str = leader.ask("DELETE", f"/samples/{name}").content["id"]
+    return found
+
+
+def is_erased(leader: Node, receipt: str) -> bool:
+    return bool(leader.ask("GET", f"/erasures/{receipt}").content["status"] == "erased")
+
+
+def asked_of_samples(node: Node, name: str) -> list[Answer]:
+    return [
+        node.ask("POST", "/predict", PREDICTION),
+        node.ask("GET", f"/samples/{name}"),
+        node.ask("GET", "/model"),
+        node.ask("GET", "/model/trees/0"),
+    ]
+
+
+def test_a_follower_that_is_cut_off_answers_nothing_once_the_receipt_may_say_erased(nodes: Behind) -> None:
+    leader, follower = nodes.all
+    assert nodes.leader() is leader
+    add(nodes, "cut")
+    kept = Kept(follower)
+    nodes.proxy.is_away = True
+    nodes.proxy.cut()
+    try:
+        receipt = delete(leader, "cut")
+        end, after, n_served = time.monotonic() + 60, 0, 0
+        while after < 5:
+            assert time.monotonic() < end
+            erased = is_erased(leader, receipt)
+            answers = asked_of_samples(follower, "cut")
+            kept.send("POST", "/predict", PREDICTION)
+            statuses = [*(one.status for one in answers), kept.status()]
+            if erased:
+                after += 1
+                assert statuses == [503] * len(statuses)
+                assert "has not reached PostgreSQL" in answers[0].content["detail"]
+                assert "another node" in answers[0].content["detail"]
+            n_served += statuses[0] == 200
+            time.sleep(0.1)
+        assert n_served > 10  # a short cut is not noticed
+        assert follower.ask("GET", "/readyz").status == 503
+        for path in ("/healthz", "/cluster", "/ledger/keys", "/ledger", "/erasures"):
+            assert follower.ask("GET", path).status == 200, path
+        assert series(follower, "oubli_ready") == 0
+        assert follower.output.count("nothing that depends on samples is answered") == 1
+        assert leader.ask("POST", "/predict", PREDICTION).status == 200
+    finally:
+        nodes.proxy.is_away = False
+        kept.close()
+    nodes.wait(follower.is_ready, "it has rejoined")
+    assert follower.ask("GET", "/samples/cut").status == 404
+
+
+@pytest.mark.parametrize("role", ["follower", "leader"])
+def test_a_thawed_node_refuses_what_was_asked_while_it_was_frozen(nodes: Behind, role: str) -> None:
+    add(nodes, role)
+    led = nodes.leader()
+    frozen = led if role == "leader" else next(one for one in nodes.all if one is not led)
+    (other,) = (one for one in nodes.all if one is not frozen)
+    kept = [Kept(frozen) for _ in range(2 * N_QUEUED)]
+    for one in kept[:N_QUEUED]:  # so that the next one has a known head
+        one.send("POST", "/predict", PREDICTION)
+        assert one.status() == 200
+    frozen.send(signal.SIGSTOP)
+    try:
+        for one in kept[:N_QUEUED]:
+            one.send("POST", "/predict", PREDICTION)
+        for one in kept[N_QUEUED:]:
+            one.send("GET", f"/samples/{role}")
+        nodes.wait(lambda: other.ask("GET", "/readyz?for=changes").status == 200, "the other one leads")
+        receipt = delete(other, role)
+        nodes.wait(lambda: is_erased(other, receipt), "it is erased")
+    finally:
+        frozen.send(signal.SIGCONT)
+    statuses = [one.status() for one in kept]
+    for one in kept:
+        one.close()
+    assert set(statuses) <= {0, 503}
+    assert 503 in statuses
+    nodes.wait(frozen.is_ready, "it has rejoined")
+    assert frozen.ask("GET", f"/samples/{role}").status == 404

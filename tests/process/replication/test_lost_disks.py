@@ -1,0 +1,68 @@
+"""A cluster that has lost all disks begins again with its keys and its ledger, and no one who was erased is served."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import Server
+from tests.process.replication.nodes import Node, Nodes
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def write_ledger(node: Node, path: Path) -> list[dict[str, object]]:
+    page = node.ask("GET", "/ledger?limit=1000").content
+    assert page["next"] is None
+    path.write_text(json.dumps(page) + "\n")
+    entries: list[dict[str, object]] = page["entries"]
+    return entries
+
+
+@pytest.fixture
+def lost(database_server: Server, tmp_path: Path) -> Iterator[Nodes]:
+    """Two nodes that have not begun, with the keys and the ledger of one that was erased from."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    new.mkdir()
+    before = Nodes(old, database_server, 1)
+    try:
+        before.start()
+        assert before.leader().ask("DELETE", "/samples/p9").status == 200
+        write_ledger(before.all[0], new / "ledger.jsonl")
+    finally:
+        before.close()
+    nodes = Nodes(new, database_server, 2, "--ledger", str(new / "ledger.jsonl"))
+    without = shutil.ignore_patterns("segments")
+    shutil.copytree(before.all[0].data / "keys", nodes.all[0].data / "keys", ignore=without)
+    try:
+        yield nodes
+    finally:
+        nodes.close()
+
+
+def test_a_new_cluster_takes_in_the_ledger_and_others_compare_it(lost: Nodes) -> None:
+    lost.start()
+    for one in lost.all:
+        assert [one.ask("GET", f"/samples/{name}").status for name in ("p8", "p9")] == [200, 404]
+    lost.wait_in_step()
+    leader, (follower,) = lost.leader(), lost.followers()
+    pages = [one.ask("GET", "/ledger?limit=1000").content for one in (leader, follower)]
+    assert [page["checkpoint"] is None for page in pages] == [False, True], "only who leads signs the end"
+    follower.stop()
+    file = lost.folder / "ledger.jsonl"
+    kept = file.read_bytes()
+    foreign = json.loads(kept)
+    foreign["entries"][-1]["hash"] = "0" * 64
+    file.write_text(json.dumps(foreign) + "\n")
+    follower.start()
+    assert follower.process is not None
+    assert follower.process.wait(120) == 2
+    assert "the cluster does not have" in " ".join(follower.output.split())
+    file.write_bytes(kept)
+    follower.start()
+    lost.wait(follower.is_ready, "it follows again")

@@ -1,0 +1,359 @@
+"""Data directories that have lost files: nothing erased comes back, and nothing acknowledged goes, in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from oubli.app.cli.ledger import ledger_cli
+from oubli.app.errors import StartError
+from oubli.app.ledger.downloads import check_ledger
+from oubli.app.service.build import build_service
+from oubli.app.service.service import Service
+from oubli.app.settings import Settings, SettingsError, load_settings
+from tests.unit.app.service.test_restoration import STEPS, KilledError, _method
+from tests.unit.app.support import JSON, served_here
+
+PEOPLE = [f"p{i}" for i in range(40)]
+# p1 was erased, those of s3 too, p7 was rectified; who was added is in no data file.
+GONE = {"p1", "p7", *PEOPLE[3::5]}
+HELD = set(PEOPLE) - GONE
+
+
+@dataclass
+class Lost:
+    """What is left of a server: its data file, the ledger, a snapshot from before, and its files."""
+
+    folder: Path
+    version: int = 0
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ledger.jsonl"
+
+    def settings(self, **more: Any) -> Settings:
+        values: dict[str, Any] = {"n_estimators": 5, "random_state": 0, "data_dir": self.data}
+        values |= {"target": "income", "id_column": "name", "subject_column": "who"}
+        found = Settings(**{**values, "data": self.folder / "people.csv", **more})
+        vars(found)["idle_resolve"] = False
+        return found
+
+    def copy(self, target: Path) -> Lost:
+        shutil.copytree(self.folder, target)
+        return Lost(target, self.version)
+
+    def lose(self, *patterns: str) -> None:
+        for pattern in patterns:
+            for path in self.data.glob(pattern):
+                path.unlink()
+
+    def lose_all_but_keys(self) -> None:
+        self.data.rename(self.folder / "old")
+        self.data.mkdir()
+        shutil.copytree(self.folder / "old" / "keys", self.data / "keys")
+
+
+def build(lost: Lost, told: list[str] | None = None, **more: Any) -> Service:
+    return build_service(lost.settings(**more), warn=(told if told is not None else []).append)
+
+
+def held(service: Service) -> set[str]:
+    return set(service.model.state.model.samples_.ids())
+
+
+async def fetched(client: Any) -> bytes:
+    pages, cursor = b"", "0"
+    while cursor is not None:
+        page = (await client.get(f"/ledger?limit=3&cursor={cursor}")).content
+        pages, cursor = pages + page + b"\n", orjson.loads(page)["next"]
+    return pages
+
+
+def entries_in(pages: bytes) -> list[dict[str, Any]]:
+    return [entry for line in pages.splitlines() for entry in orjson.loads(line)["entries"]]
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Lost:
+    """A server that was stopped after it has learned, unlearned, and told its ledger."""
+    lost = Lost(tmp_path_factory.mktemp("lost"))
+    lines = [f"p{i},s{i % 5},{i % 37},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(40)]
+    (lost.folder / "people.csv").write_text("\n".join(["name,who,age,job,income", *lines]) + "\n")
+
+    async def live() -> None:
+        service = build(lost)
+        async with served_here(service) as client:
+            added = {"samples": [{"features": [3, "new"], "label": "yes"}]}
+            assert (await client.post("/samples", json=added, headers=JSON)).json()["ids"] == ["0"]
+            (lost.folder / "backup").write_bytes((await client.get("/snapshot/file?fresh=true")).content)
+            assert (await client.delete("/samples/p1")).status_code == 200
+            assert (await client.delete("/samples?subject=s3")).json()["unlearned"] == 8
+            content = {"features": [39, "z"], "label": "no", "subject": "s2"}
+            assert (await client.put("/samples/p7", json=content, headers=JSON)).status_code == 200
+            assert (await client.post("/subjects/restrict", json={"subjects": ["s4"]}, headers=JSON)).status_code == 200
+            assert (await client.post("/snapshot", json={}, headers=JSON)).status_code == 201
+            assert (await client.delete("/samples/0")).json()["status"] == "unlearned"
+            lost.ledger.write_bytes(await fetched(client))
+            lost.version = service.model.state.version
+
+    asyncio.run(live())
+    return lost
+
+
+@pytest.fixture
+def lost(lived: Lost, tmp_path: Path) -> Lost:
+    return lived.copy(tmp_path / "lost")
+
+
+# --- all disks lost
+
+
+def check_begun(lost: Lost, service: Service) -> None:
+    assert held(service) == HELD - set(PEOPLE[4::5])
+    assert set(service.model.state.model.samples_.restricted.ids()) == set(PEOPLE[4::5])
+    assert service.model.state.model.verify().ok
+    assert service.model.state.version > lost.version
+    assert service.model.state.exports == 1
+
+
+@pytest.mark.parametrize("finds", ["all pages", "a ledger that was exported"])
+def test_an_empty_directory_with_the_ledger_serves_nobody_who_was_erased(finds, lost):
+    lost.lose_all_but_keys()
+    if finds != "all pages":
+        lost.ledger.unlink()
+        command = ["export", str(lost.ledger), "--data-dir", str(lost.folder / "old")]
+        assert CliRunner().invoke(ledger_cli, command).exit_code == 0
+
+    async def begin() -> None:
+        told: list[str] = []
+        service = build(lost, told, ledger=lost.ledger)
+        check_begun(lost, service)
+        assert any("9 erased, 1 rectified, 0 expired" in one for one in told)
+        async with served_here(service) as client:
+            nameless = {"samples": [{"features": [3, "new"], "label": "yes"}]}
+            assert (await client.post("/samples", json=nameless, headers=JSON)).json()["ids"] != ["0"], "it was erased"
+            answer = (await client.put("/snapshot/file", content=(lost.folder / "backup").read_bytes())).json()
+            assert answer["dropped"] == {"erased": 10, "rectified": 1, "expired": 0}
+            assert not held(service) & {*GONE, "0"}
+            assert len((await client.get("/erasures")).json()["erasures"]) == 4
+            while (await client.get("/erasures?status=unlearned")).json()["erasures"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            entries = entries_in(await fetched(client))
+            check_ledger(entries)
+            before = entries_in(lost.ledger.read_bytes())
+            assert entries[: len(before)] == before, "the ledger continues"
+            assert sum("log_id" in entry for entry in entries) == 1, "and its log as well"
+
+    asyncio.run(begin())
+    again = build(lost, ledger=lost.ledger)
+    assert not held(again) & {*GONE, "0"}
+    again.lifecycle.close()
+
+
+@pytest.mark.parametrize("how", ["no file", "cut", "no key", "no key, accepted"])
+def test_a_ledger_that_cannot_be_used_is_refused_before_anything_is_trained(how, lost, monkeypatch):
+    lost.lose_all_but_keys()
+    monkeypatch.setattr("oubli.app.service.build.train", lambda *_, **__: pytest.fail("trained"))
+    expected = {"no file": "cannot be read", "cut": "ends before the ledger's end"}.get(how, "hashing-[0-9a-f]+.key")
+    if how == "no file":
+        lost.ledger.unlink()
+    elif how == "cut":
+        lost.ledger.write_bytes(b"".join(lost.ledger.read_bytes().splitlines(keepends=True)[:2]))
+    else:
+        (key,) = (lost.data / "keys").glob("hashing-*")
+        key.unlink()
+    if how == "no key, accepted":
+        monkeypatch.undo()
+        expected = "hashing key is gone"
+    for _ in range(2):
+        with pytest.raises(StartError, match=expected):
+            build(lost, ledger=lost.ledger, accept_missing=("keys",) if how == "no key, accepted" else ())
+    if how == "no key":
+        assert not list((lost.data / "keys").glob("hashing-*")), "none is made in its place"
+
+
+def test_a_cut_ledger_can_be_accepted(lost):
+    lost.lose_all_but_keys()
+    lines = lost.ledger.read_bytes().splitlines(keepends=True)
+    lost.ledger.write_bytes(b"".join(lines[:-1]))
+    service = build(lost, ledger=lost.ledger, accept_missing=("erasures",))
+    assert "p1" not in held(service)
+    service.lifecycle.close()
+
+
+def test_keys_without_a_ledger_are_told(lost):
+    lost.lose_all_but_keys()
+    told: list[str] = []
+    build(lost, told).lifecycle.close()
+    assert any("--ledger" in one for one in told)
+
+
+def test_nothing_can_be_kept_of_a_ledger_where_nothing_is_kept(lost):
+    with pytest.raises(SettingsError, match="ledger and ephemeral"):
+        load_settings(ephemeral=True, ledger=lost.ledger)
+
+
+# --- snapshots gone
+
+FILES = {
+    "snapshots": ("snapshot-*",),
+    "mark": ("snapshot-*", "journal-mark"),
+    "journal": ("snapshot-*", "journal-*"),
+    "segments": ("snapshot-*", "journal-0*"),
+    "ledger": ("snapshot-*", "ledger.sqlite*"),
+    "ledger and mark": ("snapshot-*", "ledger.sqlite*", "journal-mark"),
+}
+
+
+@pytest.mark.parametrize("with_ledger", [False, True], ids=["", "--ledger"])
+@pytest.mark.parametrize("files", FILES)
+def test_without_its_snapshots_a_directory_is_refused(files, with_ledger, lost, monkeypatch):
+    monkeypatch.setattr("oubli.app.service.build.train", lambda *_, **__: pytest.fail("trained"))
+    lost.lose(*FILES[files])
+    before = {path.name for path in lost.data.iterdir()}
+    for _ in range(2):
+        with pytest.raises(StartError, match=r"no snapshot|was acknowledged and is missing"):
+            build(lost, ledger=lost.ledger if with_ledger else None)
+    assert before <= {path.name for path in lost.data.iterdir()}
+
+
+@pytest.mark.parametrize("change", ["none", "addition", "state", "snapshot", "export"])
+@pytest.mark.parametrize("crashes", [False, True], ids=["stopped", "killed"])
+def test_whatever_was_done_last(change, crashes, lost, monkeypatch):
+    """Only a directory in which nothing was done that a model is needed for is begun in again."""
+    shutil.rmtree(lost.data)
+
+    async def live() -> None:
+        service = build(lost)
+        async with served_here(service) as client:
+            if change == "addition":
+                added = {"samples": [{"features": [3, "new"], "label": "yes"}]}
+                assert (await client.post("/samples", json=added, headers=JSON)).status_code == 201
+            elif change == "state":
+                assert (await client.post("/model/states")).status_code == 201
+            elif change == "export":
+                assert (await client.get("/snapshot/file")).status_code == 200
+            elif change == "snapshot":
+                added = {"samples": [{"features": [3, "new"], "label": "yes"}]}
+                assert (await client.post("/samples", json=added, headers=JSON)).status_code == 201
+                for _ in range(3):
+                    assert (await client.post("/snapshot", json={}, headers=JSON)).status_code == 201
+            if crashes:
+                shutil.copytree(lost.data, lost.folder / "killed")
+
+    asyncio.run(live())
+    if crashes:
+        shutil.rmtree(lost.data)
+        (lost.folder / "killed").rename(lost.data)
+    lost.lose("snapshot-*")
+    if change == "none":
+        build(lost).lifecycle.close()
+        return
+    with pytest.raises(StartError, match="no snapshot"):
+        build(lost)
+
+
+@pytest.mark.parametrize("files", ["ledger.sqlite*", "journal-*", "journal-0*", "keys/*"])
+def test_other_files_that_are_missing_are_named(files, lost):
+    lost.lose(files)
+    with pytest.raises(StartError, match=r"ledger|journal|\.key"):
+        build(lost)
+
+
+def test_the_newest_snapshot_alone_may_be_missing(lost):
+    newest = max(lost.data.glob("snapshot-*"))
+    newest.unlink()
+    service = build(lost)
+    assert not held(service) & (GONE - {"p7"})
+    assert service.model.state.version == lost.version
+    service.lifecycle.close()
+
+
+def test_an_older_snapshot_in_place_of_the_newer_ones_is_refused(lost):
+    lost.lose("snapshot-*")
+    shutil.copy(lost.folder / "backup", lost.data / "snapshot-00000009.safetensors")
+    with pytest.raises(StartError, match="missing"):
+        build(lost)
+
+
+# --- killed
+
+
+def steps_of(lost: Lost, monkeypatch: pytest.MonkeyPatch, kill: int | None = None, **more: Any) -> int:
+    """Start, counting steps; at one of them copy the directory and end. Return the steps."""
+    n_steps = 0
+
+    def counted(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        nonlocal n_steps
+        n_steps += 1
+        if n_steps == kill:
+            shutil.copytree(lost.data, lost.folder / "killed")
+            raise KilledError
+        return function(*arguments, **options)
+
+    with monkeypatch.context() as patched:
+        for owner, name in STEPS:
+            function = getattr(owner, name)
+            wrapper = functools.wraps(function)(functools.partial(counted, function))
+            patched.setattr(owner, name, wrapper if owner is os else _method(wrapper))
+        try:
+            build(lost, **more).lifecycle.close()
+        except KilledError:
+            patched.undo()
+            shutil.rmtree(lost.data)
+            (lost.folder / "killed").rename(lost.data)
+    return n_steps
+
+
+def kill_at_each(lost: Lost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
+    lost.lose_all_but_keys()
+    n_steps = steps_of(lost.copy(tmp_path / "dry"), monkeypatch, ledger=lost.ledger)
+    assert n_steps > 10
+    for kill in range(1 + n_steps % every, n_steps + 1, every):
+        killed = lost.copy(tmp_path / f"kill{kill}")
+        assert steps_of(killed, monkeypatch, kill, ledger=killed.ledger) >= kill
+        steps_of(killed, monkeypatch, 3 + kill % 7, ledger=killed.ledger)
+        service = build(killed, ledger=killed.ledger)
+        check_begun(killed, service)
+        service.lifecycle.close()
+        shutil.rmtree(killed.folder)
+
+
+def test_killed_at_some_steps_of_a_start_with_the_ledger(lost, tmp_path, monkeypatch):
+    kill_at_each(lost, tmp_path, monkeypatch, every=5)
+
+
+@pytest.mark.long
+def test_killed_at_every_step_of_a_start_with_the_ledger(lost, tmp_path, monkeypatch):
+    kill_at_each(lost, tmp_path, monkeypatch, every=1)
+
+
+def test_once_the_ledger_is_taken_in_it_is_not_needed_again(lost, tmp_path, monkeypatch):
+    lost.lose_all_but_keys()
+    taken_in = 0
+    for kill in range(1, 40, 4):
+        killed = lost.copy(tmp_path / f"kill{kill}")
+        steps_of(killed, monkeypatch, kill, ledger=killed.ledger)
+        service = build(killed)
+        if service.disk.database._database.last_model_version() >= lost.version:
+            taken_in += 1
+            check_begun(killed, service)
+        else:
+            assert "p1" in held(service), "nothing was taken in"
+        service.lifecycle.close()
+        shutil.rmtree(killed.folder)
+    assert taken_in > 1

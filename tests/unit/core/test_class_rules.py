@@ -1,0 +1,152 @@
+"""Which classes a model may have: closed ones, and how many."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oubli.core import load
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.errors import InputError
+from oubli.core.estimators import KINDS
+from oubli.core.samples.owners import Mark
+
+ESTIMATORS = [(kind, KINDS[key]) for key in KINDS for kind in [key[0]] if key[1] == Task.CLASSIFICATION]
+ROWS = [[float(i)] for i in range(8)]
+LABELS = ["low", "high"] * 4
+
+
+def fitted(estimator: Any, **options: Any) -> Any:
+    return estimator(random_state=0).fit(ROWS, LABELS, **options)
+
+
+def refusal(change: Any) -> InputError:
+    with pytest.raises(InputError) as caught:
+        change()
+    return caught.value
+
+
+@pytest.mark.parametrize(("kind", "estimator"), ESTIMATORS)
+def test_closed_classes_refuse_a_typo_however_it_comes(kind: str, estimator: Any) -> None:
+    model = fitted(estimator, classes="closed")
+    digest = model.digest()
+    for change, row in (
+        (lambda: model.add([[1.0]], ["hgih"]), 0),
+        (lambda: model.add([[1.0], [2.0], [3.0]], ["low", "high", "hgih"]), 2),
+        (lambda: model.replace("0", [1.0], "hgih"), 0),
+        (lambda: model.partial_fit([[1.0]], ["hgih"]), 0),
+    ):
+        error = refusal(change)
+        assert (error.row, error.field, error.value) == (row, "label", "hgih")
+        assert "closed" in error.rule
+    assert model.digest() == digest
+    model.check_invariants()
+    assert kind
+
+
+def test_a_class_without_samples_stays_allowed(tmp_path: Path) -> None:
+    model = fitted(KINDS["forest", "classification"], classes="closed")
+    model.delete([str(i) for i in range(1, 8, 2)])
+    assert model.classes_.tolist() == ["low"]
+    model.save(tmp_path / "model")
+    for again in (model, load(tmp_path / "model"), pickle.loads(pickle.dumps(model)), model.copy(), model.fresh_fit()):  # noqa: S301
+        again.add([[9.0]], ["high"])
+        assert again.classes_.tolist() == ["high", "low"]
+        refusal(lambda again=again: again.add([[9.0]], ["hgih"]))
+        again.refit()
+        refusal(lambda again=again: again.add([[9.0]], ["hgih"]))
+
+
+def test_classes_are_open_unless_something_says_otherwise() -> None:
+    forest = KINDS["forest", "classification"]
+    model = fitted(forest)
+    model.add([[9.0]], ["hgih"])
+    assert model.classes_.tolist() == ["hgih", "high", "low"]
+    assert fitted(forest, classes="closed").fit(ROWS, LABELS).schema_.classes is None
+    listed = Schema(
+        (Column("x", ColumnType.NUMERIC),), Task.CLASSIFICATION, LabelType.STRING, classes=("high", "low", "none")
+    )
+    model = fitted(forest, schema=listed)
+    model.add([[9.0]], ["none"])
+    refusal(lambda: model.add([[9.0]], ["hgih"]))
+    fitted(forest, schema=listed, classes="open").add([[9.0]], ["hgih"])
+    assert refusal(lambda: fitted(forest, classes=["low"])).row == 1
+    for wrong in ("shut", 1, {"low"}):
+        assert refusal(lambda wrong=wrong: fitted(forest, classes=wrong)).field == "classes"
+
+
+def test_closing_and_opening_a_model_keeps_its_samples() -> None:
+    model = fitted(KINDS["forest", "classification"])
+    digest = model.digest()
+    model.samples_.set_subject("1", "ada")
+    model.add([[9.0]], ["rare"], ids=["r"])
+    model.samples_.set_subject("r", "ada")
+    model.restrict(["r"], {"ada": Mark(1, keeps=True)})
+    model.set_classes("closed", None)
+    refusal(lambda: model.add([[9.0]], ["hgih"]))
+    model.release(["r"])
+    assert model.classes_.tolist() == ["high", "low", "rare"]
+    model.delete("r")
+    assert model.digest() == digest
+    model.set_classes("open", None)
+    model.add([[9.0]], ["hgih"])
+
+
+@pytest.mark.parametrize(("kind", "estimator"), ESTIMATORS)
+def test_more_classes_than_may_be_are_refused(kind: str, estimator: Any) -> None:
+    model = fitted(estimator, max_classes=3)
+    model.add([[9.0]], ["new"])
+    digest = model.digest()
+    for change, row in (
+        (lambda: model.add([[1.0]], ["other"]), 0),
+        (lambda: model.add([[1.0], [2.0], [3.0]], ["low", "new", "other"]), 2),
+        (lambda: model.replace("0", [1.0], "other"), 0),
+    ):
+        error = refusal(change)
+        assert (error.row, error.field) == (row, "label")
+        assert "max_classes" in error.rule
+        assert "other" not in error.rule
+    assert model.digest() == digest
+    model.delete(str(len(ROWS)))
+    model.add([[9.0]], ["other"])
+    assert kind
+
+
+def test_a_thousand_classes_are_the_most_by_default() -> None:
+    forest = KINDS["forest", "classification"]
+    labels = [f"c{i}" for i in range(1001)]
+    X = np.arange(1001.0)[:, None]
+    error = refusal(lambda: forest(n_estimators=1).fit(X, labels))
+    assert error.row == 1000
+    assert len(forest(n_estimators=1).fit(X, labels, max_classes=1001).classes_) == 1001
+
+
+def test_rules_are_in_the_schema_and_only_where_there_are_some() -> None:
+    plain = fitted(KINDS["forest", "classification"]).schema_
+    assert plain.to_dict()["label"] == {"name": "label", "type": "string"}
+    ruled = plain.with_classes("closed", 5, ["b", "a", "b"])
+    assert ruled.to_dict()["label"] == {"name": "label", "type": "string", "classes": ["a", "b"], "max_classes": 5}
+    assert Schema.from_dict(ruled.to_dict()) == ruled
+    mixed = Schema(plain.columns, Task.CLASSIFICATION, LabelType.SCALAR, classes=(1, True, 1.5, "1"))
+    assert [mixed.allows(label) for label in (1, True, 1.5, "1", 1.0, False)] == [True, True, True, True, False, False]
+    assert Schema.from_dict(mixed.to_dict()) == mixed
+
+
+@pytest.mark.parametrize(
+    ("classes", "max_classes"),
+    [("abc", 10), ([], 10), (["a", "a"], 10), ([1.5], 10), ([None], 10), (None, 0), (None, True), (None, "5")],
+)
+def test_rules_that_are_none_are_refused(classes: Any, max_classes: Any) -> None:
+    document = fitted(KINDS["forest", "classification"]).schema_.to_dict()
+    document["label"].update({"max_classes": max_classes} if classes is None else {"classes": classes})
+    refusal(lambda: Schema.from_dict(document))
+
+
+def test_a_regression_has_no_classes() -> None:
+    model = KINDS["forest", "regression"](random_state=0)
+    refusal(lambda: model.fit(ROWS, list(range(8)), classes="closed"))
+    model.fit(ROWS, list(range(8)), classes="open", max_classes=2)

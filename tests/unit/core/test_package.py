@@ -1,0 +1,71 @@
+"""What the package says of itself: its version, its types, and how it is imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import oubli
+from oubli.app.version import VERSION
+from oubli.core.model import Model
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_version() -> None:
+    assert oubli.__version__ == VERSION
+    assert "__version__" in dir(oubli)
+
+
+@pytest.mark.parametrize("name", ["core", "app"])
+def test_a_folder_is_no_package_of_its_own(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {name}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (
+        f"the package is oubli: write `{'from oubli import' if name == 'core' else 'import oubli.app'}" in done.stderr
+    )
+
+
+USE = """
+import oubli
+from oubli import DynamicForestClassifier, load
+
+reveal_type(load("m.oubli"))
+reveal_type(oubli.load("m.oubli").predict([[1.0]]))
+reveal_type(DynamicForestClassifier.load("m.oubli"))
+reveal_type(oubli.__version__)
+load("m.oubli").delete(subjects="ada")
+load("m.oubli").no_such_method()
+"""
+
+
+def test_load_says_what_it_returns() -> None:
+    assert oubli.load.__annotations__["return"] is Model
+    assert {"predict", "score"} <= set(vars(Model))
+
+
+@pytest.mark.long
+def test_a_loaded_model_has_the_type_of_a_model(tmp_path: Path) -> None:
+    (tmp_path / "use.py").write_text(USE, encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--cache-dir",
+        str(tmp_path / "cache"),
+        "--follow-imports=silent",
+    ]
+    done = subprocess.run(
+        [*command, str(tmp_path / "use.py")], cwd=ROOT, capture_output=True, text=True, check=False, timeout=280
+    )
+    told = [line.partition(": ")[2] for line in done.stdout.splitlines() if "use.py" in line]
+    assert told[0] == 'note: Revealed type is "oubli.core.model.Model"'
+    assert "ndarray" in told[1]
+    assert told[2] == 'note: Revealed type is "oubli.core.forest.estimator.DynamicForestClassifier"'
+    assert told[3] == 'note: Revealed type is "str"' or "builtins.str" in told[3]
+    assert told[4:] == ['error: "Model" has no attribute "no_such_method"  [attr-defined]']

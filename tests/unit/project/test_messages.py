@@ -1,0 +1,121 @@
+"""Every refusal and every line of the log says what has happened and what to do, and is in the page of messages."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from oubli.app import errors
+from oubli.app.errors import JournalError, ServiceError, StartError, StopReason, UnavailableError
+from oubli.app.logs import cause_of
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+sys.path.insert(0, str(ROOT / "docs" / "scripts"))
+
+import messages  # noqa: E402
+
+PAGE = (ROOT / "docs" / "reference" / "messages.md").read_text(encoding="utf-8")
+FOUND = list(messages.messages())
+CLASS_OF_PYTHON = re.compile(r"\b[A-Z][a-zA-Z]+(Error|Exception|Interrupt|Warning)\b")
+
+
+def cells(heading: str) -> list[list[str]]:
+    """The rows of the tables below a heading."""
+    part = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in row] for row in rows]
+
+
+def test_the_code_is_read() -> None:
+    assert {"StartError", "JournalDamagedError", "LedgerDamagedError", "SettingsError"} <= messages.refusal_names()
+    texts = [one.text for one in FOUND]
+    assert len(texts) > 120
+    assert any(text.startswith("the ledger names keys that are not in the key directory") for text in texts)
+
+
+def test_every_line_of_the_log_is_in_the_table_and_no_other() -> None:
+    logged = {one.text for one in FOUND if one.level}
+    rows = cells("Lines of the log")
+    assert {row[0][1:-1] for row in rows} == logged
+    assert all(len(row) == 3 and all(row) for row in rows)
+
+
+def test_every_refusal_is_in_the_table() -> None:
+    rows = cells("Refusals to start")
+    told = {row[0][1:-1] for row in rows}
+    refused = {messages.parts_of(one.text)[0].replace("|", "\\|") for one in FOUND if not one.level}
+    assert refused == told
+
+
+def test_every_refusal_says_what_to_do() -> None:
+    """What ends with another text has its remedy in that."""
+    for one in FOUND:
+        if not one.level and not one.text.endswith(messages.ANY):
+            _, remedy = messages.parts_of(one.text)
+            assert len(remedy.split()) >= 2, one.text
+
+
+def test_nobody_is_told_to_remove_something_for_want_of_a_permission() -> None:
+    for one in FOUND:
+        if "permission" in one.text or "owner" in one.text:
+            assert "remove ledger" not in one.text, one.text
+
+
+@pytest.mark.parametrize("reason", StopReason)
+def test_every_reason_to_stop_says_what_to_do(reason: StopReason) -> None:
+    assert any(word in reason.text for word in ("Restart", "restart", "Make room", "Check", "Raise", "See to"))
+
+
+def test_no_line_is_made_of_the_name_of_a_class() -> None:
+    for path in sorted((ROOT / "app").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            is_log = isinstance(node, ast.Call) and ast.unparse(node.func).startswith(
+                ("log.", "self._rejoin", "self._begin_anew")
+            )
+            if is_log:
+                assert "__name__" not in ast.unparse(node), f"{path}:{node.lineno}"
+    assert not any(CLASS_OF_PYTHON.search(one.text) for one in FOUND)
+
+
+def of_ours() -> list[type[Exception]]:
+    found, todo = [], [ServiceError, JournalError, StartError]
+    while todo:
+        one = todo.pop()
+        found.append(one)
+        todo += one.__subclasses__()
+    return found
+
+
+def of_python() -> list[type[BaseException]]:
+    return [
+        one
+        for one in vars(builtins).values()
+        if isinstance(one, type)
+        and issubclass(one, Exception)
+        and not issubclass(one, (Warning, UnicodeError, BaseExceptionGroup))
+    ]
+
+
+@pytest.mark.parametrize("kind", [*of_ours(), *of_python()], ids=lambda kind: kind.__name__)
+def test_a_cause_is_told_in_words(kind: type[Exception]) -> None:
+    error = kind.__new__(kind)
+    if not isinstance(error, (ServiceError, JournalError, StartError)):
+        error.args = ("SECRET",)
+    try:
+        raise error
+    except Exception as raised:
+        text = cause_of(raised)
+    assert text
+    assert "SECRET" not in text
+    assert not CLASS_OF_PYTHON.search(text)
+
+
+def test_causes_of_the_system_and_of_the_service() -> None:
+    assert cause_of(OSError(28, "No space left on device", "/data/SECRET")) == "No space left on device"
+    assert cause_of(errors.StorageError("no room on the disk")) == "no room on the disk"
+    assert cause_of(UnavailableError("failed")) == "nothing is changed until a restart"
