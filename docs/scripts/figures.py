@@ -1,9 +1,9 @@
 """Draw the pictures in docs/explanation/figures from real models that this script trains.
 
     python docs/scripts/figures.py            draw them
-    python docs/scripts/figures.py --check    exit 1 when a picture is not what the models give
+    python docs/scripts/figures.py --check    exit 1 if a picture differs from the models
 
-The trees are read from model files; nothing is made up. All text stands in boxes with a background of their own, so
+The trees are read from model files; nothing is made up. All text is in boxes with their own background, so
 that the pictures can be read on light and on dark pages.
 """
 
@@ -44,7 +44,7 @@ TEXT = "#1f2328"
 
 @dataclass
 class Node:
-    """A node of a tree, as it is drawn."""
+    """A node of a drawn tree."""
 
     title: str
     below: str
@@ -101,7 +101,7 @@ def mark_path(node: Node, row: list[float]) -> None:
 
 
 def mark_changes(node: Node, old: Node | None) -> None:
-    """Mark what is the same node with other counts, and what was built anew."""
+    """Mark nodes that have other counts, and nodes that were rebuilt."""
     if old is None or node.split != old.split:
         node.style = "rebuilt"
         for child in node.children:
@@ -201,7 +201,7 @@ def trees() -> dict[str, str]:
     mark_path(before, rows[DELETED])
     return {
         "before.svg": draw(before, "A tree before a deletion; the path of the sample is marked"),
-        "after.svg": draw(after, "The tree after the deletion; changed counts and the subtree built anew are marked"),
+        "after.svg": draw(after, "The tree after the deletion; changed counts and the rebuilt subtree are marked"),
     }
 
 

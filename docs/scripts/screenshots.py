@@ -3,7 +3,7 @@
     python docs/scripts/screenshots.py            all views, light and dark, wide and narrow, into build/screenshots
     python docs/scripts/screenshots.py --readme   also those that the README shows, into docs/images
 
-Needs Playwright and Debian's Chromium. The server listens on this computer only, in a directory of its own.
+Needs Playwright and Debian's Chromium. The server listens on this computer only, with its own directory.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Shoot = Callable[[Page], None]
 
 
 def write_data(path: Path) -> list[list[str]]:
-    """Write the first rows of the example, with ids and with the people whom they are about; return some of them."""
+    """Write the first rows of the example, with ids and with the people that they are about; return some of them."""
     with gzip.open(EXAMPLE, "rt", newline="") as source, path.open("w", newline="") as file:
         reader, writer = csv.reader(source), csv.writer(file)
         writer.writerow(["id", "person", *next(reader)])
@@ -107,7 +107,7 @@ def live(port: int, rows: list[list[str]], end: threading.Event) -> None:
 
 
 def prepare(port: int, rows: list[list[str]]) -> None:
-    """Do what leaves receipts, entries of the ledger and a checked model."""
+    """Make receipts, entries of the ledger and a checked model."""
     draw = random.Random(SEED + 1)  # noqa: S311
     for _ in range(9):
         people = [row[1] for row in draw.sample(rows, draw.randint(1, 3))]
@@ -141,7 +141,7 @@ def show_samples(page: Page) -> None:
 
 def show_erasures(page: Page) -> None:
     """Check all receipts, and open one."""
-    page.get_by_role("button", name="Check all that are listed").click()
+    page.get_by_role("button", name="Check all listed receipts").click()
     page.wait_for_selector("text=/right$/")
     page.wait_for_selector("[aria-busy=true]", state="detached")
     page.locator("tbody tr", has_text="Erased").last.get_by_role("button").click()
