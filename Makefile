@@ -37,7 +37,7 @@ lint: $(VENV)/.installed-dev  ## ruff and mypy
 bench: $(VENV)/.installed-benchmarks  ## the benchmarks that fill benchmarks/results (ARGS="--data DIR" says where the data sets are)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-docs: $(VENV)/.installed-dev  ## write the generated parts of docs/ anew and build the site in build/site
+docs: $(VENV)/.installed-dev  ## write the generated parts of docs/ and build the site in build/site
 	$(BIN)/python docs/scripts/reference.py
 	$(BIN)/python docs/scripts/figures.py
 	$(BIN)/mkdocs build --strict $(ARGS)
@@ -61,7 +61,7 @@ sbom: $(VENV)/.installed-dev  ## write a bill of materials of an installation, i
 # the oldest that is supported.
 COMPILE := $(BIN)/pip-compile --quiet --strip-extras --no-header --no-annotate --no-emit-options --generate-hashes \
              --allow-unsafe --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
-lock: $(VENV)/.installed-dev  ## write the lock files anew from pyproject.toml
+lock: $(VENV)/.installed-dev  ## write the lock files from pyproject.toml
 	@# The widest first: its tools may ask for older versions of what the others have as well.
 	$(COMPILE) --upgrade --extra dev --extra benchmarks --output-file requirements-benchmarks.lock pyproject.toml
 	$(COMPILE) --upgrade --extra dev --constraint requirements-benchmarks.lock --output-file requirements-dev.lock pyproject.toml

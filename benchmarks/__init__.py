@@ -6,7 +6,7 @@ that belong to the current sources.
 
 import os
 
-from oubli.app.service.kernel_cache import use_kernel_cache
+from oubli.app.service.compiling import use_kernel_cache
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"

@@ -17,6 +17,7 @@ from benchmarks import (
     bench_console,
     bench_durability,
     bench_erase,
+    bench_erasure_rate,
     bench_http,
     bench_igbdt,
     bench_influence,
@@ -67,6 +68,7 @@ def main() -> None:
     bench_v2.main(["--environment", str(options.cache / "mlserver"), "--write-results"])
     bench_push.main(["--write-results"])
     bench_erase.main(["--write-results"])
+    bench_erasure_rate.main(["--write-results"])
     bench_sets.main(["--write-results"])
     bench_console.main(["--write-results"])
     bench_load.main(["--write-results"])

@@ -27,7 +27,7 @@ from benchmarks.results import Row, at_most, shown
 from benchmarks.sections import Bench, Section
 from benchmarks.timing import median
 from oubli.app.cli.audit import check_samples
-from oubli.app.cli.fresh_fits import check_model, draw, fit, grow
+from oubli.app.cli.audit_fits import check_model, draw, fit, grow
 from oubli.app.http.app import create_app
 from oubli.app.ledger.downloads import read_object
 from oubli.app.service.build import compose, open_nothing
@@ -77,7 +77,7 @@ class Seconds:
 def write_files(model: Any) -> int:
     """Have a server give out what an audit needs, into the current folder; return how many pages there are."""
     service = compose(open_nothing().begin(model), idle_resolve=False)
-    app = create_app(Settings(page_size_max=PAGE), service)
+    app = create_app(Settings(), service)
     with TestClient(app, base_url="http://127.0.0.1") as client:
         while client.get("/readyz").status_code != 200:
             time.sleep(0.05)
@@ -88,7 +88,7 @@ def write_files(model: Any) -> int:
             cursor = pages[-1]["next"]
         EXPORT.write_text("".join(json.dumps(page) + "\n" for page in pages), encoding="utf-8")
         STATE.write_bytes(client.get(f"/model/states/{index}?trees=true").content)
-        keys = client.get("/keys").json()["keys"]
+        keys = client.get("/ledger/keys").json()["keys"]
         POLICY.write_text("".join(f"log {key['log_key']}\n" for key in keys) + "quorum none\n", encoding="utf-8")
     return len(pages)
 

@@ -22,9 +22,9 @@ from benchmarks.results import Row, at_least, at_most, shown, table, write_secti
 from benchmarks.serving.duplex import exchange
 from benchmarks.serving.samples import ADULT
 from benchmarks.serving.servers import Server, run_here, serving
-from oubli.app.datasets.frames import Frame
+from oubli.app.datasets.columns import Frame
 from oubli.app.datasets.loading import Table, load_table
-from oubli.app.http.csv_text import csv_line
+from oubli.app.http.formats import csv_line
 from oubli.app.settings import Settings
 from oubli.core import DynamicForestClassifier
 
@@ -130,7 +130,7 @@ def predict_there(
 
 
 def _arrow(data: Table) -> tuple[bytes, list[bytes], bytes]:
-    from oubli.app.datasets.arrow_writer import ArrowWriter
+    from oubli.app.datasets.streams import ArrowWriter
 
     columns = {name: data.X[name] for name in data.X.columns}
     batches = pa.table({name: pa.array(values.tolist()) for name, values in columns.items()}).to_batches(_BATCH)

@@ -1,8 +1,8 @@
-"""Measure what open consoles cost: predictions on a server whose streams of events many read, and nobody, in turn.
+"""Measure the cost of open consoles: predictions on a server with many readers of its event streams and with none.
 
     python -m benchmarks.bench_console [--quick] [--tabs 20] [--rounds 48] [--write-results]
 
-A tab reads `GET /events` and `GET /metrics/events`. The server runs on one core, the client on another, with the tabs
+A tab reads both topics of `GET /events`. The server runs on one core, the client on another, with the tabs
 in a process beside it. Meanwhile samples are deleted, so that there is something to tell. In each round the same server
 is measured with and without tabs: how many predictions it answers a second at most, and how many for each second that
 its core works. In every eighth round also, at half of that rate, how long they take and how much of its core it uses.
@@ -33,12 +33,13 @@ from benchmarks.serving.samples import Samples, adult, command
 from benchmarks.serving.servers import Server, run_here, serving
 from benchmarks.timing import median
 
-STREAMS = ("/events", "/metrics/events")
+STREAMS = ("/events", "/events?topic=metrics")
 N_CONNECTIONS = 8
 TITLE = "Consoles beside predictions"
 TEXT = (
-    "`POST /predict` with one row, on a server that tells nobody of what goes on, and on the same server with {tabs} "
-    "open consoles, each of which reads both streams of events. Samples are deleted meanwhile, {erasures:g} a second. "
+    "`POST /predict` with one row, on a server without consoles, and on the same server with {tabs} open "
+    "consoles, each of which reads both streams of events. Samples are deleted at the same time, {erasures:g} a "
+    "second. "
     "At most: 8 connections that are always busy. At half: half of that rate without consoles; microseconds from due "
     "to answered, and the share of a core that the server uses. A core's second is one in which the server's core "
     "works for it: what other machines take from this one is left out."
@@ -71,7 +72,7 @@ class Found:
 
 
 def read_streams(port: int, n_tabs: int, is_open: Any, is_ready: Any, told: Any) -> None:
-    """Be some consoles that read all they are told, whenever they are to be open, until the process is ended."""
+    """Simulate some consoles that read all events while they are open, until the process ends."""
     while is_open.wait():
         with ExitStack() as opened, select.epoll() as poll:
             by_number = {}

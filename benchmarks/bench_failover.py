@@ -43,7 +43,7 @@ WHATS = ("kill", "stop", "cut")
 WHOSE = ("leader", "follower", "primary", "standby")
 TITLE = "Failures of a cluster"
 TEXT = (
-    "Three nodes and PostgreSQL with a synchronous standby, each on a host of its own on one machine of 2 cores. "
+    "Three nodes and PostgreSQL with a synchronous standby, each on its own host on one machine of 2 cores. "
     "{clients} clients add and delete samples one by one, {changes:,} in all, and repeat what has no answer. "
     "{failures} failures: killed, stopped for {least:g} to {most:g} seconds, or cut off for as long. Waiting: from the "
     "failure until a change is answered that was sent or repeated after it, in seconds; of a leader, by another node."
@@ -116,7 +116,7 @@ class Trial:
             else:
                 fallen.signal(signal.SIGCONT)
         leads = wait_in_step(self._nodes)
-        # Whoever was back before another node took its place goes on leading.
+        # A node that was back before another one took its place continues to lead.
         other = leader.name if whose == "leader" and leads is not leader else None
         self.outcome.waits[whose, what].append(self._first_answer(moment, other) - moment)
 

@@ -27,7 +27,7 @@ from benchmarks.results import Row, at_least, at_most
 from benchmarks.sections import Section, ask, folders, parse
 from benchmarks.timing import cpu_seconds, median, rounds_of
 from oubli.core import IncrementalBoostingRegressor
-from oubli.core.boosting.digest import tree_digests
+from oubli.core.boosting.engine import tree_digests
 from oubli.core.boosting.incremental.parameters import IncrementalSettings, read_settings
 from oubli.core.boosting.predict import raw_scores
 from oubli.core.boosting.presorted.engine import PresortedTrees

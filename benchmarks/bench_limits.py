@@ -3,7 +3,7 @@
     python -m benchmarks.bench_limits [--only growth largest] [--rows N] [--quick] [--write-results]
 
 Data: higgs-like, the setting `fast`. `largest` fills the memory of the machine, 4 GiB less, unless `--rows` says how
-many samples to take: run it when nobody else needs the memory.
+many samples to take: run it when no other program needs the memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.problems import FAST, WARM_UP_ROWS
 from benchmarks.results import Mark, Row, at_most, shown
 from benchmarks.sections import Bench, Section
 from oubli.core import DynamicForestClassifier
-from oubli.core.persistence import load_own
+from oubli.core.estimators import load_own
 
 SMALL, LARGE = 300_000, 3_000_000
 N_CHANGES = 1_000
@@ -40,7 +40,7 @@ GROWTH_TEXT = (
 GROWTH_HEAD = ("rows", "samples MB", "trees MB", "CPU s of fit", "peak GB", "what:", "figure")
 LARGEST_TITLE = "The largest model in memory"
 LARGEST_TEXT = (
-    "A model is fitted, {changes:,} samples are deleted and as many added, what that owes is resolved, and the model "
+    "A model is fitted, {changes:,} samples are deleted and as many added, their deferred work is done, and the model "
     "is saved; another process reads the file as a server does that recovers, and compares the digest. Memory is what "
     "is resident, the data and the interpreter included: after each step, and the peak during it. The number of rows "
     "of the second model comes from the memory that was free, less {reserve:.0f} GiB, and the peak of the first."
@@ -49,7 +49,7 @@ LARGEST_HEAD = ("rows", "step:", "s", "CPU s", "GB after", "peak GB", "GB on the
 RESERVE = 4 * 2**30  # bytes that are left to others
 _MARGIN = 1.05  # of the peak: rooms and pools are not of the same share at all sizes
 _ROUND = 100_000  # rows
-_MANY_STEPS = 50  # of changes, so that none is planted anew
+_MANY_STEPS = 50  # of changes, so that none is planted again
 
 
 class Growth(NamedTuple):
@@ -93,7 +93,7 @@ def resident(name: str = "VmRSS") -> int:
 
 
 def forget_peak() -> None:
-    """Begin to measure the peak anew."""
+    """Begin to measure the peak again."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 

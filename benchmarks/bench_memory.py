@@ -27,7 +27,7 @@ TEXT = (
     "scrubs, restores of the snapshot that was downloaded at the beginning, and fits, one after the other on the "
     "same server. The last figure is the ratio to the start."
 )
-HEAD = ("stage:", "MiB", "highest meanwhile", "seconds", "in that at start")
+HEAD = ("stage:", "MiB", "peak", "seconds", "in that at start")
 _REST = 3.0  # seconds without a request before memory is read
 
 

@@ -43,8 +43,8 @@ PAUSE = 0.02  # seconds between two probes
 TITLE = "A node that follows"
 TEXT = (
     "Higgs-like, {rows:,} rows, setting `fast`, on 2 cores with PostgreSQL and the client. Behind: from the leader's "
-    "answer to a change until a node that follows answers a prediction of that version, {rate:,.0f} changes a second "
-    "going on ({achieved:,.0f} achieved). For scale: the same prediction without a version to wait for.{busy}"
+    "answer to a change until a follower answers a prediction of that version, beside {rate:,.0f} "
+    "changes a second ({achieved:,.0f} achieved). For scale: the same prediction without a version to wait for.{busy}"
 )
 COSTS = "Requests of {n} rows; predictions of rows a second of the processor's time, of the server's processes alone."
 BUSY = " The machine was busy with other work: its load average was {load:.1f} when this began."

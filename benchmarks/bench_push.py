@@ -124,7 +124,7 @@ def run(sizes: Sizes) -> dict[str, tuple[str, str, str]]:
             secret = folder / "secret"
             secret.write_text(SECRET)
             flags = ["--webhook-url", f"http://127.0.0.1:{port}/", "--webhook-secret-file", str(secret)]
-            flags += ["--push-plain-http", "--push-network", "127.0.0.1"]
+            flags += ["--push-network", "127.0.0.1"]
             without = stack.enter_context(serving("without", command(data, "fast", folder / "a")))
             told = stack.enter_context(serving("with", command(data, "fast", folder / "b", flags)))
             run_here()

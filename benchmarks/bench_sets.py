@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import sqlite3
 import tempfile
@@ -26,26 +27,26 @@ import orjson
 
 from benchmarks.results import Row, at_most, shown, table, write_report
 from benchmarks.serving.servers import run_here
-from oubli.app.http.absence import absence_content
 from oubli.app.http.responses import result_content
-from oubli.app.ledger.set_leaves import Positions
-from oubli.app.ledger.tree import Tree, hash_leaf
+from oubli.app.http.routes.samples import absence_content
+from oubli.app.ledger.entries import hash_leaf
+from oubli.app.ledger.log import Tree
+from oubli.app.ledger.set_tree import Positions
 from oubli.app.service.build import compose, open_nothing
-from oubli.app.service.nonces import give_nonces, new_nonces, note_nonces
-from oubli.app.service.sample_leaves import Batch, Building, Leaves
-from oubli.app.service.sample_set import AbsenceProof, SetRoot
+from oubli.app.service.changes.command import give_nonces
+from oubli.app.service.evidence.sample_set import AbsenceProof, Batch, Building, Leaves, SetRoot
 from oubli.core import DynamicForestClassifier
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.samples.nonces import NONCE_BYTES
-from oubli.core.samples.store import HeldSample
+from oubli.core.samples.indexes import NONCE_BYTES
+from oubli.core.samples.records import HeldSample
 from oubli.verifier import Policy, check_absence, check_prediction, read_policy
 from oubli.verifier.merkle import check_consistency, check_inclusion
 
 TITLE = "The tree over the samples held"
 TEXT = (
-    "One sample leaves or comes, with the new root; the tree anew from all samples; the proof that a name is not among "
-    "them, as `POST /samples/absence-proofs` answers it, and its check by `oubli.verifier`. Memory is that of the tree "
-    "and of the nonces, a sample. Samples have 14 features and no subjects."
+    "One sample leaves or comes, with the new root; the tree built again from all samples; the proof that a name is "
+    "not among them, as `POST /samples/absence-proofs` answers it, and its check by `oubli.verifier`. Memory is that "
+    "of the tree and of the nonces, a sample. Samples have 14 features and no subjects."
 )
 HEAD = ("samples", "what:", "unit:", "measured")
 SIZES = (32_561, 500_000)
@@ -55,13 +56,13 @@ LOG_TEXT = (
     "that are drawn; they are checked by `oubli.verifier`. The tiles that a proof reads are in the system's cache."
 )
 SIGNED_TEXT = (
-    "What `POST /predict` with a receipt does besides: rows and answer as JSON, two hashes and a signature. The check "
-    "is that of `oubli.verifier`."
+    "The additional work of `POST /predict` with a receipt: rows and answer as JSON, two hashes and a signature. The "
+    "check is that of `oubli.verifier`."
 )
 NONCES_TEXT = (
     "Two forests with the defaults on the same samples, one with a nonce for each, as servers keep them. Each sample "
     "is deleted from both and added to both again, in turns. A server then gives it a new nonce, which takes {given} "
-    "us; a library to which nobody gives any has no room for them."
+    "us; a library without nonces has no space for them."
 )
 _AT_ONCE = 1024
 _KEY = bytes(range(32))
@@ -131,7 +132,7 @@ def measure(n: int) -> list[Row]:
     found = (
         ("a sample leaves", "us", left, 50.0 if limits else None),
         ("a sample comes", "us", came, 50.0 if limits else None),
-        ("the tree anew", "s", seconds, None),
+        ("a fresh tree", "s", seconds, None),
         ("memory", "bytes a sample", leaves.tree.nbytes / n + NONCE_BYTES, 150.0),
         ("a proof of absence", "bytes", median(map(len, texts)), 1024.0),
         ("it is made", "us", made, 1000.0),
@@ -181,7 +182,7 @@ def log(n: int) -> Section:
     found = (
         ("an entry is taken in", "us", 1e6 * median(times), None),
         ("that an entry is in the log", "us", included, 100.0),
-        ("that the log goes on from an earlier one", "us", goes_on, 100.0),
+        ("that the log continues an earlier one", "us", goes_on, 100.0),
         ("hashes of the first", "hashes", float(median(map(len, paths.values()))), None),
         ("the first is checked", "us", checked, None),
         ("the second is checked", "us", compared, None),
@@ -220,13 +221,13 @@ def signed(n: int) -> Section:
     """A signed prediction of one row, beside the same without a signature."""
     service = compose(open_nothing().begin(forest(n)), idle_resolve=False)
     rows = [list(sample(number)[1].features) for number in range(n, n + N_PROOFS)]
-    signer, times, checks = service.prediction_signer, list[float](), list[float]()
-    (key,) = service.ledger.public_keys("bench/0123456789abcdef")
+    signer, times, checks = service.evidence.signer, list[float](), list[float]()
+    (key,) = service.disk.ledger.public_keys("bench/0123456789abcdef")
     policy = read_policy(f"log {key['log_key']}\nquorum none\n".encode())
 
     async def sign_all() -> None:
         for row in rows:
-            found = service.state.model.query([row])
+            found = service.model.state.model.query([row])
             answer = result_content(found)
             answer["probabilities"] = answer["probabilities"].tolist()
             started = time.perf_counter()
@@ -236,7 +237,7 @@ def signed(n: int) -> Section:
             checks.append(timed(partial(check_prediction, content, policy)))
 
     asyncio.run(sign_all())
-    service.close()
+    service.lifecycle.close()
     table_rows = [
         Row(("a prediction of a row is signed", "us"), 1e6 * median(times)),
         Row(("it is checked", "us"), 1e6 * median(checks)),
@@ -258,7 +259,7 @@ def nonces(n: int) -> Section:
             times["delete"][one].append(timed(partial(models[one].delete, [name])))
         for one in order:
             times["add"][one].append(timed(partial(models[one].add, [held.features], [label], ids=[name])))
-        given.append(timed(partial(note_nonces, models[1].samples_, [name], new_nonces(1))))
+        given.append(timed(partial(models[1].samples_.note_nonces, [name], os.urandom(NONCE_BYTES))))
     if models[0].digest() != models[1].digest():
         raise RuntimeError("nonces change the model")
     rows = []

@@ -2,8 +2,8 @@
 
     python benchmarks/lines.py [--root DIRECTORY] [FOLDER ...]
 
-Prints the number of lines and of files of each folder; by default of `app`, `core` and `tests`. `--root` names another
-checkout to count.
+Prints for each folder the lines, the files, and the share of files that are short; then those of `app`, `core` and
+`oubli` together. `--root` names another checkout to count.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import tokenize
 from pathlib import Path
 
 _NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
+_SHORT = 60  # lines of a file
+_PRODUCT = ("app", "core", "oubli")
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -31,21 +33,28 @@ def n_lines(source: str) -> int:
     return len(lines)
 
 
-def count(folder: Path) -> tuple[int, int]:
-    """Return the number of lines of code and of files in a folder."""
-    paths = [path for path in sorted(folder.rglob("*.py")) if not path.is_symlink()]
-    return sum(n_lines(path.read_text(encoding="utf-8")) for path in paths), len(paths)
+def count(folder: Path) -> list[int]:
+    """Return the lines of code of each file in a folder."""
+    paths = [path for path in folder.rglob("*.py") if not path.is_symlink()]
+    return [n_lines(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def _tell(name: str, files: list[int]) -> None:
+    share = sum(n < _SHORT for n in files) / max(len(files), 1)
+    print(f"{name:12}{sum(files):8,} lines {len(files):6} files {share:6.0%} under {_SHORT} lines")
 
 
 def main() -> None:
     """Print the counts."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
-    parser.add_argument("folders", nargs="*", default=["app", "core", "tests"])
+    parser.add_argument("folders", nargs="*", default=["app", "core", "oubli", "tests", "benchmarks"])
     arguments = parser.parse_args()
-    for name in arguments.folders:
-        lines, files = count(arguments.root / name)
-        print(f"{name:10}{lines:8,} lines {files:6} files")
+    counts = {name: count(arguments.root / name) for name in arguments.folders}
+    for name, files in counts.items():
+        _tell(name, files)
+    product = [n for name in _PRODUCT if name in counts for n in counts[name]]
+    _tell("the product", product)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ A server with a data directory runs in this process. After some requests to warm
 the answer has arrived:
 
     app, core     files of `app` and `core` in which a function is called
+    entries       calls of a function of `core` from `app`
     hand-overs    those of these files that a call from another file of `app` enters first
     pairs         pairs of a file of `app` and another file of the project that it calls
 
@@ -32,15 +33,15 @@ from typing import Any
 
 # Where things are: in this layout, and in the one before it.
 NAMES = {
-    "kernel_cache": ("oubli.app.service.kernel_cache", "app.kernel_cache"),
+    "kernel_cache": ("oubli.app.service.compiling", "app.kernel_cache"),
     "build": ("oubli.app.service.build", "app.bootstrap"),
     "settings": ("oubli.app.settings", "app.settings"),
     "create_app": ("oubli.app.http.app", "app.main"),
-    "server_config": ("oubli.app.http.uvicorn_config", "oubli.app.http.server", "app.server"),
-    "protocol": ("oubli.app.http.protocol", "app.protocol"),
-    "connections": ("oubli.app.http.connections", "app.connections"),
+    "server_config": ("oubli.app.http.connection.connections", "oubli.app.http.server", "app.server"),
+    "protocol": ("oubli.app.http.connection.fastpath", "oubli.app.http.connection.protocol", "app.protocol"),
+    "connections": ("oubli.app.http.connection.connections", "app.connections"),
 }
-ANSWERED = "_take_in"  # the method of a connection that writes an answer on the fast path
+ANSWERED = {"_written", "_write_answer", "_take_in"}  # what writes an answer on the fast path, now and before
 N_WARM_UP = 5
 N_TRACES = 5
 REF = "6f75626c-692d-4a6f-8273-2d6279206b65"
@@ -52,6 +53,7 @@ class Trace:
 
     first: dict[str, str | None] = field(default_factory=dict)  # each file, and the file that called it first
     pairs: set[tuple[str, str]] = field(default_factory=set)
+    n_entries: int = 0  # calls of `core` from `app`
 
     def n_files(self, package: str) -> int:
         """Return how many files of a package were entered."""
@@ -79,7 +81,7 @@ class Recorder:
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         """Note a call."""
         trace = self.trace
-        if trace is not None and event == "return" and frame.f_code.co_name == ANSWERED:
+        if trace is not None and event == "return" and frame.f_code.co_name in ANSWERED:
             self.trace = None
         if trace is None or event != "call":
             return
@@ -87,6 +89,8 @@ class Recorder:
         if name is None:
             return
         caller = None if frame.f_back is None else self._name(frame.f_back)
+        if caller is not None and caller.startswith("app/") and name.startswith("core/"):
+            trace.n_entries += 1
         if name not in trace.first:
             trace.first[name] = None if caller == name else caller
         if caller is not None and caller != name:
@@ -127,10 +131,12 @@ class Client:
 
 
 def found(name: str) -> Any:
-    """Import a module by either of its names."""
+    """Import a module by one of its names; the one with `protocol_for` where that is asked for."""
     for candidate in NAMES[name]:
         try:
-            return importlib.import_module(candidate)
+            module = importlib.import_module(candidate)
+            if name != "protocol" or hasattr(module, "protocol_for"):
+                return module
         except ModuleNotFoundError as error:
             if error.name is None or not candidate.startswith(error.name):
                 raise
@@ -144,8 +150,9 @@ def traces(recorder: Recorder, directory: Path) -> dict[str, Trace]:
     rows = [f"{i % 40},{i % 7},{'yes' if i % 3 else 'no'}" for i in range(200)]
     data.write_text("\n".join(["age,score,income", *rows]) + "\n")
     settings = found("settings").Settings(
-        data=data, target="income", data_dir=directory / "kept", n_estimators=5, random_state=0, idle_resolve=False
+        data=data, target="income", data_dir=directory / "kept", n_estimators=5, random_state=0
     )
+    vars(settings)["idle_resolve"] = False  # what is done between requests would be traced too
     service = found("build").build_service(settings)
     app = found("create_app").create_app(settings, service)
     fast_path = getattr(app.state, "fast_path", None) or app.state.hot
@@ -207,10 +214,12 @@ def main() -> None:
     recorder = Recorder(arguments.root)
     with tempfile.TemporaryDirectory() as directory:
         made = traces(recorder, Path(directory))
-    print(f"{'':24}{'app':>6}{'core':>6}{'both':>6}{'hand-overs':>12}{'pairs':>8}")
+    print(f"{'':24}{'app':>6}{'core':>6}{'both':>6}{'entries':>9}{'hand-overs':>12}{'pairs':>8}")
     for name, trace in made.items():
         n_app, n_core = trace.n_files("app"), trace.n_files("core")
-        print(f"{name:24}{n_app:6}{n_core:6}{n_app + n_core:6}{trace.n_hand_overs:12}{trace.n_pairs:8}")
+        print(
+            f"{name:24}{n_app:6}{n_core:6}{n_app + n_core:6}{trace.n_entries:9}{trace.n_hand_overs:12}{trace.n_pairs:8}"
+        )
         if arguments.files:
             for file, caller in trace.first.items():
                 print(f"    {file:40}{caller or ''}")

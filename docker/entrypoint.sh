@@ -10,7 +10,7 @@ if [ -d "$kernels" ] && [ -n "${NUMBA_CACHE_DIR:-}" ] && [ ! -e "$NUMBA_CACHE_DI
 fi
 
 # Secrets are mounted with a mode that lets others read them too: that of the host (Compose), or with the pod's group (Kubernetes).
-# The server and libpq take such files only when nobody else may read them, so they are copied, to memory.
+# The server and libpq take such files only when no other user may read them, so they are copied, to memory.
 if [ -n "${SECRETS_FROM:-}" ]; then
     (
         umask 077

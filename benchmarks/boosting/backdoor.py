@@ -25,8 +25,8 @@ TEXT = (
     "the clean model. *Removed*: they are deleted from it again. Mean over the rounds, each with its own seed. "
     "*Left* is the attack's success after the removal minus that of the clean model, in points; for "
     "`incremental-boosting` one more row counts the digests that differ from the clean model's. On `pendigits`, "
-    "`letter` and `covtype` 2 % are more than 100 samples and more than a sixtieth, so that `online-boosting` grows "
-    "all trees anew: its rows there are those of retraining. On `optdigits` it updates in place."
+    "`letter` and `covtype` 2 % are more than 100 samples and more than a sixtieth, so `online-boosting` rebuilds "
+    "all trees: its rows there are those of retraining. On `optdigits` it updates in place."
 )
 STAGES = ("clean", "joint", "added", "removed")
 HEAD = (

@@ -34,7 +34,7 @@ TOUCHED_TITLE = "what an exact update touches"
 TOUCHED_TEXT = (
     "From the same updates. *Unchanged*: the share of the updates after which no leaf had another value. *First "
     "tree*: the first of all trees in which something changed, mean over the other updates. *Samples touched*: "
-    "samples held whose gradients changed or that were in a tree grown anew, as a share of samples x trees, mean. "
+    "samples held whose gradients changed or that were in a rebuilt tree, as a share of samples x trees, mean. "
     "*Digests compared*: with a fresh fit on the same samples after the update. *Different*: how many of these were "
     "not the same."
 )
@@ -60,7 +60,7 @@ MARKS: dict[str, tuple[Mark | None, Mark]] = {  # than LightGBM, than a fresh fi
     "covtype": (None, at_least(5)),
     "poker": (None, at_least(5)),
 }
-NO_MARKS: tuple[Mark | None, Mark] = (None, at_least(1))  # of all other sets: never slower than growing anew
+NO_MARKS: tuple[Mark | None, Mark] = (None, at_least(1))  # of all other sets: never slower than a fresh fit
 COMPARED_EACH_TIME = ("adult", "adult-one-hot")
 N_MODELS = 4
 
@@ -80,7 +80,7 @@ class Outcome:
         """Make an update and record its time and what it has touched."""
         self.seconds.append(cpu_seconds(work, collect=False))
         last = model.engine_.last_update
-        n_grown = model.n_estimators - last.grown_from if last.grown_from >= 0 else 0  # iterations grown anew
+        n_grown = model.n_estimators - last.grown_from if last.grown_from >= 0 else 0  # iterations grown again
         self.touched.append(last.n_touched + n_grown * model.n_trees_ // model.n_estimators * model.n_samples_)
         if last.nothing_changed:
             self.unchanged += 1

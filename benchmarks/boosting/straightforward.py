@@ -13,8 +13,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.boosting.histogram import unsplit_score
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
-from oubli.core.boosting.presorted.boost import write_words
+from oubli.core.boosting.parameters import n_groups
+from oubli.core.boosting.presorted.derivatives import begin, leaf_value, write_words
 from oubli.core.boosting.presorted.engine import PresortedTrees
 from oubli.core.boosting.presorted.split import (
     MISSING_LEFT,
@@ -26,11 +28,8 @@ from oubli.core.boosting.presorted.split import (
     best_of,
     best_threshold,
     sum_list,
-    worth_of_none,
 )
-from oubli.core.boosting.presorted.words import begin, leaf_value
 from oubli.core.boosting.presorted.workspace import make_derivatives
-from oubli.core.boosting.problem import n_groups
 from oubli.core.boosting.state import LEAF, NODE, Trees, no_trees
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Problem
@@ -84,7 +83,7 @@ def _sort_categories(column, category_hashes, rows, entries):
 def _search(columns, categorical, category_hashes, rows, words, word, loss, entries):
     """Sort every column, and find the best split of a node: column (-1: none), kind, low, high, category, word."""
     n = rows.shape[0]
-    none = worth_of_none(word, loss.shift, loss.l2)
+    none = unsplit_score(word, loss.shift, loss.l2)
     best = none * MORE
     best_column, best_kind, best_word = np.int64(-1), np.int64(0), np.int64(0)
     low, high, category = 0.0, 0.0, np.uint64(0)
@@ -94,7 +93,7 @@ def _search(columns, categorical, category_hashes, rows, words, word, loss, entr
         if categorical[f]:
             _sort_categories(column, category_hashes, rows, entries)
             count = add_up_runs(entries, 0, n, words, lefts, places)
-            worth, found = best_of(lefts, count, np.int64(0), word, loss.shift, loss.least, loss.l2, best, np.int64(0))
+            worth, found = best_of(loss, lefts, count, np.int64(0), word, best, np.int64(0))
             kind, left = np.int64(ONE_VS_REST), lefts[max(found, 0)]
             if found != NONE:
                 x = column[entries[places[found]] >> 1]
@@ -103,9 +102,7 @@ def _search(columns, categorical, category_hashes, rows, words, word, loss, entr
             n_present = _sort_numbers(column, rows, entries)
             missing = sum_list(entries, n_present, n, words)
             count = add_up_list(entries, 0, n_present, words, lefts, places)
-            worth, found, kind = best_threshold(
-                lefts, count, missing, word, loss.shift, loss.least, loss.l2, best, False
-            )
+            worth, found, kind = best_threshold(loss, lefts, count, missing, word, best, False)
             left = lefts[max(found, 0)] + (missing if kind == MISSING_LEFT else 0)
             place = places[max(found, 0)]
             if found != NONE:

@@ -23,7 +23,7 @@ TEXT = (
     "The training part is divided into 20 random parts of 5 %. *Up*: `online-boosting` is fitted on one part; the "
     "others are added one after the other and then removed in reverse. *Down*: it is fitted on all; parts are "
     "removed down to one and then added again. A part is larger than a sixtieth of the samples held, so that every "
-    "step grows all trees anew: distances of 0 are those of retraining. The table has the test accuracy after each "
+    "step rebuilds all trees: distances of 0 are those of retraining. The table has the test accuracy after each "
     "step beside retraining on the same samples, ours and LightGBM's: the mean over the steps, and the mean and the "
     "largest distance to our retraining in points. *Seconds*: CPU time of all steps, and of our and LightGBM's "
     "retraining at each step."

@@ -15,7 +15,7 @@ from benchmarks.serving.samples import Samples, command, post
 from benchmarks.serving.servers import Server, serving
 from benchmarks.timing import median
 
-HEAD = ("samples", "snapshot takes, s", "longest gap without, ms", "longest gap meanwhile, ms", "more, ms")
+HEAD = ("samples", "snapshot takes, s", "longest gap without, ms", "longest gap with, ms", "more, ms")
 _MOST_MORE = 10.0
 _PERIOD = 0.001
 _READ = 65_536
@@ -90,7 +90,7 @@ def probe(server: Server, requests: Iterator[bytes], seconds: float | None) -> G
             answered.append(clock())
             if seconds is None and _has_answer(other):
                 end = answered[-1]
-            due = max(due, clock() - _PERIOD)  # after a gap the rhythm begins anew
+            due = max(due, clock() - _PERIOD)  # after a gap the rhythm begins again
             while clock() < due:
                 pass
     return Gaps(longest_gap(answered), answered[-1] - started)

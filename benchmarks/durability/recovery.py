@@ -20,7 +20,7 @@ HEAD = (
     "ready after a kill, s",
 )
 # Nothing takes the journal away before the kill.
-_KEEP = ("--erasure-deadline", "100000", "--snapshot-mutations", "10000000", "--snapshot-age", "100000")
+_KEEP = ("--erasure-deadline", "100000", "--snapshot-mutations", "10000000")
 _CONNECTIONS = 16
 
 

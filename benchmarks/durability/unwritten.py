@@ -10,10 +10,10 @@ from pathlib import Path
 
 from oubli.app.cli.main import main
 from oubli.app.service import build
-from oubli.app.storage.journal import MemoryJournal
+from oubli.app.storage.journal import Journal
 
 
-class _Unwritten(MemoryJournal):
+class _Unwritten(Journal):
     """Says that it is durable, so that all is done as if it were."""
 
     is_durable = True

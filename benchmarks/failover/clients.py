@@ -103,7 +103,7 @@ class Client(threading.Thread):
                 self._change(Change("delete", name, time.monotonic()))
 
     def _change(self, change: Change) -> None:
-        """Send a change until it is answered; the key makes it one change, whoever answers."""
+        """Send a change until it is answered; the key makes it one change, whichever node answers."""
         with self._notes.lock:
             self._notes.changes.append(change)
         key = {"Idempotency-Key": str(uuid.UUID(int=self._random.getrandbits(128)))}

@@ -12,7 +12,7 @@ from benchmarks.influence.problems import Problem
 from benchmarks.results import Mark, Row, at_least, at_most
 from benchmarks.timing import cpu_seconds, median, timed
 from oubli.core import DynamicForestClassifier, IncrementalBoostingClassifier
-from oubli.core.influence import LeafInfluence, influence, view
+from oubli.core.influence import FastLeafInfluence, influence, view
 
 NAME = "marks"
 TITLE = "what a question costs"
@@ -86,7 +86,7 @@ def _light(frame: pd.DataFrame, y: Any) -> None:
 
 
 def _forward_mark(problem: Problem, seen: Any, reverse: float, one: Any, n_forward: int) -> Row:
-    form, leaves = LeafInfluence(seen), seen.route(one[0])
+    form, leaves = FastLeafInfluence(seen, "all"), seen.route(one[0])
     form.change(0).of_rows(seen, leaves)
     samples = np.random.default_rng(0).choice(problem.n, n_forward, replace=False).tolist()
     seconds = cpu_seconds(lambda: [form.change(i).of_rows(seen, leaves) for i in samples])

@@ -20,7 +20,7 @@ TITLE = "loss after removing the samples named"
 TEXT = (
     "Labels are flipped as above. Of the test rows, the 50 whose loss has risen most are taken. For each, training "
     "samples are ranked by their influence on it, and the most harmful are removed in batches of 50, up to 80 "
-    "batches: 4,000 samples, as many as are flipped on Adult. The model is trained anew after 2, 6, 20, 45 and 80 "
+    "batches: 4,000 samples, as many as are flipped on Adult. The model is trained again after 2, 6, 20, 45 and 80 "
     "batches; lines are drawn between them. The relative reductions of log-loss, on the row itself and on the whole "
     "test set, are the gains of a DCG over the batches, normalised by the sum of discounts (so it is a mean "
     "reduction). The table has means over the test rows, on the test set x 1000, and in brackets how much more "
@@ -68,7 +68,7 @@ def discounted(gains: Reals) -> Reals:
 
 
 def measure(problems: list[Problem], n_rows: int, trained: tuple[int, ...] = TRAINED) -> list[Found]:
-    """Rank, remove, train anew."""
+    """Rank, remove, train again."""
     found = []
     for problem in problems:
         found += _measure(problem.with_rates(), "as rates", n_rows, trained)

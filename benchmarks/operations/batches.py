@@ -1,4 +1,4 @@
-"""Deleting a large share of the samples in one batch and predicting, beside fitting anew on the rest."""
+"""Deleting a large share of the samples in one batch and predicting, beside a fresh fit on the rest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows(problem: Problem, setting: str, forest: DynamicForestClassifier, rounds
 def _round(
     problem: Problem, setting: str, forest: DynamicForestClassifier, share: float, seed: int
 ) -> tuple[float, float]:
-    """CPU seconds of deleting and of fitting anew, predictions included."""
+    """CPU seconds of deleting and of a fresh fit, predictions included."""
     n = len(problem.y)
     chosen = np.random.default_rng(seed).permutation(n)[: round(share * n)]
     kept = np.setdiff1d(np.arange(n), chosen)
@@ -60,5 +60,5 @@ def _round(
 
     seconds = cpu_seconds(delete), cpu_seconds(fit)
     if not np.array_equal(predictions[0], predictions[1]):
-        raise AssertionError("deleting and fitting anew predict differently")
+        raise AssertionError("deleting and a fresh fit predict differently")
     return seconds

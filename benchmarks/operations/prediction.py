@@ -50,11 +50,10 @@ def lightgbm(problem: Problem) -> Any:
 
 def kernel(forest: DynamicForestClassifier) -> Callable[[Any], object]:
     """What asks the trees with a row that is encoded already; the model must not change meanwhile."""
-    data = forest.engine_.data(forest.problem())
 
     def ask(encoded: Any) -> object:
         cells, category_hashes = encoded
-        return forest.engine_.sum_leaves(data, cells, category_hashes, frozen=False)
+        return forest.engine_.sum_leaves(cells, category_hashes)
 
     return ask
 

@@ -15,8 +15,8 @@ import orjson
 import uvicorn
 from fastapi import FastAPI, Request, Response
 
-from oubli.app.http.sockets import bind
-from oubli.app.http.uvicorn_config import server_config
+from oubli.app.http.connection.connections import server_config
+from oubli.app.http.standby import bind
 
 PREDICTION = {"classes": ["<=50K", ">50K"], "model_version": 1}
 ADDED = {"ids": ["12345"], "model_version": 1, "n_samples": 50_000, "durable": False}

@@ -1,4 +1,4 @@
-"""Servers as processes on one core; whoever measures them is on the other."""
+"""Servers as processes on one core; the measuring process is on the other."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Server:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a port that no process listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -12,7 +12,8 @@ from benchmarks import higgs_like
 from benchmarks.results import Row, at_most
 from benchmarks.timing import cpu_seconds, median, rounds_of
 from oubli.core import DynamicTreeClassifier
-from oubli.core.tree.state import NIL, ROOT
+from oubli.core.jit.nodes import NIL
+from oubli.core.tree.state import ROOT
 
 NAME = "build"
 TITLE = "BUILD"

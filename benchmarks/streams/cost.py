@@ -1,6 +1,6 @@
 """The amortized cost of an update by the number of samples n, of columns d, and by epsilon, beside the bounds.
 
-A window of n samples moves on: the oldest is deleted, a new one added. The root is built anew at the latest when it has
+A window of n samples moves on: the oldest is deleted, a new one added. The root is rebuilt at the latest when it has
 seen more than epsilon * n updates, and then everything is as after a fresh fit. So the updates up to and including
 that one are a period, whose mean is the amortized cost.
 """

@@ -6,7 +6,7 @@ set -eu
 secrets="${SECRETS_FROM:-/run/secrets}"
 passfile="${REPLICATION_PASSFILE:-/tmp/replication.pgpass}"
 
-# Written at each start, in memory: libpq takes it only when nobody else may read it.
+# Written at each start, in memory: libpq takes it only when no other user may read it.
 (umask 077 && printf '*:*:*:replicator:%s\n' "$(cat "$secrets/replication_password")" >"$passfile")
 
 if [ -n "${CLONE_OF:-}" ] && [ ! -s "$PGDATA/PG_VERSION" ]; then
