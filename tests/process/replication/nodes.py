@@ -116,6 +116,10 @@ class Node:
     def cluster(self) -> Any:
         return self.ask("GET", "/cluster").content
 
+    def known(self) -> set[str]:
+        """The names of the members that it knows."""
+        return {one["name"] for one in self.cluster()["nodes"]}
+
     def is_ready(self) -> bool:
         try:
             return self.ask("GET", "/readyz", seconds=5).status == 200
@@ -165,6 +169,9 @@ class Nodes:
             one.start()
         for one in self.all[1:]:
             self.wait(one.is_ready, f"{one.name} is ready")
+        # A node reads the list of members at each of its heartbeats. It may be ready before it has read of the others.
+        names = {one.name for one in self.all}
+        self.wait(lambda: all(one.known() == names for one in self.all), "all nodes know all nodes")
 
     def close(self) -> None:
         for one in self.all:
