@@ -37,6 +37,7 @@ OCCURRENCES = np.uint64(2)
 # ... and under a node (0 and 1 are the sides).
 ATTRIBUTE_ORDER = np.uint64(2)
 CANDIDATES = np.uint64(3)
+CHOICE_SIZES = np.uint64(4)
 
 _TWO_TO_MINUS_53 = 2.0**-53
 

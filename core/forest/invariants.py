@@ -29,6 +29,8 @@ from oubli.core.forest.layout.blocks import (
     N_ATTRIBUTES,
     N_CELLS,
     NEXT_FREE,
+    NO_VALUE,
+    REPRESENTATIVE,
     Blocks,
     Forest,
     counters_of,
@@ -56,6 +58,7 @@ from oubli.core.jit.policy import inner, kernel
 
 _ROUTING = 200e-9  # seconds that it takes to send a sample down a tree, roughly
 _SPLIT = ("category", "attribute", "kind")
+_OF_PLACES = [NEXT_FREE, REPRESENTATIVE]  # words of the head of a block that depend on places in memory
 
 
 class Routed(NamedTuple):
@@ -314,9 +317,9 @@ def _check_blocks(forest: Forest, nodes: Ints, statistics: Array) -> None:
     expect((adds_up | (n_cells == 0) | ~is_used).all(), "the counters of a column do not add up to the samples")
     sizes = tables[..., 0] if settings.is_regression else tables.sum(axis=3)
     expect(((sizes >= 0) & (sizes <= n_samples[:, np.newaxis])).all(), "a counter is out of range")
-    for place in (AT_LO, AT_HI, MISSING):
+    for place, least in ((AT_LO, 0), (AT_HI, NO_VALUE), (MISSING, 0)):
         values = halves[:, attributes + place]
-        expect(((values >= 0) & (values <= n_samples)).all(), "a counter of a range is out of range")
+        expect(((values >= least) & (values <= n_samples)).all(), "a counter of a range is out of range")
     has_split = halves[:, attributes + ATTRIBUTE] == records["attribute"][nodes][:, np.newaxis]
     expect((has_split & is_used).any(axis=1).all(), "counters lack the column of the split")
 
@@ -496,7 +499,7 @@ def _comparable(part: Part, rows: Ints) -> dict[str, npt.NDArray[Any]]:
     if not settings.is_regression:
         totals, tables = totals[:, order], tables[..., order]
     return {
-        "head": longs[:, :NEXT_FREE],
+        "head": np.delete(longs[:, : layout.totals_at // (1 if settings.is_regression else 2)], _OF_PLACES, axis=1),
         "totals": totals,
         "skipped attributes": longs[:, layout.skipped_at : layout.skipped_at + n_words],
         "attributes": longs[:, layout.attributes_at : layout.attributes_at + p * ATTRIBUTE_SIZE],

@@ -19,6 +19,7 @@ from oubli.core.forest.layout.blocks import (
     N_ATTRIBUTES,
     N_CELLS,
     NEXT_FREE,
+    REPRESENTATIVE,
     Forest,
     layout_of,
 )
@@ -199,6 +200,7 @@ def _has_sound_blocks(forest: Forest) -> bool:
     return (
         _within(longs[:, N_ATTRIBUTES], 0, n_attributes + 1)
         and _within(longs[:, NEXT_FREE], NIL, len(longs))
+        and _within(longs[1:, REPRESENTATIVE], 0, max(len(forest.trees.places) // forest.settings.occurrences, 1))
         and _within(halves[:, at + ATTRIBUTE], 0, forest.n_features)
         and _within(halves[:, at + N_CELLS], 0, layout.n_counters)
     )

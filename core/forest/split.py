@@ -24,6 +24,7 @@ import numpy as np
 
 from oubli.core.array_types import Bools, Hashes
 from oubli.core.forest.layout.blocks import (
+    AT_HI,
     ATTRIBUTE,
     COPIES_HI,
     FIRST,
@@ -392,7 +393,8 @@ def _describe_choice(data, parameters, scratch, blocks, block, key):
             best["kind"] = np.uint8(SUBSET)
             best["category"] = combine(key, np.uint64(candidate))
         return
-    if block == 0 and is_bit_column(data, np.int64(best["attribute"])):
+    is_spread = blocks.halves[block, 2 * at + AT_HI] >= 0
+    if block == 0 and is_spread and is_bit_column(data, np.int64(best["attribute"])):
         _lay_unit_grid(parameters, scratch, blocks, at, key)
     lo = blocks.reals[block, at + LO]
     hi = blocks.reals[block, at + HI]

@@ -19,6 +19,7 @@ from oubli.core.forest.layout.blocks import (
     FIRST,
     IS_COUNTED,
     N_ATTRIBUTES,
+    N_CELLS,
     PHASE,
     SCALE,
     attribute_at,
@@ -27,7 +28,7 @@ from oubli.core.forest.layout.blocks import (
     is_counted,
     update_block,
 )
-from oubli.core.forest.layout.cells import first_below, keep_bits, note_differences
+from oubli.core.forest.layout.cells import first_below, keep_bits
 from oubli.core.forest.state import (
     DIRTY,
     TAGGED,
@@ -50,35 +51,6 @@ from oubli.core.jit.crew import is_set
 from oubli.core.jit.nodes import NIL, goes_right
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.rng import combine, draw_trees, restore_order, tree_key
-
-_ALL_COLUMNS, _NO_COLUMNS = np.uint64(2**64 - 1), np.uint64(0)
-
-
-@inner
-def _find_differences(trees, data, parameters, scratch, node, slot):
-    """Write to scratch.differing a bit for each column in which a sample differs from the others in its leaf.
-
-    A column that is constant at a node on the way is so in the leaf. False when the leaf is empty.
-    """
-    nodes = trees.nodes
-    while leaf_of(nodes, node) == NIL:
-        node = np.int64(nodes[node]["child"]) + goes_right(nodes, node, data.cells, slot, data.category_hashes)
-    if nodes[node]["n_samples"] == 0:
-        return False
-    start = np.int64(trees.starts[leaf_of(nodes, node)])
-    other = np.int64(trees.members[start]) // parameters[0]["occurrences"]
-    note_differences(data, scratch.differing, slot, other)
-    return True
-
-
-@pasted
-def _skips_any(parameters, scratch, blocks, block, others):
-    """Whether a block has passed over a column in which the added sample differs, or that has a bit in `others`."""
-    place = parameters[0]["skipped_at"]
-    usable = np.uint64(0)
-    for i in range(scratch.differing.shape[0]):
-        usable |= blocks.keys[block, place + i] & (scratch.differing[i] | others)
-    return usable != np.uint64(0)
 
 
 @pasted
@@ -111,7 +83,6 @@ def update_tree(trees, data, parameters, scratch, blocks, tree, slot, entry, sig
     node = np.int64(tree)
     key = tree_key(parameters[0]["seed_key"], tree)
     depth = 0
-    knows_differences = sign == DELETE
     while leaf_of(nodes, node) == NIL:
         n_samples = np.int64(nodes[node]["n_samples"]) + sign
         nodes[node]["n_samples"] = np.int32(n_samples)
@@ -119,12 +90,7 @@ def update_tree(trees, data, parameters, scratch, blocks, tree, slot, entry, sig
         set_tag(trees, tree, node)
         if is_counted(trees, blocks, node):
             block = np.int64(nodes[node]["block"])
-            stands = True
-            if sign == ADD and _skips_any(parameters, scratch, blocks, block, _ALL_COLUMNS):
-                if not knows_differences:
-                    knows_differences = _find_differences(trees, data, parameters, scratch, node, slot)
-                stands = knows_differences and not _skips_any(parameters, scratch, blocks, block, _NO_COLUMNS)
-            if not stands or not update_block(data, parameters, scratch, blocks, block, slot, sign, key, n_samples):
+            if not update_block(data, parameters, scratch, blocks, block, slot, sign, key, n_samples):
                 blocks.longs[block, IS_COUNTED] = 0
         side = goes_right(nodes, node, data.cells, slot, data.category_hashes)
         key = combine(key, np.uint64(side))
@@ -145,15 +111,14 @@ def _prefetch_block(parameters, blocks, block):
 def _prefetch_counters(data, parameters, blocks, block, slot):
     """Prefetch the counters of a block that a sample's mutation touches."""
     width = parameters[0]["width"]
-    most = np.float64(parameters[0]["n_counters"])
     for used in range(blocks.longs[block, N_ATTRIBUTES]):
         at = attribute_at(parameters, used)
         x = np.float64(data.cells[slot, np.int64(blocks.halves[block, 2 * at + ATTRIBUTE])])
         cell = cell_number(x, blocks.reals[block, at + SCALE], blocks.reals[block, at + PHASE])
         cell -= blocks.reals[block, at + FIRST]
         place = counters_at(parameters, used)
-        if cell > 0.0 and cell < most:
-            place += np.int64(cell) * width
+        if cell > 0.0:
+            place += np.int64(min(cell, np.float64(blocks.halves[block, 2 * at + N_CELLS] - 1))) * width
         prefetch_to_write(blocks.counters, (block, place))
 
 

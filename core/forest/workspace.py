@@ -85,6 +85,8 @@ class Scratch(NamedTuple):
     category_codes: npt.NDArray[np.int32]  # int32[n_codes + 1] codes of the categories at hand
     category_keys: Hashes  # uint64[n_codes + 1] their hashes
     category_statistics: Ints  # int64[n_codes + 1, width]
+    category_chosen: npt.NDArray[np.int32]  # int32[n_codes + 1] how many of the chosen samples they have
+    chosen: npt.NDArray[np.int32]  # int32[m] the chosen samples of the node at hand, counted from its first
     permutation: npt.NDArray[np.int32]  # int32[max(d, T)] identity between calls
     swaps: npt.NDArray[np.int32]  # int32[d] to undo the shuffle of `permutation`
     found: npt.NDArray[np.int32]  # int32[d] attributes drawn that may be of use
@@ -137,8 +139,6 @@ class UpdateScratch(NamedTuple):
     path_nodes: npt.NDArray[np.int32]
     path_blocks: npt.NDArray[np.int32]
     differing: Hashes
-    number: Reals
-    number_bits: Ints
 
     @classmethod
     def part_of(cls, scratch: Scratch) -> "UpdateScratch":
@@ -205,6 +205,8 @@ def empty_scratch(
         category_codes=np.zeros(n_codes + 1, np.int32),
         category_keys=np.zeros(n_codes + 1, np.uint64),
         category_statistics=np.zeros((n_codes + 1, width), np.int64),
+        category_chosen=np.zeros(n_codes + 1, np.int32),
+        chosen=np.zeros(n_rows, np.int32),
         permutation=np.arange(max(n_features, n_trees), dtype=np.int32),
         swaps=np.zeros(n_features, np.int32),
         found=np.zeros(n_features, np.int32),

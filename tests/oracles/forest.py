@@ -91,6 +91,7 @@ class _Sample(NamedTuple):
 
     cells: tuple[Any, ...]
     target: int
+    id_hash: int
 
 
 # --- OCC(q): which trees hold a sample ------------------------------------------------------------
@@ -132,10 +133,27 @@ def is_constant(samples: Sequence[_Sample], attribute: int) -> bool:
     return len({sample.cells[attribute] for sample in samples}) <= 1
 
 
+CHOSEN = 64
+
+
+def chosen_of(node_key: int, samples: Sequence[_Sample]) -> list[_Sample]:
+    """The samples that decide which candidates there are: those with small hashes, some 32 to 64 of a large node."""
+    size = 1.0 + unit(combine(node_key, 4))
+    while size < len(samples):
+        size *= 2.0
+    if size <= CHOSEN:
+        return list(samples)
+    limit = 2 * int(CHOSEN / size * 2.0**63)
+    return [sample for sample in samples if mix(node_key ^ sample.id_hash) <= limit] or list(samples)
+
+
 def attributes_of(node_key: int, samples: Sequence[_Sample], p: int) -> list[int]:
-    """The node's attributes: the first p of its order that are not constant here."""
+    """The node's attributes: the first p of its order in which the chosen samples differ; others fill what is left."""
     order = attribute_order(node_key, len(samples[0].cells))
-    return [a for a in order if not is_constant(samples, a)][:p]
+    chosen = chosen_of(node_key, samples)
+    spread = [a for a in order if not is_constant(chosen, a)]
+    others = [a for a in order if is_constant(chosen, a) and not is_constant(samples, a)]
+    return [*spread, *others][:p]
 
 
 def is_leaf(samples: Sequence[_Sample], depth: int, parameters: Parameters) -> bool:
@@ -200,27 +218,40 @@ def thresholds(attr_key: int, lo: float, hi: float, s: int, kind: type[Any]) -> 
     return result
 
 
-def numeric_rules(cells: Sequence[float | None], attr_key: int, s: int, kind: type[Any]) -> list[Rule]:
+def numeric_rules(
+    chosen: Sequence[float | None], cells: Sequence[float | None], attr_key: int, s: int, kind: type[Any]
+) -> list[Rule]:
     """The candidates of a numeric or boolean attribute that is not constant."""
-    present = [x for x in cells if x is not None]
-    lo, hi = min(present), max(present)
-    if lo == hi:  # constant but for missing values: missing against the rest
-        return [{"kind": "threshold", "threshold": math.inf, "missing_left": False}]
+    values = [x for x in chosen if x is not None]
+    missing_alone = {"kind": "threshold", "threshold": math.inf, "missing_left": False}
+    if not values:
+        return [missing_alone]
+    lo, hi = min(values), max(values)
+    if lo < hi:
+        found = thresholds(attr_key, lo, hi, s, kind)
+    elif None in chosen:  # the chosen samples differ in that alone
+        return [missing_alone]
+    elif any(x is not None and x > lo for x in cells):
+        found = [(0, lo)]
+    elif any(x is not None and x < lo for x in cells):
+        found = [(0, neighbour(lo, -math.inf, kind))]
+    else:
+        return [missing_alone]
     coins = combine(attr_key, 1)
     return [
         {"kind": "threshold", "threshold": t, "missing_left": top_bit(combine(coins, number % WORD))}
-        for number, t in thresholds(attr_key, lo, hi, s, kind)
+        for number, t in found
     ]
 
 
-def category_rules(cells: Sequence[int], attr_key: int, s: int) -> list[Rule]:
+def category_rules(chosen: Sequence[int], attr_key: int, s: int) -> list[Rule]:
     """The candidates of a categorical attribute: one category against the rest, or a subset."""
     rules: list[Rule] = []
     for j in range(s):
         key = combine(attr_key, j)
         if j % 2 == 0:
-            chosen = min(set(cells), key=lambda h: mix(key ^ h))
-            rules.append({"kind": "one-vs-rest", "category": chosen})
+            isolated = min(set(chosen), key=lambda h: mix(key ^ h))
+            rules.append({"kind": "one-vs-rest", "category": isolated})
         else:
             rules.append({"kind": "subset", "key": key})
     return rules
@@ -243,9 +274,10 @@ def rules_of(
     """All candidates of one attribute of a node, in the order of their index j."""
     attr_key = combine(combine(node_key, 3), attribute)
     cells = [sample.cells[attribute] for sample in samples]
+    chosen = [sample.cells[attribute] for sample in chosen_of(node_key, samples)]
     if columns[attribute].type == "categorical":
-        return category_rules(cells, attr_key, s)
-    return numeric_rules(cells, attr_key, s, threshold_type(columns))
+        return category_rules(chosen, attr_key, s)
+    return numeric_rules(chosen, cells, attr_key, s, threshold_type(columns))
 
 
 # --- scores: the larger the better ----------------------------------------------------------------
@@ -348,7 +380,7 @@ def fit(rows: Sequence[Row], parameters: Parameters, columns: Sequence[Column], 
     for row, target in zip(rows, targets, strict=True):
         cells = tuple(cell(v, c) for v, c in zip(row.features, columns, strict=True))
         for t in trees_of(row.id, parameters):
-            members[t].append(_Sample(cells, target))
+            members[t].append(_Sample(cells, target, hash_bytes(row.id.encode("utf-8"))))
     trees = tuple(
         grow(members[t], tree_key(parameters.seed, t), 0, len(classes), columns, parameters) if members[t] else None
         for t in range(parameters.n_estimators)

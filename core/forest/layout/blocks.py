@@ -18,16 +18,26 @@ Only nodes with at least BLOCK_MINIMUM samples keep a block, since below that co
 cheaper than keeping; whether a node keeps one never shows in the model. Row 0 is the working space
 of the split search for nodes without a block of their own.
 
-The candidates of a numeric attribute with values from lo to hi are the points of a regular grid between
+The candidates of a node depend on a few of its samples, which a hash *chooses*, so that no single row, whatever its
+values, changes those of many nodes:
+
+    n <= N:  the node is of size N, the smallest base * 2^e >= n, with base in [1, 2) drawn for the node
+    chosen:  the samples with mix(node key ^ hash of id) <= 2^64 * min(1, CHOSEN / N); all samples, if there are none
+
+An attribute is *spread* when its cells are not all equal in the chosen samples. The node's attributes are the first p
+spread ones; when there are fewer, the first of the others that are not constant fill the places that are left.
+
+The candidates of a numeric attribute whose chosen values go from lo to hi are the points of a regular grid between
 them. The width of a cell is the largest g = 2^e or 1.5 * 2^e with (hi - lo) / g >= max(1, 0.8 s), so
 that there are about s of them, and the phase is drawn for the node and the attribute:
 
     cell of x = floor(x / g + phase)                  candidate m, first <= m < last:  cell of x <= m
 
-This differs from the paper's ERT nodes, which draw each threshold from [lo, hi): here the candidates stay
-where they are while samples come and go, until hi - lo passes one of the widths' steps. A threshold
-drawn from [lo, hi) moves whenever an end of the range does, at every node that a sample with an
-extreme value has passed. And a sample finds its cell by one multiplication.
+This differs from the paper's ERT nodes, which draw each threshold from [lo, hi) of all samples. There any sample at an
+end of the range moves all candidates of every node that it has passed: each of these nodes is built again. Here a
+sample is among the chosen with a probability of about CHOSEN / n, and the candidates stay where they are until hi - lo
+passes one of the widths' steps. And a sample finds its cell by one multiplication; beyond the ends it is in the first
+cell or the last.
 
 The cell is computed in float64 by one fixed expression, which never decreases in x; the threshold of a
 split is the largest value of the cells' type that the expression sends left. So both ends of the
@@ -35,11 +45,14 @@ range are on different sides of every candidate. Where float64 cannot tell the c
 columns with a range of a few units in the last place, or too wide for it), there is one candidate:
 lo against the rest.
 
+A numeric attribute that is not spread has one candidate. If all chosen samples have the value c: x <= c, or x < c when
+no sample is above; missing against the rest when these are all that differ, or when no chosen sample has a value.
+
 Two more rules that the paper leaves open:
 
     a) missing values: a coin of the candidate sends them left or right, whether or not there are any;
-       an attribute that is constant but for missing values has one candidate, missing on the right;
-    b) categories: even candidates isolate the category with the smallest hash among those present,
+       an attribute whose chosen samples are equal but for missing values has one candidate, missing on the right;
+    b) categories: even candidates isolate the category with the smallest hash among those of the chosen samples,
        odd ones send each category left by a coin of its hash.
 """
 
@@ -49,38 +62,50 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Array
+from oubli.core.forest.layout.cells import note_differences
 from oubli.core.forest.parameters import ForestSettings
 from oubli.core.forest.state import BLOCKS, Trees, count_in
 from oubli.core.forest.workspace import PARAMETERS
 from oubli.core.jit import aligned
 from oubli.core.jit.nodes import NIL, category_hash, give_row, in_subset, take_row
 from oubli.core.jit.policy import inner, kernel, pasted
-from oubli.core.rng import CANDIDATES, coin, combine, mix, unit
+from oubli.core.rng import CANDIDATES, CHOICE_SIZES, coin, combine, mix, unit
 
-# The head, in `longs`.
+# The head, in `longs` ...
 N_ATTRIBUTES = 0  # attributes in use, at most p
 IS_COUNTED = 1  # 0: the samples must be counted again before the counters mean anything
-TARGET_LO = 2  # regression: a node stays impure while both ends are held
-TARGET_HI = 3
-COPIES_LO = 4
-COPIES_HI = 5
-NEXT_FREE = 6
-_HEAD_SIZE = 7  # the totals of two classes are in the head's cache line
+CHOICE_LIMIT = 2  # uint64: the hashes of the chosen samples are at most this
+NEXT_FREE = 5
+REPRESENTATIVE = 6  # slot of one of the chosen samples
+TARGET_LO = 7  # regression: a node stays impure while both ends are held
+TARGET_HI = 8
+COPIES_LO = 9
+COPIES_HI = 10
+# ... and in `halves`.
+N_LEAST = 6  # with fewer samples than this, or more than that, others would be chosen
+N_MOST = 7
+N_CHOSEN = 8
+IS_FILLED = 9  # whether the spread attributes leave places: then all columns have been looked at
+_HEAD_SIZES = 7, 11  # for classes, the totals of two of them being in the head's cache line; for numbers
 
 # An attribute, in `reals` ...
 ATTRIBUTE_SIZE = 8
 SCALE = 0  # 1 / g of the grid; 0: one candidate, lo against the rest
 PHASE = 1
 FIRST = 2  # cell of lo
-LO = 3  # ends of the non-missing cells; the same: constant but for missing values
+LO = 3  # ends of the chosen values; the same: one candidate, missing against the rest
 HI = 4
 # ... and in `halves`.
-AT_LO = 10  # samples at the low end; when the last one leaves, the range changes
-AT_HI = 11
+AT_LO = 10  # chosen samples at the low end; when the last one leaves, the range changes
+AT_HI = 11  # the same of the high end; or NOT_SPREAD, NO_VALUE
 MISSING = 12  # samples without a value
 ATTRIBUTE = 13  # the column
 N_CELLS = 14  # cells of the grid from lo to hi, both counted; 0: categorical
 
+NOT_SPREAD = -1  # all chosen samples have one value: LO, or HI if that is a number and not LO
+NO_VALUE = -2  # no chosen sample has a value
+
+CHOSEN = 64  # samples that are chosen, or down to half as many
 _LINE = 8  # longs in a cache line
 
 ADD = 1
@@ -90,6 +115,8 @@ _PHASE = np.uint64(0)
 _MISSING_COINS = np.uint64(1)
 _THIRD = 0x5555555555555  # fraction bits of 4/3
 _EXACT = 9007199254740992.0  # 2**53: cells beyond have no exact number
+_TWO_TO_63 = 9223372036854775808.0
+_ALL = np.uint64(2**64 - 1)
 
 
 class Blocks(NamedTuple):
@@ -112,7 +139,7 @@ class Layout(NamedTuple):
     counters_stride: int  # counters an attribute
     n_counters: int  # rows of `width` counters an attribute; the last counts missing values
     categories_at: int  # keys
-    categories_stride: int  # keys an attribute, 0 without categorical columns
+    categories_stride: int  # keys an attribute, 0 without categorical columns; the last are counts, see `chosen_at`
     size: int  # longs
 
 
@@ -138,14 +165,16 @@ def layout_of(settings: ForestSettings, n_features: int, width: int, *, has_cate
     n_attributes, n_thresholds = settings.max_features, settings.n_thresholds  # p, s
     per_long = 1 if settings.is_regression else 2
     n_counters = most_cells(n_thresholds) + 1
-    skipped_at = _HEAD_SIZE + -(-width // per_long)
+    head_size = _HEAD_SIZES[settings.is_regression]
+    skipped_at = head_size + -(-width // per_long)
     attributes_at = _lines(skipped_at + -(-n_features // 64))
     counters_at = attributes_at + n_attributes * ATTRIBUTE_SIZE
     stride = _lines(-(-n_counters * width // per_long))
     categories_at = counters_at + n_attributes * stride
-    categories_stride = -(-n_thresholds // 2) if has_categories else 0
+    n_isolated = -(-n_thresholds // 2)
+    categories_stride = n_isolated + -(-n_isolated // 2) if has_categories else 0
     return Layout(
-        totals_at=_HEAD_SIZE * per_long,
+        totals_at=head_size * per_long,
         skipped_at=skipped_at,
         attributes_at=attributes_at,
         counters_at=counters_at * per_long,
@@ -204,7 +233,7 @@ def relaid(
 ) -> npt.NDArray[np.int64]:
     """Copy blocks of class counters into a layout for more classes."""
     result = aligned.zeros((len(longs), new.size), np.int64)
-    result[:, :_HEAD_SIZE] = longs[:, :_HEAD_SIZE]
+    result[:, : _HEAD_SIZES[0]] = longs[:, : _HEAD_SIZES[0]]
     n_skipped = min(old.attributes_at - old.skipped_at, new.attributes_at - new.skipped_at)
     result[:, new.skipped_at : new.skipped_at + n_skipped] = longs[:, old.skipped_at : old.skipped_at + n_skipped]
     for at, stride in (("attributes_at", ATTRIBUTE_SIZE), ("categories_at", old.categories_stride)):
@@ -236,6 +265,12 @@ def categories_at(parameters, used):
 
 
 @pasted
+def chosen_at(parameters, used):
+    """Place, in `halves`, of the number of chosen samples in an attribute's first isolated category."""
+    return 2 * (categories_at(parameters, used) + (parameters[0]["n_thresholds"] + 1) // 2)
+
+
+@pasted
 def totals_at(parameters):
     """Place of the node's own statistics in `counters`."""
     return parameters[0]["totals_at"]
@@ -246,6 +281,13 @@ def skip_attribute(parameters, blocks, block, attribute):
     """Note that a column is constant and was passed over."""
     place = parameters[0]["skipped_at"] + attribute // 64
     blocks.keys[block, place] |= np.uint64(1) << np.uint64(attribute % 64)
+
+
+@pasted
+def take_attribute(parameters, blocks, block, attribute):
+    """Note that a column that was passed over is used all the same, or is not constant."""
+    place = parameters[0]["skipped_at"] + attribute // 64
+    blocks.keys[block, place] &= ~(np.uint64(1) << np.uint64(attribute % 64))
 
 
 @pasted
@@ -298,6 +340,29 @@ def size_at(counters, block, place, width, is_regression):
     for c in range(width):
         total += np.int64(counters[block, place + c])
     return total
+
+
+# -- chosen samples ---------------------------------------------------------------------------------
+
+
+@pasted
+def choice_hash(node_key, id_hash):
+    """What decides whether a sample is chosen at a node."""
+    return mix(node_key ^ id_hash)
+
+
+@pasted
+def choice_limit(blocks, block, node_key, n_samples):
+    """Write the limit of the hashes of chosen samples to a block's head; returns whether all samples are chosen."""
+    size = 1.0 + unit(combine(node_key, CHOICE_SIZES))
+    while size < n_samples:
+        size *= 2.0
+    is_all = size <= CHOSEN
+    limit = _ALL if is_all else np.uint64(CHOSEN / size * _TWO_TO_63) << np.uint64(1)
+    blocks.keys[block, CHOICE_LIMIT] = limit
+    blocks.halves[block, N_LEAST] = np.int32(size / 2.0) + np.int32(1)
+    blocks.halves[block, N_MOST] = np.int32(size)
+    return is_all
 
 
 # -- thresholds -------------------------------------------------------------------------------------
@@ -394,86 +459,72 @@ def threshold_of(number, lo, hi, scale, phase, cells):
 # -- the update for one sample ----------------------------------------------------------------------
 
 
-@inner
-def _shift_counters(parameters, blocks, block, used, n_cells, shift):
-    """Make room for `shift` cells below the first."""
-    width = parameters[0]["width"]
-    place = counters_at(parameters, used)
-    for i in range(n_cells * width - 1, -1, -1):
-        blocks.counters[block, place + shift * width + i] = blocks.counters[block, place + i]
-    for i in range(shift * width):
-        blocks.counters[block, place + i] = 0
-
-
-@inner
-def _extend_range(parameters, scratch, blocks, block, used, x):
-    """Extend a numeric attribute's range to a new value outside; False when its grid changes."""
-    at = attribute_at(parameters, used)
-    reals = blocks.reals
+@pasted
+def cell_of(reals, halves, block, at, x):
+    """The cell of a number, counted from the first one."""
+    lo = reals[block, at + LO]
     scale = reals[block, at + SCALE]
-    phase = reals[block, at + PHASE]
-    old_first = reals[block, at + FIRST]
-    lo = min(x, reals[block, at + LO])
-    hi = max(x, reals[block, at + HI])
-    n_thresholds = parameters[0]["n_thresholds"]
-    if scale == 0.0 or fit_scale(lo, hi, n_thresholds, scratch.number, scratch.number_bits) != scale:
-        return False
-    if not is_usable(lo, hi, scale, phase, parameters[0]["n_counters"] - 1):
-        return False
-    first = cell_number(lo, scale, phase)
-    if first < old_first:
-        n_cells = np.int64(blocks.halves[block, 2 * at + N_CELLS])
-        _shift_counters(parameters, blocks, block, used, n_cells, np.int64(old_first - first))
-    if x == lo:
-        blocks.halves[block, 2 * at + AT_LO] = 0
-    else:
-        blocks.halves[block, 2 * at + AT_HI] = 0
-    reals[block, at + LO] = lo
-    reals[block, at + HI] = hi
-    reals[block, at + FIRST] = first
-    blocks.halves[block, 2 * at + N_CELLS] = np.int32(cell_number(hi, scale, phase) - first) + 1
-    return True
+    if lo == reals[block, at + HI]:
+        return np.int64(0)
+    if scale == 0.0:
+        return np.int64(x > lo)
+    number = cell_number(x, scale, reals[block, at + PHASE]) - reals[block, at + FIRST]
+    return np.int64(min(max(number, 0.0), np.float64(halves[block, 2 * at + N_CELLS] - 1)))
 
 
 @pasted
-def _update_numeric(parameters, scratch, blocks, block, used, x, target, sign, is_regression):
+def _keeps_range(reals, halves, block, at, x, sign, is_chosen):
+    """Whether the candidates of a numeric attribute are the same after a sample with a value has come or left."""
+    lo, hi = reals[block, at + LO], reals[block, at + HI]
+    spread = halves[block, 2 * at + AT_HI]
+    if spread >= 0:
+        if not is_chosen:
+            return True
+        if x < lo or x > hi:
+            return False
+        halves[block, 2 * at + AT_LO] += np.int32(sign) * np.int32(x == lo)
+        halves[block, 2 * at + AT_HI] += np.int32(sign) * np.int32(x == hi)
+        return halves[block, 2 * at + AT_LO] > 0 and halves[block, 2 * at + AT_HI] > 0
+    if spread == NO_VALUE:
+        return not is_chosen
+    # All chosen samples have one value.
+    value = lo if hi == np.inf else hi
+    return x == value or not (is_chosen or lo == hi or (x > value and hi != np.inf))
+
+
+@pasted
+def _update_numeric(parameters, blocks, block, used, x, target, sign, is_chosen, is_regression):
     """Bring a numeric attribute's counters up to date; False when its candidates change."""
     at = attribute_at(parameters, used)
     reals = blocks.reals
     halves = blocks.halves
     width = parameters[0]["width"]
     place = counters_at(parameters, used)
+    is_single = reals[block, at + LO] == reals[block, at + HI]
+    spread = halves[block, 2 * at + AT_HI]
     if np.isnan(x):
         halves[block, 2 * at + MISSING] += sign
         place += (parameters[0]["n_counters"] - 1) * width
         count_in(blocks.counters, block, place, target, sign, is_regression)
-        return reals[block, at + LO] < reals[block, at + HI] or halves[block, 2 * at + MISSING] > 0
-    is_inside = reals[block, at + LO] <= x <= reals[block, at + HI]
-    if not is_inside and not _extend_range(parameters, scratch, blocks, block, used, x):
+        if is_chosen and (is_single or spread < 0):
+            return False
+        return not is_single or halves[block, 2 * at + MISSING] > 0
+    if not _keeps_range(reals, halves, block, at, x, sign, is_chosen):
         return False
-    lo = reals[block, at + LO]
-    if x == lo:
-        halves[block, 2 * at + AT_LO] += sign
-        if halves[block, 2 * at + AT_LO] == 0:
-            return False
-    if x == reals[block, at + HI]:
-        halves[block, 2 * at + AT_HI] += sign
-        if halves[block, 2 * at + AT_HI] == 0:
-            return False
-    scale = reals[block, at + SCALE]
-    if scale == 0.0:
-        cell = np.int64(x > lo)
-    else:
-        cell = np.int64(cell_number(x, scale, reals[block, at + PHASE]) - reals[block, at + FIRST])
-    count_in(blocks.counters, block, place + cell * width, target, sign, is_regression)
-    return True
+    place += cell_of(reals, halves, block, at, x) * width
+    count_in(blocks.counters, block, place, target, sign, is_regression)
+    # Of an attribute that is spread the chosen samples are on both sides of each candidate.
+    return spread >= 0 or size_at(blocks.counters, block, place, width, is_regression) > 0
 
 
 @pasted
-def _update_categorical(parameters, blocks, block, used, hashed, target, sign, key, n_samples, is_regression):
+def _update_categorical(
+    parameters, blocks, block, used, hashed, target, sign, key, n_samples, is_chosen, is_regression
+):
     """Bring a categorical attribute's counters up to date; False when its candidates change."""
     width = parameters[0]["width"]
     listed = categories_at(parameters, used)
+    chosen = chosen_at(parameters, used)
     first_place = counters_at(parameters, used)
     n_thresholds = parameters[0]["n_thresholds"]
     # As many coins come up one way as the other: added up without asking, they cost no wrong guesses.
@@ -482,18 +533,54 @@ def _update_categorical(parameters, blocks, block, used, hashed, target, sign, k
         count_in(blocks.counters, block, first_place + j * width, target, sign * lands_left, is_regression)
     stands = True
     for j in range(0, n_thresholds, 2):
-        chosen = blocks.keys[block, listed + j // 2]
-        if hashed == chosen:
-            place = first_place + j * width
-            count_in(blocks.counters, block, place, target, sign, is_regression)
-            stands &= size_at(blocks.counters, block, place, width, is_regression) != 0
-        elif sign == ADD:
+        isolated = blocks.keys[block, listed + j // 2]
+        if hashed == isolated:
+            count_in(blocks.counters, block, first_place + j * width, target, sign, is_regression)
+            if is_chosen:
+                blocks.halves[block, chosen + j // 2] += np.int32(sign)
+                stands &= blocks.halves[block, chosen + j // 2] != 0
+        elif is_chosen and sign == ADD:
             candidate_key = combine(key, np.uint64(j))
-            stands &= category_rank(candidate_key, hashed) >= category_rank(candidate_key, chosen)
+            stands &= category_rank(candidate_key, hashed) >= category_rank(candidate_key, isolated)
     if not stands:
         return False
-    # When all samples are of the category that the first candidate isolates, the attribute is constant.
-    return size_at(blocks.counters, block, counters_at(parameters, used), width, is_regression) < n_samples
+    # All chosen samples, or all samples, are of one category when they are of that which the first candidate isolates.
+    was_spread = blocks.halves[block, 2 * attribute_at(parameters, used) + AT_HI] >= 0
+    if was_spread != (blocks.halves[block, chosen] < blocks.halves[block, N_CHOSEN]):
+        return False
+    return size_at(blocks.counters, block, first_place, width, is_regression) < n_samples
+
+
+@pasted
+def _makes_spread(data, parameters, scratch, blocks, block, slot, is_chosen):
+    """Whether an added sample changes which attributes a node uses: it differs in a column that was passed over."""
+    filled = blocks.halves[block, IS_FILLED] != 0
+    if not (is_chosen or filled):
+        return False
+    place = parameters[0]["skipped_at"]
+    if not (is_chosen and filled):
+        passed = np.uint64(0)
+        for i in range(scratch.differing.shape[0]):
+            passed |= blocks.keys[block, place + i]
+        if passed == np.uint64(0):
+            return False
+    differing = scratch.differing
+    note_differences(data, differing, slot, blocks.longs[block, REPRESENTATIVE])
+    if is_chosen and filled:
+        # All columns have been looked at: whichever is not spread would be now.
+        for used in range(blocks.longs[block, N_ATTRIBUTES]):
+            at = 2 * attribute_at(parameters, used)
+            if blocks.halves[block, at + AT_HI] >= 0:
+                column = np.uint64(blocks.halves[block, at + ATTRIBUTE])
+                differing[column >> np.uint64(6)] &= ~(np.uint64(1) << (column & np.uint64(63)))
+        found = np.uint64(0)
+        for i in range(differing.shape[0]):
+            found |= differing[i]
+        return found != np.uint64(0)
+    found = np.uint64(0)
+    for i in range(differing.shape[0]):
+        found |= differing[i] & blocks.keys[block, place + i]
+    return found != np.uint64(0)
 
 
 @pasted
@@ -517,25 +604,38 @@ def _update_target_range(blocks, block, target, sign):
 def update_block(data, parameters, scratch, blocks, block, slot, sign, key, n_samples):
     """Bring a block up to date for one sample; False when its candidates change.
 
+    n_samples  of the node, afterwards
+
     After False the counters mean nothing. O(p), and O(p s) for categorical columns.
     """
+    halves = blocks.halves
+    if n_samples < halves[block, N_LEAST] or n_samples > halves[block, N_MOST]:
+        return False
+    is_chosen = choice_hash(key, data.id_hashes[slot]) <= blocks.keys[block, CHOICE_LIMIT]
+    if is_chosen:
+        halves[block, N_CHOSEN] += np.int32(sign)
+        if halves[block, N_CHOSEN] == 0 or (sign == DELETE and slot == blocks.longs[block, REPRESENTATIVE]):
+            return False
+    if sign == ADD and _makes_spread(data, parameters, scratch, blocks, block, slot, is_chosen):
+        return False
     is_regression = parameters[0]["is_regression"] != 0
     target = data.targets[slot]
     count_in(blocks.counters, block, totals_at(parameters), target, sign, is_regression)
     if is_regression and not _update_target_range(blocks, block, target, sign):
         return False
     for used in range(blocks.longs[block, N_ATTRIBUTES]):
-        attribute = np.int64(blocks.halves[block, 2 * attribute_at(parameters, used) + ATTRIBUTE])
+        attribute = np.int64(halves[block, 2 * attribute_at(parameters, used) + ATTRIBUTE])
         x = data.cells[slot, attribute]
         if data.categorical[attribute]:
             hashed = category_hash(data.category_hashes, x)
             attributes_key = attribute_key(key, attribute)
             stands = _update_categorical(
-                parameters, blocks, block, used, hashed, target, sign, attributes_key, n_samples, is_regression
-            )
+                parameters, blocks, block, used, hashed, target, sign, attributes_key, n_samples, is_chosen,
+                is_regression,
+            )  # fmt: skip
         else:
             stands = _update_numeric(
-                parameters, scratch, blocks, block, used, np.float64(x), target, sign, is_regression
+                parameters, blocks, block, used, np.float64(x), target, sign, is_chosen, is_regression
             )
         if not stands:
             return False

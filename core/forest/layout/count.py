@@ -1,35 +1,50 @@
 """The count of a node's samples into a block: ranges, grids and candidate counters."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from oubli.core.forest.layout.blocks import (
     AT_HI,
     AT_LO,
     ATTRIBUTE,
+    CHOICE_LIMIT,
     COPIES_HI,
     COPIES_LO,
     FIRST,
     HI,
     IS_COUNTED,
+    IS_FILLED,
     LO,
     MISSING,
     N_ATTRIBUTES,
     N_CELLS,
+    N_CHOSEN,
+    N_LEAST,
+    N_MOST,
+    NO_VALUE,
+    NOT_SPREAD,
     PHASE,
+    REPRESENTATIVE,
     SCALE,
     TARGET_HI,
     TARGET_LO,
     attribute_at,
     attribute_key,
+    below,
     categories_at,
     category_rank,
     cell_number,
+    choice_hash,
+    choice_limit,
+    chosen_at,
     clear_block,
     counters_at,
     draw_phase,
     fit_scale,
     is_usable,
     skip_attribute,
+    take_attribute,
     totals_at,
 )
 from oubli.core.forest.layout.cells import count_ones_of, find_constants, is_bit_column
@@ -174,10 +189,10 @@ def _is_constant(scratch, attribute):
 
 
 @pasted
-def _draw_some(scratch, order_key, drawn, end, n_features, n_found):
+def _draw_some(scratch, order_key, drawn, end, n_features, n_found, takes_all):
     """Draw the attributes number drawn .. end of the node's hash order.
 
-    Writes those that are not known to be constant to scratch.found; returns how many there are.
+    Writes those that are not known to be constant, or all of them, to scratch.found; returns how many there are.
     """
     permutation = scratch.permutation
     swaps = scratch.swaps
@@ -189,7 +204,7 @@ def _draw_some(scratch, order_key, drawn, end, n_features, n_found):
         permutation[other] = permutation[i]  # place i is not drawn from any more
         scratch.found[n_found] = attribute
         # As good as random: without a branch.
-        n_found += 1 - np.int64(_is_constant(scratch, np.int64(attribute)))
+        n_found += 1 - np.int64(not takes_all and _is_constant(scratch, np.int64(attribute)))
     return n_found
 
 
@@ -201,25 +216,49 @@ def _restore_permutation(scratch, n_drawn):
 
 
 @pasted
-def _store_range(scratch, blocks, block, at, lo, hi, n_missing, n_samples):
-    """Write the range of the gathered column to the attribute, and how many samples are at its ends.
-
-    The latter is for mutations, which the working space never sees.
-    """
+def _store_ends(blocks, block, at, lo, hi, at_lo, at_hi):
+    """Write the ends of an attribute's chosen values, and how many of them are there."""
     blocks.reals[block, at + LO] = lo
     blocks.reals[block, at + HI] = hi
-    blocks.halves[block, 2 * at + MISSING] = np.int32(n_missing)
-    if block == 0:
-        return
-    values = scratch.values
-    at_lo = 0
-    at_hi = 0
-    for i in range(n_samples):
-        x = np.float64(values[i])
-        at_lo += np.int64(x == lo)
-        at_hi += np.int64(x == hi)
     blocks.halves[block, 2 * at + AT_LO] = np.int32(at_lo)
     blocks.halves[block, 2 * at + AT_HI] = np.int32(at_hi)
+
+
+@pasted
+def _store_range(scratch, blocks, block, at, chosen, n_samples):
+    """Write the range of the chosen values of the gathered column to the attribute.
+
+    How many are at its ends is for mutations, which the working space never sees.
+    """
+    at_lo = 0
+    at_hi = 0
+    if block != 0:
+        for i in range(chosen.n):
+            x = np.float64(scratch.values[scratch.chosen[i] if chosen.n < n_samples else i])
+            at_lo += np.int64(x == chosen.lo)
+            at_hi += np.int64(x == chosen.hi)
+    _store_ends(blocks, block, at, chosen.lo, chosen.hi, at_lo, at_hi)
+
+
+@pasted
+def _store_value(data, scratch, blocks, block, at, chosen, n_samples):
+    """Write the only candidate of an attribute that is not spread; see `blocks.py`."""
+    if chosen.n_missing == chosen.n:
+        _store_ends(blocks, block, at, 0.0, 0.0, 0, NO_VALUE)
+        return
+    value = chosen.lo
+    n_above = np.int64(0)
+    n_below = np.int64(0)
+    for i in range(n_samples):
+        x = np.float64(scratch.values[i])
+        n_above += np.int64(x > value)
+        n_below += np.int64(x < value)
+    if n_above > 0:
+        _store_ends(blocks, block, at, value, np.inf, 0, NOT_SPREAD)
+    elif n_below > 0:
+        _store_ends(blocks, block, at, below(value, data.cells), value, 0, NOT_SPREAD)
+    else:
+        _store_ends(blocks, block, at, value, value, 0, NOT_SPREAD)
 
 
 @pasted
@@ -232,7 +271,7 @@ def lay_grid(parameters, scratch, blocks, block, at, key):
     reals[block, at + PHASE] = 0.0
     reals[block, at + FIRST] = 0.0
     n_cells = 2
-    if lo < hi:
+    if lo < hi and blocks.halves[block, 2 * at + AT_HI] >= 0:
         scale = fit_scale(lo, hi, parameters[0]["n_thresholds"], scratch.number, scratch.number_bits)
         phase = draw_phase(key)
         if is_usable(lo, hi, scale, phase, parameters[0]["n_counters"] - 1):
@@ -250,7 +289,10 @@ def _find_places(parameters, scratch, blocks, block, at, width, n_missing, n_sam
     scale = blocks.reals[block, at + SCALE]
     phase = blocks.reals[block, at + PHASE]
     first = blocks.reals[block, at + FIRST]
+    # With one candidate, missing against the rest, all values are in the first cell.
     lo = blocks.reals[block, at + LO]
+    lo = np.inf if lo == blocks.reals[block, at + HI] else lo
+    last = np.float64(blocks.halves[block, 2 * at + N_CELLS] - 1)
     values = scratch.values
     places = scratch.places
     missing = np.float64(parameters[0]["n_counters"] - 1)
@@ -263,11 +305,13 @@ def _find_places(parameters, scratch, blocks, block, at, width, n_missing, n_sam
         return
     if n_missing == 0:
         for i in range(padded(n_samples)):
-            places[i] = np.int32((cell_number(np.float64(values[i]), scale, phase) - first) * factor)
+            number = cell_number(np.float64(values[i]), scale, phase) - first
+            places[i] = np.int32(min(max(number, 0.0), last) * factor)
         return
     for i in range(padded(n_samples)):
         x = np.float64(values[i])
-        number = missing if x != x else cell_number(x, scale, phase) - first
+        number = min(max(cell_number(x, scale, phase) - first, 0.0), last)
+        number = missing if x != x else number
         places[i] = np.int32(number * factor)
 
 
@@ -289,10 +333,17 @@ def _count_places(parameters, scratch, blocks, block, used, n_samples):
 
 
 @pasted
-def count_numeric(parameters, scratch, blocks, block, used, key, lo, hi, n_missing, n_samples):
+def count_numeric(data, parameters, scratch, blocks, block, used, key, chosen, n_samples):
     """Fit the grid of a gathered numeric column and count the samples of each cell."""
     at = attribute_at(parameters, used)
-    _store_range(scratch, blocks, block, at, lo, hi, n_missing, n_samples)
+    n_missing = np.int64(0)
+    for i in range(n_samples):
+        n_missing += np.int64(scratch.values[i] != scratch.values[i])
+    if is_spread(chosen):
+        _store_range(scratch, blocks, block, at, chosen, n_samples)
+    else:
+        _store_value(data, scratch, blocks, block, at, chosen, n_samples)
+    blocks.halves[block, 2 * at + MISSING] = np.int32(n_missing)
     lay_grid(parameters, scratch, blocks, block, at, key)
     if block == 0:
         _clear_counters(parameters, blocks, used, np.int64(blocks.halves[block, 2 * at + N_CELLS]))
@@ -302,31 +353,40 @@ def count_numeric(parameters, scratch, blocks, block, used, key, lo, hi, n_missi
 
 
 @inner
-def list_categories(data, parameters, scratch, n_samples):
-    """Count the targets of each category in the gathered column into the working space.
+def list_categories(data, parameters, scratch, n_chosen, n_samples):
+    """Count the targets of each category in the gathered column into the working space, and its chosen samples.
 
-    Returns the number of categories, missing values being one of them. O(n).
+    Returns the number of categories, and that of those of chosen samples, which come first; missing values are one of
+    them. O(n).
     """
     is_regression = parameters[0]["is_regression"] != 0
     missing_code = data.category_hashes.shape[0]
     n_categories = 0
-    for i in range(n_samples):
-        x = scratch.values[i]
+    n_of_chosen = 0
+    first = -n_chosen if n_chosen < n_samples else 0
+    for i in range(first, n_samples):
+        # The chosen samples come first, and once more with all others.
+        x = scratch.values[scratch.chosen[i - first] if i < 0 else i]
         code = missing_code if np.isnan(x) else np.int64(x)
         place = np.int64(scratch.category_places[code])
         if place == NIL:
             place = n_categories
             scratch.category_places[code] = np.int32(place)
             scratch.category_codes[place] = np.int32(code)
+            scratch.category_chosen[place] = 0
             for c in range(scratch.category_statistics.shape[1]):
                 scratch.category_statistics[place, c] = 0
             n_categories += 1
-        count_in(scratch.category_statistics, place, 0, scratch.node_targets[i], 1, is_regression)
+        if i < 0 or first == 0:
+            scratch.category_chosen[place] += 1
+            n_of_chosen = n_categories
+        if i >= 0:
+            count_in(scratch.category_statistics, place, 0, scratch.node_targets[i], 1, is_regression)
     for place in range(n_categories):
         code = np.int64(scratch.category_codes[place])
         scratch.category_places[code] = np.int32(NIL)
         scratch.category_keys[place] = MISSING_CATEGORY if code == missing_code else data.category_hashes[code]
-    return n_categories
+    return n_categories, n_of_chosen
 
 
 @pasted
@@ -354,7 +414,7 @@ def _add_subset(parameters, scratch, counters, block, place, candidate_key, n_ca
 
 
 @inner
-def count_categorical(data, parameters, scratch, blocks, block, used, key, n_samples):
+def count_categorical(data, parameters, scratch, blocks, block, used, key, n_chosen, n_samples):
     """Choose the categories of the one-vs-rest candidates and count every candidate's left side.
 
     O(n + m s) for m categories at the node.
@@ -362,10 +422,12 @@ def count_categorical(data, parameters, scratch, blocks, block, used, key, n_sam
     hashes = scratch.category_keys
     width = parameters[0]["width"]
     listed = categories_at(parameters, used)
-    n_categories = list_categories(data, parameters, scratch, n_samples)
+    n_categories, n_of_chosen = list_categories(data, parameters, scratch, n_chosen, n_samples)
+    at = attribute_at(parameters, used)
+    _store_ends(blocks, block, at, 0.0, 0.0, 0, 0 if n_of_chosen > 1 else NOT_SPREAD)
     if block == 0:
         _clear_counters(parameters, blocks, used, parameters[0]["n_thresholds"])
-        blocks.halves[block, 2 * attribute_at(parameters, used) + N_CELLS] = np.int32(0)
+        blocks.halves[block, 2 * at + N_CELLS] = np.int32(0)
     for j in range(parameters[0]["n_thresholds"]):
         candidate_key = combine(key, np.uint64(j))
         place = counters_at(parameters, used) + j * width
@@ -374,38 +436,43 @@ def count_categorical(data, parameters, scratch, blocks, block, used, key, n_sam
             continue
         chosen = 0
         best = category_rank(candidate_key, hashes[0])
-        for category in range(1, n_categories):
+        for category in range(1, n_of_chosen):
             rank = category_rank(candidate_key, hashes[category])
             if rank < best:
                 best = rank
                 chosen = category
         blocks.keys[block, listed + j // 2] = hashes[chosen]
+        blocks.halves[block, chosen_at(parameters, used) + j // 2] = scratch.category_chosen[chosen]
         for c in range(width):
             blocks.counters[block, place + c] = scratch.category_statistics[chosen, c]
 
 
 @pasted
-def _count_bits(parameters, scratch, blocks, block, used, attribute, key, n_samples):
+def _count_bits(data, parameters, scratch, blocks, block, used, attribute, key, chosen, n_samples):
     """Count a bit column that is not constant: its samples are in the first cell of the grid and in the last."""
     at = attribute_at(parameters, used)
     width = parameters[0]["width"]
     is_regression = parameters[0]["is_regression"] != 0
     zeros = counters_at(parameters, used)
-    blocks.reals[block, at + LO] = 0.0
-    blocks.reals[block, at + HI] = 1.0
+    if is_spread(chosen):
+        _store_ends(blocks, block, at, 0.0, 1.0, chosen.n - chosen.n_ones, chosen.n_ones)
+    elif chosen.lo == 0.0:
+        _store_ends(blocks, block, at, 0.0, np.inf, 0, NOT_SPREAD)
+    else:
+        _store_ends(blocks, block, at, below(1.0, data.cells), 1.0, 0, NOT_SPREAD)
     blocks.halves[block, 2 * at + MISSING] = np.int32(0)
     if block == 0:
         # The cells in between are left out, and the grid is laid when its split is chosen.
         blocks.halves[block, 2 * at + N_CELLS] = np.int32(2)
+        blocks.reals[block, at + SCALE] = 0.0
+        blocks.reals[block, at + FIRST] = 0.0
         ones = zeros + width
         for c in range(width):
             blocks.counters[block, ones + c] = 0
     else:
         lay_grid(parameters, scratch, blocks, block, at, key)
         ones = zeros + (np.int64(blocks.halves[block, 2 * at + N_CELLS]) - 1) * width
-    n_ones = count_ones_of(scratch, blocks.counters, block, ones, attribute, width, is_regression, n_samples)
-    blocks.halves[block, 2 * at + AT_LO] = np.int32(n_samples - n_ones)
-    blocks.halves[block, 2 * at + AT_HI] = np.int32(n_ones)
+    count_ones_of(scratch, blocks.counters, block, ones, attribute, width, is_regression, n_samples)
     totals = totals_at(parameters)
     for c in range(width):
         blocks.counters[block, zeros + c] = blocks.counters[block, totals + c] - blocks.counters[block, ones + c]
@@ -450,11 +517,135 @@ def _next_usable(scratch, attribute, n_features):
     return n_features
 
 
+# -- the chosen samples ------------------------------------------------------------------------------
+
+
+class ChosenValues(NamedTuple):
+    """What the chosen samples have in a column."""
+
+    n: int  # chosen samples
+    lo: float  # their smallest value; NaN when none has one
+    hi: float
+    n_missing: int
+    n_ones: int  # of a bit column
+
+
+@pasted
+def is_spread(chosen):
+    """Whether the chosen samples differ in a column."""
+    return chosen.lo < chosen.hi or 0 < chosen.n_missing < chosen.n
+
+
+@pasted
+def choose_samples(data, scratch, blocks, block, key, start, end):
+    """List the chosen ones of the samples scratch.order[start:end], from 0, in scratch.chosen; returns their number.
+
+    When all are chosen nothing is listed. Completes the head of the block.
+    """
+    halves = blocks.halves
+    n_samples = end - start
+    is_all = choice_limit(blocks, block, key, n_samples)
+    limit = blocks.keys[block, CHOICE_LIMIT]
+    n_chosen = np.int64(0)
+    if not is_all:
+        for i in range(start, end):
+            slot = np.uint64(scratch.slots[np.uint64(scratch.order[i])])
+            # As good as random, but for the few that are chosen: without a branch.
+            scratch.chosen[n_chosen] = np.int32(i - start)
+            n_chosen += np.int64(choice_hash(key, data.id_hashes[slot]) <= limit)
+    first = scratch.chosen[0] if n_chosen > 0 else np.int32(0)
+    if n_chosen == 0:
+        n_chosen = n_samples
+        if not is_all:
+            # Whoever comes next may be the only one that is chosen.
+            halves[block, N_LEAST] = np.int32(n_samples)
+            halves[block, N_MOST] = np.int32(n_samples)
+    halves[block, N_CHOSEN] = np.int32(n_chosen)
+    blocks.longs[block, REPRESENTATIVE] = scratch.slots[np.uint64(scratch.order[start + first])]
+    return n_chosen
+
+
+@pasted
+def _chosen_bits(scratch, attribute, n_chosen, n_samples):
+    """What the chosen samples have in a bit column."""
+    column = np.uint64(attribute)
+    word, bit = column >> np.uint64(6), column & np.uint64(63)
+    n_ones = np.int64(0)
+    for i in range(n_chosen):
+        position = np.uint64(scratch.chosen[i]) if n_chosen < n_samples else np.uint64(i)
+        n_ones += np.int64((scratch.node_words[word, position] >> bit) & np.uint64(1))
+    return ChosenValues(n_chosen, np.float64(n_ones == n_chosen), np.float64(n_ones > 0), np.int64(0), n_ones)
+
+
+@pasted
+def _chosen_numbers(data, scratch, attribute, start, end, first_copied, n_chosen):
+    """What the chosen samples have in a column that is no bit column; gathers it when all are chosen."""
+    if n_chosen == end - start:
+        gather_column(data, scratch, attribute, start, end, first_copied)
+        lo, hi, n_missing = find_range(scratch, n_chosen)
+        return ChosenValues(n_chosen, lo, hi, n_missing, np.int64(0))
+    lo = np.inf
+    hi = -np.inf
+    n_missing = np.int64(0)
+    column = np.uint64(attribute)
+    for i in range(n_chosen):
+        position = np.uint64(scratch.order[start + scratch.chosen[i]])
+        if first_copied != NIL:
+            x = np.float64(scratch.columns[column, position - np.uint64(first_copied)])
+        else:
+            x = np.float64(data.cells[np.uint64(scratch.slots[position]), column])
+        n_missing += np.int64(x != x)
+        lo = x if x < lo else lo
+        hi = x if x > hi else hi
+    if n_missing == n_chosen:
+        return ChosenValues(n_chosen, np.nan, np.nan, n_missing, np.int64(0))
+    return ChosenValues(n_chosen, lo, hi, n_missing, np.int64(0))
+
+
+@inner
+def _count_attribute(
+    data, parameters, scratch, blocks, block, used, attribute, key, start, end, first_copied, n_chosen, must_be_spread
+):
+    """Count an attribute of a node; False, and nothing is counted, when it is constant, or has to be spread and is not.
+
+    A column that is constant is added to those known to be.
+    """
+    n_samples = end - start
+    attributes_key = attribute_key(key, attribute)
+    is_bit = is_bit_column(data, attribute)
+    if is_bit:
+        chosen = _chosen_bits(scratch, attribute, n_chosen, n_samples)
+    else:
+        chosen = _chosen_numbers(data, scratch, attribute, start, end, first_copied, n_chosen)
+    spread = is_spread(chosen)
+    if not spread and (must_be_spread or n_chosen == n_samples):
+        if n_chosen == n_samples:
+            scratch.constants[AT_HAND, attribute >> 6] |= np.uint64(1) << np.uint64(attribute & 63)
+        return False
+    if is_bit:
+        _count_bits(data, parameters, scratch, blocks, block, used, attribute, attributes_key, chosen, n_samples)
+    else:
+        if n_chosen < n_samples:
+            gather_column(data, scratch, attribute, start, end, first_copied)
+        if not spread:
+            lo, hi, n_missing = find_range(scratch, n_samples)
+            if n_missing == n_samples or (lo == hi and n_missing == 0):
+                scratch.constants[AT_HAND, attribute >> 6] |= np.uint64(1) << np.uint64(attribute & 63)
+                return False
+        if data.categorical[attribute]:
+            count_categorical(data, parameters, scratch, blocks, block, used, attributes_key, n_chosen, n_samples)
+        else:
+            count_numeric(data, parameters, scratch, blocks, block, used, attributes_key, chosen, n_samples)
+    blocks.halves[block, 2 * attribute_at(parameters, used) + ATTRIBUTE] = np.int32(attribute)
+    return True
+
+
 @inner
 def count_candidates(data, parameters, scratch, blocks, block, key, start, end, first_copied):
     """Fill a block from the samples scratch.order[start:end] of the node with this key.
 
-    Takes the first p columns in the node's hash order that are not constant.
+    Takes the first p columns in the node's hash order that are spread, then the first of the others that are not
+    constant.
 
     first_copied  as in `gather_column`
 
@@ -469,9 +660,9 @@ def count_candidates(data, parameters, scratch, blocks, block, key, start, end, 
         clear_block(blocks, block)
     if count_targets(parameters, scratch, blocks, block, start, end):
         return False
+    n_chosen = choose_samples(data, scratch, blocks, block, key, start, end)
     find_constants(data, scratch, start, end)
     n_features = data.cells.shape[1]
-    n_samples = end - start
     order_key = combine(key, ATTRIBUTE_ORDER)
     wanted = min(parameters[0]["max_features"], n_features)
     # Where all that can be used are wanted, their order shows in the places of a kept block only.
@@ -483,39 +674,47 @@ def count_candidates(data, parameters, scratch, blocks, block, key, start, end, 
     n_found = np.int64(0)
     taken = 0
     attribute = np.int64(NIL)
+    n_passed = 0  # those found that are not spread: they take the first places of scratch.found
     while used < wanted:
         if not is_drawn:
             attribute = _next_usable(scratch, attribute + 1, n_features)
             if attribute == n_features:
                 break
+            taken += 1
         elif taken < n_found:
             attribute = np.int64(scratch.found[taken])
             taken += 1
         elif drawn < n_features:
             end_drawn = min(drawn + step, n_features)
-            n_found = _draw_some(scratch, order_key, drawn, end_drawn, n_features, n_found)
+            n_found = _draw_some(scratch, order_key, drawn, end_drawn, n_features, n_found, block != 0)
             drawn = end_drawn
-            if block != 0 and taken == n_found:
-                skip_attribute(parameters, blocks, block, np.int64(scratch.found[n_found]))
             continue
         else:
             break
-        candidates_key = attribute_key(key, attribute)
-        if is_bit_column(data, attribute):
-            _count_bits(parameters, scratch, blocks, block, used, attribute, candidates_key, n_samples)
-        else:
-            gather_column(data, scratch, attribute, start, end, first_copied)
-            lo, hi, n_missing = find_range(scratch, n_samples)
-            if n_missing == n_samples or (lo == hi and n_missing == 0):
-                scratch.constants[AT_HAND, attribute >> 6] |= np.uint64(1) << np.uint64(attribute & 63)
-                skip_attribute(parameters, blocks, block, attribute)
-                continue
-            if data.categorical[attribute]:
-                count_categorical(data, parameters, scratch, blocks, block, used, candidates_key, n_samples)
-            else:
-                count_numeric(parameters, scratch, blocks, block, used, candidates_key, lo, hi, n_missing, n_samples)
-        blocks.halves[block, 2 * attribute_at(parameters, used) + ATTRIBUTE] = np.int32(attribute)
-        used += 1
+        if not _is_constant(scratch, attribute) and _count_attribute(
+            data, parameters, scratch, blocks, block, used, attribute, key, start, end, first_copied, n_chosen, True
+        ):
+            used += 1
+            continue
+        scratch.found[n_passed] = np.int32(attribute)
+        n_passed += 1
+        if block != 0:
+            skip_attribute(parameters, blocks, block, attribute)
+    if used < wanted:
+        blocks.halves[block, IS_FILLED] = np.int32(1)
+        for i in range(n_passed if n_chosen < end - start else 0):
+            attribute = np.int64(scratch.found[i])
+            # Behind the last place it does not matter whether a column is constant.
+            is_taken = used == wanted
+            is_open = not is_taken and not _is_constant(scratch, attribute)
+            if is_open and _count_attribute(
+                data, parameters, scratch, blocks, block, used, attribute, key, start, end, first_copied, n_chosen,
+                False,
+            ):  # fmt: skip
+                used += 1
+                is_taken = True
+            if is_taken and block != 0:
+                take_attribute(parameters, blocks, block, attribute)
     _restore_permutation(scratch, drawn)
     blocks.longs[block, N_ATTRIBUTES] = used
     blocks.longs[block, IS_COUNTED] = 1
