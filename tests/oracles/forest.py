@@ -133,11 +133,11 @@ def is_constant(samples: Sequence[_Sample], attribute: int) -> bool:
     return len({sample.cells[attribute] for sample in samples}) <= 1
 
 
-CHOSEN = 64
+CHOSEN = 32
 
 
 def chosen_of(node_key: int, samples: Sequence[_Sample]) -> list[_Sample]:
-    """The samples that decide which candidates there are: those with small hashes, some 32 to 64 of a large node."""
+    """The samples that decide which candidates there are: those with small hashes, some 16 to 32 of a large node."""
     size = 1.0 + unit(combine(node_key, 4))
     while size < len(samples):
         size *= 2.0

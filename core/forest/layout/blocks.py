@@ -105,7 +105,7 @@ N_CELLS = 14  # cells of the grid from lo to hi, both counted; 0: categorical
 NOT_SPREAD = -1  # all chosen samples have one value: LO, or HI if that is a number and not LO
 NO_VALUE = -2  # no chosen sample has a value
 
-CHOSEN = 64  # samples that are chosen, or down to half as many
+CHOSEN = 32  # samples that are chosen, or down to half as many
 _LINE = 8  # longs in a cache line
 
 ADD = 1
