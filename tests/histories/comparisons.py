@@ -20,6 +20,7 @@ from tests.oracles import tree as tree_oracle
 from tests.oracles.boosting import online as online_oracle
 from tests.oracles.boosting import presorted as presorted_oracle
 from tests.oracles.boosting import quantised as quantised_oracle
+from tests.oracles.boosting import trees as boosted_trees
 from tests.oracles.common import cell
 
 if TYPE_CHECKING:
@@ -398,9 +399,9 @@ class OnlineOracle(Twin):
         if held:
             self.slow.grow()
 
-    def sample(self, name: str) -> online_oracle.Sample:
+    def sample(self, name: str) -> boosted_trees.Sample:
         world = self.player.world
-        return online_oracle.sample_of(name, *self.player.held[name], world.columns, world.task)
+        return boosted_trees.sample_of(name, *self.player.held[name], world.columns, world.task)
 
     def added(self, names: Sequence[str]) -> None:
         super().added(names)

@@ -90,7 +90,9 @@ def tuned_online(replant_share: float = math.inf) -> AbstractContextManager[Any]
 
 
 @contextmanager
-def tuned_quantised(least_size: int = split.LEAST_SIZE, weak: float = regions._WEAK) -> Iterator[None]:
+def tuned_quantised(
+    least_size: int = split.LEAST_SIZE, weak: float = regions._WEAK, large_size: int = split._LARGE_SIZE
+) -> Iterator[None]:
     """Let small sets have regions.
 
     Parameters
@@ -98,12 +100,15 @@ def tuned_quantised(least_size: int = split.LEAST_SIZE, weak: float = regions._W
     least_size : log2 of the samples of a region; by default more than small sets have in all.
     weak : a first split that explains less than 1 / weak of the greatest variance takes a level of regions away; by
         default so little that in small sets chance alone explains more.
+    large_size : log2 of the samples from which on a set is large, to which other numbers apply.
     """
     with (
         patch.object(split, "LEAST_SIZE", least_size),
         patch.object(quantised_parts, "LEAST", least_size),
         patch.object(regions, "_WEAK", weak),
         patch.object(quantised_parts, "WEAK", weak),
+        patch.object(split, "_LARGE_SIZE", large_size),
+        patch.object(quantised_parts, "LARGE", large_size),
     ):
         yield
 
@@ -301,7 +306,10 @@ ROWS = (
     _TREE,
     replace(_TREE, name="feasible", parameters=feasible_parameters),
     _QUANTISED,
-    replace(_QUANTISED, name="quantised oracle", comparison=comparisons.QuantisedOracle),
+    replace(
+        _QUANTISED, name="quantised oracle", comparison=comparisons.QuantisedOracle,
+        tuning={**_QUANTISED.tuning, "least_size": [split.LEAST_SIZE, 1, 3], "large_size": [split._LARGE_SIZE, 5]},
+    ),
     replace(
         _QUANTISED, name="regions", parameters=regional_parameters, worlds=("many",), mixtures=(SINGLE,),
         tasks=("classification", "regression"), tuning={"least_size": [4, 5, 6, 7], "weak": [regions._WEAK, 8.0, 4.0]},

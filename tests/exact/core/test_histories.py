@@ -34,7 +34,7 @@ SHARES = {
     "feasible": Share(2, 15, 2, 25, 150, 30),
     "quantised": Share(2, 15, 2, 12, 60, 20),
     "regions": Share(2, 10, 2, 12, 40, 0),
-    "quantised oracle": Share(2, 8, 2, 6, 40, 0, 10_000),
+    "quantised oracle": Share(2, 16, 2, 5, 50, 0, 10_000),
     "presorted": Share(2, 25, 2, 12, 60, 20),
     "presorted oracle": Share(2, 10, 2, 6, 40, 0, 10_000),
     "online": Share(2, 25, 2, 12, 60, 20),

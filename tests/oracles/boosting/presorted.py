@@ -15,21 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.oracles.boosting.loss import exp, log, sigmoid
-from tests.oracles.boosting.quantised_parts import Parameters, Sample, validates
-from tests.oracles.boosting.trees import Ensemble, Node, Split, sides
+from tests.oracles.boosting.quantised_parts import Parameters, validates
+from tests.oracles.boosting.trees import Ensemble, Node, Sample, Sums
 from tests.oracles.common import MISSING_CATEGORY, Column, quantised, scale_exponent, threshold_type
-from tests.oracles.tree import midpoint
-
-__all__ = ["Parameters", "Sample", "fit"]
+from tests.oracles.splits import Split, midpoint, sides
 
 HALVES = 2.0**-30  # a score of classes is a multiple of it
-
-
-class Sums(NamedTuple):
-    """Of derivatives."""
-
-    g: int
-    h: int
 
 
 class Rules(NamedTuple):

@@ -17,7 +17,6 @@ from tests.oracles.boosting.quantised_parts import (
     Candidate,
     Loss,
     Parameters,
-    Sample,
     Steadiness,
     bins_of,
     candidates,
@@ -30,10 +29,9 @@ from tests.oracles.boosting.quantised_parts import (
     validates,
     weight_of,
 )
-from tests.oracles.boosting.trees import Ensemble, Node, Split, sides
+from tests.oracles.boosting.trees import Ensemble, Node, Sample
 from tests.oracles.common import Column, combine, tree_key, unit
-
-__all__ = ["Parameters", "Sample", "fit"]
+from tests.oracles.splits import Split, sides
 
 LEAVES = 4
 

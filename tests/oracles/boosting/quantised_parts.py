@@ -14,18 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.oracles.boosting.loss import exp, log, sigmoid
-from tests.oracles.boosting.trees import Split, bits, sides
+from tests.oracles.boosting.trees import Sample, bits
 from tests.oracles.common import (
     MISSING_CATEGORY,
     Column,
-    cell,
     combine,
-    hash_bytes,
     mix,
     quantised,
     scale_exponent,
     unit,
 )
+from tests.oracles.splits import Split, sides
 
 EDGES, CANDIDATES, START, ROUNDING, VALIDATION, SIZE, REGIONS = 5, 6, 7, 8, 9, 10, 11
 LOG2_E = 1.4426950408889634
@@ -51,21 +50,6 @@ class Parameters:
     patience: int
     validation_fraction: float
     seed: int
-
-
-class Sample(NamedTuple):
-    """What the trees see of a sample."""
-
-    cells: tuple[Any, ...]
-    label: Any  # a class as (type name, value), which is their order; or a number
-    id_hash: int
-
-
-def sample_of(name: str, features: Sequence[Any], label: Any, columns: Sequence[Column], task: str) -> Sample:
-    """A sample from what a user gives."""
-    cells = tuple(cell(value, column) for value, column in zip(features, columns, strict=True))
-    target = (type(label).__name__, label) if task == "classification" else float(label)
-    return Sample(cells, target, hash_bytes(name.encode()))
 
 
 def below(word: int, share: float) -> bool:

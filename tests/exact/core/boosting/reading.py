@@ -10,8 +10,9 @@ import numpy as np
 
 from oubli.core.boosting.state import LEAF, NODE, Trees
 from tests.histories.worlds import World
-from tests.oracles.boosting.quantised_parts import Parameters, sample_of
-from tests.oracles.boosting.trees import Ensemble, Node, Split, difference
+from tests.oracles.boosting.quantised_parts import Parameters
+from tests.oracles.boosting.trees import Ensemble, Node, difference, sample_of
+from tests.oracles.splits import Split
 
 
 def read(trees: Trees) -> Ensemble:

@@ -16,7 +16,8 @@ from oubli.core.tree.parameters import TreeParameters, TreeSettings
 from oubli.core.tree.state import NEXT, ROOT, TAGGED, empty_tree
 from oubli.core.tree.update import list_samples
 from tests.oracles.common import Column
-from tests.oracles.tree import Node, Sample, Split
+from tests.oracles.splits import Split
+from tests.oracles.tree import Node, Sample
 
 Slots = npt.NDArray[np.int64]
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from oubli.core.jit.nodes import MISSING_LEFT, NIL, ONE_VS_REST
 from oubli.core.tree.state import NEXT, ROOT, TAGGED
-from tests.oracles.tree import Node, Sample, Split
+from tests.oracles.splits import Split
+from tests.oracles.tree import Node, Sample
 
 
 def read(model: Any, held: dict[str, Sample]) -> Node:

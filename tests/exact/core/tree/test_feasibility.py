@@ -64,7 +64,7 @@ def test_feasible_along_a_stream_that_turns_around(lazy: bool) -> None:
         player.phase = len(roots) % 3
         split = player.beside.tree.root.split
         assert split is not None
-        roots.add((split.attribute, round(split.threshold or 0.0, 1)))
+        roots.add((split.feature, round(split.threshold or 0.0, 1)))
     assert {attribute for attribute, _ in roots} == {0, 1}, "the stream did not drift"
     player.finish()
 

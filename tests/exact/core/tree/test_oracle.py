@@ -126,7 +126,7 @@ def test_as_scikit_learn_where_there_are_no_ties(n_classes: int) -> None:
         assert node.s == theirs.n_node_samples[number]
         assert (node.split is not None) == (number in inner)
         if node.split is not None:
-            assert node.split.attribute == inner[number]
+            assert node.split.feature == inner[number]
             assert node.split.threshold == pytest.approx(theirs.threshold[number], abs=1e-6)
 
 
