@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -22,15 +23,16 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 }
 
 
-class Edge(NamedTuple):
+@dataclass(frozen=True)
+class Edge:
     """Samples, and what all of them together make of some rows."""
 
     columns: tuple[Column, ...]
     features: list[tuple[Any, ...]]
     labels: list[Any]
     label_type: str = "integer"
-    changed: dict[str, Any] = {}  # parameters; of early stopping: only where there is any
-    answers: dict[tuple[Any, ...], Any] = {}
+    changed: dict[str, Any] = field(default_factory=dict)  # parameters; of early stopping: only where there is any
+    answers: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
 
 ALIKE: Any = (NUMBER, CATEGORY, NUMBER), [(1.5, "a", None)] * 9, [i % 2 for i in range(9)]

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 
 from oubli.core.concurrency.changes import Changes
@@ -228,12 +227,6 @@ def test_ctrl_c_at_random_moments(name: str) -> None:
 
 
 # -- numbers that are next to the largest, and tables that are full ------------------------------------
-
-
-def test_verify_refuses_leaves_that_are_no_numbers() -> None:
-    model = BY_NAME["presorted numbers"].fitted()
-    model.engine_.trees.nodes["value"][0] = np.nan
-    assert not model.verify().ok
 
 
 def test_capacity_counts_rooms_and_free_slots(monkeypatch: pytest.MonkeyPatch) -> None:

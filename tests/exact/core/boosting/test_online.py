@@ -1,0 +1,366 @@
+"""Online boosting: what makes it grow again, what it takes in without, its bins, candidates and derivatives by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.boosting.leaf_scores import leaf_score_error
+from oubli.core import OnlineBoostingClassifier, OnlineBoostingRegressor
+from oubli.core.boosting.online import workspace
+from oubli.core.boosting.online.bins import Bins, encode, inner_edges, make_bins, numeric_edges
+from oubli.core.boosting.online.derivatives import NO_SCALE, Scale, make_labels, make_rules, scale_of, tolerance_of
+from oubli.core.boosting.online.split import FEW, draw_candidates, n_chosen
+from oubli.core.boosting.online.update import derive_all
+from oubli.core.engine import copied
+from oubli.core.rng import MISSING_CATEGORY
+from oubli.core.samples.arrays import Data, Problem
+
+N = 120
+PARAMETERS: dict[str, Any] = {
+    "n_estimators": 6, "learning_rate": 0.3, "max_leaf_nodes": 7, "max_bins": 64, "split_sampling": 0.5,
+    "robustness": 0.1, "l2_regularization": 0.1, "min_child_weight": 0.01, "random_state": 5,
+}  # fmt: skip
+
+
+def table(seed: int, n: int = N, n_classes: int = 2, *, n_values: int | None = 20, n_categories: int = 4) -> Any:
+    """Samples that can be learned, of no classes for a regression: numbers, one column that is rarely not 0, texts."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, max(n_classes, 1), n)
+    X = np.zeros((n, 5))
+    numbers = rng.normal(size=(n, 3)) + 0.8 * y[:, np.newaxis] * rng.integers(0, 2, 3)
+    X[:, :3] = numbers if n_values is None else np.round(numbers * n_values / 6)
+    X[:, 3] = rng.random(n) < 0.1
+    X[:, 4] = np.where(rng.random(n) < 0.5, y, rng.integers(0, n_categories, n)) % n_categories
+    if n_values is not None:
+        X[rng.random(X.shape) < 0.1] = np.nan
+    return X, (np.nan_to_num(X[:, 0]) + rng.normal(size=n) if n_classes == 0 else y)
+
+
+def fitted(X: Any, y: Any, n: int, **parameters: Any) -> Any:
+    """A model of the first n samples."""
+    kind = OnlineBoostingRegressor if y.dtype.kind == "f" else OnlineBoostingClassifier
+    return kind(**{**PARAMETERS, **parameters}).fit(X[:n], y[:n], categorical_features=[4])
+
+
+def learn(model: Any, X: Any, y: Any, numbers: Any) -> Any:
+    """Add samples in one call; returns what the update came to."""
+    model.add(X[numbers], y[numbers], ids=[str(i) for i in numbers])
+    return model.engine_.last_update
+
+
+# -- what an update comes to -------------------------------------------------------------------------
+
+
+def test_robustness_0_keeps_only_the_best_split_and_1_all() -> None:
+    X, y = table(7)
+    strict, lax = (fitted(X, y, 105, robustness=sigma) for sigma in (0.0, 1.0))
+    structure = lax.engine_.forest.nodes["feature"].copy()
+    updates = [learn(model, X, y, range(105, 120)) for model in (strict, lax)]
+    assert updates[0].samples_retrained >= updates[0].nodes_retrained > 0 == updates[1].nodes_retrained
+    assert np.array_equal(lax.engine_.forest.nodes["feature"], structure)
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "n", "sizes"),
+    [
+        (2, 30, [*[1] * 30, -1, 2]),  # by more than twice as many
+        *((n_classes, 48, [12, 12, -12, -12, 13]) for n_classes in (2, 4, 0)),  # by more than a fifth in one call
+        (2, 600, [-100, 100, -101]),  # by many, and more than a sixtieth
+    ],
+)
+def test_when_all_trees_are_grown_again(n_classes: int, n: int, sizes: list[int]) -> None:
+    X, y = table(8, 620, n_classes)
+    model, n_held = fitted(X, y, n), n
+    for number, size in enumerate(sizes):
+        after = n_held + size
+        if size > 0:
+            learn(model, X, y, range(n_held, after))
+        else:
+            model.delete([str(i) for i in range(after, n_held)])
+        is_last = number == len(sizes) - 1
+        assert model.engine_.last_update.grown == is_last or (n == 48 and number == 3)
+        n_held = after
+    assert model.digest() == fitted(X, y, n_held).digest()
+
+
+def test_a_new_class_is_learned_without_growing_the_others_anew() -> None:
+    X, y = table(12, n_classes=4)
+    order = np.concatenate([np.flatnonzero(y != 1), np.flatnonzero(y == 1)])
+    X, y, n = X[order], y[order], int((y != 1).sum())
+    model = fitted(X, y, n, robustness=1.0, n_estimators=20)
+    splits = model.engine_.forest.nodes["threshold"].reshape(20, 3, -1).copy()
+    new = range(n, n + N // 8)
+    assert not learn(model, X, y, new).grown
+    assert np.array_equal(model.engine_.forest.nodes["threshold"].reshape(20, 4, -1)[:, [0, 2, 3]], splits)
+    assert (model.predict(X[new]) == 1).mean() > 0.5
+
+
+def test_new_categories_take_spare_bins_and_can_be_split_off() -> None:
+    X, y = table(13)
+    X[60:, 4] = 4 + np.arange(60) % 4
+    X[:60, 4] = np.nan_to_num(X[:60, 4])
+    model = fitted(X, y, 60, robustness=0.0, split_sampling=1.0)
+    for i in range(60, 120):
+        assert not learn(model, X, y, [i]).grown
+    # Two spare bins for four new categories: the others are held together.
+    bins = model.engine_.bins
+    assert bins.n_taken[4] == bins.n_outer[4] == 2
+    width = int(bins.first[5] - bins.first[4])
+    late = model.samples_.find([str(i) for i in range(60, 120)])
+    assert set(model.engine_.codes[late, 4].tolist()) == {width - 3, width - 2, width - 1}
+    model.check_invariants()
+
+
+def test_values_beyond_the_range_get_bins_of_their_own() -> None:
+    X, y = table(14, n_values=None)
+    X[60:] = np.column_stack([np.where(y[60:] == 0, 100.0, 1000.0), np.zeros((60, 4))])
+    model = fitted(X, y, 60, robustness=0.0)
+    for i in range(60, 120):
+        assert not learn(model, X, y, [i]).grown
+    nodes = model.engine_.forest.nodes
+    assert (nodes["threshold"][nodes["feature"] == 0] >= X[:60, 0].max()).any()
+    model.check_invariants()
+
+
+def test_a_target_out_of_reach_makes_everything_grow_anew() -> None:
+    X, y = table(15, n_classes=0)
+    y[N - 1] = 1e6
+    model = fitted(X, y, N - 2)
+    assert not learn(model, X, y, [N - 2]).grown
+    assert learn(model, X, y, [N - 1]).grown
+    assert model.digest() == fitted(X, y, N).digest()
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+def test_what_is_sparse_changes_no_tree(n_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = table(1, n_classes=n_classes)
+    digests = set()
+    for share, n_sparse in ((0.0, 5), (0.5, None), (2.0, 0)):
+        monkeypatch.setattr(workspace, "_SPARSE_FROM", share)
+        model = fitted(X, y, 98, robustness=0.0)
+        assert learn(model, X, y, range(98, 120)).nodes_retrained > 0
+        model.check_invariants()
+        digests.add(model.digest())
+        assert n_sparse in (None, len(model.engine_.layout.sparse))
+    assert len(digests) == 1
+
+
+def test_a_column_with_a_common_code_is_sparse() -> None:
+    codes = np.zeros((100, 3), np.uint16)
+    codes[:, 0] = np.arange(100) % 7
+    codes[:80, 1] = 4
+    codes[80:, 1] = np.arange(20)
+    first_codes, first_bins = np.array([0, 7, 30, 31], np.uint32), np.array([0, 3, 8, 9], np.uint32)
+    layout = workspace.choose_layout(codes, np.arange(100), first_codes, first_bins)
+    assert (layout.dense.tolist(), layout.sparse.tolist(), layout.common.tolist()) == ([0], [1, 2], [4, 0])
+    assert layout.bin_starts.tolist() == [0] * 7 + [3] * 23 + [8]
+
+
+@pytest.mark.parametrize("weight", [1.0, 2.0])
+def test_a_leaf_has_as_many_samples_as_it_must(weight: float) -> None:
+    """One sample far from all others gets a leaf of its own, where it may."""
+    X, y = np.array([[0.0], [1.0], [2.0], [3.0], [30.0]]), np.array([0.0, 0.0, 0.0, 0.0, 100.0])
+    settings = {"learning_rate": 1.0, "l2_regularization": 0.0, "max_leaf_nodes": 2, "random_state": 0}
+    model = OnlineBoostingRegressor(1, min_child_weight=weight, **settings).fit(X, y)
+    assert (abs(model.predict(X)[-1] - 100) < 5) == (weight == 1.0)
+
+
+def test_leaves_are_behind_only_after_updates() -> None:
+    X, y = table(22)
+    model = fitted(X, y, 105, robustness=1.0)
+    assert leaf_score_error(model.engine_, model.problem()) == 0.0
+    learn(model, X, y, range(105, 120))
+    assert 0.0 < leaf_score_error(model.engine_, model.problem()) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("n_moved", "n_held", "share"),
+    [(1, 1000, 0.1), (1, 10, 1.0), (5, 1000, 0.25), (20, 1000, 1.0), (200, 1000, 1.0), (1, 0, 1.0)],
+)
+def test_the_tolerance_is_in_proportion_to_what_comes_or_goes(n_moved: int, n_held: int, share: float) -> None:
+    assert tolerance_of(0.2, n_moved, n_held) == pytest.approx(0.2 * share)
+    assert tolerance_of(0.0, n_moved, n_held) == 0.0
+
+
+# -- bins (Algorithm 4), what lies beyond them, and the candidates drawn from their edges -----------------
+
+BELOW_0, ABOVE_1, LARGEST = np.nextafter(0.0, -1.0), np.nextafter(1.0, 2.0), np.finfo(np.float64).max
+LONG = np.arange(1024.0)
+GAPS = [*range(10), 1e6, 1e6 + 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "max_bins", "expected"),
+    [
+        ([1.0, 2.0, 4.0, 4.5], 10, [1.5, 3.0, 4.25]),
+        ([1.0, 2.0, 4.0, 4.5], 4, [1.5, 3.0, 4.25]),
+        # With a width w, a bin holds floor(w) + 1 values; 1e-10 x 1023 x 2^24 is 1.716, 2^25 3.43.
+        (LONG, 1024, [0.5, 1.5, 2.5]),
+        (LONG, 1023, [1.5, 3.5, 5.5]),
+        (LONG, 511, [3.5, 7.5, 11.5]),
+        (GAPS, 3, [6.5, 500004.5]),
+        (GAPS, 2, [500004.5]),
+        # Between neighbours the lower one is the edge; halfway between the next two is rounded up.
+        ([1.0, ABOVE_1], 2, [1.0]),
+        ([1.0, ABOVE_1, np.nextafter(ABOVE_1, 2.0)], 3, [1.0, ABOVE_1]),
+        ([-LARGEST, LARGEST], 2, [-LARGEST]),
+    ],
+)
+def test_edges_are_between_bins(values: Any, max_bins: int, expected: list[float]) -> None:
+    assert inner_edges(np.array(values, np.float64), max_bins)[:3].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ([0.0, 1.0, np.nan], [0.5, np.inf]),
+        ([3.0, 3.0], [np.nextafter(3.0, 0.0), 3.0, np.inf]),
+        ([np.nan, np.nan], [np.inf]),
+        ([0.0, 1.0, 2.0], [BELOW_0, 0.5, 1.5, 2.0, np.inf]),
+        (  # beyond both ends bins get wider and wider
+            np.arange(0.0, 80.5, 0.5),
+            [BELOW_0 - 30, BELOW_0 - 10, BELOW_0, *np.arange(160) / 2 + 0.25, 80, 90, 110, np.inf],
+        ),
+    ],
+)
+def test_edges_of_a_column(column: Any, expected: list[float]) -> None:
+    assert numeric_edges(np.array(column), 1024)[0].tolist() == list(expected)
+
+
+def _data(cells: Any, hashes: list[int], categorical: list[bool]) -> Data:
+    array, n = np.array(cells, np.float64), len(cells)
+    mask = np.array(categorical)
+    return Data(array, np.zeros(n, np.int64), np.arange(n, dtype=np.uint64), np.array(hashes, np.uint64), mask)
+
+
+def _codes(bins: Bins, data: Data, slots: Any) -> list[list[int]]:
+    codes = np.zeros(data.cells.shape, np.uint16)
+    encode(bins, data.cells, data.category_hashes, MISSING_CATEGORY, np.array(slots), codes)
+    return [[int(code) for code in codes[slot]] for slot in slots]
+
+
+def test_a_code_is_the_number_of_edges_below() -> None:
+    data = _data([[0.0], [1.0], [2.0], [np.nan], [-5.0], [0.5], [7.0]], [], [False])
+    # beyond | 0 | 1 | 2 | beyond | missing
+    assert _codes(make_bins(data, np.arange(4), 1024), data, range(7)) == [[1], [2], [3], [5], [0], [1], [4]]
+    for dtype in (np.float32, np.float64):
+        data = _data(np.random.default_rng(0).normal(size=(700, 2)), [], [False, False])
+        data = data._replace(cells=data.cells.astype(dtype))
+        bins = make_bins(data, np.arange(300), 64)
+        found = np.array(_codes(bins, data, range(700)))
+        for feature in range(2):
+            edges = bins.edges[bins.first[feature] : bins.first[feature + 1] - 1]
+            assert np.array_equal(found[:, feature], np.searchsorted(edges, data.cells[:, feature].astype(np.float64)))
+
+
+def test_categories_by_hash_then_spare_ones_then_all_others() -> None:
+    data = _data([[0], [1], [np.nan], [2], [3], [4], [2]], [50, 40, 7, 99, 60], [True])
+    bins = make_bins(data, np.array([0, 1]), 1024)
+    other = copied(bins)  # takes spare codes of its own
+    # missing | 40 | 50 | spare | spare | others
+    assert _codes(bins, data, [0, 1, 2]) == [[2], [1], [0]]
+    assert bins.n_taken[0] == 0
+    assert _codes(bins, data, [3, 4, 5, 6]) == [[3], [4], [5], [3]]
+    assert bins.n_taken[0] == 2
+    assert bins.hashes.tolist() == [int(MISSING_CATEGORY), 40, 50, 7, 99, 0]
+    assert _codes(other, data, [4]) == [[3]]
+
+
+@pytest.mark.parametrize(
+    ("n", "share", "expected"), [(2, 0.1, 2), (5, 0.1, 3), (20, 0.1, 3), (100, 0.1, 10), (1000, 0.1, 100), (9, 0.7, 7)]
+)
+def test_how_many_edges_are_candidates(n: int, share: float, expected: int) -> None:
+    assert n_chosen(n, share, FEW) == expected
+
+
+def test_candidates_of_every_iteration() -> None:
+    rng = np.random.default_rng(1)
+    cells = np.stack([rng.normal(size=3000), rng.integers(0, 5, 3000)], axis=1)
+    bins = make_bins(_data(cells, [10, 20, 30, 40, 50], [False, True]), np.arange(3000), 1024)
+    candidates = draw_candidates(bins, 0.1, 4, np.uint64(9))
+    n_inner, width, last = int(bins.n_inner[0]), int(candidates.first[1]), int(bins.first[1]) - 1
+    # The edges drawn, three beyond each end, the +inf edge's own bin, missing values.
+    assert width == n_chosen(n_inner, 0.1, FEW) + 6 + 2
+    drawn = candidates.cuts[:, : width - 2].astype(int)
+    assert (np.diff(drawn, axis=1) > 0).all()
+    assert (drawn[0] != drawn[1]).any()
+    for iteration in range(4):
+        places = candidates.places[iteration].astype(int)
+        assert places[:last].tolist() == [int((drawn[iteration] < code).sum()) for code in range(last)]
+        assert places[last] == width - 1
+        assert places[last + 1 :].tolist() == list(range(1 + 5 + 2 + 1))
+    # One in each stretch of the same length: none is longer than two of them.
+    inside = drawn[:, 3:-3]
+    assert np.diff(inside, axis=1).max() <= 2 * -(-n_inner // inside.shape[1])
+
+
+# -- integer derivatives against the formulas of the paper ------------------------------------------------
+
+
+def _derived(scores: list[float], target: float, n_classes: int, iteration: int = 0) -> np.ndarray[Any, Any]:
+    """The derivatives of 4000 samples that have the same scores and label, by their ids."""
+    n, groups = 4000, len(scores)
+    ids = np.random.default_rng(0).integers(0, 2**64, n, dtype=np.uint64)
+    targets = np.full(n, target if n_classes else 0, np.int64)
+    data = Data(np.zeros((n, 1)), targets, ids, np.zeros(0, np.uint64), np.zeros(1, np.bool_))
+    y, ranks = np.full(n if n_classes == 0 else 0, target), np.arange(n_classes, dtype=np.int32)
+    problem = Problem(data, ranks, n_classes, y, np.ones(n, np.bool_), n, np.bincount(targets, minlength=n_classes))
+    scale = Scale(0.0, 10.0, 2.0**20, 2**24, 1.0) if n_classes == 0 else NO_SCALE
+    settings = OnlineBoostingClassifier(**{**PARAMETERS, "learning_rate": 0.5}).fit([[0.0], [1.0]], [0, 1]).settings_
+    labels = make_labels(problem, settings, problem.ranks, groups, scale)
+    sums = np.repeat(np.array(scores)[:, np.newaxis] / 0.5, n, axis=1)
+    gh = np.zeros((groups, n), np.int32 if n_classes == 0 else np.int16)
+    derive_all(labels, sums, np.arange(n), 0, n, iteration, 0, gh, 0, groups, np.zeros(groups))
+    return gh
+
+
+@pytest.mark.parametrize("score", [-30.0, -19.97, -4.321, -0.5, 0.0, 0.013, 2.718, 8.0, 700.0])
+@pytest.mark.parametrize("target", [0, 1])
+def test_derivatives_of_two_classes(score: float, target: int) -> None:
+    gh = _derived([score], target, 2)[0].astype(int)
+    g, h = gh >> 8, gh & 255
+    p = 1 / (1 + math.exp(-min(score, 500.0)))
+    # Each is rounded to one of its neighbours, and their mean is right.
+    assert set(g.tolist()) <= {math.floor(127 * (p - target) + 1e-4), math.floor(127 * (p - target) + 1 - 1e-4)}
+    assert g.mean() / 127 == pytest.approx(p - target, abs=5e-4)
+    assert h.mean() / 1016 == pytest.approx(p * (1 - p), abs=5e-5)
+
+
+@pytest.mark.parametrize("scores", [[0.0, 0.0, 0.0], [1.0, -2.0, 0.3], [60.0, 0.0, -3.0]])
+def test_derivatives_of_many_classes(scores: list[float]) -> None:
+    gh = _derived(scores, 1, 3).astype(int)
+    powers = np.exp(np.array(scores) - max(scores))
+    p = powers / powers.sum()
+    assert (gh >> 8).mean(axis=1) / 127 == pytest.approx(p - [0, 1, 0], abs=5e-4)
+    assert (gh & 255).mean(axis=1) / 1016 == pytest.approx(p * (1 - p), abs=5e-5)
+
+
+def test_derivatives_of_numbers_and_of_a_sample_over_the_iterations() -> None:
+    assert _derived([2.5], 3.25, 0)[0].mean() / 2**20 == pytest.approx(-0.75, abs=1e-7)
+    assert (_derived([1e9], 0.0, 0)[0] == 2**24).all()
+    assert (_derived([-1e300], 0.0, 0)[0] == -(2**24)).all()
+    total = sum((_derived([-3.0], 0, 2, iteration)[0].astype(int) >> 8) for iteration in range(10))
+    assert np.abs(total - 10 * 127 / (1 + math.exp(3.0))).max() < 1.5
+
+
+def test_the_scale_covers_all_targets() -> None:
+    y = np.random.default_rng(1).normal(size=1000) * 1e5 + 3e5
+    scale = scale_of(y, 2000)
+    assert scale.base == pytest.approx(y.mean(), rel=1e-9)
+    assert scale.reach == pytest.approx(2 * np.abs(y - y.mean()).max())
+    assert scale == scale_of(y[::-1].copy(), 2000)
+    # Sums of 2000 of the largest gradients, and of their number, fit in 64 bits.
+    assert scale.limit * 2000 < 2**39
+    assert 2 * scale.reach * scale.scale <= scale.limit
+    assert np.log2([scale.scale, scale.unit]).tolist() == np.rint(np.log2([scale.scale, scale.unit])).tolist()
+
+
+def test_robust_logitboost_has_its_factor() -> None:
+    settings = OnlineBoostingClassifier(**PARAMETERS).fit([[0.0], [1.0]], [0, 1]).settings_
+    assert make_rules(settings, 1, NO_SCALE).factor == 8.0
+    assert make_rules(settings, 4, NO_SCALE).factor == 6.0
+    assert make_rules(settings, 4, NO_SCALE).least == 11
