@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import config
 
-from tests.histories.kinds import BY_NAME, ROWS, Kind, histories
+from tests.histories.kinds import BY_NAME, RESTRICTING, ROWS, Kind, histories
 from tests.histories.player import TALLIES, Player, play
 from tests.histories.worlds import Chooser, History
 from tests.tiers import ordinary
@@ -84,6 +84,19 @@ def test_long_lives(part: int) -> None:
     """Many single mutations, nearly all of which leave the trees as they are: are they right to?"""
     for number in range(10 * part, 10 * part + 10):
         play(BY_NAME["forest"], BY_NAME["forest"].long_life(number, n_operations=60))
+
+
+@pytest.mark.parametrize(
+    ("name", "n"), [("forest", 12), ("tree", 8), ("quantised", 4), ("presorted", 4), ("online", 4)]
+)
+def test_histories_with_restriction(name: str, n: int) -> None:
+    """Restricted samples are in no tree and in every copy and file."""
+    kind = replace(BY_NAME[name], mixtures=(RESTRICTING,))
+    before = TALLIES[name].operations.copy()
+    play_all(kind, range(30_000, 30_000 + n), 20, 40)
+    operations = TALLIES[name].operations - before
+    assert operations["restrict"] > n
+    assert operations["release"] > n / 2
 
 
 @pytest.mark.parametrize("share", [0.5, pytest.param(2.0, marks=pytest.mark.long)])

@@ -126,9 +126,3 @@ def random_tree(rng: random.Random, columns: Sequence[Sequence[Any]], depth: int
     else:
         split = Split(feature, at, missing_left=rng.random() < 0.5)
     return Node(0.0, split, random_tree(rng, columns, depth - 1), random_tree(rng, columns, depth - 1))
-
-
-def taken_over(engine: Any, arrays: Any, problem: Any, slots: Any) -> Any:
-    """An empty engine with the arrays of a file."""
-    engine.take_over(arrays, problem, slots)
-    return engine

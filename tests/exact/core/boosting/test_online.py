@@ -12,12 +12,12 @@ from benchmarks.boosting.leaf_scores import leaf_score_error
 from oubli.core import OnlineBoostingClassifier, OnlineBoostingRegressor
 from oubli.core.boosting.online import workspace
 from oubli.core.boosting.online.bins import Bins, encode, inner_edges, make_bins, numeric_edges
-from oubli.core.boosting.online.derivatives import NO_SCALE, Scale, make_labels, make_rules, scale_of, tolerance_of
+from oubli.core.boosting.online.derivatives import NO_SCALE, make_rules, scale_of, tolerance_of
 from oubli.core.boosting.online.split import FEW, draw_candidates, n_chosen
-from oubli.core.boosting.online.update import derive_all
 from oubli.core.engine import copied
 from oubli.core.rng import MISSING_CATEGORY
-from oubli.core.samples.arrays import Data, Problem
+from oubli.core.samples.arrays import Data
+from tests.oracles.boosting import online_loss as oracle
 
 N = 120
 PARAMETERS: dict[str, Any] = {
@@ -298,53 +298,29 @@ def test_candidates_of_every_iteration() -> None:
     assert np.diff(inside, axis=1).max() <= 2 * -(-n_inner // inside.shape[1])
 
 
-# -- integer derivatives against the formulas of the paper ------------------------------------------------
+# -- integer derivatives -----------------------------------------------------------------------------------
 
-
-def _derived(scores: list[float], target: float, n_classes: int, iteration: int = 0) -> np.ndarray[Any, Any]:
-    """The derivatives of 4000 samples that have the same scores and label, by their ids."""
-    n, groups = 4000, len(scores)
-    ids = np.random.default_rng(0).integers(0, 2**64, n, dtype=np.uint64)
-    targets = np.full(n, target if n_classes else 0, np.int64)
-    data = Data(np.zeros((n, 1)), targets, ids, np.zeros(0, np.uint64), np.zeros(1, np.bool_))
-    y, ranks = np.full(n if n_classes == 0 else 0, target), np.arange(n_classes, dtype=np.int32)
-    problem = Problem(data, ranks, n_classes, y, np.ones(n, np.bool_), n, np.bincount(targets, minlength=n_classes))
-    scale = Scale(0.0, 10.0, 2.0**20, 2**24, 1.0) if n_classes == 0 else NO_SCALE
-    settings = OnlineBoostingClassifier(**{**PARAMETERS, "learning_rate": 0.5}).fit([[0.0], [1.0]], [0, 1]).settings_
-    labels = make_labels(problem, settings, problem.ranks, groups, scale)
-    sums = np.repeat(np.array(scores)[:, np.newaxis] / 0.5, n, axis=1)
-    gh = np.zeros((groups, n), np.int32 if n_classes == 0 else np.int16)
-    derive_all(labels, sums, np.arange(n), 0, n, iteration, 0, gh, 0, groups, np.zeros(groups))
-    return gh
+IDS = [int(word) for word in np.random.default_rng(0).integers(0, 2**64, 4000, dtype=np.uint64)]
 
 
 @pytest.mark.parametrize("score", [-30.0, -19.97, -4.321, -0.5, 0.0, 0.013, 2.718, 8.0, 700.0])
 @pytest.mark.parametrize("target", [0, 1])
-def test_derivatives_of_two_classes(score: float, target: int) -> None:
-    gh = _derived([score], target, 2)[0].astype(int)
-    g, h = gh >> 8, gh & 255
+def test_the_oracles_derivatives_are_those_of_the_paper(score: float, target: int) -> None:
+    """Each is rounded to one of its neighbours, and their mean is right; histories compare them with the kernels'."""
     p = 1 / (1 + math.exp(-min(score, 500.0)))
-    # Each is rounded to one of its neighbours, and their mean is right.
+    sums = np.array([oracle.class_derivatives(oracle.near_sigmoid(score), target, name, 0) for name in IDS])
+    g, h = sums[:, 0], sums[:, 1]
     assert set(g.tolist()) <= {math.floor(127 * (p - target) + 1e-4), math.floor(127 * (p - target) + 1 - 1e-4)}
     assert g.mean() / 127 == pytest.approx(p - target, abs=5e-4)
     assert h.mean() / 1016 == pytest.approx(p * (1 - p), abs=5e-5)
-
-
-@pytest.mark.parametrize("scores", [[0.0, 0.0, 0.0], [1.0, -2.0, 0.3], [60.0, 0.0, -3.0]])
-def test_derivatives_of_many_classes(scores: list[float]) -> None:
-    gh = _derived(scores, 1, 3).astype(int)
+    over_iterations = np.array([[oracle.class_derivatives(p, target, name, i).g for i in range(10)] for name in IDS])
+    assert np.abs(over_iterations.sum(axis=1) - 1270 * (p - target)).max() < 1.5  # the roundings cancel
+    scores = [score, 0.0, -2.0]
     powers = np.exp(np.array(scores) - max(scores))
-    p = powers / powers.sum()
-    assert (gh >> 8).mean(axis=1) / 127 == pytest.approx(p - [0, 1, 0], abs=5e-4)
-    assert (gh & 255).mean(axis=1) / 1016 == pytest.approx(p * (1 - p), abs=5e-5)
-
-
-def test_derivatives_of_numbers_and_of_a_sample_over_the_iterations() -> None:
-    assert _derived([2.5], 3.25, 0)[0].mean() / 2**20 == pytest.approx(-0.75, abs=1e-7)
-    assert (_derived([1e9], 0.0, 0)[0] == 2**24).all()
-    assert (_derived([-1e300], 0.0, 0)[0] == -(2**24)).all()
-    total = sum((_derived([-3.0], 0, 2, iteration)[0].astype(int) >> 8) for iteration in range(10))
-    assert np.abs(total - 10 * 127 / (1 + math.exp(3.0))).max() < 1.5
+    assert oracle.near_softmax(scores) == pytest.approx(powers / powers.sum(), abs=2e-5)
+    scale = oracle.Scale(0.0, 10.0, 2.0**20, 2**24, 1.0)
+    numbers = [oracle.number_derivative(score, scale, name, 0).g for name in IDS]
+    assert np.mean(numbers) / 2**20 == pytest.approx(min(max(score, -16), 16), abs=1e-7)
 
 
 def test_the_scale_covers_all_targets() -> None:

@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ class Case(cases.Case):
         for name in PARAMETERS[self.kind]:
             special.pop(name)
         told = [f"{name}={value}" for name, value in special.items()]
+        told += [f"{self.n_classes} classes"] if self.n_classes != 3 else []
         return "-".join([self.kind, self.task.value, *told, *(["wide"] if self.is_wide else [])])
 
 
@@ -50,6 +52,9 @@ MORE: dict[str, list[dict[str, Any]]] = {
     "incremental-boosting": [{}, {"quantization": None}, {"early_stopping": 2}],
 }
 CASES = [Case(kind, task, {**PARAMETERS[kind], **more}) for kind, task in KINDS for more in MORE[kind]]
+TWO_CLASSES = [
+    Case(kind, CLASSES, PARAMETERS[kind], n_classes=2) for kind in ("online-boosting", "incremental-boosting")
+]
 FEASIBLE = Case(
     "tree",
     Task.CLASSIFICATION,
@@ -61,7 +66,7 @@ FEASIBLE = Case(
 WIDE = [pytest.param(replace(case, is_wide=True), marks=pytest.mark.long) for case in CASES if case.task is not CLASSES]
 
 
-@pytest.fixture(params=[*CASES, FEASIBLE, *WIDE], ids=str)
+@pytest.fixture(params=[*CASES, *TWO_CLASSES, FEASIBLE, *WIDE], ids=str)
 def case(request: pytest.FixtureRequest) -> Case:
     found: Case = request.param
     return found
@@ -240,6 +245,26 @@ def test_classes_follow_the_samples() -> None:
             model.delete("3")
             assert model.classes_.tolist() == ["a", "b", "c"]
             assert set(model.predict(case.samples()[0])) <= set("abc")
+
+
+def test_progress_is_told_of_every_tree_in_the_callers_thread(case: Case) -> None:
+    model, (X, y) = case.fitted(), case.samples()
+    told: list[tuple[int, int, int]] = []
+    digest = model.digest()
+    model.fit(
+        X,
+        y,
+        ids=[f"id {i}" for i in range(N)],
+        schema=case.schema(),
+        progress=lambda done, total: told.append((done, total, threading.get_ident())),
+    )
+    done = [number for number, *_ in told]
+    assert {(total, thread) for _, total, thread in told} <= {(done[-1], threading.get_ident())} if told else True
+    assert done == sorted(set(done))
+    assert model.digest() == digest
+    if case.kind != "tree":
+        groups = 1 if case.kind == "forest" or case.task is not CLASSES or case.n_classes == 2 else case.n_classes
+        assert done[-1] == groups * case.parameters["n_estimators"]
 
 
 # Reading

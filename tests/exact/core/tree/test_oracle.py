@@ -198,6 +198,7 @@ def test_condition_1() -> None:
     assert found(inner, held) == []
     assert found(inner, samples(*((float(i), 0) for i in range(10)))) == ["condition 1"]  # pure
     assert found(inner, samples((1.0, 0))) == ["condition 1"]  # k samples
+    assert found(Node(0, 10, tagged=True), held) == []  # a tag excuses what is below
     for depth_limit in (0, 1):
         expected = ["condition 1"] if depth_limit == 0 else []
         assert found(inner, held, Parameters(h=depth_limit, alpha=0.1, beta=0.1, epsilon=0.007)) == expected
@@ -232,11 +233,6 @@ def test_only_samples_that_are_nearly_all_alike_excuse_a_leaf() -> None:
     assert found(Node(0, 200), {**alike, "one": Sample((2.0,), ("int", 1))}) == []
     more = {f"more {i}": Sample((2.0 + i,), ("int", i % 2)) for i in range(8)}
     assert found(Node(0, 200), {**alike, **more}) == ["condition 1"]
-
-
-def test_a_tag_excuses_what_is_below() -> None:
-    held = samples(*((float(i), int(i >= 5)) for i in range(10)))
-    assert found(Node(0, 10, tagged=True), held) == []
 
 
 def test_sizes() -> None:
