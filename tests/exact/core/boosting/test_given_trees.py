@@ -4,78 +4,21 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
-from oubli.core.boosting.engine import BoostedEngine, tree_digests
-from oubli.core.boosting.estimator import BoostedModel
-from oubli.core.boosting.state import Trees, no_trees
+from oubli.core import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from oubli.core.boosting.engine import tree_digests
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.estimators import Classifier, Regressor
 from tests.exact.core.boosting.reading import random_tree, read, write
 from tests.oracles.boosting.trees import Ensemble, Node, tree_digest
 from tests.oracles.common import MISSING_CATEGORY, cell, hash_bytes
 from tests.oracles.common import Column as OracleColumn
 from tests.oracles.splits import Split
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Nothing to set."""
-
-    seed: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"random_state": self.seed}
-
-
-class GivenTrees(BoostedEngine):
-    """An engine that never grows anything."""
-
-    trees: Trees = no_trees()  # type: ignore[assignment]
-
-    def fit(self, *_: Any, **__: Any) -> None:
-        """Leave the trees as they are."""
-
-    add = delete = fit
-
-
-GivenTrees.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
-
-
-class _Given(BoostedModel):
-    kind = "given"
-    guarantee = "exact"
-
-    def __init__(self, *, random_state: Any = 0) -> None:
-        self.random_state = random_state
-
-    @classmethod
-    def read_settings(cls, parameters: Mapping[str, Any], schema: Any) -> Settings:
-        return Settings(parameters["random_state"])
-
-    @staticmethod
-    def engine_type(settings: Any) -> type[GivenTrees]:
-        return GivenTrees
-
-    def with_trees(self, trees: Trees) -> _Given:
-        """Predict from these trees from now on."""
-        self.engine_.trees = trees
-        return self
-
-
-class GivenClassifier(_Given, Classifier):
-    """For classes."""
-
-
-class GivenRegressor(_Given, Regressor):
-    """For numbers."""
-
 
 # -- predictions -------------------------------------------------------------------------------------
 
@@ -95,6 +38,16 @@ THRESHOLDS: tuple[list[Any], ...] = (
 TRAINED = [[1.0, "a", True, 0.5], [2.0, "b", False, 0.5], [0.0, "c", None, None]]  # the categories that are held
 
 
+def given(model: Any, X: Any, y: Any, ensemble: Ensemble, *, numbering: int = 0, schema: Any = None) -> Any:
+    """A model of boosting on presorted columns, which keeps the trees that predictions read as they are, with these."""
+    model.fit(X, y, schema=schema).engine_.trees = write(ensemble, numbering=numbering)
+    return model
+
+
+def classifier(**parameters: Any) -> Any:
+    return IncrementalBoostingClassifier(1, quantization=None, **{"random_state": 0, **parameters})
+
+
 def fitted(n_classes: int, ensemble: Ensemble, *, wide: bool = False, numbering: int = 0) -> Any:
     """A model of so many classes, or a regression (0), that has these trees."""
     columns = [Column(f"x{i}", ColumnType(c.type), c.dtype) for i, c in enumerate(COLUMNS)]  # type: ignore[arg-type]
@@ -102,13 +55,11 @@ def fitted(n_classes: int, ensemble: Ensemble, *, wide: bool = False, numbering:
         columns[3] = Column("x3", ColumnType.NUMERIC, "float64")
     if n_classes:
         schema = Schema(tuple(columns), Task.CLASSIFICATION, LabelType.INTEGER)
-        model: Any = GivenClassifier().fit(
-            [TRAINED[i % 3] for i in range(n_classes)], list(range(n_classes)), schema=schema
-        )
-    else:
-        schema = Schema(tuple(columns), Task.REGRESSION, LabelType.NUMBER)
-        model = GivenRegressor().fit(TRAINED, [1.0, 2.0, 3.0], schema=schema)
-    return model.with_trees(write(ensemble, numbering=numbering))
+        X, y = [TRAINED[i % 3] for i in range(n_classes)], list(range(n_classes))
+        return given(classifier(), X, y, ensemble, numbering=numbering, schema=schema)
+    schema = Schema(tuple(columns), Task.REGRESSION, LabelType.NUMBER)
+    model = IncrementalBoostingRegressor(1, quantization=None)
+    return given(model, TRAINED, [1.0, 2.0, 3.0], ensemble, numbering=numbering, schema=schema)
 
 
 def random_ensemble(seed: int, n_groups: int, n_iterations: int) -> Ensemble:
@@ -170,8 +121,8 @@ def test_sides_of_a_split(split: Split, values: list[Any], expected: str) -> Non
 
 
 def test_one_class_is_certain() -> None:
-    model: Any = GivenClassifier().fit(TRAINED, ["x", "x", "x"])
-    assert model.with_trees(no_trees()).predict_proba(TRAINED).tolist() == [[1.0]] * 3
+    model = classifier().fit(TRAINED, ["x", "x", "x"])
+    assert model.predict_proba(TRAINED).tolist() == [[1.0]] * 3
     assert model.predict(TRAINED[:1]).tolist() == ["x"]
     assert model.raw_scores(TRAINED).shape == (3, 0)
 
@@ -191,8 +142,7 @@ def small() -> Ensemble:
 
 
 def digest(ensemble: Ensemble, *, numbering: int = 0, y: Any = Y, X: Any = X, model: Any = None) -> str:
-    model = GivenClassifier() if model is None else model
-    result: str = model.fit(X, y).with_trees(write(ensemble, numbering=numbering)).digest()
+    result: str = given(classifier() if model is None else model, X, y, ensemble, numbering=numbering).digest()
     return result
 
 
@@ -258,8 +208,9 @@ def test_all_that_predictions_read_changes_the_digest() -> None:
     names[digest(small(), y=[0, 1, 3])] = "classes"
     names[digest(small(), y=["0", "1", "2"])] = "the type of labels"
     names[digest(small(), X=[[0.0, 1.0], [1.0, 2.0], [2.0, 3.0]])] = "the type of columns"
-    names[digest(small(), model=GivenClassifier(random_state=1))] = "parameters"
+    names[digest(small(), model=classifier(random_state=1))] = "parameters"
     one = Ensemble([[Node(1.0)]], [0.0])
     names[digest(one, y=[0, 1, 1])] = "one tree"
-    names[digest(one, model=GivenRegressor(), y=[0.0, 1.0, 1.0])] = "the task"
+    regressor = IncrementalBoostingRegressor(1, quantization=None, random_state=0)
+    names[digest(one, model=regressor, y=[0.0, 1.0, 1.0])] = "the task"
     assert len(names) == len(CHANGES) + 7, sorted(names.values())

@@ -42,11 +42,6 @@ EDGES = {
         [(float(i % 5), float(i * i % 7)) for i in range(12)],
         [3, 3, 1, 3, 1, 5, 5, 2, 1, 4, 4, 3],
     ),
-    "categories": Edge(
-        (CATEGORY, NUMBER),
-        [(value, float(i)) for i, value in enumerate(["a", "b", None, "a", "c", "d", None, "e", "b"])],
-        [1, 0, 1, 1, 0, 0, 1, 0, 0],
-    ),
     "samples that no split parts": Edge(*ALIKE),
     "targets that no split parts": Edge(*ALIKE, "number"),
     "only missing values tell samples apart": Edge(

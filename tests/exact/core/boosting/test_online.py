@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.boosting.leaf_scores import leaf_score_error
 from oubli.core import OnlineBoostingClassifier, OnlineBoostingRegressor
@@ -17,6 +19,7 @@ from oubli.core.boosting.online.split import FEW, draw_candidates, n_chosen
 from oubli.core.engine import copied
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Data
+from tests.oracles.boosting import online_bins
 from tests.oracles.boosting import online_loss as oracle
 
 N = 120
@@ -188,47 +191,29 @@ def test_the_tolerance_is_in_proportion_to_what_comes_or_goes(n_moved: int, n_he
 
 # -- bins (Algorithm 4), what lies beyond them, and the candidates drawn from their edges -----------------
 
-BELOW_0, ABOVE_1, LARGEST = np.nextafter(0.0, -1.0), np.nextafter(1.0, 2.0), np.finfo(np.float64).max
-LONG = np.arange(1024.0)
-GAPS = [*range(10), 1e6, 1e6 + 1]
+LARGEST = np.finfo(np.float64).max
+AWKWARD = [0.0, 1.0, float(np.nextafter(1.0, 2.0)), 1e-300, 5e-324, 1e6, LARGEST, -LARGEST, -1.5]
 
 
-@pytest.mark.parametrize(
-    ("values", "max_bins", "expected"),
-    [
-        ([1.0, 2.0, 4.0, 4.5], 10, [1.5, 3.0, 4.25]),
-        ([1.0, 2.0, 4.0, 4.5], 4, [1.5, 3.0, 4.25]),
-        # With a width w, a bin holds floor(w) + 1 values; 1e-10 x 1023 x 2^24 is 1.716, 2^25 3.43.
-        (LONG, 1024, [0.5, 1.5, 2.5]),
-        (LONG, 1023, [1.5, 3.5, 5.5]),
-        (LONG, 511, [3.5, 7.5, 11.5]),
-        (GAPS, 3, [6.5, 500004.5]),
-        (GAPS, 2, [500004.5]),
-        # Between neighbours the lower one is the edge; halfway between the next two is rounded up.
-        ([1.0, ABOVE_1], 2, [1.0]),
-        ([1.0, ABOVE_1, np.nextafter(ABOVE_1, 2.0)], 3, [1.0, ABOVE_1]),
-        ([-LARGEST, LARGEST], 2, [-LARGEST]),
-    ],
-)
-def test_edges_are_between_bins(values: Any, max_bins: int, expected: list[float]) -> None:
-    assert inner_edges(np.array(values, np.float64), max_bins)[:3].tolist() == expected
+def test_the_width_of_bins_by_hand() -> None:
+    """With a width w, a bin holds floor(w) + 1 values; 1e-10 x 1023 x 2^24 is 1.716, 2^25 3.43."""
+    values = np.arange(1024.0)
+    assert len(inner_edges(values, 1024)) == 1023
+    assert inner_edges(values, 1023)[:3].tolist() == [1.5, 3.5, 5.5]
+    assert inner_edges(values, 511)[:3].tolist() == [3.5, 7.5, 11.5]
+    assert inner_edges(np.array([*range(10), 1e6, 1e6 + 1]), 3).tolist() == [6.5, 500004.5]  # none where nothing is
+    edges, n_outer = numeric_edges(np.arange(0.0, 80.5, 0.5), 1024)  # beyond both ends wider and wider
+    below = np.nextafter(0.0, -1.0)
+    assert n_outer == 3
+    assert [*edges[:3], *edges[-4:]] == [below - 30, below - 10, below, 80, 90, 110, np.inf]
 
 
-@pytest.mark.parametrize(
-    ("column", "expected"),
-    [
-        ([0.0, 1.0, np.nan], [0.5, np.inf]),
-        ([3.0, 3.0], [np.nextafter(3.0, 0.0), 3.0, np.inf]),
-        ([np.nan, np.nan], [np.inf]),
-        ([0.0, 1.0, 2.0], [BELOW_0, 0.5, 1.5, 2.0, np.inf]),
-        (  # beyond both ends bins get wider and wider
-            np.arange(0.0, 80.5, 0.5),
-            [BELOW_0 - 30, BELOW_0 - 10, BELOW_0, *np.arange(160) / 2 + 0.25, 80, 90, 110, np.inf],
-        ),
-    ],
-)
-def test_edges_of_a_column(column: Any, expected: list[float]) -> None:
-    assert numeric_edges(np.array(column), 1024)[0].tolist() == list(expected)
+@given(st.lists(st.sampled_from(AWKWARD) | st.integers(-9, 99).map(float), max_size=60), st.integers(2, 70))
+def test_edges_are_the_oracles(values: list[float], max_bins: int) -> None:
+    bins = online_bins.numeric_bins(values, max_bins)
+    found, n_outer = numeric_edges(np.array([*values, np.nan]), max_bins)
+    assert found.tolist() == [*bins.below, *bins.inside, *bins.above, np.inf]
+    assert n_outer == len(bins.above) == len(bins.below)
 
 
 def _data(cells: Any, hashes: list[int], categorical: list[bool]) -> Data:

@@ -192,28 +192,13 @@ def test_nothing_changes_but_sums_when_a_sample_hardly_matters() -> None:
     case.check()
 
 
-def test_missing_values_go_where_they_gain() -> None:
-    x = np.random.default_rng(3).standard_normal(400)
-    x[:150] = np.nan
-    case = Case(x[:, np.newaxis], np.where(np.isnan(x), 1, x > 0.5).astype(int), range(390))
-    nodes = case.engine.trees.nodes
-    assert np.isinf(nodes["threshold"]).any() or (nodes["missing_left"] == 0).any()
-    case.go(0)
-    case.go(300)
-    case.come(0, 395)
-
-
-def test_neighbouring_edges_find_their_places_again() -> None:
+def test_edges_find_their_places_again_or_have_all_grown_anew() -> None:
     X, y = coarse()
     X[:3, 0] = [1.25, 1.5, 1.75]
     case = Case(X, y, range(300))
     for change, samples in ((case.go, (0, 1, 2)), (case.come, (0, 1, 2)), (case.go, (0, 1)), (case.go, (2,))):
         assert change(*samples) != LastUpdate(), "it was grown again"
-
-
-def test_edges_without_a_place_have_all_grown_anew() -> None:
-    X, y = coarse()
-    X[:3, 0] = [1.25, 1.5, 99.0]
+    X[2, 0] = 99.0
     case = Case(X, y, range(1, 300))
     codes = len(case.engine.features.edges)
     assert case.come(0) == LastUpdate(), "a third value where there are only two codes"

@@ -13,7 +13,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -100,10 +100,26 @@ class Pitfall:
     columns: list[Column]
     samples: Sequence[Sample]
     steps: Sequence[Any]
-    watched: Callable[[Player], Any] = split
-    expected: Sequence[Any] | None = None
-    n_seen: int = 1
-    parameters: dict[str, Any] = field(default_factory=dict)
+    watched: Callable[[Player], Any]
+    expected: Sequence[Any] | None
+    n_seen: int
+    parameters: dict[str, Any]
+
+
+PITFALLS: dict[str, Pitfall] = {}
+
+
+def pitfall(
+    name: str,
+    columns: list[Column],
+    samples: Sequence[Sample],
+    *steps: Any,
+    watched: Callable[[Player], Any] = split,
+    expected: Sequence[Any] | None = None,
+    n_seen: int = 1,
+    **parameters: Any,
+) -> None:
+    PITFALLS[name] = Pitfall(columns, samples, steps, watched, expected, n_seen, parameters)
 
 
 def ramp(n: int) -> list[Sample]:
@@ -116,11 +132,6 @@ def some(*features: Any) -> list[Sample]:
     return [(f"s{i}", tuple(row), i % 2) for i, row in enumerate(features)]
 
 
-def each(samples: Sequence[Sample]) -> list[list[Sample]]:
-    """Samples that come one by one."""
-    return [[sample] for sample in samples]
-
-
 def mixed_samples(n: int = 24) -> list[Sample]:
     rng = random.Random(n)
     return [
@@ -130,185 +141,157 @@ def mixed_samples(n: int = 24) -> list[Sample]:
 
 
 MIXED = [NUMERIC, CATEGORY, BOOLEAN]
-PITFALLS: dict[str, Pitfall] = {}
 
 # --- attributes
-PITFALLS["a skipped attribute becomes usable by an add"] = Pitfall(
-    [NUMERIC] * 3,
-    some(*((5.0, float(i), 7.0) for i in range(8))),
-    [[("new", (6.0, 3.0, 7.0), 1)]],
-    attributes,
-    n_seen=2,
-)
-PITFALLS["a used attribute becomes unusable by a delete"] = Pitfall(
-    [NUMERIC] * 2,
-    [*some(*((5.0, float(i)) for i in range(8))), ("odd", (6.0, 3.0), 1)],
-    [["odd"]],
-    attributes,
-    n_seen=2,
-)
+
+pitfall(
+    "a skipped attribute becomes usable by an add",
+    [NUMERIC] * 3, some(*((5.0, float(i), 7.0) for i in range(8))), [("new", (6.0, 3.0, 7.0), 1)],
+    watched=attributes, n_seen=2,
+)  # fmt: skip
+pitfall(
+    "a used attribute becomes unusable by a delete",
+    [NUMERIC] * 2, [*some(*((5.0, float(i)) for i in range(8))), ("odd", (6.0, 3.0), 1)], ["odd"],
+    watched=attributes, n_seen=2,
+)  # fmt: skip
 for _name, _value, _other in (("a missing", None, 4.0), ("the first present", 4.0, None)):
-    PITFALLS[f"a skipped attribute becomes usable by {_name} value"] = Pitfall(
-        [NUMERIC] * 2,
-        some(*((_other, float(i)) for i in range(8))),
-        [[("new", (_value, 3.0), 1)]],
-        attributes,
-        n_seen=2,
-    )
-PITFALLS["a categorical attribute becomes usable and unusable"] = Pitfall(
-    [CATEGORY, NUMERIC, CATEGORY],
-    some(*(("a", float(i), "x") for i in range(8))),
-    [[("new", ("b", 3.0, "x"), 1)], ..., ["new"], [("again", (None, 3.0, "x"), 1)]],
-    attributes,
-    n_seen=2,
-)
-PITFALLS["equal rows are a leaf until another comes"] = Pitfall(
-    [NUMERIC, CATEGORY],
-    some(*[(1.0, "a")] * 4),
-    [[("new", (1.0, "b"), 1)], ..., ["new"]],
-    is_split,
-    [False, True, False],
-)
+    pitfall(
+        f"a skipped attribute becomes usable by {_name} value",
+        [NUMERIC] * 2, some(*((_other, float(i)) for i in range(8))), [("new", (_value, 3.0), 1)],
+        watched=attributes, n_seen=2,
+    )  # fmt: skip
+pitfall(
+    "a categorical attribute becomes usable and unusable",
+    [CATEGORY, NUMERIC, CATEGORY], some(*(("a", float(i), "x") for i in range(8))),
+    [("new", ("b", 3.0, "x"), 1)], ..., ["new"], [("again", (None, 3.0, "x"), 1)],
+    watched=attributes, n_seen=2,
+)  # fmt: skip
+pitfall(
+    "equal rows are a leaf until another comes",
+    [NUMERIC, CATEGORY], some(*[(1.0, "a")] * 4), [("new", (1.0, "b"), 1)], ..., ["new"],
+    watched=is_split, expected=[False, True, False],
+)  # fmt: skip
 
 # --- thresholds and ranges
+
 for _kind, _column in ((np.float32, NUMERIC), (np.float64, WIDE)):
     for _low in (1.0, -1.0, 2.0**24, 0.0, -1e-45):  # every threshold must be the lower one; rounding reaches the upper
         _lo, _hi = neighbours(_low, 2, _kind)
-        PITFALLS[f"two adjacent numbers, {_column.dtype} {_low}"] = Pitfall(
-            [_column], some((_lo,), (_hi,)), [[("c", (_lo,), 0), ("d", (_hi,), 1)]], parameters={"n_thresholds": 7}
-        )
-PITFALLS["an extreme with duplicates leaves copy by copy"] = Pitfall(
-    [NUMERIC],
-    [*ramp(6), ("hi 1", (50.0,), 0), ("hi 2", (50.0,), 1), ("lo 1", (-9.0,), 1), ("lo 2", (-9.0,), 0)],
-    [["hi 1"], ..., ["lo 2"], ..., ["lo 1"], ..., ["hi 2"]],
-    rule,
-    n_seen=2,
-)
+        pitfall(
+            f"two adjacent numbers, {_column.dtype} {_low}",
+            [_column], some((_lo,), (_hi,)), [("c", (_lo,), 0), ("d", (_hi,), 1)], n_thresholds=7,
+        )  # fmt: skip
+pitfall(
+    "an extreme with duplicates leaves copy by copy",
+    [NUMERIC], [*ramp(6), ("hi 1", (50.0,), 0), ("hi 2", (50.0,), 1), ("lo 1", (-9.0,), 1), ("lo 2", (-9.0,), 0)],
+    ["hi 1"], ..., ["lo 2"], ..., ["lo 1"], ..., ["hi 2"], watched=rule, n_seen=2,
+)  # fmt: skip
 
 # --- missing values
-PITFALLS["the missing direction is a hash even where nothing is missing"] = Pitfall(
-    [NUMERIC], ramp(8), [..., [("gap", (None,), 1)], ..., ["gap"]], parameters={"queries": [(None,)]}
-)
-PITFALLS["an attribute constant but for missing values has one candidate"] = Pitfall(
-    [NUMERIC],
-    [("a", (2.0,), 0), ("b", (2.0,), 0), ("c", (None,), 1), ("d", (None,), 1)],
-    [["c"], ..., ["d"], ..., [("e", (3.0,), 1)], ..., [("f", (None,), 0)], ["e"]],
-    rule,
-    [repr({"kind": "threshold", "threshold": math.inf, "missing_left": False}), ..., repr(None), ..., ..., ...],
-    parameters={"queries": [(1e30,)]},
-)
+
+pitfall(
+    "the missing direction is a hash even where nothing is missing",
+    [NUMERIC], ramp(8), ..., [("gap", (None,), 1)], ..., ["gap"], queries=[(None,)],
+)  # fmt: skip
+pitfall(
+    "an attribute constant but for missing values has one candidate",
+    [NUMERIC], [("a", (2.0,), 0), ("b", (2.0,), 0), ("c", (None,), 1), ("d", (None,), 1)],
+    ["c"], ..., ["d"], ..., [("e", (3.0,), 1)], ..., [("f", (None,), 0)], ["e"],
+    watched=rule, queries=[(1e30,)],
+    expected=[repr({"kind": "threshold", "threshold": math.inf, "missing_left": False}), ..., "None", ..., ..., ...],
+)  # fmt: skip
 for _column, _value in ((NUMERIC, 2.0), (BOOLEAN, True), (CATEGORY, "a")):
     for _n in (1, 2):  # what is left of the attribute is a constant: the node takes another in its place
-        PITFALLS[f"the last missing value leaves, {_column.type}, {_n}"] = Pitfall(
+        pitfall(
+            f"the last missing value leaves, {_column.type}, {_n}",
             [_column, NUMERIC, NUMERIC],
             [
                 *some(*((_value, float(i), float(i // 3)) for i in range(9))),
                 *(("gap", (None, 3.0, 1.0), 1), ("gap 2", (None, 4.0, 2.0), 0)),
             ],
-            [["gap"], ..., ["gap 2"]],
-            attributes,
-            n_seen=2,
-            parameters={"max_features": _n},
-        )
+            ["gap"], ..., ["gap 2"], watched=attributes, n_seen=2, max_features=_n,
+        )  # fmt: skip
 
 # --- categories
-PITFALLS["a new category arrives and the last sample of one leaves"] = Pitfall(
-    [CATEGORY, NUMERIC],
-    some(*(("abc"[i % 3], float(i)) for i in range(9))),
-    [["s1", "s4", "s7"], [("n1", ("zebra", 1.0), 0), ("n2", ("zebra", 4.0), 1)]],  # takes over the code of "b"
-    n_seen=2,
-    parameters={"max_features": 2},
-)
-PITFALLS["the isolated category changes with the categories present"] = Pitfall(
-    [CATEGORY],
-    some(*((f"c{i % 6}",) for i in range(12))),
-    [
-        *itertools.chain(*([[f"s{i}", f"s{i + 6}"], ...] for i in range(6))),
-        *itertools.chain(*([[(f"t{i}", (f"c{5 - i}",), i % 2)], ...] for i in range(6))),
-    ],
-    rule,
-    n_seen=3,
-    parameters={"n_thresholds": 1},
-)
-PITFALLS["an unseen category goes where its hash says"] = Pitfall(
-    [CATEGORY],
-    some(*((f"c{i % 8}",) for i in range(16))),
-    [["s3", "s11"]],  # "c3" is unseen now
-    parameters={"n_thresholds": 4, "queries": [*((f"never seen {i}",) for i in range(10)), (None,), ("c3",)]},
-)
+
+pitfall(
+    "a new category arrives and the last sample of one leaves",  # it takes over the code of "b"
+    [CATEGORY, NUMERIC], some(*(("abc"[i % 3], float(i)) for i in range(9))),
+    ["s1", "s4", "s7"], [("n1", ("zebra", 1.0), 0), ("n2", ("zebra", 4.0), 1)], n_seen=2, max_features=2,
+)  # fmt: skip
+pitfall(
+    "the isolated category changes with the categories present",
+    [CATEGORY], some(*((f"c{i % 6}",) for i in range(12))),
+    *(step for i in range(6) for step in ([f"s{i}", f"s{i + 6}"], ...)),
+    *(step for i in range(6) for step in ([(f"t{i}", (f"c{5 - i}",), i % 2)], ...)),
+    watched=rule, n_seen=3, n_thresholds=1,
+)  # fmt: skip
+pitfall(
+    "an unseen category goes where its hash says",
+    [CATEGORY], some(*((f"c{i % 8}",) for i in range(16))), ["s3", "s11"],  # "c3" is unseen now
+    n_thresholds=4, queries=[*((f"never seen {i}",) for i in range(10)), (None,), ("c3",)],
+)  # fmt: skip
 
 # --- leaves, classes and trees
-PITFALLS["crossing the minimum split size both ways"] = Pitfall(
-    [NUMERIC],
-    ramp(6),
-    [["r2"], ..., [("r2", (2.0,), 0)], ..., ["r1", "r3"], [("x", (9.0,), 1), ("y", (9.5,), 0)]],
-    is_split,
-    [True, False, True, False, True],
-    parameters={"min_samples_split": 6},
-)
-PITFALLS["becoming pure and impure in regression"] = Pitfall(  # one quantised target; the ends may have copies
-    [NUMERIC],
-    [*((f"s{i}", (float(i),), 2.0) for i in range(6)), ("odd", (2.5,), 7.0), ("odd 2", (1.5,), 7.0)],
-    [["odd"], ..., ["odd 2"], ..., [("low", (3.5,), -1.0)]],
-    is_split,
-    [True, True, False, True],
-    parameters={"task": "regression"},
-)
-PITFALLS["equal scores go to the lower attribute and candidate"] = Pitfall(  # all candidates make the same partition
-    [NUMERIC, BOOLEAN, CATEGORY],
-    some(*((float(i % 2), float(i % 2), "ab"[i % 2]) for i in range(6))),
-    [..., [("tie", (0.5, 1.0, "b"), 1)], ..., ["tie"]],
-    split,
-    [(0, 0), ..., (0, 0)],
-    parameters={"max_features": 3, "n_thresholds": 4},
-)
-PITFALLS["the last sample of a class takes it along"] = Pitfall(
-    [NUMERIC], [*ramp(6), ("rare", (2.5,), 7)], [["rare"], ..., [("other", (0.5,), -3)]],
-    classes, ["[0, 1, 7]", "[0, 1]", "[-3, 0, 1]"],
+
+pitfall(
+    "crossing the minimum split size both ways",
+    [NUMERIC], ramp(6),
+    ["r2"], ..., [("r2", (2.0,), 0)], ..., ["r1", "r3"], [("x", (9.0,), 1), ("y", (9.5,), 0)],
+    watched=is_split, expected=[True, False, True, False, True], min_samples_split=6,
 )  # fmt: skip
-PITFALLS["classes are ordered by type and value"] = Pitfall(  # True is not 1: its class leaves, 1 stays
-    [NUMERIC],
-    [(f"s{i}", (float(i),), label) for i, label in enumerate(["b", 2, True, 0.5, "a", 1, False, -1])],
-    [["s2", "s4"]],
-    classes,
-    ["[False, True, 0.5, -1, 1, 2, 'a', 'b']", "[False, 0.5, -1, 1, 2, 'b']"],
-    parameters={"label_type": "scalar"},
-)
-PITFALLS["equal probabilities go to the smaller class"] = Pitfall(  # which arrives last and has the higher code
-    [NUMERIC],
-    [("first", (1.0,), 9), ("second", (1.0,), 2)],
-    [..., [("third", (1.0,), -5), ("fourth", (1.0,), -5), ("fifth", (1.0,), 9)]],
-    lambda player: player.model.predict([[1.0]]).tolist(),
-    [[2], [-5]],
-)
-PITFALLS["an empty tree is planted again"] = Pitfall(
-    [NUMERIC], ramp(3), [["r0"], ..., ["r1"], ..., ["r2"], ramp(5)], has_empty_trees, n_seen=2,
-    parameters={"n_estimators": 6, "occurrence": 0.3},
+pitfall(
+    "becoming pure and impure in regression",  # one quantised target; the ends of the range may have copies
+    [NUMERIC], [*((f"s{i}", (float(i),), 2.0) for i in range(6)), ("odd", (2.5,), 7.0), ("odd 2", (1.5,), 7.0)],
+    ["odd"], ..., ["odd 2"], ..., [("low", (3.5,), -1.0)],
+    watched=is_split, expected=[True, True, False, True], task="regression",
+)  # fmt: skip
+pitfall(
+    "equal scores go to the lower attribute and candidate",  # all candidates make the same partition
+    MIXED[:1] + MIXED[:0:-1], some(*((float(i % 2), float(i % 2), "ab"[i % 2]) for i in range(6))),
+    ..., [("tie", (0.5, 1.0, "b"), 1)], ..., ["tie"],
+    expected=[(0, 0), ..., (0, 0)], max_features=3, n_thresholds=4,
+)  # fmt: skip
+pitfall(
+    "the last sample of a class takes it along",
+    [NUMERIC], [*ramp(6), ("rare", (2.5,), 7)], ["rare"], ..., [("other", (0.5,), -3)],
+    watched=classes, expected=["[0, 1, 7]", "[0, 1]", "[-3, 0, 1]"],
+)  # fmt: skip
+pitfall(
+    "classes are ordered by type and value",  # True is not 1: its class leaves, 1 stays
+    [NUMERIC], [(f"s{i}", (float(i),), label) for i, label in enumerate(["b", 2, True, 0.5, "a", 1, False, -1])],
+    ["s2", "s4"], label_type="scalar", watched=classes,
+    expected=["[False, True, 0.5, -1, 1, 2, 'a', 'b']", "[False, 0.5, -1, 1, 2, 'b']"],
+)  # fmt: skip
+pitfall(
+    "equal probabilities go to the smaller class",  # which arrives last and has the higher code
+    [NUMERIC], [("first", (1.0,), 9), ("second", (1.0,), 2)],
+    ..., [("third", (1.0,), -5), ("fourth", (1.0,), -5), ("fifth", (1.0,), 9)],
+    watched=lambda player: player.model.predict([[1.0]]).tolist(), expected=[[2], [-5]],
+)  # fmt: skip
+pitfall(
+    "an empty tree is planted again",
+    [NUMERIC], ramp(3), ["r0"], ..., ["r1"], ..., ["r2"], ramp(5),
+    watched=has_empty_trees, n_seen=2, n_estimators=6, occurrence=0.3,
 )  # fmt: skip
 
 # --- counters and scales
+
 _NOISE = [(f"x{i}", (float(i % 2), float(i // 2 % 2)), i // 2 % 2) for i in range(20)]
 _WORSE = [(f"w{i}", (float(i % 2), float(i % 2)), i % 2 ^ (i > 40)) for i in range(12)]
-PITFALLS["the best score is raised again"] = Pitfall(  # the best split gets worse, loses to another, and wins again
-    [NUMERIC, NUMERIC],
-    [(f"s{i}", (float(i // 6), float(i % 2)), i // 6) for i in range(12)],
-    [
-        *(step for extra in (_NOISE, _WORSE) for step in (*each(extra), ..., *([name] for name, _, _ in extra))),
-    ],
-    n_seen=2,
-    parameters={"max_features": 2, "n_thresholds": 2},
-)
-PITFALLS["targets are requantised when the largest crosses the scale"] = Pitfall(  # 16 and less: e = 4; above: e = 8
-    [NUMERIC],
-    [(f"s{i}", (float(i),), 0.1 * i) for i in range(10)],
-    [
-        *([("a", (4.5,), 16.0)], ..., [("b", (4.5,), math.nextafter(16.0, 17.0))], ..., [("c", (4.5,), -1e9)], ...),
-        *([("d", (4.5,), 1e-9)], ..., ["c"], ..., ["b"], ..., ["a"]),
-    ],
-    exponent,
-    [0, 4, 8, 32, 32, 8, 4, 0],
-    parameters={"task": "regression"},
-)
+pitfall(
+    "the best score is raised again",  # the best split gets worse, loses to another, and wins again
+    [NUMERIC, NUMERIC], [(f"s{i}", (float(i // 6), float(i % 2)), i // 6) for i in range(12)],
+    *(step for extra in (_NOISE, _WORSE) for step in (*([one] for one in extra), ..., *([one[0]] for one in extra))),
+    n_seen=2, max_features=2, n_thresholds=2,
+)  # fmt: skip
+pitfall(
+    "targets are requantised when the largest crosses the scale",  # 16 and less: e = 4; above: e = 8
+    [NUMERIC], [(f"s{i}", (float(i),), 0.1 * i) for i in range(10)],
+    [("a", (4.5,), 16.0)], ..., [("b", (4.5,), math.nextafter(16.0, 17.0))], ..., [("c", (4.5,), -1e9)], ...,
+    [("d", (4.5,), 1e-9)], ..., ["c"], ..., ["b"], ..., ["a"],
+    watched=exponent, expected=[0, 4, 8, 32, 32, 8, 4, 0], task="regression",
+)  # fmt: skip
 
 
 @seeds

@@ -180,17 +180,12 @@ def test_what_influence_is_not_defined_for_is_refused_by_name(make, text, data):
 
 
 @pytest.mark.parametrize("make", [light, extreme, histogram, presorted])
-def test_other_samples_than_the_models_are_refused(make, data):
-    model = make("binary").fit(data["X"], data["binary"])
-    for X, y in ((data["X"], 1 - data["binary"]), (data["X"][::-1].copy(), data["binary"])):
-        with pytest.raises(InputError, match="not those of these samples"):
-            view(model, X, y)
-
-
-@pytest.mark.parametrize("make", [light, extreme, histogram, presorted])
-def test_rows_of_another_shape_are_refused(make, data):
+def test_other_samples_than_the_models_and_rows_of_another_shape_are_refused(make, data):
     X, y = data["X"], data["binary"]
     model = make("binary").fit(X, y)
+    for others, labels in ((X, 1 - y), (X[::-1].copy(), y)):
+        with pytest.raises(InputError, match="not those of these samples"):
+            view(model, others, labels)
     seen = view(model, X, y)
     for rows, text in (
         (X[:2, :4], "X has 4 features, but .* is expecting 5"),
@@ -306,5 +301,3 @@ def test_there_must_be_trees():
         view(model)
     with pytest.raises(InputError, match="holds its samples"):
         view(model, [[0.0]], ["a"])
-
-

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from oubli.core import DynamicTreeClassifier, load
+from oubli.core import DynamicTreeClassifier
 from oubli.core.errors import CapacityError, InputError
-from oubli.core.jit.nodes import NIL
 from oubli.core.tree import engine as module
-from oubli.core.tree.parameters import epsilon_bound
 
 
 def table(n: int = 200, seed: int = 0) -> tuple[list[list[Any]], list[str]]:
@@ -70,22 +65,6 @@ def test_epsilon_is_derived_from_both() -> None:
     assert model.guarantee == "epsilon-feasible"
     assert DynamicTreeClassifier(epsilon=None, alpha=0.1, beta=0.2).guarantee == "epsilon-feasible"  # not yet fitted
     assert DynamicTreeClassifier().guarantee == "approximate"
-
-
-@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 10**9))
-def test_the_bound_is_the_least_of_three(alpha: float, beta: float, k: int) -> None:
-    bound = epsilon_bound(alpha, beta, k)
-    assert bound <= alpha / 5
-    assert bound <= beta / 12.5
-    assert bound * (k + 1) <= 1 + 1e-12
-    assert bound in {alpha / 5, beta / 12.5, 1 / (k + 1)}
-
-
-def test_pruning_size_makes_leaves_of_small_nodes() -> None:
-    nodes = fitted(pruning_size=30, max_depth=None).engine_.tree.nodes
-    inner = nodes[nodes["child"] != NIL]
-    assert inner["n_samples"].min() > 30
-    assert len(inner) > 1
 
 
 def test_too_many_samples_are_refused_before_anything_changes() -> None:
@@ -224,26 +203,3 @@ def test_exports_resolve_and_refuse() -> None:
     with pytest.raises(InputError, match="decimals=-1"):
         model.export_graphviz(decimals=-1)
     assert DynamicTreeClassifier().start(model.schema_).export_text() == "nothing (0 samples)"
-
-
-# Erasing
-
-
-def test_a_scrub_leaves_nothing_of_a_deleted_sample_in_memory() -> None:
-    X = np.random.default_rng(0).random((300, 3)).astype(np.float32)
-    y = X[:, 0] > 0.5
-    model = DynamicTreeClassifier().fit(X, y)
-    mark = np.float32(1234.5678)
-    model.add(np.full((1, 3), mark, np.float32), [True], ids=["gone"])
-    model.delete("gone")
-    model.scrub()
-    arrays = [
-        *model.engine_.tree,
-        *(a for a in model.engine_.space if isinstance(a, np.ndarray)),
-        model.samples_.cells,
-    ]
-    for array in arrays:
-        raw = array.tobytes()
-        for trace in (mark.tobytes(), np.float64(mark).tobytes()):
-            assert trace not in raw
-    assert "gone" not in model.samples_
