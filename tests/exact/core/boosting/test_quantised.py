@@ -92,24 +92,24 @@ def classes_of(score: Any, n_classes: int) -> Any:
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
 def test_updates_are_local_where_no_value_is_alone(n_classes: int) -> None:
     rng = np.random.default_rng(n_classes)
-    X = numbers(rng, (700, 4), 3)
-    y = classes_of(X[:, 0] + X[:, 1] * X[:, 2] + rng.standard_normal(700), n_classes)
-    updates = Case(X, y, range(670), n_estimators=20).change(rng, 12, 2)
-    assert sum(update.grown_from != 0 for update in updates) >= 11
+    X = numbers(rng, (400, 4), 3)
+    y = classes_of(X[:, 0] + X[:, 1] * X[:, 2] + rng.standard_normal(400), n_classes)
+    updates = Case(X, y, range(380), n_estimators=20).change(rng, 10, 2)
+    assert sum(update.grown_from != 0 for update in updates) >= 9
 
 
 def regional(n_classes: int, rng: np.random.Generator, **changed: Any) -> Case:
     """Samples of few values, of which regions of some hundred are made where regions may be small."""
-    X = numbers(rng, (1500, 5), 3)
-    X[rng.random((1500, 5)) < 0.05] = np.nan
-    X[:, 4] = rng.integers(0, 6, 1500)
-    score = np.nan_to_num(X[:, 0]) + np.nan_to_num(X[:, 1] * X[:, 2]) + rng.standard_normal(1500)
-    return Case(X, classes_of(score, n_classes), range(1450), categorical=(4,), n_estimators=20, **changed)
+    X = numbers(rng, (700, 5), 3)
+    X[rng.random((700, 5)) < 0.05] = np.nan
+    X[:, 4] = rng.integers(0, 6, 700)
+    score = np.nan_to_num(X[:, 0]) + np.nan_to_num(X[:, 1] * X[:, 2]) + rng.standard_normal(700)
+    return Case(X, classes_of(score, n_classes), range(670), categorical=(4,), n_estimators=20, **changed)
 
 
 @pytest.mark.parametrize(("patience", "n_classes"), covering([None, 4], [0, 3]))
 def test_updates_within_regions(n_classes: int, patience: int | None) -> None:
-    with KIND.tuned(least_size=7):
+    with KIND.tuned(least_size=6):
         case = regional(n_classes, np.random.default_rng(n_classes), early_stopping=patience)
         updates = case.change(np.random.default_rng(n_classes), 8, 3)
         assert sum(update.grown_from != 0 for update in updates) >= 5
@@ -118,7 +118,7 @@ def test_updates_within_regions(n_classes: int, patience: int | None) -> None:
 
 @pytest.mark.parametrize("n_classes", [0, 3])
 def test_other_regions_stay_as_they_are(n_classes: int) -> None:
-    with KIND.tuned(least_size=7):
+    with KIND.tuned(least_size=6):
         case, n_partly = regional(n_classes, np.random.default_rng(1)), 0
         for sample in range(5):
             before = case.engine.forest.nodes["total"][:, 7:15].copy()
@@ -129,12 +129,12 @@ def test_other_regions_stay_as_they_are(n_classes: int) -> None:
         assert n_partly > 0
 
 
-@pytest.mark.parametrize(("least", "levels"), [(7, 2), (10, 0)])
+@pytest.mark.parametrize(("least", "levels"), [(6, 2), (9, 0)])
 def test_labels_that_say_nothing_have_fewer_regions(least: int, levels: int) -> None:
     rng = np.random.default_rng(3)
     with KIND.tuned(least_size=least):
-        X, y = rng.integers(0, 5, (1500, 3)).astype(float), rng.integers(0, 3, 1500)
-        case = Case(X, y, range(1450), n_estimators=5)
+        X, y = rng.integers(0, 5, (700, 3)).astype(float), rng.integers(0, 3, 700)
+        case = Case(X, y, range(670), n_estimators=5)
         assert sum(update.grown_from != 0 for update in case.change(rng, 6, 3)) >= 3
         assert case.engine.regions.is_weak
         assert case.engine.regions.levels == levels
@@ -181,7 +181,7 @@ def coarse(n: int = 300) -> tuple[Any, Any]:
 
 
 def test_nothing_changes_but_sums_when_a_sample_hardly_matters() -> None:
-    case, n_unchanged = Case(*coarse(3000), range(3000)), 0
+    case, n_unchanged = Case(*coarse(2500), range(2500)), 0
     before = case.engine.trees.nodes.tobytes()
     for i in range(10):
         case.delete_ids([f"{i}"])

@@ -96,10 +96,10 @@ def test_predictions_are_cut_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         sizes.append((len(pieces), n_threads))
         return [piece() for piece in pieces]
 
-    alone, model = fitted("quantised", 2), fitted("quantised", 2, 3)
-    X = np.random.default_rng(1).standard_normal((300, 4))
+    model, X = fitted("quantised", 2, 3), np.random.default_rng(1).standard_normal((300, 4))
+    expected = fitted("quantised", 2).predict_proba(X)
     monkeypatch.setattr(boosting, "run", run)
-    assert model.predict_proba(X).tobytes() == alone.predict_proba(X).tobytes()
+    assert model.predict_proba(X).tobytes() == expected.tobytes()
     assert sizes == [(3, 3)]
 
 
