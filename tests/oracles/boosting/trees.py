@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -43,7 +43,6 @@ class Node:
     split: Split | None = None
     left: Node | None = None
     right: Node | None = None
-    notes: dict[str, Any] = field(default_factory=dict, compare=False)  # what an oracle keeps beside
 
     def leaf_of(self, cells: Sequence[Any]) -> Node:
         """The leaf that a row comes to."""
