@@ -189,6 +189,18 @@ def test_what_was_broken_off_is_unusable_for_every_thread() -> None:
 # -- fork --------------------------------------------------------------------------------------------
 
 
+def is_true_in_a_child(work: Callable[[], bool]) -> bool:
+    """Whether a forked process says so."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            status = 0 if work() else 2
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize("kind", [DynamicForestClassifier, DynamicTreeClassifier, IncrementalBoostingClassifier])
 def test_a_child_that_is_forked_while_threads_work_has_a_whole_model(kind: type[Any]) -> None:
@@ -207,21 +219,17 @@ def test_a_child_that_is_forked_while_threads_work_has_a_whole_model(kind: type[
         while not is_over.is_set():
             model.predict(X[:3])
 
+    def is_whole() -> bool:
+        model.check_invariants()
+        model.add(X[:1], y[:1], ids=["new"])
+        model.predict(X[:2])
+        return bool(model.is_usable and model.verify().ok)
+
     threads = [in_thread(change), in_thread(read), in_thread(read)]
     try:
         for _ in range(5):
             time.sleep(0.005)
-            child = os.fork()
-            if not child:
-                status = 1
-                try:
-                    model.check_invariants()
-                    model.add(X[:1], y[:1], ids=["new"])
-                    model.predict(X[:2])
-                    status = 0 if model.is_usable and model.verify().ok else 2
-                finally:
-                    os._exit(status)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert is_true_in_a_child(is_whole)
     finally:
         is_over.set()
     for thread in threads:
@@ -242,11 +250,7 @@ def test_a_fork_waits_for_a_change() -> None:
     thread = in_thread(change)
     while not seen:
         time.sleep(0.001)
-    child = os.fork()
-    if not child:
-        is_free = lock.changing.acquire(blocking=False)
-        os._exit(0 if is_free and seen == ["begun", "ended"] else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert is_true_in_a_child(lambda: lock.changing.acquire(blocking=False) and seen == ["begun", "ended"])
     thread.join(20)
 
 
@@ -255,15 +259,12 @@ def test_a_thread_that_reads_may_fork_while_a_change_waits_for_it() -> None:
     forest, X, _ = small_forest()
     writers: list[threading.Thread] = []
 
-    def read_and_fork() -> int:
+    def read_and_fork() -> bool:
         writers.append(in_thread(lambda: forest.delete("7")))
         while not forest.lock.long.is_closed:
             time.sleep(0.001)
-        child = os.fork()
-        if not child:
-            os._exit(0 if len(forest.predict(X)) == 50 else 1)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return is_true_in_a_child(lambda: len(forest.predict(X)) == 50)
 
-    assert forest.unchanged(read_and_fork) == 0
+    assert forest.unchanged(read_and_fork)
     writers[0].join(20)
     assert forest.n_samples_ == 49

@@ -54,20 +54,8 @@ def expected(oracle: Any, world: World, held: dict[str, Any], model: Any) -> Ens
     p, columns = world.parameters, world.columns
     samples = {name: sample_of(name, row, label, columns, world.task) for name, (row, label) in held.items()}
     gradient_grid, leaf_grid = model.settings_.to_dict()["quantization"] or (0.0, 0.0)
-    parameters = Parameters(
-        n_estimators=p["n_estimators"],
-        learning_rate=p["learning_rate"],
-        max_depth=p["max_depth"],
-        l2=p["l2_regularization"],
-        min_child_weight=p["min_child_weight"],
-        split_sampling=p["split_sampling"],
-        max_bins=p["max_bins"],
-        gradient_grid=gradient_grid,
-        leaf_grid=leaf_grid,
-        patience=p["early_stopping"] or 0,
-        validation_fraction=p["validation_fraction"],
-        seed=p["random_state"],
-    )
+    same = {name: p[name] for name in Parameters.__annotations__ if name in p}
+    parameters = Parameters(**same, gradient_grid=gradient_grid, leaf_grid=leaf_grid)
     result: Ensemble = oracle.fit(samples, parameters, columns, world.task)
     return result
 
