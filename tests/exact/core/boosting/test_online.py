@@ -15,7 +15,6 @@ from oubli.core import OnlineBoostingClassifier, OnlineBoostingRegressor
 from oubli.core.boosting.online import workspace
 from oubli.core.boosting.online.bins import Bins, encode, inner_edges, make_bins, numeric_edges
 from oubli.core.boosting.online.derivatives import NO_SCALE, make_rules, scale_of, tolerance_of
-from oubli.core.boosting.online.split import FEW, draw_candidates, n_chosen
 from oubli.core.engine import copied
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Data
@@ -190,7 +189,7 @@ def test_the_tolerance_is_in_proportion_to_what_comes_or_goes(n_moved: int, n_he
     assert tolerance_of(0.0, n_moved, n_held) == 0.0
 
 
-# -- bins (Algorithm 4), what lies beyond them, and the candidates drawn from their edges -----------------
+# -- bins (Algorithm 4), and what lies beyond them; histories compare the candidates drawn from them ------
 
 LARGEST = np.finfo(np.float64).max
 AWKWARD = [0.0, 1.0, float(np.nextafter(1.0, 2.0)), 1e-300, 5e-324, 1e6, LARGEST, -LARGEST, -1.5]
@@ -254,34 +253,6 @@ def test_categories_by_hash_then_spare_ones_then_all_others() -> None:
     assert bins.n_taken[0] == 2
     assert bins.hashes.tolist() == [int(MISSING_CATEGORY), 40, 50, 7, 99, 0]
     assert _codes(other, data, [4]) == [[3]]
-
-
-@pytest.mark.parametrize(
-    ("n", "share", "expected"), [(2, 0.1, 2), (5, 0.1, 3), (20, 0.1, 3), (100, 0.1, 10), (1000, 0.1, 100), (9, 0.7, 7)]
-)
-def test_how_many_edges_are_candidates(n: int, share: float, expected: int) -> None:
-    assert n_chosen(n, share, FEW) == expected
-
-
-def test_candidates_of_every_iteration() -> None:
-    rng = np.random.default_rng(1)
-    cells = np.stack([rng.normal(size=3000), rng.integers(0, 5, 3000)], axis=1)
-    bins = make_bins(_data(cells, [10, 20, 30, 40, 50], [False, True]), np.arange(3000), 1024)
-    candidates = draw_candidates(bins, 0.1, 4, np.uint64(9))
-    n_inner, width, last = int(bins.n_inner[0]), int(candidates.first[1]), int(bins.first[1]) - 1
-    # The edges drawn, three beyond each end, the +inf edge's own bin, missing values.
-    assert width == n_chosen(n_inner, 0.1, FEW) + 6 + 2
-    drawn = candidates.cuts[:, : width - 2].astype(int)
-    assert (np.diff(drawn, axis=1) > 0).all()
-    assert (drawn[0] != drawn[1]).any()
-    for iteration in range(4):
-        places = candidates.places[iteration].astype(int)
-        assert places[:last].tolist() == [int((drawn[iteration] < code).sum()) for code in range(last)]
-        assert places[last] == width - 1
-        assert places[last + 1 :].tolist() == list(range(1 + 5 + 2 + 1))
-    # One in each stretch of the same length: none is longer than two of them.
-    inside = drawn[:, 3:-3]
-    assert np.diff(inside, axis=1).max() <= 2 * -(-n_inner // inside.shape[1])
 
 
 # -- integer derivatives -----------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def test_updates_are_local_where_no_value_is_alone(n_classes: int) -> None:
     rng = np.random.default_rng(n_classes)
     X = numbers(rng, (400, 4), 3)
     y = classes_of(X[:, 0] + X[:, 1] * X[:, 2] + rng.standard_normal(400), n_classes)
-    updates = Case(X, y, range(380), n_estimators=20).change(rng, 10, 2)
+    updates = Case(X, y, range(380), n_estimators=10).change(rng, 10, 2)
     assert sum(update.grown_from != 0 for update in updates) >= 9
 
 
@@ -104,7 +104,7 @@ def regional(n_classes: int, rng: np.random.Generator, **changed: Any) -> Case:
     X[rng.random((700, 5)) < 0.05] = np.nan
     X[:, 4] = rng.integers(0, 6, 700)
     score = np.nan_to_num(X[:, 0]) + np.nan_to_num(X[:, 1] * X[:, 2]) + rng.standard_normal(700)
-    return Case(X, classes_of(score, n_classes), range(670), categorical=(4,), n_estimators=20, **changed)
+    return Case(X, classes_of(score, n_classes), range(670), categorical=(4,), n_estimators=12, **changed)
 
 
 @pytest.mark.parametrize(("patience", "n_classes"), covering([None, 4], [0, 3]))
