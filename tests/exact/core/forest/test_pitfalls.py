@@ -13,7 +13,6 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -85,28 +84,7 @@ def classes(player: Player) -> str:
     return repr(list(player.model.classes_.tolist()))
 
 
-@dataclass(frozen=True)
-class Pitfall:
-    """A situation.
-
-    Attributes
-    ----------
-    columns, samples, steps, parameters : see `pitfalls.py`.
-    watched : is asked of the player at first, and after each step that changes the samples.
-    expected : what that must be, where it is the same for all seeds; `...`: anything.
-    n_seen : how many different answers there must have been for one seed at least.
-    """
-
-    columns: list[Column]
-    samples: Sequence[Sample]
-    steps: Sequence[Any]
-    watched: Callable[[Player], Any]
-    expected: Sequence[Any] | None
-    n_seen: int
-    parameters: dict[str, Any]
-
-
-PITFALLS: dict[str, Pitfall] = {}
+PITFALLS: dict[str, tuple[Any, ...]] = {}
 
 
 def pitfall(
@@ -119,7 +97,14 @@ def pitfall(
     n_seen: int = 1,
     **parameters: Any,
 ) -> None:
-    PITFALLS[name] = Pitfall(columns, samples, steps, watched, expected, n_seen, parameters)
+    """Name a situation.
+
+    columns, samples, steps, parameters : see `pitfalls.py`.
+    watched : is asked of the player at first, and after each step that changes the samples.
+    expected : what that must be, where it is the same for all seeds; `...`: anything.
+    n_seen : how many different answers there must have been for one seed at least.
+    """
+    PITFALLS[name] = columns, samples, steps, watched, expected, n_seen, parameters
 
 
 def ramp(n: int) -> list[Sample]:
@@ -298,21 +283,22 @@ pitfall(
 @modes
 @pytest.mark.parametrize("name", PITFALLS)
 def test_pitfall(name: str, mode: str, seeds: range) -> None:
-    one, n_seen = PITFALLS[name], 0
+    columns, samples, steps, watched, expected, n_needed, changed = PITFALLS[name]
+    n_seen = 0
     for seed in seeds:
         with small(mode) as parameters:
-            player = start(one.columns, one.samples, **{"random_state": seed, **parameters, **one.parameters})
-            seen = [one.watched(player)]
-            for step in one.steps:
+            player = start(columns, samples, **{"random_state": seed, **parameters, **changed})
+            seen = [watched(player)]
+            for step in steps:
                 change(player, step)
                 if step is not ... and player.held:
-                    seen.append(one.watched(player))
+                    seen.append(watched(player))
             player.beside.finish()
-        if one.expected is not None:
-            assert len(seen) == len(one.expected)
-            assert all(wanted is ... or found == wanted for found, wanted in zip(seen, one.expected, strict=True)), seen
+        if expected is not None:
+            assert len(seen) == len(expected)
+            assert all(wanted is ... or found == wanted for found, wanted in zip(seen, expected, strict=True)), seen
         n_seen = max(n_seen, len({repr(found) for found in seen}))
-    assert n_seen >= one.n_seen, "the situation did not arise"
+    assert n_seen >= n_needed, "the situation did not arise"
 
 
 # --- pitfalls between two models ---------------------------------------------------------------------
