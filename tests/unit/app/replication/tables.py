@@ -17,9 +17,10 @@ from oubli.app.storage.postgres.database import Leader, Member, SegmentRow
 
 
 class Tables:
-    """What `Cluster` asks PostgreSQL, for nodes that are threads."""
+    """What `Cluster` asks PostgreSQL, for nodes that are threads; `now` is its clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._lock = threading.RLock()
         self.epoch, self.holder, self.url, self.until, self.last_seq = 0, "", None, 0.0, 0
         self.nodes: dict[str, tuple[Member, float]] = {}
@@ -35,15 +36,15 @@ class Tables:
             self._require_there("leader")
             if not self.epoch:
                 return None
-            return Leader(self.epoch, self.holder, self.url, self.until - time.monotonic(), self.last_seq)
+            return Leader(self.epoch, self.holder, self.url, self.until - self._now(), self.last_seq)
 
     def take_over(self, name: str, url: str | None, seconds: float) -> int | None:
         with self._lock:
             self._require_there("take_over")
-            if self.until > time.monotonic() and self.holder != name:
+            if self.until > self._now() and self.holder != name:
                 return None
             self.epoch += 1
-            self.holder, self.url, self.until = name, url, time.monotonic() + seconds
+            self.holder, self.url, self.until = name, url, self._now() + seconds
             return self.epoch
 
     def renew(self, epoch: int, seconds: float) -> bool:
@@ -51,14 +52,14 @@ class Tables:
             self._require_there("renew")
             if epoch != self.epoch:
                 return False
-            self.until = max(self.until, time.monotonic() + seconds)
+            self.until = max(self.until, self._now() + seconds)
             return True
 
     def resign(self, epoch: int) -> None:
         with self._lock:
             self._require_there("resign")
             if epoch == self.epoch:
-                self.until = time.monotonic()
+                self.until = self._now()
 
     def report(self, member: Member) -> bool:
         with self._lock:
@@ -66,14 +67,14 @@ class Tables:
             known = self.nodes.get(member.name)
             if known is None or known[0].expelled:
                 return False
-            now = time.monotonic()
+            now = self._now()
             self.nodes[member.name] = replace(member, seen=self._tick()), now
             return True
 
     def members(self) -> list[Member]:
         with self._lock:
             self._require_there("members")
-            now = time.monotonic()
+            now = self._now()
             return [replace(one, seen_seconds_ago=now - at + self.set_forward) for one, at in self.nodes.values()]
 
     def expel(self, name: str, seen: datetime | None, epoch: int) -> bool:
@@ -91,7 +92,7 @@ class Tables:
             self._require_there("enrol")
             if self.nodes:
                 return False
-            self.nodes[name] = Member(name, url, seen=self._tick()), time.monotonic()
+            self.nodes[name] = Member(name, url, seen=self._tick()), self._now()
             return True
 
     def remove(self, name: str, epoch: int) -> bool:
@@ -104,7 +105,7 @@ class Tables:
 
     def readmit(self, name: str, url: str | None) -> None:
         with self._lock:
-            self.nodes[name] = Member(name, url, seen=self._tick()), time.monotonic()
+            self.nodes[name] = Member(name, url, seen=self._tick()), self._now()
 
     def segments(self) -> list[SegmentRow]:
         with self._lock:
