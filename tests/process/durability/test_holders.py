@@ -818,13 +818,13 @@ def records(scene: Scene) -> Case:
     """A node that follows has read an addition, its deletion, and what comes in the next segment, at once."""
 
     async def follow() -> None:
-        async with paired() as (pair, leading, _):
-            assert (await leading.post("/samples", json=BIRDS)).status_code == 201
-            assert (await leading.delete(PLACE)).status_code == 200
+        async with paired() as pair:
+            assert (await pair.leading.post("/samples", json=BIRDS)).status_code == 201
+            assert (await pair.leading.delete(PLACE)).status_code == 200
             assert traces(BIRD, b"".join(one.body for one in pair.journal.kept)), "the search is blind"
             pair.journal.starts = (1, pair.journal.last_seq + 1)
             other = {"samples": [{"id": "other", "features": [1, "a", True], "label": "no"}]}
-            assert (await leading.post("/samples", json=other)).status_code == 201
+            assert (await pair.leading.post("/samples", json=other)).status_code == 201
             await pair.follow()
             assert pair.boundary.alive, "the search is blind"
             assert not [one for one in pair.boundary.alive if traces(BIRD, one.body)]

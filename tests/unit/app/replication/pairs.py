@@ -89,7 +89,16 @@ class Boundary:
 
 
 class Pair:
-    """A service that leads, and one that follows it."""
+    """A service that leads, and one that follows it.
+
+    Attributes
+    ----------
+    leading, following
+        A client of each.
+    """
+
+    leading: Any
+    following: Any
 
     def __init__(self, model: Any) -> None:
         opened = open_nothing()
@@ -120,25 +129,25 @@ class Pair:
 
 
 @asynccontextmanager
-async def paired(model: Any = None) -> AsyncIterator[tuple[Pair, Any, Any]]:
-    """A pair, and a client of each."""
-    pair = Pair(model or forest())
-    async with served_here(pair.leader) as leading, served_here(pair.node) as following:
-        yield pair, leading, following
+async def paired() -> AsyncIterator[Pair]:
+    """A pair that is served."""
+    pair = Pair(forest())
+    async with served_here(pair.leader) as pair.leading, served_here(pair.node) as pair.following:
+        yield pair
 
 
 def with_a_pair(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a test of a coroutine whose first arguments are a pair and a client of each of its services."""
+    """Make a test of a coroutine whose first argument is a pair."""
 
     @functools.wraps(test)
     def run(**arguments: Any) -> None:
         async def play() -> None:
-            async with paired() as found:
-                await test(*found, **arguments)
+            async with paired() as pair:
+                await test(pair, **arguments)
 
         asyncio.run(play())
 
     signature = inspect.signature(test)
-    given = list(signature.parameters.values())[3:]
+    given = list(signature.parameters.values())[1:]
     run.__signature__ = signature.replace(parameters=given, return_annotation=None)  # type: ignore[attr-defined]
     return run

@@ -44,14 +44,14 @@ async def change(client: Any, chance: random.Random, n: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 @with_a_pair
-async def test_the_same_after_mixed_changes(pair: Pair, leading: Any, following: Any, seed: int) -> None:
+async def test_the_same_after_mixed_changes(pair: Pair, seed: int) -> None:
     chance = random.Random(seed)
     for n in range(40):
-        await change(leading, chance, n)
+        await change(pair.leading, chance, n)
         if chance.random() < 0.3:
             await pair.follow()
             pair.require_same()
-            await following.post("/predict", json={"instances": rows(2)})
+            await pair.following.post("/predict", json={"instances": rows(2)})
     await pair.follow()
     pair.require_same()
     heads = [await one.disk.database.read(lambda database: database.head()) for one in (pair.leader, pair.node)]
@@ -61,18 +61,18 @@ async def test_the_same_after_mixed_changes(pair: Pair, leading: Any, following:
 
 
 @with_a_pair
-async def test_a_fit_is_made_again(pair: Pair, leading: Any, following: Any) -> None:
-    job = (await leading.post("/model/fit", json={"parameters": {"n_estimators": 7}})).json()
-    while (await leading.get(f"/jobs/{job['id']}")).json()["status"] != "succeeded":  # noqa: ASYNC110
+async def test_a_fit_is_made_again(pair: Pair) -> None:
+    job = (await pair.leading.post("/model/fit", json={"parameters": {"n_estimators": 7}})).json()
+    while (await pair.leading.get(f"/jobs/{job['id']}")).json()["status"] != "succeeded":  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     await pair.follow()
     pair.require_same()
-    described = (await following.get("/model")).json()
+    described = (await pair.following.get("/model")).json()
     assert described["parameters"]["n_estimators"] == 7
 
 
 @with_a_pair
-async def test_changes_and_signatures_are_for_the_leader(pair: Pair, _: Any, following: Any) -> None:
+async def test_changes_and_signatures_are_for_the_leader(pair: Pair) -> None:
     before = pair.node.model.state.seq
     for method, path, body in (
         ("POST", "/samples", samples(1)),
@@ -88,7 +88,7 @@ async def test_changes_and_signatures_are_for_the_leader(pair: Pair, _: Any, fol
         ("GET", "/ledger/1/proof", None),
         ("POST", "/predict", {"instances": rows(1), "receipt": True}),
     ):
-        answer = await following.request(method, path, json=body)
+        answer = await pair.following.request(method, path, json=body)
         assert answer.status_code == 307, (path, answer.text)
         assert answer.headers["location"].startswith(f"http://leader{path}")
         assert answer.json()["leader"] == "http://leader"
@@ -100,45 +100,45 @@ async def test_changes_and_signatures_are_for_the_leader(pair: Pair, _: Any, fol
 
 
 @with_a_pair
-async def test_without_a_leader_there_is_no_redirect(pair: Pair, _: Any, following: Any) -> None:
+async def test_without_a_leader_there_is_no_redirect(pair: Pair) -> None:
     pair.node.model.state.leader_url = None
-    answer = await following.post("/samples", json=samples(1))
+    answer = await pair.following.post("/samples", json=samples(1))
     assert (answer.status_code, answer.json()["leader"]) == (503, None)
     assert answer.headers["retry-after"] == "1"
 
 
 @with_a_pair
-async def test_it_leads_where_the_other_one_has_ended(pair: Pair, leading: Any, following: Any) -> None:
+async def test_it_leads_where_the_other_one_has_ended(pair: Pair) -> None:
     keyed = {"Idempotency-Key": "again"}
-    first = await leading.post("/samples", json=samples(2, "kept"), headers=keyed)
-    await leading.post("/samples", json=samples(1, "gone"))
-    receipt = (await leading.delete("/samples/gone0")).json()["id"]
+    first = await pair.leading.post("/samples", json=samples(2, "kept"), headers=keyed)
+    await pair.leading.post("/samples", json=samples(1, "gone"))
+    receipt = (await pair.leading.delete("/samples/gone0")).json()["id"]
     await pair.follow()
     journal = pair.own_journal
     journal.rotate(pair.node.model.state.seq + 1)  # it continues where the other one has ended
     await pair.node.lifecycle.lead()
-    assert (await following.post("/samples", json=samples(2, "kept"), headers=keyed)).json() == first.json()
-    assert (await following.post("/samples", json=samples(1, "gone"))).status_code == 409
-    assert (await following.get(f"/erasures/{receipt}")).json()["status"] == "unlearned"
-    added = await following.post("/samples", json=samples(1, "new"))
+    assert (await pair.following.post("/samples", json=samples(2, "kept"), headers=keyed)).json() == first.json()
+    assert (await pair.following.post("/samples", json=samples(1, "gone"))).status_code == 409
+    assert (await pair.following.get(f"/erasures/{receipt}")).json()["status"] == "unlearned"
+    added = await pair.following.post("/samples", json=samples(1, "new"))
     assert added.json()["model_version"] == pair.leader.model.state.version + 1, added.text
-    assert (await following.delete("/samples/new0")).status_code == 200
+    assert (await pair.following.delete("/samples/new0")).status_code == 200
     entries = await pair.node.disk.database.read(lambda database: database.entries(0, 100))
     assert [one["index"] for one in entries] == list(range(1, len(entries) + 1))
     assert sum(one["type"] == "signing-key" for one in entries) == 1
 
 
 @with_a_pair
-async def test_a_request_waits_for_the_version_that_it_asks_for(pair: Pair, leading: Any, following: Any) -> None:
-    version = (await leading.post("/samples", json=samples(1))).json()["model_version"]
-    asked = following.post("/predict", json={"instances": rows(1)}, headers={"Min-Version": str(version)})
+async def test_a_request_waits_for_the_version_that_it_asks_for(pair: Pair) -> None:
+    version = (await pair.leading.post("/samples", json=samples(1))).json()["model_version"]
+    asked = pair.following.post("/predict", json={"instances": rows(1)}, headers={"Min-Version": str(version)})
     waiting = asyncio.ensure_future(asked)
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await pair.follow()
     assert (await waiting).json()["model_version"] == version
     headers = {"Min-Version": str(version + 1)}
-    behind = await following.post("/predict", json={"instances": rows(1)}, headers=headers)
+    behind = await pair.following.post("/predict", json={"instances": rows(1)}, headers=headers)
     assert behind.status_code == 503
 
 
@@ -168,9 +168,9 @@ def _lost(pair: Pair) -> None:
 )
 @with_a_pair
 async def test_what_cannot_be_followed(
-    pair: Pair, leading: Any, _: Any, happens: Callable[[Pair], None], error: type[Exception]
+    pair: Pair, happens: Callable[[Pair], None], error: type[Exception]
 ) -> None:
-    await leading.post("/samples", json=samples(1))
+    await pair.leading.post("/samples", json=samples(1))
     await pair.follow()
     happens(pair)
     with pytest.raises(error):
@@ -180,19 +180,19 @@ async def test_what_cannot_be_followed(
 @pytest.mark.parametrize("kind", ["record", "field", "model"])
 @with_a_pair
 async def test_what_a_newer_version_has_written_is_left_to_an_upgrade(
-    pair: Pair, leading: Any, _: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The follower is of a version that does not know a record, a field of one, or a kind of model."""
-    await leading.post("/samples", json=samples(1))
+    await pair.leading.post("/samples", json=samples(1))
     await pair.follow()
     before, digest = pair.node.model.state.seq, pair.node.model.state.model.digest()
     if kind == "model":
-        await leading.post("/model/fit", json={"kind": "forest"})
+        await pair.leading.post("/model/fit", json={"kind": "forest"})
         while pair.leader.model.state.seq == before:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         monkeypatch.setattr("oubli.app.replication.follower.KINDS", {})
     else:
-        await leading.delete("/samples/c1")
+        await pair.leading.delete("/samples/c1")
         known = {name: one for name, one in recovery._KINDS.items() if name != "delete"}
         changed = {} if kind == "record" else {"delete": recovery.FitBody}
         monkeypatch.setattr(recovery, "_KINDS", {**known, **changed})
@@ -206,9 +206,9 @@ async def test_what_a_newer_version_has_written_is_left_to_an_upgrade(
 
 
 @with_a_pair
-async def test_records_before_a_boundary_are_let_go_of_there(pair: Pair, leading: Any, _: Any) -> None:
+async def test_records_before_a_boundary_are_let_go_of_there(pair: Pair) -> None:
     for i in range(6):
-        await leading.post("/samples", json=samples(1, f"a{i}-"))
+        await pair.leading.post("/samples", json=samples(1, f"a{i}-"))
     first = pair.journal.last_seq - 2
     pair.journal.starts = (1, first)
     await pair.follow()
@@ -217,20 +217,20 @@ async def test_records_before_a_boundary_are_let_go_of_there(pair: Pair, leading
 
 
 @with_a_pair
-async def test_another_epoch_alone_is_no_reason_to_rejoin(pair: Pair, leading: Any, _: Any) -> None:
-    await leading.post("/samples", json=samples(1))
+async def test_another_epoch_alone_is_no_reason_to_rejoin(pair: Pair) -> None:
+    await pair.leading.post("/samples", json=samples(1))
     await pair.follow()
     taken_in = pair.journal.last_seq
     pair.journal.epoch = 2
     pair.journal.read_after.clear()
-    await leading.post("/samples", json=samples(1, "later"))
+    await pair.leading.post("/samples", json=samples(1, "later"))
     await pair.follow()
     pair.require_same()
     assert min(pair.journal.read_after) == taken_in, "what it has was opened again, with a key that may be gone"
 
 
 @with_a_pair
-async def test_damage_that_stays_makes_it_rejoin(pair: Pair, _: Any, __: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_damage_that_stays_makes_it_rejoin(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oubli.app.replication.follower._RETRY_READ", 0.001)
 
     def damaged(after_seq: int) -> Iterator[Any]:
@@ -242,13 +242,13 @@ async def test_damage_that_stays_makes_it_rejoin(pair: Pair, _: Any, __: Any, mo
 
 
 @with_a_pair
-async def test_who_was_deposed_follows_and_may_lead_again(pair: Pair, leading: Any, following: Any) -> None:
-    await leading.post("/samples", json=samples(3))
-    await leading.delete("/samples/c1")
+async def test_who_was_deposed_follows_and_may_lead_again(pair: Pair) -> None:
+    await pair.leading.post("/samples", json=samples(3))
+    await pair.leading.delete("/samples/c1")
     await pair.follow()
     pair.own_journal.rotate(pair.node.model.state.seq + 1)
     await pair.node.lifecycle.lead()
-    waiting = [asyncio.ensure_future(leading.delete(f"/samples/c{i}")) for i in range(2, 6)]
+    waiting = [asyncio.ensure_future(pair.leading.delete(f"/samples/c{i}")) for i in range(2, 6)]
     pair.leader.model.state.depose()
     pair.leader.model.state.leader_url = "http://node"
     await pair.leader.lifecycle.follow()
@@ -258,17 +258,17 @@ async def test_who_was_deposed_follows_and_may_lead_again(pair: Pair, leading: A
     assert made == sum(one.status_code == 200 for one in answers)
     if made:  # they came before it was deposed, so that the other one has to have them
         return
-    await following.post("/samples", json=samples(4, "later"))
-    await following.delete("/samples/later1")
+    await pair.following.post("/samples", json=samples(4, "later"))
+    await pair.following.delete("/samples/later1")
     back = Follower(pair.leader.lifecycle, pair.own_journal, Boundary())  # type: ignore[arg-type]
     await back.catch_up()
     pair.require_same()
-    redirected = await leading.post("/samples", json=samples(1, "other"))
+    redirected = await pair.leading.post("/samples", json=samples(1, "other"))
     assert redirected.headers["location"] == "http://node/samples"
     pair.node.model.state.depose()
     await pair.node.lifecycle.follow()
     await pair.leader.lifecycle.lead()
     pair.journal.rotate(pair.leader.model.state.seq + 1)
-    added = await leading.post("/samples", json=samples(1, "again"))
+    added = await pair.leading.post("/samples", json=samples(1, "again"))
     assert added.status_code == 201, added.text
-    assert (await leading.post("/samples", json=samples(2, "later"))).status_code == 409  # erased lately
+    assert (await pair.leading.post("/samples", json=samples(2, "later"))).status_code == 409  # erased lately

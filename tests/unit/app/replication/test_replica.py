@@ -84,7 +84,7 @@ def ask(_: Any) -> Future[list[Any]]:
 
 @with_a_pair
 async def test_a_follower_with_a_full_disk_says_so(
-    pair: Pair, client: Any, _: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     is_full, n_tried = True, 0
 
@@ -107,7 +107,7 @@ async def test_a_follower_with_a_full_disk_says_so(
     replica = Replica(lease, journal, SegmentKeys(tmp_path / "keys"), SimpleNamespace(), tmp_path)  # type: ignore[arg-type]
     replica.start(pair.node.lifecycle)
     for i in range(3):
-        assert (await client.post("/samples", json=samples(1, f"n{i}-"))).status_code == 201
+        assert (await pair.leading.post("/samples", json=samples(1, f"n{i}-"))).status_code == 201
     try:
         await holds(lambda: "behind" in (replica.unready() or ""))
         assert "No space left on device" in str(replica.unready())
@@ -126,12 +126,12 @@ async def test_a_follower_with_a_full_disk_says_so(
 
 
 @with_a_pair
-async def test_a_follower_of_a_leader_that_never_pauses_is_in_step(pair: Pair, client: Any, _: Any) -> None:
+async def test_a_follower_of_a_leader_that_never_pauses_is_in_step(pair: Pair) -> None:
     """Each time it waits, something comes: it was at the end before that."""
     loop = asyncio.get_running_loop()
 
     def wait(*_: Any) -> bool:
-        adding = client.post("/samples", json=samples(1, f"w{len(pair.journal.kept)}-"))
+        adding = pair.leading.post("/samples", json=samples(1, f"w{len(pair.journal.kept)}-"))
         asyncio.run_coroutine_threadsafe(adding, loop).result(10)
         return True
 
