@@ -73,3 +73,11 @@ def live_digest(server: Running, *, by_snapshot: bool) -> str:
     assert result["ok"] is True
     assert result["live_digest"] == result["fresh_digest"]
     return str(result["live_digest"])
+
+
+def check_held(server: Running, expected: Mapping[str, Content]) -> int:
+    """Compare what a server holds, and its model with a fresh fit; return the model version."""
+    held, version = read_held(server)
+    assert held == expected
+    assert live_digest(server, by_snapshot=True) == fresh_digest(read_schema(server), held)
+    return version

@@ -173,12 +173,12 @@ def _talk(connection: http.client.HTTPConnection, method: str, path: str) -> tup
 
 
 @contextmanager
-def started(plan: Plan) -> Iterator[Running | None]:
+def started(plan: Plan, flags: tuple[str, ...] = FLAGS) -> Iterator[Running | None]:
     """Run a server by a plan; None when it died before it was ready, as planned."""
     with ExitStack() as stack:
         server: Running | None
         try:
-            server = stack.enter_context(serving(*FLAGS, cwd=plan.folder, command=plan.command))
+            server = stack.enter_context(serving(*flags, cwd=plan.folder, command=plan.command))
         except AssertionError as ended:
             if plan.kill is None or "the server ended with -9" not in str(ended):
                 raise
