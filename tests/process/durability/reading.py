@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
@@ -47,10 +47,11 @@ def fresh_digest(schema: Schema, held: Mapping[str, Content], kind: str = "fores
     return str(model.digest())
 
 
-def finish(server: Running, path: str, content: Any = None) -> dict[str, Any]:
-    """Start a job and return its result."""
+def finish(server: Running, path: str, content: Any = None, meanwhile: Callable[[], object] = bool) -> dict[str, Any]:
+    """Start a job and return its result; something may be done as long as it runs."""
     status, job = server.ask("POST", path, {} if content is None else content)
     assert status == 202, job
+    meanwhile()
     deadline = time.monotonic() + _JOB_SECONDS
     while job["status"] in ("queued", "running"):
         assert time.monotonic() < deadline, job

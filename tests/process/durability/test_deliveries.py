@@ -106,10 +106,6 @@ def live_and_die(folder: Path, n_kills: int, seed: int) -> int:
     return len(listener.told)
 
 
-def test_a_server_that_is_killed_tells_of_every_state(tmp_path, tell):
-    tell(f"webhooks across 3 kills: {live_and_die(tmp_path, 3, seed=4)} arrived")
-
-
-@pytest.mark.long
-def test_a_server_that_is_killed_often_tells_of_every_state(tmp_path, tell):
-    tell(f"webhooks across 14 kills: {live_and_die(tmp_path, 14, seed=40)} arrived")
+@pytest.mark.parametrize(("n_kills", "seed"), [(3, 4), pytest.param(14, 40, marks=pytest.mark.long)])
+def test_a_server_that_is_killed_tells_of_every_state(tmp_path, tell, n_kills, seed):
+    tell(f"webhooks across {n_kills} kills: {live_and_die(tmp_path, n_kills, seed)} arrived")
