@@ -157,7 +157,7 @@ check_failing_writes = partial(check_refused_once, calls=NAMES, error="EIO")
     [
         pytest.param(check, n, id=f"{name}-{n or 'all'}", marks=() if n else pytest.mark.long)
         for name, check, n_short in (
-            ("killed", check_kills, 8),
+            ("killed", check_kills, 16),
             ("flushes", check_failing_flushes, 7),
             ("no room", check_full_disk, 6),
             ("writes", check_failing_writes, 7),

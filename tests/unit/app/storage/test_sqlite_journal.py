@@ -1,8 +1,6 @@
-import os
 import shutil
 import sqlite3
 import stat
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -49,54 +47,6 @@ def test_the_log_is_taken_in_before_it_grows(tmp_path: Path, monkeypatch: pytest
     assert (tmp_path / "data" / f"{FIRST}-wal").stat().st_size < 300_000
     copy = killed(tmp_path / "data", tmp_path / "copy")
     assert closed(journal, copy) == batch(1, 300)
-
-
-def life(journal: SqliteJournal) -> None:
-    """Everything that happens to a journal. It continues where the last life ended."""
-    for _ in range(2):
-        for _ in range(2):
-            journal.append(batch(journal.last_seq + 1, journal.last_seq + 3))
-        journal.rotate(journal.last_seq + 1)
-    journal.append(batch(journal.last_seq + 1, journal.last_seq + 1))
-    journal.drop_before(journal.last_seq)
-
-
-def test_a_kill_between_any_two_steps_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copies: list[tuple[Path, int, int]] = []
-    data = tmp_path / "data"
-    journal = journal_in(data, 4)
-
-    def copied(step: Callable[..., Any]) -> Callable[..., Any]:
-        def around(*arguments: Any, **options: Any) -> Any:
-            for done in (False, True):
-                result = step(*arguments, **options) if done else None
-                name = tmp_path / f"copy{len(copies)}"
-                copies.append((killed(data, name), journal.first_seq, journal.last_seq))
-            return result
-
-        return around
-
-    with monkeypatch.context() as patch:
-        for name in ("rename", "replace", "unlink"):
-            patch.setattr(Path, name, copied(getattr(Path, name)))
-        patch.setattr(os, "fsync", copied(os.fsync))
-        patch.setattr(journal_module, "create_database", copied(journal_module.create_database))
-        patch.setattr(journal_module, "_connect", copied(journal_module._connect))
-        patch.setattr(journal_module.Segment, "fold_log", copied(journal_module.Segment.fold_log))
-        life(journal)
-    journal.close()
-    assert len(copies) > 30
-    for copy, first, last in copies:
-        found = contents(copy)
-        assert found == batch(found[0].seq, last) if found else last == 0
-        assert not found or first <= found[0].seq
-        assert not found or found[0].seq in (1, 11, 17)
-        # It lives on as if nothing had happened.
-        again = journal_in(copy)
-        life(again)
-        assert list(again.records(again.first_seq - 1)) == batch(again.first_seq, again.last_seq)
-        again.close()
-        assert not [name for name in names(copy) if name.endswith((".tmp", "-shm", "-wal", "-journal"))]
 
 
 def test_what_a_kill_left_is_removed(tmp_path: Path) -> None:
