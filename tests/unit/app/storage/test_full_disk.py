@@ -94,34 +94,25 @@ def test_erasures_fit_on_a_full_disk(small_disk: Path) -> None:
     assert seqs(closed(journal, small_disk)) == list(range(1, last + 3))
 
 
-def test_even_the_reserve_has_an_end(small_disk: Path) -> None:
-    journal = SqliteJournal(small_disk, MIB // 4)
-    use_up(small_disk / "other")
-    fill(journal)
-    assert 5 < fill(journal, reserve=True) < 1000
-    assert not journal.failed
-    assert seqs(journal.records(0)) == list(range(1, journal.last_seq + 1))
-    (small_disk / "other").unlink()
-    journal.rotate(journal.last_seq + 1)
-    assert RESERVE_NAME in names(small_disk)
-
-
-def test_segments_go_from_a_full_disk(small_disk: Path) -> None:
+def test_segments_go_from_a_full_disk_and_even_the_reserve_has_an_end(small_disk: Path) -> None:
     journal = SqliteJournal(small_disk, MIB // 4)
     fill(journal, most=30)
     journal.rotate(journal.last_seq + 1)
     use_up(small_disk / "other")
     fill(journal)
-    fill(journal, reserve=True)
+    assert 5 < fill(journal, reserve=True) < 1000
     assert RESERVE_NAME not in names(small_disk)
     with pytest.raises(JournalFullError):
         journal.rotate(journal.last_seq + 1)
+    assert not journal.failed
     last = journal.last_seq
+    assert seqs(journal.records(0)) == list(range(1, last + 1))
     journal.drop_before(last + 1)
     assert journal.first_seq == 31
     (small_disk / "other").unlink()
     journal.append(batch(last + 1, last + 1))
     journal.rotate(last + 2)
+    assert RESERVE_NAME in names(small_disk)
     assert seqs(closed(journal, small_disk)) == list(range(31, last + 2))
     assert not [name for name in names(small_disk) if name.startswith(".")]
 
