@@ -8,6 +8,7 @@ from typing import Any
 
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.estimators import KINDS
+from tests.process.durability.evidence import read_pages
 from tests.process.durability.people import Content
 from tests.serving import Running
 
@@ -17,17 +18,11 @@ _JOB_SECONDS = 120
 def read_held(server: Running) -> tuple[dict[str, Content], int]:
     """Return all samples held and the model version; nothing may change them meanwhile."""
     held: dict[str, Content] = {}
-    cursor: str | None = None
-    while True:
-        status, page = server.get("/samples?limit=1000" + ("" if cursor is None else f"&cursor={cursor}"))
-        assert status == 200, page
-        for sample in page["samples"]:
-            features = tuple(sample["features"].values())
-            is_restricted = sample["restricted_at"] is not None
-            held[sample["id"]] = Content(features, sample["label"], sample["subject"], is_restricted)
-        cursor = page["next"]
-        if cursor is None:
-            return held, int(page["model_version"])
+    pages = read_pages(server, 1000, "/samples")
+    for sample in (sample for page in pages for sample in page["samples"]):
+        features, is_restricted = tuple(sample["features"].values()), sample["restricted_at"] is not None
+        held[sample["id"]] = Content(features, sample["label"], sample["subject"], is_restricted)
+    return held, int(pages[-1]["model_version"])
 
 
 def read_schema(server: Running) -> Schema:

@@ -13,6 +13,7 @@ from standardwebhooks import Webhook
 
 from tests.process.durability.asking import send, wait_for
 from tests.process.durability.crash import FLAGS
+from tests.process.durability.evidence import read_pages
 from tests.process.durability.listener import listening
 from tests.process.durability.people import write_csv
 from tests.serving import Running, serving
@@ -56,15 +57,7 @@ def _flags(folder: Path, listener: Listener) -> tuple[str, ...]:
 
 
 def _receipts(server: Running) -> dict[str, str]:
-    found: dict[str, str] = {}
-    cursor = ""
-    while True:
-        status, page = server.get(f"/erasures?limit=100{cursor}")
-        assert status == 200
-        found.update((one["id"], one["status"]) for one in page["erasures"])
-        if page["next"] is None:
-            return found
-        cursor = f"&cursor={page['next']}"
+    return {one["id"]: one["status"] for page in read_pages(server, 100, "/erasures") for one in page["erasures"]}
 
 
 def live_and_die(folder: Path, n_kills: int, seed: int) -> int:

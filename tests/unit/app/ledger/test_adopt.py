@@ -18,6 +18,7 @@ from oubli.app.ledger.log import sign_checkpoint
 from tests.unit.app.ledger.support import (
     WholeLedger,
     as_objects,
+    begun,
     in_time,
     make_ledger,
     signed_end,
@@ -30,8 +31,7 @@ from tests.unit.app.ledger.support import (
 def outdated(tmp_path: Path) -> tuple[WholeLedger, WholeLedger]:
     """A ledger, and the same as it was some erasures before."""
     (tmp_path / "new").mkdir()
-    ledger = make_ledger(tmp_path / "new")
-    ledger.event("begin", **ledger.store.log.new_fields())
+    ledger = begun(tmp_path / "new")
     ledger.erased(ledger.unlearned("a"))
     ledger.store.flush()
     shutil.copytree(tmp_path / "new", tmp_path / "old")
