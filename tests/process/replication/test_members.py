@@ -53,7 +53,7 @@ def test_a_node_that_differs_is_taken_out_of_service_and_rejoins(nodes: Nodes) -
     follower.start()
     nodes.wait(lambda: member(nodes, follower.name)["digests_equal"] is False, "the difference is told")
     assert leader.series("oubli_cluster_is_leader") == 1
-    nodes.wait(lambda: "is not that of the leader" in follower.output, "it says so")
+    nodes.wait(lambda: "differs from the leader's" in follower.output, "it says so")
     assert follower.ask("GET", "/readyz").status == 503
     assert (follower.predict().status, leader.predict().status) == (503, 200)
     nodes.wait(lambda: follower.n_joined > 1 and follower.is_ready(), "it has rejoined")
