@@ -185,11 +185,11 @@ def cuts(recorded: Recorded, n: int, seed: int) -> list[int]:
     return source.sample(answered, n // 2) + source.sample(anywhere, n - n // 2)
 
 
-@pytest.mark.parametrize("n", [3, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n", [2, pytest.param(100, marks=pytest.mark.long)])
 def test_what_was_flushed_is_enough_wherever_power_goes(recorded, truth, tmp_path, tell, n):
     n_requests = 0
     for number, cut in enumerate(cuts(recorded, n, seed=n)):
-        lucky = random.Random(number) if number % 3 == 2 else None
+        lucky = random.Random(number) if number % 3 == 1 else None
         n_requests += lose_power(recorded, truth.copy(), cut, tmp_path / f"cut{number}", lucky)
     tell(f"power loss: {n} cuts survived, {n_requests:,} operations checked, lost 0, resurrected 0")
     assert n_requests > 20 * n

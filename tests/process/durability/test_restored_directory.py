@@ -79,7 +79,7 @@ def test_a_backup_with_the_newer_ledger_serves_nothing_that_is_gone(backup, tmp_
     assert "7 erased, 1 rectified, 1 expired" not in server.output, "it was done by the first start"
 
 
-@pytest.mark.parametrize("n_kills", [2, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n_kills", [1, pytest.param(1000, marks=pytest.mark.long)])
 def test_killed_at_steps_of_that_start(backup, tmp_path, tell, n_kills):
     dry = Plan(shutil.copytree(backup.folder, tmp_path / "dry"))
     with started(dry, WITH_LEDGER) as server:

@@ -44,7 +44,7 @@ def die_at(source: Path, truth: Truth, kill: Kill, folder: Path) -> tuple[bool, 
     return reached, n_requests
 
 
-@pytest.mark.parametrize("n_kills", [4, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n_kills", [2, pytest.param(10_000, marks=pytest.mark.long)])
 def test_killed_at_steps_of_every_sort(begun, truth, tmp_path, tell, n_kills):
     dry, history = Plan(shutil.copytree(begun, tmp_path / "dry")), History(truth.copy())
     with started(dry) as server:
