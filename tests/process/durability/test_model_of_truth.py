@@ -100,15 +100,15 @@ CASES: list[tuple[list[Operation], dict[str, Content], int, dict[str, Any]]] = [
 def test_what_fits_and_what_does_not(operations, held, version, wrong):
     truth = Truth(HELD, 5)
     found = truth.settle(operations, held, version)
+    assert found.keys() >= wrong.keys()
+    assert all(names is None or found[how] == names for how, names in wrong.items())
     if not wrong:
         assert not found
         assert truth.version == version
-    for how, names in wrong.items():
-        assert getattr(found, how) if names is None else getattr(found, how) == names
 
 
 def test_generated_ids_are_never_issued_again():
     truth = Truth(HELD, 5)
     assert not truth.settle([add((None, C), version=6, ids=["300"]), delete("300", version=7)], HELD, 7)
     second = add((None, D), version=8, ids=["300"], readd=True)
-    assert truth.settle([second], {**HELD, "300": D}, 8).misreported
+    assert truth.settle([second], {**HELD, "300": D}, 8)["misreported"]
