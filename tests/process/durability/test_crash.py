@@ -37,4 +37,4 @@ def test_killed_at_random_moments(tmp_path, tell, kind, n_kills):
     tell(f"killed at random, {kind}: {survived}, lost 0, resurrected 0, altered 0, misreported 0")
     assert figures["kills"] == n_kills
     # There was a load: no server is killed before it has answered some requests, and deletions are among them.
-    assert figures["receipts"] > 5 * n_kills
+    assert figures["receipts"] > 3 * n_kills
