@@ -16,6 +16,24 @@ from oubli.app.times import Clock
 from tests.unit.app.support import forest
 
 START_MS = 1_763_700_000_000
+DAY = 86_400_000
+NOON = 20_000 * DAY
+
+
+@dataclass
+class Machine:
+    """A machine whose clock can be set; what has elapsed cannot."""
+
+    wall: int = NOON
+    elapsed: int = 5_000
+
+    def wait(self, ms: int, drift: int = 0) -> None:
+        """Let time elapse, and set the clock meanwhile."""
+        self.wall += ms + drift
+        self.elapsed += ms
+
+    def clock(self, highest: int | None = None) -> Clock:
+        return Clock(highest, wall_ms=lambda: self.wall, elapsed_ms=lambda: self.elapsed)
 
 
 @dataclass(eq=False)

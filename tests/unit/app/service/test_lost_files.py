@@ -131,34 +131,30 @@ def check_begun(lost: Lost, service: Service) -> None:
 
 
 @pytest.mark.parametrize("finds", ["all pages", "a ledger that was exported"])
-def test_an_empty_directory_with_the_ledger_serves_nobody_who_was_erased(finds, lost):
+async def test_an_empty_directory_with_the_ledger_serves_nobody_who_was_erased(finds, lost):
     lost.lose_all_but_keys()
     if finds != "all pages":
         lost.ledger.unlink()
         command = ["export", str(lost.ledger), "--data-dir", str(lost.folder / "old")]
         assert CliRunner().invoke(ledger_cli, command).exit_code == 0
-
-    async def begin() -> None:
-        told: list[str] = []
-        service = build(lost, told, ledger=lost.ledger)
-        check_begun(lost, service)
-        assert any("9 erased, 1 rectified, 0 expired" in one for one in told)
-        async with served_here(service) as client:
-            nameless = {"samples": [{"features": [3, "new"], "label": "yes"}]}
-            assert (await client.post("/samples", json=nameless, headers=JSON)).json()["ids"] != ["0"], "it was erased"
-            answer = (await client.put("/snapshot/file", content=(lost.folder / "backup").read_bytes())).json()
-            assert answer["dropped"] == {"erased": 10, "rectified": 1, "expired": 0}
-            assert not held(service) & {*GONE, "0"}
-            assert len((await client.get("/erasures")).json()["erasures"]) == 4
-            while (await client.get("/erasures?status=unlearned")).json()["erasures"]:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-            entries = entries_in(await fetched(client))
-            check_ledger(entries)
-            before = entries_in(lost.ledger.read_bytes())
-            assert entries[: len(before)] == before, "the ledger continues"
-            assert sum("log_id" in entry for entry in entries) == 1, "and its log as well"
-
-    asyncio.run(begin())
+    told: list[str] = []
+    service = build(lost, told, ledger=lost.ledger)
+    check_begun(lost, service)
+    assert any("9 erased, 1 rectified, 0 expired" in one for one in told)
+    async with served_here(service) as client:
+        nameless = {"samples": [{"features": [3, "new"], "label": "yes"}]}
+        assert (await client.post("/samples", json=nameless, headers=JSON)).json()["ids"] != ["0"], "it was erased"
+        answer = (await client.put("/snapshot/file", content=(lost.folder / "backup").read_bytes())).json()
+        assert answer["dropped"] == {"erased": 10, "rectified": 1, "expired": 0}
+        assert not held(service) & {*GONE, "0"}
+        assert len((await client.get("/erasures")).json()["erasures"]) == 4
+        while (await client.get("/erasures?status=unlearned")).json()["erasures"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        entries = entries_in(await fetched(client))
+        check_ledger(entries)
+        before = entries_in(lost.ledger.read_bytes())
+        assert entries[: len(before)] == before, "the ledger continues"
+        assert sum("log_id" in entry for entry in entries) == 1, "and its log as well"
     again = build(lost, ledger=lost.ledger)
     assert not held(again) & {*GONE, "0"}
     again.lifecycle.close()
@@ -233,29 +229,25 @@ def test_without_its_snapshots_a_directory_is_refused(files, with_ledger, lost, 
 
 @pytest.mark.parametrize("change", ["none", "addition", "state", "snapshot", "export"])
 @pytest.mark.parametrize("crashes", [False, True], ids=["stopped", "killed"])
-def test_whatever_was_done_last(change, crashes, lost, monkeypatch):
+async def test_whatever_was_done_last(change, crashes, lost, monkeypatch):
     """Only a directory in which nothing was done that a model is needed for is begun in again."""
     shutil.rmtree(lost.data)
-
-    async def live() -> None:
-        service = build(lost)
-        async with served_here(service) as client:
-            if change == "addition":
-                added = {"samples": [{"features": [3, "new"], "label": "yes"}]}
-                assert (await client.post("/samples", json=added, headers=JSON)).status_code == 201
-            elif change == "state":
-                assert (await client.post("/model/states")).status_code == 201
-            elif change == "export":
-                assert (await client.get("/snapshot/file")).status_code == 200
-            elif change == "snapshot":
-                added = {"samples": [{"features": [3, "new"], "label": "yes"}]}
-                assert (await client.post("/samples", json=added, headers=JSON)).status_code == 201
-                for _ in range(3):
-                    assert (await client.post("/snapshot", json={}, headers=JSON)).status_code == 201
-            if crashes:
-                shutil.copytree(lost.data, lost.folder / "killed")
-
-    asyncio.run(live())
+    service = build(lost)
+    async with served_here(service) as client:
+        if change == "addition":
+            added = {"samples": [{"features": [3, "new"], "label": "yes"}]}
+            assert (await client.post("/samples", json=added, headers=JSON)).status_code == 201
+        elif change == "state":
+            assert (await client.post("/model/states")).status_code == 201
+        elif change == "export":
+            assert (await client.get("/snapshot/file")).status_code == 200
+        elif change == "snapshot":
+            added = {"samples": [{"features": [3, "new"], "label": "yes"}]}
+            assert (await client.post("/samples", json=added, headers=JSON)).status_code == 201
+            for _ in range(3):
+                assert (await client.post("/snapshot", json={}, headers=JSON)).status_code == 201
+        if crashes:
+            shutil.copytree(lost.data, lost.folder / "killed")
     if crashes:
         shutil.rmtree(lost.data)
         (lost.folder / "killed").rename(lost.data)

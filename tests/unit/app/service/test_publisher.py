@@ -76,24 +76,21 @@ async def until_cosigned(client: Any, policy: Any, size: int) -> Any:
     raise AssertionError("it was not published")
 
 
-def test_deletions_are_published_within_a_second_and_proved(tmp_path):
-    async def play() -> None:
-        async with served_here(opened(tmp_path / "data")) as client:
-            policy = await policy_of(client)
-            first = read_checkpoint((await client.get("/log/checkpoint")).text)
-            receipts = [(await client.delete(f"/samples/c{i}")).json() for i in range(3)]
-            later = await until_cosigned(client, policy, receipts[-1]["ledger_index"])
-            answer = (await client.get(f"/ledger/consistency?from={first.size}&to={later.size}")).json()
-            check_consistency(first.size, later.size, list(map(decode, answer["proof"])), first.root, later.root)
-            for i, receipt in enumerate(receipts):
-                text = (await client.get(f"/erasures/{receipt['id']}/proof")).text
-                secret = bytes.fromhex((await client.get(f"/erasures/{receipt['id']}/opening")).json()["opening"])
-                found = check_proof(
-                    text, policy, name=f"c{i}", opening=opening_of(secret, "ids", f"c{i}"), kept=receipt
-                )
-                assert found.found == ("targets", "samples")
-
-    asyncio.run(play())
+async def test_deletions_are_published_within_a_second_and_proved(tmp_path):
+    async with served_here(opened(tmp_path / "data")) as client:
+        policy = await policy_of(client)
+        first = read_checkpoint((await client.get("/log/checkpoint")).text)
+        receipts = [(await client.delete(f"/samples/c{i}")).json() for i in range(3)]
+        later = await until_cosigned(client, policy, receipts[-1]["ledger_index"])
+        answer = (await client.get(f"/ledger/consistency?from={first.size}&to={later.size}")).json()
+        check_consistency(first.size, later.size, list(map(decode, answer["proof"])), first.root, later.root)
+        for i, receipt in enumerate(receipts):
+            text = (await client.get(f"/erasures/{receipt['id']}/proof")).text
+            secret = bytes.fromhex((await client.get(f"/erasures/{receipt['id']}/opening")).json()["opening"])
+            found = check_proof(
+                text, policy, name=f"c{i}", opening=opening_of(secret, "ids", f"c{i}"), kept=receipt
+            )
+            assert found.found == ("targets", "samples")
 
 
 def test_what_was_signed_holds_after_a_restart_with_the_same_bytes(tmp_path):
@@ -140,16 +137,12 @@ def test_a_witness_cosigns_and_knows_more_after_each_change(tmp_path):
             asyncio.run(play(("c2", "c3"), one, two))
 
 
-def test_a_witness_that_is_away_holds_nothing_up(tmp_path):
+async def test_a_witness_that_is_away_holds_nothing_up(tmp_path):
     with witnessing(LocalWitness("w.example", log_of(tmp_path / "data"))) as witness:
         pass
-
-    async def play() -> None:
-        async with served_here(opened(tmp_path / "data", witness)) as client:
-            receipt = (await client.delete("/samples/c1")).json()
-            await until_cosigned(client, await policy_of(client), receipt["ledger_index"])
-
-    asyncio.run(play())
+    async with served_here(opened(tmp_path / "data", witness)) as client:
+        receipt = (await client.delete("/samples/c1")).json()
+        await until_cosigned(client, await policy_of(client), receipt["ledger_index"])
 
 
 async def erase(service: Any, *names: str, witnesses: tuple[LocalWitness, ...] = ()) -> Any:
@@ -216,36 +209,33 @@ def test_another_log_begins_when_the_operator_goes_on_without_what_is_missing(tm
         asyncio.run(play())
 
 
-def test_an_unknown_entry_or_receipt_has_no_proof(tmp_path):
-    async def play() -> None:
-        async with served_here(opened(tmp_path / "data")) as client:
-            await client.post("/samples", json=samples(1), headers=JSON)
-            for path, slug in (
-                ("/ledger/0/proof", "not-logged"),
-                ("/ledger/99/proof", "not-logged"),
-                ("/ledger/x/proof", "not-logged"),
-                ("/ledger/consistency?from=1&to=99", "not-logged"),
-                ("/ledger/consistency?from=99", "not-logged"),
-                ("/ledger/consistency", "invalid-input"),
-                ("/ledger/consistency?from=x", "invalid-input"),
-                ("/ledger/consistency?from=2&to=1", "invalid-input"),
-                ("/ledger/consistency?from=2&more=1", "invalid-input"),
-                ("/erasures/x/proof", "no-receipt"),
-                ("/erasures/0f5c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f/proof", "no-receipt"),
-                ("/erasures/0f5c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f/opening", "no-receipt"),
-                ("/log/tile/0/001", "not-logged"),
-                ("/log/tile/0/000.p/256", "not-logged"),
-                ("/log/tile/0/000.p/0", "not-logged"),
-                ("/log/tile/0/0", "not-logged"),
-                ("/log/tile/x/000", "not-logged"),
-                ("/log/tile/entries/x001/000", "not-logged"),
-            ):
-                answer = await client.get(path)
-                assert answer.json()["type"] == f"urn:oubli:problem:{slug}", path
-            assert len((await client.get("/log/tile/0/000.p/2")).content) == 64
-            assert (await client.get("/log/tile/entries/000.p/2")).status_code == 200
-
-    asyncio.run(play())
+async def test_an_unknown_entry_or_receipt_has_no_proof(tmp_path):
+    async with served_here(opened(tmp_path / "data")) as client:
+        await client.post("/samples", json=samples(1), headers=JSON)
+        for path, slug in (
+            ("/ledger/0/proof", "not-logged"),
+            ("/ledger/99/proof", "not-logged"),
+            ("/ledger/x/proof", "not-logged"),
+            ("/ledger/consistency?from=1&to=99", "not-logged"),
+            ("/ledger/consistency?from=99", "not-logged"),
+            ("/ledger/consistency", "invalid-input"),
+            ("/ledger/consistency?from=x", "invalid-input"),
+            ("/ledger/consistency?from=2&to=1", "invalid-input"),
+            ("/ledger/consistency?from=2&more=1", "invalid-input"),
+            ("/erasures/x/proof", "no-receipt"),
+            ("/erasures/0f5c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f/proof", "no-receipt"),
+            ("/erasures/0f5c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f/opening", "no-receipt"),
+            ("/log/tile/0/001", "not-logged"),
+            ("/log/tile/0/000.p/256", "not-logged"),
+            ("/log/tile/0/000.p/0", "not-logged"),
+            ("/log/tile/0/0", "not-logged"),
+            ("/log/tile/x/000", "not-logged"),
+            ("/log/tile/entries/x001/000", "not-logged"),
+        ):
+            answer = await client.get(path)
+            assert answer.json()["type"] == f"urn:oubli:problem:{slug}", path
+        assert len((await client.get("/log/tile/0/000.p/2")).content) == 64
+        assert (await client.get("/log/tile/entries/000.p/2")).status_code == 200
 
 
 @pytest.mark.parametrize("text", ["", "x", "x http://w.example", "a+b+c https://w.example"])

@@ -169,7 +169,7 @@ def test_long_work_ends_where_short_work_does(schema):
     assert digests[0][0] != fresh.digest()
 
 
-def test_predictions_and_health_go_on_during_a_long_mutation():
+async def test_predictions_and_health_go_on_during_a_long_mutation():
     service = make_service()
     service.changes.writer.cost._seconds = 1.0
     copies: list[Any] = []
@@ -181,42 +181,38 @@ def test_predictions_and_health_go_on_during_a_long_mutation():
         return made
 
     service.model.state.model.copy = copy
-
-    async def main() -> None:
-        async with served_here(service) as client:
-            adding = asyncio.create_task(client.post("/samples", json=samples(200)))
-            while len(copies) < 2:  # noqa: ASYNC110 - a thread appends to it
-                await asyncio.sleep(0.001)
-            gate = copies[1]
-            await gate.reached()
-            for _ in range(20):
-                started = time.perf_counter()
-                assert (await client.get("/healthz")).status_code == 200
-                assert (await client.get("/readyz")).status_code == 200
-                answer = (await client.post("/predict", json={"instances": rows(5)})).json()
-                assert time.perf_counter() - started < 1
-                assert answer["model_version"] == 1
-                assert answer["probabilities"] == forest().predict_proba(rows(5)).tolist()
-            big = (await client.post("/predict", json={"instances": rows(3000)})).json()
-            assert big["model_version"] == 1
-            listed = (await client.get("/samples?limit=50")).json()
-            assert len(listed["samples"]) == 50
-            deleting = asyncio.create_task(client.delete("/samples/c1"))
-            await asyncio.sleep(0.01)
-            assert not deleting.done(), "a mutation has to wait for its turn"
-            gate.opened.set()
-            added, deleted = (await adding).json(), (await deleting).json()
-            assert (added["model_version"], added["n_samples"]) == (2, 260)
-            assert (deleted["model_version"], deleted["unlearned"]) == (3, 1)
+    async with served_here(service) as client:
+        adding = asyncio.create_task(client.post("/samples", json=samples(200)))
+        while len(copies) < 2:  # noqa: ASYNC110 - a thread appends to it
+            await asyncio.sleep(0.001)
+        gate = copies[1]
+        await gate.reached()
+        for _ in range(20):
+            started = time.perf_counter()
+            assert (await client.get("/healthz")).status_code == 200
+            assert (await client.get("/readyz")).status_code == 200
             answer = (await client.post("/predict", json={"instances": rows(5)})).json()
-            assert answer["model_version"] == 3
-            again = forest()
-            batch = new_samples(200)
-            again.add(batch.rows, batch.labels, ids=batch.ids)
-            again.delete(["c1"])
-            assert answer["probabilities"] == again.predict_proba(rows(5)).tolist()
-
-    asyncio.run(main())
+            assert time.perf_counter() - started < 1
+            assert answer["model_version"] == 1
+            assert answer["probabilities"] == forest().predict_proba(rows(5)).tolist()
+        big = (await client.post("/predict", json={"instances": rows(3000)})).json()
+        assert big["model_version"] == 1
+        listed = (await client.get("/samples?limit=50")).json()
+        assert len(listed["samples"]) == 50
+        deleting = asyncio.create_task(client.delete("/samples/c1"))
+        await asyncio.sleep(0.01)
+        assert not deleting.done(), "a mutation has to wait for its turn"
+        gate.opened.set()
+        added, deleted = (await adding).json(), (await deleting).json()
+        assert (added["model_version"], added["n_samples"]) == (2, 260)
+        assert (deleted["model_version"], deleted["unlearned"]) == (3, 1)
+        answer = (await client.post("/predict", json={"instances": rows(5)})).json()
+        assert answer["model_version"] == 3
+        again = forest()
+        batch = new_samples(200)
+        again.add(batch.rows, batch.labels, ids=batch.ids)
+        again.delete(["c1"])
+        assert answer["probabilities"] == again.predict_proba(rows(5)).tolist()
 
 
 def test_everything_goes_on_while_a_snapshot_is_written(tmp_path):
@@ -362,26 +358,22 @@ def test_a_full_queue_refuses_additions_but_never_erasures():
     run(service, work)
 
 
-def test_many_requests_at_once_end_in_the_state_of_their_answers():
+async def test_many_requests_at_once_end_in_the_state_of_their_answers():
     """Additions, deletions and predictions together; afterwards the model is a fresh fit on what is held."""
     service = make_service()
-
-    async def main() -> None:
-        async with served_here(service) as client:
-            service.changes.writer.cost._seconds = 0.003  # batches of four and more go aside
-            calls: list[Any] = []
-            for i in range(30):
-                calls.append(client.post("/samples", json=samples(1 + i % 7, f"b{i}-")))
-                calls.append(client.delete(f"/samples/c{i}"))
-                calls.append(client.post("/predict", json={"instances": rows(3)}))
-            answers = [answer.json() for answer in await asyncio.gather(*calls)]
-            versions = [answer["model_version"] for answer in answers]
-            assert max(versions) == 61
-            assert sorted(v for v, a in zip(versions, answers, strict=True) if "predictions" not in a) == list(
-                range(2, 62)
-            )
-
-    asyncio.run(main())
+    async with served_here(service) as client:
+        service.changes.writer.cost._seconds = 0.003  # batches of four and more go aside
+        calls: list[Any] = []
+        for i in range(30):
+            calls.append(client.post("/samples", json=samples(1 + i % 7, f"b{i}-")))
+            calls.append(client.delete(f"/samples/c{i}"))
+            calls.append(client.post("/predict", json={"instances": rows(3)}))
+        answers = [answer.json() for answer in await asyncio.gather(*calls)]
+        versions = [answer["model_version"] for answer in answers]
+        assert max(versions) == 61
+        assert sorted(v for v, a in zip(versions, answers, strict=True) if "predictions" not in a) == list(
+            range(2, 62)
+        )
     assert service.model.state.model.verify().ok
     assert service.model.state.model.n_samples_ == 60 - 30 + sum(1 + i % 7 for i in range(30))
 
@@ -418,19 +410,15 @@ def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_path, c
     assert len(list((tmp_path / "data").glob("snapshot-*"))) == 1, "what is in doubt is not written"
 
 
-def test_nothing_is_answered_before_it_is_ready():
+async def test_nothing_is_answered_before_it_is_ready():
     service = make_service()
-
-    async def main() -> None:
-        for refused in (
-            service.changes.add(new_samples(1)),
-            service.changes.delete(ids=["c1"]),
-            service.questions.predict(rows(1)),
-        ):
-            with pytest.raises(UnavailableError, match="starting"):
-                await refused
-
-    asyncio.run(main())
+    for refused in (
+        service.changes.add(new_samples(1)),
+        service.changes.delete(ids=["c1"]),
+        service.questions.predict(rows(1)),
+    ):
+        with pytest.raises(UnavailableError, match="starting"):
+            await refused
 
 
 def test_a_failed_warm_up_only_makes_the_first_requests_slow(caplog):

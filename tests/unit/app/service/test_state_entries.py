@@ -156,35 +156,31 @@ def test_what_an_erasure_is_finished_with_survives_it_and_a_restart(tmp_path):
         assert client.post("/model/states").status_code == 200
 
 
-def test_of_a_version_before_an_erasure_that_is_being_finished_nothing_is_told(service):
+async def test_of_a_version_before_an_erasure_that_is_being_finished_nothing_is_told(service):
     """It is asked for before, and its digest comes after: in the journal it would outlive the erasure."""
+    async with served_here(service) as client:
+        await client.post("/samples", json=samples(1))
+        model = type(service.model.state.model)
+        digest, entered, gate = model.digest, asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
 
-    async def run() -> None:
-        async with served_here(service) as client:
-            await client.post("/samples", json=samples(1))
-            model = type(service.model.state.model)
-            digest, entered, gate = model.digest, asyncio.Event(), asyncio.Event()
-            loop = asyncio.get_running_loop()
+        def slow(copy: Any) -> str:
+            if copy is not service.model.state.model and not gate.is_set():
+                loop.call_soon_threadsafe(entered.set)
+                asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
+            return digest(copy)
 
-            def slow(copy: Any) -> str:
-                if copy is not service.model.state.model and not gate.is_set():
-                    loop.call_soon_threadsafe(entered.set)
-                    asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
-                return digest(copy)
-
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(model, "digest", slow)
-                asked = asyncio.create_task(client.post("/model/states"))
-                await entered.wait()
-                await client.delete("/samples/n0")
-                gate.set()
-                patch.setattr(model, "digest", digest)
-                service.evidence.states.close_before(service.model.state.version)
-                answer = await asked
-            assert (answer.status_code, answer.json()["type"]) == (503, "urn:oubli:problem:superseded")
-            assert (await client.get("/model/states")).json()["states"] == []
-
-    asyncio.run(run())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(model, "digest", slow)
+            asked = asyncio.create_task(client.post("/model/states"))
+            await entered.wait()
+            await client.delete("/samples/n0")
+            gate.set()
+            patch.setattr(model, "digest", digest)
+            service.evidence.states.close_before(service.model.state.version)
+            answer = await asked
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:oubli:problem:superseded")
+        assert (await client.get("/model/states")).json()["states"] == []
 
 
 def test_a_disk_without_room_keeps_no_snapshot_from_being_written(client, service, monkeypatch, caplog):

@@ -103,7 +103,7 @@ def test_buffers_are_overwritten(tmp_path, holders, monkeypatch):
     assert all(not buffer for buffer in buffers)
 
 
-def test_an_upload_that_ends_early_closes_its_file_after_the_write(tmp_path, holders, monkeypatch):
+async def test_an_upload_that_ends_early_closes_its_file_after_the_write(tmp_path, holders, monkeypatch):
     """A descriptor must not be closed, and used again, while a thread writes to it."""
     written: list[int] = []
 
@@ -112,16 +112,12 @@ def test_an_upload_that_ends_early_closes_its_file_after_the_write(tmp_path, hol
         written.append(os.write(file.fileno(), buffer))
 
     monkeypatch.setattr(module, "_write_all", slowly)
-
-    async def work() -> None:
-        with Uploads(tmp_path, holders, UploadPolicy()).open() as upload:
-            taking = asyncio.ensure_future(upload.take(pieces(b"a" * 5_000_000, b"b")))
-            await asyncio.sleep(0.05)
-            taking.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await taking
-
-    asyncio.run(work())
+    with Uploads(tmp_path, holders, UploadPolicy()).open() as upload:
+        taking = asyncio.ensure_future(upload.take(pieces(b"a" * 5_000_000, b"b")))
+        await asyncio.sleep(0.05)
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
     assert written == [5_000_000]
 
 
