@@ -21,6 +21,7 @@ from oubli.app.times import (
 )
 from tests.unit.app.service.simulated import DAY, NOON, Machine
 
+
 @pytest.mark.parametrize(
     ("text", "moment"),
     [

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from oubli.app.service.build import compose, open_directory
+from oubli.app.service.changes.additions import NewSamples
 from oubli.app.service.recovery.start import LedgerChoice
 from oubli.app.service.service import Service
+from oubli.core.data.schema import Schema
 from tests.closing import closed_at_the_end
+from tests.unit.app.support import CLASSES, rows
 
 _PATIENCE = 60.0
 
@@ -74,6 +77,13 @@ async def ended_here(client: Any, job: dict[str, Any]) -> dict[str, Any]:
         await asyncio.sleep(0.002)
         job = (await client.get(f"/jobs/{job['id']}")).json()
     return dict(job)
+
+
+def new_samples(n: int, prefix: str | None = "n", schema: Schema = CLASSES) -> NewSamples:
+    """Samples of no subject and without an expiry."""
+    labels: list[Any] = [("yes" if i % 3 else "no") if schema is CLASSES else float(i) for i in range(n)]
+    ids = [None if prefix is None else f"{prefix}{i}" for i in range(n)]
+    return NewSamples(rows(n), labels, ids, [None] * n, [None] * n, [False] * n)
 
 
 class Gate:

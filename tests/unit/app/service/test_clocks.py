@@ -131,7 +131,7 @@ async def test_one_that_waits_too_long_is_overdue_everywhere_and_for_ever(wrong,
 
 
 async def left_by_an_earlier_process(directory: Path, wrong: Wrong, rest: int) -> bool:
-    """Erase, and be killed before it is finished; return whether it is overdue when the next process has finished it."""
+    """Erase, and be killed before that is finished; return whether it is overdue when the next process finishes it."""
     machine = Machine(NOON + wrong.at_first)
     service = start(directory, machine)
     async with served_here(service) as client:

@@ -10,7 +10,6 @@ import pytest
 
 from oubli.app.errors import StorageError
 from oubli.app.service.model.influence import Question
-from oubli.app.service.service import Service
 from oubli.core.model import Model
 from tests.unit.app.support import forest, make_service, rows, served_here
 
@@ -38,6 +37,7 @@ async def test_the_model_counts_as_read_until_the_thread_of_a_cancelled_job_has_
         entered.set()
         may_end.wait(20)
         wipe(model)
+
     service = make_service(forest(20))
     async with served_here(service):
         monkeypatch.setattr(Model, "wipe", slow)
@@ -59,6 +59,7 @@ async def test_the_model_counts_as_read_until_the_thread_of_a_cancelled_job_has_
 async def test_the_copy_of_a_snapshot_that_cannot_be_written_is_overwritten(copies, monkeypatch, tmp_path):
     def fails(*_: Any, **__: Any) -> None:
         raise StorageError("no")
+
     service = make_service(forest(20), tmp_path / "data")
     async with served_here(service):
         copies.clear()

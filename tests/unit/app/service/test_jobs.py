@@ -122,6 +122,7 @@ async def test_progress_comes_from_any_thread_and_never_goes_back():
 
     async def work(report: Report) -> dict[str, Any]:
         return await asyncio.to_thread(count, report)
+
     board = JobBoard()
     job = board.start("fit", work)
     seen = [state async for state in board.watch(job.id)]

@@ -1,4 +1,4 @@
-"""Idle time: which tags are resolved when, on the loop and by a thread that the model is lent to; and the model's lock."""
+"""Idle time: which tags are resolved when, on the loop and by a thread that has the model lent; the model's lock."""
 
 from __future__ import annotations
 
