@@ -22,13 +22,8 @@ def settings(folder: Path, **values: Any) -> Any:
     return load_settings(data_dir=folder / "data", **values)
 
 
-def test_nobody_is_told_unless_it_is_set(tmp_path):
-    plain = settings(tmp_path)
-    assert push_of(plain) is None
-    assert processor_of(plain) is None
-
-
 def test_webhooks(tmp_path):
+    assert push_of(settings(tmp_path)) is None, "nobody is told unless it is set"
     push = push_of(
         settings(tmp_path, webhook_url="https://hooks.example/a?b=c", webhook_secret_file=tmp_path / "secret")
     )
@@ -38,6 +33,7 @@ def test_webhooks(tmp_path):
 
 
 def test_opendsr(tmp_path):
+    assert processor_of(settings(tmp_path)) is None
     files = certificate(tmp_path, authority(), DOMAIN)
     given = settings(
         tmp_path,
