@@ -8,6 +8,8 @@ import pytest
 
 from oubli.app.threads import Threads
 
+pytestmark = pytest.mark.anyio
+
 
 async def test_writing_and_reading_have_a_thread_each():
     workers, opened = Threads(), threading.Event()

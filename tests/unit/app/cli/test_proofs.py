@@ -10,28 +10,13 @@ from typing import Any
 
 import orjson
 import pytest
-from typer.testing import CliRunner
 
-from oubli.app.cli.main import cli
 from oubli.app.errors import StartError
 from oubli.app.ledger.log import Checkpoint, sign_checkpoint
+from tests.unit.app.cli.auditing import refused
 from tests.unit.app.ledger.lying import Log, begun, extra_of, with_entry, with_extra, with_receipt
 from tests.unit.app.ledger.support import as_objects, write_lines
 from tests.witness import LocalWitness
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Run `oubli` in an empty folder; return exit code, stdout and what was told, or raise what it raises."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result.exit_code, result.stdout, " ".join((capsys.readouterr().err + result.stderr).split())
-
-    return run
 
 
 @pytest.fixture
@@ -53,12 +38,6 @@ def check(run, log, tmp_path):
         return run("proof", "check", "it.tlog-proof", "--policy", "policy", *more)
 
     return check
-
-
-def refused(done: tuple[int, str, str], rule: str) -> None:
-    code, out, told = done
-    assert (code, out) == (1, ""), told
-    assert f"(rule: {rule})" in told
 
 
 def cosigned(checkpoint: Checkpoint, *witnesses: LocalWitness) -> Checkpoint:

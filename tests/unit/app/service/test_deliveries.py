@@ -199,7 +199,8 @@ async def test_more_failing_receipts_than_are_remembered_are_all_told_in_the_end
     draw = random.Random(4)
 
     def answers(request: Request) -> str:
-        wrong = (answer(503), answer(429, "Retry-After: 7"), answer(307, "Location: http://127.0.0.1/"), HANG_UP, "x")
+        redirect = answer(307, "Location: http://127.0.0.1/")
+        wrong = (answer(503), answer(429, "Retry-After: 7"), redirect, HANG_UP, "x\r\n\r\n")
         return draw.choice(wrong) if is_down else draw.choice([ACCEPT, ACCEPT, HANG_UP])
 
     world.receiver.answers = answers
