@@ -142,23 +142,6 @@ def test_a_first_start_that_was_cut_short_is_begun_again(tmp_path, data):
         assert kinds == ["signing-key", "begin", "begin", "unlearned"]
 
 
-def test_a_journal_without_its_model_is_not_begun_upon(tmp_path, data):
-    service = build_service(settings(tmp_path, data))
-    with served(service) as client:
-        client.delete("/samples/p1")
-        keep_from_disk(service)
-    for path in (tmp_path / "data").glob("snapshot-*"):
-        path.unlink()
-    with pytest.raises(StartError, match="no snapshot"):
-        build_service(settings(tmp_path, data))
-
-
-def test_a_start_that_fails_lets_the_directory_go(tmp_path, data):
-    with pytest.raises(StartError):
-        build_service(settings(tmp_path, data, target="nobody"))
-    crash(build_service(settings(tmp_path, data)))
-
-
 @pytest.mark.parametrize("schema", [CLASSES, NUMBERS])
 def test_starts_empty_from_a_schema(tmp_path, schema):
     path = tmp_path / "schema.json"
@@ -174,11 +157,13 @@ def test_starts_empty_from_a_schema(tmp_path, schema):
         assert client.get("/model").json()["n_samples"] == 20
 
 
-def test_nothing_to_serve_is_explained(tmp_path):
+def test_nothing_to_serve_is_explained_and_lets_directory_and_threads_go(tmp_path, data):
     with pytest.raises(StartError, match=r"nothing to serve: give --data.*--schema.*holds no snapshot of a model"):
         build_service(settings(tmp_path))
     with pytest.raises(StartError, match="nothing to serve"):
-        build_service(settings(tmp_path, ephemeral=True))
+        build_service(settings(tmp_path, ephemeral=True, threads=2))
+    assert threads.threads_of(None) == 1
+    crash(build_service(settings(tmp_path, data)))
 
 
 def test_ephemeral_says_so_and_writes_nothing(tmp_path, data, capsys, monkeypatch):
@@ -193,20 +178,6 @@ def test_an_open_address_needs_a_key_or_a_word(tmp_path, data):
     with pytest.raises(SettingsError, match="allow_anonymous"):
         build_service(settings(tmp_path, data, host="0.0.0.0"))
     assert not (tmp_path / "data").exists()
-
-
-def test_a_damaged_snapshot_is_told_about(tmp_path, data, capsys):
-    with served(build_service(settings(tmp_path, data))) as client:
-        client.delete("/samples/p1")
-        client.post("/samples", json={"samples": [{"id": "x", "features": [3, "new"], "label": "yes"}]})
-        client.post("/snapshot")
-        client.post("/samples", json={"samples": [{"id": "y", "features": [4, "new"], "label": "yes"}]})
-    newest = max((tmp_path / "data").glob("snapshot-*"))
-    newest.write_bytes(newest.read_bytes()[:-100])
-    with served(build_service(settings(tmp_path, data))) as client:
-        model = client.get("/model").json()
-        assert (model["n_samples"], model["model_version"]) == (41, 4), "the journal has what the older one lacks"
-    assert "fell back to snapshot-" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_progress_is_reported(tmp_path, data):
@@ -247,9 +218,3 @@ def test_all_threads_train_and_one_is_left_to_requests(tmp_path, data, monkeypat
         assert threads.threads_of(None) == 1
     for path in (tmp_path / "None" / "data").rglob("*"):
         assert path.is_dir() or b"n_jobs" not in path.read_bytes()
-
-
-def test_a_start_that_fails_leaves_one_thread(tmp_path):
-    with pytest.raises(StartError):
-        build_service(settings(tmp_path, threads=2))
-    assert threads.threads_of(None) == 1

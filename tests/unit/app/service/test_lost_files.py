@@ -18,9 +18,8 @@ from oubli.app.ledger.downloads import check_ledger
 from oubli.app.service.build import build_service
 from oubli.app.service.service import Service
 from oubli.app.settings import Settings, SettingsError, load_settings
-from tests.unit.app.service.killed import Kept, kills, steps_of
+from tests.unit.app.service.killed import Kept
 from tests.unit.app.service.support import erased
-from tests.unit.app.service.test_restoration import KILLED_AT
 from tests.unit.app.support import JSON, served_here
 
 pytestmark = pytest.mark.anyio
@@ -101,14 +100,6 @@ def lost(lived: Lost, tmp_path: Path) -> Lost:
 # --- all disks lost
 
 
-def check_begun(lost: Lost, service: Service) -> None:
-    assert held(service) == HELD - set(PEOPLE[4::5])
-    assert set(service.model.state.model.samples_.restricted.ids()) == set(PEOPLE[4::5])
-    assert service.model.state.model.verify().ok
-    assert service.model.state.version > lost.version
-    assert service.model.state.exports == 1
-
-
 @pytest.mark.parametrize("finds", ["all pages", "a ledger that was exported"])
 async def test_an_empty_directory_with_the_ledger_serves_nobody_who_was_erased(finds, lost):
     lost.lose_all_but_keys()
@@ -118,7 +109,11 @@ async def test_an_empty_directory_with_the_ledger_serves_nobody_who_was_erased(f
         assert CliRunner().invoke(ledger_cli, command).exit_code == 0
     told: list[str] = []
     service = build(lost, told, ledger=lost.ledger)
-    check_begun(lost, service)
+    assert held(service) == HELD - set(PEOPLE[4::5])
+    assert set(service.model.state.model.samples_.restricted.ids()) == set(PEOPLE[4::5])
+    assert service.model.state.model.verify().ok
+    assert service.model.state.version > lost.version
+    assert service.model.state.exports == 1
     assert any("9 erased, 1 rectified, 0 expired" in one for one in told)
     async with served_here(service) as client:
         assert (await client.post("/samples", json=NAMELESS, headers=JSON)).json()["ids"] != ["0"], "it was erased"
@@ -255,30 +250,3 @@ def test_an_older_snapshot_in_place_of_the_newer_ones_is_refused(lost):
     shutil.copy(lost.folder / "backup", lost.data / "snapshot-00000009.safetensors")
     with pytest.raises(StartError, match="missing"):
         build(lost)
-
-
-# --- killed
-
-
-@pytest.mark.parametrize("every", KILLED_AT)
-def test_killed_at_some_steps_of_a_start_with_the_ledger(every, lost, tmp_path, monkeypatch):
-    def begin(lost: Lost) -> None:
-        build(lost, ledger=lost.ledger).lifecycle.close()
-
-    lost.lose_all_but_keys()
-    n_taken_in = 0
-    for kill, killed in kills(lost, begin, monkeypatch, tmp_path, every):
-        once = killed.copy(tmp_path / "once")  # once the ledger is taken in it is not needed again
-        service = build(once)
-        if service.disk.database._database.last_model_version() >= lost.version:
-            n_taken_in += 1
-            check_begun(once, service)
-        else:
-            assert "p1" in held(service), "nothing was taken in"
-        service.lifecycle.close()
-        shutil.rmtree(once.folder)
-        steps_of(killed, begin, monkeypatch, 3 + kill % 7)
-        service = build(killed, ledger=killed.ledger)
-        check_begun(killed, service)
-        service.lifecycle.close()
-    assert n_taken_in > 1

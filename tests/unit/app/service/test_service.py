@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oubli.app.errors import BusyError, JournalFullError, NotHeldError, StaleCursorError, UnavailableError
+from oubli.app.errors import BusyError, JournalFullError, NotHeldError, UnavailableError
 from oubli.app.service.build import open_directory
 from oubli.app.service.changes.additions import NewSamples
 from oubli.app.service.changes.deletions import Replacement
@@ -340,19 +340,6 @@ async def test_a_failed_warm_up_only_makes_the_first_requests_slow(caplog):
     async with running(service):
         assert len((await service.questions.predict(rows(1))).result.labels) == 1
     assert "the first requests are slow: an internal error at test_service.py" in caplog.text
-
-
-# --- pages
-
-
-async def test_a_page_of_a_list_that_is_no_more_is_refused():
-    service = make_service()
-
-    async with running(service):
-        page = service.questions.page(subject=None, after=None, limit=10)
-        assert service.questions.page(subject=None, after=(page.epoch, 9), limit=10).samples[0].id == "c10"
-        with pytest.raises(StaleCursorError):
-            service.questions.page(subject=None, after=(page.epoch + 1, 9), limit=10)
 
 
 async def test_a_model_that_was_broken_off_halfway_answers_nothing_and_is_not_saved(tmp_path):

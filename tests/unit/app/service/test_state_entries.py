@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from oubli.core import IncrementalBoostingClassifier, OnlineBoostingClassifier
 from oubli.verifier import FailedError, check_absence, check_state, read_policy
 from oubli.verifier.sets import set_root
 from tests.unit.app.hosted import wait_until
+from tests.unit.app.service.support import ended, reopened
 from tests.unit.app.support import CLASSES, forest, make_service, require_conforms, rows, samples, served, served_here
 
 LATER = CheckpointPolicy(erasure_deadline=600)
@@ -37,6 +36,16 @@ def client(service: Service) -> Iterator[TestClient]:
         yield client
 
 
+def boosted(kind: Any) -> Any:
+    labels = ["yes" if i % 4 else "no" for i in range(60)]
+    model = kind(n_estimators=2, random_state=0)
+    return model.fit(rows(60), labels, ids=[f"c{i}" for i in range(60)], schema=CLASSES)
+
+
+def policy_of(client: Any) -> Any:
+    return read_policy(f"log {client.get('/ledger/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
+
+
 def listed(client: Any) -> list[dict[str, Any]]:
     answer = client.get("/model/states?limit=50").json()
     require_conforms(StatesAnswer, answer)
@@ -49,12 +58,6 @@ def told(client: Any, index: int) -> dict[str, Any]:
     return dict(answer)
 
 
-def finished(client: Any, path: str) -> dict[str, Any]:
-    job = client.post(path, json={}).json()
-    wait_until(lambda: client.get(f"/jobs/{job['id']}").json()["status"] in ("succeeded", "failed"))
-    return dict(client.get(f"/jobs/{job['id']}").json())
-
-
 def erase(client: Any, name: str) -> None:
     receipt = client.delete(f"/samples/{name}").json()
     assert client.post("/snapshot").status_code == 201
@@ -65,7 +68,7 @@ def test_a_state_says_what_the_model_is_and_proves_it(client, service):
     answer = client.post("/model/states")
     assert answer.status_code == 201
     require_conforms(ModelState, answer.json())
-    policy = read_policy(f"log {client.get('/ledger/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
+    policy = policy_of(client)
     state = check_state(told(client, answer.json()["index"]), policy)
     model = service.model.state.model
     assert (state.model_version, state.entry["n_samples"], state.is_exact) == (1, 60, True)
@@ -84,7 +87,7 @@ def test_a_version_is_told_once(client):
     assert (first.status_code, again.status_code) == (201, 200)
     assert first.json() == again.json()
     assert client.post("/snapshot").status_code == 201
-    assert finished(client, "/model/verify")["result"]["ok"]
+    assert ended(client, client.post("/model/verify").json())["result"]["ok"]
     assert [one["index"] for one in listed(client)] == [first.json()["index"]]
     client.post("/samples", json=samples(1))
     later = client.post("/model/states")
@@ -96,7 +99,7 @@ def test_snapshots_checks_and_finished_erasures_tell_a_state(client):
     client.post("/samples", json=samples(1))
     digest = client.post("/snapshot").json()["digest"]
     client.post("/samples", json=samples(1, "m"))
-    live = finished(client, "/model/verify")["result"]["live_digest"]
+    live = ended(client, client.post("/model/verify").json())["result"]["live_digest"]
     erase(client, "c1")
     states = listed(client)
     assert [one["model_version"] for one in states] == [2, 3, 4]
@@ -128,9 +131,7 @@ def test_no_snapshot_is_written_for_the_state_that_a_snapshot_told(client, servi
 
 
 def test_a_kind_that_is_not_exact_tells_the_set_only(tmp_path):
-    model = OnlineBoostingClassifier(n_estimators=2, random_state=0)
-    labels = ["yes" if i % 4 else "no" for i in range(60)]
-    model.fit(rows(60), labels, ids=[f"c{i}" for i in range(60)], schema=CLASSES)
+    model = boosted(OnlineBoostingClassifier)
     with served(make_service(model, tmp_path / "data", policy=LATER)) as client:
         client.post("/snapshot")
         (entry,) = listed(client)
@@ -147,15 +148,13 @@ def test_what_an_erasure_is_finished_with_survives_it_and_a_restart(tmp_path):
         erase(client, "c1")
         first, last = listed(client)
         digest = client.get("/snapshot").json()["digest"]
-    from oubli.app.service.build import compose, open_directory
-
-    opened = open_directory(directory)
-    with served(compose(opened.recover(opened.snapshots.recover()), idle_resolve=False)) as client:  # type: ignore[union-attr]
+    with served(reopened(directory)) as client:
         assert told(client, first["index"])["salt"] is None
         assert told(client, last["index"])["digest"] == digest
         assert client.post("/model/states").status_code == 200
 
 
+@pytest.mark.anyio
 async def test_of_a_version_before_an_erasure_that_is_being_finished_nothing_is_told(service):
     """It is asked for before, and its digest comes after: in the journal it would outlive the erasure."""
     async with served_here(service) as client:
@@ -220,7 +219,7 @@ def absence(client: Any, subject: str) -> dict[str, Any]:
 
 
 def test_a_proof_of_absence_is_over_a_root_that_the_log_tells_of(client):
-    policy = read_policy(f"log {client.get('/ledger/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
+    policy = policy_of(client)
     first = absence(client, "nobody")
     (entry,) = listed(client)
     assert check_absence(json.dumps(first), policy, name="nobody").entry == entry["index"]
@@ -276,62 +275,24 @@ def test_digests_of_trees_are_told_while_the_model_is_of_the_version(client, ser
     assert not service.model.holders._holds
 
 
-def test_an_erasure_forgets_the_digests_of_trees_with_the_digest(client):
-    before = client.post("/model/states").json()["index"]
-    assert trees_told(client, before) is not None
-    erase(client, "c1")
-    assert trees_told(client, before) is None
-    last = listed(client)[-1]["index"]
-    assert last != before
-    assert trees_told(client, last) is not None
-
-
-def test_digests_of_trees_of_a_version_before_an_erasure_that_is_being_finished_are_not_told(client, service):
+def test_digests_of_trees_are_told_only_of_a_version_that_lasts_and_when_they_belong_to_the_digest(
+    client, service, monkeypatch
+):
     index = client.post("/model/states").json()["index"]
-    service.evidence.states.close_before(service.model.state.version + 1)
-    assert trees_told(client, index) is None
-
-
-def test_digests_of_trees_that_do_not_belong_to_the_digest_are_not_told(client, service, monkeypatch):
-    index = client.post("/model/states").json()["index"]
-    monkeypatch.setattr(type(service.model.state.model), "tree_digests", lambda model: ["00" * 32] * 5)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(service.model.state.model), "tree_digests", lambda model: ["00" * 32] * 5)
+        assert trees_told(client, index) is None
+    assert trees_told(client, index) is not None
+    service.evidence.states.close_before(service.model.state.version + 1)  # an erasure is being finished
     assert trees_told(client, index) is None
 
 
 def test_where_trees_depend_on_each_other_none_are_told(tmp_path):
-    model = IncrementalBoostingClassifier(n_estimators=2, random_state=0)
-    labels = ["yes" if i % 4 else "no" for i in range(60)]
-    model.fit(rows(60), labels, ids=[f"c{i}" for i in range(60)], schema=CLASSES)
+    model = boosted(IncrementalBoostingClassifier)
     with served(make_service(model, tmp_path / "data", policy=LATER)) as client:
         index = client.post("/model/states").json()["index"]
         assert told(client, index)["digest"] is not None
         assert trees_told(client, index) is None
-
-
-def test_digests_of_trees_are_kept_nowhere(client, service, tmp_path, caplog):
-    caplog.set_level(logging.DEBUG)
-    client.post("/samples", json=samples(1))
-    index = client.post("/model/states").json()["index"]
-    found = trees_told(client, index)
-    assert found is not None
-    assert client.post("/snapshot").status_code == 201
-    files = b"\0".join(path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file())
-    digest = told(client, index)["digest"]
-    assert digest.encode() in files or bytes.fromhex(digest) in files, "the search is blind"
-    for one in found:
-        raw = bytes.fromhex(one)
-        for form in (one.encode(), raw, base64.b64encode(raw).rstrip(b"=")):
-            assert form not in files
-            assert form.decode("latin-1") not in caplog.text
-    lists = ("/ledger?limit=50", "/model/states?limit=50", "/jobs", "/metrics", "/snapshot", f"/model/states/{index}")
-    assert not any(one in client.get(path).text for path in lists for one in found)
-
-
-@pytest.mark.parametrize("query", ["trees=1", "trees=true&trees=true", "trees=", "tree=true"])
-def test_digests_of_trees_that_are_asked_for_wrongly_are_refused(client, query):
-    index = client.post("/model/states").json()["index"]
-    answer = client.get(f"/model/states/{index}?{query}")
-    assert (answer.status_code, answer.json()["type"]) == (422, "urn:oubli:problem:invalid-input")
 
 
 def test_states_that_there_are_not(client):
@@ -339,13 +300,7 @@ def test_states_that_there_are_not(client):
         answer = client.get(path)
         assert (answer.status_code, answer.json()["type"]) == (404, "urn:oubli:problem:not-logged"), path
     assert client.get("/model/states?cursor=x").status_code == 422
-
-
-def test_nothing_of_a_state_but_hashes_is_in_the_ledger(client):
-    client.post("/snapshot")
-    (entry,) = listed(client)
-    answer = told(client, entry["index"])
-    ledger = json.dumps(client.get("/ledger?limit=50").json())
-    assert entry["digest_hash"] in ledger
-    for secret in ("salt", "digest", "positions_key"):
-        assert answer[secret] not in ledger
+    index = client.post("/model/states").json()["index"]
+    for query in ("trees=1", "trees=true&trees=true", "trees=", "tree=true"):
+        answer = client.get(f"/model/states/{index}?{query}")
+        assert (answer.status_code, answer.json()["type"]) == (422, "urn:oubli:problem:invalid-input")
