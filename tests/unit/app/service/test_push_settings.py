@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from oubli.app.errors import StartError
 from oubli.app.service.build import processor_of, push_of
 from oubli.app.settings import SettingsError, load_settings
 from tests.unit.app.outgoing.certificates import authority, certificate
@@ -69,11 +68,3 @@ def test_what_does_not_fit_is_refused_and_not_repeated(tmp_path, values, why):
     with pytest.raises(SettingsError, match=why) as refused:
         settings(tmp_path, **values)
     assert "SECRET" not in str(refused.value)
-
-
-def test_a_file_without_a_secret_stops_the_start(tmp_path):
-    given = settings(tmp_path, webhook_url="https://hooks.example", webhook_secret_file=tmp_path / "secret")
-    (tmp_path / "secret").write_text("hunter2")
-    with pytest.raises(StartError, match="webhook_secret_file") as refused:
-        push_of(given)
-    assert "hunter2" not in str(refused.value)

@@ -66,6 +66,14 @@ def fresh(add: list[str], delete: list[str]) -> str:
     return digest
 
 
+async def refuses_both(service: Service, error: type[Exception], match: str | None = None) -> None:
+    """An addition and a deletion that wait together are refused."""
+    waiting = (service.changes.add(new_samples(1)), service.changes.delete(ids=["c1"]))
+    for each in [asyncio.ensure_future(one) for one in waiting]:
+        with pytest.raises(error, match=match):
+            await each
+
+
 async def test_what_waits_shares_a_flush_and_each_keeps_its_version(service):
     appends = Appends(service)
 
@@ -133,12 +141,7 @@ async def test_on_a_full_disk_additions_are_refused_and_deletions_made(service):
 
     async with running(service):
         head = service.disk.ledger.head
-        adding = asyncio.create_task(service.changes.add(new_samples(1)))
-        deleting = asyncio.create_task(service.changes.delete(ids=["c1"]))
-        with pytest.raises(StorageError):
-            await adding
-        with pytest.raises(StorageError):
-            await deleting  # the reserve was used up as well
+        await refuses_both(service, StorageError)  # the reserve was used up as well
         assert appends.reserved == [False, True]
         assert service.disk.ledger.head == head, "entries that were not written never were"
         assert not service.model.state.failed
@@ -177,13 +180,7 @@ async def test_after_a_failed_flush_nothing_changes_and_predictions_go_on(servic
     async with running(service):
         before = (await service.questions.predict(rows(3))).result.labels.tolist()
         appends.refusals = [JournalError("failed")]
-        waiting = [
-            asyncio.create_task(service.changes.add(new_samples(1))),
-            asyncio.create_task(service.changes.delete(ids=["c1"])),
-        ]
-        for each in waiting:
-            with pytest.raises(UnavailableError, match="until a restart"):
-                await each
+        await refuses_both(service, UnavailableError, "until a restart")
         assert service.model.state.failed
         with pytest.raises(UnavailableError, match="until a restart"):
             await service.changes.delete(ids=["c2"])
@@ -210,13 +207,7 @@ async def test_while_the_journal_is_away_everything_is_refused_and_nothing_stops
 
     async with running(service):
         appends.refusals = [JournalUnreachableError("away") for _ in range(3)]
-        waiting = [
-            asyncio.create_task(service.changes.add(new_samples(1))),
-            asyncio.create_task(service.changes.delete(ids=["c1"])),
-        ]
-        for each in waiting:
-            with pytest.raises(JournalUnreachableError):
-                await each
+        await refuses_both(service, JournalUnreachableError)
         assert appends.reserved == [False], "there is no reserve to try again with"
         assert service.model.state.stopped is StopReason.JOURNAL_UNREACHABLE
         service.changes.writer.cost._seconds = 1.0
@@ -238,13 +229,7 @@ async def test_a_change_that_another_node_takes_is_refused_and_nothing_stops(ser
     async with running(service):
         service.model.state.deposed = lambda: deposed.append(1)
         appends.refusals = [DeposedError("another node leads")]
-        waiting = [
-            asyncio.create_task(service.changes.add(new_samples(1))),
-            asyncio.create_task(service.changes.delete(ids=["c1"])),
-        ]
-        for each in waiting:
-            with pytest.raises(NotLeaderError):
-                await each
+        await refuses_both(service, NotLeaderError)
         with pytest.raises(NotLeaderError):
             await service.changes.delete(ids=["c2"])
         assert (deposed, len(appends.batches), service.model.state.failed) == ([1], 1, False)
