@@ -92,16 +92,6 @@ def test_a_name_that_is_not_held_any_more_counts(tmp_path: Path) -> None:
         assert_spent(client, "k")
 
 
-def test_a_deletion_that_is_repeated_gets_its_receipt(tmp_path: Path) -> None:
-    with served(make_service(directory=tmp_path / "d")) as client:
-        add(client, "k", BODY)
-        content, headers = {"ids": ["p0", "p1"]}, {"Idempotency-Key": "d"}
-        first = client.post("/samples/batch-delete", json=content, headers=headers).json()
-        client.post("/snapshot")
-        again = client.post("/samples/batch-delete", json=content, headers=headers).json()
-        assert (again["id"], again["status"]) == (first["id"], "erased")
-
-
 def test_a_rotated_hashing_key_does_not_hide_a_request(tmp_path: Path) -> None:
     directory, raw = tmp_path / "d", orjson.dumps(BODY)
 

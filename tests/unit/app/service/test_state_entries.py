@@ -95,10 +95,13 @@ def test_a_version_is_told_once(client):
     assert later.json()["set_root"] != first.json()["set_root"]
 
 
-def test_snapshots_checks_and_finished_erasures_tell_a_state(client):
+def test_snapshots_checks_and_finished_erasures_tell_a_state(client, service):
     client.post("/samples", json=samples(1))
     digest = client.post("/snapshot").json()["digest"]
+    assert service.disk.storage.is_current(service.model.state.seq), "no other is needed for the state that it told"
+    assert service.measure().snapshot_lag == 0
     client.post("/samples", json=samples(1, "m"))
+    assert not service.disk.storage.is_current(service.model.state.seq)
     live = ended(client, client.post("/model/verify").json())["result"]["live_digest"]
     erase(client, "c1")
     states = listed(client)
@@ -118,16 +121,6 @@ def test_a_restore_tells_a_state_of_the_new_version(client):
     wait_until(lambda: [one["model_version"] for one in listed(client)][-1] == version)
     (*_, last) = listed(client)
     assert (last["n_samples"], told(client, last["index"])["digest"]) == (59, client.get("/snapshot").json()["digest"])
-
-
-def test_no_snapshot_is_written_for_the_state_that_a_snapshot_told(client, service):
-    client.post("/samples", json=samples(1))
-    before = client.post("/snapshot").json()["id"]
-    assert service.disk.storage.is_current(service.model.state.seq)
-    assert service.measure().snapshot_lag == 0
-    client.post("/samples", json=samples(1, "m"))
-    assert not service.disk.storage.is_current(service.model.state.seq)
-    assert client.post("/snapshot").json()["id"] > before
 
 
 def test_a_kind_that_is_not_exact_tells_the_set_only(tmp_path):
@@ -225,6 +218,8 @@ def test_a_proof_of_absence_is_over_a_root_that_the_log_tells_of(client):
     assert check_absence(json.dumps(first), policy, name="nobody").entry == entry["index"]
     assert entry["digest_hash"] is None
     assert check_absence(json.dumps(absence(client, "somebody")), policy).entry == entry["index"], "it is told once"
+    assert client.post("/model/states").status_code == 201, "one with a digest is told beside it"
+    assert [told(client, one["index"])["digest"] is None for one in listed(client)] == [True, False]
     for name in client.get("/samples?subject=s1&limit=50").json()["samples"]:
         client.delete(f"/samples/{name['id']}")
     later = absence(client, "s1")
@@ -233,12 +228,6 @@ def test_a_proof_of_absence_is_over_a_root_that_the_log_tells_of(client):
     for lie in ({"state": first["state"]}, {"model_version": first["model_version"], "state": first["state"]}):
         with pytest.raises(FailedError):
             check_absence(json.dumps({**later, **lie}), policy, name="s1")
-
-
-def test_a_state_with_a_digest_is_told_beside_one_without(client):
-    absence(client, "nobody")
-    assert client.post("/model/states").status_code == 201
-    assert [told(client, one["index"])["digest"] is None for one in listed(client)] == [True, False]
 
 
 def test_where_nothing_can_be_written_absence_is_proved_over_a_root_alone(client, service, monkeypatch):
