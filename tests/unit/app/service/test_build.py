@@ -180,6 +180,19 @@ def test_an_open_address_needs_a_key_or_a_word(tmp_path, data):
     assert not (tmp_path / "data").exists()
 
 
+def test_a_damaged_snapshot_is_told_about(tmp_path, data, capsys):
+    with served(build_service(settings(tmp_path, data))) as client:
+        client.delete("/samples/p1")
+        client.post("/snapshot")
+        client.post("/samples", json={"samples": [{"id": "y", "features": [4, "new"], "label": "yes"}]})
+    newest = max((tmp_path / "data").glob("snapshot-*"))
+    newest.write_bytes(newest.read_bytes()[:-100])
+    with served(build_service(settings(tmp_path, data))) as client:
+        model = client.get("/model").json()
+        assert (model["n_samples"], model["model_version"]) == (40, 3), "the journal has what the older one lacks"
+    assert "fell back to snapshot-" in capsys.readouterr().err.replace("\n", " ")
+
+
 def test_progress_is_reported(tmp_path, data):
     stages: list[str] = []
     crash(build_service(settings(tmp_path, data), lambda stage, done, total: stages.append(stage)))

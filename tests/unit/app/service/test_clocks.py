@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -245,12 +246,14 @@ async def test_late_erasures_are_told_in_log_and_metrics(tmp_path, caplog):
             await until(lambda: sum(text in one.getMessage() for one in caplog.records) == n)
 
         for episode in (1, 2):
-            hold = service.model.holders.hold("states")
+            ended = threading.Event()
+            hold = service.model.holders.hold("states", ended.set)
             receipts = [(await client.delete(f"/samples/c{episode}{i}")).json()["id"] for i in range(3)]
             machine.wait(DEADLINE + 1)
             await told("erasures take longer than erasure_deadline (60 s): 3 are overdue", episode)
             assert (await client.get("/readyz")).status_code == 200
             assert "\noubli_erasures_overdue 3.0" in (await client.get("/metrics")).text
+            await until(ended.is_set)  # there is no time left to wait for it
             hold.let_go()
             assert all(one["overdue"] for one in await erased(client, *receipts))
             await told("no erasure is overdue any more", episode)
