@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from oubli.app.cli.erase import Report, Task
+from oubli.app.cli.erase import Report, Task, read_names
 from oubli.app.errors import StartError
 from oubli.client import ListedDeletion, NothingErased
 
@@ -42,11 +42,8 @@ def write(path: Path, n_batches: int, *, done: bool = False) -> None:
 def test_every_name_has_a_line_and_only_the_owner_may_read(tmp_path: Path, suffix: str):
     path = tmp_path / f"report{suffix}"
     write(path, 2)
-    rows = (
-        list(csv.DictReader(path.read_text().splitlines()))
-        if suffix == ".csv"
-        else [json.loads(line) for line in path.read_text().splitlines()]
-    )
+    lines = path.read_text().splitlines()
+    rows = [*csv.DictReader(lines)] if suffix == ".csv" else [json.loads(line) for line in lines]
     assert [row["id"] for row in rows] == [f"{i}-{j}" for i in range(2) for j in range(3)]
     assert [row["held"] in ("true", True) for row in rows] == [False, True, False] * 2
     assert [int(row["samples"]) for row in rows] == [0, 2, 0] * 2
@@ -83,20 +80,13 @@ def test_a_process_that_was_killed_before_its_first_batch_begins_anew(tmp_path: 
     assert len(path.read_text().splitlines()) == 4
 
 
-@pytest.mark.parametrize(
-    ("task", "rule"),
-    [
-        (replace(TASK, url="http://127.0.0.1:2"), "another url"),
-        (replace(TASK, by="subjects"), "another by"),
-        (replace(TASK, ref="0b4fa0c4-5c0a-4f9e-9c7d-7f3a3d0d6d55"), "another ref"),
-    ],
-)
-def test_another_run_is_refused(tmp_path: Path, task: Task, rule: str):
+@pytest.mark.parametrize("name", ["url", "by", "ref"])
+def test_another_run_is_refused(tmp_path: Path, name: str):
     path = tmp_path / "report.csv"
     write(path, 1)
     before = path.read_bytes()
-    with pytest.raises(StartError, match=rule):
-        Report(path, task)
+    with pytest.raises(StartError, match=f"another {name}"):
+        Report(path, replace(TASK, **{name: "subjects"}))  # type: ignore[arg-type]
     assert path.read_bytes() == before
 
 
@@ -121,3 +111,58 @@ def test_two_processes_do_not_write_one_report(tmp_path: Path):
     path = tmp_path / "report.csv"
     with Report(path, TASK), pytest.raises(StartError, match="another process"):
         Report(path, TASK)
+
+
+# --- lists of names
+
+
+def read(text: str, by: str = "ids", column: str | None = None) -> list[str]:
+    return list(read_names(text.splitlines(keepends=True), by, column, "list"))  # type: ignore[arg-type]
+
+
+def test_a_name_a_line_is_a_list():
+    assert read("a\nb\n\n007\n") == ["a", "b", "007"]
+    assert read("a") == ["a"]
+    assert read('"Doe, Ada"\r\nb\r\n') == ["Doe, Ada", "b"]
+
+
+def test_a_header_names_the_column():
+    assert read("who,id\nada,1\nbob,2\n") == ["1", "2"]
+    assert read("who,id\nada,1\nbob,2\n", column="who") == ["ada", "bob"]
+    assert read("subject\nada\n", "subjects") == ["ada"]
+    assert read("subject\nsubject\nid\n", "subjects") == ["subject", "id"], "only the first line is a header"
+    assert read("Who, ID\nada,1\n") == ["1"]
+
+
+@pytest.mark.parametrize("first", ["email", "E-Mail", "subject", " user_id "])
+def test_the_header_of_another_list_is_no_name(first: str):
+    with pytest.raises(StartError, match=r"list, line 1: .*header.*--column.*'id'.*--subjects.*'subject'"):
+        read(f"{first}\nada\n")
+    assert read(f"{first}\nada\n", column=first) == ["ada"]
+    assert read(f"ada\n{first.strip()}\n") == ["ada", first.strip()]
+
+
+def test_the_first_line_of_a_csv_file_is_a_header():
+    with pytest.raises(StartError, match="line 1: this is a header"):
+        list(read_names(["kundennummer\n", "17\n"], "ids", None, "list.csv", has_header=True))
+    assert list(read_names(["ID\n", "17\n"], "ids", None, "list.csv", has_header=True)) == ["17"]
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "place", "rule"),
+    [
+        ("Doe, Ada\n", None, "list, line 1", "2 fields"),
+        ("ada\nDoe, Ada\n", None, "list, line 2", "2 fields"),
+        ("who\nada\n", "id", "list, line 1", "no field of the header is 'id'"),
+        ("id,x\n1,2\n,3\n", None, "list, line 3, field 'id'", "empty"),
+        ("x,id\n1,2\n3\n", None, "list, line 3, field 'id'", "empty"),
+        ("a\n" + "b" * 257 + "\n", None, "list, line 2, field 'id'", "256 characters"),
+        ('a\n"b\n', None, "list, line 2", "not CSV"),
+    ],
+)
+def test_what_is_wrong_is_told_with_line_field_and_remedy(text: str, column: str | None, place: str, rule: str):
+    with pytest.raises(StartError) as refused:
+        read(text, column=column)
+    assert str(refused.value).startswith(place)
+    assert rule in str(refused.value)
+    assert "bbb" not in str(refused.value)
