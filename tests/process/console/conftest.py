@@ -34,9 +34,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server of a small forest, without keys."""
+    """A server of a small forest, without keys; an erasure is finished when a test says so, and not by itself."""
     folder = tmp_path_factory.mktemp("console")
-    with serving(*write_people(folder), "--n-estimators", "5", "--erasure-deadline", "4", cwd=folder) as running:
+    with serving(*write_people(folder), "--n-estimators", "5", "--erasure-deadline", "3600", cwd=folder) as running:
         yield running
 
 

@@ -196,6 +196,16 @@ def screenshot(console: Console, name: str) -> None:
         console.page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
+def scrub(server: Running) -> None:
+    """Finish all erasures."""
+    status, job = server.ask("POST", "/model/scrub", {})
+    assert status == 202, job
+    while job["status"] in ("queued", "running"):
+        time.sleep(0.03)
+        job = server.get(f"/jobs/{job['id']}")[1]
+    assert job["status"] == "succeeded", job
+
+
 def find(console: Console, kind: str, name: str) -> Locator:
     """Find by subject or id, and return what is found."""
     section = console.section("Find")

@@ -11,7 +11,6 @@ from tests.process.console.people import write_people
 from tests.process.console.support import Console, looking, make_key, screenshot
 from tests.serving import Running, run_cli, serving
 
-pytestmark = pytest.mark.long
 NOW, PREDICT, SAMPLES = "Now", "Predict", "Samples and people"
 WRONG = "oubli_00000000_" + 64 * "0"
 

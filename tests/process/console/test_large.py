@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.process.console.people import write_people
@@ -13,7 +12,6 @@ from tests.process.console.support import agree, find, looking
 from tests.process.console.test_looks import VIEWS
 from tests.serving import serving
 
-pytestmark = pytest.mark.long
 N = 500_000
 MOST_NODES = 5_000  # elements of a page
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from tests.process.console.people import write_people
 from tests.process.console.support import Console, agree, find, looking, screenshot
 from tests.serving import serving
 
-pytestmark = pytest.mark.long
 BAD = "rgb(179, 32, 26)"
 LONG_FIT = {"parameters": {"n_estimators": 3000}, "score": False}
 

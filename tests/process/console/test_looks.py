@@ -18,7 +18,6 @@ VIEWS = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])

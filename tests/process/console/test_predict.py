@@ -12,8 +12,6 @@ from tests.process.console.people import write_people
 from tests.process.console.support import Console, looking, screenshot
 from tests.serving import Running, serving
 
-pytestmark = pytest.mark.long
-
 
 def shown(console: Console) -> list[str]:
     """Return label and probabilities as they are shown."""

@@ -14,7 +14,6 @@ from tests.process.console.people import write_people
 from tests.process.console.support import looking
 from tests.serving import Running, Spawned, free_port, serving
 
-pytestmark = pytest.mark.long
 ROW = [33, "cook", True]
 
 

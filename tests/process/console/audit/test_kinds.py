@@ -11,7 +11,6 @@ from tests.process.console.people import write_csv, write_people
 from tests.process.console.support import Console, looking
 from tests.serving import Running, serving
 
-pytestmark = pytest.mark.long
 FEW = ("--n-estimators", "3")
 CLASSES = {"forest": FEW, "tree": (), "online-boosting": FEW, "incremental-boosting": FEW}
 

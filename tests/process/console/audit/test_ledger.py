@@ -10,12 +10,14 @@ from playwright.sync_api import Browser, Route, expect
 
 from oubli.app.ledger.downloads import check_ledger, read_lines
 from tests.process.console.audit.worlds import World
-from tests.process.console.support import NARROW, looking, make_key
+from tests.process.console.support import looking, make_key
 from tests.serving import Running
 
 
-@pytest.mark.parametrize("uses_keys", [False, pytest.param(True, marks=pytest.mark.long)], ids=["mouse", "keyboard"])
-def test_the_timeline_and_the_chain(browser: Browser, world: World, uses_keys: bool) -> None:
+@pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
+def test_the_timeline_the_chain_and_a_copy(
+    browser: Browser, world: World, tmp_path: Path, uses_keys: bool
+) -> None:
     entries = world.entries()
     with looking(browser, world.server, uses_keys=uses_keys) as console:
         console.open()
@@ -34,6 +36,10 @@ def test_the_timeline_and_the_chain(browser: Browser, world: World, uses_keys: b
             expect(console.section("Public keys")).to_contain_text(key["key_id"])
         expect(console.section("Access")).to_contain_text("This server needs no key")
         console.check_access()
+        with console.page.expect_download() as download:
+            console.hand.press(console.page.get_by_role("button", name="Download the ledger"))
+        download.value.save_as(tmp_path / "ledger.jsonl")
+        assert check_ledger(read_lines(tmp_path / "ledger.jsonl")).head.hash == entries[-1]["hash"]
         console.check_silence(*world.subjects)
 
 
@@ -56,19 +62,6 @@ def test_a_broken_chain_is_found(browser: Browser, world: World) -> None:
         expect(console.section("The chain")).to_contain_text("are unchanged")
 
 
-@pytest.mark.long
-def test_a_downloaded_ledger_is_the_one_that_the_command_line_checks(
-    browser: Browser, world: World, tmp_path: Path
-) -> None:
-    with looking(browser, world.server) as console:
-        console.open("ledger")
-        with console.page.expect_download() as download:
-            console.page.get_by_role("button", name="Download the ledger").click()
-        download.value.save_as(tmp_path / "ledger.jsonl")
-    assert check_ledger(read_lines(tmp_path / "ledger.jsonl")).head.hash == world.entries()[-1]["hash"]
-
-
-@pytest.mark.long
 def test_new_entries_come_by_themselves_and_old_ones_when_asked_for(browser: Browser, changing: World) -> None:
     while len(changing.entries()) < 60:
         changing.server.ask("POST", "/samples/batch-delete", {"ids": [changing.take()]})
@@ -85,7 +78,6 @@ def test_new_entries_come_by_themselves_and_old_ones_when_asked_for(browser: Bro
         assert indexes == list(range(len(indexes), 0, -1))
 
 
-@pytest.mark.long
 def test_keys_are_listed_for_an_administrator_alone(browser: Browser, guarded: Running) -> None:
     make_key(guarded, "predict")
     for scope in ("admin", "read"):
@@ -106,7 +98,6 @@ def test_keys_are_listed_for_an_administrator_alone(browser: Browser, guarded: R
             console.check_silence(key)
 
 
-@pytest.mark.long
 def test_a_server_that_starts_again_is_found_again(
     browser: Browser, restarted: tuple[World, Callable[[], None]]
 ) -> None:
@@ -128,11 +119,3 @@ def test_a_server_that_starts_again_is_found_again(
         expect(console.page.locator(".erasures-verdict")).to_contain_text("The receipt is right")
 
 
-@pytest.mark.long
-def test_the_view_fits_a_narrow_page(browser: Browser, world: World) -> None:
-    with looking(browser, world.server, size=NARROW, scheme="dark") as console:
-        console.open("ledger")
-        expect(console.section("Timeline").locator(".ledger-entry").first).to_be_visible()
-        console.section("Timeline").locator("summary").first.click()
-        console.check_fits()
-        console.check_access()

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.process.console.audit.worlds import COLUMN, LABELS, World
-from tests.process.console.support import NARROW, Console, looking, make_key, screenshot
+from tests.process.console.support import Console, looking, make_key, screenshot
 from tests.serving import Running
 
 
@@ -59,7 +59,6 @@ def test_parameters_and_importances_are_those_of_the_server(browser: Browser, wo
         console.check_silence(*world.subjects)
 
 
-@pytest.mark.long
 def test_a_tree_opens_node_by_node(browser: Browser, world: World) -> None:
     root = world.server.get("/model/trees/1?levels=0")[1]["node"]
     with looking(browser, world.server) as console:
@@ -115,7 +114,6 @@ def test_a_tree_is_walked_by_keyboard(browser: Browser, world: World) -> None:
         expect(console.page.locator(".tree-detail h3")).to_contain_text("The root")
 
 
-@pytest.mark.long
 def test_a_tree_that_has_changed_is_drawn_anew(browser: Browser, world: World) -> None:
     with looking(browser, world.server) as console:
         console.page.route(
@@ -128,7 +126,6 @@ def test_a_tree_that_has_changed_is_drawn_anew(browser: Browser, world: World) -
         expect(nodes(console).first).to_have_attribute("aria-expanded", "true")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
 def test_a_fit_is_followed_and_measured(browser: Browser, changing: World, uses_keys: bool) -> None:
     with looking(browser, changing.server, uses_keys=uses_keys) as console:
@@ -152,7 +149,6 @@ def test_a_fit_is_followed_and_measured(browser: Browser, changing: World, uses_
         console.check_access()
 
 
-@pytest.mark.long
 def test_another_kind_takes_its_place(browser: Browser, changing: World) -> None:
     with looking(browser, changing.server) as console:
         console.open("model")
@@ -169,7 +165,6 @@ def test_another_kind_takes_its_place(browser: Browser, changing: World) -> None
         expect(console.page.locator(".tree-detail")).not_to_contain_text("%")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
 def test_the_model_is_looked_after(browser: Browser, changing: World, tmp_path: Path, uses_keys: bool) -> None:
     with looking(browser, changing.server, uses_keys=uses_keys) as console:
@@ -208,7 +203,6 @@ def test_the_model_is_looked_after(browser: Browser, changing: World, tmp_path: 
         console.check_access()
 
 
-@pytest.mark.long
 def test_a_verification_is_of_one_version(browser: Browser, changing: World) -> None:
     """Whatever was verified before a change says nothing about the model after it."""
     server = changing.server
@@ -232,7 +226,6 @@ def test_a_verification_is_of_one_version(browser: Browser, changing: World) -> 
         expect(care.locator("p.good").filter(has_text="verified: it is sound")).to_have_count(0)
 
 
-@pytest.mark.long
 def test_a_file_that_is_none_is_refused_in_words(browser: Browser, changing: World, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("no model")
     with looking(browser, changing.server) as console:
@@ -245,40 +238,26 @@ def test_a_file_that_is_none_is_refused_in_words(browser: Browser, changing: Wor
         expect(console.page.locator(".toast-failed")).to_contain_text("Nothing was changed")
 
 
-@pytest.mark.long
-def test_who_may_only_read_is_offered_no_change(browser: Browser, guarded: Running) -> None:
+@pytest.mark.parametrize(
+    ("scope", "hidden"),
+    [("read", {"Fit again", "Maintenance"}), ("predict", {"Importances", "Trees", "Snapshot", "Fit again"})],
+)
+def test_who_may_change_nothing_is_offered_no_change(
+    browser: Browser, guarded: Running, scope: str, hidden: set[str]
+) -> None:
     with looking(browser, guarded) as console:
         console.open("model")
-        console.enter_key(make_key(guarded, "read"))
-        expect(nodes(console).first).to_be_visible()
-        for name in ("Fit again", "Maintenance"):
-            expect(console.section(name)).to_have_count(0)
-        expect(console.section("Snapshot").get_by_role("button", name="Download")).to_be_visible()
-        expect(console.section("Snapshot").get_by_role("button", name="Restore", exact=True)).to_have_count(0)
-
-
-@pytest.mark.long
-def test_who_may_only_predict_sees_the_parameters(browser: Browser, guarded: Running) -> None:
-    with looking(browser, guarded) as console:
-        console.open("model")
-        console.enter_key(make_key(guarded, "predict"))
+        console.enter_key(make_key(guarded, scope))
         console.go("Model")
         expect(console.section("Parameters").locator("tbody tr").first).to_be_visible()
-        for name in ("Importances", "Trees", "Snapshot", "Fit again"):
+        if scope == "read":
+            expect(console.section("Snapshot").get_by_role("button", name="Download")).to_be_visible()
+        for name in hidden:
             expect(console.section(name)).to_have_count(0)
+        expect(console.page.get_by_role("button", name="Restore", exact=True)).to_have_count(0)
         console.check_silence()
 
 
-@pytest.mark.long
-def test_the_view_fits_a_narrow_page(browser: Browser, world: World) -> None:
-    with looking(browser, world.server, size=NARROW, scheme="dark") as console:
-        console.open("model")
-        expect(nodes(console).first).to_be_visible()
-        console.check_fits()
-        console.check_access()
-
-
-@pytest.mark.long
 def test_a_fit_that_ends_with_its_server_is_told(browser: Browser, restarted: tuple[World, Callable[[], None]]) -> None:
     world, restart = restarted
     with looking(browser, world.server) as console:
