@@ -14,7 +14,7 @@ from tests.serving import Running
 
 LEADER = "http://127.0.0.2:8000/"
 POLL = 5100  # milliseconds until the page has asked again
-MANY_POLLS = 16_000  # less than the silence after which a page gives a stream up, 40 s, and pauses between two signs of it
+MANY_POLLS = 16_000  # with the 15 s between two signs of life, less than the silence that a page takes for an end
 
 
 def node(name: str, role: str = "follower", state: str = "in-step", **further: Any) -> dict[str, Any]:
