@@ -1,4 +1,4 @@
-"""Long tests within a budget of time: which come first changes with the date, and a table tells what ran and what did not.
+"""Long tests within a budget of time: which come first changes with the date; a table tells what ran and what did not.
 
 Hooks of pytest, for `tests/conftest.py`:
 
@@ -7,8 +7,7 @@ Hooks of pytest, for `tests/conftest.py`:
     --seconds S      stop after S seconds; that is no failure, unless a test has failed
     --record FILE    write into a file what there is to run, and what has run
 
-`python -m tests.budget FILE ...` prints the table of such files: those of one tier, `make test` for example, have a name
-in common, up to the first dot.
+`python -m tests.budget FILE ...` prints the table of such files. Those of a tier have the same name up to the first dot.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The tiers: what `make test` runs, and what is left to `make test-long`.
 
-A test is long when its file or folder is in `LONG`, when it asks for PostgreSQL, or when it has the mark `long`, as have
-the cases that `covering` and `ordinary` leave out. `pytest -m long PATH` runs the long tests of a path, `-m ""` all.
+A test is long when its file or folder is in `LONG`, when it asks for PostgreSQL, or when it has the mark `long`, which
+`covering` and `ordinary` give to the cases that they leave out. `pytest -m long PATH` runs the long tests of a path,
+`pytest -m "" PATH` all.
 """
 
 from __future__ import annotations

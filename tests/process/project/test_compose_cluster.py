@@ -28,16 +28,7 @@ SERVICES: dict[str, Any] = COMPOSE["services"]
 NODES = ["oubli-1", "oubli-2", "oubli-3"]
 DATABASES = ["postgres-1", "postgres-2"]
 FOLDER = ROOT / "docker" / "postgres"
-SMALL = (
-    "-c",
-    "fsync=off",
-    "-c",
-    "shared_buffers=16MB",
-    "-c",
-    "min_wal_size=32MB",
-    "-c",
-    "dynamic_shared_memory_type=mmap",
-)
+SMALL = ["--fsync=off", "--shared_buffers=16MB", "--min_wal_size=32MB", "--dynamic_shared_memory_type=mmap"]
 # What the image does at a start, as far as it matters here: the data directory, and the scripts that are run once.
 IMAGE = """#!/bin/sh
 set -eu
@@ -67,6 +58,8 @@ def test_three_nodes_differ_by_their_address_alone() -> None:
         assert node["volumes"] == [f"{name}-data:/var/lib/oubli"]
         assert f"{name}-data" in COMPOSE["volumes"]
         assert node["environment"]["OUBLI_ALLOWED_HOSTS"].split(",") == NODES
+    flags = {one.removeprefix("--").replace("-", "_") for one in SERVICES["oubli-1"]["command"] if one.startswith("--")}
+    assert flags <= set(Settings.model_fields)
 
 
 def test_the_nodes_are_as_small_as_the_single_server() -> None:
@@ -103,12 +96,6 @@ def test_secrets_are_files_that_are_made_by_the_script_and_kept_out_of_images_an
     named = {name for service in SERVICES.values() for name in service.get("secrets", [])}
     assert named == set(COMPOSE["secrets"])
     assert not any("PASSWORD:" in line for line in (ROOT / "docker-compose.yml").read_text().splitlines())
-
-
-def test_the_command_of_a_node_is_of_flags_that_are_there() -> None:
-    command: list[str] = SERVICES["oubli-1"]["command"]
-    flags = {one.removeprefix("--").replace("-", "_") for one in command if one.startswith("--")}
-    assert flags <= set(Settings.model_fields)
 
 
 # --- PostgreSQL, by the scripts that its image is started with
@@ -265,7 +252,6 @@ def test_without_its_standby_the_primary_acknowledges_nothing() -> None:
         thread.join()
 
 
-@pytest.mark.long
 def test_a_node_serves_with_the_command_and_the_secrets_of_its_service(tmp_path: Path) -> None:
     with databases() as (first, second):
         first.start()

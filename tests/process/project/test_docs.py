@@ -23,6 +23,7 @@ from unittest.mock import Mock
 
 import pytest
 import yaml
+from playwright.sync_api import Browser
 from typer.main import get_command
 
 from oubli.app.cli.main import cli
@@ -30,7 +31,6 @@ from oubli.app.http.app import create_app
 from oubli.app.http.openapi import documents
 from oubli.app.http.problems import KINDS
 from oubli.app.settings import GROUPS, Settings
-from tests.browser import CHROMIUM, browsing
 from tests.commands import commands
 from tests.serving import EXAMPLE, ROOT, Running, environment, free_port
 
@@ -413,18 +413,19 @@ def test_the_site_loads_nothing_from_another_host(site: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-def test_no_script_of_the_site_fails_and_the_switch_of_light_and_dark_works(site: Path, tmp_path: Path) -> None:
+def test_no_script_of_the_site_fails_and_the_switch_of_light_and_dark_works(site: Path, browser: Browser) -> None:
+    page, complaints = browser.new_page(), list[str]()
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     handler = partial(SimpleHTTPRequestHandler, directory=site)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, browsing(tmp_path) as page:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         for path in sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html")):
-            page.open(f"http://127.0.0.1:{server.server_port}/{path}")
-            page.wait_for(f"document.readyState === 'complete' && location.pathname === '/{path}'")
+            page.goto(f"http://127.0.0.1:{server.server_port}/{path}")
             for mode in ("dark", "light"):
-                page.click(f"[data-bs-theme-value={mode}]")
-                page.wait_for(f"document.documentElement.dataset.bsTheme === '{mode}'")
-            assert page.complaints == [], path
+                page.evaluate(f"document.querySelector('[data-bs-theme-value={mode}]').click()")
+                page.wait_for_function(f"document.documentElement.dataset.bsTheme === '{mode}'")
+            assert complaints == [], path
         server.shutdown()
 
 

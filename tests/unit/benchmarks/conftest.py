@@ -1,4 +1,4 @@
-"""Data sets as the benchmarks read them, with few rows: Adult of the example that ships with the project, others made up."""
+"""Data sets as the benchmarks read them, with few rows: Adult of the example of the project, others made up."""
 
 from __future__ import annotations
 

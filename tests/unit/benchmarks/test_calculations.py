@@ -310,7 +310,7 @@ def test_what_two_leaders_at_once_would_do_is_counted() -> None:
     again = Change("delete", "f", 0.0, status=200, version=5, answered_at=2.0)
     assert wrong_versions(notes_of(*changes, again)) == 1
     impossible = (("add", 201), ("add", 409), ("delete", 200), ("delete", 404), ("add", 0))
-    assert wrong_answers(notes_of(*(Change(kind, f"{i}", 0.0, status=s) for i, (kind, s) in enumerate(impossible)))) == 2
+    assert wrong_answers(notes_of(*(Change(kind, f"{kind}-{s}", 0.0, status=s) for kind, s in impossible))) == 2
 
 
 def test_answers_are_counted_by_when_and_by_whom_they_come() -> None:

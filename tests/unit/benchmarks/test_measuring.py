@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import json
+import socket
 import socketserver
 import sys
 import threading
@@ -13,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,6 +28,7 @@ from benchmarks.boosting.kinds import INCREMENTAL, Shape, refit
 from benchmarks.boosting.peers import CATBOOST, LIGHTGBM, PEERS, Peer, coded
 from benchmarks.operations import dare_rf, memory, mutations, stream
 from benchmarks.paper import accuracy_after_unlearning
+from benchmarks.paper.sets import load_split as load_paper_split
 from benchmarks.problems import Problem, load_problem
 from benchmarks.serving import baselines, wrk
 from benchmarks.serving.client import RefusedError, load
@@ -116,8 +119,8 @@ def test_measuring_leaves_the_samples_as_they_were(tmp_path: Path) -> None:
 
 @compiles
 def test_an_unlearned_model_predicts_as_the_retrained_one(data: Path, tmp_path: Path) -> None:
-    def load_small(name: str) -> Problem:
-        return load_problem(name, data, tmp_path, 400)
+    def load_small(name: str, seed: int = 0) -> Any:
+        return load_paper_split(name, data, tmp_path, seed, 400)
 
     (found,) = accuracy_after_unlearning.measure(load_small, ("adult",), 1)
     assert found.accuracies.keys() == set(accuracy_after_unlearning.SHARES)
@@ -250,6 +253,7 @@ def answering(answer: bytes, stops_at: int = 0) -> Iterator[int]:
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
+            self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while self.request.recv(65536):
                 if next(count) == stops_at:
                     time.sleep(1)

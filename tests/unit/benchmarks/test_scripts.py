@@ -1,4 +1,4 @@
-"""Every script with questions about models runs from end to end on very little, and writes a table for each question."""
+"""Every script with questions about models runs from end to end on very little, with a table for each question."""
 
 from __future__ import annotations
 
