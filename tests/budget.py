@@ -7,7 +7,7 @@ Hooks of pytest, for `tests/conftest.py`:
     --seconds S      stop after S seconds; that is no failure, unless a test has failed
     --record FILE    write into a file what there is to run, and what has run
 
-`python -m tests.budget FILE ...` prints the table of such files. Those of a tier have the same name up to the first dot.
+`python -m tests.budget FILE ...` prints the table of such files. Those of a tier have one name up to the first dot.
 """
 
 from __future__ import annotations

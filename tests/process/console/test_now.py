@@ -35,7 +35,7 @@ def test_it_says_what_the_server_says_and_goes_on_by_itself(browser: Browser, se
         expect(erasures).to_contain_text("Deletion of 1 sample")
         expect(page.locator(".now-count")).to_have_text(str(model["n_samples"]))
         scrub(server)
-        expect(erasures).to_contain_text("None is pending", timeout=20_000)
+        expect(erasures).to_contain_text("None is pending")
         assert console.complaints == []
 
 
@@ -78,7 +78,7 @@ def test_stopped_changes_are_told_with_what_to_do_about_it(browser: Browser, tmp
             filler = fill(small)
             while server.ask("POST", "/samples", {"samples": [{"features": ROW, "label": "yes"}] * 50})[0] == 201:
                 pass
-            expect(banner).to_contain_text("Free disk space: changes then resume by themselves.", timeout=20_000)
+            expect(banner).to_contain_text("Free disk space: changes then resume by themselves.")
             console.check_access()
             filler.unlink()
             expect(banner).to_have_count(0, timeout=60_000)
@@ -121,4 +121,4 @@ def test_many_tabs_of_a_browser_all_work(browser: Browser, server: Running) -> N
         server.ask("POST", "/samples", {"samples": [{"id": "tab", "features": ROW, "label": "yes"}]})
         version = server.ask("POST", "/samples/batch-delete", {"ids": ["tab"]})[1]["model_version"]
         for page in pages:
-            expect(page.locator(".predict-answer")).to_contain_text(f"Version {version} ", timeout=20_000)
+            expect(page.locator(".predict-answer")).to_contain_text(f"Version {version} ")

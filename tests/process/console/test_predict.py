@@ -157,7 +157,7 @@ def test_a_long_question_is_cancelled_or_replaced_and_the_next_has_its_turn(brow
         for name in ("person 1", "person 2"):
             console.hand.fill(without.get_by_label("Name"), name)
             console.hand.press(without.get_by_role("button", name="Predict without"))
-        expect(without).to_contain_text("without 2 samples; 5,998 are left.", timeout=10_000)
+        expect(without).to_contain_text("without 2 samples; 5,998 are left.")
         console.hand.press(ask)
         expect(why.get_by_text("Running")).to_be_visible(timeout=60_000)
         console.go("Now")

@@ -52,7 +52,7 @@ def test_find_see_rectify_and_forget_a_sample(console: Console, server: Running)
     expect(sheet.locator("receipt-card")).to_contain_text("Unlearned: 1 sample (exact)")
     assert server.get(f"/samples/{sample_id}")[0] == 404
     scrub(server)
-    expect(sheet.locator("receipt-card")).to_contain_text("Erased: 1 sample", timeout=20_000)
+    expect(sheet.locator("receipt-card")).to_contain_text("Erased: 1 sample")
     console.page.keyboard.press("Escape")
     expect(console.section("Held")).to_contain_text("Nothing is held about this person.")
     console.check_silence("ada lovelace", "ada%20lovelace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -82,8 +83,8 @@ def test_a_failure_before_the_time_is_over_fails_the_session(tmp_path: Path) -> 
 
 def test_the_table_has_a_line_for_each_tier_over_all_its_parts(tmp_path: Path) -> None:
     for name, file, waits in (("ordinary", "a", "a.py::t"), ("long.1", "b", "b.py::u"), ("long.2", "c", "d.py::u")):
-        lines = [f'{{"ran": "{file}.py::t", "seconds": 7.4}}', f'{{"waits": "{file}.py::t"}}', f'{{"waits": "{waits}"}}']
-        (tmp_path / f"{name}.record").write_text("\n".join(lines), encoding="utf-8")
+        lines = [{"waits": f"{file}.py::t"}, {"waits": waits}, {"ran": f"{file}.py::t", "seconds": 7.4}]
+        (tmp_path / f"{name}.record").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     assert list(table(sorted(tmp_path.glob("*.record"), reverse=True)))[1:] == [
         "ordinary         1       1        7   -",
         "long             2       2       15   2 tests of 2 files",

@@ -144,7 +144,7 @@ def test_a_fit_is_followed_and_measured(browser: Browser, changing: World, uses_
         expect(fit.locator(".bars")).to_contain_text("Before")
         expect(fit.locator(".bars")).to_contain_text("After")
         row = console.section("Parameters").locator("tr", has_text="n_estimators")
-        expect(row.locator("td").nth(1)).to_have_text(trees, timeout=15_000)
+        expect(row.locator("td").nth(1)).to_have_text(trees)
         assert changing.server.get("/model")[1]["parameters"]["n_estimators"] == int(trees)
         console.check_access()
 
@@ -159,7 +159,7 @@ def test_another_kind_takes_its_place(browser: Browser, changing: World) -> None
         fit.get_by_role("button", name="Fit again").click()
         console.page.get_by_role("dialog").get_by_role("button", name="Fit again").click()
         expect(fit).to_contain_text("not measured", timeout=60_000)
-        expect(console.section("Current model")).to_contain_text("incremental-boosting", timeout=15_000)
+        expect(console.section("Current model")).to_contain_text("incremental-boosting")
         console.section("Trees").get_by_role("button", name="read it again").click()
         expect(console.section("Trees")).to_contain_text("iteration 1")
         expect(console.page.locator(".tree-detail")).not_to_contain_text("%")
@@ -269,5 +269,5 @@ def test_a_fit_that_ends_with_its_server_is_told(browser: Browser, restarted: tu
         expect(fit.get_by_role("progressbar")).to_be_visible()
         restart()
         expect(fit).to_contain_text(re.compile("the job is gone|the server was stopped"), timeout=60_000)
-        expect(console.page.locator(".shell-state")).to_have_text("Live", timeout=30_000)
+        expect(console.page.locator(".shell-state")).to_have_text("Live")
         assert world.server.get("/model")[1]["parameters"]["n_estimators"] == 4
