@@ -8,7 +8,6 @@ import itertools
 import json
 import socket
 import socketserver
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,21 +21,18 @@ import pyarrow as pa
 import pytest
 from numba import config
 
-from benchmarks import bench_audit, bench_bulk, bench_sets, bench_threads, bench_v2
+from benchmarks import bench_audit, bench_bulk, bench_sets, bench_v2
 from benchmarks.boosting.datasets import Split, load_split
 from benchmarks.boosting.kinds import INCREMENTAL, Shape, refit
 from benchmarks.boosting.peers import CATBOOST, LIGHTGBM, PEERS, Peer, coded
-from benchmarks.operations import dare_rf, memory, mutations, stream
+from benchmarks.operations import mutations, stream
 from benchmarks.paper import accuracy_after_unlearning
 from benchmarks.paper.sets import load_split as load_paper_split
-from benchmarks.problems import Problem, load_problem
+from benchmarks.problems import load_problem
 from benchmarks.serving import baselines, wrk
 from benchmarks.serving.client import RefusedError, load
 from benchmarks.serving.paced import paced
 from benchmarks.serving.samples import ADULT, adult, command, higgs_parquet
-from benchmarks.streams import comparison
-from benchmarks.streams.prequential import run_ours
-from benchmarks.streams.sets import load_stream
 from oubli.app.datasets.loading import load_table
 from oubli.app.settings import Settings
 from oubli.core import DynamicForestClassifier
@@ -64,14 +60,6 @@ def test_peers_learn_trees_of_the_size_that_is_asked_for(data: Path, name: str, 
         trees = trained.estimator.booster_.trees_to_dataframe()
         n_leaves = trees[trees["split_feature"].isna()].groupby("tree_index").size()
         assert n_leaves.max() == 4
-
-
-def test_a_peer_is_trained_on_the_rows_asked_for(data: Path) -> None:
-    split = load_split("pendigits", data, data)
-    rows = np.flatnonzero(split.y != 1)
-    trained = LIGHTGBM.train(split, LIGHTGBM.view(split), Shape(max_leaves=4, n_estimators=2), rows)
-    trained.fit()
-    assert set(trained.estimator.classes_) == {0, 2}
 
 
 def test_categories_are_coded_by_the_training_part() -> None:
@@ -125,57 +113,6 @@ def test_an_unlearned_model_predicts_as_the_retrained_one(data: Path, tmp_path: 
     (found,) = accuracy_after_unlearning.measure(load_small, ("adult",), 1)
     assert found.accuracies.keys() == set(accuracy_after_unlearning.SHARES)
     assert set(found.different.values()) == {0}
-
-
-def test_memory_is_that_of_a_fresh_process(tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    np.savez(tmp_path / "rows.npz", X=random.random((200, 3), dtype=np.float32), y=random.integers(0, 2, 200))
-    ballast = np.ones(100_000_000)  # 800 MB here are none of the other process's
-    peak = memory.measure(tmp_path / "rows.npz", {"n_estimators": 2})
-    assert 10e6 < peak.before <= peak.after < ballast.nbytes
-
-
-def test_dare_is_asked_in_its_own_interpreter(tmp_path: Path) -> None:
-    (tmp_path / "dare.py").write_text(
-        "class Forest:\n"
-        "    def __init__(self, **parameters): assert parameters == {'random_state': 1, 'k': 5}\n"
-        "    def fit(self, X, y): assert X.shape == (50, 2)\n"
-        "    def delete(self, index): assert 0 <= index < 50\n"
-    )
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nshift\nPYTHONPATH={tmp_path} PYTHONSAFEPATH=1 exec {sys.executable} "$@"\n')
-    python.chmod(0o700)
-    np.savez(tmp_path / "rows.npz", X=np.zeros((50, 2), np.float32), y=np.zeros(50, np.int32))
-    measured = dare_rf.measure(python, tmp_path / "rows.npz", {"k": 5}, 3)
-    assert (measured.n, measured.delete >= 0) == (3, True)
-
-
-def test_every_piece_of_work_of_threads_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(200, 4)).astype(np.float32), rng.integers(0, 2, 200)
-    monkeypatch.setattr(Problem, "forest", lambda self, setting, seed=0: DynamicForestClassifier(4, random_state=seed))
-    monkeypatch.setattr(bench_threads, "BATCH", 500)
-    for _, _, one_round in bench_threads._forest_works(Problem("adult-one-hot", X, y, X, y, X, X)):
-        assert all(one_round(n_jobs).wall > 0 for n_jobs in (None, 2))
-    with pytest.raises(AssertionError, match="do not give what one gives"):
-        bench_threads._require(False)
-
-
-@pytest.mark.parametrize("name", ["SEA", "hyperplane"])
-def test_made_streams_drift(name: str) -> None:
-    """A tree of the last samples beats one of all samples, though it has far fewer."""
-    samples = load_stream(name, Path())
-    assert (len(samples), samples.labels) == (20_000, load_stream(name, Path()).labels)
-    window, everything = (
-        run_ours({"max_depth": 5, "epsilon": 0.2, **more}, samples, 60.0) for more in ({"window": 2_000}, {})
-    )
-    assert window.accuracy() > everything.accuracy()
-
-
-def test_a_learner_that_takes_too_long_is_stopped_and_compared_there(data: Path) -> None:
-    found = comparison.measure([load_stream("electricity", data)], comparison.Peers(0.0))
-    row = next(row for row in comparison.rows(found) if row.cells[1] == "HAT")
-    assert (row.cells[2], row.figure) == ("first 251 of 400", found[0].runs[comparison.REFERENCE].f1(251))
 
 
 # --- servers
