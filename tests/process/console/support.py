@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -187,13 +185,6 @@ def _is_named(request: urllib.request.Request) -> bool:
     except urllib.error.HTTPError as error:
         error.close()
         return False
-
-
-def screenshot(console: Console, name: str) -> None:
-    """Write what the page looks like where `OUBLI_PICTURES` says, and nothing elsewhere."""
-    folder = os.environ.get("OUBLI_PICTURES")
-    if folder:
-        console.page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
 def scrub(server: Running) -> None:

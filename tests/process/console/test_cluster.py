@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.process.console.people import HOSTILE
-from tests.process.console.support import NARROW, WIDE, Console, looking, screenshot
+from tests.process.console.support import NARROW, WIDE, Console, looking
 from tests.process.console.test_hostile import as_shown
 from tests.serving import Running
 
@@ -88,7 +88,6 @@ def test_the_nodes_are_shown_and_kept_up_to_date(
             ["d", "Follower", "Expelled", "12", "0 versions", "Differs: answers nothing"],
         ]
         expect(console.page.locator(".banner")).to_have_count(0)
-        screenshot(console, f"cluster-{scheme}-{'wide' if size == WIDE else 'narrow'}")
         console.check_access()
         console.check_fits()
         # The focus stays where somebody reads by the keyboard, while what is there is written again.

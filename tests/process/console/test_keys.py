@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
 from tests.process.console.people import write_people
-from tests.process.console.support import Console, looking, make_key, screenshot
+from tests.process.console.support import Console, looking, make_key
 from tests.serving import Running, run_cli, serving
 
 NOW, PREDICT, SAMPLES = "Now", "Predict", "Samples and people"
@@ -130,7 +130,6 @@ def test_a_key_that_is_revoked_meanwhile_is_asked_for_again(browser: Browser, se
         console.page.evaluate("document.querySelector('.row .button')?.click()")  # Another row
         expect(console.page.get_by_role("heading", name="A key is needed")).to_be_visible()
         expect(console.page.get_by_text("The key was revoked, or it has expired.")).to_be_visible()
-        screenshot(console, "key-ended")
         console.check_access()
         assert "person" not in console.page.content()
         console.page.wait_for_timeout(300)

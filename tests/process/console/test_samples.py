@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from playwright.sync_api import Error, Route, expect
 
-from tests.process.console.support import Console, agree, find, screenshot, scrub
+from tests.process.console.support import Console, agree, find, scrub
 from tests.serving import Running
 
 
@@ -155,7 +155,6 @@ def test_add_a_file(console: Console, server: Running, csv: Path) -> None:
         console.hand.press(start)
         expect(section).to_contain_text(refusal)
         expect(section).to_contain_text("0 rows were added.")
-        screenshot(console, "file-that-does-not-fit")
         console.check_access()
 
 

@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import bench_crashes, bench_defaults, bench_limits, higgs_like
-from benchmarks.bench_failover import Outcome, report
+from benchmarks import bench_defaults, bench_limits, higgs_like
 from benchmarks.bench_soak import Minute, summary
 from benchmarks.bench_threads import Threads, Times, in_turn
-from benchmarks.boosting import backdoor, exactness, membership, training, updating
+from benchmarks.boosting import exactness, training, updating
 from benchmarks.boosting.datasets import Split
-from benchmarks.boosting.kinds import KINDS, ONLINE
+from benchmarks.boosting.kinds import ONLINE
 from benchmarks.durability import probe
 from benchmarks.failover.clients import Change, Notes, wrong_answers, wrong_versions
 from benchmarks.influence.proxies import _parts_alike, ndcg
 from benchmarks.influence.removal import discounted
-from benchmarks.operations import dare_rf, mutations, stream
+from benchmarks.operations import mutations, stream
 from benchmarks.operations.mutations import Mutations, Round
 from benchmarks.paper import scaling
 from benchmarks.results import at_most
@@ -83,27 +82,6 @@ def test_the_gap_is_to_the_best_peer() -> None:
     assert found.ratio() == 1.0
 
 
-def test_the_trigger_is_in_the_first_features_alone() -> None:
-    X = np.arange(12, dtype=np.float32).reshape(2, 6)
-    triggered = backdoor.with_trigger(Split("made", "multiclass", X, np.zeros(2), X, np.zeros(2)), X[:1])
-    assert triggered.tolist() == [[6, 7, 8, 9, 4, 5]]
-    assert X[0, 0] == 0
-
-
-def test_the_attacker_sees_the_probability_of_the_own_class() -> None:
-    chances = np.array([[0.25, 0.75], [0.5, 0.5]])
-    model = SimpleNamespace(predict_proba=lambda X: chances, classes_=np.array([0, 2]))
-    X = np.zeros((2, 1), np.float32)
-    seen = membership._seen(model, Split("made", "multiclass", X, np.array([2, 1]), X, np.zeros(2)), np.arange(2))
-    assert seen.tolist() == [[0.25, 0.75, 0.75], [0.5, 0.5, 0.0]]
-
-
-def test_the_kinds_are_told_apart_by_their_guarantee() -> None:
-    assert {name: kind.is_exact for name, kind in KINDS.items()} == {
-        kind.estimator("binary").kind: kind.estimator("binary").guarantee == "exact" for kind in KINDS.values()
-    }
-
-
 # --- influence, the defaults and the paper
 
 
@@ -122,28 +100,13 @@ def test_gains_are_discounted_and_parts_alike_whatever_their_names_are() -> None
         assert _parts_alike(parts, np.array(others, np.uint8)) is alike
 
 
-def test_gaps_and_costs_are_beside_the_better_peer_and_the_first_setting() -> None:
+def test_gaps_are_to_the_better_peer() -> None:
     was, of = bench_defaults.WAS, bench_defaults.Outcome
-    found = {
-        "adult": {
-            "RandomForest": [of(0.90), of(0.92)],
-            "ExtraTrees": [of(0.89), of(0.89)],
-            was: [of(0.92, 2.0, 4.0, 8.0, 100.0)] * 2,
-            "q=0.1": [of(0.90, 1.0, 1.0, 1.0, 50.0)] * 2,
-        },
-        "letter": {
-            "RandomForest": [of(0.95)],
-            "ExtraTrees": [of(0.97)],
-            was: [of(0.965, 1.0, 1.0, 1.0, 10.0)],
-            "q=0.1": [of(0.94, 1.0, 0.25, 0.5, 2.5)],
-        },
-    }
-    assert bench_defaults.gaps(found["adult"]) == pytest.approx({was: 1.0, "q=0.1": -1.0})
-    before, cheap = bench_defaults.summary_rows(found, [was, "q=0.1"])
-    assert before.cells == (was, "+0.25", "letter", "1.00", "1.00", "1.00", "1.00")
-    assert (before.figure, before.verdict) == (pytest.approx(-0.5), "yes")
-    assert cheap.cells == ("q=0.1", "-2.00", "letter", "0.71", "0.25", "0.25", "0.35")
-    assert (cheap.figure, cheap.verdict) == (pytest.approx(-3.0), "**no**")
+    peers = {"RandomForest": [of(0.90), of(0.92)], "ExtraTrees": [of(0.89), of(0.89)]}
+    ours = {was: [of(0.92, 2.0, 4.0, 8.0, 100.0)] * 2, "q=0.1": [of(0.90, 1.0, 1.0, 1.0, 50.0)] * 2}
+    assert bench_defaults.gaps({**peers, **ours}) == pytest.approx({was: 1.0, "q=0.1": -1.0})
+    _, cheap = bench_defaults.summary_rows({"adult": {**peers, **ours}}, [was, "q=0.1"])
+    assert cheap.cells == ("q=0.1", "-1.00", "adult", "0.50", "0.25", "0.12", "0.50")
 
 
 def test_the_exponent_is_the_slope_of_the_logarithms() -> None:
@@ -176,13 +139,6 @@ def test_waits_are_multiples_of_the_untagged_query() -> None:
     assert waits.times("mean") == pytest.approx((98 * 2 + 100) / 100 / 2)
     assert waits.times("mean", stream.CPU) == pytest.approx(waits.times("mean") / 2)
     assert waits.times("p99") > 19
-
-
-def test_dare_is_compared_by_its_deletions() -> None:
-    one = Round(0.001, 0.001, 0.0, 0.0, 0.004, 0.0, 1)
-    rows = dare_rf.rows({"as ours": dare_rf.Dare(1.0, 0.2, 3)}, Mutations((one,), 1))
-    assert [row.figure for row in rows] == pytest.approx([200.0, 100.0, 50.0])
-    assert [row.mark is not None for row in rows] == [True, False, False]
 
 
 def test_a_step_tells_its_own_peak_and_the_largest_model_leaves_room_for_others() -> None:
@@ -262,37 +218,11 @@ def test_exponents_and_bounds() -> None:
 # --- servers
 
 
-def test_what_the_crash_tests_told_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log, told = tmp_path / "printed.txt", "killed at random: kills 200, lost 0\npower loss: 100 cuts survived, lost 0\n"
-    log.write_text(f"test_crash.py .  [ 50%]\n=== durability ===\n{told}=== 2 passed ===\n", encoding="utf-8")
-    bench_crashes.main(["--log", str(log)])
-    rows = ["| killed at random | kills 200, lost 0 |", "| power loss | 100 cuts survived, lost 0 |"]
-    assert capsys.readouterr().out.splitlines()[2:] == rows
-    log.write_text("1 failed in 3.00s\n", encoding="utf-8")
-    with pytest.raises(SystemExit):
-        bench_crashes.main(["--log", str(log)])
-
-
 def test_gaps_and_minutes_of_a_server() -> None:
     assert probe.longest_gap([1.0, 1.5, 4.0, 4.25]) == 2.5
     memory, p99 = summary([Minute(100.0 + number, Pace(1, 1, 1 + number / 10, 1)) for number in range(30)])
     assert memory.figure == pytest.approx((100 + 27) / (100 + 7))  # the last sixth beside the second
     assert p99.figure == pytest.approx((1 + 2.7) / (1 + 0.7))
-
-
-def test_each_failure_of_a_cluster_has_a_row_and_losses_miss_their_mark() -> None:
-    outcome = Outcome(n_changes=12_345, lost=1)
-    outcome.waits["leader", "kill"] += [3.0, 4.0, 20.0]
-    outcome.waits["standby", "cut"] += [7.0]
-    found = report(outcome)
-    _, text, waits = found["failover-waits"]
-    assert "12,345 in all" in text
-    assert "4 failures" in text
-    assert "| kill leader | 3 | 4 | 20 |" in waits
-    assert "| cut standby | 1 | 7 | 7 |" in waits
-    assert "| longest | 20 | at most 15 | **no** |" in found["failover-leaders"][2]
-    assert "| acknowledged and lost | 1 | at most 0 | **no** |" in found["failover-losses"][2]
-    assert "| deleted and back | 0 | at most 0 | yes |" in found["failover-losses"][2]
 
 
 def notes_of(*changes: Change) -> Notes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import json
 import socket
@@ -17,11 +15,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from numba import config
 
-from benchmarks import bench_audit, bench_bulk, bench_sets, bench_v2
+from benchmarks import bench_audit, bench_sets, bench_v2
 from benchmarks.boosting.datasets import Split, load_split
 from benchmarks.boosting.kinds import INCREMENTAL, Shape, refit
 from benchmarks.boosting.peers import CATBOOST, LIGHTGBM, PEERS, Peer, coded
@@ -32,9 +29,7 @@ from benchmarks.problems import load_problem
 from benchmarks.serving import baselines, wrk
 from benchmarks.serving.client import RefusedError, load
 from benchmarks.serving.paced import paced
-from benchmarks.serving.samples import ADULT, adult, command, higgs_parquet
-from oubli.app.datasets.loading import load_table
-from oubli.app.settings import Settings
+from benchmarks.serving.samples import adult, command, higgs_parquet
 from oubli.core import DynamicForestClassifier
 from oubli.verifier import FailedError
 from tests.unit.app.http.routes.test_inference import outputs
@@ -140,21 +135,6 @@ def test_a_small_set_is_measured() -> None:
         assert title
         assert text
         assert len(table.splitlines()) > 3
-
-
-def test_all_bodies_hold_the_same_rows() -> None:
-    table = load_table(Settings(data=ADULT, target="income", ephemeral=True))
-    found = {}
-    for name in bench_bulk.TYPES:
-        begin, pieces, end = bench_bulk.WRITTEN[name](table)
-        found[name] = begin + b"".join(pieces) + end
-    arrow = pa.ipc.open_stream(found["Arrow"]).read_all()
-    rows = [[None if cell != cell else cell for cell in row.values()] for row in arrow.slice(0, 200).to_pylist()]
-    assert rows == [json.loads(line) for line in found["NDJSON"].splitlines()[:200]]
-    header, *lines = csv.reader(io.StringIO(found["CSV"].decode()))
-    text = [["" if c is None else str(int(c) if isinstance(c, float) else c) for c in row] for row in rows]
-    assert (header, lines[:200]) == (arrow.column_names, text)
-    assert len(lines) == arrow.num_rows == 30_000
 
 
 def test_requests_of_the_inference_protocol_are_such_as_a_server_answers() -> None:

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.process.console.audit.worlds import COLUMN, LABELS, World
-from tests.process.console.support import Console, looking, make_key, screenshot
+from tests.process.console.support import Console, looking, make_key
 from tests.serving import Running
 
 
@@ -219,7 +219,6 @@ def test_a_verification_is_of_one_version(browser: Browser, changing: World) -> 
         server.ask("POST", "/samples/batch-delete", {"ids": [changing.take()]})
         expect(about).to_contain_text(f"Version {version + 1}, the current one, is not verified.")
         expect(about.locator(".good")).to_have_count(0)
-        screenshot(console, "verified-before-a-change")
         console.check_access()
         console.go("Model")
         expect(care).to_contain_text(f"Version {version + 1}, the current one, is not verified.")
