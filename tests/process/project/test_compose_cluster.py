@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import shutil
 import signal
@@ -21,6 +20,7 @@ import pytest
 import yaml
 
 from oubli.app.settings import Settings
+from tests.postgres import user_of_postgres
 from tests.serving import ROOT, free_port, serving
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
@@ -101,14 +101,6 @@ def test_secrets_are_files_that_are_made_by_the_script_and_kept_out_of_images_an
 # --- PostgreSQL, by the scripts that its image is started with
 
 
-def as_postgres() -> dict[str, Any]:
-    """Return how to run what refuses to run as root."""
-    if os.getuid() != 0:
-        return {}
-    user = pwd.getpwnam("postgres" if "postgres" in {one.pw_name for one in pwd.getpwall()} else "nobody")
-    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-
-
 class Database:
     """A service of docker-compose.yml, in folders and at a port of its own."""
 
@@ -143,7 +135,7 @@ class Database:
     def start(self) -> None:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, env=self._variables, stdout=log, stderr=log, cwd=self.data.parent, **as_postgres()
+                self._command, env=self._variables, stdout=log, stderr=log, cwd=self.data.parent, **user_of_postgres()
             )
         deadline = time.monotonic() + 60
         while subprocess.run(["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)], check=False).returncode:
@@ -214,7 +206,7 @@ def test_a_commit_waits_for_the_standby_which_can_take_over() -> None:
         first.stop(signal.SIGQUIT)
         assert second.ask("SELECT count(*) FROM kept")[0][0] >= 100
         subprocess.run(
-            ["pg_ctl", "promote", "--pgdata", str(second.data), "--wait", "--silent"], check=True, **as_postgres()
+            ["pg_ctl", "promote", "--pgdata", str(second.data), "--wait", "--silent"], check=True, **user_of_postgres()
         )
         assert second.ask("SELECT count(*) FROM kept") == [(101,)]
         # It waits for a standby of its own, and the one that died becomes it, with an empty volume.

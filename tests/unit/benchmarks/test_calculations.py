@@ -103,10 +103,10 @@ def test_gains_are_discounted_and_parts_alike_whatever_their_names_are() -> None
 def test_gaps_are_to_the_better_peer() -> None:
     was, of = bench_defaults.WAS, bench_defaults.Outcome
     peers = {"RandomForest": [of(0.90), of(0.92)], "ExtraTrees": [of(0.89), of(0.89)]}
-    ours = {was: [of(0.92, 2.0, 4.0, 8.0, 100.0)] * 2, "q=0.1": [of(0.90, 1.0, 1.0, 1.0, 50.0)] * 2}
+    ours = {was: [of(0.92, 2.0, 4.0, 10.0, 100.0)] * 2, "q=0.1": [of(0.90, 1.0, 1.0, 1.0, 50.0)] * 2}
     assert bench_defaults.gaps({**peers, **ours}) == pytest.approx({was: 1.0, "q=0.1": -1.0})
     _, cheap = bench_defaults.summary_rows({"adult": {**peers, **ours}}, [was, "q=0.1"])
-    assert cheap.cells == ("q=0.1", "-1.00", "adult", "0.50", "0.25", "0.12", "0.50")
+    assert cheap.cells == ("q=0.1", "-1.00", "adult", "0.50", "0.25", "0.10", "0.50")
 
 
 def test_the_exponent_is_the_slope_of_the_logarithms() -> None:
