@@ -151,18 +151,23 @@ class Console:
 
 @contextmanager
 def looking(
-    browser: Browser, server: Running, *, uses_keys: bool = False, size: tuple[int, int] = WIDE, scheme: Any = "light"
+    browser: Browser,
+    server: Running,
+    *,
+    view: str | None = None,
+    uses_keys: bool = False,
+    size: tuple[int, int] = WIDE,
+    scheme: Any = "light",
 ) -> Iterator[Console]:
-    """Have a page of a browser that remembers nothing, until the end of the block."""
-    width, height = size
-    context = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=scheme, timezone_id="Asia/Kolkata", locale="en-GB"
-    )
-    try:
+    """Have a page of a browser that remembers nothing, at a view of the console if one is named, until the end."""
+    viewport = dict(zip(("width", "height"), size, strict=True))
+    context = browser.new_context(viewport=viewport, color_scheme=scheme, timezone_id="Asia/Kolkata", locale="en-GB")
+    with context:
         page = context.new_page()
-        yield Console(page, server, Hand(page, uses_keys))
-    finally:
-        context.close()
+        console = Console(page, server, Hand(page, uses_keys))
+        if view is not None:
+            console.open(view)
+        yield console
 
 
 def make_key(server: Running, *scopes: str) -> str:

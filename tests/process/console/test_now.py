@@ -18,8 +18,7 @@ needs_mounts = pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no
 
 
 def test_it_says_what_the_server_says_and_goes_on_by_itself(browser: Browser, server: Running) -> None:
-    with looking(browser, server) as console:
-        console.open()
+    with looking(browser, server, view="") as console:
         page = console.page
         model = server.get("/model")[1]
         expect(page.locator(".now-count")).to_have_text(str(model["n_samples"]))
@@ -53,8 +52,7 @@ def test_traffic_is_shown_as_it_comes(console: Console, server: Running) -> None
 
 def test_paused_expiry_is_told_with_what_to_do_about_it(browser: Browser, tmp_path: Path) -> None:
     flags = (*write_people(tmp_path), "--n-estimators", "2", "--max-expiry-share", "0.01")
-    with serving(*flags, cwd=tmp_path) as server, looking(browser, server) as console:
-        console.open()
+    with serving(*flags, cwd=tmp_path) as server, looking(browser, server, view="") as console:
         soon = (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
         sample = {"features": ROW, "label": "yes", "expires_at": soon}
         assert server.ask("POST", "/samples", {"samples": [sample] * 5})[0] == 201
@@ -70,8 +68,7 @@ def test_paused_expiry_is_told_with_what_to_do_about_it(browser: Browser, tmp_pa
 def test_stopped_changes_are_told_with_what_to_do_about_it(browser: Browser, tmp_path: Path) -> None:
     with small_file_system(tmp_path / "small", "24m") as small:
         flags = [*write_people(tmp_path), "--n-estimators", "5", "--data-dir", str(small / "data")]
-        with serving(*flags, cwd=tmp_path) as server, looking(browser, server) as console:
-            console.open()
+        with serving(*flags, cwd=tmp_path) as server, looking(browser, server, view="") as console:
             banner = console.page.get_by_role("alert").filter(has_text="No samples can be added or erased")
             expect(console.page.locator(".now-count")).to_have_text("120")
             expect(banner).to_have_count(0)

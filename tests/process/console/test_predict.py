@@ -137,8 +137,7 @@ def influence_jobs(server: Running) -> list[Any]:
 
 
 def test_a_long_question_is_cancelled_or_replaced_and_the_next_has_its_turn(browser: Browser, slow: Running) -> None:
-    with looking(browser, slow) as console:
-        console.open("predict")
+    with looking(browser, slow, view="predict") as console:
         page, why = console.page, console.section("Why")
         ask = why.get_by_role("button", name="Which samples are behind this answer?")
         console.hand.press(ask)

@@ -40,8 +40,7 @@ def states(console: Console) -> dict[str, str]:
 @pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
 def test_a_receipt_is_checked_step_by_step(browser: Browser, world: World, uses_keys: bool) -> None:
     size, scheme = (WIDE, "light") if uses_keys else (NARROW, "dark")
-    with looking(browser, world.server, uses_keys=uses_keys, size=size, scheme=scheme) as console:
-        console.open()
+    with looking(browser, world.server, uses_keys=uses_keys, size=size, scheme=scheme, view="") as console:
         console.go("Erasures")
         open_newest(console)
         expect(verdict(console)).to_contain_text(RIGHT)
@@ -58,8 +57,7 @@ def test_a_receipt_is_checked_step_by_step(browser: Browser, world: World, uses_
 
 
 def test_lists_go_by_status_and_case(browser: Browser, world: World) -> None:
-    with looking(browser, world.server) as console:
-        console.open("erasures")
+    with looking(browser, world.server, view="erasures") as console:
         rows = console.section("Receipts").locator("tbody tr")
         expect(rows).to_have_count(len(world.receipts()))
         console.page.get_by_label("Overdue").check()
@@ -83,8 +81,7 @@ def test_lists_go_by_status_and_case(browser: Browser, world: World) -> None:
 
 
 def test_an_erasure_shows_by_itself_and_runs_out(browser: Browser, world: World) -> None:
-    with looking(browser, world.server) as console:
-        console.open("erasures")
+    with looking(browser, world.server, view="erasures") as console:
         rows = console.section("Receipts").locator("tbody tr")
         before = len(world.receipts())
         expect(rows).to_have_count(before)
@@ -177,8 +174,7 @@ def test_what_cannot_be_checked_is_said(browser: Browser, world: World, script: 
 
 
 def test_a_report_holds_what_anybody_can_check(browser: Browser, world: World, tmp_path: Path) -> None:
-    with looking(browser, world.server) as console:
-        console.open("erasures")
+    with looking(browser, world.server, view="erasures") as console:
         console.page.get_by_role("button", name="Check all listed receipts").click()
         expect(console.page.locator("tbody")).to_contain_text("Right")
         with console.page.expect_download() as download:
@@ -215,8 +211,7 @@ def test_a_report_is_printed_without_the_rest_of_the_page(browser: Browser, worl
 
 
 def test_a_key_that_may_erase_sees_receipts_and_no_ledger(browser: Browser, guarded: Running) -> None:
-    with looking(browser, guarded) as console:
-        console.open("erasures")
+    with looking(browser, guarded, view="erasures") as console:
         console.enter_key(make_key(guarded, "erase"))
         console.go("Erasures")
         open_newest(console)

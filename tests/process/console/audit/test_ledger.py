@@ -19,8 +19,7 @@ def test_the_timeline_the_chain_and_a_copy(
     browser: Browser, world: World, tmp_path: Path, uses_keys: bool
 ) -> None:
     entries = world.entries()
-    with looking(browser, world.server, uses_keys=uses_keys) as console:
-        console.open()
+    with looking(browser, world.server, uses_keys=uses_keys, view="") as console:
         console.go("Ledger and access")
         line = console.section("Timeline").locator(".ledger-entry")
         expect(line).to_have_count(len(entries))
@@ -65,8 +64,7 @@ def test_a_broken_chain_is_found(browser: Browser, world: World) -> None:
 def test_new_entries_come_by_themselves_and_old_ones_when_asked_for(browser: Browser, changing: World) -> None:
     while len(changing.entries()) < 60:
         changing.server.ask("POST", "/samples/batch-delete", {"ids": [changing.take()]})
-    with looking(browser, changing.server) as console:
-        console.open("ledger")
+    with looking(browser, changing.server, view="ledger") as console:
         line = console.section("Timeline").locator(".ledger-entry")
         expect(line.first.locator(".ledger-index")).to_have_text(str(len(changing.entries())))
         expect(line).to_have_count(50)
@@ -82,8 +80,7 @@ def test_keys_are_listed_for_an_administrator_alone(browser: Browser, guarded: R
     make_key(guarded, "predict")
     for scope in ("admin", "read"):
         key = make_key(guarded, scope)
-        with looking(browser, guarded) as console:
-            console.open("ledger")
+        with looking(browser, guarded, view="ledger") as console:
             console.enter_key(key)
             console.go("Ledger and access")
             expect(console.section("Access")).to_contain_text("It may")
@@ -102,8 +99,7 @@ def test_a_server_that_starts_again_is_found_again(
     browser: Browser, restarted: tuple[World, Callable[[], None]]
 ) -> None:
     world, restart = restarted
-    with looking(browser, world.server) as console:
-        console.open("ledger")
+    with looking(browser, world.server, view="ledger") as console:
         line = console.section("Timeline").locator(".ledger-entry")
         before = len(world.entries())
         expect(line).to_have_count(before)

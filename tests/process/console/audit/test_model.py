@@ -38,8 +38,7 @@ def open_form(console: Console) -> Locator:
 def test_parameters_and_importances_are_those_of_the_server(browser: Browser, world: World) -> None:
     model = world.server.get("/model")[1]
     importances = world.server.get("/model/importances")[1]["features"]
-    with looking(browser, world.server) as console:
-        console.open()
+    with looking(browser, world.server, view="") as console:
         console.go("Model")
         rows = console.section("Parameters").locator("tbody tr")
         expect(rows.first).to_be_visible()
@@ -61,8 +60,7 @@ def test_parameters_and_importances_are_those_of_the_server(browser: Browser, wo
 
 def test_a_tree_opens_node_by_node(browser: Browser, world: World) -> None:
     root = world.server.get("/model/trees/1?levels=0")[1]["node"]
-    with looking(browser, world.server) as console:
-        console.open("model")
+    with looking(browser, world.server, view="model") as console:
         expect(nodes(console).first).to_be_visible()
         console.page.get_by_role("button", name="Next").click()
         expect(tree(console)).to_have_attribute("aria-label", "Tree 2")
@@ -88,8 +86,7 @@ def test_a_tree_opens_node_by_node(browser: Browser, world: World) -> None:
 
 
 def test_a_tree_is_walked_by_keyboard(browser: Browser, world: World) -> None:
-    with looking(browser, world.server, uses_keys=True) as console:
-        console.open("model")
+    with looking(browser, world.server, uses_keys=True, view="model") as console:
         expect(nodes(console).first).to_be_visible()
         console.hand.reach(nodes(console).first)
         keyboard = console.page.keyboard
@@ -128,8 +125,7 @@ def test_a_tree_that_has_changed_is_drawn_anew(browser: Browser, world: World) -
 
 @pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
 def test_a_fit_is_followed_and_measured(browser: Browser, changing: World, uses_keys: bool) -> None:
-    with looking(browser, changing.server, uses_keys=uses_keys) as console:
-        console.open("model")
+    with looking(browser, changing.server, uses_keys=uses_keys, view="model") as console:
         fit = open_form(console)
         trees = "7" if uses_keys else "6"
         console.hand.fill(fit.get_by_label("n_estimators"), "none of them")
@@ -150,8 +146,7 @@ def test_a_fit_is_followed_and_measured(browser: Browser, changing: World, uses_
 
 
 def test_another_kind_takes_its_place(browser: Browser, changing: World) -> None:
-    with looking(browser, changing.server) as console:
-        console.open("model")
+    with looking(browser, changing.server, view="model") as console:
         fit = open_form(console)
         fit.get_by_label("Kind").select_option("incremental-boosting")
         fit.get_by_label("n_estimators").fill("3")
@@ -167,8 +162,7 @@ def test_another_kind_takes_its_place(browser: Browser, changing: World) -> None
 
 @pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
 def test_the_model_is_looked_after(browser: Browser, changing: World, tmp_path: Path, uses_keys: bool) -> None:
-    with looking(browser, changing.server, uses_keys=uses_keys) as console:
-        console.open("model")
+    with looking(browser, changing.server, uses_keys=uses_keys, view="model") as console:
         care, file = console.section("Maintenance"), console.section("Snapshot")
         console.hand.press(care.get_by_role("button", name="Verify"))
         version = changing.server.get("/model")[1]["model_version"]
@@ -206,8 +200,7 @@ def test_the_model_is_looked_after(browser: Browser, changing: World, tmp_path: 
 def test_a_verification_is_of_one_version(browser: Browser, changing: World) -> None:
     """Whatever was verified before a change says nothing about the model after it."""
     server = changing.server
-    with looking(browser, server) as console:
-        console.open("model")
+    with looking(browser, server, view="model") as console:
         care = console.section("Maintenance")
         console.hand.press(care.get_by_role("button", name="Verify"))
         version = server.get("/model")[1]["model_version"]
@@ -227,8 +220,7 @@ def test_a_verification_is_of_one_version(browser: Browser, changing: World) -> 
 
 def test_a_file_that_is_none_is_refused_in_words(browser: Browser, changing: World, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("no model")
-    with looking(browser, changing.server) as console:
-        console.open("model")
+    with looking(browser, changing.server, view="model") as console:
         file = console.section("Snapshot")
         file.get_by_label("Restore a snapshot").set_input_files(tmp_path / "other.txt")
         file.get_by_role("button", name="Restore", exact=True).click()
@@ -244,8 +236,7 @@ def test_a_file_that_is_none_is_refused_in_words(browser: Browser, changing: Wor
 def test_who_may_change_nothing_is_offered_no_change(
     browser: Browser, guarded: Running, scope: str, hidden: set[str]
 ) -> None:
-    with looking(browser, guarded) as console:
-        console.open("model")
+    with looking(browser, guarded, view="model") as console:
         console.enter_key(make_key(guarded, scope))
         console.go("Model")
         expect(console.section("Parameters").locator("tbody tr").first).to_be_visible()
@@ -259,8 +250,7 @@ def test_who_may_change_nothing_is_offered_no_change(
 
 def test_a_fit_that_ends_with_its_server_is_told(browser: Browser, restarted: tuple[World, Callable[[], None]]) -> None:
     world, restart = restarted
-    with looking(browser, world.server) as console:
-        console.open("model")
+    with looking(browser, world.server, view="model") as console:
         fit = open_form(console)
         fit.get_by_label("n_estimators").fill("30000")
         fit.get_by_role("button", name="Fit again").click()
