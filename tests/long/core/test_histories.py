@@ -1,4 +1,4 @@
-"""How many and how long histories of each kind are, and how they are parted."""
+"""Many and longer histories of each kind, in parts."""
 
 from dataclasses import replace
 
@@ -6,6 +6,7 @@ import pytest
 
 from tests.exact.core.test_histories import play_all
 from tests.histories.kinds import BY_NAME, TASKS
+from tests.histories.player import play
 
 # Kind: parts, histories a part, operations, rows, first seed.
 SHARES = {
@@ -33,3 +34,25 @@ def play_part(name: str, part: int) -> None:
     _, n, max_operations, max_rows, first = SHARES[name]
     kind = replace(BY_NAME[name], wide=TASKS)
     play_all(kind, range(first + n * part, first + n * part + n), max_operations, max_rows)
+
+
+# A function for each family: the rotation runs the first case of each before the second of any.
+@parts_of("forest")
+def test_forests(name: str, part: int) -> None:
+    play_part(name, part)
+
+
+@parts_of("tree", "feasible")
+def test_trees(name: str, part: int) -> None:
+    play_part(name, part)
+
+
+@parts_of(*(name for name in SHARES if name not in ("forest", "tree", "feasible")))
+def test_boosted_trees(name: str, part: int) -> None:
+    play_part(name, part)
+
+
+@pytest.mark.parametrize("part", range(2, 12))
+def test_long_lives_of_forests(part: int) -> None:
+    for number in range(10 * part, 10 * part + 10):
+        play(BY_NAME["forest"], BY_NAME["forest"].long_life(number, n_operations=60))
