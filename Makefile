@@ -20,14 +20,14 @@ help:  ## list the targets
 run: $(VENV)/.installed  ## serve the forest trained on Adult on http://127.0.0.1:8000 (ARGS="--port 9000" adds flags)
 	@$(BIN)/oubli serve --data examples/adult.csv.gz --target income $(ARGS)
 
-# Three workers on two cores: tests that wait for servers, disks and browsers leave a third of two workers' time unused.
-test: lint  ## ruff, mypy and the test suite
+# Three workers on two cores: tests that wait for servers and disks leave a third of two workers' time unused.
+test: lint  ## ruff, mypy and the ordinary tests: minutes, and nothing but Python is needed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart=0 $(ARGS)
 
-test-long: $(VENV)/.installed-dev  ## the long tests (ARGS="--rotate --part 1/2 --seconds 1800" runs a share of them)
+test-long: $(VENV)/.installed-dev  ## the long tests: hours, with a browser, PostgreSQL and Prometheus, see tests/tiers.py (ARGS="--seconds 1800 --rotate" runs a share)
 	$(BIN)/python -m pytest -m long -x --timeout 3600 $(ARGS)
 
-test-pythons: $(VENV)/.installed-dev  ## the fast tests on each Python from 3.11 to 3.14 that is found (ARGS="3.12 3.14" names some)
+test-pythons: $(VENV)/.installed-dev  ## the unit tests on each Python from 3.11 to 3.14 that is found (ARGS="3.12 3.14" names some)
 	$(BIN)/python -m tests.pythons $(ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff and mypy

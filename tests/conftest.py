@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from oubli.app.service.compiling import use_kernel_cache
 
@@ -16,7 +17,10 @@ use_kernel_cache()  # before anything imports Numba
 from tests.budget import pytest_addoption, pytest_collection_modifyitems, pytest_configure  # noqa: E402, F401
 from tests.serving import EXAMPLE, Running, serving  # noqa: E402
 
-pytest_plugins = ("tests.closing", "tests.postgres", "tests.recorder")
+settings.register_profile("tests", deadline=None)  # a busy machine may take long for an example
+settings.load_profile("tests")
+
+pytest_plugins = ("tests.browser", "tests.closing", "tests.postgres", "tests.recorder", "tests.tiers")
 
 # A million objects come with the tests and stay to the end: searching them for garbage again and again takes a
 # quarter of the time that it takes to collect the tests, and half a second each time afterwards.

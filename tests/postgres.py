@@ -124,7 +124,7 @@ class Server:
     def spawn(self, command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
         """Start a program that may not run as root."""
         how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "cwd": self.folder}
-        return subprocess.Popen(command, **how, **_user())
+        return subprocess.Popen(command, **how, **user_of_postgres())
 
     def wait(self, seconds: float = 30.0) -> None:
         """Return when it takes connections."""
@@ -249,8 +249,8 @@ def temporary_server(*, flushes: bool = False) -> Iterator[Server]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _user() -> dict[str, Any]:
-    """Whom PostgreSQL runs as."""
+def user_of_postgres() -> dict[str, Any]:
+    """Whom PostgreSQL runs as, as `subprocess` takes it."""
     if os.getuid() != 0:
         return {}
     for name in ("postgres", "nobody"):
@@ -263,7 +263,7 @@ def _user() -> dict[str, Any]:
 def _own(folder: Path) -> None:
     """Give a folder to whom PostgreSQL runs as."""
     folder.mkdir(parents=True, exist_ok=True)
-    user = _user()
+    user = user_of_postgres()
     if user:
         folder.chmod(0o755)
         os.chown(folder, user["user"], user["group"])
@@ -277,7 +277,7 @@ def _run(command: list[str], folder: Path) -> None:
         text=True,
         timeout=60,
         cwd=folder,
-        **_user(),
+        **user_of_postgres(),
     )
     assert done.returncode == 0, done.stderr
 

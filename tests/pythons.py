@@ -1,4 +1,4 @@
-"""Runs the fast tests on each Python that is supported and found: `python -m tests.pythons [VERSION ...]`.
+"""Runs the ordinary unit tests on each Python that is supported and found: `python -m tests.pythons [VERSION ...]`.
 
     python -m tests.pythons                  on 3.11 to 3.14
     python -m tests.pythons 3.12 3.14        on these
@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")  # as pyproject.toml says
-TESTS = ("tests/unit", "tests/process/app/cli", "tests/process/project/test_packaging.py")
+TESTS = ("tests/unit", "tests/process/app/cli")
 LOCKS = ("requirements.lock", "requirements-dev.lock")
 ELSEWHERE = (".pyenv/versions/{}.*/bin/python{}", ".local/share/uv/python/cpython-{}.*/bin/python{}")
 

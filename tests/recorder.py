@@ -1,7 +1,7 @@
 """A pytest plugin that explains the death of a test worker.
 
 Workers write the stacks of all threads into a file of their own when they die; the process that started them reads it,
-with the wait status of the worker, and prints both at the end of the run. In CI core files are on as well.
+with the wait status of the worker, and prints both at the end of the run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import pytest
 
-from tests.deaths import FOLDER, ROOT, allow_core_files, core_stack, describe, folder, in_ci
+from tests.deaths import FOLDER, describe, folder
 
 _MOST_LINES = 200  # of a stack that are printed
 _LINES_OF: pytest.StashKey[list[str]] = pytest.StashKey()
@@ -27,8 +27,6 @@ _FILE: pytest.StashKey[IO[str]] = pytest.StashKey()
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_LINES_OF] = []
     worker = os.environ.get("PYTEST_XDIST_WORKER")
-    if in_ci():
-        allow_core_files()
     if worker is None:
         if FOLDER not in os.environ:
             config.stash[_MADE] = os.environ[FOLDER] = tempfile.mkdtemp(prefix="test-records-")
@@ -46,8 +44,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
     status = _status_of(node)
     lines = node.config.stash[_LINES_OF]
     lines.append(f"worker {node.gateway.id} {describe(status)}")
-    for text in (_written_by(node.gateway.id), core_stack(ROOT)):
-        lines.extend(text.splitlines()[:_MOST_LINES])
+    lines.extend(_written_by(node.gateway.id).splitlines()[:_MOST_LINES])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

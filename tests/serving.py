@@ -27,7 +27,7 @@ from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.deaths import FATAL, core_stack, describe, in_ci
+from tests.deaths import FATAL, describe
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "adult.csv.gz"
@@ -230,12 +230,7 @@ def free_port() -> int:
 def environment(**more: str) -> dict[str, str]:
     """The environment of a process of ours: the project importable, no settings from outside."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OUBLI_")}
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1", **_core_dumps(), **more}
-
-
-def _core_dumps() -> dict[str, str]:
-    """What leaves core files on in CI; servers switch them off otherwise."""
-    return {VARIABLE: '{"core_dumps": true}'} if in_ci() else {}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1", **more}
 
 
 def run_cli(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -294,8 +289,7 @@ def _explain_death(server: Running, *, may_kill_itself: bool) -> None:
     number = -(process.returncode or 0)
     unexpected = number in FATAL or (number == signal.SIGKILL and not may_kill_itself)
     if unexpected and number not in process.sent:
-        stack = core_stack(server.folder)
-        raise AssertionError(f"the server {describe(process.returncode)}:\n{server.output}\n{stack}")
+        raise AssertionError(f"the server {describe(process.returncode)}:\n{server.output}")
 
 
 def _wait_until_ready(server: Running) -> None:

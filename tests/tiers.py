@@ -1,4 +1,9 @@
-"""Which cases of a test are ordinary and which are long."""
+"""The tiers: what `make test` runs, and what is left to `make test-long`.
+
+A test is long when its file or folder is in `LONG`, when it asks for PostgreSQL, or when it has the mark `long`, which
+`covering` and `ordinary` give to the cases that they leave out. `pytest -m long PATH` runs the long tests of a path,
+`pytest -m "" PATH` all.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,28 @@ from itertools import product
 from typing import Any
 
 import pytest
+
+# They need other programs (a browser, Prometheus, the schemas of Kubernetes), or take minutes.
+LONG = (
+    "tests/long/",
+    "tests/process/client/test_cluster.py",
+    "tests/process/console/",
+    "tests/process/project/test_compose_cluster.py",
+    "tests/process/project/test_deployment.py",
+    "tests/process/project/test_docker.py",
+    "tests/process/project/test_monitoring.py",
+    "tests/process/project/test_packaging.py",
+    "tests/process/replication/",
+    "tests/unit/app/storage/postgres/",
+    "tests/unit/benchmarks/",
+)
+POSTGRES = {"postgres", "database_server", "server_of_journals"}  # fixtures that start it
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test of the long tier; called for each test before any is chosen by its mark."""
+    if item.nodeid.startswith(LONG) or POSTGRES.intersection(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.long)
 
 
 def covering(*lists: Iterable[Any]) -> list[Any]:

@@ -218,6 +218,7 @@ class Lease:
         self._was_member = False  # in this process
         self._is_silent = False
         self._is_resigned = False
+        self._last_success = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="oubli-lease", daemon=True)
 
     def start(self) -> None:
@@ -272,22 +273,24 @@ class Lease:
     # --- in the thread
 
     def _run(self) -> None:
-        last_success = time.monotonic()
-        while True:
-            pause = self.seconds / (_LOOKS if self.epoch is None else _RENEWALS)
-            try:
-                pause = min(pause, self._look())
-                last_success, self._is_told = time.monotonic(), False
-            except JournalError:
-                if not self._is_told and time.monotonic() - last_success > _STALE:
-                    self._is_told = True
-                    log.warning("PostgreSQL does not say which node leads: it is tried again")
-            except Exception as error:  # a mistake of ours must not lose the lease
-                log.error("the lease could not be renewed or requested, and it is tried again: %s", cause_of(error))
-            self.listener()
-            if not self._wait(pause):
-                self._tables.close()
-                return
+        while self._wait(self.look()):
+            pass
+        self._tables.close()
+
+    def look(self) -> float:
+        """Do what is due, whether the database answers or not; return after how many seconds to look again."""
+        pause = self.seconds / (_LOOKS if self.epoch is None else _RENEWALS)
+        try:
+            pause = min(pause, self._look())
+            self._last_success, self._is_told = time.monotonic(), False
+        except JournalError:
+            if not self._is_told and time.monotonic() - self._last_success > _STALE:
+                self._is_told = True
+                log.warning("PostgreSQL does not say which node leads: it is tried again")
+        except Exception as error:  # a mistake of ours must not lose the lease
+            log.error("the lease could not be renewed or requested, and it is tried again: %s", cause_of(error))
+        self.listener()
+        return pause
 
     def _wait(self, seconds: float) -> bool:
         """Answer questions for some time; false when the thread must end."""

@@ -19,6 +19,7 @@ class Case:
     parameters: dict[str, Any]
     # Whether cells are float64; by default where labels are classes.
     is_wide: bool | None = field(default=None, kw_only=True)
+    n_classes: int = field(default=3, kw_only=True)
 
     def make(self) -> Any:
         return KINDS[self.kind, self.task](**self.parameters)
@@ -46,7 +47,8 @@ class Case:
         rows = [self.row(rng) for _ in range(n)]
         if self.task is Task.REGRESSION:
             return rows, [rng.gauss(0, 10) for _ in rows]
-        return rows, [rng.choice("ab") if row[1] == "red" else rng.choice("bc") for row in rows]
+        labels = "abcdefgh"[: self.n_classes]
+        return rows, [rng.choice(labels[:2]) if row[1] == "red" else rng.choice(labels[1:]) for row in rows]
 
     def fitted(self, n: int = 70) -> Any:
         X, y = self.samples(n)

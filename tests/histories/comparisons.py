@@ -6,8 +6,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,8 +17,7 @@ from tests.oracles import forest as forest_oracle
 from tests.oracles import forest_digest
 from tests.oracles import tree as tree_oracle
 from tests.oracles.boosting import online as online_oracle
-from tests.oracles.boosting import presorted as presorted_oracle
-from tests.oracles.boosting import quantised as quantised_oracle
+from tests.oracles.boosting import trees as boosted_trees
 from tests.oracles.common import cell
 
 if TYPE_CHECKING:
@@ -258,12 +256,7 @@ class TreeOracle(Comparison):
 
 
 class Boosted(Comparison):
-    """All that is counted is what a recount says; answers do not depend on what is asked together."""
-
-    @staticmethod
-    @abstractmethod
-    def outcome(update: Any) -> str:
-        """What an update came to, in a few words; of the engine's `last_update`."""
+    """Answers do not depend on what is asked together; the engine's own check recounts all that is counted."""
 
     def answers(self, model: Any, queries: Iterable[Sequence[Any]]) -> list[list[float]]:
         """Probabilities, or values."""
@@ -284,23 +277,19 @@ class Boosted(Comparison):
         assert model.digest() == digest
 
     def check(self) -> None:
-        """Recount; probabilities add up to 1; values are finite, unless the targets themselves hardly are."""
+        """Probabilities add up to 1; values are finite, unless the targets themselves hardly are."""
         player, model = self.player, self.player.model
-        wrong = model.engine_.recount(model.problem(), model.samples_.slots())
-        assert wrong == [], wrong
         is_classification = player.world.task == "classification"
         may_overflow = not is_classification and any(abs(y) > 1e300 for _, y in player.held.values())
         for row in self.answers(model, player.world.queries) if player.held else []:
             assert not any(math.isnan(value) for value in row), row
             assert may_overflow or all(math.isfinite(value) for value in row), row
             assert not is_classification or abs(sum(row) - 1) < 1e-12, row
-        player.tally.outcomes[self.outcome(model.engine_.last_update)] += 1
+        player.tally.outcomes[player.kind.outcome(model.engine_.last_update)] += 1
 
 
 class FreshFit(Boosted):
-    """Incremental boosting: digest, answers and importances are those of a fresh fit, in other slots."""
-
-    oracle: ClassVar[ModuleType | None] = None
+    """Incremental boosting: all is as of a fresh fit in other slots; the trees are the oracle's, if there is one."""
 
     def check(self) -> None:
         super().check()
@@ -310,56 +299,36 @@ class FreshFit(Boosted):
             queries = [*player.world.queries, *(f for f, _ in player.held.values())]
             assert self.answers(player.model, queries) == self.answers(fresh, queries)
             assert player.model.feature_importances_.tolist() == fresh.feature_importances_.tolist()
-            if self.oracle is not None:
-                trees = boosted.expected(self.oracle, player.world, player.held, player.model)
+            if player.kind.oracle is not None:
+                trees = boosted.expected(player.kind.oracle, player.world, player.held, player.model)
                 boosted.assert_same(player.model.engine_.trees, trees)
 
 
-class Quantised(FreshFit):
-    """With quantization."""
-
-    @staticmethod
-    def outcome(update: Any) -> str:
-        """What an update came to."""
-        if update.nothing_changed:
-            return "nothing changed"
-        if update.grown_from >= 0:
-            return "all grown again" if update.grown_from == 0 else "the rest grown again"
-        return "subtrees grown again" if update.n_nodes_rebuilt else "leaves changed"
+def outcome_of_quantised(update: Any) -> str:
+    """What an update came to, in a few words; of the engine's `last_update`."""
+    if update.nothing_changed:
+        return "nothing changed"
+    if update.grown_from >= 0:
+        return "all grown again" if update.grown_from == 0 else "the rest grown again"
+    return "subtrees grown again" if update.n_nodes_rebuilt else "leaves changed"
 
 
-class Presorted(FreshFit):
-    """Without quantization."""
-
-    @staticmethod
-    def outcome(update: Any) -> str:
-        """What an update came to."""
-        if update.first_tree_changed >= 0:
-            return "roots changed"
-        return "nodes changed" if update.nodes_changed else "nodes kept" if update.nodes_kept else "nothing kept"
+def outcome_of_presorted(update: Any) -> str:
+    """The same without quantization."""
+    if update.first_tree_changed >= 0:
+        return "roots changed"
+    return "nodes changed" if update.nodes_changed else "nodes kept" if update.nodes_kept else "nothing kept"
 
 
-class QuantisedOracle(Quantised):
-    """And the oracle's trees."""
-
-    oracle = quantised_oracle
-
-
-class PresortedOracle(Presorted):
-    """And the oracle's trees."""
-
-    oracle = presorted_oracle
+def outcome_of_online(update: Any) -> str:
+    """The same of online boosting."""
+    if update.grown:
+        return "all grown again"
+    return "subtrees retrained" if update.nodes_retrained else "splits kept" if update.nodes_checked else "nothing"
 
 
 class Twin(Boosted):
     """Online boosting: a twin with the same operations, which is never asked nor saved, has the same digest."""
-
-    @staticmethod
-    def outcome(update: Any) -> str:
-        """What an update came to."""
-        if update.grown:
-            return "all grown again"
-        return "subtrees retrained" if update.nodes_retrained else "splits kept" if update.nodes_checked else "nothing"
 
     def fitted(self) -> None:
         """The history is forgotten: begin with a fresh fit."""
@@ -398,9 +367,9 @@ class OnlineOracle(Twin):
         if held:
             self.slow.grow()
 
-    def sample(self, name: str) -> online_oracle.Sample:
+    def sample(self, name: str) -> boosted_trees.Sample:
         world = self.player.world
-        return online_oracle.sample_of(name, *self.player.held[name], world.columns, world.task)
+        return boosted_trees.sample_of(name, *self.player.held[name], world.columns, world.task)
 
     def added(self, names: Sequence[str]) -> None:
         super().added(names)

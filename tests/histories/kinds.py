@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -19,7 +20,7 @@ from oubli.core.forest.engine import ForestEngine
 from oubli.core.tree import engine as tree_engine
 from tests.histories import comparisons
 from tests.histories.worlds import Chooser, History, World, awkward_world, learnable_world
-from tests.oracles.boosting import quantised_parts
+from tests.oracles.boosting import presorted, quantised, quantised_parts
 
 MANY = 10**9
 TASKS = ("classification", "classification", "regression")
@@ -90,7 +91,9 @@ def tuned_online(replant_share: float = math.inf) -> AbstractContextManager[Any]
 
 
 @contextmanager
-def tuned_quantised(least_size: int = split.LEAST_SIZE, weak: float = regions._WEAK) -> Iterator[None]:
+def tuned_quantised(
+    least_size: int = split.LEAST_SIZE, weak: float = regions._WEAK, large_size: int = split._LARGE_SIZE
+) -> Iterator[None]:
     """Let small sets have regions.
 
     Parameters
@@ -98,12 +101,15 @@ def tuned_quantised(least_size: int = split.LEAST_SIZE, weak: float = regions._W
     least_size : log2 of the samples of a region; by default more than small sets have in all.
     weak : a first split that explains less than 1 / weak of the greatest variance takes a level of regions away; by
         default so little that in small sets chance alone explains more.
+    large_size : log2 of the samples from which on a set is large, to which other numbers apply.
     """
     with (
         patch.object(split, "LEAST_SIZE", least_size),
         patch.object(quantised_parts, "LEAST", least_size),
         patch.object(regions, "_WEAK", weak),
         patch.object(quantised_parts, "WEAK", weak),
+        patch.object(split, "_LARGE_SIZE", large_size),
+        patch.object(quantised_parts, "LARGE", large_size),
     ):
         yield
 
@@ -216,7 +222,9 @@ class Kind:
     tuning : values of its arguments to choose from.
     wide : tasks for which there are columns of float64. Kernels are compiled for each type of cells and labels, which
         takes most of a run with an empty cache: one of the four is left to the long tests.
+    outcome : what an update came to, in a few words; of the engine's `last_update`.
     outcomes : what updates must have come to, in a run of histories.
+    oracle : of incremental boosting; a module.
     """
 
     name: str
@@ -229,7 +237,9 @@ class Kind:
     tuning: dict[str, list[Any]] = field(default_factory=dict)
     tasks: tuple[str, ...] = TASKS
     wide: tuple[str, ...] = ("classification",)
+    outcome: Callable[[Any], str] = str
     outcomes: frozenset[str] = frozenset()
+    oracle: ModuleType | None = None
 
     def choose_world(self, choose: Chooser, max_rows: int, which: str = "") -> World:
         """Choose a world."""
@@ -276,20 +286,23 @@ _TREE = Kind(
 _BOOSTED_WORLDS = ("shallow", "deep", "learnable", "learnable", "many", "many")
 _BOOSTED = (RANDOM, (*RANDOM, *RARE), (*ANY, *RARE))
 _QUANTISED = Kind(
-    "quantised", "incremental-boosting", comparisons.Quantised, quantised_parameters, _BOOSTED_WORLDS, _BOOSTED,
+    "quantised", "incremental-boosting", comparisons.FreshFit, quantised_parameters, _BOOSTED_WORLDS, _BOOSTED,
     tuned_quantised, {"least_size": [split.LEAST_SIZE, split.LEAST_SIZE, 1, 3], "weak": [regions._WEAK, 4.0]},
+    outcome=comparisons.outcome_of_quantised,
     outcomes=frozenset(
         {"nothing changed", "leaves changed", "subtrees grown again", "the rest grown again", "all grown again"}
     ),
 )  # fmt: skip
 _PRESORTED = Kind(
-    "presorted", "incremental-boosting", comparisons.Presorted, presorted_parameters, _BOOSTED_WORLDS, _BOOSTED,
+    "presorted", "incremental-boosting", comparisons.FreshFit, presorted_parameters, _BOOSTED_WORLDS, _BOOSTED,
     tuned_presorted, {"most_bins": [presorted_table.MOST_BINS, 0, 5]},
+    outcome=comparisons.outcome_of_presorted,
     outcomes=frozenset({"nodes kept", "nodes changed", "roots changed"}),
 )  # fmt: skip
 _ONLINE = Kind(
     "online", "online-boosting", comparisons.Twin, online_parameters, _BOOSTED_WORLDS, _BOOSTED,
     tuned_online, {"replant_share": [math.inf, math.inf, 0.2]},
+    outcome=comparisons.outcome_of_online,
     outcomes=frozenset({"splits kept", "subtrees retrained", "all grown again"}),
 )  # fmt: skip
 ROWS = (
@@ -301,13 +314,16 @@ ROWS = (
     _TREE,
     replace(_TREE, name="feasible", parameters=feasible_parameters),
     _QUANTISED,
-    replace(_QUANTISED, name="quantised oracle", comparison=comparisons.QuantisedOracle),
+    replace(
+        _QUANTISED, name="quantised oracle", oracle=quantised,
+        tuning={**_QUANTISED.tuning, "least_size": [split.LEAST_SIZE, 1, 3], "large_size": [split._LARGE_SIZE, 5]},
+    ),
     replace(
         _QUANTISED, name="regions", parameters=regional_parameters, worlds=("many",), mixtures=(SINGLE,),
         tasks=("classification", "regression"), tuning={"least_size": [4, 5, 6, 7], "weak": [regions._WEAK, 8.0, 4.0]},
     ),
     _PRESORTED,
-    replace(_PRESORTED, name="presorted oracle", comparison=comparisons.PresortedOracle),
+    replace(_PRESORTED, name="presorted oracle", oracle=presorted),
     _ONLINE,
     replace(_ONLINE, name="online oracle", comparison=comparisons.OnlineOracle),
 )  # fmt: skip

@@ -94,10 +94,10 @@ class Structures:
         log_sum = np.log(np.exp(scores).sum(axis=1))
         return log_sum - scores[np.arange(len(self.row_y)), self.row_y.astype(int)]
 
-    def view(self, **changes: Any) -> View:
+    def view(self) -> View:
         """The same as a view; its values are those of a fit."""
         start, values = self.fit(self.weights)
-        view = View(
+        return View(
             leaves=self.leaves.astype(np.uint8),
             offsets=np.arange(len(self.leaves) + 1) * self.n_leaves,
             values=np.concatenate(values),
@@ -115,7 +115,6 @@ class Structures:
             factor=self.factor,
             hessian_scale=self.hessian_scale,
         )
-        return replace(view, **changes)
 
 
 def random_structures(
@@ -127,7 +126,6 @@ def random_structures(
     n_classes: int = 3,
     n_leaves: int = 4,
     seed: int = 0,
-    weighted: bool = True,
     **changes: Any,
 ) -> Structures:
     """Samples thrown into leaves at random."""
@@ -162,7 +160,7 @@ def random_structures(
         n_leaves=n_leaves,
         y=y,
         row_y=targets(n_rows),
-        weights=rng.uniform(0.3, 2.0, n) if weighted else np.ones(n),
+        weights=rng.uniform(0.3, 2.0, n),
         factor=(n_groups - 1) / n_groups if n_groups > 1 else 1.0,
     )
     return replace(structures, **changes)

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.oracles.common import MISSING_CATEGORY, Column, cell, threshold_type
+from tests.oracles.splits import Split, midpoint, sides
 
 DEEPEST = 64  # "no limit"
 
@@ -40,15 +41,6 @@ class Sample(NamedTuple):
 
     cells: tuple[Any, ...]
     label: tuple[str, Any]  # with its type, which tells True from 1; classes are in the order of these pairs
-
-
-class Split(NamedTuple):
-    """A test: `x <= threshold`, or, where a category is given, `hash(x) == category`; what passes it goes left."""
-
-    attribute: int
-    threshold: float | None = None
-    missing_left: bool = False
-    category: int | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +86,7 @@ class Node:
         """The child that a row goes to."""
         assert self.split is not None
         assert self.children is not None
-        return self.children[0 if goes_left(self.split, cells) else 1]
+        return self.children[0 if self.split.goes_left(cells) else 1]
 
     def path(self, cells: Sequence[Any]) -> list[Node]:
         """The nodes that a row meets, from this one to a leaf."""
@@ -114,24 +106,7 @@ def class_of(label: Any) -> tuple[str, Any]:
     return type(label).__name__, label
 
 
-def goes_left(split: Split, cells: Sequence[Any]) -> bool:
-    """The side of a row."""
-    x = cells[split.attribute]
-    if split.category is not None:
-        return bool(x == split.category)
-    if x is None:
-        return split.missing_left
-    assert split.threshold is not None
-    return bool(x <= split.threshold)
-
-
 # --- all splits of some samples -------------------------------------------------------------------
-
-
-def midpoint(low: float, high: float, kind: type[Any]) -> float:
-    """The middle of two neighbouring values, rounded to the type of the cells; `low` where that comes to `high`."""
-    middle = float(kind(low / 2 + high / 2)) + 0.0
-    return middle if low <= middle < high else low
 
 
 def splits_of(samples: Sequence[Sample], columns: Sequence[Column]) -> list[Split]:
@@ -148,43 +123,25 @@ def splits_of(samples: Sequence[Sample], columns: Sequence[Column]) -> list[Spli
     ]
 
 
-def threshold_splits(attribute: int, values: set[float | None], kind: type[Any]) -> list[Split]:
+def threshold_splits(feature: int, values: set[float | None], kind: type[Any]) -> list[Split]:
     """Those of a numeric column with these values."""
     known = sorted(value for value in values if value is not None)
     found = []
     for low, high in pairwise(known):
         threshold = midpoint(low, high, kind)
-        found.append(Split(attribute, threshold, missing_left=False))
+        found.append(Split(feature, threshold, missing_left=False))
         if None in values:
-            found.append(Split(attribute, threshold, missing_left=True))
+            found.append(Split(feature, threshold, missing_left=True))
     if known and None in values:
-        found.append(Split(attribute, math.inf, missing_left=False))
+        found.append(Split(feature, math.inf, missing_left=False))
     return found
 
 
-def category_splits(attribute: int, values: set[int]) -> list[Split]:
+def category_splits(feature: int, values: set[int]) -> list[Split]:
     """Those of a categorical column with these hashes."""
     if len(values) < 2:
         return []
-    return [Split(attribute, category=x) for x in sorted(values, key=lambda x: (x != MISSING_CATEGORY, x))]
-
-
-def sides(splits: Sequence[Split], samples: Sequence[Sample]) -> np.ndarray[Any, Any]:
-    """Whether each sample goes left at each split: bool[splits, samples]."""
-    result = np.zeros((len(splits), len(samples)), np.bool_)
-    for j in {split.attribute for split in splits}:
-        rows = [r for r, split in enumerate(splits) if split.attribute == j]
-        if splits[rows[0]].category is not None:
-            hashes = np.array([sample.cells[j] for sample in samples], np.uint64)
-            wanted = np.array([splits[r].category for r in rows], np.uint64)
-            result[rows] = hashes == wanted[:, np.newaxis]
-        else:
-            x = np.array([math.nan if sample.cells[j] is None else sample.cells[j] for sample in samples])
-            thresholds = np.array([splits[r].threshold for r in rows])
-            missing_left = np.array([splits[r].missing_left for r in rows])
-            known = x <= thresholds[:, np.newaxis]  # never true of NaN
-            result[rows] = known | (np.isnan(x) & missing_left[:, np.newaxis])
-    return result
+    return [Split(feature, category=x) for x in sorted(values, key=lambda x: (x != MISSING_CATEGORY, x))]
 
 
 def counts_of(labels: Sequence[Any], lefts: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -198,7 +155,7 @@ def counts_of(labels: Sequence[Any], lefts: np.ndarray[Any, Any]) -> tuple[np.nd
 
 def scores(splits: Sequence[Split], samples: Sequence[Sample]) -> np.ndarray[Any, Any]:
     """Sum of squared class counts over the size, of both sides: what is left of the gain when S is the same for all."""
-    left, right = counts_of([sample.label for sample in samples], sides(splits, samples))
+    left, right = counts_of([sample.label for sample in samples], sides(splits, [sample.cells for sample in samples]))
     n_left, n_right = left.sum(axis=1), right.sum(axis=1)
     assert n_left.all()
     assert n_right.all()
@@ -226,7 +183,7 @@ def build(samples: Mapping[str, Sample], depth: int, parameters: Parameters, col
     if split is None:
         node.samples = dict(samples)
         return node
-    left = {i: sample for i, sample in samples.items() if goes_left(split, sample.cells)}
+    left = {i: sample for i, sample in samples.items() if split.goes_left(sample.cells)}
     right = {i: sample for i, sample in samples.items() if i not in left}
     node.split = split
     node.children = (build(left, depth + 1, parameters, columns), build(right, depth + 1, parameters, columns))
@@ -363,7 +320,7 @@ def violations(
             found.append(f"condition 2: {where}, {node.split} gains {gained}, the best {best}")
         assert node.children is not None
         for child, is_left in zip(node.children, (True, False), strict=True):
-            check(child, [row for row in rows if goes_left(node.split, row.cells) is is_left], depth + 1)
+            check(child, [row for row in rows if node.split.goes_left(row.cells) is is_left], depth + 1)
 
     check(root, list(samples.values()), 0)
     return found
@@ -378,8 +335,8 @@ def are_alike(rows: Sequence[Sample], epsilon: float) -> bool:
 def gain(split: Split, rows: Sequence[Sample]) -> float:
     """The Gini gain (1) of any split, one with an empty side included."""
     labels = [row.label for row in rows]
-    left = [row.label for row in rows if goes_left(split, row.cells)]
-    right = [row.label for row in rows if not goes_left(split, row.cells)]
+    left = [row.label for row in rows if split.goes_left(row.cells)]
+    right = [row.label for row in rows if not split.goes_left(row.cells)]
     if not rows:
         return 0.0
     return gini(labels) - (len(left) * gini(left) + len(right) * gini(right)) / len(rows)

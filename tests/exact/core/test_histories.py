@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import config
 
-from tests.histories.kinds import BY_NAME, ROWS, Kind, histories
+from tests.histories.kinds import BY_NAME, RESTRICTING, ROWS, Kind, histories
 from tests.histories.player import TALLIES, Player, play
 from tests.histories.worlds import Chooser, History
 from tests.tiers import ordinary
@@ -29,16 +29,16 @@ class Share(NamedTuple):
 
 
 SHARES = {
-    "forest": Share(4, 50, 50, 30, 60, 100),
-    "tree": Share(2, 40, 3, 25, 60, 40),
-    "feasible": Share(2, 15, 2, 25, 150, 30),
+    "forest": Share(7, 30, 30, 30, 60, 100),
+    "tree": Share(4, 24, 3, 25, 60, 40),
+    "feasible": Share(4, 8, 2, 25, 150, 30),
     "quantised": Share(2, 15, 2, 12, 60, 20),
-    "regions": Share(2, 10, 2, 12, 40, 0),
-    "quantised oracle": Share(2, 8, 2, 6, 40, 0, 10_000),
-    "presorted": Share(2, 25, 2, 12, 60, 20),
-    "presorted oracle": Share(2, 10, 2, 6, 40, 0, 10_000),
-    "online": Share(2, 25, 2, 12, 60, 20),
-    "online oracle": Share(2, 12, 2, 8, 40, 10, 10_000),
+    "regions": Share(3, 7, 2, 12, 40, 0),
+    "quantised oracle": Share(4, 10, 2, 5, 50, 0, 10_000),
+    "presorted": Share(4, 15, 2, 12, 60, 20),
+    "presorted oracle": Share(3, 7, 2, 6, 40, 0, 10_000),
+    "online": Share(4, 15, 2, 12, 60, 20),
+    "online oracle": Share(3, 8, 2, 8, 40, 10, 10_000),
 }
 
 
@@ -72,21 +72,34 @@ def test_random_histories(name: str, part: int) -> None:
 @pytest.mark.parametrize(("name", "max_rows"), [("presorted oracle", 40), ("quantised oracle", 120)])
 def test_fits(name: str, max_rows: int, part: int) -> None:
     """One fit each: more samples than histories have, so that edges and candidates are drawn."""
-    n = SHARES[name].interpreted if config.DISABLE_JIT else 10
+    n = SHARES[name].interpreted if config.DISABLE_JIT else 8
     for number in range(n * part, n * part + n):
         world = BY_NAME[name].choose_world(Chooser.of_seed(number), max_rows)
         world = replace(world, parameters={**world.parameters, "max_bins": [2, 9, 40, 255][number % 4]})
         play(BY_NAME[name], History(world, (("fit", len(world.rows)),), number))
 
 
-@pytest.mark.parametrize("part", ordinary(range(2), 0))
+@pytest.mark.parametrize("part", ordinary(range(5), 0))
 def test_long_lives(part: int) -> None:
     """Many single mutations, nearly all of which leave the trees as they are: are they right to?"""
-    for number in range(10 * part, 10 * part + 10):
+    for number in range(4 * part, 4 * part + 4):
         play(BY_NAME["forest"], BY_NAME["forest"].long_life(number, n_operations=60))
 
 
-@pytest.mark.parametrize("share", [0.5, pytest.param(2.0, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("name", "n"), [("forest", 12), ("tree", 8), ("quantised", 4), ("presorted", 4), ("online", 4)]
+)
+def test_histories_with_restriction(name: str, n: int) -> None:
+    """Restricted samples are in no tree and in every copy and file."""
+    kind = replace(BY_NAME[name], mixtures=(RESTRICTING,))
+    before = TALLIES[name].operations.copy()
+    play_all(kind, range(30_000, 30_000 + n), 20, 40)
+    operations = TALLIES[name].operations - before
+    assert operations["restrict"] > n
+    assert operations["release"] > n / 2
+
+
+@pytest.mark.parametrize("share", [0.3, pytest.param(2.0, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", [name for name, share in SHARES.items() if share.shrunk])
 def test_histories_that_shrink(name: str, share: float) -> None:
     """Fewer and simpler than the random ones; what fails here comes as its smallest example."""

@@ -91,6 +91,11 @@ def test_fits_and_partial_fits_of_one_model_follow_each_other() -> None:
     assert forest.verify().ok
 
 
+def small_forest() -> tuple[Any, Any, Any]:
+    X, y = numbers(50)
+    return DynamicForestClassifier(3, random_state=0).fit(X, y), X, y
+
+
 # -- who waits for whom ------------------------------------------------------------------------------
 
 
@@ -114,8 +119,7 @@ def read_for_long(forest: Any) -> tuple[threading.Thread, threading.Event]:
 
 
 def test_predictions_go_on_while_a_change_waits_for_a_long_read() -> None:
-    X, y = numbers(50)
-    forest = DynamicForestClassifier(3, random_state=0).fit(X, y)
+    forest, X, _ = small_forest()
     reader, may_end = read_for_long(forest)
     writer = in_thread(lambda: forest.delete("7"))
     while not forest.lock.long.is_closed:
@@ -131,8 +135,7 @@ def test_predictions_go_on_while_a_change_waits_for_a_long_read() -> None:
 
 
 def test_a_change_within_a_read_of_the_same_thread_is_refused() -> None:
-    X, y = numbers(50)
-    forest = DynamicForestClassifier(3, random_state=0).fit(X, y)
+    forest, X, y = small_forest()
     for change in (lambda: forest.delete("1"), lambda: forest.fit(X, y), lambda: forest.add(X[:1], y[:1])):
         with pytest.raises(InputError, match="this thread reads the model: change it after that has returned"):
             forest.unchanged(change)
@@ -140,17 +143,18 @@ def test_a_change_within_a_read_of_the_same_thread_is_refused() -> None:
     forest.delete("1")
 
 
-def test_a_gate_that_was_left_closed_is_opened_by_the_next_reader() -> None:
-    X, y = numbers(50)
-    forest = DynamicForestClassifier(3, random_state=0).fit(X, y)
+def test_a_gate_or_a_mark_that_an_interrupted_call_has_left_keeps_nobody_out() -> None:
+    forest, X, _ = small_forest()
     forest.lock.close()
     assert len(forest.predict(X)) == 50
+    forest.lock.short.inside[threading.get_ident()] = None
     forest.delete("1")
+    assert forest.n_samples_ == 49
+    assert threading.get_ident() not in forest.lock.short.inside
 
 
 def test_a_section_waits_until_readers_are_out_and_ctrl_c_ends_the_waiting() -> None:
-    X, y = numbers(50)
-    forest = DynamicForestClassifier(3, random_state=0).fit(X, y)
+    forest, _, _ = small_forest()
     reader, may_end = read_for_long(forest)
     in_thread(lambda: (time.sleep(0.2), signal.raise_signal(signal.SIGINT)))
     with pytest.raises(KeyboardInterrupt):
@@ -185,6 +189,18 @@ def test_what_was_broken_off_is_unusable_for_every_thread() -> None:
 # -- fork --------------------------------------------------------------------------------------------
 
 
+def is_true_in_a_child(work: Callable[[], bool]) -> bool:
+    """Whether a forked process says so."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            status = 0 if work() else 2
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize("kind", [DynamicForestClassifier, DynamicTreeClassifier, IncrementalBoostingClassifier])
 def test_a_child_that_is_forked_while_threads_work_has_a_whole_model(kind: type[Any]) -> None:
@@ -203,21 +219,17 @@ def test_a_child_that_is_forked_while_threads_work_has_a_whole_model(kind: type[
         while not is_over.is_set():
             model.predict(X[:3])
 
+    def is_whole() -> bool:
+        model.check_invariants()
+        model.add(X[:1], y[:1], ids=["new"])
+        model.predict(X[:2])
+        return bool(model.is_usable and model.verify().ok)
+
     threads = [in_thread(change), in_thread(read), in_thread(read)]
     try:
         for _ in range(5):
             time.sleep(0.005)
-            child = os.fork()
-            if not child:
-                status = 1
-                try:
-                    model.check_invariants()
-                    model.add(X[:1], y[:1], ids=["new"])
-                    model.predict(X[:2])
-                    status = 0 if model.is_usable and model.verify().ok else 2
-                finally:
-                    os._exit(status)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert is_true_in_a_child(is_whole)
     finally:
         is_over.set()
     for thread in threads:
@@ -238,37 +250,21 @@ def test_a_fork_waits_for_a_change() -> None:
     thread = in_thread(change)
     while not seen:
         time.sleep(0.001)
-    child = os.fork()
-    if not child:
-        is_free = lock.changing.acquire(blocking=False)
-        os._exit(0 if is_free and seen == ["begun", "ended"] else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert is_true_in_a_child(lambda: lock.changing.acquire(blocking=False) and seen == ["begun", "ended"])
     thread.join(20)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_thread_that_reads_may_fork_while_a_change_waits_for_it() -> None:
-    X, y = numbers(50)
-    forest = DynamicForestClassifier(3, random_state=0).fit(X, y)
+    forest, X, _ = small_forest()
     writers: list[threading.Thread] = []
 
-    def read_and_fork() -> int:
+    def read_and_fork() -> bool:
         writers.append(in_thread(lambda: forest.delete("7")))
         while not forest.lock.long.is_closed:
             time.sleep(0.001)
-        child = os.fork()
-        if not child:
-            os._exit(0 if len(forest.predict(X)) == 50 else 1)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return is_true_in_a_child(lambda: len(forest.predict(X)) == 50)
 
-    assert forest.unchanged(read_and_fork) == 0
+    assert forest.unchanged(read_and_fork)
     writers[0].join(20)
     assert forest.n_samples_ == 49
-
-
-def test_a_mark_that_an_interrupted_read_has_left_keeps_no_change_out() -> None:
-    model = DynamicForestClassifier(n_estimators=2, random_state=0).fit([[1.0], [2.0], [3.0]], ["a", "b", "a"])
-    model.lock.short.inside[threading.get_ident()] = None
-    model.delete("1")
-    assert model.n_samples_ == 2
-    assert threading.get_ident() not in model.lock.short.inside

@@ -56,12 +56,9 @@ def test_out_of_bag_asks_the_trees_that_have_not_learned_a_sample(schema: Schema
         assert np.mean(expected, axis=0) == pytest.approx(answer)
 
 
-def test_where_all_trees_learn_all_there_is_no_bag() -> None:
-    assert out_of_bag(forest(CLASSES, occurrence=1.0), 100) is None
-    assert out_of_bag(DynamicTreeClassifier().fit(rows(N), labels(N, 2), schema=CLASSES), 100) is None
-
-
 def test_of_many_samples_those_with_the_smallest_hashes_are_asked() -> None:
+    assert out_of_bag(forest(CLASSES, occurrence=1.0), 100) is None, "all trees learn all"
+    assert out_of_bag(DynamicTreeClassifier().fit(rows(N), labels(N, 2), schema=CLASSES), 100) is None
     model = forest(CLASSES, occurrence=0.5)
     score = out_of_bag(model, 40)
     assert score is not None

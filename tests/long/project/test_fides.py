@@ -11,7 +11,6 @@ import pytest
 
 from tests.serving import ROOT
 
-pytestmark = pytest.mark.long
 # Fides needs 150 packages in exact versions, not all of which can be installed; these are what its schemas work with.
 # The newest version for Python 3.11.
 PACKAGES = (

@@ -14,8 +14,6 @@ from packaging.utils import canonicalize_name
 
 from tests.serving import ROOT, environment, serving
 
-pytestmark = pytest.mark.long
-
 NO_INDEX = re.compile(r"Failed to establish a new connection|name resolution|NewConnectionError|from versions: none")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,15 +20,15 @@ from tests.oracles.boosting.online_loss import (
     G_STEPS,
     H_STEPS,
     Scale,
-    Sums,
     class_derivatives,
     near_sigmoid,
     near_softmax,
     number_derivative,
     scale_of,
 )
-from tests.oracles.boosting.trees import Ensemble, Node, Split, sides
-from tests.oracles.common import Column, cell, hash_bytes
+from tests.oracles.boosting.trees import Ensemble, Node, Sample, Sums
+from tests.oracles.common import Column
+from tests.oracles.splits import Split, sides
 
 HAIR = 1.0 + 2.0**-40
 
@@ -46,21 +46,6 @@ class Parameters:
     l2_regularization: float
     min_child_weight: float
     random_state: int
-
-
-class Sample(NamedTuple):
-    """What the trees see of a sample."""
-
-    cells: tuple[Any, ...]
-    label: Any  # a class as (type name, value), which is their order; or a number
-    id_hash: int
-
-
-def sample_of(name: str, features: Sequence[Any], label: Any, columns: Sequence[Column], task: str) -> Sample:
-    """A sample from what a user gives."""
-    cells = tuple(cell(value, column) for value, column in zip(features, columns, strict=True))
-    target = (type(label).__name__, label) if task == "classification" else float(label)
-    return Sample(cells, target, hash_bytes(name.encode()))
 
 
 class OnlineBoosting:

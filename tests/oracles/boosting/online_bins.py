@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from tests.oracles.boosting.trees import Split, bits
+from tests.oracles.boosting.trees import bits
 from tests.oracles.common import MISSING_CATEGORY, Column, combine, mix
+from tests.oracles.splits import Split
 
 LARGEST = math.ldexp(1 - 2.0**-53, 1024)
 

@@ -8,15 +8,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tests.oracles.boosting.loss import sigmoid
+from tests.oracles.boosting.trees import Sums
 
 G_STEPS, H_STEPS = 127.0, 1016.0
-
-
-class Sums(NamedTuple):
-    """Of derivatives."""
-
-    g: int
-    h: int
 
 
 SIGMOID_TABLE = [sigmoid(i / 16 - 20) for i in range(641)]

@@ -15,21 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.oracles.boosting.loss import exp, log, sigmoid
-from tests.oracles.boosting.quantised_parts import Parameters, Sample, validates
-from tests.oracles.boosting.trees import Ensemble, Node, Split, sides
+from tests.oracles.boosting.quantised_parts import Parameters, validates
+from tests.oracles.boosting.trees import Ensemble, Node, Sample, Sums
 from tests.oracles.common import MISSING_CATEGORY, Column, quantised, scale_exponent, threshold_type
-from tests.oracles.tree import midpoint
-
-__all__ = ["Parameters", "Sample", "fit"]
+from tests.oracles.splits import Split, midpoint, sides
 
 HALVES = 2.0**-30  # a score of classes is a multiple of it
-
-
-class Sums(NamedTuple):
-    """Of derivatives."""
-
-    g: int
-    h: int
 
 
 class Rules(NamedTuple):
@@ -164,7 +155,7 @@ class SquaredError:
             shift += 1
         half = (1 << shift) >> 1
         least = max(1, math.ceil(p.min_child_weight))
-        rules = Rules(p.max_depth, p.l2, least, p.learning_rate * 2.0**shift, None)
+        rules = Rules(p.max_depth, p.l2_regularization, least, p.learning_rate * 2.0**shift, None)
         return np.array([[[(error + half) >> shift, 1]] for error in errors], np.int64), rules
 
     def of(self, sample: Sample, scores: Sequence[int]) -> float:
@@ -227,7 +218,7 @@ class LogLoss:
         factor = (self.n_groups - 1) / self.n_groups if self.n_groups > 1 else 1.0
         rules = Rules(
             max_depth=p.max_depth,
-            l2=math.ldexp(p.l2, h_steps),
+            l2=math.ldexp(p.l2_regularization, h_steps),
             least=max(1, math.ceil(math.ldexp(p.min_child_weight, h_steps))),
             factor=p.learning_rate * factor * 2.0 ** (30 + h_steps - self.g_bits),
             limit=2**35,
@@ -275,7 +266,7 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
         if validation:
             own = [loss.of(sample, scores[id(sample)]) for sample in validation]
             losses.append(sum(int(min(math.floor(value * 2.0**32), 2.0**38)) for value in own))
-            if len(losses) - 1 - losses.index(min(losses)) >= p.patience:
+            if len(losses) - 1 - losses.index(min(losses)) >= (p.early_stopping or 0):
                 break
     if validation:
         iterations = iterations[: losses.index(min(losses)) + 1]

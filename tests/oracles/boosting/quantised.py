@@ -17,7 +17,6 @@ from tests.oracles.boosting.quantised_parts import (
     Candidate,
     Loss,
     Parameters,
-    Sample,
     Steadiness,
     bins_of,
     candidates,
@@ -30,10 +29,9 @@ from tests.oracles.boosting.quantised_parts import (
     validates,
     weight_of,
 )
-from tests.oracles.boosting.trees import Ensemble, Node, Split, sides
+from tests.oracles.boosting.trees import Ensemble, Node, Sample
 from tests.oracles.common import Column, combine, tree_key, unit
-
-__all__ = ["Parameters", "Sample", "fit"]
+from tests.oracles.splits import Split, sides
 
 LEAVES = 4
 
@@ -79,13 +77,13 @@ class Trees:
         gradient = 1.0 / loss.steps if loss.is_classification else 1.0 / (loss.inverse_grid * loss.start.spread)
         share = (loss.n_groups - 1) / loss.n_groups if loss.n_groups > 1 else 1.0
         self.least = parameters.min_child_weight * hessian_steps
-        self.l2 = parameters.l2 * hessian_steps
+        self.l2 = parameters.l2_regularization * hessian_steps
         self.leaf_scale = share * gradient * hessian_steps / parameters.leaf_grid
         self.leaf_limit = math.floor(8.0 / parameters.leaf_grid)
 
     def grow(self, part: Part, iteration: int, tree: int, place: int = 0) -> Node:
         """The subtree of a node; its place is that in a complete heap."""
-        drawn = combine(combine(tree_key(self.parameters.seed, tree), LEAVES), place)
+        drawn = combine(combine(tree_key(self.parameters.random_state, tree), LEAVES), place)
         if place < len(self.parts):
             split: Split | None = self.parts[place]
         else:
@@ -159,16 +157,17 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
     ranks = [classes.index(sample.label) if is_classification else 0 for sample in held]
     if is_classification:
         counts = [sum(t and r == k for t, r in zip(training, ranks, strict=True)) for k in range(len(classes))]
-        start = class_start(counts, groups, p.learning_rate * p.leaf_grid, p.seed)
+        start = class_start(counts, groups, p.learning_rate * p.leaf_grid, p.random_state)
     else:
-        start = number_start([sample.label for sample, trains in zip(held, training, strict=True) if trains], p.seed)
+        targets = [sample.label for sample, trains in zip(held, training, strict=True) if trains]
+        start = number_start(targets, p.random_state)
     steady = steadiness(sum(training), p) if is_classification else regression_steadiness(p)
     loss = Loss(p, start, steady.grid, n_groups=groups, is_classification=is_classification)
-    bins = bins_of(held, columns, p.max_bins, p.seed)
+    bins = bins_of(held, columns, p.max_bins, p.random_state)
     learned = [(sample, rank) for sample, rank, trains in zip(held, ranks, training, strict=True) if trains]
     gradients = np.array([[g for g, _ in loss.derive_at_start(*one)] for one in learned], np.int64)
-    levels = most_levels(len(learned), groups, p.seed, is_classification=is_classification)
-    parts = regions_of([sample.cells for sample, _ in learned], gradients, bins, columns, levels, p.seed)
+    levels = most_levels(len(learned), groups, p.random_state, is_classification=is_classification)
+    parts = regions_of([sample.cells for sample, _ in learned], gradients, bins, columns, levels, p.random_state)
     share = p.split_sampling
     if parts:
         share /= 4 if is_classification else 2
@@ -176,10 +175,10 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
             grids = {name: max(getattr(p, name) / 4, 2.0**-8) for name in ("gradient_grid", "leaf_grid")}
             p = replace(p, **grids)
             loss = Loss(p, start, p.gradient_grid, n_groups=groups, is_classification=False)
-    drawn = [candidates(bins, columns, share, m, p.seed) for m in range(p.n_estimators)]
+    drawn = [candidates(bins, columns, share, m, p.random_state) for m in range(p.n_estimators)]
     trees = Trees(p, loss, steady, drawn, parts)
     scores = [list(start.scores) for _ in held]
-    may_stop = p.patience > 0 and not all(training)
+    may_stop = bool(p.early_stopping) and not all(training)
     iterations: list[list[Node]] = []
     losses: list[int] = []
     for m in range(p.n_estimators):
@@ -195,7 +194,7 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
         iterations.append(roots)
         validation = zip(held, ranks, scores, training, strict=True)
         losses.append(sum(loss.of(sample, rank, own) for sample, rank, own, trains in validation if not trains))
-        if may_stop and m - losses.index(min(losses)) >= p.patience:
+        if may_stop and m - losses.index(min(losses)) >= (p.early_stopping or 0):
             break
     if may_stop:
         iterations = iterations[: losses.index(min(losses)) + 1]

@@ -14,18 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.oracles.boosting.loss import exp, log, sigmoid
-from tests.oracles.boosting.trees import Split, bits, sides
+from tests.oracles.boosting.trees import Sample, bits
 from tests.oracles.common import (
     MISSING_CATEGORY,
     Column,
-    cell,
     combine,
-    hash_bytes,
     mix,
     quantised,
     scale_exponent,
     unit,
 )
+from tests.oracles.splits import Split, sides
 
 EDGES, CANDIDATES, START, ROUNDING, VALIDATION, SIZE, REGIONS = 5, 6, 7, 8, 9, 10, 11
 LOG2_E = 1.4426950408889634
@@ -37,35 +36,20 @@ LARGE = 17  # log2 of the training samples from which on a set is large
 
 @dataclass(frozen=True)
 class Parameters:
-    """The estimator's, with the seed and the grids resolved; patience 0: no early stopping."""
+    """The estimator's, with the seed and the grids resolved."""
 
     n_estimators: int
     learning_rate: float
     max_depth: int
-    l2: float
+    l2_regularization: float
     min_child_weight: float
     split_sampling: float
     max_bins: int
     gradient_grid: float
     leaf_grid: float
-    patience: int
+    early_stopping: int | None
     validation_fraction: float
-    seed: int
-
-
-class Sample(NamedTuple):
-    """What the trees see of a sample."""
-
-    cells: tuple[Any, ...]
-    label: Any  # a class as (type name, value), which is their order; or a number
-    id_hash: int
-
-
-def sample_of(name: str, features: Sequence[Any], label: Any, columns: Sequence[Column], task: str) -> Sample:
-    """A sample from what a user gives."""
-    cells = tuple(cell(value, column) for value, column in zip(features, columns, strict=True))
-    target = (type(label).__name__, label) if task == "classification" else float(label)
-    return Sample(cells, target, hash_bytes(name.encode()))
+    random_state: int
 
 
 def below(word: int, share: float) -> bool:
@@ -80,9 +64,9 @@ def draw(seed: int, purpose: int) -> int:
 
 def validates(sample: Sample, parameters: Parameters) -> bool:
     """Whether a sample is kept for validation."""
-    if not parameters.patience:
+    if not parameters.early_stopping:
         return False
-    return below(combine(draw(parameters.seed, VALIDATION), sample.id_hash), parameters.validation_fraction)
+    return below(combine(draw(parameters.random_state, VALIDATION), sample.id_hash), parameters.validation_fraction)
 
 
 # --- bins and candidates --------------------------------------------------------------------------
@@ -169,7 +153,7 @@ def size_of(n: int, seed: int) -> int:
 
 def steadiness(n: int, parameters: Parameters) -> Steadiness:
     """Steadier at the top of the trees of small sets; on large sets the grid of gradients is coarser."""
-    size = size_of(n, parameters.seed)
+    size = size_of(n, parameters.random_state)
     top, scale, grid = (1, 0.5, 2.0) if size >= LARGE else (2, 0.35, 1.0)
     top = min(top, parameters.max_depth - 1)
     scales = [2.0 if depth < top else scale for depth in range(parameters.max_depth)]
@@ -316,7 +300,7 @@ class Loss:
         self.is_classification = is_classification
         self.n_groups = n_groups
         self.start = start
-        self.seed = parameters.seed
+        self.seed = parameters.random_state
         self.steps = max(round(1.0 / grid), 1)
         self.unit = parameters.learning_rate * parameters.leaf_grid * (1.0 if is_classification else start.spread)
         self.inverse_grid = 1.0 / (grid * start.spread)

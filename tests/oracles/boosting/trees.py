@@ -1,36 +1,38 @@
-"""A tree of the oracle: nested nodes, what they answer, and their canonical form."""
+"""Samples and trees of the oracles of boosting: nested nodes, what they answer, and their canonical form."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from tests.oracles.boosting.loss import sigmoid, softmax
+from tests.oracles.common import Column, cell, hash_bytes
+from tests.oracles.splits import Split
 
 
-@dataclass(frozen=True)
-class Split:
-    """A test: `x <= threshold`, or, where a category is given, `hash(x) == category`; what passes it goes left."""
+class Sample(NamedTuple):
+    """What the trees see of a sample."""
 
-    feature: int
-    threshold: float | None = None
-    missing_left: bool = False
-    category: int | None = None
+    cells: tuple[Any, ...]
+    label: Any  # a class as (type name, value), which is their order; or a number
+    id_hash: int
 
-    def goes_left(self, cells: Sequence[Any]) -> bool:
-        """The side of a row: floats (None: missing), hashes of categories."""
-        x = cells[self.feature]
-        if self.category is not None:
-            return bool(x == self.category)
-        if x is None:
-            return self.missing_left
-        assert self.threshold is not None
-        return bool(x <= self.threshold)
+
+def sample_of(name: str, features: Sequence[Any], label: Any, columns: Sequence[Column], task: str) -> Sample:
+    """A sample from what a user gives."""
+    cells = tuple(cell(value, column) for value, column in zip(features, columns, strict=True))
+    target = (type(label).__name__, label) if task == "classification" else float(label)
+    return Sample(cells, target, hash_bytes(name.encode()))
+
+
+class Sums(NamedTuple):
+    """Of derivatives."""
+
+    g: int
+    h: int
 
 
 @dataclass
@@ -41,7 +43,6 @@ class Node:
     split: Split | None = None
     left: Node | None = None
     right: Node | None = None
-    notes: dict[str, Any] = field(default_factory=dict, compare=False)  # what an oracle keeps beside
 
     def leaf_of(self, cells: Sequence[Any]) -> Node:
         """The leaf that a row comes to."""
@@ -94,24 +95,6 @@ class Ensemble:
     def trees(self) -> list[Node]:
         """Iteration by iteration."""
         return [tree for trees in self.iterations for tree in trees]
-
-
-def sides(splits: Sequence[Split], rows: Sequence[Sequence[Any]]) -> np.ndarray[Any, Any]:
-    """Whether each row goes left at each split, by `Split.goes_left` on whole columns: bool[splits, rows]."""
-    result = np.zeros((len(splits), len(rows)), np.bool_)
-    for feature in {split.feature for split in splits}:
-        here = [i for i, split in enumerate(splits) if split.feature == feature]
-        cells = [row[feature] for row in rows]
-        if splits[here[0]].category is not None:
-            wanted = np.array([splits[i].category for i in here], np.uint64)
-            result[here] = np.array(cells, np.uint64) == wanted[:, np.newaxis]
-        else:
-            x = np.array([np.nan if value is None else value for value in cells], np.float64)
-            thresholds = np.array([splits[i].threshold for i in here], np.float64)
-            missing_left = np.array([splits[i].missing_left for i in here])
-            # A comparison with NaN is never true.
-            result[here] = (x <= thresholds[:, np.newaxis]) | (np.isnan(x) & missing_left[:, np.newaxis])
-    return result
 
 
 # --- the canonical form ---------------------------------------------------------------------------

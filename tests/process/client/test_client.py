@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from oubli.client import AsyncClient, Client, NoAnswerError, Retries
+from oubli.client import AsyncClient, Client, Retries
 from tests.serving import Running, free_port, serving
 from tests.unit.client.sockets import received
 
@@ -112,14 +112,6 @@ def test_answers_that_are_lost_double_nothing(server: Running) -> None:
         assert direct.model().n_samples == before + 8
         assert [receipt.unlearned for receipt in receipts] == [1] * 4
         assert direct.get(ids[5]).label == "yes"
-
-
-def test_without_repetitions_a_lost_answer_is_told_as_what_it_is(server: Running) -> None:
-    with losing_answers(server.port, every=1) as (url, counts), Client(url, retries=0) as client:
-        with pytest.raises(NoAnswerError) as caught:
-            client.add([[1, "b", False]], ["no"])
-        assert caught.value.may_have_been_applied
-    assert counts["asked"] == 1
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])

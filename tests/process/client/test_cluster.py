@@ -12,7 +12,6 @@ from oubli.client import Client, NotLeaderError, Retries
 from tests.postgres import Server
 from tests.process.replication.nodes import Nodes
 
-pytestmark = pytest.mark.long
 FLAGS = ("--member-timeout", "10")
 
 

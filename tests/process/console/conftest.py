@@ -1,4 +1,4 @@
-"""A real Chromium, and servers that many tests look at."""
+"""A server that many tests look at, and the console in a page."""
 
 from __future__ import annotations
 
@@ -6,37 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
-from tests.browser import CHROMIUM
 from tests.process.console.people import write_people
 from tests.process.console.support import Console, looking
 from tests.serving import Running, serving
 
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """A browser that finds no name but 127.0.0.1; ends with the module, since it has an event loop of its own."""
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server of a small forest, without keys."""
+    """A server of a small forest, without keys; an erasure is finished when a test says so, and not by itself."""
     folder = tmp_path_factory.mktemp("console")
-    with serving(*write_people(folder), "--n-estimators", "5", "--erasure-deadline", "4", cwd=folder) as running:
+    with serving(*write_people(folder), "--n-estimators", "5", "--erasure-deadline", "3600", cwd=folder) as running:
         yield running
 
 

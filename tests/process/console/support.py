@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -153,18 +151,23 @@ class Console:
 
 @contextmanager
 def looking(
-    browser: Browser, server: Running, *, uses_keys: bool = False, size: tuple[int, int] = WIDE, scheme: Any = "light"
+    browser: Browser,
+    server: Running,
+    *,
+    view: str | None = None,
+    uses_keys: bool = False,
+    size: tuple[int, int] = WIDE,
+    scheme: Any = "light",
 ) -> Iterator[Console]:
-    """Have a page of a browser that remembers nothing, until the end of the block."""
-    width, height = size
-    context = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=scheme, timezone_id="Asia/Kolkata", locale="en-GB"
-    )
-    try:
+    """Have a page of a browser that remembers nothing, at a view of the console if one is named, until the end."""
+    viewport = dict(zip(("width", "height"), size, strict=True))
+    context = browser.new_context(viewport=viewport, color_scheme=scheme, timezone_id="Asia/Kolkata", locale="en-GB")
+    with context:
         page = context.new_page()
-        yield Console(page, server, Hand(page, uses_keys))
-    finally:
-        context.close()
+        console = Console(page, server, Hand(page, uses_keys))
+        if view is not None:
+            console.open(view)
+        yield console
 
 
 def make_key(server: Running, *scopes: str) -> str:
@@ -189,11 +192,14 @@ def _is_named(request: urllib.request.Request) -> bool:
         return False
 
 
-def screenshot(console: Console, name: str) -> None:
-    """Write what the page looks like where `OUBLI_PICTURES` says, and nothing elsewhere."""
-    folder = os.environ.get("OUBLI_PICTURES")
-    if folder:
-        console.page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+def scrub(server: Running) -> None:
+    """Finish all erasures."""
+    status, job = server.ask("POST", "/model/scrub", {})
+    assert status == 202, job
+    while job["status"] in ("queued", "running"):
+        time.sleep(0.03)
+        job = server.get(f"/jobs/{job['id']}")[1]
+    assert job["status"] == "succeeded", job
 
 
 def find(console: Console, kind: str, name: str) -> Locator:

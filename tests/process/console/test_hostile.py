@@ -17,7 +17,6 @@ from tests.process.console.people import HOSTILE, write_hostile
 from tests.process.console.support import NARROW, looking
 from tests.serving import Running, serving
 
-pytestmark = pytest.mark.long
 MARKS = re.compile(r"[\u0000-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 

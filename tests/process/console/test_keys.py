@@ -8,10 +8,9 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
 from tests.process.console.people import write_people
-from tests.process.console.support import Console, looking, make_key, screenshot
+from tests.process.console.support import Console, looking, make_key
 from tests.serving import Running, run_cli, serving
 
-pytestmark = pytest.mark.long
 NOW, PREDICT, SAMPLES = "Now", "Predict", "Samples and people"
 WRONG = "oubli_00000000_" + 64 * "0"
 
@@ -61,8 +60,7 @@ def test_without_a_key_nothing_is_shown_and_a_wrong_one_is_refused(console: Cons
 
 def test_a_key_for_predictions_shows_two_views(browser: Browser, server: Running) -> None:
     key = make_key(server, "predict")
-    with looking(browser, server) as console:
-        console.open()
+    with looking(browser, server, view="") as console:
         console.enter_key(key)
         expect(console.heading(NOW)).to_be_visible()
         assert [view for view in views(console.page) if view in (NOW, PREDICT, SAMPLES)] == [NOW, PREDICT]
@@ -89,8 +87,7 @@ def test_a_key_shows_what_it_may_do(
     browser: Browser, server: Running, scopes: tuple[str, ...], shown: set[str], hidden: set[str]
 ) -> None:
     key = make_key(server, *scopes)
-    with looking(browser, server) as console:
-        console.open()
+    with looking(browser, server, view="") as console:
         console.enter_key(key)
         console.go(SAMPLES)
         if "write" in scopes:
@@ -104,8 +101,7 @@ def test_a_key_shows_what_it_may_do(
 
 def test_a_key_that_only_erases_forgets_a_person_without_seeing_anything(browser: Browser, server: Running) -> None:
     key = make_key(server, "erase")
-    with looking(browser, server, uses_keys=True) as console:
-        console.open()
+    with looking(browser, server, uses_keys=True, view="") as console:
         console.enter_key(key)
         console.go(SAMPLES)
         section = console.section("Find")
@@ -131,7 +127,6 @@ def test_a_key_that_is_revoked_meanwhile_is_asked_for_again(browser: Browser, se
         console.page.evaluate("document.querySelector('.row .button')?.click()")  # Another row
         expect(console.page.get_by_role("heading", name="A key is needed")).to_be_visible()
         expect(console.page.get_by_text("The key was revoked, or it has expired.")).to_be_visible()
-        screenshot(console, "key-ended")
         console.check_access()
         assert "person" not in console.page.content()
         console.page.wait_for_timeout(300)
@@ -154,8 +149,7 @@ def test_a_key_that_is_revoked_meanwhile_is_asked_for_again(browser: Browser, se
 
 def test_a_dialog_does_not_outlive_its_key(browser: Browser, server: Running) -> None:
     key = make_key(server, "read", "erase")
-    with looking(browser, server) as console:
-        console.open("samples")
+    with looking(browser, server, view="samples") as console:
         console.enter_key(key)
         console.section("Held").get_by_role("button", name="s3", exact=True).click()
         dialog = console.page.get_by_role("dialog")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.process.console.support import NARROW, WIDE, looking, screenshot
+from tests.process.console.support import NARROW, WIDE, looking
 from tests.serving import Running
 
 VIEWS = {
@@ -18,7 +18,6 @@ VIEWS = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
@@ -32,7 +31,6 @@ def test_a_view(browser: Browser, server: Running, view: str, scheme: str, size:
             expect(page.locator("live-line .line-value").first).not_to_have_text("…")
         for summary in page.locator("summary").all():
             summary.click()
-        screenshot(console, f"{view}-{scheme}-{'wide' if size == WIDE else 'narrow'}")
         console.check_access()
         console.check_fits()
         small = page.evaluate(

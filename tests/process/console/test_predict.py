@@ -9,10 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.process.console.people import write_people
-from tests.process.console.support import Console, looking, screenshot
+from tests.process.console.support import Console, looking
 from tests.serving import Running, serving
-
-pytestmark = pytest.mark.long
 
 
 def shown(console: Console) -> list[str]:
@@ -111,7 +109,6 @@ def test_a_value_unlike_all_that_are_held_is_told_at_its_field(console: Console,
     console.hand.fill(job, "astronaut")
     unknown = page.get_by_text("No sample held has this value.")
     expect(unknown).to_be_visible()
-    screenshot(console, "predict-unlike")
     console.check_access()
     grew = page.get_by_label("grew", exact=True).input_value() == "true"
     answer = expected(server, [999, "astronaut", grew])  # it is a warning: the answer is there
@@ -140,13 +137,11 @@ def influence_jobs(server: Running) -> list[Any]:
 
 
 def test_a_long_question_is_cancelled_or_replaced_and_the_next_has_its_turn(browser: Browser, slow: Running) -> None:
-    with looking(browser, slow) as console:
-        console.open("predict")
+    with looking(browser, slow, view="predict") as console:
         page, why = console.page, console.section("Why")
         ask = why.get_by_role("button", name="Which samples are behind this answer?")
         console.hand.press(ask)
         expect(why.get_by_text("Running")).to_be_visible(timeout=60_000)
-        screenshot(console, "predict-cancel")
         console.check_access()
         console.hand.press(why.get_by_role("button", name="Cancel"))
         expect(ask).to_be_visible()
@@ -159,7 +154,7 @@ def test_a_long_question_is_cancelled_or_replaced_and_the_next_has_its_turn(brow
         for name in ("person 1", "person 2"):
             console.hand.fill(without.get_by_label("Name"), name)
             console.hand.press(without.get_by_role("button", name="Predict without"))
-        expect(without).to_contain_text("without 2 samples; 5,998 are left.", timeout=10_000)
+        expect(without).to_contain_text("without 2 samples; 5,998 are left.")
         console.hand.press(ask)
         expect(why.get_by_text("Running")).to_be_visible(timeout=60_000)
         console.go("Now")

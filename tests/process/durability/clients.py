@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from tests.process.durability.model_of_truth import Operation, Sent
@@ -47,12 +48,10 @@ class Request:
     target: str
     content: dict[str, Any] | None = None
 
-    def headers(self) -> dict[str, str]:
-        key = self.operation.key
-        return {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
-
-    def body(self) -> str | None:
-        return None if self.content is None else json.dumps(self.content)
+    def sent_on(self, connection: http.client.HTTPConnection) -> None:
+        key, body = self.operation.key, None if self.content is None else json.dumps(self.content)
+        headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
+        connection.request(self.method, self.target, body, headers)
 
 
 def as_json(sent: Sent, *, readd: bool = False) -> dict[str, Any]:
@@ -86,8 +85,8 @@ class Chooser:
             (5, self._delete_household),
             (6, self._delete_batch),
             (3, self._delete_households),
-            (4, self._restrict),
-            (5, self._release),
+            (4, partial(self._restriction, "restrict")),
+            (5, partial(self._restriction, "release")),
         )
 
     def next(self) -> Request:
@@ -149,12 +148,6 @@ class Chooser:
     def _delete_households(self) -> Request:
         subjects = tuple(self._source.sample(self._known.households, 2))
         return self._batch(Operation("delete", subjects=subjects, key=self._key()), {"subjects": list(subjects)})
-
-    def _restrict(self) -> Request:
-        return self._restriction("restrict")
-
-    def _release(self) -> Request:
-        return self._restriction("release")
 
     def _restriction(self, kind: Literal["restrict", "release"]) -> Request:
         subjects = tuple(self._source.sample(self._known.households, self._source.randrange(1, 4)))
@@ -229,7 +222,7 @@ class Client(threading.Thread):
             connection.close()
 
     def _ask(self, connection: http.client.HTTPConnection, request: Request) -> bool:
-        connection.request(request.method, request.target, request.body(), request.headers())
+        request.sent_on(connection)
         answer = connection.getresponse()
         content = json.loads(answer.read())
         operation = request.operation

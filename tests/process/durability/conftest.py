@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.durability.killed import Killed, live_and_be_killed
 from tests.process.durability.model_of_truth import Truth
 from tests.process.durability.people import flags, people, write_csv
 from tests.serving import serving
@@ -63,9 +62,3 @@ def begun(_begun: tuple[Path, int], tmp_path: Path) -> Path:
     target = tmp_path / "begun"
     shutil.copytree(_begun[0], target)
     return target
-
-
-@pytest.fixture(scope="session")
-def killed(_begun: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory) -> Killed:
-    """A data directory whose server was killed; to be copied."""
-    return live_and_be_killed(_begun[0], tmp_path_factory.mktemp("killed") / "killed")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.process.durability.asking import send, wait_for
 from tests.process.durability.clients import Acquaintances, Client, Request, start_clients
 from tests.process.durability.evidence import check_evidence
-from tests.process.durability.model_of_truth import Differences, Operation, Truth
+from tests.process.durability.model_of_truth import Operation, Truth
 from tests.process.durability.people import flags, people, write_csv
 from tests.process.durability.reading import finish, fresh_digest, live_digest, read_held, read_schema
 from tests.process.durability.sets import check_set
@@ -28,36 +28,6 @@ FLAGS = {
     "tree": flags("--erasure-deadline", "600", "--snapshot-mutations", "60", kind="tree"),
     "online-boosting": flags("--erasure-deadline", "600", "--snapshot-mutations", "60", kind="online-boosting"),
 }
-
-
-@dataclass
-class Figures:
-    """What was survived, and what was not."""
-
-    kills: int = 0
-    operations: int = 0
-    acknowledged: int = 0
-    receipts: int = 0
-    lost: int = 0
-    resurrected: int = 0
-    altered: int = 0
-    misreported: int = 0
-
-    def __add__(self, other: Figures) -> Figures:
-        return Figures(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name} {value:,}" for name, value in vars(self).items())
-
-    @property
-    def n_wrong(self) -> int:
-        return self.lost + self.resurrected + self.altered + self.misreported
-
-    def note(self, differences: Differences) -> None:
-        self.lost += len(differences.lost)
-        self.resurrected += len(differences.resurrected)
-        self.altered += len(differences.altered)
-        self.misreported += len(differences.misreported)
 
 
 class Lives:
@@ -76,7 +46,7 @@ class Lives:
     """
 
     def __init__(self, folder: Path, seed: int, most_seconds: float = 0.8, kind: str = "forest") -> None:
-        self.figures = Figures()
+        self.figures: Counter[str] = Counter()
         self._kind = kind
         self._folder = folder
         self._seed = seed
@@ -89,8 +59,8 @@ class Lives:
         self._receipts: list[dict[str, Any]] = []
         write_csv(folder / "people.csv")
 
-    def run(self, n_kills: int) -> Figures:
-        """Live and die so many times; then check that the last server is sound and can be stopped."""
+    def run(self, n_kills: int) -> Counter[str]:
+        """Live and die so many times; then check that the last server is sound and can be stopped. Return counts."""
         for _ in range(n_kills):
             with serving(*FLAGS[self._kind], cwd=self._folder) as server:
                 self._check(server)
@@ -112,9 +82,7 @@ class Lives:
             client.join()
         self._life += 1
         self._sent = _all_requests(clients)
-        self.figures.kills += 1
-        self.figures.operations += len(self._sent)
-        self.figures.acknowledged += _n_acknowledged(clients)
+        self.figures += Counter(kills=1, operations=len(self._sent), acknowledged=_n_acknowledged(clients))
 
     def _check(self, server: Running) -> None:
         """Compare what a server came back with to what was acknowledged."""
@@ -128,11 +96,10 @@ class Lives:
             # What was unlearned and not erased when the server died is erased first of all, by a fresh fit.
             operations.append(Operation("rebuild"))
         differences = self._truth.settle(operations, held, version)
-        self.figures.note(differences)
         assert not differences, f"after kill {self._life}: {differences}"
         receipts = receipts_of(operations)
         check_evidence(server, receipts)
-        self.figures.receipts += len(receipts)
+        self.figures["receipts"] += len(receipts)
         self._receipts += receipts
         self._repeat(server, version, {name for name, content in held.items() if content.is_restricted})
         check_set(server)

@@ -112,7 +112,7 @@ class Disk:
                 content = path.read_bytes()
                 self._names[name] = File(bytearray(content), len(content))
         self._durable = dict(self._names)
-        self._changes: list[tuple[str, Callable[[Names], None]]] = []
+        self._changes: list[tuple[str, Callable[[Names], object]]] = []
         self._opened: dict[int, Opened] = {}
 
     def name_of(self, descriptor: int) -> str | None:
@@ -171,19 +171,23 @@ class Disk:
             descriptor, length = call.numbers()[:2]
             self._resize(descriptor, length)
         elif name == "lseek":
-            self._seek(call)
+            if (opened := self._opened.get(call.numbers()[0])) is not None:
+                opened.offset = call.result
         elif name == "fallocate":
             self._allocate(call)
         elif name.startswith("rename"):
             source, target = (self._path(text) for text in call.texts())
             self._rename(source, target)
         elif name.startswith("unlink"):
-            self._unlink(self._path(call.texts()[0]))
+            path = self._path(call.texts()[0])
+            if path in self._names:
+                self._change(path, lambda names: names.pop(path, None))
         elif name.startswith("mkdir"):
             path = self._path(call.texts()[0])
             if self._is_ours(path) and path != self._root:
                 self._directories.add(path)
-                self._make_directory(path)
+                empty = File(bytearray(), 0)
+                self._change(path, lambda names: names.update({path + _DIRECTORY: empty}))
         elif name == "sendfile":
             self._copy(call)
         elif name in ("copy_file_range", "link", "linkat"):
@@ -199,25 +203,11 @@ class Disk:
             return
         file = self._names.get(path)
         if file is None:
-            file = self._create(path)
+            created = file = File(bytearray(), 0)
+            self._change(path, lambda names: names.update({path: created}))
         if "O_TRUNC" in call.arguments:
             file.resize(0)
         self._opened[call.result] = Opened(file, appends="O_APPEND" in call.arguments)
-
-    def _make_directory(self, path: str) -> None:
-        def change(names: Names) -> None:
-            names[path + _DIRECTORY] = File(bytearray(), 0)
-
-        self._change(path, change)
-
-    def _create(self, path: str) -> File:
-        file = File(bytearray(), 0)
-
-        def change(names: Names) -> None:
-            names[path] = file
-
-        self._change(path, change)
-        return file
 
     def _write(self, call: Call) -> None:
         numbers = call.numbers()
@@ -245,11 +235,6 @@ class Disk:
         target.offset += call.result
         if found is None:
             source.offset += call.result
-
-    def _seek(self, call: Call) -> None:
-        opened = self._opened.get(call.numbers()[0])
-        if opened is not None:
-            opened.offset = call.result
 
     def _allocate(self, call: Call) -> None:
         numbers = call.numbers()
@@ -289,16 +274,7 @@ class Disk:
 
         self._change(target, change)
 
-    def _unlink(self, path: str) -> None:
-        if path not in self._names:
-            return
-
-        def change(names: Names) -> None:
-            names.pop(path, None)
-
-        self._change(path, change)
-
-    def _change(self, path: str, change: Callable[[Names], None]) -> None:
+    def _change(self, path: str, change: Callable[[Names], object]) -> None:
         """Change a name now; it lasts when the directory is flushed."""
         change(self._names)
         self._changes.append((str(Path(path).parent), change))

@@ -50,18 +50,16 @@ def read_ledger(server: Running, limit: int = 500) -> list[dict[str, Any]]:
     return [entry for page in read_pages(server, limit) for entry in page["entries"]]
 
 
-def read_pages(server: Running, limit: int = 500) -> list[dict[str, Any]]:
-    """Return the ledger page by page, with the keyed hashes beside the entries."""
+def read_pages(server: Running, limit: int = 500, path: str = "/ledger") -> list[dict[str, Any]]:
+    """Return a list page by page: the ledger, with the keyed hashes beside the entries, or another one."""
     pages: list[dict[str, Any]] = []
-    cursor: str | None = None
-    while True:
-        query = f"?limit={limit}" + ("" if cursor is None else f"&cursor={cursor}")
-        status, page = server.get(f"/ledger{query}")
+    cursor = ""
+    while not pages or pages[-1]["next"] is not None:
+        status, page = server.get(f"{path}?limit={limit}{cursor}")
         assert status == 200, page
         pages.append(page)
-        cursor = page["next"]
-        if cursor is None:
-            return pages
+        cursor = f"&cursor={page['next']}"
+    return pages
 
 
 def check_chain(entries: Sequence[Mapping[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Disks that are full or may not be written, and servers that refuse to start on what they find."""
+"""Disks that are full."""
 
 from __future__ import annotations
 
@@ -8,11 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from tests.serving import environment, free_port
-
-_REFUSAL_SECONDS = 60
-REFUSED = 2
 
 
 def why_no_mounts() -> str | None:
@@ -42,26 +37,3 @@ def fill(place: Path) -> Path:
             except OSError:
                 continue
     return filler
-
-
-def refusal(folder: Path, *flags: str) -> str:
-    """Start a server that must refuse to serve; return what it says."""
-    output = folder / "refusal.txt"
-    with output.open("w") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "oubli", "serve", "--port", str(free_port()), *flags],
-            cwd=folder,
-            env=environment(),
-            stdout=file,
-            stderr=file,
-            stdin=subprocess.DEVNULL,
-        )
-        try:
-            code = process.wait(_REFUSAL_SECONDS)
-        finally:
-            process.kill()
-            process.wait()
-    said = output.read_text(encoding="utf-8")
-    assert code == REFUSED, said
-    assert "Traceback" not in said
-    return " ".join(said.split())

@@ -157,17 +157,8 @@ class World:
         return len(gone)
 
 
-@dataclass(frozen=True)
-class Differences:
-    """What is wrong with a state; nothing is, when it is empty."""
-
-    lost: tuple[str, ...] = ()
-    resurrected: tuple[str, ...] = ()
-    altered: tuple[str, ...] = ()
-    misreported: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.lost) + len(self.resurrected) + len(self.altered) + len(self.misreported)
+Differences = dict[str, tuple[str, ...]]
+"""What is wrong with a state: what was lost, resurrected, altered or misreported; empty when nothing is."""
 
 
 class Truth:
@@ -203,7 +194,7 @@ class Truth:
         for placed in _placements(acknowledged, in_flight, self.version, version):
             world, wrong = self._replay(acknowledged, placed)
             found = compare(world.held, held, misreported=(*complaints, *wrong))
-            if best is None or len(found) < len(best[0]):
+            if best is None or _n_wrong(found) < _n_wrong(best[0]):
                 best = found, world
             if not found:
                 break
@@ -272,21 +263,25 @@ class Truth:
 
 def compare(expected: Mapping[str, Content], held: Mapping[str, Content], misreported: tuple[str, ...]) -> Differences:
     """Return in what a state differs from what is expected."""
-    return Differences(
-        lost=tuple(sorted(expected.keys() - held.keys())),
-        resurrected=tuple(sorted(held.keys() - expected.keys())),
-        altered=tuple(sorted(name for name in expected.keys() & held.keys() if expected[name] != held[name])),
-        misreported=misreported,
-    )
+    found = {
+        "lost": tuple(sorted(expected.keys() - held.keys())),
+        "resurrected": tuple(sorted(held.keys() - expected.keys())),
+        "altered": tuple(sorted(name for name in expected.keys() & held.keys() if expected[name] != held[name])),
+        "misreported": misreported,
+    }
+    return {how: names for how, names in found.items() if names}
+
+
+def _n_wrong(differences: Differences) -> int:
+    return sum(map(len, differences.values()))
 
 
 def _says(operation: Operation, made: int, absent: int) -> bool:
     """Whether the answer counts what was touched."""
     if operation.is_open or operation.kind not in ("delete", "restrict", "release"):
         return True
-    if operation.kind != "delete":
-        return (operation.answer["samples"], operation.answer["absent"]) == (made, absent)
-    return (operation.answer["unlearned"], operation.answer["absent"]) == (made, absent)
+    counted = operation.answer["unlearned" if operation.kind == "delete" else "samples"]
+    return (counted, operation.answer["absent"]) == (made, absent)
 
 
 def _with_ids(operation: Operation, held: Mapping[str, Content]) -> Operation:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.estimators import KINDS
+from tests.process.durability.evidence import read_pages
 from tests.process.durability.people import Content
 from tests.serving import Running
 
@@ -17,17 +18,11 @@ _JOB_SECONDS = 120
 def read_held(server: Running) -> tuple[dict[str, Content], int]:
     """Return all samples held and the model version; nothing may change them meanwhile."""
     held: dict[str, Content] = {}
-    cursor: str | None = None
-    while True:
-        status, page = server.get("/samples?limit=1000" + ("" if cursor is None else f"&cursor={cursor}"))
-        assert status == 200, page
-        for sample in page["samples"]:
-            features = tuple(sample["features"].values())
-            is_restricted = sample["restricted_at"] is not None
-            held[sample["id"]] = Content(features, sample["label"], sample["subject"], is_restricted)
-        cursor = page["next"]
-        if cursor is None:
-            return held, int(page["model_version"])
+    pages = read_pages(server, 1000, "/samples")
+    for sample in (sample for page in pages for sample in page["samples"]):
+        features, is_restricted = tuple(sample["features"].values()), sample["restricted_at"] is not None
+        held[sample["id"]] = Content(features, sample["label"], sample["subject"], is_restricted)
+    return held, int(pages[-1]["model_version"])
 
 
 def read_schema(server: Running) -> Schema:
@@ -47,10 +42,11 @@ def fresh_digest(schema: Schema, held: Mapping[str, Content], kind: str = "fores
     return str(model.digest())
 
 
-def finish(server: Running, path: str, content: Any = None) -> dict[str, Any]:
-    """Start a job and return its result."""
+def finish(server: Running, path: str, content: Any = None, meanwhile: Callable[[], object] = bool) -> dict[str, Any]:
+    """Start a job and return its result; something may be done as long as it runs."""
     status, job = server.ask("POST", path, {} if content is None else content)
     assert status == 202, job
+    meanwhile()
     deadline = time.monotonic() + _JOB_SECONDS
     while job["status"] in ("queued", "running"):
         assert time.monotonic() < deadline, job
@@ -73,3 +69,11 @@ def live_digest(server: Running, *, by_snapshot: bool) -> str:
     assert result["ok"] is True
     assert result["live_digest"] == result["fresh_digest"]
     return str(result["live_digest"])
+
+
+def check_held(server: Running, expected: Mapping[str, Content]) -> int:
+    """Compare what a server holds, and its model with a fresh fit; return the model version."""
+    held, version = read_held(server)
+    assert held == expected
+    assert live_digest(server, by_snapshot=True) == fresh_digest(read_schema(server), held)
+    return version

@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from tests.process.durability.clients import Acquaintances, Chooser, Request
+from tests.process.durability.asking import fetch, send
+from tests.process.durability.clients import Acquaintances, Chooser
 from tests.process.durability.crash import receipts_of
 from tests.process.durability.evidence import check_evidence, check_states
 from tests.process.durability.model_of_truth import Differences, Operation, Truth
 from tests.process.durability.people import Strangers, flags, people
-from tests.process.durability.reading import fresh_digest, live_digest, read_held, read_schema
+from tests.process.durability.reading import finish, fresh_digest, live_digest, read_held, read_schema
 from tests.serving import Running, serving
 
 KILLING = Path(__file__).with_name("killing.py")
@@ -85,60 +86,50 @@ class History:
 
     def happen(self, server: Running) -> bool:
         """Go through it; whether the server lived to see the end."""
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         try:
             for path in _UPKEEP:
-                for _ in range(_REQUESTS_BETWEEN):
-                    self._ask(connection, self._chooser.next())
-                self._keep_up(connection, path)
-            self._fit_anew(connection)
-            self._restore(connection)
+                self._ask(server, _REQUESTS_BETWEEN)
+                self._keep_up(server, path)
+            self._fit_anew(server)
+            self._restore(server)
         except (OSError, http.client.HTTPException):
             return False
-        finally:
-            connection.close()
         return True
 
-    def _ask(self, connection: http.client.HTTPConnection, request: Request) -> None:
-        operation = request.operation
-        self.operations.append(operation)
-        connection.request(request.method, request.target, request.body(), request.headers())
-        answer = connection.getresponse()
-        operation.answer = json.loads(answer.read())
-        operation.status = answer.status
-        assert answer.status in (200, 201, 404, 409), operation.answer
-        if operation.kind == "add" and operation.is_acknowledged:
-            self._known.note(operation.answer["ids"], [sent.content for sent in operation.samples])
+    def _ask(self, server: Running, n: int) -> None:
+        for _ in range(n):
+            request = self._chooser.next()
+            operation = request.operation
+            self.operations.append(operation)
+            asked = request.method, request.target, request.content
+            operation.status, operation.answer = send(server, *asked, key=operation.key)
+            assert operation.status in (200, 201, 404, 409), operation.answer
+            if operation.kind == "add" and operation.is_acknowledged:
+                self._known.note(operation.answer["ids"], [sent.content for sent in operation.samples])
 
-    def _keep_up(self, connection: http.client.HTTPConnection, path: str) -> None:
+    def _keep_up(self, server: Running, path: str) -> None:
         """Have files rewritten, and wait for the end of it."""
-        status, content = _talk(connection, "POST", path)
-        assert status in (200, 201, 202), content
-        if status == 202:
-            _finished(connection, content["id"])
+        if path == "/model/scrub":
+            finish(server, path)
+            return
+        status, content = send(server, "POST", path, {})
+        assert status in (200, 201), content
 
-    def _fit_anew(self, connection: http.client.HTTPConnection) -> None:
+    def _fit_anew(self, server: Running) -> None:
         """Have the model fitted aside with the parameters it has, and change it meanwhile."""
         operation = self._begin_rebuild()
-        status, content = _talk(connection, "POST", "/model/fit")
-        assert status == 202, content
-        for _ in range(_REQUESTS_MEANWHILE):
-            self._ask(connection, self._chooser.next())
-        operation.answer = _finished(connection, content["id"])["result"]
+        operation.answer = finish(server, "/model/fit", meanwhile=lambda: self._ask(server, _REQUESTS_MEANWHILE))
         operation.status = 200
 
-    def _restore(self, connection: http.client.HTTPConnection) -> None:
+    def _restore(self, server: Running) -> None:
         """Take the model out and put it back."""
-        self._keep_up(connection, "/snapshot")
-        connection.request("GET", "/snapshot/file")
-        snapshot = connection.getresponse().read()
+        self._keep_up(server, "/snapshot")
+        _, snapshot = fetch(server, "GET", "/snapshot/file")
         operation = self._begin_rebuild()
-        connection.request("PUT", "/snapshot/file", snapshot, {"Content-Type": "application/octet-stream"})
-        answer = connection.getresponse()
-        operation.answer = json.loads(answer.read())
-        operation.status = answer.status
-        assert operation.status == 200, operation.answer
-        assert operation.answer["no_longer_held"] == 0
+        headers = {"Content-Type": "application/octet-stream"}
+        operation.status, answer = fetch(server, "PUT", "/snapshot/file", snapshot, headers)
+        operation.answer = json.loads(answer)
+        assert (operation.status, operation.answer["no_longer_held"]) == (200, 0), operation.answer
 
     def _begin_rebuild(self) -> Operation:
         operation = Operation("rebuild")
@@ -157,28 +148,13 @@ class History:
         return differences
 
 
-def _finished(connection: http.client.HTTPConnection, job_id: str) -> dict[str, Any]:
-    """Wait for the end of a job."""
-    while True:
-        _, job = _talk(connection, "GET", f"/jobs/{job_id}")
-        if job["status"] not in ("queued", "running"):
-            assert job["status"] == "succeeded", job
-            return job
-
-
-def _talk(connection: http.client.HTTPConnection, method: str, path: str) -> tuple[int, dict[str, Any]]:
-    connection.request(method, path, None if method == "GET" else "{}", {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    return answer.status, json.loads(answer.read())
-
-
 @contextmanager
-def started(plan: Plan) -> Iterator[Running | None]:
+def started(plan: Plan, flags: tuple[str, ...] = FLAGS) -> Iterator[Running | None]:
     """Run a server by a plan; None when it died before it was ready, as planned."""
     with ExitStack() as stack:
         server: Running | None
         try:
-            server = stack.enter_context(serving(*FLAGS, cwd=plan.folder, command=plan.command))
+            server = stack.enter_context(serving(*flags, cwd=plan.folder, command=plan.command))
         except AssertionError as ended:
             if plan.kill is None or "the server ended with -9" not in str(ended):
                 raise

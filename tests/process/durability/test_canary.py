@@ -1,138 +1,239 @@
-"""After `erased` nothing of a sample is left: in no file of the data directory, not in the log, in no encoding."""
+"""After `erased` nothing of a sample is left, in no encoding: in no file, not in the log, in nothing in memory."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import time
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
+from starlette.testclient import TestClient
 
-from tests.process.durability.asking import fetch, send, wait_until_erased
-from tests.process.durability.canaries import Canary, canary, files_with, forms, tensors, traces
-from tests.process.durability.people import flags, people
+from oubli.app.http.app import create_app
+from oubli.app.service.build import build_service
+from oubli.app.settings import Settings
+from tests.process.durability.asking import fetch, wait_until_erased
+from tests.process.durability.canaries import canary, files_with, forms, remains, tensors, traces
+from tests.process.durability.people import ID_COLUMN, SUBJECT_COLUMN, TARGET, flags, people
 from tests.process.durability.reading import finish
 from tests.serving import Running, serving
+from tests.tiers import ordinary
 
 FLAGS = flags("--erasure-deadline", "2")
 ROW = people(1)["p0"].features
-N_CANARIES = 12
+# Some with the greatest and the least of their columns, some between others.
+FLOCK = [canary(i, people()[f"p{i}"].features, extreme=i < 8) for i in range(12)]
+KEPT = canary(500, ROW)  # it stays held: it must be found, or the search is worth nothing
+NEVER = canary(900, ROW)  # it is never sent
+Ask = Callable[..., tuple[int, Any]]
+"""Sends method, path, content and perhaps an idempotency key; returns status and JSON."""
 
 
-@pytest.fixture
-def flock() -> list[Canary]:
-    """Some with the greatest and the least of their columns, some between others."""
-    return [canary(i, people()[f"p{i}"].features, extreme=i < 8) for i in range(N_CANARIES)]
+def learn(ask: Ask) -> None:
+    content = {"samples": [one.as_json() for one in [*FLOCK, KEPT]]}
+    assert ask("POST", "/samples", content, str(uuid.uuid4()))[0] == 201
 
 
-@pytest.fixture
-def kept() -> Canary:
-    """One that stays held: it must be found, or the search is worth nothing."""
-    return canary(500, ROW)
-
-
-@pytest.fixture
-def never() -> Canary:
-    """One that is never sent."""
-    return canary(900, ROW)
-
-
-def learn(server: Running, canaries: list[Canary]) -> None:
-    content = {"samples": [one.as_json() for one in canaries]}
-    assert send(server, "POST", "/samples", content, key=str(uuid.uuid4()))[0] == 201
-
-
-def touch_in_passing(server: Running, flock: list[Canary]) -> None:
+def touch_in_passing(ask: Ask) -> None:
     """Use them in requests that keep nothing: predictions, refusals, conflicts, lists."""
-    first = flock[0]
-    instances = {"instances": [list(one.features) for one in flock]}
-    assert send(server, "POST", "/predict", instances)[0] == 200
-    asked = tensors(server.get("/v2/models/oubli")[1], [one.features for one in flock])
-    assert send(server, "POST", "/v2/models/oubli/infer", asked)[0] == 200
-    assert send(server, "POST", "/samples", {"samples": [first.as_json(label="<=50K")]})[0] == 409
-    assert send(server, "POST", "/samples", {"samples": [first.as_json(unknown=first.word)]})[0] == 422
-    assert send(server, "POST", "/samples", {"samples": [first.as_json()]})[0] == 200
-    assert send(server, "POST", "/samples/search", {"subject": first.subject})[0] == 200
-    assert fetch(server, "GET", f"/samples/{quote(first.id, safe='')}?format=csv")[0] == 200
-    assert fetch(server, "GET", f"/samples?subject={quote(first.subject, safe='')}")[0] == 200
+    first, place = FLOCK[0], f"/samples/{quote(FLOCK[0].id, safe='')}"
+    assert ask("POST", "/predict", {"instances": [list(one.features) for one in FLOCK]})[0] == 200
+    asked = tensors(ask("GET", "/v2/models/oubli")[1], [one.features for one in FLOCK])
+    assert ask("POST", "/v2/models/oubli/infer", asked)[0] == 200
+    assert ask("POST", "/samples", {"samples": [first.as_json(label="<=50K")]})[0] == 409
+    assert ask("POST", "/samples", {"samples": [first.as_json(unknown=first.word)]})[0] == 422
+    assert ask("POST", "/samples", {"samples": [first.as_json()]})[0] == 200
+    assert ask("POST", "/samples/search", {"subject": first.subject})[0] == 200
+    assert ask("GET", f"{place}?format=csv")[0] == 200
+    assert ask("GET", f"/samples?subject={quote(first.subject, safe='')}")[0] == 200
 
 
-def unlearn(server: Running, flock: list[Canary]) -> list[str]:
+def unlearn(ask: Ask) -> list[str]:
     """Forget all of them, in every way there is; return the receipts' ids."""
     # Tags first, which nothing resolves until the canaries are gone: their values are in what is to be rebuilt.
-    neighbours = [f"p{i}" for i in range(200, 240)]
-    asked = [send(server, "POST", "/samples/batch-delete", {"ids": neighbours})]
-    by_id, by_query, by_subject, batch, subjects, rectified = (flock[2 * i : 2 * i + 2] for i in range(6))
-    asked += [send(server, "DELETE", f"/samples/{quote(one.id, safe='')}") for one in by_id]
-    asked.append(send(server, "DELETE", "/samples?" + "&".join(f"id={quote(one.id, safe='')}" for one in by_query)))
-    asked += [send(server, "DELETE", f"/samples?subject={quote(one.subject, safe='')}") for one in by_subject]
-    asked.append(send(server, "POST", "/samples/batch-delete", {"ids": [one.id for one in batch]}))
-    key = str(uuid.uuid4())
+    asked = [ask("POST", "/samples/batch-delete", {"ids": [f"p{i}" for i in range(200, 240)]})]
+    by_id, by_query, by_subject, batch, subjects, rectified = (FLOCK[2 * i : 2 * i + 2] for i in range(6))
+    asked += [ask("DELETE", f"/samples/{quote(one.id, safe='')}") for one in by_id]
+    asked.append(ask("DELETE", "/samples?" + "&".join(f"id={quote(one.id, safe='')}" for one in by_query)))
+    asked += [ask("DELETE", f"/samples?subject={quote(one.subject, safe='')}") for one in by_subject]
+    asked.append(ask("POST", "/samples/batch-delete", {"ids": [one.id for one in batch]}))
     content = {"subjects": [one.subject for one in subjects]}
-    asked.append(send(server, "POST", "/samples/batch-delete", content, key=key))
-    for one in rectified:
-        # Its values go with the rectification; its id and its subject with the deletion after it.
+    asked.append(ask("POST", "/samples/batch-delete", content, str(uuid.uuid4())))
+    for one, more in zip(rectified, ({}, {"subject": None}), strict=True):
+        # Its values go with the rectification; its id, and its subject, with the deletion after it.
         place = f"/samples/{quote(one.id, safe='')}"
-        asked.append(send(server, "PUT", place, {"features": list(ROW), "label": "<=50K"}))
-        asked.append(send(server, "DELETE", place))
+        asked.append(ask("PUT", place, {"features": list(ROW), "label": "<=50K", **more}))
+        asked.append(ask("DELETE", place))
     assert [status for status, _ in asked] == [200] * len(asked), asked
-    assert sum(receipt["unlearned"] for _, receipt in asked) == 40 + len(flock) + len(rectified)
+    assert sum(receipt["unlearned"] for _, receipt in asked) == 40 + len(FLOCK) + len(rectified)
     return [receipt["id"] for _, receipt in asked]
 
 
-def wait_for_all(server: Running, receipts: list[str]) -> None:
-    for receipt in receipts:
-        erased = wait_until_erased(server, receipt)
-        assert erased["overdue"] is False
-
-
-def search(folder: Path, canaries: list[Canary]) -> list[str]:
-    return files_with(canaries, folder / "oubli-data", folder / "output.txt")
-
-
-@pytest.mark.parametrize("sooner", [False, True], ids=["deadline", "scrub"])
-def test_nothing_is_left_of_what_was_erased(sooner, begun, flock, kept, never):
-    with serving(*FLAGS, cwd=begun) as server:
-        learn(server, [*flock, kept])
-        assert send(server, "POST", "/snapshot", {})[0] == 201
-        assert search(begun, flock), "they are not even in the snapshot: the search is blind"
-        touch_in_passing(server, flock)
-        receipts = unlearn(server, flock)
-        if sooner:
-            finish(server, "/model/scrub")
-        wait_for_all(server, receipts)
-        check_search(begun, flock, kept, never)
-        assert server.stop() == 0
-    check_search(begun, flock, kept, never)
-
-
-def check_search(folder: Path, flock: list[Canary], kept: Canary, never: Canary) -> None:
-    assert search(folder, flock) == []
-    assert search(folder, [never]) == []
-    found = {what.partition(": ")[2] for what in search(folder, [kept])}
-    assert found == forms(kept).keys()
-
-
-def test_nothing_is_left_after_a_crash(begun, flock, kept, never):
-    with serving(*FLAGS, cwd=begun) as server:
-        learn(server, [*flock, kept])
-        assert send(server, "POST", "/snapshot", {})[0] == 201
-        receipts = unlearn(server, flock)
-        server.process.kill()
-    assert search(begun, flock), "they were gone before they could be"
-    with serving(*FLAGS, cwd=begun) as server:
-        for receipt in receipts:
-            wait_until_erased(server, receipt)  # the crash may have taken longer than the deadline
-        check_search(begun, flock, kept, never)
-        assert send(server, "POST", "/predict", {"instances": [list(ROW)]})[0] == 200
-        server.process.kill()
-    check_search(begun, flock, kept, never)
-
-
-def test_the_search_knows_every_form(flock):
-    one = flock[0]
+def test_the_search_knows_every_form():
+    one = FLOCK[0]
     for name, patterns in forms(one).items():
         for pattern in patterns:
             assert len(pattern) >= 4
             assert name in traces(one, b"before" + pattern + b"after")
-    assert traces(flock[1], b"".join(form for forms_ in forms(one).values() for form in forms_)) == []
+    assert traces(FLOCK[1], b"".join(form for forms_ in forms(one).values() for form in forms_)) == []
+
+
+# --- files
+
+
+def asking(server: Running) -> Ask:
+    def ask(method: str, path: str, content: Any = None, key: str | None = None) -> tuple[int, Any]:
+        headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
+        status, body = fetch(server, method, path, None if content is None else json.dumps(content).encode(), headers)
+        return status, json.loads(body) if body.startswith(b"{") else None
+
+    return ask
+
+
+def search(folder: Path, *canaries: Any) -> list[str]:
+    return files_with(canaries, folder / "oubli-data", folder / "output.txt")
+
+
+def check_search(folder: Path) -> None:
+    assert search(folder, *FLOCK, NEVER) == []
+    assert {what.partition(": ")[2] for what in search(folder, KEPT)} == forms(KEPT).keys()
+
+
+@pytest.mark.parametrize("how", ordinary(["deadline", "scrub", "crash"], "deadline", "crash"))
+def test_nothing_is_left_of_what_was_erased(how, begun):
+    with serving(*FLAGS, cwd=begun) as server:
+        ask = asking(server)
+        learn(ask)
+        assert ask("POST", "/snapshot", {})[0] == 201
+        assert search(begun, *FLOCK), "they are not even in the snapshot: the search is blind"
+        touch_in_passing(ask)
+        receipts = unlearn(ask)
+        if how == "crash":
+            server.process.kill()
+            assert search(begun, *FLOCK), "they were gone before they could be"
+        else:
+            if how == "scrub":
+                finish(server, "/model/scrub")
+            for receipt in receipts:
+                assert wait_until_erased(server, receipt)["overdue"] is False
+            check_search(begun)
+            assert server.stop() == 0
+
+    with serving(*FLAGS, cwd=begun) as server:
+        for receipt in receipts:
+            wait_until_erased(server, receipt)  # the crash may have taken longer than the deadline
+        check_search(begun)
+        assert asking(server)("POST", "/predict", {"instances": [list(ROW)]})[0] == 200
+        server.process.kill()
+    check_search(begun)
+
+
+# --- memory
+
+
+@contextmanager
+def serving_here(folder: Path, directory: Path, kind: str) -> Iterator[tuple[Any, Ask]]:
+    """The application as the command line builds it, without a socket."""
+    settings = Settings(
+        model=kind,
+        data=folder / "people.csv",
+        target=TARGET,
+        id_column=ID_COLUMN,
+        subject_column=SUBJECT_COLUMN,
+        n_estimators=None if kind == "tree" else 10,
+        random_state=0,
+        data_dir=directory,
+        erasure_deadline=600,
+    )
+    app = create_app(settings, build_service(settings))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+
+        def ask(method: str, path: str, content: Any = None, key: str | None = None) -> tuple[int, Any]:
+            how = {"content": content} if isinstance(content, bytes) else {"json": content}
+            answer = client.request(method, path, headers={} if key is None else {"Idempotency-Key": key}, **how)
+            is_json = "json" in answer.headers.get("Content-Type", "")
+            return answer.status_code, answer.json() if is_json else answer.content
+
+        while ask("GET", "/readyz")[0] != 200:
+            time.sleep(0.01)
+        yield app, ask
+
+
+KINDS = ("forest", "tree", "online-boosting", "incremental-boosting")
+with_the_forest = pytest.mark.parametrize("kind", ordinary(KINDS, "forest"))
+
+
+def end(ask: Ask, path: str) -> None:
+    """Have a job done."""
+    job = ask("POST", path, {})[1]
+    while job["status"] in ("queued", "running"):
+        time.sleep(0.01)
+        job = ask("GET", f"/jobs/{job['id']}")[1]
+    assert job["status"] == "succeeded"
+
+
+def pass_by(ask: Ask) -> None:
+    """Ask for something else: the last request of each sort may be remembered."""
+    plain = {"samples": [{"id": "passer-by", "features": list(ROW), "label": "<=50K"}]}
+    assert ask("POST", "/samples", plain)[0] == 201
+    assert ask("POST", "/predict", {"instances": [list(ROW)]})[0] == 200
+    assert ask("DELETE", "/samples/passer-by")[0] == 200
+
+
+def check_nothing_remains(app: Any, ask: Ask) -> None:
+    end(ask, "/model/scrub")
+    pass_by(ask)
+    end(ask, "/model/scrub")
+    for one in [*FLOCK, NEVER]:
+        assert remains(app, one) == set()
+    assert remains(app, KEPT) == forms(KEPT).keys()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_can_be_reached_of_what_was_erased(folder, kind):
+    with serving_here(folder, folder / "oubli-data", kind) as (app, ask):
+        learn(ask)
+        touch_in_passing(ask)
+        assert remains(app, FLOCK[0]) == forms(FLOCK[0]).keys(), "the search is blind"
+        unlearn(ask)
+        check_nothing_remains(app, ask)
+
+
+@with_the_forest
+def test_nothing_can_be_reached_after_a_crash(folder, kind):
+    with serving_here(folder, folder / "oubli-data", kind) as (_, ask):
+        learn(ask)
+        unlearn(ask)
+        # The files as a kill would leave them now; the journal brings the canaries back to life and lets them go again.
+        crashed = shutil.copytree(folder / "oubli-data", folder / "crashed")
+    with serving_here(folder, crashed, kind) as (app, ask):
+        check_nothing_remains(app, ask)
+
+
+def test_nothing_can_be_reached_after_the_model_was_replaced(folder):
+    """Whatever knew the model before must have let go of it: by a fit, by a restore, by a long change on a copy."""
+    with serving_here(folder, folder / "oubli-data", "forest") as (app, ask):
+        learn(ask)
+        assert ask("POST", "/snapshot")[0] == 201
+        _, older = ask("GET", "/snapshot/file")
+        assert ask("PUT", "/snapshot/file", older)[0] == 200
+        end(ask, "/model/fit")
+        assert ask("POST", "/samples/batch-delete", {"ids": [f"p{i}" for i in range(40, 100)]})[0] == 200
+        unlearn(ask)
+        check_nothing_remains(app, ask)
+
+
+@with_the_forest
+def test_nothing_is_left_of_a_refused_request(folder, kind):
+    one = FLOCK[0]
+    with serving_here(folder, folder / "oubli-data", kind) as (app, ask):
+        assert ask("POST", "/samples", {"samples": [one.as_json(), one.as_json(label=None)]})[0] == 422
+        assert ask("POST", "/samples/search", {"subject": one.subject})[0] == 404
+        pass_by(ask)
+        assert remains(app, one) == set()

@@ -13,6 +13,7 @@ from standardwebhooks import Webhook
 
 from tests.process.durability.asking import send, wait_for
 from tests.process.durability.crash import FLAGS
+from tests.process.durability.evidence import read_pages
 from tests.process.durability.listener import listening
 from tests.process.durability.people import write_csv
 from tests.serving import Running, serving
@@ -56,15 +57,7 @@ def _flags(folder: Path, listener: Listener) -> tuple[str, ...]:
 
 
 def _receipts(server: Running) -> dict[str, str]:
-    found: dict[str, str] = {}
-    cursor = ""
-    while True:
-        status, page = server.get(f"/erasures?limit=100{cursor}")
-        assert status == 200
-        found.update((one["id"], one["status"]) for one in page["erasures"])
-        if page["next"] is None:
-            return found
-        cursor = f"&cursor={page['next']}"
+    return {one["id"]: one["status"] for page in read_pages(server, 100, "/erasures") for one in page["erasures"]}
 
 
 def live_and_die(folder: Path, n_kills: int, seed: int) -> int:
@@ -106,10 +99,6 @@ def live_and_die(folder: Path, n_kills: int, seed: int) -> int:
     return len(listener.told)
 
 
-def test_a_server_that_is_killed_tells_of_every_state(tmp_path, tell):
-    tell(f"webhooks across 3 kills: {live_and_die(tmp_path, 3, seed=4)} arrived")
-
-
-@pytest.mark.long
-def test_a_server_that_is_killed_often_tells_of_every_state(tmp_path, tell):
-    tell(f"webhooks across 14 kills: {live_and_die(tmp_path, 14, seed=40)} arrived")
+@pytest.mark.parametrize(("n_kills", "seed"), [(2, 4), pytest.param(14, 40, marks=pytest.mark.long)])
+def test_a_server_that_is_killed_tells_of_every_state(tmp_path, tell, n_kills, seed):
+    tell(f"webhooks across {n_kills} kills: {live_and_die(tmp_path, n_kills, seed)} arrived")

@@ -20,13 +20,12 @@ from typing import Any
 import pytest
 
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
-from tests.reach import array_bytes, reachable
+from tests.reach import array_bytes, texts
 from tests.unit.app.hosted import Hosted, hosted, wait_until
 from tests.unit.app.support import forest, make_service
 
 AGES, LABELS = range(17, 91), ("yes", "no")  # 148 guesses
 TRUTH = (33, "no")
-SALT_BYTES = 32
 _HEX = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
@@ -40,24 +39,13 @@ def victim(age: int, label: str) -> dict[str, Any]:
 
 
 @cache
-def digests_of_guesses() -> dict[tuple[int, str], str]:
-    """The digest of the model that each guess would have given, with all other samples."""
-    others, found = model(), {}
-    for age, label in product(AGES, LABELS):
-        others.add([victim(age, label)["features"]], [label], ids=["victim"])
-        found[age, label] = others.digest()
-        others.delete(["victim"])
-    return found
-
-
-@cache
-def trees_of_guesses() -> dict[tuple[int, str], set[str]]:
-    """The digests of trees that the model with each guess would have had, and the model without the victim has not."""
+def guesses() -> dict[tuple[int, str], tuple[str, set[str]]]:
+    """What each guess would have given, with all other samples: the digest of the model, and of its other trees."""
     others, found = model(), {}
     without = {*others.tree_digests()}
     for age, label in product(AGES, LABELS):
         others.add([victim(age, label)["features"]], [label], ids=["victim"])
-        found[age, label] = {*others.tree_digests()} - without
+        found[age, label] = others.digest(), {*others.tree_digests()} - without
         others.delete(["victim"])
     return found
 
@@ -76,18 +64,24 @@ def salted_in(ledger: Iterable[dict[str, Any]]) -> set[str]:
     return {entry["digest_hash"] for entry in ledger if entry.get("digest_hash") is not None}
 
 
-def salts_in(texts: Iterable[bytes]) -> set[bytes]:
-    """All that could be a salt: 64 hexadecimal digits that stand alone."""
-    return {bytes.fromhex(found.decode()) for text in texts for found in _HEX.findall(text)}
+def hex_in(contents: Iterable[bytes]) -> set[str]:
+    """All that could be a digest or a salt: 64 hexadecimal digits that stand alone."""
+    return {found.decode() for text in contents for found in _HEX.findall(text)}
 
 
-def confirmed(texts: list[bytes], ledger: list[dict[str, Any]]) -> set[tuple[int, str]]:
-    """The guesses that something in some texts confirms, or a salted hash in the ledger with a salt in them."""
-    everything, salted, salts = b"\0".join(texts), salted_in(ledger), salts_in(texts)
+def is_in(digest: str, everything: bytes) -> bool:
+    return any(form in everything for form in forms(digest))
+
+
+def confirmed(contents: list[bytes], ledger: list[dict[str, Any]]) -> set[tuple[int, str]]:
+    """The guesses that something confirms: a digest, those of trees, or a salted hash with its salt."""
+    everything, salted, known = b"\0".join(contents), salted_in(ledger), hex_in(contents)
+    salts = [bytes.fromhex(one) for one in known]
     return {
         guess
-        for guess, digest in digests_of_guesses().items()
-        if any(form in everything for form in forms(digest))
+        for guess, (digest, trees) in guesses().items()
+        if is_in(digest, everything)
+        or trees <= known
         or any(hashlib.sha256(salt + bytes.fromhex(digest)).hexdigest() in salted for salt in salts)
     }
 
@@ -102,8 +96,8 @@ class Attacker:
 
     def files(self) -> bytes:
         paths = sorted(path for path in self._directory.rglob("*") if path.is_file())
-        texts = [path.read_bytes().rstrip(b"\0") for path in paths if "keys" not in path.parts]
-        return b"\0".join([*texts, self._logged().encode()])
+        contents = [path.read_bytes().rstrip(b"\0") for path in paths if "keys" not in path.parts]
+        return b"\0".join([*contents, self._logged().encode()])
 
     def holdings(self) -> list[bytes]:
         asked = ["/jobs", "/erasures", "/ledger?limit=50", "/model/states?limit=50", "/snapshot", "/metrics"]
@@ -147,60 +141,40 @@ def erase(host: Hosted) -> None:
     wait_until(lambda: host.ask("GET", f"/erasures/{receipt['id']}")[1]["status"] == "erased")
 
 
+def memory(host: Hosted) -> str:
+    """All that can be reached from the server, as one text."""
+    return "\0".join(texts(host.everything)) + array_bytes(host.everything).decode("latin-1")
+
+
 def test_nothing_that_is_kept_confirms_a_guess_about_an_erased_sample(told):
     host, attacker, digest = told
-    assert confirmed(attacker.holdings(), attacker.ledger()) == {TRUTH}, "the attack is blind"
+    of_trees = guesses()[TRUTH][1]
+    holdings = attacker.holdings()
+    assert confirmed(holdings, attacker.ledger()) == {TRUTH}, "the attack is blind"
+    assert {guess for guess, (_, trees) in guesses().items() if trees <= hex_in(holdings)} == {TRUTH}
     erase(host)
     holdings, ledger = attacker.holdings(), attacker.ledger()
     assert salted_in(ledger), "no state was told"
     assert confirmed(holdings, ledger) == set()
+    assert not any(trees & hex_in(holdings) for _, trees in guesses().values())
+    assert not any(is_in(one, b"\0".join(holdings)) for one in of_trees)
     # The negative control: with the digest kept on purpose the attack finds one, and it is the truth.
     assert confirmed([*holdings, json.dumps({"digest": digest}).encode()], ledger) == {TRUTH}
 
 
-def test_no_digest_and_no_salt_of_before_is_left_in_memory(told):
-    host, _, digest = told
+def test_neither_digests_nor_salts_of_before_are_left_in_memory_and_those_of_trees_are_never_on_the_disk(told):
+    host, attacker, digest = told
     (state,) = host.ask("GET", "/model/states")[1]["states"]
-    salt = host.ask("GET", f"/model/states/{state['index']}")[1]["salt"]
+    opened = host.ask("GET", f"/model/states/{state['index']}?trees=true")[1]
+    salt, trees = opened["salt"], opened["tree_digests"]
     assert hashlib.sha256(bytes.fromhex(salt + digest)).hexdigest() == state["digest_hash"]
+    assert {*trees} > guesses()[TRUTH][1]
     assert digest in memory(host), "the search is blind"
-    erase(host)
-    wait_until(lambda: digest not in memory(host) and salt not in memory(host))
-
-
-def test_digests_of_trees_confirm_guesses_only_as_long_as_the_digest_does(told):
-    host, attacker, _ = told
-    guesses = trees_of_guesses()
-    found = hex_in(attacker.holdings())
-    assert {guess for guess, trees in guesses.items() if trees <= found} == {TRUTH}, "the attack is blind"
-    erase(host)
-    holdings = attacker.holdings()
-    assert not any(trees & hex_in(holdings) for trees in guesses.values())
-    everything = b"\0".join(holdings)
-    assert not any(form in everything for digest in guesses[TRUTH] for form in forms(digest))
-
-
-def hex_in(texts: Iterable[bytes]) -> set[str]:
-    return {found.decode() for text in texts for found in _HEX.findall(text)}
-
-
-def test_digests_of_trees_stay_neither_in_memory_nor_on_the_disk(told):
-    host, attacker, _ = told
-    (state,) = host.ask("GET", "/model/states")[1]["states"]
-    trees = host.ask("GET", f"/model/states/{state['index']}?trees=true")[1]["tree_digests"]
-    assert {*trees} > trees_of_guesses()[TRUTH]
-    files = attacker.files()
-    assert not any(form in files for digest in trees for form in forms(digest))
-    assert host.ask("POST", "/snapshot")[0] == 201
-    files = attacker.files()
-    assert not any(form in files for digest in trees for form in forms(digest))
-    wait_until(lambda: not any(digest in memory(host) for digest in trees[:3]))
+    for _ in range(2):
+        assert not any(is_in(one, attacker.files()) for one in trees)
+        assert host.ask("POST", "/snapshot")[0] == 201
+    wait_until(lambda: not any(one in memory(host) for one in trees[:3]))
     held = memory(host)
-    assert not any(digest in held for digest in trees)
-
-
-def memory(host: Hosted) -> str:
-    """All that can be reached from the server, as one text."""
-    values = reachable(host.everything)
-    texts = "\0".join(value for value in values if isinstance(value, str))
-    return texts + array_bytes(host.everything).decode("latin-1")
+    assert not any(one in held for one in trees)
+    erase(host)
+    wait_until(lambda: not any(one in memory(host) for one in (digest, salt)))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import gc
 import gzip
 import hashlib
 import http.client
 import json
-import re
 import socket
 import struct
 import threading
@@ -23,33 +21,26 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import orjson
 import pyarrow as pa
 import pytest
 import zstandard
 
-import oubli.app.service.evidence.sample_set
-import oubli.app.service.jobs.exports
-import oubli.app.service.jobs.model_jobs
-import oubli.app.service.model.influence
-import oubli.app.service.recovery.rebuild
 from oubli.app.datasets.streams import ArrowWriter
 from oubli.app.http.formats import csv_line
 from oubli.app.outgoing.addresses import AddressRules, parse_endpoint
 from oubli.app.outgoing.sender import Sender, WebhookSigner, read_processor
-from oubli.app.replication.follower import Follower
 from oubli.app.replication.peers import SNAPSHOT_PATH, PeerError
 from oubli.app.replication.start import join
-from oubli.app.service.changes.additions import AddBody
-from oubli.app.service.changes.deletions import DeleteBody
 from oubli.app.service.erasure.checkpoint import Checkpointer, CheckpointPolicy
 from oubli.app.service.erasure.holders import KINDS, Holders
+from oubli.app.service.evidence import sample_set
+from oubli.app.service.jobs import exports, model_jobs
+from oubli.app.service.model import influence
 from oubli.app.service.model.state import ModelState
 from oubli.app.service.outbox.deliveries import Push
 from oubli.app.service.outbox.subject_requests import Processor
+from oubli.app.service.recovery import rebuild
 from oubli.app.storage.directory import TEMPORARY, DataDirectory
-from oubli.app.storage.journal import Record
-from oubli.app.storage.postgres.journal import PositionMark
 from oubli.app.storage.segment_keys import SegmentKeys
 from oubli.core import DynamicForestClassifier
 from oubli.verifier.sets import hash_of_sample
@@ -59,7 +50,8 @@ from tests.reach import array_bytes, texts
 from tests.tiers import covering
 from tests.unit.app.hosted import Hosted, hosted, wait_until
 from tests.unit.app.outgoing.certificates import authority, certificate
-from tests.unit.app.support import forest, make_service, served_here
+from tests.unit.app.replication.pairs import paired
+from tests.unit.app.support import forest, make_service
 
 DOMAIN = "opendsr.processor.example"
 CALLBACK = "http://controller.example/callbacks"
@@ -75,8 +67,15 @@ def _bird(number: int) -> Canary:
 
 
 BIRD, NEVER = _bird(4), _bird(800)
+FEATURES = list(BIRD.features)
+BIRDS = {"samples": [BIRD.as_json(features=FEATURES, label="yes")]}
 PLACE = f"/samples/{quote(BIRD.id, safe='')}"
 DEADLINE = 2.0
+
+Check = Callable[[], None]
+"""Called when the receipt says `erased`."""
+Case = tuple[str, Check]
+"""The id of the receipt of the canary's deletion, and what to check then."""
 
 
 @dataclass
@@ -98,9 +97,37 @@ class Scene:
     def receipt(self, name: str) -> dict[str, Any]:
         return dict(self.host.ask("GET", f"/erasures/{name}")[1])
 
+    def require_waits(self, receipt: str) -> None:
+        """A snapshot does not finish an erasure."""
+        self.write_snapshot()
+        assert self.receipt(receipt)["status"] == "unlearned"
+
+    def wait_until_erased(self, receipt: str) -> None:
+        wait_until(lambda: self.receipt(receipt)["status"] == "erased")
+
+    def require_nothing_left(self) -> None:
+        """Neither files nor memory hold anything of the canary."""
+        assert files_with([BIRD], self.directory) == []
+        assert remains(self.host.everything, BIRD) == set()
+
+    def write_snapshot(self) -> None:
+        assert self.host.ask("POST", "/snapshot")[0] == 201
+
+    def restore(self) -> None:
+        status, answer = self.host.ask_bytes("PUT", "/snapshot/file", self.older)
+        assert status == 200, answer
+
     @property
-    def version(self) -> int:
-        return int(self.host.ask("GET", "/model")[1]["model_version"])
+    def holds(self) -> set[Any]:
+        """What is held of samples now."""
+        return set(self.host.service.model.holders._holds)
+
+    @property
+    def texts(self) -> str:
+        """All text that can be reached from the server."""
+        return "\0".join(texts(self.host.everything))
+
+    # --- jobs
 
     def begin_job(self, path: str, content: Any = None) -> str:
         status, job = self.host.ask("POST", path, {} if content is None else content)
@@ -114,13 +141,46 @@ class Scene:
         wait_until(lambda: self.job(name)["status"] in ("succeeded", "failed"))
         return self.job(name)
 
+    def wait_for_progress(self, name: str, progress: float = 0.0) -> None:
+        wait_until(lambda: (job := self.job(name))["status"] == "running" and job["progress"] >= progress)
+
+    def result(self, job: str) -> tuple[int, Any]:
+        return self.host.ask("GET", f"/jobs/{job}/result")
+
+    def forgets_result(self, job: str) -> Check:
+        def check() -> None:
+            assert self.result(job)[0] == 404
+
+        return check
+
+    def ends(self, *jobs: str) -> Check:
+        """Jobs are ended, and say what to do."""
+
+        def check() -> None:
+            for job in jobs:
+                ended = self.wait_for_job(job)
+                assert (ended["status"], "ask again" in ended["error"]) == ("failed", True)
+
+        return check
+
+    def hold_up(self, owner: Any, name: str, only: Callable[..., bool] = lambda *_: True) -> None:
+        """Have a function wait for the gate before it begins."""
+        function = getattr(owner, name)
+
+        def late(*arguments: Any) -> Any:
+            if only(*arguments):
+                assert self.gate.wait(60)
+            return function(*arguments)
+
+        self.monkeypatch.setattr(owner, name, late)
+
 
 @contextmanager
 def scene(
     directory: Path, monkeypatch: pytest.MonkeyPatch, deadline: float = DEADLINE, told: int | None = None
 ) -> Iterator[Scene]:
     """Yield a server; it tells a receiver on a port of this machine, if there is one."""
-    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.0)
+    monkeypatch.setattr(influence, "_LONG", 0.0)
     directory.parent.mkdir(exist_ok=True)
     push, callbacks = None, {}
     if told is not None:
@@ -132,8 +192,7 @@ def scene(
     processor = Processor(signer, callbacks=callbacks)
     service = make_service(forest(60), directory, policy=policy, processor=processor, push=push)
     with hosted(service) as host:
-        content = {"samples": [BIRD.as_json(features=list(BIRD.features), label="yes")]}
-        assert host.ask("POST", "/samples", content)[0] == 201
+        assert host.ask("POST", "/samples", BIRDS)[0] == 201
         assert host.ask("POST", "/snapshot")[0] == 201
         status, older = host.ask_bytes("GET", "/snapshot/file")
         assert status == 200
@@ -144,35 +203,34 @@ def scene(
             one.gate.set()
 
 
-Check = Callable[[], None]
-"""Called when the receipt says `erased`."""
+# --- jobs
+
+
+def _ended_before(scene: Scene, job: str, has_it: Callable[[Any], bool]) -> Case:
+    """A job has ended before, with the canary in its result."""
+    scene.wait_for_job(job)
+    status, result = scene.result(job)
+    assert status == 200
+    assert has_it(result), "the result is blind"
+    return scene.unlearn(), scene.forgets_result(job)
+
+
+def _ended_after(scene: Scene, job: str, progress: float = 0.0) -> Case:
+    """A job ends between the deletion and the end of the erasure, and has a result with the canary in it."""
+    scene.wait_for_progress(job, progress)
+    receipt = scene.unlearn()
+    scene.gate.set()
+    assert scene.wait_for_job(job)["status"] == "succeeded"
+    return receipt, scene.forgets_result(job)
 
 
 def _question(scene: Scene) -> str:
-    features = list(BIRD.features)
-    return scene.begin_job("/influence", {"instances": [features], "labels": ["yes"], "top": 1000})
+    return scene.begin_job("/influence", {"instances": [FEATURES], "labels": ["yes"], "top": 1000})
 
 
-def _ranking(scene: Scene, job: dict[str, Any]) -> tuple[int, Any]:
-    return scene.host.ask("GET", f"/jobs/{job['id']}/result")
-
-
-def rankings(scene: Scene) -> tuple[str, Check]:
-    """The job has ended before."""
-    job = scene.wait_for_job(_question(scene))
-    status, ranking = _ranking(scene, job)
-    assert status == 200
-    assert BIRD.id in [one["id"] for one in ranking["helpful"] + ranking["harmful"]], "the ranking is blind"
-
-    def check() -> None:
-        assert _ranking(scene, job)[0] == 404
-
-    return scene.unlearn(), check
-
-
-def _held_up_question(scene: Scene) -> None:
+def _held_up_question(scene: Scene) -> str:
     """A question that takes long, and tells now and then how far it is."""
-    answer = oubli.app.service.model.influence._ask
+    answer = influence._ask
 
     def slow(*arguments: Any) -> Any:
         progress = arguments[4]
@@ -180,74 +238,46 @@ def _held_up_question(scene: Scene) -> None:
             progress(0, 1)
         return answer(*arguments)
 
-    scene.monkeypatch.setattr(oubli.app.service.model.influence, "_ask", slow)
+    scene.monkeypatch.setattr(influence, "_ask", slow)
+    return _question(scene)
 
 
-def influence_running(scene: Scene) -> tuple[str, Check]:
+def rankings(scene: Scene) -> Case:
+    return _ended_before(
+        scene, _question(scene), lambda told: BIRD.id in [one["id"] for one in told["helpful"] + told["harmful"]]
+    )
+
+
+def influence_ended_after(scene: Scene) -> Case:
+    return _ended_after(scene, _held_up_question(scene))
+
+
+def influence_running(scene: Scene) -> Case:
     """The job would continue for ever: it is ended."""
-    _held_up_question(scene)
-    job = _question(scene)
-    wait_until(lambda: scene.job(job)["status"] == "running")
-
-    def check() -> None:
-        ended = scene.wait_for_job(job)
-        assert ended["status"] == "failed"
-        assert "ask again" in ended["error"]
-
-    return scene.unlearn(), check
+    job = _held_up_question(scene)
+    scene.wait_for_progress(job)
+    return scene.unlearn(), scene.ends(job)
 
 
-def influence_queued(scene: Scene) -> tuple[str, Check]:
+def influence_queued(scene: Scene) -> Case:
     """The job waits for another, with the instances that it was given."""
-    _held_up_question(scene)
-    first, second = _question(scene), _question(scene)
-
-    def check() -> None:
-        assert [scene.wait_for_job(job)["status"] for job in (first, second)] == ["failed", "failed"]
-
-    return scene.unlearn(), check
-
-
-def influence_ended_after(scene: Scene) -> tuple[str, Check]:
-    """The job ends between the deletion and the end of the erasure, and has a ranking with the canary in it."""
-    _held_up_question(scene)
-    job = _question(scene)
-    wait_until(lambda: scene.job(job)["status"] == "running")
-    receipt = scene.unlearn()
-    scene.gate.set()
-    ended = scene.wait_for_job(job)
-    assert ended["status"] == "succeeded"
-
-    def check() -> None:
-        assert _ranking(scene, ended)[0] == 404
-
-    return receipt, check
+    jobs = _held_up_question(scene), _question(scene)
+    return scene.unlearn(), scene.ends(*jobs)
 
 
 def _export(scene: Scene) -> str:
     """A bundle of the canary's subject, as a job."""
-    scene.monkeypatch.setattr(oubli.app.service.jobs.exports, "_FEW", 0)
+    scene.monkeypatch.setattr(exports, "_FEW", 0)
     return scene.begin_job("/subjects/export", {"subject": BIRD.subject})
 
 
-def bundles(scene: Scene) -> tuple[str, Check]:
-    """The job has ended before, and the bundle is not given out any more at once."""
-    job = scene.wait_for_job(_export(scene))
-    place = f"/jobs/{job['id']}/result"
-    status, bundle = scene.host.ask("GET", place)
-    assert status == 200
-    assert [one["id"] for one in bundle["samples"]] == [BIRD.id], "the bundle is blind"
-    receipt = scene.unlearn()
-
-    def check() -> None:
-        assert scene.host.ask("GET", place)[0] == 404
-
-    return receipt, check
+def bundles(scene: Scene) -> Case:
+    return _ended_before(scene, _export(scene), lambda told: [one["id"] for one in told["samples"]] == [BIRD.id])
 
 
-def bundles_running(scene: Scene) -> tuple[str, Check]:
+def bundles_running(scene: Scene) -> Case:
     """The job would continue for ever: it is ended."""
-    collect = oubli.app.service.jobs.exports._collect
+    collect = exports._collect
 
     def slow(store: Any, names: list[str], hold: Any) -> Any:
         found = collect(store, names, hold)
@@ -255,65 +285,146 @@ def bundles_running(scene: Scene) -> tuple[str, Check]:
             hold.require()
         return found
 
-    scene.monkeypatch.setattr(oubli.app.service.jobs.exports, "_collect", slow)
+    scene.monkeypatch.setattr(exports, "_collect", slow)
     job = _export(scene)
-    wait_until(lambda: scene.job(job)["status"] == "running")
+    scene.wait_for_progress(job)
     # Changes wait for who reads the model: the deletion is asked for on a connection that waits for it.
-    client = scene.host.connect()
-    client.sendall(f"DELETE {PLACE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    client = _sent(scene, _request("DELETE", PLACE))
     time.sleep(0.3)
     scene.gate.set()
-    head, _, body = client.recv(2**16).partition(b"\r\n\r\n")
+    status, _, body = _answer(client)
     client.close()
-    assert b" 200 " in head.splitlines()[0], head
-    receipt = json.loads(body)["id"]
-    ended = scene.wait_for_job(job)
-    place = f"/jobs/{ended['id']}/result"
-
-    def check() -> None:
-        assert scene.host.ask("GET", place)[0] == 404
-
-    return receipt, check
+    assert status == 200
+    scene.wait_for_job(job)
+    return json.loads(body)["id"], scene.forgets_result(job)
 
 
-def bundles_queued(scene: Scene) -> tuple[str, Check]:
+def bundles_queued(scene: Scene) -> Case:
     """The job waits for another, with the subject that it was given."""
-    _held_up_question(scene)
-    first, second = _question(scene), _export(scene)
+    jobs = _held_up_question(scene), _export(scene)
+    return scene.unlearn(), scene.ends(*jobs)
+
+
+def _absence(scene: Scene) -> str:
+    """A question about the model without the canary, with its values as the instance; a job."""
+    return scene.begin_job("/predict/without", {"instances": [FEATURES], "ids": [BIRD.id]})
+
+
+def comparisons(scene: Scene) -> Case:
+    return _ended_before(scene, _absence(scene), lambda told: told["removed"] == 1)
+
+
+def without(scene: Scene) -> Case:
+    """A copy is asked: it is waited for, and overwritten; what it has found is dropped."""
+    compare = influence._compare
+
+    def slow(copy: Any, absence: Any, asked: Any, version: int) -> Any:
+        wait_until(lambda: asked.hold.is_ended)
+        return compare(copy, absence, asked, version)
+
+    scene.monkeypatch.setattr(influence, "_compare", slow)
+    jobs = _absence(scene), _absence(scene)  # one has the copy, and one waits for it
+    scene.wait_for_progress(jobs[0])
+    return scene.unlearn(), scene.ends(*jobs)
+
+
+def without_ended_after(scene: Scene) -> Case:
+    """The copy is asked between the deletion and the end of the erasure."""
+    scene.hold_up(influence, "_compare")
+    return _ended_after(scene, _absence(scene), 0.2)
+
+
+def verify(scene: Scene) -> Case:
+    """A copy is verified: it is waited for, and ended when the deadline passes."""
+    scene.hold_up(DynamicForestClassifier, "verify")
+    job = scene.begin_job("/model/verify")
+    scene.wait_for_progress(job, 0.1)
+    receipt = scene.unlearn()
+    scene.write_snapshot()
+    wait_until(lambda: scene.receipt(receipt)["overdue"])
+    assert scene.receipt(receipt)["status"] == "unlearned"
+    scene.gate.set()
+    return receipt, scene.ends(job)
+
+
+def fingerprints(scene: Scene) -> Case:
+    """Jobs have ended before whose results hold digests and scores."""
+    verified = scene.wait_for_job(scene.begin_job("/model/verify"))
+    fitted = scene.wait_for_job(scene.begin_job("/model/fit", {"parameters": {"n_estimators": 4}}))
+    digest = verified["result"]["live_digest"]
+    assert digest in scene.texts, "the search is blind"
+    assert fitted["result"]["score"] is not None
 
     def check() -> None:
-        assert [scene.wait_for_job(job)["status"] for job in (first, second)] == ["failed", "failed"]
+        assert scene.job(verified["id"])["result"]["live_digest"] is None
+        assert scene.job(fitted["id"])["result"]["score"] is None
+        assert digest not in scene.texts
 
     return scene.unlearn(), check
 
 
-def set_behind(scene: Scene) -> tuple[str, Check]:
-    """The tree over the samples is being changed by others, and has yet to take in that the canary has left."""
-    sample_set = scene.host.service.evidence.sample_set
-    take_in, hold_up = oubli.app.service.evidence.sample_set.Leaves.take_in, threading.Event()
+def fit(scene: Scene) -> Case:
+    """Another model is fitted on samples from before: no snapshot can finish the erasure until it has ended."""
+    scene.hold_up(rebuild, "refit")
+    job = scene.begin_job("/model/fit", {"parameters": {"n_estimators": 3}})
+    wait_until(lambda: scene.job(job)["progress"] > 0)
+    receipt = scene.unlearn()
+    scene.require_waits(receipt)
+    scene.gate.set()
+    scene.wait_for_job(job)
+    return receipt, lambda: None
 
-    def slow(leaves: Any, batch: Any) -> None:
-        if batch.ids and not hold_up.wait(0):
-            hold_up.set()
-            assert scene.gate.wait(60)
-        take_in(leaves, batch)
+
+def score(scene: Scene) -> Case:
+    """A fit is made and scored in folds: scoring is ended, and the fit has succeeded all the same."""
+    answer = model_jobs.answer_fold
+
+    def slow(*arguments: Any) -> Any:
+        wait_until(lambda: any(hold.kind == "score" and hold.is_ended for hold in scene.holds))
+        return answer(*arguments)
+
+    scene.monkeypatch.setattr(model_jobs, "answer_fold", slow)
+    job = scene.begin_job("/model/fit", {"parameters": {"occurrence": 1.0}})
+    wait_until(lambda: any(hold.kind == "score" for hold in scene.holds))
+
+    def check() -> None:
+        ended = scene.wait_for_job(job)
+        assert (ended["status"], ended["result"]["score"]) == ("succeeded", None)
+
+    return scene.unlearn(), check
+
+
+# --- evidence
+
+
+def set_behind(scene: Scene) -> Case:
+    """The tree over the samples is being changed by others, and has yet to take in that the canary has left."""
+    held_up = threading.Event()
+
+    def is_first(_: Any, batch: Any) -> bool:
+        if not batch.ids or held_up.is_set():
+            return False
+        held_up.set()
+        return True
+
+    def in_tree() -> bool:
+        return leaf in bytes(scene.host.service.evidence.sample_set._leaves.tree._contents)
 
     leaf = _leaf_of(scene)
-    assert leaf in _in_tree(sample_set), "the search is blind"
-    scene.monkeypatch.setattr(oubli.app.service.evidence.sample_set.Leaves, "take_in", slow)
+    assert in_tree(), "the search is blind"
+    scene.hold_up(sample_set.Leaves, "take_in", is_first)
     others = {"samples": [{"id": f"o{i}", "features": [i, "a", True], "label": "yes"} for i in range(40)]}
     assert scene.host.ask("POST", "/samples", others)[0] == 201
-    wait_until(hold_up.is_set)
+    wait_until(held_up.is_set)
     receipt = scene.unlearn()
-    assert scene.host.ask("POST", "/snapshot")[0] == 201
-    time.sleep(0.3)
-    assert scene.receipt(receipt)["status"] == "unlearned"
-    assert leaf in _in_tree(sample_set)
+    scene.require_waits(receipt)
+    assert in_tree()
     scene.gate.set()
 
     def check() -> None:
-        assert leaf not in _in_tree(sample_set)
-        assert not sample_set._touched.ids | sample_set._touched.subjects
+        assert not in_tree()
+        touched = scene.host.service.evidence.sample_set._touched
+        assert not touched.ids | touched.subjects
 
     return receipt, check
 
@@ -343,265 +454,164 @@ def hashes_of(scene: Scene) -> list[bytes]:
 
 def hashes_left(scene: Scene, hashes: list[bytes]) -> list[bytes]:
     """Those of them that files or memory hold."""
-    everything = scene.host.everything
-    places = [array_bytes(everything), "\0".join(texts(everything)).encode("utf-8", "replace")]
+    places = [array_bytes(scene.host.everything), scene.texts.encode("utf-8", "replace")]
     places += [path.read_bytes() for path in scene.directory.rglob("*") if path.is_file()]
     return [one for one in hashes if any(one in place for place in places)]
 
 
-def _in_tree(sample_set: Any) -> bytes:
-    return bytes(sample_set._leaves.tree._contents)
+def _asked_of_a_copy(scene: Scene, digests: str, method: str, path: str, expected: Callable[..., object]) -> Case:
+    """The copy whose digests are being made for an answer is waited for, and nothing is told of that version."""
 
+    def is_copy(model: Any) -> bool:
+        is_builder = threading.current_thread().name.startswith("oubli-builder")
+        return is_builder and model is not scene.host.service.model.state.model
 
-def verify(scene: Scene) -> tuple[str, Check]:
-    """A copy is verified: it is waited for, and ended when the deadline passes."""
-    compare = DynamicForestClassifier.verify
-
-    def slow(model: Any, *rest: Any) -> Any:
-        assert scene.gate.wait(60)
-        return compare(model, *rest)
-
-    scene.monkeypatch.setattr(DynamicForestClassifier, "verify", slow)
-    job = scene.begin_job("/model/verify")
-    wait_until(lambda: scene.job(job)["status"] == "running" and scene.job(job)["progress"] >= 0.1)
-    receipt = scene.unlearn()
-    assert scene.host.ask("POST", "/snapshot")[0] == 201
-    wait_until(lambda: scene.receipt(receipt)["overdue"])
-    assert scene.receipt(receipt)["status"] == "unlearned"
-    scene.gate.set()
-
-    def check() -> None:
-        ended = scene.wait_for_job(job)
-        assert ended["status"] == "failed"
-        assert "ask again" in ended["error"]
-
-    return receipt, check
-
-
-def states(scene: Scene) -> tuple[str, Check]:
-    """A state is asked for: the copy whose digest is made is waited for, and nothing is written of that version."""
-    digest = DynamicForestClassifier.digest
-
-    def slow(model: Any) -> str:
-        if model is not scene.host.service.model.state.model and threading.current_thread().name.startswith(
-            "oubli-builder"
-        ):
-            assert scene.gate.wait(60)
-        return digest(model)
-
-    scene.host.ask("POST", "/samples", {"samples": [{"id": "more", "features": [1, "a", True], "label": "no"}]})
-    scene.monkeypatch.setattr(DynamicForestClassifier, "digest", slow)
+    scene.hold_up(DynamicForestClassifier, digests, is_copy)
     answers: list[tuple[int, Any]] = []
-    asking = threading.Thread(target=lambda: answers.append(scene.host.ask("POST", "/model/states")))
+    asking = threading.Thread(target=lambda: answers.append(scene.host.ask(method, path)))
     asking.start()
-    wait_until(lambda: any(hold.kind == "states" for hold in set(scene.host.service.model.holders._holds)))
+    wait_until(lambda: any(hold.kind == "states" for hold in scene.holds))
     receipt = scene.unlearn()
-    assert scene.host.ask("POST", "/snapshot")[0] == 201
-    assert scene.receipt(receipt)["status"] == "unlearned"
+    scene.require_waits(receipt)
     scene.gate.set()
 
     def check() -> None:
         asking.join(60)
-        assert [status for status, _ in answers] == [503]
+        ((status, answer),) = answers
+        assert expected(status, answer), (status, answer)
 
     return receipt, check
 
 
-def trees(scene: Scene) -> tuple[str, Check]:
-    """The digests of the trees of a state are asked for: the copy is waited for, and none of that version is told."""
+def states(scene: Scene) -> Case:
+    scene.host.ask("POST", "/samples", {"samples": [{"id": "more", "features": [1, "a", True], "label": "no"}]})
+    return _asked_of_a_copy(scene, "digest", "POST", "/model/states", lambda status, _: status == 503)
+
+
+def trees(scene: Scene) -> Case:
     status, told = scene.host.ask("POST", "/model/states")
     assert status in (200, 201)
-    digests = DynamicForestClassifier.tree_digests
-
-    def slow(model: Any) -> list[str]:
-        if model is not scene.host.service.model.state.model and threading.current_thread().name.startswith(
-            "oubli-builder"
-        ):
-            assert scene.gate.wait(60)
-        return digests(model)
-
-    scene.monkeypatch.setattr(DynamicForestClassifier, "tree_digests", slow)
-    answers: list[tuple[int, Any]] = []
     path = f"/model/states/{told['index']}?trees=true"
-    asking = threading.Thread(target=lambda: answers.append(scene.host.ask("GET", path)))
-    asking.start()
-    wait_until(lambda: any(hold.kind == "states" for hold in set(scene.host.service.model.holders._holds)))
-    receipt = scene.unlearn()
-    assert scene.host.ask("POST", "/snapshot")[0] == 201
-    assert scene.receipt(receipt)["status"] == "unlearned"
-    scene.gate.set()
 
-    def check() -> None:
-        asking.join(60)
-        assert [(status, answer["tree_digests"]) for status, answer in answers] == [(200, None)]
+    def is_silent(status: int, answer: Any) -> bool:
+        return (status, answer["tree_digests"]) == (200, None)
 
-    return receipt, check
+    return _asked_of_a_copy(scene, "tree_digests", "GET", path, is_silent)
 
 
-def fingerprints(scene: Scene) -> tuple[str, Check]:
-    """Jobs have ended before whose results hold digests and scores."""
-    verified = scene.wait_for_job(scene.begin_job("/model/verify"))
-    fitted = scene.wait_for_job(scene.begin_job("/model/fit", {"parameters": {"n_estimators": 4}}))
-    digest = verified["result"]["live_digest"]
-    assert digest in texts_of(scene), "the search is blind"
-    assert fitted["result"]["score"] is not None
-
-    def check() -> None:
-        assert scene.job(verified["id"])["result"]["live_digest"] is None
-        assert scene.job(fitted["id"])["result"]["score"] is None
-        assert digest not in texts_of(scene)
-
-    return scene.unlearn(), check
-
-
-def events(scene: Scene) -> tuple[str, Check]:
+def events(scene: Scene) -> Case:
     """Somebody has listened, and does not any more."""
-    client = scene.host.connect()
-    client.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    client = _sent(scene, _request("GET", "/events"))
     assert client.recv(12) == b"HTTP/1.1 200"
     wait_until(lambda: "digest" in str(scene.host.app.state.feeds["state"]._source._told))
     digest = scene.host.ask("GET", "/snapshot")[1]["digest"]
-    assert digest in texts_of(scene), "the search is blind"
+    assert digest in scene.texts, "the search is blind"
     client.close()
     wait_until(lambda: not scene.host.app.state.feeds["state"].is_running)
 
     def check() -> None:
-        assert digest not in texts_of(scene)
+        assert digest not in scene.texts
 
     return scene.unlearn(), check
 
 
-def texts_of(scene: Scene) -> str:
-    """All text that can be reached from the server."""
-    return "\0".join(texts(scene.host.everything))
+# --- connections
 
 
-def fit(scene: Scene) -> tuple[str, Check]:
-    """Another model is fitted on samples from before: no snapshot can finish the erasure until it has ended."""
-    refit = oubli.app.service.recovery.rebuild.refit
-
-    def slow(*arguments: Any) -> Any:
-        assert scene.gate.wait(60)
-        return refit(*arguments)
-
-    scene.monkeypatch.setattr(oubli.app.service.recovery.rebuild, "refit", slow)
-    job = scene.begin_job("/model/fit", {"parameters": {"n_estimators": 3}})
-    wait_until(lambda: scene.job(job)["progress"] > 0)
-    receipt = scene.unlearn()
-    assert scene.host.ask("POST", "/snapshot")[0] == 201
-    time.sleep(0.3)
-    assert scene.receipt(receipt)["status"] == "unlearned"
-    scene.gate.set()
-    scene.wait_for_job(job)
-    return receipt, lambda: None
+def _request(method: str, target: str, body: bytes = b"", length: int | None = None, **headers: object) -> bytes:
+    """A request as it is sent; another length than that of its body leaves the server waiting."""
+    fields: dict[str, object] = {"Host": "127.0.0.1", "Content_Type": "application/json", **headers}
+    if "Transfer_Encoding" not in headers:
+        fields["Content_Length"] = len(body) if length is None else length
+    lines = [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
+    return "\r\n".join([f"{method} {target} HTTP/1.1", *lines, "", ""]).encode() + body
 
 
-def _absence(scene: Scene) -> str:
-    """A question about the model without the canary, with its values as the instance; a job."""
-    scene.monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.0)
-    return scene.begin_job("/predict/without", {"instances": [list(BIRD.features)], "ids": [BIRD.id]})
+def _encoded(method: str, target: str, name: str, body: bytes, length: int | None = None) -> bytes:
+    """A request whose body is encoded, and whose answer may be."""
+    headers = {"Content_Encoding": name, "Accept_Encoding": name} if name else {}
+    return _request(method, target, body, length, **headers)
 
 
-def _comparison(scene: Scene, job: dict[str, Any]) -> tuple[int, Any]:
-    return scene.host.ask("GET", f"/jobs/{job['id']}/result")
+def _sent(scene: Scene, request: bytes, receive_buffer: int | None = None) -> socket.socket:
+    client = scene.host.connect(receive_buffer)
+    client.sendall(request)
+    return client
 
 
-def comparisons(scene: Scene) -> tuple[str, Check]:
-    """The job has ended before."""
-    job = scene.wait_for_job(_absence(scene))
-    status, found = _comparison(scene, job)
-    assert (status, found["removed"]) == (200, 1)
+def _answer(client: socket.socket) -> tuple[int, Any, bytes]:
+    """Read the whole answer to the only request that was sent: status, headers and body."""
+    with http.client.HTTPResponse(client) as answer:
+        answer.begin()
+        return answer.status, answer.headers, answer.read()
+
+
+def _goes_on(clients: list[socket.socket]) -> Check:
+    """Connections were not closed for it."""
 
     def check() -> None:
-        assert _comparison(scene, job)[0] == 404
+        for client in clients:
+            client.sendall(_request("GET", "/healthz"))
+            assert _answer(client)[0] == 200
+            client.close()
 
-    return scene.unlearn(), check
+    return check
 
 
-def without(scene: Scene) -> tuple[str, Check]:
-    """A copy is asked: it is waited for, and overwritten; what it has found is dropped."""
-    compare = oubli.app.service.model.influence._compare
-
-    def slow(copy: Any, absence: Any, asked: Any, version: int) -> Any:
-        while not asked.hold.is_ended:
-            time.sleep(0.01)
-        return compare(copy, absence, asked, version)
-
-    scene.monkeypatch.setattr(oubli.app.service.model.influence, "_compare", slow)
-    job, other = _absence(scene), _absence(scene)  # one has the copy, and one waits for it
-    wait_until(lambda: scene.job(job)["status"] == "running")
+def _is_cut_off(clients: list[socket.socket], *, in_an_answer: bool = False) -> Check:
+    """Connections were closed before an answer, or before its end."""
 
     def check() -> None:
-        for one in (job, other):
-            ended = scene.wait_for_job(one)
-            assert ended["status"] == "failed"
-            assert "ask again" in ended["error"]
+        for client in clients:
+            with suppress(ConnectionError):
+                while piece := client.recv(2**16):
+                    assert in_an_answer
+                    assert not piece.endswith(b"0\r\n\r\n")
+            client.close()
 
-    return scene.unlearn(), check
+    return check
 
 
-def without_ended_after(scene: Scene) -> tuple[str, Check]:
-    """The copy is asked between the deletion and the end of the erasure."""
-    compare = oubli.app.service.model.influence._compare
-
-    def slow(*arguments: Any) -> Any:
-        assert scene.gate.wait(60)
-        return compare(*arguments)
-
-    scene.monkeypatch.setattr(oubli.app.service.model.influence, "_compare", slow)
-    job = _absence(scene)
-    wait_until(lambda: scene.job(job)["status"] == "running" and scene.job(job)["progress"] >= 0.2)
-    receipt = scene.unlearn()
-    scene.gate.set()
-    ended = scene.wait_for_job(job)
-    assert ended["status"] == "succeeded"
-
+def _drops_upload(clients: list[socket.socket]) -> Check:
     def check() -> None:
-        assert _comparison(scene, ended)[0] == 404
+        for client in clients:
+            status, _, body = _answer(client)
+            client.close()
+            assert (status, b"upload-dropped" in body) == (503, True), body
 
-    return receipt, check
-
-
-def score(scene: Scene) -> tuple[str, Check]:
-    """A fit is made and scored in folds: scoring is ended, and the fit has succeeded all the same."""
-    answer = oubli.app.service.jobs.model_jobs.answer_fold
-
-    def slow(*arguments: Any) -> Any:
-        holders = scene.host.service.model.holders
-        while not any(hold.kind == "score" and hold.is_ended for hold in holders._holds):
-            time.sleep(0.01)
-        return answer(*arguments)
-
-    scene.monkeypatch.setattr(oubli.app.service.jobs.model_jobs, "answer_fold", slow)
-    job = scene.begin_job("/model/fit", {"parameters": {"occurrence": 1.0}})
-    wait_until(lambda: any(hold.kind == "score" for hold in set(scene.host.service.model.holders._holds)))
-
-    def check() -> None:
-        ended = scene.wait_for_job(job)
-        assert ended["status"] == "succeeded"
-        assert ended["result"]["score"] is None
-
-    return scene.unlearn(), check
+    return check
 
 
-def uploads(scene: Scene) -> tuple[str, Check]:
+def _begin_gzip(content: bytes) -> bytes:
+    encoder = zlib.compressobj(wbits=31)
+    return encoder.compress(content) + encoder.flush(zlib.Z_SYNC_FLUSH)
+
+
+def _begin_zstd(content: bytes) -> bytes:
+    encoder = zstandard.ZstdCompressor().compressobj()
+    return encoder.compress(content) + encoder.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+
+
+# Whole bodies, and beginnings of bodies from which all that they hold can be decoded; without a name they are plain.
+ENCODE: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    "gzip": gzip.compress,
+    "zstd": zstandard.ZstdCompressor().compress,
+}
+BEGIN: dict[str, Callable[[bytes], bytes]] = {"": bytes, "gzip": _begin_gzip, "zstd": _begin_zstd}
+
+
+def uploads(scene: Scene) -> Case:
     """An older snapshot comes in, and then nothing more of it."""
-    client = scene.host.connect()
-    head = f"PUT /snapshot/file HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(scene.older) + 1}\r\n\r\n"
-    client.sendall(head.encode() + scene.older)
-    wait_until(lambda: scene.host.service.model.holders._holds)
-    receipt = scene.unlearn()
-
-    def check() -> None:
-        answer = client.recv(4096)
-        client.close()
-        assert answer.startswith(b"HTTP/1.1 503"), answer[:200]
-        assert b"upload-dropped" in answer
-
-    return receipt, check
+    clients: list[socket.socket] = []
+    for name, begin in BEGIN.items():
+        begun = begin(scene.older)
+        clients.append(_sent(scene, _encoded("PUT", "/snapshot/file", name, begun, len(begun) + 9)))
+        wait_until(lambda: len(scene.holds) == len(clients))
+    return scene.unlearn(), _drops_upload(clients)
 
 
-def downloads(scene: Scene) -> tuple[str, Check]:
+def downloads(scene: Scene) -> Case:
     """A snapshot is sent to somebody who does not take it in."""
     large = scene.directory.parent / "large"
     large.write_bytes(b"\0" * 2**25)
@@ -611,8 +621,7 @@ def downloads(scene: Scene) -> tuple[str, Check]:
         return replace(await export(checkpointer), path=large)
 
     scene.monkeypatch.setattr(Checkpointer, "export", exported)
-    client = scene.host.connect(4096)
-    client.sendall(b"GET /snapshot/file HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    client = _sent(scene, _request("GET", "/snapshot/file"), receive_buffer=4096)
     assert client.recv(10) == b"HTTP/1.1 2"
     receipt = scene.unlearn()
 
@@ -627,23 +636,7 @@ def downloads(scene: Scene) -> tuple[str, Check]:
     return receipt, check
 
 
-def receive(client: socket.socket) -> bytes:
-    """One whole answer, which must be a good one; head and body may come one after the other."""
-    answer = b""
-    while True:
-        piece = client.recv(2**16)
-        assert piece, answer
-        answer += piece
-        head, end, body = answer.partition(b"\r\n\r\n")
-        if end:
-            assert head.startswith(b"HTTP/1.1 200"), answer
-            length = re.search(rb"\r\ncontent-length: (\d+)", head)
-            assert length is not None
-            if len(body) == int(length[1]):
-                return answer
-
-
-def inference(target: bytes) -> bytes:
+def _inference(target: str) -> bytes:
     """A request of the inference protocol about the canary, with bytes behind its JSON."""
     tensor, size = b'{"name": "%b", "datatype": "%b", "shape": [1], %b}', b'"parameters": {"binary_data_size": %d}'
     word = BIRD.word.encode()
@@ -654,151 +647,64 @@ def inference(target: bytes) -> bytes:
     )
     header = b'{"inputs": [%b, %b, %b]}' % inputs
     body = header + struct.pack("<dI", BIRD.numbers[0], len(word)) + word
-    lengths = b"Inference-Header-Content-Length: %d\r\nContent-Length: %d" % (len(header), len(body))
-    return b"POST %b HTTP/1.1\r\nHost: 127.0.0.1\r\n%b\r\n\r\n%b" % (target, lengths, body)
+    return _request("POST", target, body, Inference_Header_Content_Length=len(header))
 
 
-def connections_idle(scene: Scene) -> tuple[str, Check]:
-    """Connections stay open that asked about the canary last, on the short way and on the ordinary one."""
-    body = json.dumps({"instances": [list(BIRD.features)]}, ensure_ascii=False).encode()
-    head = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-    asked = [head % len(body) + body, f"GET {PLACE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()]
-    versions = (b"", b"/versions/%d" % scene.version)  # the short way, and the ordinary one
-    asked += [inference(b"/v2/models/oubli%b/infer" % version) for version in versions]
-    asked.append(f"DELETE {PLACE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
-    clients = []
-    answer = b""
-    for request in asked:
-        clients.append(scene.host.connect())
-        clients[-1].sendall(request)
-        answer = receive(clients[-1])
-    receipt = answer.partition(b'"id":"')[2][:36].decode()
-
-    def check() -> None:
-        for client in clients:  # they were not closed for it
-            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-            receive(client)
-            client.close()
-
-    return receipt, check
-
-
-def connections_stalled(scene: Scene) -> tuple[str, Check]:
-    """Half a body that nothing follows, on the short way and on the ordinary one."""
-    clients = []
-    for method, target in (("POST", "/samples"), ("POST", "/samples/search")):
-        client = scene.host.connect()
-        head = f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        client.sendall(f'{head}Content-Length: 500\r\n\r\n{{"subject": "{BIRD.subject}'.encode())
-        clients.append(client)
-    time.sleep(0.1)
-    receipt = scene.unlearn()
-
-    def check() -> None:
-        for client in clients:
-            with suppress(ConnectionError):
-                assert client.recv(100) == b""
-            client.close()
-
-    return receipt, check
-
-
-def _begin_gzip(content: bytes) -> bytes:
-    encoder = zlib.compressobj(wbits=31)
-    return encoder.compress(content) + encoder.flush(zlib.Z_SYNC_FLUSH)
-
-
-def _begin_zstd(content: bytes) -> bytes:
-    encoder = zstandard.ZstdCompressor().compressobj()
-    return encoder.compress(content) + encoder.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
-
-
-# Whole bodies, and beginnings of bodies from which all that they hold can be decoded.
-ENCODE = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
-BEGIN = {"gzip": _begin_gzip, "zstd": _begin_zstd}
-
-
-def _encoded(method: str, target: str, name: str, body: bytes, length: int | None = None) -> bytes:
-    """Return a request whose body is encoded, and whose answer may be."""
-    fields = f"Content-Type: application/json\r\nContent-Encoding: {name}\r\nAccept-Encoding: {name}\r\n"
-    length = len(body) if length is None else length
-    return f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n{fields}Content-Length: {length}\r\n\r\n".encode() + body
-
-
-def _answer(client: socket.socket) -> http.client.HTTPResponse:
-    """Read the whole answer to the only request that was sent."""
-    with http.client.HTTPResponse(client) as answer:
-        answer.begin()
-        answer.read()
-        return answer
-
-
-def connections_encoded_idle(scene: Scene) -> tuple[str, Check]:
-    """Connections stay open whose last request, or the answer to it, came compressed and held the canary."""
-    features = list(BIRD.features)
-    instances = json.dumps({"instances": [features] * 200}).encode()
-    subject = json.dumps({"subject": BIRD.subject}).encode()
-    refused = json.dumps({"samples": [BIRD.as_json(features=features, label=None)]}).encode()
-    asked = [("POST", "/predict", instances, 200), ("POST", "/samples/search", subject, 200)]
-    asked.append(("POST", "/samples", refused, 422))
+def connections_idle(scene: Scene) -> Case:
+    """Connections stay open whose last request, or the answer to it, held the canary: plain, or compressed."""
     status, page = scene.host.ask("GET", "/samples?limit=50")
     assert status == 200
-    clients = []
+    subject = json.dumps({"subject": BIRD.subject}).encode()
+    refused = json.dumps({"samples": [BIRD.as_json(features=FEATURES, label=None)]}).encode()
+    clients: list[socket.socket] = []
+
+    def ask(request: bytes, expected: int = 200) -> tuple[str, bytes]:
+        clients.append(_sent(scene, request))
+        status, headers, body = _answer(clients[-1])
+        assert status == expected
+        return headers.get("Content-Encoding", ""), body
+
+    ask(_request("GET", PLACE))
+    version = scene.host.ask("GET", "/model")[1]["model_version"]
+    for of_version in ("", f"/versions/{version}"):  # the short way, and the ordinary one
+        ask(_inference(f"/v2/models/oubli{of_version}/infer"))
     for name, encode in ENCODE.items():
-        for method, target, body, expected in asked:
-            clients.append(scene.host.connect())
-            clients[-1].sendall(_encoded(method, target, name, encode(body)))
-            assert _answer(clients[-1]).status == expected
-        clients.append(scene.host.connect())
-        clients[-1].sendall(_encoded("GET", f"/samples?limit=50&cursor={page['next']}", name, b""))
-        assert _answer(clients[-1]).headers["Content-Encoding"] == name
-    receipt = scene.unlearn()
-
-    def check() -> None:
-        for client in clients:  # they were not closed for it
-            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-            assert _answer(client).status == 200
-            client.close()
-
-    return receipt, check
+        instances = json.dumps({"instances": [FEATURES] * (200 if name else 1)}, ensure_ascii=bool(name)).encode()
+        ask(_encoded("POST", "/predict", name, encode(instances)))
+        ask(_encoded("POST", "/samples/search", name, encode(subject)))
+        ask(_encoded("POST", "/samples", name, encode(refused)), 422)
+        encoding, _ = ask(_encoded("GET", f"/samples?limit=50&cursor={page['next']}", name, b""))
+        assert encoding == name
+    _, body = ask(_request("DELETE", PLACE))
+    return str(json.loads(body)["id"]), _goes_on(clients)
 
 
-def connections_encoded_stalled(scene: Scene) -> tuple[str, Check]:
-    """The beginning of a compressed body that nothing follows; what it decodes to is known already."""
-    clients = []
+def connections_stalled(scene: Scene) -> Case:
+    """The beginning of a body that nothing follows; what a compressed one decodes to is known already."""
     begun = f'{{"subject": "{BIRD.subject}", "more": "'.encode()
-    for name, begin in BEGIN.items():
-        for target in ("/samples", "/samples/search", "/predict"):
-            client = scene.host.connect()
-            client.sendall(_encoded("POST", target, name, begin(begun), 500))
-            clients.append(client)
+    clients = [
+        _sent(scene, _encoded("POST", target, name, begin(begun), 500))
+        for name, begin in BEGIN.items()
+        for target in ("/samples", "/samples/search", "/predict")  # on the short way and on the ordinary one
+    ]
     time.sleep(0.1)
-    receipt = scene.unlearn()
-
-    def check() -> None:
-        for client in clients:
-            with suppress(ConnectionError):
-                assert client.recv(100) == b""
-            client.close()
-
-    return receipt, check
+    return scene.unlearn(), _is_cut_off(clients)
 
 
 def _begin_table(scene: Scene, path: str, *columns: str) -> socket.socket:
     """Begin a CSV body in chunks."""
-    client = scene.host.connect()
-    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/csv\r\nAccept: text/csv\r\n"
-    client.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+    fields = {"Content_Type": "text/csv", "Accept": "text/csv", "Transfer_Encoding": "chunked"}
+    client = _sent(scene, _request("POST", path, **fields))
     _send(client, ",".join(columns) + "\r\n")
     return client
 
 
-def _send(client: socket.socket, text: str) -> None:
-    data = text.encode()
+def _send(client: socket.socket, piece: str | bytes) -> None:
+    data = piece.encode() if isinstance(piece, str) else piece
     client.sendall(b"%x\r\n%b\r\n" % (len(data), data))
 
 
-def connections_bulk_stalled(scene: Scene) -> tuple[str, Check]:
+def connections_bulk_stalled(scene: Scene) -> Case:
     """Tables with the canary that nothing follows: not yet read, answered in part, and a dictionary that is kept."""
     row, more = csv_line(BIRD.features), csv_line([1, "a", True]) * 60_000
     clients = [_begin_table(scene, "/predict", "age", "job", "member") for _ in range(2)]
@@ -809,43 +715,13 @@ def connections_bulk_stalled(scene: Scene) -> tuple[str, Check]:
     _send(clients[2], csv_line([*BIRD.features, "yes"]) + (csv_line([1, "a", True, "yes"]) * 30_000))
     table = pa.table({"age": [1] * 500, "job": pa.array([BIRD.word] * 500).dictionary_encode(), "member": [True] * 500})
     writer, kind = ArrowWriter(table.schema), "application/vnd.apache.arrow.stream"
-    clients.append(scene.host.connect())
-    head = f"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\nAccept: {kind}\r\n"
-    data = b"".join(writer.write(table.to_batches()[0]) for _ in range(9))
-    clients[3].sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n{len(data):x}\r\n".encode() + data + b"\r\n")
+    clients.append(
+        _sent(scene, _request("POST", "/predict", Content_Type=kind, Accept=kind, Transfer_Encoding="chunked"))
+    )
+    _send(clients[3], b"".join(writer.write(table.to_batches()[0]) for _ in range(9)))
     assert clients[3].recv(12) == b"HTTP/1.1 200"
     time.sleep(0.1)
-    receipt = scene.unlearn()
-
-    def check() -> None:
-        for client in clients:
-            with suppress(ConnectionError):
-                while piece := client.recv(2**16):
-                    assert not piece.endswith(b"0\r\n\r\n")
-            client.close()
-
-    return receipt, check
-
-
-def uploads_encoded(scene: Scene) -> tuple[str, Check]:
-    """An older snapshot comes in compressed, and then nothing more of it."""
-    clients = []
-    for name, begin in BEGIN.items():
-        client = scene.host.connect()
-        begun = begin(scene.older)
-        client.sendall(_encoded("PUT", "/snapshot/file", name, begun, len(begun) + 9))
-        clients.append(client)
-        wait_until(lambda: len(scene.host.service.model.holders._holds) == len(clients))
-    receipt = scene.unlearn()
-
-    def check() -> None:
-        for client in clients:
-            answer = client.recv(4096)
-            client.close()
-            assert answer.startswith(b"HTTP/1.1 503"), answer[:200]
-            assert b"upload-dropped" in answer
-
-    return receipt, check
+    return scene.unlearn(), _is_cut_off(clients, in_an_answer=True)
 
 
 def _opendsr_request(kind: str, *callbacks: str) -> dict[str, Any]:
@@ -860,14 +736,12 @@ def _opendsr_request(kind: str, *callbacks: str) -> dict[str, Any]:
     }
 
 
-def connections_opendsr(scene: Scene) -> tuple[str, Check]:
+def connections_opendsr(scene: Scene) -> Case:
     """A controller asks for the erasure, by a name that its request and the answer hold, and keeps the connection."""
     content = _opendsr_request("erasure")
-    request, body = content["subject_request_id"], json.dumps(content).encode()
-    head = "POST /opendsr/v2/requests HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    client = scene.host.connect()
-    client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-    assert _answer(client).status == 201
+    request = content["subject_request_id"]
+    client = _sent(scene, _request("POST", "/opendsr/v2/requests", json.dumps(content).encode()))
+    assert _answer(client)[0] == 201
     (receipt,) = scene.host.ask("GET", f"/erasures?ref={request}")[1]["erasures"]
 
     def check() -> None:
@@ -878,58 +752,78 @@ def connections_opendsr(scene: Scene) -> tuple[str, Check]:
     return str(receipt["id"]), check
 
 
-def records(scene: Scene) -> tuple[str, Check]:
+def idempotency(scene: Scene) -> Case:
+    """Requests with keys whose bodies held the canary: one of many samples, a table, its subject, a rectification."""
+    place = f"/samples?id={quote(BIRD.id, safe='')}"
+    content = {"features": FEATURES, "label": "yes"}
+    others = [{"id": f"o{n}", "features": [n, "a", True], "label": "no"} for n in range(3)]
+    hashes: list[bytes] = []
+    sent: list[tuple[str, str, bytes, dict[str, str]]] = []
+
+    def send(route: str, body: Any, path: str = "") -> None:
+        raw, kind = (body, "text/csv") if isinstance(body, bytes) else (json.dumps(body).encode(), "application/json")
+        method, _, template = route.partition(" ")
+        sent.append((method, path or template, raw, {"Idempotency-Key": str(uuid.uuid4()), "Content-Type": kind}))
+        status, answer = scene.host.ask_bytes(*sent[-1][:3], **sent[-1][3])
+        assert status in (200, 201), answer
+        before = {"PUT": BIRD.id.encode() + b"\0\0", "text/csv": b"text/csv\0"}
+        digest = hashlib.sha256(before.get(method, before.get(kind, b"")) + raw).hexdigest()
+        hashes.append(scene.host.service.disk.ledger.hash_text(f"{route}\0{digest}").encode())
+
+    send("POST /samples", {"samples": [*others, BIRD.as_json(**content)]})
+    table = csv_line(("id", "subject", "age", "job", "member", "income"))
+    send("POST /samples", (table + csv_line([BIRD.id, BIRD.subject, *BIRD.features, "yes"])).encode())
+    for _ in range(2):  # the second changes nothing
+        send("PUT /samples", {**content, "label": "no"}, place)
+    subjects = {"subjects": [BIRD.subject]}
+    send("POST /subjects/retain", {**subjects, "seconds": 10**6})
+    send("POST /subjects/restrict", subjects)
+    send("POST /subjects/release", subjects)
+    assert hashes_left(scene, hashes) == hashes, "the search is blind"
+    send("POST /samples", {"samples": [{**others[0], "id": "apart"}]})
+    *spent, kept = hashes
+
+    def check() -> None:
+        assert hashes_left(scene, spent) == []
+        assert hashes_left(scene, [kept]) == [kept]
+        answers = {
+            scene.host.ask_bytes(method, path, body, **headers)
+            for method, path, raw, headers in sent[:-1]
+            for body in (raw, raw.replace(b"no", b"yes").replace(BIRD.subject.encode(), b"another"))
+        }
+        ((status, answer),) = answers  # the same one, whatever is sent again
+        assert (status, json.loads(answer)["type"].rpartition(":")[2]) == (409, "key-spent")
+
+    return scene.unlearn(), check
+
+
+# --- nodes of a cluster
+
+
+def records(scene: Scene) -> Case:
     """A node that follows has read an addition, its deletion, and what comes in the next segment, at once."""
-    node = make_service(forest(60))
-    first, held, forgotten = node.model.state.seq + 1, list[int](), list[int]()
-    content = AddBody([BIRD.id], [list(BIRD.features)], ["yes"], [BIRD.subject], None, 0)
-    other = AddBody(["other"], [[1, "a", True]], ["no"], None, None, 0)
-    bodies = [orjson.dumps(one) for one in (content, DeleteBody([BIRD.id]), other)]
-
-    class Read(Record):
-        """A record as the follower has it."""
-
-    class Journal:
-        mark = PositionMark(None)
-
-        def positioned_records(self, after_seq: int) -> Iterator[tuple[int, int, bytes, Record]]:
-            for seq, body in enumerate(bodies, first):
-                if seq > after_seq:
-                    segment = first if seq < first + 2 else first + 2
-                    yield segment, 1, b"", Read(seq, seq, body, b"")
-
-        def wait(self, after_seq: int, timeout: float) -> bool:
-            return False
-
-        def forget(self) -> None:
-            forgotten.append(node.model.state.seq)
-
-    class Boundary:
-        def is_before(self, first_seq: int) -> bool:
-            return False
-
-        async def cross(self, first_seq: int) -> None:
-            if first_seq > first:
-                found = [one for one in gc.get_objects() if type(one) is Read]
-                held.extend(one.seq for one in found if traces(BIRD, one.body))
-                assert len(found) == 1, "the search is blind"
-                await node.model.holders.rid(node.model.state.period, 5.0)
 
     async def follow() -> None:
-        async with served_here(node):
-            node.model.state.following = True
-            await Follower(node.lifecycle, Journal(), Boundary()).catch_up()  # type: ignore[arg-type]
-            assert node.model.state.model.samples_.contains("other")
+        async with paired() as pair:
+            assert (await pair.leading.post("/samples", json=BIRDS)).status_code == 201
+            assert (await pair.leading.delete(PLACE)).status_code == 200
+            assert traces(BIRD, b"".join(one.body for one in pair.journal.kept)), "the search is blind"
+            pair.journal.starts = (1, pair.journal.last_seq + 1)
+            other = {"samples": [{"id": "other", "features": [1, "a", True], "label": "no"}]}
+            assert (await pair.leading.post("/samples", json=other)).status_code == 201
+            await pair.follow()
+            assert pair.boundary.alive, "the search is blind"
+            assert not [one for one in pair.boundary.alive if traces(BIRD, one.body)]
+            state = pair.node.model.state
+            await pair.node.model.holders.rid(state.period, 5.0)
+            assert state.model.samples_.contains("other")
+            assert pair.journal.n_forgotten
 
-    assert traces(BIRD, bodies[0]), "the search is blind"
     asyncio.run(follow())
-    assert held == []
-    assert forgotten
-
     return scene.unlearn(), lambda: None
 
 
-def joins(scene: Scene) -> tuple[str, Check]:
+def joins(scene: Scene) -> Case:
     """A node has got a snapshot, and then not the ledger; and one that was killed meanwhile starts again."""
     path = scene.directory.parent / "joining"
     seen = []
@@ -951,67 +845,10 @@ def joins(scene: Scene) -> tuple[str, Check]:
     directory.close()
     DataDirectory(path).close()
     assert files_with([BIRD], path) == []
-
     return scene.unlearn(), lambda: None
 
 
-def idempotency(scene: Scene) -> tuple[str, Check]:
-    """Requests with keys whose bodies held the canary: one of many samples, a table, its subject, a rectification."""
-    place = f"/samples?id={quote(BIRD.id, safe='')}"
-    content = {"features": list(BIRD.features), "label": "yes"}
-    others = [{"id": f"o{n}", "features": [n, "a", True], "label": "no"} for n in range(3)]
-    columns = ("id", "subject", "age", "job", "member", "income")
-    line = csv_line([BIRD.id, BIRD.subject, *BIRD.features, "yes"])
-    sent: dict[str, tuple[str, str, str, bytes]] = {}
-
-    def send(key: str, method: str, path: str, route: str, body: Any, kind: str = "application/json") -> int:
-        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        sent[key] = method, path, kind, raw
-        status, answer = scene.host.ask_bytes(method, path, raw, **{"Idempotency-Key": key, "Content-Type": kind})
-        assert status in (200, 201), answer
-        hashed_part = b"\0".join((BIRD.id.encode(), b"", raw)) if method == "PUT" else raw
-        if kind == "text/csv":
-            hashed_part = b"text/csv\0" + raw
-        digest = hashlib.sha256(hashed_part).hexdigest()
-        hashes.append(scene.host.service.disk.ledger.hash_text(f"{route}\0{digest}").encode())
-        return status
-
-    hashes: list[bytes] = []
-    samples = [*others, BIRD.as_json(**content)]
-    send("many", "POST", "/samples", "POST /samples", {"samples": samples})
-    send("table", "POST", "/samples", "POST /samples", (csv_line(columns) + line).encode(), "text/csv")
-    send("new", "PUT", place, "PUT /samples", {**content, "label": "no"})
-    send("same", "PUT", place, "PUT /samples", {**content, "label": "no"})
-    subjects = {"subjects": [BIRD.subject]}
-    send("retain", "POST", "/subjects/retain", "POST /subjects/retain", {**subjects, "seconds": 10**6})
-    send("restrict", "POST", "/subjects/restrict", "POST /subjects/restrict", subjects)
-    send("release", "POST", "/subjects/release", "POST /subjects/release", subjects)
-    assert hashes_left(scene, hashes) == hashes, "the search is blind"
-    send("other", "POST", "/samples", "POST /samples", {"samples": [{**others[0], "id": "apart"}]})
-    kept = hashes.pop()
-    receipt = scene.unlearn()
-
-    def check() -> None:
-        assert hashes_left(scene, hashes) == []
-        assert hashes_left(scene, [kept]) == [kept]
-        version, answers = scene.version, set()
-        for key, (method, path, kind, raw) in sent.items():
-            headers = {"Idempotency-Key": key, "Content-Type": kind}
-            wrong = raw.replace(b"no", b"yes") if b"no" in raw else raw.replace(BIRD.subject.encode(), b"another")
-            found = [scene.host.ask_bytes(method, path, body, **headers) for body in (raw, wrong)]
-            if key == "other":
-                assert [status for status, _ in found] == [201, 422]
-            else:
-                answers.update(found)
-        assert len(answers) == 1, answers
-        ((status, body),) = answers
-        assert (status, json.loads(body)["type"].rpartition(":")[2]) == (409, "key-spent")
-        assert scene.version == version
-
-    return receipt, check
-
-
-SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
+SITUATIONS: dict[str, tuple[Callable[[Scene], Case], ...]] = {
     "rankings": (rankings, influence_ended_after),
     "bundles": (bundles, bundles_running, bundles_queued),
     "influence": (influence_running, influence_queued),
@@ -1027,24 +864,15 @@ SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
     "records": (records,),
     "joins": (joins,),
     "idempotency": (idempotency,),
-    "uploads": (uploads, uploads_encoded),
+    "uploads": (uploads,),
     "downloads": (downloads,),
-    "connections": (
-        connections_idle,
-        connections_opendsr,
-        connections_stalled,
-        connections_encoded_idle,
-        connections_encoded_stalled,
-        connections_bulk_stalled,
-    ),
+    "connections": (connections_idle, connections_opendsr, connections_stalled, connections_bulk_stalled),
 }
+FINISHES = (Scene.write_snapshot, Scene.restore)
 
 
 def test_every_holder_has_its_situation():
     assert SITUATIONS.keys() == KINDS.keys()
-
-
-def test_a_holder_that_is_not_on_the_list_is_refused():
     holders = Holders(ModelState(forest(0), 1, 0))
     with pytest.raises(ValueError, match="not in `KINDS`"):
         holders.hold("a new one")
@@ -1052,33 +880,19 @@ def test_a_holder_that_is_not_on_the_list_is_refused():
         holders.register("a new one", lambda period: None)
 
 
-def _by_snapshot(scene: Scene) -> None:
-    assert scene.host.ask("POST", "/snapshot")[0] == 201
-
-
-def _by_restore(scene: Scene) -> None:
-    status, answer = scene.host.ask_bytes("PUT", "/snapshot/file", scene.older)
-    assert status == 200, answer
-
-
-FINISHES = (_by_snapshot, _by_restore)
-
-
 @pytest.mark.parametrize(
     ("situation", "finish"), covering([one for many in SITUATIONS.values() for one in many], FINISHES)
 )
 def test_nothing_outlives_an_erasure(tmp_path, monkeypatch, situation, finish):
-    directory = tmp_path / "data"
-    with scene(directory, monkeypatch) as here:
-        assert files_with([BIRD], directory), "the search is blind"
+    with scene(tmp_path / "data", monkeypatch) as here:
+        assert files_with([BIRD], here.directory), "the search is blind"
         hashes = hashes_of(here)
         assert len(hashes_left(here, hashes)) > 2, "the search is blind"
         receipt, check = situation(here)
         finish(here)
-        wait_until(lambda: here.receipt(receipt)["status"] == "erased")
+        here.wait_until_erased(receipt)
         assert hashes_left(here, hashes) == []
-        assert files_with([BIRD], directory) == []
-        assert remains(here.host.everything, BIRD) == set()
+        here.require_nothing_left()
         assert remains(here.host.everything, NEVER) == set()
         check()
         assert here.host.ask("GET", PLACE)[0] == 404
@@ -1087,13 +901,13 @@ def test_nothing_outlives_an_erasure(tmp_path, monkeypatch, situation, finish):
 @pytest.mark.parametrize(("status", "finish"), covering([204, 500, 410], FINISHES))
 def test_queues_and_dead_letters_name_nobody(tmp_path, monkeypatch, status, finish):
     """Webhooks and callbacks that have arrived, that wait, and that were given up."""
-    directory, bodies = tmp_path / "data", list[bytes]()
+    bodies = list[bytes]()
 
     def take(path: str, headers: dict[str, str], body: bytes) -> int:
         bodies.append(body)
         return status
 
-    with listening(take) as port, scene(directory, monkeypatch, told=port) as here:
+    with listening(take) as port, scene(tmp_path / "data", monkeypatch, told=port) as here:
         access, erasure = (_opendsr_request(kind, CALLBACK) for kind in ("access", "erasure"))
         assert here.host.ask("POST", "/opendsr/v2/requests", access)[0] == 201
         place = f"/opendsr/v2/requests/{access['subject_request_id']}"
@@ -1103,12 +917,12 @@ def test_queues_and_dead_letters_name_nobody(tmp_path, monkeypatch, status, fini
         case = erasure["subject_request_id"]
         (receipt,) = here.host.ask("GET", f"/erasures?ref={case}")[1]["erasures"]
         finish(here)
-        wait_until(lambda: here.receipt(receipt["id"])["status"] == "erased")
-        measure, letters = here.host.service.measure, list[dict[str, Any]]()
+        here.wait_until_erased(receipt["id"])
+        letters = list[dict[str, Any]]()
 
         def is_over() -> bool:
             letters[:] = here.host.ask("GET", "/webhooks/dead-letters")[1]["dead_letters"]
-            found = measure()
+            found = here.host.service.measure()
             if status == 500:
                 return found.deliveries_failed >= 2 and found.deliveries_due > 0
             n_dead = 3 if status == 410 else 0
@@ -1120,42 +934,42 @@ def test_queues_and_dead_letters_name_nobody(tmp_path, monkeypatch, status, fini
         assert not traces(BIRD, json.dumps(letters, ensure_ascii=False).encode())
         assert bodies
         assert not [body for body in bodies if traces(BIRD, body)]
-        assert files_with([BIRD], directory) == []
-        assert remains(here.host.everything, BIRD) == set()
+        here.require_nothing_left()
 
 
 @pytest.mark.parametrize(("finish", "is_released"), covering(FINISHES, [False, True]))
 def test_nothing_outlives_the_erasure_of_what_was_restricted(tmp_path, monkeypatch, finish, is_released):
-    directory = tmp_path / "data"
-    with scene(directory, monkeypatch) as here:
+    with scene(tmp_path / "data", monkeypatch) as here:
         subjects = {"subjects": [BIRD.subject]}
-        status, made = here.host.ask("POST", "/subjects/restrict", subjects)
-        assert (status, made["samples"]) == (200, 1)
-        here.host.ask("POST", "/snapshot")
-        assert files_with([BIRD], directory), "the search is blind"
+
+        def mark(how: str) -> None:
+            status, made = here.host.ask("POST", f"/subjects/{how}", subjects)
+            assert (status, made["samples"]) == (200, 1)
+
+        mark("restrict")
+        here.write_snapshot()
+        assert files_with([BIRD], here.directory), "the search is blind"
         found = remains(here.host.everything, BIRD)
-        assert {"id", "subject", "word", "number 0"} <= found, "the search is blind"
+        assert {"id", "subject", "word", "number 0"} <= found <= forms(BIRD).keys(), "the search is blind"
         if is_released:
-            assert here.host.ask("POST", "/subjects/release", subjects)[1]["samples"] == 1
-            assert here.host.ask("POST", "/subjects/restrict", subjects)[1]["samples"] == 1
+            mark("release")
+            mark("restrict")
         status, receipt = here.host.ask("POST", "/samples/batch-delete", subjects)
         assert (status, receipt["unlearned"]) == (200, 1)
         finish(here)
-        wait_until(lambda: here.receipt(receipt["id"])["status"] == "erased")
-        assert files_with([BIRD], directory) == []
-        assert remains(here.host.everything, BIRD) == set()
+        here.wait_until_erased(receipt["id"])
+        here.require_nothing_left()
 
 
 def test_nothing_of_the_old_content_outlives_the_rectification_of_what_is_restricted(tmp_path, monkeypatch):
-    directory = tmp_path / "data"
-    with scene(directory, monkeypatch) as here:
+    with scene(tmp_path / "data", monkeypatch) as here:
         here.host.ask("POST", "/subjects/restrict", {"subjects": [BIRD.subject]})
         content = {"features": [1, "a", True], "label": "no", "subject": "another"}
         status, receipt = here.host.ask("PUT", PLACE, content)
         assert (status, receipt["unlearned"]) == (200, 1)
-        _by_snapshot(here)
-        wait_until(lambda: here.receipt(receipt["id"])["status"] == "erased")
-        assert {what.rpartition(": ")[2] for what in files_with([BIRD], directory)} == {"id"}
+        here.write_snapshot()
+        here.wait_until_erased(receipt["id"])
+        assert {what.rpartition(": ")[2] for what in files_with([BIRD], here.directory)} == {"id"}
         assert remains(here.host.everything, BIRD) == {"id"}
 
 
@@ -1179,8 +993,8 @@ def test_a_prediction_in_bulk_goes_on_while_an_erasure_is_finished(tmp_path, mon
             thread.start()
         wait_until(lambda: received)
         receipt = here.unlearn()
-        _by_snapshot(here)
-        wait_until(lambda: here.receipt(receipt)["status"] == "erased")
+        here.write_snapshot()
+        here.wait_until_erased(receipt)
         assert not here.receipt(receipt)["overdue"]
         assert remains(here.host.everything, BIRD) == set()
         is_erased.set()
@@ -1190,9 +1004,3 @@ def test_a_prediction_in_bulk_goes_on_while_an_erasure_is_finished(tmp_path, mon
         answer = b"".join(received)
         assert answer.endswith(b"0\r\n\r\n"), "it was cut off"
         assert answer.split(b"\r\n\r\n", 1)[1].count(b",3\r\n") > 5000, "rows behind the deletion"
-
-
-def test_the_search_of_memory_finds_what_is_held(tmp_path, monkeypatch):
-    with scene(tmp_path / "data", monkeypatch) as here:
-        found = {"id", "subject", "word", "number 0"}
-        assert found <= remains(here.host.everything, BIRD) <= forms(BIRD).keys()

@@ -1,10 +1,8 @@
-"""Servers whose journal is in PostgreSQL: killed, cut off and started again, and searched for what was erased."""
+"""A server whose journal is in PostgreSQL: killed, cut off and started again, and searched for what was erased."""
 
 from __future__ import annotations
 
-import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from tests.process.durability.people import flags, people
 from tests.process.durability.reading import fresh_digest, live_digest, read_held, read_schema
 from tests.serving import Running, environment, forked, free_port, serving
 
+pytestmark = pytest.mark.long
 FLAGS = flags("--erasure-deadline", "2")
 
 
@@ -50,7 +49,6 @@ def require_exact(server: Running) -> str:
     return digest
 
 
-@pytest.mark.long
 def test_a_server_lives_on_its_journal(folder: Path, server_of_journals: Server) -> None:
     database = server_of_journals.new_database()
     url = server_of_journals.url(database)
@@ -146,44 +144,3 @@ def test_nothing_of_an_erased_sample_can_be_read(folder: Path, server_of_journal
         ((oldest,),) = postgres.execute("SELECT coalesce(min(seq), 1000000) FROM oubli_records", database=database)
         assert oldest >= first > 1
         assert server.stop() == 0
-
-
-def test_killed_with_its_database_under_changes(folder: Path, server_of_journals: Server) -> None:
-    postgres, database = server_of_journals, server_of_journals.new_database()
-    variables = {"OUBLI_JOURNAL": postgres.url(database)}
-    acknowledged: set[str] = set()
-    with serving(*FLAGS, cwd=folder, **variables) as server:
-        for number, one in enumerate(flock(1, 40)):
-            if number == 20:
-                postgres.kill()
-                postgres.start()
-            status, answer = send(server, "POST", "/samples", {"samples": [one.as_json()]})
-            assert status in (201, 503), json.dumps(answer)
-            if status == 201:
-                acknowledged.add(one.id)
-            else:
-                time.sleep(0.2)
-        server.process.kill()
-        postgres.kill()
-    postgres.start()
-    with serving(*FLAGS, cwd=folder, **variables) as server:
-        held = {name for name in read_held(server)[0] if not name.startswith("p")}
-        assert held == acknowledged
-        assert len(held) > 30
-        require_exact(server)
-
-
-def test_a_journal_in_files_goes_on_in_the_database(begun: Path, postgres: Server) -> None:
-    with serving(*FLAGS, cwd=begun) as server:
-        learn(server, flock(1, 3))
-        receipt = forget(server, ["p1", "p2"])
-        held, digest = read_held(server), live_digest(server, by_snapshot=False)
-        server.process.kill()
-    variables = {"OUBLI_JOURNAL": postgres.url(postgres.new_schema())}
-    for _ in range(2):
-        with serving(*FLAGS, cwd=begun, **variables) as server:
-            assert read_held(server) == held
-            assert require_exact(server) == digest
-            wait_until_erased(server, receipt)
-            assert not list((begun / "oubli-data").glob("journal*"))
-            server.process.kill()

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import json
 import tarfile
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.process.durability.asking import wait_until_erased
+from tests.process.durability.reading import finish
 from tests.process.durability.sets import check_set
 from tests.serving import ROOT, Running, run_cli, serving
+from tests.tiers import ordinary
 
 DIRECTORIES = sorted((ROOT / "tests" / "golden" / "directories").glob("*.tar.xz"))
 # One of each form of files; the others, which differ in the kind of model, are long.
 SHORT = ("v0.1.0-forest-classification", "journal-forest-classification")
 # Splits are chosen otherwise since: samples and parameters are kept, and the trees are others.
 GROWN_ANEW = ("v0.1.0-", "boosting-")
-SECONDS = 120
 FLAGS = ("--data-dir", "data", "--erasure-deadline", "1")
-
-
-def golden() -> list[Any]:
-    names = [path.name.removesuffix(".tar.xz") for path in DIRECTORIES]
-    return [pytest.param(name, marks=() if name in SHORT else pytest.mark.long) for name in names]
 
 
 def unpack(name: str, folder: Path) -> dict[str, Any]:
@@ -35,27 +31,9 @@ def unpack(name: str, folder: Path) -> dict[str, Any]:
     return notes
 
 
-def verify(server: Running) -> dict[str, Any]:
-    job = server.ask("POST", "/model/verify")[1]
-    deadline = time.monotonic() + SECONDS
-    while job["status"] in ("queued", "running") and time.monotonic() < deadline:
-        time.sleep(0.05)
-        job = server.get(f"/jobs/{job['id']}")[1]
-    assert job["status"] == "succeeded", job
-    result: dict[str, Any] = job["result"]
-    return result
-
-
 def all_of(server: Running, route: str, field: str) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = server.get(f"{route}?limit=1000")[1][field]
     return entries
-
-
-def wait_until_erased(server: Running, receipt: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while (found := server.get(f"/erasures/{receipt}")[1])["status"] != "erased":
-        assert time.monotonic() < deadline, found
-        time.sleep(0.1)
 
 
 def check_everything_is_there(server: Running, notes: dict[str, Any]) -> None:
@@ -76,10 +54,10 @@ def check_everything_is_there(server: Running, notes: dict[str, Any]) -> None:
         now = server.get(f"/erasures/{receipt['id']}")[1]
         fixed = ("id", "ref", "kind", "guarantee", "requested", "unlearned", "received_at", "unlearned_at", "key_id")
         assert {name: now[name] for name in fixed} == {name: receipt[name] for name in fixed}
-        wait_until_erased(server, receipt["id"])
+        wait_until_erased(server, receipt["id"], 120)
 
 
-@pytest.mark.parametrize("name", golden())
+@pytest.mark.parametrize("name", ordinary([path.name.removesuffix(".tar.xz") for path in DIRECTORIES], *SHORT))
 def test_an_earlier_data_directory_opens_is_served_and_changed(name: str, tmp_path: Path) -> None:
     notes = unpack(name, tmp_path)
     with serving(*FLAGS, cwd=tmp_path) as server:
@@ -90,10 +68,10 @@ def test_an_earlier_data_directory_opens_is_served_and_changed(name: str, tmp_pa
                 assert answered.get(field) == notes["answered"].get(field)
         check_everything_is_there(server, notes)
         nonces = check_set(server)
-        assert verify(server)["ok"]
+        assert finish(server, "/model/verify")["ok"]
         status, receipt = server.ask("DELETE", "/samples/sample-20")
         assert (status, receipt["unlearned"]) == (200, 1)
-        wait_until_erased(server, receipt["id"])
+        wait_until_erased(server, receipt["id"], 120)
         before = all_of(server, "/ledger", "entries")
         (tmp_path / "ledger.jsonl").write_text("\n".join(map(json.dumps, before)))
         assert server.stop() == 0
@@ -105,7 +83,7 @@ def test_an_earlier_data_directory_opens_is_served_and_changed(name: str, tmp_pa
         assert server.get(f"/erasures/{receipt['id']}")[1]["status"] == "erased"
         assert all_of(server, "/ledger", "entries")[: len(before)] == before
         assert check_set(server) == {sample: one for sample, one in nonces.items() if sample != "sample-20"}
-        assert verify(server)["ok"]
+        assert finish(server, "/model/verify")["ok"]
 
 
 def test_there_is_a_directory_of_every_kind() -> None:

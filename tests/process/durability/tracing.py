@@ -101,6 +101,11 @@ def _number(text: str) -> int:
     return -1 if text == "?" else int(text, 0)
 
 
+def hexadecimal(text: str) -> str:
+    """Return a text as strace writes it."""
+    return '"' + "".join(f"\\x{byte:02x}" for byte in text.encode()) + '"'
+
+
 def command(trace: Path) -> tuple[str, ...]:
     """Return the command line, traced into a file."""
     # Everything in hexadecimal and nothing cut short, so that files can be put together again.

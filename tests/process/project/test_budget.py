@@ -1,7 +1,8 @@
-"""Long tests end with their time and say what did not run; of cases that are left to them, some stay ordinary."""
+"""Long tests end with their time and a table tells what ran; of cases that are left to them, some stay ordinary."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,26 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.budget import part_of, rotated
+from tests.budget import part_of, rotated, table
 from tests.tiers import covering, ordinary
 
 FILES = ["a.py", "b.py", "c.py"]
 TESTS = """
-import time
-
-def test_quick(): pass
-
+import gc, time
+def left(phase, info): raise KeyboardInterrupt
+def test_quick(): {quick}
 def test_slow():
-    time.sleep(30)
-
-def test_later(): {later}
+    {slow}
+def test_later(): pass
 """
 
 
 def test_each_day_begins_with_another_file() -> None:
     first = [rotated(FILES, date(2026, 1, day))[0] for day in (1, 2, 3)]
-    assert sorted(first) == FILES
-    assert sorted(rotated(FILES, date(2026, 1, 1))) == FILES
+    assert sorted(first) == sorted(rotated(FILES, date(2026, 1, 1))) == FILES
 
 
 def test_each_value_of_a_list_has_an_ordinary_case() -> None:
@@ -55,42 +53,48 @@ def run(folder: Path, *options: str, patience: float = 30.0) -> subprocess.Compl
     return subprocess.run(command, cwd=root, env=variables, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_session_out_of_time_names_what_did_not_run_and_is_no_failure(tmp_path: Path) -> None:
-    (tmp_path / "test_them.py").write_text(TESTS.format(later="pass"), encoding="utf-8")
-    ended = run(tmp_path, "--seconds", "1")
-    assert ended.returncode == 0, ended.stdout
-    assert "2 tests were not run to their end" in ended.stdout
-    assert "test_them.py::test_slow" in ended.stdout
-    assert "test_them.py::test_later" in ended.stdout
-
-
-def test_a_test_that_swallows_the_interrupt_ends_with_the_process(tmp_path: Path) -> None:
-    text = TESTS.format(later="pass").replace(
-        "time.sleep(30)",
-        "\n    ".join(["try:", "    time.sleep(30)", "except KeyboardInterrupt:", "    time.sleep(30)"]),
-    )
-    (tmp_path / "test_them.py").write_text(text, encoding="utf-8")
-    ended = run(tmp_path, "--seconds", "1", patience=0.5)
-    assert ended.returncode == 0, ended.stdout
-    assert "test_them.py::test_later" in ended.stdout
-
-
-def test_what_an_interrupt_leaves_behind_is_no_failure(tmp_path: Path) -> None:
-    text = "import gc\ndef left(phase, info): raise KeyboardInterrupt\n" + TESTS.format(later="pass").replace(
-        "time.sleep(30)", "\n    ".join(["try:", "    time.sleep(30)", "finally:", "    gc.callbacks.append(left)"])
-    )
-    (tmp_path / "test_them.py").write_text(text, encoding="utf-8")
-    ended = run(tmp_path, "--seconds", "1", "-W", "error")
+@pytest.mark.parametrize(
+    ("slow", "patience"),
+    [
+        ("time.sleep(30)", 30.0),
+        # A test that swallows the interrupt ends with the process, and what an interrupt leaves behind is no failure.
+        ("try: time.sleep(30)\n    except KeyboardInterrupt: time.sleep(30)", 0.5),
+        ("try: time.sleep(30)\n    finally: gc.callbacks.append(left)", 30.0),
+    ],
+)
+def test_a_session_out_of_time_is_no_failure_and_the_table_tells_what_did_not_run(
+    tmp_path: Path, slow: str, patience: float
+) -> None:
+    (tmp_path / "test_them.py").write_text(TESTS.format(quick="pass", slow=slow), encoding="utf-8")
+    record = tmp_path / "long.1.record"
+    ended = run(tmp_path, "--seconds=1", f"--record={record}", "-W", "error", patience=patience)
     assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "the 1 s are over" in ended.stdout
+    _, line, _, file = table([record])
+    assert line.split() == ["long", "1", "1", "0", *["2", "tests", "of", "1", "files"]]
+    assert file.endswith("test_them.py: 2 of 3")
 
 
 def test_a_failure_before_the_time_is_over_fails_the_session(tmp_path: Path) -> None:
-    text = TESTS.format(later="pass").replace("def test_quick(): pass", "def test_quick(): assert not TESTS")
-    (tmp_path / "test_them.py").write_text("TESTS = 1\n" + text, encoding="utf-8")
+    text = TESTS.format(quick="assert not gc", slow="time.sleep(30)")
+    (tmp_path / "test_them.py").write_text(text, encoding="utf-8")
     assert run(tmp_path, "--seconds", "1").returncode == 1
 
 
-def test_every_file_has_its_turn_before_any_has_a_second(tmp_path: Path) -> None:
+def test_the_table_has_a_line_for_each_tier_over_all_its_parts(tmp_path: Path) -> None:
+    for name, file, waits in (("ordinary", "a", "a.py::t"), ("long.1", "b", "b.py::u"), ("long.2", "c", "d.py::u")):
+        lines = [{"waits": f"{file}.py::t"}, {"waits": waits}, {"ran": f"{file}.py::t", "seconds": 7.4}]
+        (tmp_path / f"{name}.record").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    assert list(table(sorted(tmp_path.glob("*.record"), reverse=True)))[1:] == [
+        "ordinary         1       1        7   -",
+        "long             2       2       15   2 tests of 2 files",
+        "Tests that did not run, or not to their end, by file:",
+        "  b.py: 1 of 2",
+        "  d.py: 1 of 1",
+    ]
+
+
+def test_the_first_case_of_every_test_has_its_turn_before_any_has_a_second(tmp_path: Path) -> None:
     for name in ("a", "b"):
         text = "import pytest\n@pytest.mark.parametrize('i', range(3))\ndef test_it(i): pass\n"
         (tmp_path / f"test_{name}.py").write_text(text, encoding="utf-8")

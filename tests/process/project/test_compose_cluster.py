@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import shutil
 import signal
@@ -21,6 +20,7 @@ import pytest
 import yaml
 
 from oubli.app.settings import Settings
+from tests.postgres import user_of_postgres
 from tests.serving import ROOT, free_port, serving
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
@@ -28,16 +28,7 @@ SERVICES: dict[str, Any] = COMPOSE["services"]
 NODES = ["oubli-1", "oubli-2", "oubli-3"]
 DATABASES = ["postgres-1", "postgres-2"]
 FOLDER = ROOT / "docker" / "postgres"
-SMALL = (
-    "-c",
-    "fsync=off",
-    "-c",
-    "shared_buffers=16MB",
-    "-c",
-    "min_wal_size=32MB",
-    "-c",
-    "dynamic_shared_memory_type=mmap",
-)
+SMALL = ["--fsync=off", "--shared_buffers=16MB", "--min_wal_size=32MB", "--dynamic_shared_memory_type=mmap"]
 # What the image does at a start, as far as it matters here: the data directory, and the scripts that are run once.
 IMAGE = """#!/bin/sh
 set -eu
@@ -67,6 +58,8 @@ def test_three_nodes_differ_by_their_address_alone() -> None:
         assert node["volumes"] == [f"{name}-data:/var/lib/oubli"]
         assert f"{name}-data" in COMPOSE["volumes"]
         assert node["environment"]["OUBLI_ALLOWED_HOSTS"].split(",") == NODES
+    flags = {one.removeprefix("--").replace("-", "_") for one in SERVICES["oubli-1"]["command"] if one.startswith("--")}
+    assert flags <= set(Settings.model_fields)
 
 
 def test_the_nodes_are_as_small_as_the_single_server() -> None:
@@ -105,21 +98,7 @@ def test_secrets_are_files_that_are_made_by_the_script_and_kept_out_of_images_an
     assert not any("PASSWORD:" in line for line in (ROOT / "docker-compose.yml").read_text().splitlines())
 
 
-def test_the_command_of_a_node_is_of_flags_that_are_there() -> None:
-    command: list[str] = SERVICES["oubli-1"]["command"]
-    flags = {one.removeprefix("--").replace("-", "_") for one in command if one.startswith("--")}
-    assert flags <= set(Settings.model_fields)
-
-
 # --- PostgreSQL, by the scripts that its image is started with
-
-
-def as_postgres() -> dict[str, Any]:
-    """Return how to run what refuses to run as root."""
-    if os.getuid() != 0:
-        return {}
-    user = pwd.getpwnam("postgres" if "postgres" in {one.pw_name for one in pwd.getpwall()} else "nobody")
-    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
 class Database:
@@ -156,7 +135,7 @@ class Database:
     def start(self) -> None:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, env=self._variables, stdout=log, stderr=log, cwd=self.data.parent, **as_postgres()
+                self._command, env=self._variables, stdout=log, stderr=log, cwd=self.data.parent, **user_of_postgres()
             )
         deadline = time.monotonic() + 60
         while subprocess.run(["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)], check=False).returncode:
@@ -227,7 +206,7 @@ def test_a_commit_waits_for_the_standby_which_can_take_over() -> None:
         first.stop(signal.SIGQUIT)
         assert second.ask("SELECT count(*) FROM kept")[0][0] >= 100
         subprocess.run(
-            ["pg_ctl", "promote", "--pgdata", str(second.data), "--wait", "--silent"], check=True, **as_postgres()
+            ["pg_ctl", "promote", "--pgdata", str(second.data), "--wait", "--silent"], check=True, **user_of_postgres()
         )
         assert second.ask("SELECT count(*) FROM kept") == [(101,)]
         # It waits for a standby of its own, and the one that died becomes it, with an empty volume.
@@ -265,7 +244,6 @@ def test_without_its_standby_the_primary_acknowledges_nothing() -> None:
         thread.join()
 
 
-@pytest.mark.long
 def test_a_node_serves_with_the_command_and_the_secrets_of_its_service(tmp_path: Path) -> None:
     with databases() as (first, second):
         first.start()

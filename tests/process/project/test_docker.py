@@ -14,8 +14,10 @@ import pytest
 import yaml
 
 from oubli.app.settings import ENV_PREFIX, Settings
+from oubli.app.version import VERSION
 from tests.serving import EXAMPLE, ROOT, Running, environment, free_port, serving
 
+ENTRYPOINT = ROOT / "docker" / "entrypoint.sh"
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 
@@ -36,56 +38,37 @@ def values(name: str) -> list[str]:
     return [value for instruction, value in instructions() if instruction == name]
 
 
-def final_stage() -> list[tuple[str, str]]:
-    everything = instructions()
-    return everything[max(i for i, (instruction, _) in enumerate(everything) if instruction == "FROM") :]
-
-
-def test_the_image_is_built_in_stages_on_a_named_version() -> None:
+def test_the_image_is_built_in_stages_from_what_has_hashes() -> None:
     assert [value.split()[0] for value in values("FROM")] == ["${BASE_IMAGE}"] * 2
     ((name, image),) = [value.split("=") for value in values("ARG")]
-    tag = image.partition(":")[2]
-    assert name == "BASE_IMAGE"
-    assert tag
-    assert "latest" not in tag
-
-
-def test_the_image_installs_what_has_the_hashes_of_the_lock_file() -> None:
+    assert (name, image.partition(":")[2] not in ("", "latest")) == ("BASE_IMAGE", True)
     (install,) = [value for value in values("RUN") if "requirements.lock" in value]
     assert "--require-hashes --requirement requirements.lock" in install
-
-
-def test_the_image_runs_as_a_numeric_user_that_is_not_root() -> None:
-    users = [value for instruction, value in final_stage() if instruction == "USER"]
-    assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", users[-1])
-
-
-def test_what_starts_gets_signals() -> None:
-    for name in ("ENTRYPOINT", "CMD"):
-        (value,) = [value for instruction, value in final_stage() if instruction == name]
-        assert value.startswith("["), f"{name} must be in exec form"
-    assert values("STOPSIGNAL") == ["SIGTERM"]
-    assert (ROOT / "docker" / "entrypoint.sh").read_text().rstrip().endswith('exec oubli "$@"')
-
-
-def test_the_image_has_a_health_check_and_the_kernels() -> None:
-    (check,) = values("HEALTHCHECK")
-    assert "healthcheck.py" in check
-    assert "--start-period" in check
-    assert any("oubli warm-up" in value for value in values("RUN"))
-
-
-def test_nothing_is_added_or_fetched_on_the_side() -> None:
     assert values("ADD") == []
     assert not any(re.search(r"\b(curl|wget|sudo|apt-get)\b", value) for value in values("RUN"))
+
+
+def test_the_image_serves_the_example_as_a_numeric_user_and_gets_signals(compose: dict[str, Any]) -> None:
+    everything = instructions()
+    final = everything[max(i for i, (instruction, _) in enumerate(everything) if instruction == "FROM") :]
+    last = dict(final)  # of each instruction
+    assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", last["USER"])
+    for name in ("ENTRYPOINT", "CMD"):
+        assert last[name].startswith("["), f"{name} must be in exec form"
+    assert EXAMPLE.name in last["CMD"]
+    assert '"income"' in last["CMD"]
+    assert values("STOPSIGNAL") == ["SIGTERM"]
+    assert (ROOT / "docker" / "entrypoint.sh").read_text().rstrip().endswith('exec oubli "$@"')
+    assert "--start-period" in last["HEALTHCHECK"]
+    test = compose["services"]["oubli"]["healthcheck"]["test"]
+    assert f'CMD ["{test[1]}", "{test[2]}"]' in last["HEALTHCHECK"]
+    assert any("oubli warm-up" in value for value in values("RUN"))
 
 
 def test_every_file_that_is_copied_is_there_and_not_ignored() -> None:
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     for value in values("COPY"):
-        if value.startswith("--from"):
-            continue
-        for source in value.split()[:-1]:
+        for source in value.split()[:-1] if not value.startswith("--from") else ():
             assert (ROOT / source).exists(), source
             assert source.split("/")[0] in allowed, source
 
@@ -97,39 +80,19 @@ def test_variables_are_settings() -> None:
     assert {name.removeprefix(ENV_PREFIX).lower() for name in names} <= set(Settings.model_fields)
 
 
-def test_compose_publishes_to_this_machine_only(compose: dict[str, Any]) -> None:
+def test_compose_gives_the_container_little_and_publishes_to_this_machine_only(compose: dict[str, Any]) -> None:
     service = compose["services"]["oubli"]
+    assert service["image"] == f"oubli:{VERSION}"
     assert service["ports"] == ["127.0.0.1:8000:8000"]
     assert service["environment"]["OUBLI_ALLOW_ANONYMOUS"] == "true"
-
-
-def test_compose_gives_the_container_little(compose: dict[str, Any]) -> None:
-    service = compose["services"]["oubli"]
-    assert service["read_only"] is True
-    assert service["cap_drop"] == ["ALL"]
+    assert (service["read_only"], service["cap_drop"], service["ulimits"]["core"]) == (True, ["ALL"], 0)
     assert "no-new-privileges:true" in service["security_opt"]
     assert service["tmpfs"]
-    assert service["ulimits"]["core"] == 0
-
-
-def test_compose_keeps_the_model_in_a_named_volume(compose: dict[str, Any]) -> None:
-    service = compose["services"]["oubli"]
     ((name, path),) = [volume.split(":") for volume in service["volumes"]]
     assert name in compose["volumes"]
     assert values("WORKDIR")[-1] == path
     assert f"install -d -m 0700 -o 10001 -g 10001 {path}" in " ".join(values("RUN"))
     assert str(Settings.model_fields["data_dir"].default) == "oubli-data"  # below the working directory
-
-
-def test_compose_and_image_check_health_alike(compose: dict[str, Any]) -> None:
-    test = compose["services"]["oubli"]["healthcheck"]["test"]
-    assert f'CMD ["{test[1]}", "{test[2]}"]' in values("HEALTHCHECK")[0]
-
-
-def test_the_version_is_that_of_the_project(compose: dict[str, Any]) -> None:
-    from oubli.app.version import VERSION
-
-    assert compose["services"]["oubli"]["image"] == f"oubli:{VERSION}"
 
 
 def check_health(port: int) -> int:
@@ -150,73 +113,52 @@ def test_the_smoke_test_passes_on_a_real_server(adult_server: Running) -> None:
     assert done.returncode == 0, done.stderr
     assert "the server works" in done.stdout
     assert adult_server.get("/model")[1]["n_samples"] == before
-
-
-def test_the_smoke_test_fails_without_a_server() -> None:
-    script = ROOT / "docker" / "smoke.sh"
-    done = subprocess.run(["bash", script, f"http://127.0.0.1:{free_port()}"], capture_output=True, check=False)
-    assert done.returncode != 0
+    command = ["bash", ROOT / "docker" / "smoke.sh", f"http://127.0.0.1:{free_port()}"]
+    assert subprocess.run(command, capture_output=True, check=False).returncode != 0
 
 
 @pytest.fixture
-def bin_folder(tmp_path: Path) -> Path:
-    """A folder with an `oubli` in it, as the image has one on its path."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    script = folder / "oubli"
+def search_path(tmp_path: Path) -> str:
+    """A path with an `oubli` on it, as the image has one."""
+    script = tmp_path / "bin" / "oubli"
+    script.parent.mkdir()
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m oubli "$@"\n')
     script.chmod(0o755)
-    return folder
+    return f"{script.parent}{os.pathsep}{os.environ['PATH']}"
 
 
-def test_the_entry_point_serves_and_passes_signals_on(bin_folder: Path, tmp_path: Path) -> None:
+def test_the_entry_point_serves_and_passes_signals_on(search_path: str, tmp_path: Path) -> None:
     (tmp_path / "small.csv").write_text("a,y\n" + "".join(f"{i},{'pq'[i % 2]}\n" for i in range(20)))
-    with serving(
-        "--data",
-        "small.csv",
-        "--target",
-        "y",
-        "--n-estimators",
-        "3",
-        cwd=tmp_path,
-        command=(str(ROOT / "docker" / "entrypoint.sh"),),
-        PATH=f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
-    ) as server:
+    flags = ("--data", "small.csv", "--target", "y", "--n-estimators", "3")
+    with serving(*flags, cwd=tmp_path, command=(str(ENTRYPOINT),), PATH=search_path) as server:
         assert server.get("/healthz")[0] == 200
         assert server.stop() == 0
     assert list((tmp_path / "oubli-data").glob("snapshot-*"))
 
 
-def test_the_entry_point_copies_the_kernels_to_where_numba_can_write(bin_folder: Path, tmp_path: Path) -> None:
+def test_the_entry_point_copies_the_kernels_to_where_numba_can_write(search_path: str, tmp_path: Path) -> None:
     kernels = tmp_path / "image"
     kernels.mkdir()
     (kernels / "compiled").write_text("code")
     cache = tmp_path / "cache"
-    variables = environment(
-        PATH=f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
-        KERNELS_IN_IMAGE=str(kernels),
-        NUMBA_CACHE_DIR=str(cache),
-    )
+    variables = environment(PATH=search_path, KERNELS_IN_IMAGE=str(kernels), NUMBA_CACHE_DIR=str(cache))
     for _ in range(2):  # a restart of the container finds them there
-        command = [ROOT / "docker" / "entrypoint.sh", "--version"]
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+        done = subprocess.run([ENTRYPOINT, "--version"], env=variables, capture_output=True, text=True, check=True)
         assert done.stdout.startswith("oubli ")
         assert (cache / "compiled").read_text() == "code"
         assert not (cache / "image").exists()
 
 
-def test_the_entry_point_copies_secrets_so_that_nobody_else_may_read_them(bin_folder: Path, tmp_path: Path) -> None:
+def test_the_entry_point_copies_secrets_so_that_nobody_else_may_read_them(search_path: str, tmp_path: Path) -> None:
     mounted, private = tmp_path / "mounted", tmp_path / "private"
     (mounted / "..data").mkdir(parents=True)  # as Kubernetes has it
     (mounted / "..data" / "pgpass").write_text("*:*:*:oubli:secret\n")
     (mounted / "pgpass").symlink_to("..data/pgpass")
     (mounted / "cluster_secret").write_text("s" * 64)
     (mounted / "cluster_secret").chmod(0o644)
-    variables = environment(
-        PATH=f"{bin_folder}{os.pathsep}{os.environ['PATH']}", SECRETS_FROM=str(mounted), SECRETS_TO=str(private)
-    )
+    variables = environment(PATH=search_path, SECRETS_FROM=str(mounted), SECRETS_TO=str(private))
     for _ in range(2):
-        subprocess.run([ROOT / "docker" / "entrypoint.sh", "--version"], env=variables, check=True)
+        subprocess.run([ENTRYPOINT, "--version"], env=variables, check=True)
         assert {path.name for path in private.iterdir()} == {"pgpass", "cluster_secret"}
         assert private.stat().st_mode & 0o777 == 0o700
         assert all(path.stat().st_mode & 0o777 == 0o600 for path in private.iterdir())
@@ -230,9 +172,3 @@ def test_scripts_are_executable_and_the_shell_can_read_them() -> None:
         assert os.access(path, os.X_OK)
         assert shutil.which(shell)
         subprocess.run([shell, "-n", path], check=True)
-
-
-def test_the_image_serves_the_example() -> None:
-    (command,) = values("CMD")
-    assert EXAMPLE.name in command
-    assert '"income"' in command

@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -23,6 +23,7 @@ from unittest.mock import Mock
 
 import pytest
 import yaml
+from playwright.sync_api import Browser
 from typer.main import get_command
 
 from oubli.app.cli.main import cli
@@ -30,7 +31,6 @@ from oubli.app.http.app import create_app
 from oubli.app.http.openapi import documents
 from oubli.app.http.problems import KINDS
 from oubli.app.settings import GROUPS, Settings
-from tests.browser import CHROMIUM, browsing
 from tests.commands import commands
 from tests.serving import EXAMPLE, ROOT, Running, environment, free_port
 
@@ -182,11 +182,6 @@ def oubli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield command
 
 
-@pytest.mark.parametrize("page", WITH_SHELL)
-def test_the_commands_of_a_page_run(page: str, oubli: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    run_page(page, oubli, tmp_path, request)
-
-
 # An erasure that finds nothing is an entry of the ledger as well; a key may make a thousand an hour.
 ERASE_MANY = """
 python3 - <<'END'
@@ -200,39 +195,27 @@ for name in ("privacy.key", "operator.key"):
         assert answer.status == 200, answer.status
 END
 """
+# Commands before those blocks of a page that begin so: its restore drops what entry 1000 and later tell.
+BEFORE = {"docs/how-to/operations.md": {"oubli ledger fetch": ERASE_MANY}}
 
 
-def test_the_restore_of_a_page_drops_what_entry_1000_and_later_tell(
-    oubli: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    run_page("docs/how-to/operations.md", oubli, tmp_path, request, {"oubli ledger fetch": ERASE_MANY})
-    pages = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_bytes().splitlines()]
-    entries = [entry for page in pages for entry in page["entries"]]
-    assert len(entries) > 1000
-    assert [entry["type"] for entry in entries[1000:]].count("unlearned") > 1
-    assert pages[-1]["checkpoint"].split("\n")[1] == str(len(entries))
-
-
-def run_page(
-    page: str, oubli: str, tmp_path: Path, request: pytest.FixtureRequest, before: Mapping[str, str] | None = None
-) -> None:
-    """Run the commands of a page, with others before those blocks that begin so."""
+@pytest.mark.parametrize("page", WITH_SHELL)
+def test_the_commands_of_a_page_run(page: str, oubli: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     blocks = blocks_of(page)
     commands = run_in_order(blocks, "sh")
     starts = page != "README.md" and any(STARTING.search(block.text) for block in commands)
+    port, url = "", ADDRESS
     if starts:
         port = str(free_port())
         url = f"http://127.0.0.1:{port}"
     elif any(ADDRESS in block.text for block in commands):
-        port, url = "", cast("Running", request.getfixturevalue("adult_server")).url
-    else:
-        port, url = "", ADDRESS
+        url = cast("Running", request.getfixturevalue("adult_server")).url
     lines = [SHELL]
     for block in commands:
         if block.kind == "stop":
             lines.append("stop")
         else:
-            lines += [more for start, more in (before or {}).items() if block.text.startswith(start)]
+            lines += [more for start, more in BEFORE.get(page, {}).items() if block.text.startswith(start)]
             lines += [f"echo '{mark(block)}'", block.text.replace(ADDRESS, url), "echo"]
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples" / EXAMPLE.name).symlink_to(EXAMPLE)
@@ -246,6 +229,11 @@ def run_page(
     )
     assert done.returncode == 0, f"{page}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     compare(page, blocks, "sh", done.stdout)
+    if page in BEFORE:
+        pages = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_bytes().splitlines()]
+        entries = [entry for page in pages for entry in page["entries"]]
+        assert [entry["type"] for entry in entries[1000:]].count("unlearned") > 1
+        assert pages[-1]["checkpoint"].split("\n")[1] == str(len(entries))
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON)
@@ -413,18 +401,19 @@ def test_the_site_loads_nothing_from_another_host(site: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-def test_no_script_of_the_site_fails_and_the_switch_of_light_and_dark_works(site: Path, tmp_path: Path) -> None:
+def test_no_script_of_the_site_fails_and_the_switch_of_light_and_dark_works(site: Path, browser: Browser) -> None:
+    page, complaints = browser.new_page(), list[str]()
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     handler = partial(SimpleHTTPRequestHandler, directory=site)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, browsing(tmp_path) as page:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         for path in sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html")):
-            page.open(f"http://127.0.0.1:{server.server_port}/{path}")
-            page.wait_for(f"document.readyState === 'complete' && location.pathname === '/{path}'")
+            page.goto(f"http://127.0.0.1:{server.server_port}/{path}")
             for mode in ("dark", "light"):
-                page.click(f"[data-bs-theme-value={mode}]")
-                page.wait_for(f"document.documentElement.dataset.bsTheme === '{mode}'")
-            assert page.complaints == [], path
+                page.evaluate(f"document.querySelector('[data-bs-theme-value={mode}]').click()")
+                page.wait_for_function(f"document.documentElement.dataset.bsTheme === '{mode}'")
+            assert complaints == [], path
         server.shutdown()
 
 

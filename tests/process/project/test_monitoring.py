@@ -48,27 +48,20 @@ def promtool(*arguments: str) -> None:
 
 
 @needs("promtool")
-def test_rules_and_configuration_are_sound() -> None:
+def test_rules_and_configuration_are_sound_and_rules_fire_when_they_should_and_only_then() -> None:
     promtool("check", "rules", "alerts.yml")
     promtool("check", "config", "prometheus.yml")
-
-
-@needs("promtool")
-def test_rules_fire_when_they_should_and_only_then() -> None:
     promtool("test", "rules", "alerts.test.yml")
 
 
-def test_the_tests_of_the_rules_know_all_of_them() -> None:
+def test_rules_compare_a_number_with_a_limit_say_what_it_means_and_are_tested() -> None:
     tests = yaml.safe_load((FILES / "alerts.test.yml").read_text())["tests"]
     (fire,) = [one for one in tests if one["name"] == "every rule fires"]
     assert fire["promql_expr_test"][0]["exp_samples"][0]["value"] == len(RULES)
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_a_rule_compares_a_number_with_a_limit_and_says_what_it_means(rule: dict[str, Any]) -> None:
-    assert COMPARISON.fullmatch(rule["expr"])
-    assert rule["labels"]["severity"] in ("critical", "warning", "info")
-    assert rule["annotations"]["summary"]
+    for rule in RULES:
+        assert COMPARISON.fullmatch(rule["expr"]), rule["alert"]
+        assert rule["labels"]["severity"] in ("critical", "warning", "info")
+        assert rule["annotations"]["summary"]
 
 
 def test_compose_mounts_what_is_there() -> None:
@@ -239,54 +232,40 @@ def prometheus_of_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pr
 
 
 @needs("prometheus")
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_what_a_rule_compares_is_there(
-    prometheus: Prometheus, rule: dict[str, Any], request: pytest.FixtureRequest
-) -> None:
-    if OF_NODES in rule["expr"]:
-        assert not prometheus.series(rule["expr"]), "of a server alone nothing is known"
-        prometheus = request.getfixturevalue("prometheus_of_nodes")
-    compared = COMPARISON.fullmatch(rule["expr"])
-    assert compared is not None
-    found = prometheus.series(compared["number"])
-    assert found
-    assert all(one["value"][1] != "NaN" for one in found)
-    fires = prometheus.series(rule["expr"])
-    assert not fires or rule["alert"] in OF_THE_MACHINE, "this server is sound"
-
-
-EXPRESSIONS = [(panel["title"], target["expr"]) for panel in BOARD["panels"] for target in panel.get("targets", ())]
+def test_what_each_rule_compares_is_there(prometheus: Prometheus, prometheus_of_nodes: Prometheus) -> None:
+    for rule in RULES:
+        asked = prometheus
+        if OF_NODES in rule["expr"]:
+            assert not prometheus.series(rule["expr"]), "of a server alone nothing is known"
+            asked = prometheus_of_nodes
+        compared = COMPARISON.fullmatch(rule["expr"])
+        assert compared is not None
+        found = asked.series(compared["number"])
+        assert found, rule["alert"]
+        assert all(one["value"][1] != "NaN" for one in found), rule["alert"]
+        fires = asked.series(rule["expr"])
+        assert not fires or rule["alert"] in OF_THE_MACHINE, "this server is sound"
 
 
 @needs("prometheus")
-@pytest.mark.parametrize(("title", "expression"), EXPRESSIONS)
-def test_every_query_of_the_dashboard_finds_series(
-    prometheus: Prometheus, title: str, expression: str, request: pytest.FixtureRequest
-) -> None:
-    if OF_NODES in expression:
-        prometheus = request.getfixturevalue("prometheus_of_nodes")
-    asked = expression.replace("$__rate_interval", "1m").replace("$instance", ".+")
-    assert "$" not in asked
-    found = prometheus.series(asked)
-    assert found, title
-    assert any(one["value"][1] != "NaN" for one in found), title
+def test_every_query_of_the_dashboard_finds_series(prometheus: Prometheus, prometheus_of_nodes: Prometheus) -> None:
+    for panel in BOARD["panels"]:
+        for target in panel.get("targets", ()):
+            asked = target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".+")
+            assert "$" not in asked
+            found = (prometheus_of_nodes if OF_NODES in asked else prometheus).series(asked)
+            assert any(one["value"][1] != "NaN" for one in found), (panel["title"], asked)
 
 
 @needs("prometheus")
-def test_the_variable_of_the_dashboard_finds_the_server(prometheus: Prometheus) -> None:
+def test_scrapes_are_sound_and_the_variable_of_the_dashboard_finds_the_server(prometheus: Prometheus) -> None:
+    (target,) = prometheus.ask("/targets")["activeTargets"]
+    assert (target["health"], target["lastError"]) == ("up", "")
     (variable,) = BOARD["templating"]["list"]
     metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]
     assert len({one["metric"][label] for one in prometheus.series(metric)}) == 1
 
 
-@needs("prometheus")
-def test_scrapes_are_sound(prometheus: Prometheus) -> None:
-    (target,) = prometheus.ask("/targets")["activeTargets"]
-    assert target["health"] == "up"
-    assert target["lastError"] == ""
-
-
-@pytest.mark.long
 @needs("prometheus")
 def test_prometheus_sees_a_server_that_trains(tmp_path: Path) -> None:
     rules = {rule["alert"]: rule["expr"] for rule in RULES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -21,13 +22,9 @@ def database_server() -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def nodes(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     """Two nodes that are ready; tests leave them so."""
-    found = Nodes(
-        tmp_path_factory.mktemp("nodes"), database_server, 2, "--erasure-deadline", "2", "--member-timeout", "20"
-    )
-    for one in found.all:
-        one.launched = forked  # faster; what begins again by `exec` would seem to have ended, which none does here
-    try:
+    flags = ("--erasure-deadline", "2", "--member-timeout", "20")
+    with closing(Nodes(tmp_path_factory.mktemp("nodes"), database_server, 2, *flags)) as found:
+        for one in found.all:
+            one.launched = forked  # faster; what begins again by `exec` would seem to have ended, which none does here
         found.start()
         yield found
-    finally:
-        found.close()

@@ -46,7 +46,6 @@ class Load:
         _, self._cells, self._labels = rows()
         self.known = [Known() for _ in range(n_threads)]
         self.acknowledged_at: list[float] = []  # in seconds of `time.monotonic`
-        self.versions: list[int] = []  # of the model, after each addition
         self._threads = [threading.Thread(target=self._run, args=(i,), daemon=True) for i in range(n_threads)]
 
     def __enter__(self) -> Load:
@@ -77,11 +76,6 @@ class Load:
         return n_lost, n_back
 
     @property
-    def n_split(self) -> int:
-        """How many additions were acknowledged with a version that another one has: two nodes led at once."""
-        return len(self.versions) - len(set(self.versions))
-
-    @property
     def n_acknowledged(self) -> int:
         return sum(known.n_acknowledged for known in self.known)
 
@@ -101,8 +95,6 @@ class Load:
                 continue
             if answer.status in _CHANGED:
                 self._note(known, name, is_deletion=is_deletion)
-                if answer.status == 201:
-                    self.versions.append(answer.content["model_version"])
             elif answer.status == REDIRECT:
                 url = answer.headers["location"]
                 place = next((i for i, one in enumerate(self._nodes.all) if url.startswith(one.url)), place)

@@ -12,14 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from tests.postgres import Server
-from tests.process.durability.people import flags, write_csv
+from tests.process.durability.canaries import Canary, files_with
+from tests.process.durability.people import flags, rows, write_csv
 from tests.serving import APP, Process, Start, environment, free_port, spawned
 
 SECRET = "a-secret-of-a-cluster-in-a-test-0123456789"
 REDIRECT = 307
 PATIENCE = 240.0
+_, CELLS, LABELS = rows()
 
 
 class Answer(NamedTuple):
@@ -126,6 +129,23 @@ class Node:
         except (OSError, http.client.HTTPException):
             return False
 
+    @property
+    def n_joined(self) -> int:
+        """How often it has joined the cluster."""
+        return self.output.count("Joined the cluster")
+
+    def predict(self) -> Answer:
+        return self.ask("POST", "/predict", {"instances": [CELLS[0]]})
+
+    def series(self, name: str) -> float | None:
+        """A metric without labels."""
+        text = self.ask("GET", "/metrics").content.decode()
+        found = [line.rpartition(" ")[2] for line in text.splitlines() if line.startswith(f"{name} ")]
+        return float(found[0]) if found else None
+
+    def is_erased(self, receipt: str) -> bool:
+        return bool(self.ask("GET", f"/erasures/{receipt}").content["status"] == "erased")
+
     def digest(self) -> str:
         """The digest of the model, and its version; `verify` compares with a fresh fit besides."""
         job = self.ask("POST", "/model/verify").content
@@ -220,3 +240,38 @@ class Nodes:
 
         found: int = self.wait(same, "all nodes are in step")
         return found
+
+    def require_same(self) -> None:
+        """All nodes have the same model."""
+        self.wait_in_step()
+        assert len({one.digest() for one in self.live}) == 1
+
+    def add(self, name: str, place: int = 0, **more: Any) -> Answer:
+        """Have the leader learn a sample."""
+        answer = self.leader().ask("POST", "/samples", sample(name, place), **more)
+        assert answer.status == 201, answer
+        return answer
+
+    def learn(self, *canaries: Canary) -> None:
+        """Have all nodes learn canaries, and write them to their disks."""
+        leader = self.leader()
+        assert leader.ask("POST", "/samples", {"samples": [one.as_json() for one in canaries]}).status == 201
+        assert leader.ask("POST", "/snapshot").status == 201
+        self.wait(lambda: all(files_with(canaries, one.data) for one in self.live), "all nodes have written them")
+        self.wait_in_step()
+
+    def delete(self, one: Canary) -> str:
+        """Have the leader delete a canary; return the receipt's id."""
+        return str(self.leader().ask("DELETE", place_of(one)).content["id"])
+
+    def wait_until_erased(self, *receipts: str) -> None:
+        leader = self.leader()
+        self.wait(lambda: all(leader.is_erased(name) for name in receipts), "it is erased")
+
+
+def sample(name: str, place: int = 0) -> dict[str, Any]:
+    return {"samples": [{"id": name, "features": CELLS[place], "label": LABELS[place]}]}
+
+
+def place_of(one: Canary) -> str:
+    return f"/samples/{quote(one.id, safe='')}"

@@ -154,10 +154,9 @@ def test_nothing_of_an_erased_sample_can_be_read_anywhere(cluster: Cluster, tmp_
     for one in nodes.all:
         nodes.wait(lambda one=one: files_with(ERASED, one.data), f"{one.name} has written them")
 
-    receipts = [leader.ask("DELETE", f"/samples/{quote(one.id, safe='')}").content["id"] for one in ERASED[:2]]
+    receipts = [nodes.delete(one) for one in ERASED[:2]]
     receipts.append(leader.ask("DELETE", f"/samples?subject={quote(ERASED[2].subject, safe='')}").content["id"])
-    for name in receipts:
-        nodes.wait(lambda name=name: leader.ask("GET", f"/erasures/{name}").content["status"] == "erased", "erased")
+    nodes.wait_until_erased(*receipts)
     left = cluster.freeze()
 
     gone = {name: secret for name, secret in keys.items() if name not in left}

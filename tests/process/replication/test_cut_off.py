@@ -7,19 +7,20 @@ import json
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from tests.postgres import Proxy, Server
-from tests.process.durability.people import rows
-from tests.process.replication.nodes import Answer, Node, Nodes
-from tests.process.replication.test_nodes import series
+from tests.process.replication.nodes import CELLS, Node, Nodes
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
-_, CELLS, LABELS = rows()
 MEMBER_TIMEOUT = 8
 N_QUEUED = 8
 PREDICTION = {"instances": [CELLS[0]]}
+
+
+OF_SAMPLES = ("/samples/cut", "/model", "/model/trees/0")
 
 
 class Behind(Nodes):
@@ -38,12 +39,9 @@ class Behind(Nodes):
 @pytest.fixture(scope="module")
 def nodes(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
     flags = ("--erasure-deadline", "2", "--member-timeout", str(MEMBER_TIMEOUT))
-    found = Behind(tmp_path_factory.mktemp("cut-off"), database_server, 2, *flags)
-    try:
+    with closing(Behind(tmp_path_factory.mktemp("cut-off"), database_server, 2, *flags)) as found:
         found.start()
         yield found
-    finally:
-        found.close()
 
 
 class Kept:
@@ -72,27 +70,12 @@ class Kept:
 
 def add(nodes: Nodes, name: str) -> None:
     nodes.wait(lambda: all(one.is_ready() for one in nodes.all), "both are ready")
-    sample = {"id": name, "subject": f"of {name}", "features": CELLS[0], "label": LABELS[0]}
-    assert nodes.leader().ask("POST", "/samples", {"samples": [sample]}).status == 201
+    nodes.add(name)
     nodes.wait_in_step()
 
 
 def delete(leader: Node, name: str) -> str:
-    found: str = leader.ask("DELETE", f"/samples/{name}").content["id"]
-    return found
-
-
-def is_erased(leader: Node, receipt: str) -> bool:
-    return bool(leader.ask("GET", f"/erasures/{receipt}").content["status"] == "erased")
-
-
-def asked_of_samples(node: Node, name: str) -> list[Answer]:
-    return [
-        node.ask("POST", "/predict", PREDICTION),
-        node.ask("GET", f"/samples/{name}"),
-        node.ask("GET", "/model"),
-        node.ask("GET", "/model/trees/0"),
-    ]
+    return str(leader.ask("DELETE", f"/samples/{name}").content["id"])
 
 
 def test_a_follower_that_is_cut_off_answers_nothing_once_the_receipt_may_say_erased(nodes: Behind) -> None:
@@ -107,8 +90,8 @@ def test_a_follower_that_is_cut_off_answers_nothing_once_the_receipt_may_say_era
         end, after, n_served = time.monotonic() + 60, 0, 0
         while after < 5:
             assert time.monotonic() < end
-            erased = is_erased(leader, receipt)
-            answers = asked_of_samples(follower, "cut")
+            erased = leader.is_erased(receipt)
+            answers = [follower.predict(), *(follower.ask("GET", path) for path in OF_SAMPLES)]
             kept.send("POST", "/predict", PREDICTION)
             statuses = [*(one.status for one in answers), kept.status()]
             if erased:
@@ -122,9 +105,9 @@ def test_a_follower_that_is_cut_off_answers_nothing_once_the_receipt_may_say_era
         assert follower.ask("GET", "/readyz").status == 503
         for path in ("/healthz", "/cluster", "/ledger/keys", "/ledger", "/erasures"):
             assert follower.ask("GET", path).status == 200, path
-        assert series(follower, "oubli_ready") == 0
-        assert follower.output.count("nothing that depends on samples is answered") == 1
-        assert leader.ask("POST", "/predict", PREDICTION).status == 200
+        assert follower.series("oubli_ready") == 0
+        assert follower.output.count("it answers nothing that depends on samples") == 1
+        assert leader.predict().status == 200
     finally:
         nodes.proxy.is_away = False
         kept.close()
@@ -150,7 +133,7 @@ def test_a_thawed_node_refuses_what_was_asked_while_it_was_frozen(nodes: Behind,
             one.send("GET", f"/samples/{role}")
         nodes.wait(lambda: other.ask("GET", "/readyz?for=changes").status == 200, "the other one leads")
         receipt = delete(other, role)
-        nodes.wait(lambda: is_erased(other, receipt), "it is erased")
+        nodes.wait(lambda: other.is_erased(receipt), "it is erased")
     finally:
         frozen.send(signal.SIGCONT)
     statuses = [one.status() for one in kept]

@@ -5,22 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.postgres import Server
-from tests.process.replication.nodes import Node, Nodes
+from tests.process.replication.nodes import Nodes
 
-pytestmark = pytest.mark.timeout(600)
-
-
-def write_ledger(node: Node, path: Path) -> list[dict[str, object]]:
-    page = node.ask("GET", "/ledger?limit=1000").content
-    assert page["next"] is None
-    path.write_text(json.dumps(page) + "\n")
-    entries: list[dict[str, object]] = page["entries"]
-    return entries
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
 @pytest.fixture
@@ -29,20 +22,16 @@ def lost(database_server: Server, tmp_path: Path) -> Iterator[Nodes]:
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     new.mkdir()
-    before = Nodes(old, database_server, 1)
-    try:
+    with closing(Nodes(old, database_server, 1)) as before:
         before.start()
         assert before.leader().ask("DELETE", "/samples/p9").status == 200
-        write_ledger(before.all[0], new / "ledger.jsonl")
-    finally:
-        before.close()
-    nodes = Nodes(new, database_server, 2, "--ledger", str(new / "ledger.jsonl"))
-    without = shutil.ignore_patterns("segments")
-    shutil.copytree(before.all[0].data / "keys", nodes.all[0].data / "keys", ignore=without)
-    try:
+        page = before.all[0].ask("GET", "/ledger?limit=1000").content
+        assert page["next"] is None
+        (new / "ledger.jsonl").write_text(json.dumps(page) + "\n")
+    with closing(Nodes(new, database_server, 2, "--ledger", str(new / "ledger.jsonl"))) as nodes:
+        without = shutil.ignore_patterns("segments")
+        shutil.copytree(before.all[0].data / "keys", nodes.all[0].data / "keys", ignore=without)
         yield nodes
-    finally:
-        nodes.close()
 
 
 def test_a_new_cluster_takes_in_the_ledger_and_others_compare_it(lost: Nodes) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.postgres import Server
-from tests.process.durability.people import flags, rows
-from tests.process.replication.nodes import Nodes
+from tests.process.durability.people import flags
+from tests.process.replication.nodes import Nodes, sample
 from tests.serving import APP, environment, serving
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
-_, CELLS, LABELS = rows()
 
 
 def test_a_server_becomes_a_node(database_server: Server, tmp_path: Path) -> None:
@@ -21,8 +20,7 @@ def test_a_server_becomes_a_node(database_server: Server, tmp_path: Path) -> Non
     first = nodes.all[0]
     own = ("--data-dir", str(first.data), *flags())
     with serving(*own, cwd=tmp_path) as server:
-        sample = {"id": "from-before", "features": CELLS[0], "label": LABELS[0]}
-        assert server.ask("POST", "/samples", {"samples": [sample]})[0] == 201
+        assert server.ask("POST", "/samples", sample("from-before"))[0] == 201
         assert server.stop() == 0
     first.start()
     assert first.process is not None

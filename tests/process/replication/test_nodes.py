@@ -4,59 +4,29 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import Any
-from urllib.parse import quote
 
 import pytest
 
 from tests.process.durability.canaries import canary, files_with, files_with_secrets
-from tests.process.durability.people import rows
 from tests.process.replication.load import Load
-from tests.process.replication.nodes import REDIRECT, Node, Nodes
+from tests.process.replication.nodes import CELLS, LABELS, REDIRECT, Nodes, sample
 
-pytestmark = pytest.mark.timeout(600)
-_, CELLS, LABELS = rows()
-
-
-def sample(name: str, place: int = 0, **more: Any) -> dict[str, Any]:
-    return {"samples": [{"id": name, "features": CELLS[place], "label": LABELS[place], **more}]}
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
-def series(node: Node, name: str) -> float | None:
-    text = node.ask("GET", "/metrics").content.decode()
-    found = [line.rpartition(" ")[2] for line in text.splitlines() if line.startswith(f"{name} ")]
-    return float(found[0]) if found else None
-
-
-def test_all_know_who_leads(nodes: Nodes) -> None:
+def test_all_know_who_leads_and_send_changes_there(nodes: Nodes) -> None:
     leader = nodes.leader()
     (follower,) = nodes.followers()
-    for one in (leader, follower):
+    for one, role in ((leader, "leader"), (follower, "follower")):
         told = one.cluster()
-        assert told["node"] == one.name
-        assert told["role"] == ("leader" if one is leader else "follower")
+        assert (told["node"], told["role"]) == (one.name, role)
         assert told["leader"] == {"name": leader.name, "url": leader.url}
-        assert {node["name"] for node in told["nodes"]} == {"node0", "node1"}
-    assert series(leader, "oubli_cluster_is_leader") == 1
-    assert series(follower, "oubli_cluster_is_leader") == 0
-
-
-def test_a_change_is_redirected_with_its_target(nodes: Nodes) -> None:
-    leader = nodes.leader()
-    (follower,) = nodes.followers()
-    for method, path, body in (
-        ("POST", "/samples?a=b", sample("redirected")),
-        ("DELETE", "/samples/p%2F1", None),
-        ("POST", "/model/fit", {}),
-        ("POST", "/snapshot", None),
-        ("GET", "/log/checkpoint", None),
-    ):
+        assert one.known() == {"node0", "node1"}
+        assert one.series("oubli_cluster_is_leader") == (one is leader)
+    for method, path, body in (("POST", "/samples?a=b", sample("redirected")), ("DELETE", "/samples/p%2F1", None)):
         answer = follower.ask(method, path, body)
-        assert answer.status == REDIRECT, (path, answer)
-        assert answer.headers["location"] == leader.url + path
-    problem = follower.ask("POST", "/samples", sample("redirected")).content
-    assert problem["type"] == "urn:oubli:problem:not-leader"
-    assert problem["leader"] == leader.url
+        assert (answer.status, answer.headers["location"]) == (REDIRECT, leader.url + path)
+        assert answer.content["type"] == "urn:oubli:problem:not-leader"
     assert follower.ask("GET", "/readyz").status == 200
     assert follower.ask("GET", "/readyz?for=changes").status == 503
 
@@ -69,18 +39,16 @@ def test_nobody_without_the_secret_gets_keys(nodes: Nodes) -> None:
 
 
 def test_what_was_written_is_read_from_a_follower(nodes: Nodes) -> None:
-    leader = nodes.leader()
     (follower,) = nodes.followers()
     for i in range(40):
-        added = leader.ask("POST", "/samples", sample(f"mine{i}", i)).content
-        asked = {"Min-Version": str(added["model_version"])}
+        version = nodes.add(f"mine{i}", i).content["model_version"]
+        asked = {"Min-Version": str(version)}
         answer = follower.ask("POST", "/predict", {"instances": [CELLS[i]]}, **asked)
         assert answer.status == 200
-        assert answer.content["model_version"] >= added["model_version"]
+        assert answer.content["model_version"] >= version
         assert follower.ask("GET", f"/samples/mine{i}", **asked).status == 200
     far = follower.ask("POST", "/predict", {"instances": [CELLS[0]]}, Min_Version="100000000")
-    assert far.status == 503
-    assert far.content["type"] == "urn:oubli:problem:behind"
+    assert (far.status, far.content["type"]) == (503, "urn:oubli:problem:behind")
 
 
 def test_digests_are_equal_after_mixed_changes(nodes: Nodes) -> None:
@@ -89,40 +57,32 @@ def test_digests_are_equal_after_mixed_changes(nodes: Nodes) -> None:
         load.wait_for(150)
     assert leader.ask("POST", "/subjects/restrict", {"subjects": ["h3", "h4"]}).status == 200
     assert leader.ask("POST", "/subjects/release", {"subjects": ["h3"]}).status == 200
-    changed = {"features": CELLS[9], "label": LABELS[8]}
-    assert leader.ask("PUT", "/samples/p0", changed).status == 200
-    nodes.wait_in_step()
-    assert len({one.digest() for one in nodes.live}) == 1
+    assert leader.ask("PUT", "/samples/p0", {"features": CELLS[9], "label": LABELS[8]}).status == 200
+    nodes.require_same()
     for one in nodes.live:
         assert load.check(one) == (0, 0)
 
 
 def test_erased_is_said_when_all_nodes_are_rid(nodes: Nodes) -> None:
-    leader = nodes.leader()
     (follower,) = nodes.followers()
     bird = canary(1, tuple(CELLS[1]))
-    assert leader.ask("POST", "/samples", {"samples": [bird.as_json()]}).status == 201
-    assert leader.ask("POST", "/snapshot").status == 201
-    nodes.wait(lambda: all(files_with([bird], one.data) for one in nodes.all), "all nodes have written it")
+    nodes.learn(bird)
     keys = {name: secret for one in nodes.all for name, secret in one.segment_keys().items()}
     assert files_with_secrets(keys, *(one.folder for one in nodes.all))
-    receipt = leader.ask("DELETE", f"/samples/{quote(bird.id, safe='')}").content["id"]
-    nodes.wait(lambda: leader.ask("GET", f"/erasures/{receipt}").content["status"] == "erased", "it is erased")
+    receipt = nodes.delete(bird)
+    nodes.wait_until_erased(receipt)
     assert files_with([bird], *(one.folder for one in nodes.all)) == []
     assert files_with([bird], nodes.server.folder, lone_numbers=False) == []
     assert files_with_secrets(keys, nodes.folder, nodes.server.folder) == []
-    nodes.wait(
-        lambda: follower.ask("GET", f"/erasures/{receipt}").content["status"] == "erased", "the follower knows it"
-    )
-    nodes.wait(lambda: series(follower, "oubli_cluster_digests_equal") == 1, "digests were compared")
+    nodes.wait(lambda: follower.is_erased(receipt), "the follower knows it")
+    nodes.wait(lambda: follower.series("oubli_cluster_digests_equal") == 1, "digests were compared")
 
 
 def test_a_clean_stop_hands_over_with_keys_and_tombstones(nodes: Nodes) -> None:
     leader = nodes.leader()
     (follower,) = nodes.followers()
-    first = leader.ask("POST", "/samples", sample("kept"), Idempotency_Key="again")
-    deleted = leader.ask("POST", "/samples", sample("erased-lately"))
-    assert deleted.status == 201
+    first = nodes.add("kept", Idempotency_Key="again")
+    nodes.add("erased-lately")
     receipt = leader.ask("DELETE", "/samples/erased-lately", Idempotency_Key="deletion").content["id"]
     assert leader.stop() == 0
     stopped = time.monotonic()
@@ -133,8 +93,7 @@ def test_a_clean_stop_hands_over_with_keys_and_tombstones(nodes: Nodes) -> None:
     assert follower.ask("POST", "/samples", sample("erased-lately")).status == 409
     leader.start()
     nodes.wait(leader.is_ready, "the other one is back")
-    nodes.wait_in_step()
-    assert len({one.digest() for one in nodes.live}) == 1
+    nodes.require_same()
 
 
 def test_a_leader_that_is_killed_loses_nothing_and_brings_nothing_back(nodes: Nodes) -> None:
@@ -151,12 +110,10 @@ def test_a_leader_that_is_killed_loses_nothing_and_brings_nothing_back(nodes: No
     assert load.check(led) == (0, 0)
     leader.start()
     nodes.wait(leader.is_ready, "it is back")
-    nodes.wait_in_step()
+    nodes.require_same()
     assert load.check(leader) == (0, 0)
-    assert len({one.digest() for one in nodes.live}) == 1
 
 
-@pytest.mark.long
 def test_a_leader_that_was_frozen_follows(nodes: Nodes) -> None:
     leader = nodes.leader()
     epoch = leader.cluster()["epoch"]
@@ -169,9 +126,7 @@ def test_a_leader_that_was_frozen_follows(nodes: Nodes) -> None:
         nodes.wait(lambda: leader.cluster()["role"] == "follower" and leader.is_ready(), "it follows")
         load.wait_for(40)
     assert "follows at version" in leader.output  # in place: it has not begun again
-    assert led.cluster()["epoch"] == epoch + 1
-    assert led.cluster()["role"] == "leader"
-    nodes.wait_in_step()
+    assert (led.cluster()["epoch"], led.cluster()["role"]) == (epoch + 1, "leader")
+    nodes.require_same()
     for one in nodes.live:
         assert load.check(one) == (0, 0)
-    assert len({one.digest() for one in nodes.live}) == 1

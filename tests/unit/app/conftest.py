@@ -15,6 +15,12 @@ from tests.unit.app.support import forest
 
 
 @pytest.fixture
+def anyio_backend() -> str:
+    """What runs tests that are coroutines."""
+    return "asyncio"
+
+
+@pytest.fixture
 def newer_file(tmp_path: Path) -> bytes:
     """A sound model file, except that its format version is one that no one has written yet."""
     path = tmp_path / "newer.safetensors"

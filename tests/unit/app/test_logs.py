@@ -104,14 +104,7 @@ def test_an_access_line_holds_the_template_and_no_path(capsys: pytest.CaptureFix
     first, second = lines_of(capsys)
     content = json.loads(first)
     del content["time"]
-    assert content == {
-        "level": "info",
-        "logger": "oubli.access",
-        "message": "DELETE /samples/{id} 200 in 0.123 ms",
-        "method": "DELETE",
-        "route": "/samples/{id}",
-        "status": 200,
-        "seconds": 0.000123,
-        "request_id": "abc-2",
-    }
+    message = "DELETE /samples/{id} 200 in 0.123 ms"
+    told = {"method": "DELETE", "route": "/samples/{id}", "status": 200, "seconds": 0.000123, "request_id": "abc-2"}
+    assert content == {"level": "info", "logger": "oubli.access", "message": message, **told}
     assert second.endswith(" INFO oubli.access: DELETE /samples/{id} 200 in 0.123 ms [abc-2]")

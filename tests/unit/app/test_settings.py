@@ -49,42 +49,32 @@ def test_flags_win_over_variables_and_variables_over_the_file(monkeypatch: pytes
     assert (settings.port, settings.max_rows, settings.idle_timeout) == (1003, 22, 7)
 
 
-def test_the_file_of_the_working_directory_is_read_if_it_is_there(tmp_path: Path) -> None:
+def test_the_file_of_the_working_directory_is_read_if_it_is_there_or_the_one_that_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert load_settings().port == 8000
+    assert load_settings(port=None, drop=None) == Settings(), "flags that were not given do not count"
     write(tmp_path / DEFAULT_CONFIG, "port = 1001")
     assert load_settings().port == 1001
-
-
-def test_a_variable_names_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OUBLI_CONFIG", str(write(tmp_path / "other.toml", "port = 1004")))
     assert load_settings().port == 1004
+    assert "cannot be read (No such file" in refusal(config=tmp_path / "absent.toml")
 
 
-def test_flags_that_were_not_given_do_not_count() -> None:
-    assert load_settings(port=None, drop=None) == Settings()
-
-
-@pytest.mark.parametrize("text", ["a, b", "a,b,", '["a", "b"]'])
-def test_a_variable_lists_columns_with_commas_or_as_json(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv("OUBLI_DROP", text)
-    assert load_settings().drop == ("a", "b")
-
-
-def test_a_json_list_takes_a_name_with_a_comma(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OUBLI_DROP", '["a, b"]')
-    assert load_settings().drop == ("a, b",)
-
-
-@pytest.mark.parametrize(("text", "value"), [("5", 5), ("0.5", 0.5), ("sqrt", "sqrt")])
-def test_max_features_is_a_number_where_it_looks_like_one(text: str, value: object) -> None:
-    settings = load_settings(max_features=text)
-    assert settings.max_features == value
-    assert type(settings.max_features) is type(value)
-
-
-def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OUBLI_MAX_DEPTH", "")
-    assert load_settings().max_depth is None
+@pytest.mark.parametrize(
+    ("variable", "text", "value"),
+    [
+        *(("drop", text, ("a", "b")) for text in ("a, b", "a,b,", '["a", "b"]')),
+        ("drop", '["a, b"]', ("a, b",)),
+        *(("max_features", text, value) for text, value in (("5", 5), ("0.5", 0.5), ("sqrt", "sqrt"))),
+        ("max_depth", "", None),  # an empty variable is not set
+    ],
+)
+def test_a_variable(monkeypatch: pytest.MonkeyPatch, variable: str, text: str, value: object) -> None:
+    """It lists columns with commas or as JSON; max_features is a number where it looks like one."""
+    monkeypatch.setenv(f"OUBLI_{variable.upper()}", text)
+    found = getattr(load_settings(), variable)
+    assert (found, type(found)) == (value, type(value))
 
 
 def test_only_the_parameters_that_were_set_go_to_the_estimator() -> None:
@@ -132,6 +122,7 @@ def test_a_misspelt_setting_is_refused_wherever_it_stands(monkeypatch: pytest.Mo
         ({"data": "x.csv", "target": "y", "id_column": "y"}, "must be different columns"),
         ({"data": "x.csv", "target": "y", "drop": ("y",)}, "choose one"),
         ({"ephemeral": True, "data_dir": "d"}, "data_dir and ephemeral exclude each other"),
+        ({"ephemeral": True, "journal": "postgresql://db/oubli"}, "journal and ephemeral exclude each other"),
         ({"workers": 2}, "workers is gone: one process serves one model"),
         ({"accept_missing": ("files",)}, "accept_missing"),
     ],
@@ -158,10 +149,6 @@ def test_a_broken_settings_file_is_named(tmp_path: Path, content: str, part: str
     assert part in text
 
 
-def test_a_settings_file_that_is_named_must_be_there(tmp_path: Path) -> None:
-    assert "cannot be read (No such file" in refusal(config=tmp_path / "absent.toml")
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"])
 def test_loopback_needs_no_key(host: str) -> None:
     load_settings(host=host).require_servable()
@@ -175,24 +162,16 @@ def test_beyond_loopback_needs_a_key_or_consent(host: str, tmp_path: Path) -> No
     load_settings(host=host, api_key_file=write(tmp_path / "key", "0123456789abcdef\n")).require_servable()
 
 
-@pytest.mark.parametrize("content", ["", "\n", "short", "two words of a long key", "kéy-kéy-kéy-kéy-kéy"])
-def test_a_key_file_holds_one_long_key(tmp_path: Path, content: str) -> None:
-    settings = load_settings(api_key_file=write(tmp_path / "key", content))
-    with pytest.raises(SettingsError) as caught:
+@pytest.mark.parametrize("content", [None, "", "\n", "short", "two words of a long key", "kéy-kéy-kéy-kéy-kéy"])
+def test_a_key_file_holds_one_long_key(tmp_path: Path, content: str | None) -> None:
+    key = tmp_path / "key"
+    settings = load_settings(api_key_file=key if content is None else write(key, content))
+    with pytest.raises(SettingsError, match="cannot be read" if content is None else "api_key_file") as caught:
         settings.require_servable()
-    assert "api_key_file" in str(caught.value)
-    assert content.strip() == "" or content.strip() not in str(caught.value)
-
-
-def test_the_key_is_read_without_the_line_end(tmp_path: Path) -> None:
-    settings = load_settings(api_key_file=write(tmp_path / "key", "0123456789abcdef\r\n"))
-    assert settings.read_api_key() == "0123456789abcdef"
+    assert not (content or "").strip() or (content or "").strip() not in str(caught.value)
+    write(key, "0123456789abcdef\r\n")
+    assert settings.read_api_key() == "0123456789abcdef", "without the end of the line"
     assert load_settings().read_api_key() is None
-
-
-def test_a_key_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="cannot be read"):
-        load_settings(api_key_file=tmp_path / "absent").require_servable()
 
 
 def test_several_workers_are_refused_however_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,11 +221,8 @@ def test_values_follow_from_others() -> None:
 
 
 def test_flags_are_short_where_they_are_typed_most() -> None:
-    assert [flag_name(field) for field in ("id_column", "schema_file", "max_body_bytes")] == [
-        "--id",
-        "--schema",
-        "--max-body-bytes",
-    ]
+    flags = [flag_name(field) for field in ("id_column", "schema_file", "max_body_bytes")]
+    assert flags == ["--id", "--schema", "--max-body-bytes"]
 
 
 @pytest.mark.parametrize(
@@ -262,19 +238,24 @@ def test_a_collector_is_named_with_or_without_a_path(given: str, used: str) -> N
 
 
 @pytest.mark.parametrize(
-    "given", ["collector:4318", "ftp://collector", "http://", "http://me:SECRET@collector", "http://a?b"]
+    ("name", "values", "rule"),
+    [
+        (
+            *("traces_endpoint", ("collector:4318", "ftp://collector", "http://", "http://me:SECRET@collector")),
+            "must be a URL",
+        ),
+        ("traces_endpoint", ("http://a?b",), "must be a URL"),
+        (
+            *("journal", ("postgres", "mysql://SECRET@db/x", "postgresql:SECRET", "")),
+            r"journal .*must be `sqlite`, or a URL",
+        ),
+    ],
 )
-def test_a_collector_is_a_url_without_credentials(given: str) -> None:
-    with pytest.raises(SettingsError, match="must be a URL") as refused:
-        load_settings(traces_endpoint=given)
-    assert "SECRET" not in str(refused.value)
-
-
-@pytest.mark.parametrize("wrong", ["postgres", "mysql://SECRET@db/x", "postgresql:SECRET", ""])
-def test_a_journal_is_one_that_there_is(wrong: str) -> None:
-    with pytest.raises(SettingsError, match=r"journal .*must be `sqlite`, or a URL") as refused:
-        load_settings(journal=wrong)
-    assert "SECRET" not in str(refused.value)
+def test_a_url_is_one_that_can_be_used(name: str, values: tuple[str, ...], rule: str) -> None:
+    for value in values:
+        with pytest.raises(SettingsError, match=rule) as refused:
+            load_settings(**{name: value})
+        assert "SECRET" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -296,20 +277,17 @@ def test_the_password_of_a_journal_is_not_shown(given: str, shown: str) -> None:
     assert "SECRET" not in "\n".join(settings_lines(settings))
 
 
-def test_a_journal_elsewhere_and_none_exclude_each_other() -> None:
-    with pytest.raises(SettingsError, match="journal and ephemeral exclude each other"):
-        load_settings(journal="postgresql://db/oubli", ephemeral=True)
-
-
-def test_a_journal_in_postgresql_needs_the_package_of_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings_module, "POSTGRES_MODULE", "psycopg_not_installed")
-    with pytest.raises(SettingsError, match=r"oubli-server\[postgres\]"):
-        load_settings(journal="postgresql://db/oubli").require_servable()
-    load_settings().require_servable()
-
-
-def test_traces_need_the_packages_of_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings_module, "TELEMETRY_MODULE", "opentelemetry.not_installed.http")
-    with pytest.raises(SettingsError, match=r"oubli-server\[telemetry\]"):
-        load_settings(traces_endpoint="http://127.0.0.1:4318").require_servable()
+@pytest.mark.parametrize(
+    ("module", "extra", "given"),
+    [
+        ("POSTGRES_MODULE", "postgres", {"journal": "postgresql://db/oubli"}),
+        ("TELEMETRY_MODULE", "telemetry", {"traces_endpoint": "http://127.0.0.1:4318"}),
+    ],
+)
+def test_what_needs_the_packages_of_an_extra(
+    monkeypatch: pytest.MonkeyPatch, module: str, extra: str, given: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(settings_module, module, "psycopg_not.installed")
+    with pytest.raises(SettingsError, match=rf"oubli-server\[{extra}\]"):
+        load_settings(**given).require_servable()
     load_settings().require_servable()

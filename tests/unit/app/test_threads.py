@@ -8,62 +8,52 @@ import pytest
 
 from oubli.app.threads import Threads
 
-
-def test_writing_and_reading_have_a_thread_each():
-    async def main() -> None:
-        workers, opened = Threads(), threading.Event()
-        waiting = workers.begin(workers.write(lambda: opened.wait(10)))
-        name = await workers.read(lambda: threading.current_thread().name)
-        assert name.startswith("oubli-reader")
-        opened.set()
-        assert await waiting
-        workers.close()
-
-    asyncio.run(main())
+pytestmark = pytest.mark.anyio
 
 
-def test_work_ends_without_whoever_asked_for_it():
-    async def main() -> None:
-        workers, opened, done = Threads(), threading.Event(), []
-
-        async def work() -> None:
-            await workers.write(lambda: opened.wait(10))
-            done.append(True)
-
-        asked = asyncio.create_task(workers.finish(work()))
-        await asyncio.sleep(0)
-        asked.cancel()
-        await asyncio.gather(asked, return_exceptions=True)
-        opened.set()
-        await workers.settle()
-        assert done == [True]
-        workers.close()
-
-    asyncio.run(main())
+async def test_writing_and_reading_have_a_thread_each():
+    workers, opened = Threads(), threading.Event()
+    waiting = workers.begin(workers.write(lambda: opened.wait(10)))
+    name = await workers.read(lambda: threading.current_thread().name)
+    assert name.startswith("oubli-reader")
+    opened.set()
+    assert await waiting
+    workers.close()
 
 
-def test_endless_work_is_cancelled():
-    async def main() -> None:
-        workers = Threads()
-        task = workers.begin(asyncio.sleep(1000), endless=True)
-        await workers.settle()
-        assert task.cancelled()
-        workers.close()
+async def test_work_ends_without_whoever_asked_for_it():
+    workers, opened, done = Threads(), threading.Event(), []
 
-    asyncio.run(main())
+    async def work() -> None:
+        await workers.write(lambda: opened.wait(10))
+        done.append(True)
+
+    asked = asyncio.create_task(workers.finish(work()))
+    await asyncio.sleep(0)
+    asked.cancel()
+    await asyncio.gather(asked, return_exceptions=True)
+    opened.set()
+    await workers.settle()
+    assert done == [True]
+    workers.close()
 
 
-def test_an_error_that_nobody_awaits_is_not_logged(caplog: pytest.LogCaptureFixture):
-    async def main() -> None:
-        workers = Threads()
+async def test_endless_work_is_cancelled():
+    workers = Threads()
+    task = workers.begin(asyncio.sleep(1000), endless=True)
+    await workers.settle()
+    assert task.cancelled()
+    workers.close()
 
-        async def fail() -> None:
-            raise RuntimeError("SECRET")
 
-        workers.begin(fail())
-        await workers.settle()
-        workers.close()
+async def test_an_error_that_nobody_awaits_is_not_logged(caplog: pytest.LogCaptureFixture):
+    workers = Threads()
 
-    asyncio.run(main())
+    async def fail() -> None:
+        raise RuntimeError("SECRET")
+
+    workers.begin(fail())
+    await workers.settle()
+    workers.close()
     gc.collect()
     assert "SECRET" not in caplog.text

@@ -1,152 +1,157 @@
+"""Times and periods as they are written; the clock, whatever is done to that of the machine; what work costs."""
+
 from __future__ import annotations
 
-from hypothesis import settings
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from oubli.app.times import LARGEST_LEAP_MS, Clock
-
-DAY = 86_400_000
-NOON = 20_000 * DAY
-
-
-class Machine:
-    """A machine whose clock can be set."""
-
-    def __init__(self, wall: int = NOON) -> None:
-        self.wall = wall
-        self.elapsed = 5_000
-
-    def clock(self, highest: int | None = None) -> Clock:
-        return Clock(highest, wall_ms=lambda: self.wall, elapsed_ms=lambda: self.elapsed)
-
-    def wait(self, ms: int) -> None:
-        self.wall += ms
-        self.elapsed += ms
+from oubli.app.times import (
+    LARGEST_LEAP_MS,
+    Clock,
+    Cost,
+    TimeError,
+    parse_future,
+    parse_period,
+    parse_time,
+    to_text,
+)
+from tests.unit.app.service.simulated import DAY, NOON, Machine
 
 
-def test_time_goes_by():
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01t00:00:01z", 1000),
+        ("1970-01-01T00:00:00.5Z", 500),
+        ("1970-01-01T00:00:00.1239Z", 123),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1969-12-31T19:30:00.007-04:30", 7),
+        ("1970-01-01T00:00:00-00:00", 0),
+        ("1969-12-31T23:59:59.750Z", -250),
+        ("2028-02-29T12:00:00Z", 1835438400000),
+        ("9999-12-31T23:59:59.999Z", 253402300799999),
+    ],
+)
+def test_a_time_with_its_zone(text, moment):
+    assert parse_time(text) == moment
+
+
+WRONG = (
+    None, True, 1893456000, 1893456000000, [], "", {"SECRET": 1}, "never SECRET", "2030-01-31T12:00:00Z SECRET",
+    "2030-01-31", "2030-01-31 12:00:00Z", "2030-01-31T12:00Z", "2030-01-31T12:00:00.Z", "2030-01-31T12:00:00,5Z",
+    "2030-01-31T12:00:00 Z", "2030-01-31T12:00:00+0100", "2030-01-31T12:00:00+01", "2030-01-31T12:00:00+24:00",
+    "2030-01-31T12:00:00Z\n", " 2030-01-31T12:00:00Z", "20300131T120000Z", "2030-W05-4T12:00:00Z",
+    "2030-1-31T12:00:00Z", "+2030-01-31T12:00:00Z", "\uff12030-01-31T12:00:00Z", "2030-02-30T12:00:00Z",
+    "2029-02-29T12:00:00Z", "2030-13-01T12:00:00Z", "0000-01-01T12:00:00Z", "0001-01-01T00:00:00+01:00",
+    "9999-12-31T23:59:59-01:00", "2030-01-31T24:00:00Z", "2030-01-31T12:60:00Z", "2030-01-31T12:00:60Z",
+)  # fmt: skip
+ZONELESS = ("2030-01-31T12:00:00", "2030-01-31T12:00:00.5")
+
+
+@pytest.mark.parametrize("value", [*WRONG, *ZONELESS])
+def test_everything_else_is_refused_without_being_repeated(value):
+    with pytest.raises(TimeError, match="zone" if value in ZONELESS else "must ") as caught:
+        parse_time(value)
+    assert caught.value.rule.startswith("must ")
+    assert "SECRET" not in caught.value.rule
+
+
+@given(
+    st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)),  # noqa: DTZ001 - the zone is drawn apart
+    st.integers(-23 * 60, 23 * 60),
+)
+def test_what_is_written_is_read(naive, minutes):
+    moment = naive.replace(tzinfo=timezone(timedelta(minutes=minutes)))
+    expected = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    assert parse_time(moment.isoformat()) == expected
+    assert parse_time(to_text(expected)) == expected
+
+
+def test_the_future_is_later_than_now():
+    now = parse_time("2030-01-01T00:00:00Z")
+    assert parse_future("2030-01-01T00:00:00.001Z", now) == now + 1
+    assert parse_future("2030-01-01T01:00:01+01:00", now) == now + 1000
+    for text in ("2030-01-01T00:00:00Z", "2030-01-01T00:30:00+01:00", "1970-01-01T00:00:00Z"):
+        with pytest.raises(TimeError, match="future"):
+            parse_future(text, now)
+    with pytest.raises(TimeError, match="zone"):
+        parse_future("2031-01-01T00:00:00", now)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1s", 1), ("90d", 90 * 86_400), ("12h", 43_200), ("5m", 300), ("2w", 1_209_600)]
+)
+def test_periods(text, seconds):
+    assert parse_period(text) == seconds * 1000
+
+
+@pytest.mark.parametrize("text", ["", "d", "90", "0d", "-1d", "1.5h", "1y", "90 d", "1d2h", "101000w", "1D", "\u0661d"])
+def test_what_is_no_period(text):
+    with pytest.raises(TimeError, match="unit"):
+        parse_period(text)
+
+
+# --- the clock
+
+
+CONFIRM = "confirm"
+# The time that was written down before the start, and steps: what elapses, how the clock is set meanwhile, what the
+# time is then, and why it is paused.
+HISTORIES = {
+    "time goes by": (None, (0, 0, 0, ""), (1234, 0, 1234, ""), (400 * DAY, 0, 1234 + 400 * DAY, "")),
+    "it stands still while the clock is behind": (
+        *(None, (1000, 0, 1000, ""), (0, -3 * DAY, 1000, ""), (DAY, 0, 1000, "")),
+        *((2 * DAY, 0, 1000, ""), (7, 0, 1007, "")),
+    ),
+    "a clock that was set back may be set right again": (None, (1000, -3 * DAY, 0, ""), (0, 3 * DAY, 1000, "")),
+    "it begins at what was written down, and the clock is set right": (
+        *(5 * DAY, (0, 0, 5 * DAY, ""), (1000, 0, 5 * DAY, ""), (0, 5 * DAY, 5 * DAY + 1000, "")),
+    ),
+    "a day ahead is no leap": (None, (0, LARGEST_LEAP_MS, LARGEST_LEAP_MS, "")),
+    "a day of rest is no leap": (-LARGEST_LEAP_MS, (0, 0, 0, "")),
+    "a leap pauses until it is confirmed": (
+        *(None, (1000, 3 * DAY, 1000, "3.0 days"), (60_000, 0, 61_000, "3.0 days"), CONFIRM),
+        *((0, 0, 3 * DAY + 61_000, ""), (0, 2 * DAY, 3 * DAY + 61_000, "2.0 days")),
+    ),
+    "small steps add up to a leap": (
+        *(None, (0, DAY // 2, DAY // 2, ""), (0, DAY // 2 + 1, DAY // 2, "1.0 days")),
+    ),
+    "a leap that was taken back is confirmed all the same": (
+        *(None, (0, 3 * DAY, 0, "3.0 days"), (1000, -3 * DAY, 1000, "days"), CONFIRM, (0, 0, 1000, "")),
+    ),
+    "a long rest is a leap": (
+        *(-2 * DAY, (0, 0, -2 * DAY, "2.0 days"), (500, 0, 500 - 2 * DAY, "2.0 days"), CONFIRM, (0, 0, 500, "")),
+    ),
+}
+
+
+@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
+def test_the_clock(history):
     machine = Machine()
-    clock = machine.clock()
-    assert clock.now_ms() == NOON
-    machine.wait(1234)
-    assert clock.now_ms() == NOON + 1234
-    machine.wait(400 * DAY)
-    assert clock.now_ms() == NOON + 1234 + 400 * DAY
-    assert clock.paused is None
+    highest, *steps = history
+    clock = machine.clock(None if highest is None else NOON + highest)
+    for step in steps:
+        if step == CONFIRM:
+            clock.confirm()
+            continue
+        elapsed, drift, now, paused = step
+        machine.wait(elapsed, drift)
+        assert paused in clock.paused if paused else clock.paused is None, step
+        assert clock.now_ms() == NOON + now, step
 
 
-def test_time_stands_still_while_the_clock_is_behind():
+def test_a_restart_confirms_nothing():
     machine = Machine()
-    clock = machine.clock()
-    machine.wait(1000)
-    assert clock.now_ms() == NOON + 1000
-    machine.wall -= 3 * DAY
-    assert clock.now_ms() == NOON + 1000
-    machine.wait(DAY)
-    assert clock.now_ms() == NOON + 1000
-    machine.wait(2 * DAY + 7)
-    assert clock.now_ms() == NOON + 1007
-    assert clock.paused is None
-
-
-def test_a_clock_that_was_set_back_may_be_set_right_again():
-    machine = Machine()
-    clock = machine.clock()
-    machine.wall -= 3 * DAY
-    machine.wait(1000)
-    clock.now_ms()
-    machine.wall += 3 * DAY
-    assert clock.now_ms() == NOON + 1000
-    assert clock.paused is None
-
-
-def test_time_begins_at_what_was_written_down():
-    machine = Machine()
-    clock = machine.clock(NOON + 5 * DAY)
-    assert clock.now_ms() == NOON + 5 * DAY
-    assert clock.paused is None
-    machine.wait(1000)
-    assert clock.now_ms() == NOON + 5 * DAY
-    machine.wall += 5 * DAY  # the clock was wrong at the start, and is set right
-    assert clock.now_ms() == NOON + 5 * DAY + 1000
-    assert clock.paused is None
-
-
-def test_a_day_ahead_is_no_leap():
-    machine = Machine()
-    clock = machine.clock()
-    machine.wall += LARGEST_LEAP_MS
-    assert clock.now_ms() == NOON + LARGEST_LEAP_MS
-    assert clock.paused is None
-    assert Machine(NOON).clock(NOON - LARGEST_LEAP_MS).paused is None
-
-
-def test_a_leap_pauses_until_it_is_confirmed():
-    machine = Machine()
-    clock = machine.clock()
-    machine.wall += 3 * DAY
-    machine.wait(1000)
-    assert clock.now_ms() == NOON + 1000
-    assert "3.0 days" in str(clock.paused)
-    machine.wait(60_000)
-    assert clock.now_ms() == NOON + 61_000
-    clock.confirm()
-    assert clock.paused is None
-    assert clock.now_ms() == NOON + 3 * DAY + 61_000
-    machine.wall += 2 * DAY
-    assert clock.paused is not None
-
-
-def test_a_leap_is_seen_by_whoever_asks_whether_there_was_one():
-    machine = Machine()
-    clock = machine.clock()
-    machine.wall += 30 * DAY
-    assert "30.0 days" in str(clock.paused)
-
-
-def test_small_steps_add_up_to_a_leap():
-    machine = Machine()
-    clock = machine.clock()
-    machine.wall += DAY // 2
-    assert clock.now_ms() == NOON + DAY // 2
-    machine.wall += DAY // 2 + 1
-    assert clock.paused is not None
-    assert clock.now_ms() == NOON + DAY // 2
-
-
-def test_a_leap_that_was_taken_back_is_confirmed_all_the_same():
-    machine = Machine()
-    clock = machine.clock()
-    machine.wall += 3 * DAY
-    assert clock.paused is not None
-    machine.wall -= 3 * DAY
-    machine.wait(1000)
-    assert clock.paused is not None
-    clock.confirm()
-    assert clock.paused is None
-    assert clock.now_ms() == NOON + 1000
-
-
-def test_a_long_rest_is_a_leap_and_a_restart_confirms_nothing():
-    machine = Machine()
-    clock = machine.clock(NOON - 2 * DAY)
-    assert "2.0 days" in str(clock.paused)
-    assert clock.now_ms() == NOON - 2 * DAY
-    machine.wait(500)
-    written = clock.now_ms()
-    assert written == NOON - 2 * DAY + 500
-    again = machine.clock(written)
+    assert machine.clock(NOON - 2 * DAY).paused is not None
+    again = machine.clock(machine.clock(NOON - 2 * DAY).now_ms())
     assert again.paused is not None
     again.confirm()
-    assert again.now_ms() == NOON + 500
     assert machine.clock(again.now_ms()).paused is None
-
-
-def test_the_first_start_has_nothing_to_compare_with():
-    clock = Machine().clock(None)
-    assert clock.paused is None
-    assert clock.now_ms() == NOON
 
 
 def test_a_witnessed_time_counts_as_given():
@@ -156,10 +161,22 @@ def test_a_witnessed_time_counts_as_given():
     assert clock.now_ms() == NOON + 40 * DAY
     clock.witness(NOON)
     assert clock.now_ms() == NOON + 40 * DAY
-    machine.wall += 40 * DAY
-    machine.wait(10)
+    machine.wait(10, 40 * DAY)
     assert clock.now_ms() == NOON + 40 * DAY + 10
     assert clock.paused is None
+
+
+def test_a_key_ends_when_its_time_has_elapsed():
+    machine = Machine()
+    clock, end = machine.clock(), NOON + DAY
+    machine.wait(DAY // 2, -DAY)
+    assert clock.latest_ms() < end
+    machine.wait(DAY // 2)
+    assert clock.latest_ms() >= end, "the clock is still behind"
+    machine.wait(0, 2 * DAY)
+    assert clock.latest_ms() == NOON + 2 * DAY, "a clock that is ahead is believed while it is"
+    machine.wait(0, -DAY)
+    assert clock.latest_ms() == NOON + DAY
 
 
 def test_the_clock_of_this_machine():
@@ -168,6 +185,20 @@ def test_the_clock_of_this_machine():
     assert first > 1_700_000_000_000
     assert clock.now_ms() >= first
     assert clock.paused is None
+
+
+def test_a_clock_that_is_behind_what_was_written_down_says_so():
+    machine = Machine()
+    clock = machine.clock(NOON + 3 * DAY)
+    assert clock.behind is not None
+    assert "3.0 days behind" in clock.behind
+    assert "set the clock" in clock.behind
+    machine.wait(0, 3 * DAY)
+    assert clock.behind is None
+    machine.wait(0, -3_600_000)  # while it runs
+    assert "1.0 hours behind" in str(clock.behind)
+    machine.wait(0, 3_600_000 - 30_000)  # a correction of half a minute is nothing to tell
+    assert clock.behind is None
 
 
 class Clocks(RuleBasedStateMachine):
@@ -185,7 +216,7 @@ class Clocks(RuleBasedStateMachine):
 
     @rule(ms=st.integers(-10 * DAY, 10 * DAY))
     def set(self, ms: int) -> None:
-        self.machine.wall += ms
+        self.machine.wait(0, ms)
 
     @rule(ms=st.integers(-DAY, DAY))
     def witness(self, ms: int) -> None:
@@ -221,16 +252,23 @@ Clocks.TestCase.settings = settings(max_examples=60, stateful_step_count=20, dea
 TestClocks = Clocks.TestCase
 
 
-def test_a_clock_that_is_behind_what_was_written_down_says_so():
-    wall, elapsed = [1_000_000_000], [0]
-    clock = Clock(1_000_000_000 + 3 * 86_400_000, wall_ms=lambda: wall[0], elapsed_ms=lambda: elapsed[0])
-    assert clock.behind is not None
-    assert "3.0 days behind" in clock.behind
-    assert "set the clock" in clock.behind
-    wall[0] += 3 * 86_400_000
-    assert clock.behind is None
-    wall[0] -= 3_600_000  # while it runs
-    assert "0.0 days" not in str(clock.behind)
-    assert "1.0 hours behind" in str(clock.behind)
-    wall[0] += 3_600_000 - 30_000  # a correction of half a minute is nothing to tell
-    assert clock.behind is None
+# --- what work costs
+
+
+def test_one_item_is_always_short():
+    assert Cost(10.0, budget=0.01).is_short(1)
+
+
+def test_many_items_are_long_once_they_are_known_to_be():
+    cost = Cost(0.001, budget=0.01)
+    assert cost.is_short(10)
+    assert not cost.is_short(11)
+    for _ in range(100):
+        cost.observe(10, 0.0001)
+    assert cost.is_short(500)
+
+
+def test_nothing_measured_changes_nothing():
+    cost = Cost(0.001, budget=0.01)
+    cost.observe(0, 5.0)
+    assert cost.is_short(10)

@@ -7,14 +7,12 @@ from math import comb
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from benchmarks import compare
 from benchmarks.compare import Figure, figures, interval, ratios, rows, verdict
 from benchmarks.library import pairs as libraries
 from benchmarks.results import Row, at_most, table
-from benchmarks.serving import pairs
 
 HEAD = ("route:", "connections", "p50", "FastAPI p50", "in FastAPI's p50")
 HTTP = f"""
@@ -53,16 +51,9 @@ def test_the_interval_holds_the_median_often_enough_and_is_no_wider_than_needed(
     assert outside[0] <= 0.05 < outside[1]
 
 
-def test_intervals_hold_the_median_of_noise_as_often_as_they_say() -> None:
-    random = np.random.default_rng(0)
-    held = [low <= 1 <= high for low, high in (interval(list(random.lognormal(0, 0.2, 9))) for _ in range(2000))]
-    assert np.mean(held) >= 0.94
-
-
 def test_only_an_interval_above_the_limit_as_a_whole_is_slower() -> None:
-    assert verdict(1.04, 1.1, 1.03) == "**slower**"
-    assert verdict(1.02, 1.1, 1.03) == "within"
-    assert verdict(0.9, 0.99, 1.03) == "faster"
+    found = [verdict(low, high, 1.03) for low, high in ((1.04, 1.1), (1.02, 1.1), (0.9, 0.99))]
+    assert found == ["**slower**", "within", "faster"]
 
 
 def test_rows_have_medians_the_slowest_first_and_controls_last() -> None:
@@ -80,34 +71,13 @@ def test_fewer_rounds_than_an_interval_needs_are_refused(capsys: pytest.CaptureF
     assert "--rounds must be 7 or more" in capsys.readouterr().err
 
 
-@pytest.mark.long
-def test_servers_of_both_sides_are_measured_in_turn(tmp_path: Path) -> None:
-    """Both sides are this checkout, so that the ratios are those of noise; what is tested is that figures come out."""
-    here = tmp_path / "here"
-    here.mkdir()
-    (here / ".venv" / "bin").mkdir(parents=True)
-    program = here / ".venv" / "bin" / "oubli"
-    program.write_text(f'#!/bin/sh\ncd "{compare.ROOT}" && exec "{sys.executable}" -m oubli "$@"\n', encoding="utf-8")
-    program.chmod(0o755)
-    found = list(pairs.measure((here, here), tmp_path, 1, is_quick=True, problems=("higgs-like",)))
-    assert {route for route, _, _ in found} == {"POST /predict", "DELETE /samples/{id}", "POST /samples"}
-    assert {row for _, row, _ in found} == {f"higgs-like, {how}, {n}" for how in ("fast", "defaults") for n in (1, 16)}
-    assert all(0 < one.p50 <= one.p99 for _, _, loads in found for one in loads)
-
-
 @pytest.mark.parametrize("model", libraries.MODELS)
-def test_libraries_get_a_data_set_as_the_other_benchmarks_have_it(model: str, few_adults: Path, tmp_path: Path) -> None:
-    work = libraries.load_work(model, libraries.SETS[model][0], few_adults, tmp_path, n_rows=100)
+def test_libraries_get_a_data_set_as_the_other_benchmarks_have_it(model: str, data: Path, tmp_path: Path) -> None:
+    work = libraries.load_work(model, libraries.SETS[model][0], data, tmp_path, n_rows=100)
     assert len(work.X) == len(work.y) == 100
     assert work.X.shape[1] == work.X_test.shape[1]
     assert work.model == model
     assert (work.parameters["max_features"] == 11) if model == "forest" else (len(work.categorical) == 8)
-
-
-def test_codes_of_categories_become_numbers_and_text_stays() -> None:
-    frame = pd.DataFrame({"code": ["1", "2"], "text": ["1", "a"], "number": [1.0, np.nan]})
-    assert libraries._codes(frame)["code"].tolist() == [1, 2]
-    assert libraries._codes(frame)["text"].tolist() == ["1", "a"]
 
 
 def test_the_ratio_of_libraries_is_that_of_the_means() -> None:
@@ -123,7 +93,6 @@ def test_the_ratio_of_libraries_is_that_of_the_means() -> None:
     assert work.calls("owed by 1 %") == 4
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("model", libraries.MODELS)
 def test_libraries_of_both_sides_answer_the_same_questions(model: str) -> None:
     random = np.random.default_rng(0)
@@ -131,19 +100,8 @@ def test_libraries_of_both_sides_answer_the_same_questions(model: str) -> None:
     estimator = "DynamicForestClassifier" if model == "forest" else "IncrementalBoostingClassifier"
     work = libraries.Work("made", estimator, {"n_estimators": 5}, X, y, X[:50], [], 10, 5)
     found = libraries.measure((Path(sys.executable), Path(sys.executable)), work, 2)
-    assert [row.cells[2] for row in found] == {
-        "forest": [
-            *("fit", "lazy delete", "owed by a delete", "lazy add", "owed by an add", "eager delete", "eager add"),
-            *(
-                "query in a stream",
-                "1 % deleted at once",
-                "owed by 1 %",
-                "prediction, test rows",
-                "prediction, one row",
-            ),
-        ],
-        "boosting": ["one deletion"],
-    }[model]
+    n_questions = {"forest": 12, "boosting": 1}[model]
+    assert len({row.cells[2] for row in found}) == len(found) == n_questions
     assert all(row.cells[-1] == "same" and row.figure > 0 for row in found)
 
 

@@ -36,6 +36,17 @@ def stream(*events: Any) -> Answer:
     return Answer(200, {"content-type": "text/event-stream; charset=utf-8"}, stream=iter(events))
 
 
+def receipt(**changed: Any) -> dict[str, Any]:
+    """A receipt of an earlier version, as it is sent."""
+    return {
+        **dict.fromkeys(("id", "kind", "guarantee", "key_id", "signature", "ledger_head"), "x"),
+        **dict.fromkeys(("requested", "unlearned", "exported_snapshots", "model_version", "ledger_index"), 1),
+        **dict.fromkeys(("received_at", "unlearned_at"), "2030-01-31T12:00:00Z"),
+        "ref": None, "status": "unlearned", "erased_at": None, "absent": 0, "overdue": False, "durable": True,
+        **changed,
+    }
+
+
 class HalfOfIt:
     """Draws the middle of every range."""
 
@@ -79,11 +90,12 @@ class Scripted:
                 return end.value
             given = error = None
             try:
-                given = self._take(step)
+                given = self.take(step)
             except Exception as failure:
                 error = failure
 
-    def _take(self, step: Any) -> Any:
+    def take(self, step: Any) -> Any:
+        """Carry out a step."""
         match step:
             case Send(request, server):
                 self.sent.append(request)

@@ -124,6 +124,10 @@ def test_the_life_of_a_sample(client: Client) -> None:
         client.add([[1, "a", True]], ["yes"], ids=["life/1?"])
     assert client.add([[1, "a", True]], ["yes"], ids=["life/1?"], subjects="zoe", readd=True).ids == ["life/1?"]
     assert client.delete(subjects=["zoe", "nobody"]).absent == 1
+    first = client.add([[1, "a", True]], ["yes"], idempotency_key="mine")
+    assert client.add([[1, "a", True]], ["yes"], idempotency_key="mine") == first
+    deleted = client.delete(first.ids, idempotency_key="mine")
+    assert client.delete(first.ids, idempotency_key="mine").id == deleted.id
 
 
 def test_restriction_release_and_export(client: Client) -> None:
@@ -149,13 +153,6 @@ def test_restriction_release_and_export(client: Client) -> None:
     assert not client.export("rosa").held
 
 
-def test_a_key_of_ones_own_makes_two_calls_one(client: Client) -> None:
-    first = client.add([[1, "a", True]], ["yes"], idempotency_key="mine")
-    assert client.add([[1, "a", True]], ["yes"], idempotency_key="mine") == first
-    deleted = client.delete(first.ids, idempotency_key="mine")
-    assert client.delete(first.ids, idempotency_key="mine").id == deleted.id
-
-
 def test_samples_come_page_by_page(client: Client) -> None:
     by_page = [sample.id for sample in client.samples(page_size=7)]
     assert by_page == [sample.id for sample in client.samples()]
@@ -167,6 +164,8 @@ def test_samples_come_page_by_page(client: Client) -> None:
 
 
 def test_model_schema_jobs_and_influence(client: Client) -> None:
+    assert client.is_alive()
+    assert client.ready(for_changes=True).changes == client.wait_ready().changes == "accepted"
     model = client.model()
     assert (model.kind, model.guarantee, model.schema.names) == ("forest", "exact", NAMES)
     assert client.schema() == model.schema
@@ -249,18 +248,6 @@ def test_predictions_are_signed(client: Client) -> None:
     assert signed.key_id in [one.key_id for one in published]
 
 
-def test_the_awaiting_client_proves_too() -> None:
-    async def work() -> None:
-        async with served_here(make_service()) as http, AsyncClient(BASE, http_client=http) as one:
-            told = await one.tell_state()
-            assert [state async for state in one.states()] == [told]
-            assert (await one.state(told)).state == told
-            assert (await one.prove_absence("nobody")).model_version == told.model_version
-            assert (await one.predict_signed(rows(1))).set_root == told.set_root
-
-    asyncio.run(work())
-
-
 def test_refusals_say_where(client: Client) -> None:
     before = client.model()
     with pytest.raises(InvalidInputError) as caught:
@@ -268,11 +255,6 @@ def test_refusals_say_where(client: Client) -> None:
     assert caught.value.pointers == ("/samples/0/features/age",)
     assert "old" not in str(caught.value)
     assert client.model() == before
-
-
-def test_health(client: Client) -> None:
-    assert client.is_alive()
-    assert client.ready(for_changes=True).changes == client.wait_ready().changes == "accepted"
 
 
 def test_a_client_that_has_seen_more_than_the_server_holds_is_told(client: Client) -> None:
@@ -313,34 +295,32 @@ def test_the_awaiting_client_does_the_same() -> None:
             assert await client.verify_receipt(receipt) == receipt.key_id
             with pytest.raises(NotFoundError):
                 await client.get("p")
+            told = await client.tell_state()
+            assert [state.index async for state in client.states()][-1] == told.index
+            assert (await client.state(told)).state.index == told.index
+            assert (await client.prove_absence("nobody")).model_version == told.model_version
+            assert (await client.predict_signed(rows(1))).set_root == told.set_root
 
     asyncio.run(run())
 
 
-def test_importing_oubli_imports_no_client_until_it_is_asked_for() -> None:
-    script = """
-import sys, oubli
-before = "httpx2" in sys.modules
-oubli.Client
-print(before, "httpx2" in sys.modules, any(name.startswith(("oubli.core", "oubli.app")) for name in sys.modules))
-"""
+@pytest.mark.parametrize(
+    ("before", "after", "printed"),
+    [
+        (
+            "import sys, oubli; was = 'httpx2' in sys.modules",
+            "print(was, 'httpx2' in sys.modules, any(n.startswith(('oubli.core', 'oubli.app')) for n in sys.modules))",
+            "False True False",
+        ),
+        ("import sys; sys.modules['httpx2'] = None; import oubli", "", "pip install 'oubli-server[client]'"),
+    ],
+    ids=["no client until it is asked for", "the extra that is missing is named"],
+)
+def test_importing_the_client(before: str, after: str, printed: str) -> None:
+    script = f"{before}\ntry: oubli.Client\nexcept ImportError as error: print(error)\n{after}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "True", "False"]
+    assert printed in done.stdout
     assert {"Client", "AsyncClient"} <= set(dir(oubli))
-
-
-def test_the_extra_that_is_missing_is_named() -> None:
-    script = """
-import sys
-sys.modules["httpx2"] = None
-import oubli
-try:
-    oubli.Client
-except ImportError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "pip install 'oubli-server[client]'" in done.stdout
 
 
 def test_looking_at_the_model_says_what_the_library_says() -> None:

@@ -20,7 +20,7 @@ from oubli.client import (
 )
 from oubli.client.messages import Answer
 from oubli.client.operations import evidence, jobs, model, predictions, samples
-from tests.unit.client.scripted import Scripted, answer, keys_of, problem, session, stream
+from tests.unit.client.scripted import Scripted, answer, keys_of, problem, receipt, session, stream
 
 LOST = NoAnswerError("lost", may_have_been_applied=True)
 SAMPLE = {"id": "1", "subject": None, "features": {"a": 1}, "label": "x", "expires_at": None}
@@ -198,17 +198,7 @@ def test_fields_that_are_new_to_a_client_are_left_out() -> None:
 
 
 def test_an_ephemeral_server_is_not_waited_for() -> None:
-    receipt = {
-        **dict.fromkeys(("id", "kind", "guarantee", "key_id", "signature", "ledger_head"), "x"),
-        **dict.fromkeys(("requested", "unlearned", "absent", "exported_snapshots", "model_version", "ledger_index"), 1),
-        **dict.fromkeys(("received_at", "unlearned_at"), "2030-01-31T12:00:00Z"),
-        "ref": None,
-        "status": "unlearned",
-        "erased_at": None,
-        "overdue": False,
-        "durable": False,
-    }
-    script = Scripted(answer(200, receipt), problem(409, "ephemeral"))
+    script = Scripted(answer(200, receipt(durable=False)), problem(409, "ephemeral"))
     with pytest.raises(EphemeralError):
         script.run(evidence.wait_erased(session(), "x"))
 
@@ -252,20 +242,9 @@ def test_a_listed_deletion_tells_the_samples_of_each_place() -> None:
 def test_a_receipt_of_an_earlier_version_tells_whether_anything_was_held(
     requested: int, absent: int, held: bool
 ) -> None:
-    receipt = {
-        **dict.fromkeys(("id", "kind", "guarantee", "key_id", "signature", "ledger_head"), "x"),
-        **dict.fromkeys(("unlearned", "exported_snapshots", "model_version", "ledger_index"), 1),
-        **dict.fromkeys(("received_at", "unlearned_at"), "2030-01-31T12:00:00Z"),
-        "requested": requested,
-        "absent": absent,
-        "ref": None,
-        "status": "unlearned",
-        "erased_at": None,
-        "overdue": False,
-        "durable": True,
-    }
-    made = Scripted(answer(200, receipt)).run(evidence.erasure(session(), "x"))
-    assert (made.held, made.by, made.deadline, made.content) == (held, None, None, receipt)
+    sent = receipt(requested=requested, absent=absent)
+    made = Scripted(answer(200, sent)).run(evidence.erasure(session(), "x"))
+    assert (made.held, made.by, made.deadline, made.content) == (held, None, None, sent)
 
 
 def test_a_server_that_is_starting_is_waited_for() -> None:
@@ -280,48 +259,28 @@ def test_a_server_that_is_starting_is_waited_for() -> None:
 
 
 NODE = {
-    "name": "b",
-    "url": "http://b:8000",
-    "role": "follower",
-    "state": "in-step",
-    "applied_seq": 41,
-    "model_version": 12,
-    "lag_versions": 1,
-    "erased_seq": 30,
-    "digests_equal": None,
-    "seen_seconds_ago": 0.4,
+    "name": "b", "url": "http://b:8000", "role": "follower", "state": "in-step", "applied_seq": 41,
+    "model_version": 12, "lag_versions": 1, "erased_seq": 30, "digests_equal": None, "seen_seconds_ago": 0.4,
     "new": "of a later version",
 }
+CLUSTER = {"node": "a", "role": "leader", "epoch": 3, "leader": None, "model_version": 13, "seq": 42, "nodes": []}
 
 
-def test_a_cluster_is_read_with_its_nodes() -> None:
-    content = {
-        "node": "a",
-        "role": "leader",
-        "epoch": 3,
-        "leader": {"name": "a", "url": "http://a:8000"},
-        "model_version": 13,
-        "seq": 42,
-        "nodes": [{**NODE, "name": "a", "role": "leader", "digests_equal": True}, NODE],
-    }
-    script = Scripted(answer(200, content))
+def test_a_cluster_is_read_with_its_nodes_and_a_node_removed_by_its_name() -> None:
+    nodes = [{**NODE, "name": "a", "role": "leader", "digests_equal": True}, NODE]
+    script = Scripted(answer(200, {**CLUSTER, "leader": {"name": "a", "url": "http://a:8000"}, "nodes": nodes}))
     found = script.run(model.cluster(session()))
     assert (script.sent[0].method, script.sent[0].path) == ("GET", "/cluster")
     assert (found.epoch, found.leader.url, found.model_version) == (3, "http://a:8000", 13)
     assert [(one.name, one.digests_equal, one.lag_versions) for one in found.nodes] == [("a", True, 1), ("b", None, 1)]
-
-
-def test_a_node_is_removed_by_its_name() -> None:
-    content = {"node": "a", "role": "leader", "epoch": 3, "leader": None, "model_version": 13, "seq": 42, "nodes": []}
-    script = Scripted(answer(200, content))
+    script = Scripted(answer(200, CLUSTER))
     assert script.run(model.remove_node(session(), "b/c")).nodes == []
     assert (script.sent[0].method, script.sent[0].path) == ("DELETE", "/cluster/nodes/b%2Fc")
     assert not script.sent[0].may_repeat
 
 
 def test_a_server_without_others_is_a_cluster_of_one() -> None:
-    alone = {"node": "a", "role": "alone", "epoch": 1, "leader": None, "model_version": 2, "seq": 5, "nodes": []}
-    found = Scripted(answer(200, alone)).run(model.cluster(session()))
+    found = Scripted(answer(200, {**CLUSTER, "role": "alone"})).run(model.cluster(session()))
     assert (found.role, found.leader, found.nodes) == ("alone", None, [])
     with pytest.raises(UnexpectedAnswerError):
         Scripted(answer(200, {"role": "alone"})).run(model.cluster(session()))

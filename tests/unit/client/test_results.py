@@ -1,4 +1,4 @@
-"""Answers of older and newer servers are read, and what is signed is kept as it came."""
+"""Answers of older and newer servers are read, what is signed is kept as it came, and each problem has an error."""
 
 from __future__ import annotations
 
@@ -12,20 +12,14 @@ from oubli import client
 from oubli.api.base import Message
 from oubli.api.erasures import Receipt
 from oubli.api.model import Model
-from oubli.client.errors import UnexpectedAnswerError
+from oubli.app.http.problems import KINDS, TYPE_PREFIX, ProblemError
+from oubli.client import errors
+from oubli.client.errors import UnexpectedAnswerError, problem_of
 from oubli.client.results import read
+from tests.unit.client.scripted import receipt
 
-RECEIPT = {
-    **dict.fromkeys(("id", "guarantee", "key_id", "signature", "ledger_head"), "x"),
-    **dict.fromkeys(("requested", "unlearned", "absent", "exported_snapshots", "model_version", "ledger_index"), 1),
-    **dict.fromkeys(("received_at", "unlearned_at"), "2030-01-31T12:00:00Z"),
-    "kind": "a kind of later servers",
-    "ref": None,
-    "status": "unlearned",
-    "erased_at": None,
-    "overdue": False,
-    "more": {"of": "later servers"},
-}
+RECEIPT = receipt(kind="a kind of later servers", absent=1, more={"of": "later servers"})
+del RECEIPT["durable"]  # as the first servers sent it
 OF_AN_OLDER_SERVER = {
     **dict.fromkeys(("kind", "guarantee", "task"), "x"),
     **dict.fromkeys(
@@ -40,13 +34,13 @@ OF_AN_OLDER_SERVER = {
 
 
 def test_a_receipt_keeps_what_came() -> None:
-    receipt = read(Receipt, RECEIPT)
-    assert receipt.content == RECEIPT
-    assert (receipt.by, receipt.deadline, receipt.held, receipt.durable) == (None, None, False, True)
-    assert "more" not in repr(receipt)
-    assert pickle.loads(pickle.dumps(receipt)).content == RECEIPT  # noqa: S301
+    found = read(Receipt, RECEIPT)
+    assert found.content == RECEIPT
+    assert (found.by, found.deadline, found.held, found.durable) == (None, None, False, True)
+    assert "more" not in repr(found)
+    assert pickle.loads(pickle.dumps(found)).content == RECEIPT  # noqa: S301
     with pytest.raises(ValidationError):
-        receipt.unlearned = 2  # type: ignore[misc]
+        found.unlearned = 2  # type: ignore[misc]
 
 
 def test_fields_that_older_servers_do_not_send_have_defaults() -> None:
@@ -68,3 +62,21 @@ def test_all_messages_of_the_client_have_a_schema_and_a_text() -> None:
     for message in messages:
         assert message.__doc__
         assert message.model_json_schema()["additionalProperties"] is (message is client.LedgerEntry)
+
+
+@pytest.mark.parametrize("slug", KINDS)
+def test_every_problem_has_an_error_of_its_own_kind(slug: str) -> None:
+    sent = ProblemError(slug, errors=KINDS[slug].example)
+    found = problem_of(sent.kind.status, sent.content(), None, None)
+    assert found.kind == slug
+    assert found.detail in str(found)
+    assert [tuple(one) for one in found.errors] == list(sent.errors)
+    # Only what has no remedy of its own is of the base.
+    assert type(found) is not errors.ProblemError or sent.kind.status in (405, 408)
+    assert errors.TYPE_PREFIX == TYPE_PREFIX
+
+
+@pytest.mark.parametrize("content", [None, [], "x", {"type": 3, "errors": [1, {"pointer": 2}]}, {"errors": {"a": 1}}])
+def test_what_is_no_problem_document_is_an_error_all_the_same(content: object) -> None:
+    found = problem_of(502, content, None, None)
+    assert (type(found), found.kind) == (errors.UnavailableError, "")

@@ -13,7 +13,7 @@ from oubli.client import ClientError, NoAnswerError, NotFoundError, NotLeaderErr
 from oubli.client.messages import Answer, Send, Sleep
 from oubli.client.operations import jobs, model, predictions
 from oubli.client.session import REST_SECONDS, Servers, Session, same_address
-from tests.unit.client.scripted import Scripted, answer, keys_of, not_leader, problem, session
+from tests.unit.client.scripted import Scripted, answer, keys_of, not_leader, problem, raised, session
 
 A, B, C = "http://a:8000", "http://b:8000", "http://c:8000"
 ALL = [A, B, C]
@@ -247,35 +247,25 @@ def test_a_fit_that_dies_with_its_leader_is_told_as_unknown() -> None:
 # --- any cluster
 
 
-class Cluster:
+class Cluster(Scripted):
     """Servers that change at will, and a transport that asks them and no one else."""
 
-    def __init__(self, draw: Callable[[Any], Any], behaviour: Any) -> None:
-        self.draw, self.behaviour = draw, behaviour
+    def __init__(self, draw: Callable[[], Any]) -> None:
+        super().__init__()
+        self._draw = draw
         self.rounds: list[list[str | None]] = [[]]
         self.applied = 0
 
-    def run(self, flow: Any) -> Any:
-        given: Any = None
-        error: Exception | None = None
-        while True:
-            try:
-                step = flow.send(given) if error is None else flow.throw(error)
-            except StopIteration as end:
-                return end.value
-            given = error = None
-            if isinstance(step, Sleep):
-                self.rounds.append([])
-                continue
-            assert isinstance(step, Send)
-            self.rounds[-1].append(step.server)
-            found = self.draw(self.behaviour)
-            if found is OK or found is LOST:  # the worst case: what was lost was made
-                self.applied += 1
-            if isinstance(found, Exception):
-                error = found
-            else:
-                given = found
+    def take(self, step: Any) -> Any:
+        if isinstance(step, Sleep):
+            self.rounds.append([])
+            return None
+        assert isinstance(step, Send)
+        self.rounds[-1].append(step.server)
+        found = self._draw()
+        if found is OK or found is LOST:  # the worst case: what was lost was made
+            self.applied += 1
+        return raised(found)
 
 
 LEADERS = st.sampled_from([A, B, C, ELSEWHERE, "http://[", "", None])
@@ -290,7 +280,7 @@ BEHAVIOUR = st.one_of(
 def test_only_the_addresses_given_are_asked_and_a_change_without_a_key_is_made_once(
     data: st.DataObject, request: Request, first: int
 ) -> None:
-    cluster = Cluster(data.draw, BEHAVIOUR)
+    cluster = Cluster(lambda: data.draw(BEHAVIOUR))
     try:
         cluster.run(three(Retries(3), first).exchange(request))
     except ClientError as error:

@@ -82,29 +82,24 @@ def test_no_line_is_made_of_the_name_of_a_class() -> None:
     assert not any(CLASS_OF_PYTHON.search(one.text) for one in FOUND)
 
 
-def of_ours() -> list[type[Exception]]:
-    found, todo = [], [ServiceError, JournalError, StartError]
-    while todo:
-        one = todo.pop()
-        found.append(one)
-        todo += one.__subclasses__()
-    return found
+def of_ours(*kinds: type[Exception]) -> list[type[Exception]]:
+    """These classes and all below them."""
+    return [one for kind in kinds for one in (kind, *of_ours(*kind.__subclasses__()))]
 
 
-def of_python() -> list[type[BaseException]]:
-    return [
-        one
-        for one in vars(builtins).values()
-        if isinstance(one, type)
-        and issubclass(one, Exception)
-        and not issubclass(one, (Warning, UnicodeError, BaseExceptionGroup))
-    ]
+OURS = of_ours(ServiceError, JournalError, StartError)
+NOT_CAUSES = (Warning, UnicodeError, BaseExceptionGroup)
+OF_PYTHON = [
+    one
+    for one in vars(builtins).values()
+    if isinstance(one, type) and issubclass(one, Exception) and not issubclass(one, NOT_CAUSES)
+]
 
 
-@pytest.mark.parametrize("kind", [*of_ours(), *of_python()], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*OURS, *OF_PYTHON], ids=lambda kind: kind.__name__)
 def test_a_cause_is_told_in_words(kind: type[Exception]) -> None:
     error = kind.__new__(kind)
-    if not isinstance(error, (ServiceError, JournalError, StartError)):
+    if kind not in OURS:
         error.args = ("SECRET",)
     try:
         raise error

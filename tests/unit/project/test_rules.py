@@ -19,26 +19,9 @@ from tests.imports import imported, nodes, parsed
 ROOT = Path(__file__).resolve().parents[3]
 CORE = sorted((ROOT / "core").rglob("*.py"))
 CODE = sorted(path for package in ("core", "app", "oubli") for path in (ROOT / package).rglob("*.py"))
-# llvmlite is a part of numba that has a name of its own.
-CORE_MAY_IMPORT = {"llvmlite", "numba", "numpy", "safetensors"}
-# Inside functions that only scikit-learn calls, or who has a model or a table of another library;
-# `test_importing_core_...` proves that importing does not.
-EXCEPTIONS = {
-    "core/base.py": {"sklearn"},
-    "core/data/tables.py": {"pyarrow"},
-    "core/influence/readers/from_xgboost.py": {"xgboost"},
-}
-
 
 def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
-
-
-def test_core_imports_nothing_but_numpy_numba_and_safetensors() -> None:
-    for path in CORE:
-        others = {module for module in imported(nodes(path)) if not f"{module}.".startswith("oubli.core.")}
-        libraries = {module.partition(".")[0] for module in others} - sys.stdlib_module_names - {"__future__"}
-        assert libraries - EXCEPTIONS.get(name(path), set()) <= CORE_MAY_IMPORT, name(path)
 
 
 def test_importing_core_loads_no_service_and_no_scikit_learn() -> None:

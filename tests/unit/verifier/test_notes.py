@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from oubli.verifier.checkpoints import read_checkpoint, read_policy
+from oubli.verifier.checkpoints import check_signature, read_checkpoint, read_policy
 from oubli.verifier.notes import (
     COSIGNATURE,
     ED25519,
@@ -17,6 +19,7 @@ from oubli.verifier.notes import (
     read_key,
     read_note,
 )
+from tests.witness import LocalWitness
 
 # c2sp.org/signed-note
 KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
@@ -160,3 +163,17 @@ LOG, WITNESS = key("log", ED25519), key("w", COSIGNATURE)
 def test_what_is_no_policy(lines, rule):
     with pytest.raises(UncheckableError, match=rule):
         read_policy(policy(*lines))
+
+
+def test_a_cosignature_holds_for_its_time_and_a_log_is_known_by_its_name_and_its_key():
+    text = "log.example/1\n1\n" + base64.b64encode(bytes(32)).decode() + "\n"
+    witness = LocalWitness("w.example")
+    cosigned = f"{text}\n{witness.cosign(text, 7)}"
+    assert is_signed(read_note(cosigned), witness.key)
+    with pytest.raises(FailedError) as caught:
+        is_signed(read_note(cosigned.replace("\n1\n", "\n2\n")), witness.key)
+    assert caught.value.rule == "quorum"
+    for name, rule in (("log.example/2", "log"), ("log.example/1", "log-signature")):
+        with pytest.raises(FailedError) as caught:
+            check_signature(read_checkpoint(cosigned), (read_key(key(name, ED25519)),))
+        assert caught.value.rule == rule

@@ -10,8 +10,9 @@ import numpy as np
 
 from oubli.core.boosting.state import LEAF, NODE, Trees
 from tests.histories.worlds import World
-from tests.oracles.boosting.quantised_parts import Parameters, sample_of
-from tests.oracles.boosting.trees import Ensemble, Node, Split, difference
+from tests.oracles.boosting.quantised_parts import Parameters
+from tests.oracles.boosting.trees import Ensemble, Node, difference, sample_of
+from tests.oracles.splits import Split
 
 
 def read(trees: Trees) -> Ensemble:
@@ -53,20 +54,8 @@ def expected(oracle: Any, world: World, held: dict[str, Any], model: Any) -> Ens
     p, columns = world.parameters, world.columns
     samples = {name: sample_of(name, row, label, columns, world.task) for name, (row, label) in held.items()}
     gradient_grid, leaf_grid = model.settings_.to_dict()["quantization"] or (0.0, 0.0)
-    parameters = Parameters(
-        n_estimators=p["n_estimators"],
-        learning_rate=p["learning_rate"],
-        max_depth=p["max_depth"],
-        l2=p["l2_regularization"],
-        min_child_weight=p["min_child_weight"],
-        split_sampling=p["split_sampling"],
-        max_bins=p["max_bins"],
-        gradient_grid=gradient_grid,
-        leaf_grid=leaf_grid,
-        patience=p["early_stopping"] or 0,
-        validation_fraction=p["validation_fraction"],
-        seed=p["random_state"],
-    )
+    same = {name: p[name] for name in Parameters.__annotations__ if name in p}
+    parameters = Parameters(**same, gradient_grid=gradient_grid, leaf_grid=leaf_grid)
     result: Ensemble = oracle.fit(samples, parameters, columns, world.task)
     return result
 
@@ -125,9 +114,3 @@ def random_tree(rng: random.Random, columns: Sequence[Sequence[Any]], depth: int
     else:
         split = Split(feature, at, missing_left=rng.random() < 0.5)
     return Node(0.0, split, random_tree(rng, columns, depth - 1), random_tree(rng, columns, depth - 1))
-
-
-def taken_over(engine: Any, arrays: Any, problem: Any, slots: Any) -> Any:
-    """An empty engine with the arrays of a file."""
-    engine.take_over(arrays, problem, slots)
-    return engine

@@ -141,13 +141,6 @@ def test_few_bit_columns_are_not_worth_words() -> None:
     assert rows.words[:, 0].tolist() == [sum(int(X[i, c] == 1) << c for c in range(20)) for i in range(100)]
 
 
-def test_codes_of_categories_are_no_bits() -> None:
-    X = [[float(i % 2), "ab"[i // 2 % 2]] for i in range(40)]
-    model = DynamicForestClassifier(n_estimators=2, random_state=0).fit(X, [i % 3 for i in range(40)])
-    assert model.engine_.bits.columns.tolist() == [0b01]
-    assert model.verify().ok
-
-
 def test_nothing_is_left_of_a_sample_in_the_words() -> None:
     """Its word is its own, and is found while it is held, in copies and beside the trees of a file."""
     rng = np.random.default_rng(3)

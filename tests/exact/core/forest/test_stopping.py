@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier
-from tests.exact.core.forest.test_threads import data
-
-FORESTS = [DynamicForestClassifier, DynamicForestRegressor]
+from tests.exact.core.forest.test_threads import FORESTS, data
 
 
 def stop_after(seconds: float, stop: Any) -> threading.Thread:
@@ -36,16 +34,11 @@ def tagged(kind: Any, n: int = 4000) -> Any:
 
 
 @pytest.mark.parametrize("kind", FORESTS)
-def test_a_signal_that_is_set_stops_before_the_first_tag(kind: Any) -> None:
-    model = tagged(kind, 1000)
-    before = model.n_lazy_tags_
-    assert model.resolve_until(np.ones(1, np.int64)) == 0
-    assert model.n_lazy_tags_ == before
-
-
-@pytest.mark.parametrize("kind", FORESTS)
-def test_without_a_signal_no_tag_is_left(kind: Any) -> None:
+def test_a_signal_that_is_set_stops_before_the_first_tag_and_without_one_none_is_left(kind: Any) -> None:
     model, other = tagged(kind, 1000), tagged(kind, 1000)
+    n_tags = model.n_lazy_tags_
+    assert model.resolve_until(np.ones(1, np.int64)) == 0
+    assert model.n_lazy_tags_ == n_tags
     assert model.resolve_until(np.zeros(1, np.int64)) > 0
     assert model.n_lazy_tags_ == 0
     model.check_invariants()

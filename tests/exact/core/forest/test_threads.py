@@ -16,6 +16,7 @@ from sklearn.base import clone
 
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.forest import leases, storage
+from oubli.core.forest.engine import ForestEngine
 from oubli.core.forest.leases import Sharing
 from oubli.core.forest.state import N_MEMBERS, POOLS
 from tests.threads import many_threads
@@ -119,26 +120,18 @@ def test_an_error_in_a_thread_leaves_whole_trees(
     assert model.verify().ok
 
 
-def test_without_memory_for_more_threads_one_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = fitted()
-    model.delete([str(i) for i in range(40)])
-    expected = model.copy().set_params(n_jobs=None).digest()
-
+def test_without_memory_or_places_for_more_threads_one_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*arguments: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr(type(model.engine_), "empty_scratch", fails)
-    assert model.resolve() > 0
-    assert model.digest() == expected
-
-
-def test_places_that_cannot_be_numbered_are_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = fitted()
-    model.delete([str(i) for i in range(40)])
-    expected = model.copy().set_params(n_jobs=None).digest()
-    monkeypatch.setattr(storage, "MAX_ENTRIES", len(model.engine_.trees.members))
-    model.resolve()
-    assert model.digest() == expected
+    for of, name, value in ((ForestEngine, "empty_scratch", fails), (storage, "MAX_ENTRIES", None)):
+        model = fitted()
+        model.delete([str(i) for i in range(40)])
+        expected = model.copy().set_params(n_jobs=None).digest()
+        monkeypatch.setattr(of, name, value or len(model.engine_.trees.members))
+        assert model.resolve() > 0
+        assert model.digest() == expected
+        monkeypatch.undo()
 
 
 def test_threads_that_have_not_come_to_their_end_make_the_model_unusable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,18 +180,6 @@ def test_ctrl_c_stops_a_fit_and_leaves_the_model_as_it_was() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_progress_is_told_in_the_callers_thread_and_comes_to_its_end() -> None:
-    told: list[tuple[int, int, int]] = []
-    X, y = data()
-    model = DynamicForestClassifier(n_estimators=12, random_state=0, n_jobs=7)
-    model.fit(X, y, progress=lambda done, total: told.append((done, total, threading.get_ident())))
-    assert {total for _, total, _ in told} == {12}
-    assert {thread for *_, thread in told} == {threading.get_ident()}
-    done = [number for number, *_ in told]
-    assert done == sorted(set(done))
-    assert done[-1] == 12
-
-
 def test_a_fork_while_threads_run_has_threads_of_its_own() -> None:
     X, y = data()
     expected = fitted(n_jobs=None).digest()
@@ -236,7 +217,7 @@ def test_who_copies_a_model_that_is_being_fitted_has_what_it_was() -> None:
 
 def test_what_threads_worked_in_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[Any] = []
-    empty = DynamicForestClassifier.engine_type(None).empty_scratch  # type: ignore[arg-type]
+    empty = ForestEngine.empty_scratch
 
     def keeping(self: Any, *arguments: Any) -> Any:
         kept.append(empty(self, *arguments))
@@ -244,7 +225,7 @@ def test_what_threads_worked_in_is_overwritten(monkeypatch: pytest.MonkeyPatch) 
 
     model = fitted()
     model.delete([str(i) for i in range(40)])
-    monkeypatch.setattr(type(model.engine_), "empty_scratch", keeping)
+    monkeypatch.setattr(ForestEngine, "empty_scratch", keeping)
     model.resolve()
     spare = [scratch for scratch in kept if scratch.entries is not model.engine_.scratch.entries]
     assert len(spare) == 2

@@ -18,6 +18,7 @@ ensemble = pytest.importorskip("sklearn.ensemble")
 
 N = 300
 TASKS = ("regression", "binary", "multiclass")
+LOSSES = dict(zip(TASKS, Loss, strict=True))
 RULES = {"regression": StartRule.MEAN, "binary": StartRule.LOG_ODDS, "multiclass": StartRule.LOG_SHARES}
 
 
@@ -82,7 +83,7 @@ def test_raw_scores_are_the_librarys_and_leaves_are_those_of_the_samples(make, t
     np.testing.assert_allclose(seen.raw_scores(X), raw_scores_of(model, X), atol=2e-6)
     np.testing.assert_allclose(seen.trace.scores.T, raw_scores_of(model, X), atol=2e-6)
     np.testing.assert_allclose(seen.refitted_values, seen.values, atol=5e-6)
-    assert seen.start_rule is RULES[task]
+    assert (seen.start_rule, seen.loss) == (RULES[task], LOSSES[task])
     assert seen.ids[:2] == ["0", "1"]
     rows = X[:4]
     scores = influence(seen, rows, data[task][:4]).scores
@@ -179,17 +180,12 @@ def test_what_influence_is_not_defined_for_is_refused_by_name(make, text, data):
 
 
 @pytest.mark.parametrize("make", [light, extreme, histogram, presorted])
-def test_other_samples_than_the_models_are_refused(make, data):
-    model = make("binary").fit(data["X"], data["binary"])
-    for X, y in ((data["X"], 1 - data["binary"]), (data["X"][::-1].copy(), data["binary"])):
-        with pytest.raises(InputError, match="not those of these samples"):
-            view(model, X, y)
-
-
-@pytest.mark.parametrize("make", [light, extreme, histogram, presorted])
-def test_rows_of_another_shape_are_refused(make, data):
+def test_other_samples_than_the_models_and_rows_of_another_shape_are_refused(make, data):
     X, y = data["X"], data["binary"]
     model = make("binary").fit(X, y)
+    for others, labels in ((X, 1 - y), (X[::-1].copy(), y)):
+        with pytest.raises(InputError, match="not those of these samples"):
+            view(model, others, labels)
     seen = view(model, X, y)
     for rows, text in (
         (X[:2, :4], "X has 4 features, but .* is expecting 5"),
@@ -255,43 +251,28 @@ def test_our_kinds_are_refitted_near_where_they_are(kind, task, data):
 
 @pytest.mark.parametrize("kind", OURS)
 def test_our_kinds_with_categories_missing_values_and_deletions(kind):
-    classifier, _, parameters = OURS[kind]
-    rng = np.random.default_rng(3)
-    colours = np.array(["red", "green", "blue", None, "grey"], dtype=object)
-    frame = pd.DataFrame({"x": rng.normal(size=N), "colour": colours[rng.integers(0, 5, N)]})
-    frame.loc[::17, "x"] = np.nan
-    y = np.where((frame["x"] > 0) ^ (frame["colour"] == "red"), "yes", "no")
-    model = classifier(8, random_state=0, **parameters).fit(frame, y, ids=[f"s{i}" for i in range(N)])
-    model.delete(["s0", "s5", "s17"])
-    seen = view(model)
-    assert len(seen.ids) == N - 3
-    assert "s5" not in seen.ids
-    rows = frame.head(30).copy()
-    rows.loc[3, "colour"] = "never seen"
-    found = seen.start + seen.learning_rate * seen.sum_in(seen.route(rows), seen.values)
-    np.testing.assert_allclose(found, model.raw_scores(rows), atol=1e-9)
-    held = frame.iloc[[int(name[1:]) for name in seen.ids]]
-    np.testing.assert_array_equal(seen.route(held), seen.leaves)
-    np.testing.assert_array_equal(seen.y, y[[int(name[1:]) for name in seen.ids]] == "yes")
-
-
-@pytest.mark.parametrize("kind", OURS)
-def test_the_same_category_in_several_columns(kind):
+    """The same categories are in several columns."""
     classifier, _, parameters = OURS[kind]
     rng = np.random.default_rng(5)
     frame = pd.DataFrame({name: rng.integers(0, 6, N).astype(str).astype(object) for name in ("a", "b", "c")})
     frame["x"] = rng.normal(size=N)
-    y = np.where((frame["a"] == "1") ^ (frame["b"] == "2") ^ (frame["c"].isin(["1", "3"])), "yes", "no")
+    y = np.where((frame["a"] == "1") ^ (frame["b"] == "2") ^ (frame["x"] > 0), "yes", "no")
+    frame.loc[::17, "x"] = np.nan
+    frame.loc[::13, "c"] = None
     model = classifier(10, random_state=0, **parameters).fit(frame, y, ids=[f"s{i}" for i in range(N)])
+    model.delete(["s0", "s5", "s17"])
     assert (model.engine_.trees.nodes["is_categorical"] != 0).any()
     seen = view(model)
-    rows = frame.copy()
-    for asked in (rows, rows.assign(b=rows["b"].where(rows.index != 7, "new"))):
-        found = seen.start + seen.learning_rate * seen.sum_in(seen.route(asked), seen.values)
-        np.testing.assert_allclose(found, model.raw_scores(asked), atol=1e-9)
-    np.testing.assert_array_equal(seen.route(frame.iloc[[int(name[1:]) for name in seen.ids]]), seen.leaves)
+    numbers = [int(name[1:]) for name in seen.ids]
+    assert set(range(N)) - set(numbers) == {0, 5, 17}
+    held = frame.iloc[numbers]
+    for rows in (frame.head(30), held, frame.assign(b=frame["b"].where(frame.index != 7, "never seen"))):
+        found = seen.start + seen.learning_rate * seen.sum_in(seen.route(rows), seen.values)
+        np.testing.assert_allclose(found, model.raw_scores(rows), atol=1e-9)
+    np.testing.assert_array_equal(seen.route(held), seen.leaves)
+    np.testing.assert_array_equal(seen.y, y[numbers] == "yes")
     tolerance = 1e-5 if kind == "presorted" else 0.2
-    np.testing.assert_allclose(seen.raw_scores(rows), model.raw_scores(rows), atol=tolerance)
+    np.testing.assert_allclose(seen.raw_scores(held), model.raw_scores(held), atol=tolerance)
 
 
 @pytest.mark.parametrize("quantization", ["auto", None])
@@ -320,8 +301,3 @@ def test_there_must_be_trees():
         view(model)
     with pytest.raises(InputError, match="holds its samples"):
         view(model, [[0.0]], ["a"])
-
-
-def test_views_name_their_loss(data):
-    for task, loss in zip(TASKS, Loss, strict=True):
-        assert view(presorted(task).fit(data["X"], data[task]), data["X"], data[task]).loss is loss

@@ -6,11 +6,9 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any
 
-import oubli.core.errors
+from oubli.core.errors import EmptyModelError, UnusableModelError
 from tests.exact.core.interruptions.cases import OPERATIONS, Case
 from tests.exact.core.interruptions.faults import Count
-
-UnusableModelError = getattr(oubli.core.errors, "UnusableModelError", None)  # not there in versions that had none
 
 
 class Outcome(Enum):
@@ -91,14 +89,12 @@ class Trials:
 
     def _refuses(self, model: Any) -> bool:
         """Whether the model says that it is unusable; then everything must, until it is fitted."""
-        if UnusableModelError is None:
-            return False
         rows = self.case.samples(2)[0]
         try:
             model.predict(rows)
         except UnusableModelError:
             pass
-        except oubli.core.errors.EmptyModelError:  # `start` got to its end
+        except EmptyModelError:  # `start` got to its end
             return False
         else:
             return False

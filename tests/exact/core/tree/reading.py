@@ -6,10 +6,23 @@ from typing import Any
 
 from oubli.core.jit.nodes import MISSING_LEFT, NIL, ONE_VS_REST
 from oubli.core.tree.state import NEXT, ROOT, TAGGED
-from tests.oracles.tree import Node, Sample, Split
+from tests.oracles.common import Column
+from tests.oracles.splits import Split
+from tests.oracles.tree import Node, Sample, sample_of
 
 
-def read(model: Any, held: dict[str, Sample]) -> Node:
+def columns_of(model: Any) -> tuple[Column, ...]:
+    """The columns in the words of the oracle."""
+    return tuple(Column(str(column.type), column.dtype or "float32") for column in model.schema_.columns)
+
+
+def samples_of(model: Any) -> dict[str, Sample]:
+    """What a model holds."""
+    held, columns = map(model.samples_.get, model.samples_.ids()), columns_of(model)
+    return {one.id: sample_of(one.features, one.label, columns) for one in held}
+
+
+def read(model: Any, held: dict[str, Sample] | None = None) -> Node:
     """The model's tree, with tags if there are some; resolves nothing.
 
     Parameters
@@ -19,6 +32,7 @@ def read(model: Any, held: dict[str, Sample]) -> Node:
     held
         What the model should hold: the nodes name their samples, what these are like is taken from here.
     """
+    held = samples_of(model) if held is None else held
     return _Reader(model, held).node(ROOT, 0)
 
 
@@ -34,29 +48,19 @@ class _Reader:
         node = Node(depth, int(fields["built"]), int(fields["touched"]), tagged=bool(fields["flags"] & TAGGED))
         child = int(fields["child"])
         if child == NIL:
-            node.samples = {self.names[slot]: self.held[self.names[slot]] for slot in self.members(row)}
+            slot = int(fields["head"])
+            while slot != NIL:
+                node.samples[self.names[slot]] = self.held[self.names[slot]]
+                slot = int(self.arrays.links[slot, NEXT])
             assert len(node.samples) == fields["n_samples"]
             return node
-        node.split = split_of(fields)
+        feature, kind = int(fields["attribute"]), fields["kind"]
+        if kind == ONE_VS_REST:
+            node.split = Split(feature, category=int(fields["category"]))
+        else:
+            node.split = Split(feature, float(fields["threshold"]), missing_left=bool(kind == MISSING_LEFT))
         node.children = (self.node(child, depth + 1), self.node(child + 1, depth + 1))
         return node
-
-    def members(self, row: int) -> list[int]:
-        """The slots in a leaf's list."""
-        slots = []
-        slot = int(self.arrays.nodes[row]["head"])
-        while slot != NIL:
-            slots.append(slot)
-            slot = int(self.arrays.links[slot, NEXT])
-        return slots
-
-
-def split_of(fields: Any) -> Split:
-    """The split of an inner node."""
-    attribute, kind = int(fields["attribute"]), fields["kind"]
-    if kind == ONE_VS_REST:
-        return Split(attribute, category=int(fields["category"]))
-    return Split(attribute, float(fields["threshold"]), missing_left=bool(kind == MISSING_LEFT))
 
 
 def difference(one: Node, other: Node, path: str = "root") -> str | None:

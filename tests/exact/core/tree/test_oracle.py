@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 
 from tests.oracles.common import MISSING_CATEGORY, Column, hash_bytes
+from tests.oracles.splits import Split
 from tests.oracles.tree import (
     Node,
     Parameters,
     Sample,
-    Split,
     Tree,
     best_gain,
     build,
     gain,
-    goes_left,
     sample_of,
     splits_of,
     violations,
@@ -41,37 +40,36 @@ def built(*rows: tuple[Any, ...], columns: tuple[Column, ...] = (NUMBER,), **cha
 
 # --- splits -----------------------------------------------------------------------------------------
 
-
-def test_thresholds_lie_in_the_middle() -> None:
-    rows = list(samples((1.0, 0), (4.0, 0), (2.0, 1), (4.0, 1)).values())
-    assert splits_of(rows, [NUMBER]) == [Split(0, 1.5), Split(0, 3.0)]
+A, B = sorted([hash_bytes(b"a"), hash_bytes(b"b")])
+ABOVE_1 = float(np.nextafter(np.float32(1), np.float32(2)))
 
 
-def test_a_threshold_between_adjacent_numbers_is_the_lower_one() -> None:
-    low = 1.0
-    high = float(np.nextafter(np.float32(low), np.float32(2)))
-    rows = list(samples((low, 0), (high, 1)).values())
-    assert splits_of(rows, [NUMBER]) == [Split(0, low)]
+@pytest.mark.parametrize(
+    ("columns", "rows", "expected"),
+    [
+        ((NUMBER,), [(1.0, 0), (4.0, 0), (2.0, 1), (4.0, 1)], [Split(0, 1.5), Split(0, 3.0)]),
+        ((NUMBER,), [(1.0, 0), (ABOVE_1, 1)], [Split(0, 1.0)]),  # between adjacent numbers the lower one
+        (
+            (NUMBER,),
+            [(1.0, 0), (2.0, 0), (None, 1)],
+            [Split(0, 1.5), Split(0, 1.5, missing_left=True), Split(0, math.inf)],
+        ),
+        (
+            (CATEGORY,),
+            [("a", 0), ("b", 0), (None, 1)],
+            [Split(0, category=x) for x in (MISSING_CATEGORY, A, B)],
+        ),
+        ((NUMBER, CATEGORY), [(1.0, "a", 0), (1.0, "a", 1)], []),
+    ],
+)
+def test_all_splits_in_their_order(columns: Any, rows: Any, expected: list[Split]) -> None:
+    assert splits_of(list(samples(*rows, columns=columns).values()), columns) == expected
 
 
-def test_missing_values_go_either_way() -> None:
-    rows = list(samples((1.0, 0), (2.0, 0), (None, 1)).values())
-    assert splits_of(rows, [NUMBER]) == [Split(0, 1.5), Split(0, 1.5, missing_left=True), Split(0, math.inf)]
-    assert goes_left(Split(0, 1.5, missing_left=True), [None])
-    assert not goes_left(Split(0, math.inf), [None])
-
-
-def test_one_category_goes_left_the_missing_one_first() -> None:
-    columns = (CATEGORY,)
-    a, b = sorted([hash_bytes(b"a"), hash_bytes(b"b")])
-    rows = list(samples(("a", 0), ("b", 0), (None, 1), columns=columns).values())
-    assert splits_of(rows, columns) == [Split(0, category=x) for x in (MISSING_CATEGORY, a, b)]
-
-
-def test_what_is_all_alike_has_no_split() -> None:
-    rows = list(samples((1.0, "a", 0), (1.0, "a", 1), columns=(NUMBER, CATEGORY)).values())
-    assert splits_of(rows, (NUMBER, CATEGORY)) == []
-    assert best_gain(rows, (NUMBER, CATEGORY)) == 0.0
+def test_sides() -> None:
+    assert Split(0, 1.5, missing_left=True).goes_left([None])
+    assert not Split(0, math.inf).goes_left([None])
+    assert Split(0, math.inf).goes_left([1e300])
 
 
 def test_the_gain_is_definition_2_1() -> None:
@@ -83,14 +81,6 @@ def test_the_gain_is_definition_2_1() -> None:
 
 
 # --- BUILD ------------------------------------------------------------------------------------------
-
-
-def test_the_best_split_is_taken() -> None:
-    root = built((1.0, 0), (2.0, 0), (3.0, 1), (4.0, 1))
-    assert root.split == Split(0, 2.5)
-    assert root.children is not None
-    assert [set(child.samples) for child in root.children] == [{"0", "1"}, {"2", "3"}]
-    assert [node.s for node in root.walk()] == [4, 2, 2]
 
 
 def test_the_first_column_and_the_lower_threshold_win_a_tie() -> None:
@@ -126,7 +116,7 @@ def test_as_scikit_learn_where_there_are_no_ties(n_classes: int) -> None:
         assert node.s == theirs.n_node_samples[number]
         assert (node.split is not None) == (number in inner)
         if node.split is not None:
-            assert node.split.attribute == inner[number]
+            assert node.split.feature == inner[number]
             assert node.split.threshold == pytest.approx(theirs.threshold[number], abs=1e-6)
 
 
@@ -208,6 +198,7 @@ def test_condition_1() -> None:
     assert found(inner, held) == []
     assert found(inner, samples(*((float(i), 0) for i in range(10)))) == ["condition 1"]  # pure
     assert found(inner, samples((1.0, 0))) == ["condition 1"]  # k samples
+    assert found(Node(0, 10, tagged=True), held) == []  # a tag excuses what is below
     for depth_limit in (0, 1):
         expected = ["condition 1"] if depth_limit == 0 else []
         assert found(inner, held, Parameters(h=depth_limit, alpha=0.1, beta=0.1, epsilon=0.007)) == expected
@@ -242,11 +233,6 @@ def test_only_samples_that_are_nearly_all_alike_excuse_a_leaf() -> None:
     assert found(Node(0, 200), {**alike, "one": Sample((2.0,), ("int", 1))}) == []
     more = {f"more {i}": Sample((2.0 + i,), ("int", i % 2)) for i in range(8)}
     assert found(Node(0, 200), {**alike, **more}) == ["condition 1"]
-
-
-def test_a_tag_excuses_what_is_below() -> None:
-    held = samples(*((float(i), int(i >= 5)) for i in range(10)))
-    assert found(Node(0, 10, tagged=True), held) == []
 
 
 def test_sizes() -> None:

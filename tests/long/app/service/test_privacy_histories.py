@@ -14,7 +14,6 @@ import pytest
 
 from tests.histories.told import play
 
-pytestmark = pytest.mark.long
 N_OPERATIONS = int(os.environ.get("OUBLI_PRIVACY_OPERATIONS", "4000"))
 _LENGTH = 2000
 _KINDS = ("forest", "forest", "forest", "incremental-boosting", "forest", "forest", "forest", "tree", "online-boosting")

@@ -27,7 +27,6 @@ from tests.golden.directories import features, label, sample
 from tests.process.durability.test_upgrade import DIRECTORIES, unpack
 from tests.serving import Running, serving
 
-pytestmark = pytest.mark.long
 N_OPERATIONS = int(os.environ.get("OUBLI_PROOF_OPERATIONS", "2000"))
 _LENGTH = 1000
 _LIFETIME = 250  # operations of a process, at most

@@ -85,12 +85,7 @@ def test_a_run_that_is_killed_and_interrupted_does_nothing_twice(server: Running
     assert "start the same command again to continue" in said
     done = erase(server, "--file", "ids.csv", "--batch-size", str(BATCH), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
-        "named": N_NAMED,
-        "held": N_HELD,
-        "samples": N_HELD,
-        "receipts": N_BATCHES,
-    }
+    assert json.loads(done.stdout) == {"named": N_NAMED, "held": N_HELD, "samples": N_HELD, "receipts": N_BATCHES}
     rows = list(csv.DictReader(report.read_text().splitlines()))
     assert [row["id"] for row in rows] == names
     assert {row["id"] for row in rows if row["held"] == "true"} == {f"h{i}" for i in range(N_HELD)}
@@ -115,23 +110,13 @@ def test_a_run_that_is_killed_and_interrupted_does_nothing_twice(server: Running
 
 def test_subjects_from_standard_input_are_reported_in_json(server: Running, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "oubli", "erase", "--url", server.url, "--file", "-", "--subjects"]
-    done = subprocess.run(
-        [*command, "--report", "report.json"],
-        cwd=tmp_path,
-        env=environment(),
-        input="s1\nnobody\ns2\n",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options: dict[str, Any] = {"env": environment(), "capture_output": True, "text": True, "check": False}
+    done = subprocess.run([*command, "--report", "report.json"], cwd=tmp_path, input="s1\nnobody\ns2\n", **options)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"named": 3, "held": 2, "samples": 8, "receipts": 1}
     rows = [json.loads(line) for line in (tmp_path / "report.json").read_text().splitlines()]
-    assert [(row["subject"], row["held"], row["samples"]) for row in rows] == [
-        ("s1", True, 4),
-        ("nobody", False, 0),
-        ("s2", True, 4),
-    ]
+    told = [(row["subject"], row["held"], row["samples"]) for row in rows]
+    assert told == [("s1", True, 4), ("nobody", False, 0), ("s2", True, 4)]
     assert rows[0]["receipt"] == rows[1]["receipt"] == ledger(server)[-1]["receipt"]
 
 

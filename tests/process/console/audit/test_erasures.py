@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from oubli.app.ledger.downloads import check_ledger, check_receipt, read_public_keys
 from tests.process.console.audit.worlds import CASE, World
-from tests.process.console.support import NARROW, Console, looking, make_key
+from tests.process.console.support import NARROW, WIDE, Console, looking, make_key
 from tests.serving import Running
 
 RIGHT = "The receipt is right"
@@ -37,10 +37,10 @@ def states(console: Console) -> dict[str, str]:
     return {step.locator("strong").inner_text(): step.locator(".sr-only").inner_text().strip(": ") for step in steps}
 
 
-@pytest.mark.parametrize("uses_keys", [pytest.param(False, marks=pytest.mark.long), True], ids=["mouse", "keyboard"])
+@pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
 def test_a_receipt_is_checked_step_by_step(browser: Browser, world: World, uses_keys: bool) -> None:
-    with looking(browser, world.server, uses_keys=uses_keys) as console:
-        console.open()
+    size, scheme = (WIDE, "light") if uses_keys else (NARROW, "dark")
+    with looking(browser, world.server, uses_keys=uses_keys, size=size, scheme=scheme, view="") as console:
         console.go("Erasures")
         open_newest(console)
         expect(verdict(console)).to_contain_text(RIGHT)
@@ -48,6 +48,7 @@ def test_a_receipt_is_checked_step_by_step(browser: Browser, world: World, uses_
         assert len(states(console)) == 7
         expect(console.section("Receipts").locator("tbody tr").first).to_contain_text("Right")
         console.check_access()
+        console.check_fits()
         console.hand.press(console.section("One receipt").get_by_role("button", name="Close"))
         expect(console.page.locator("h3", has_text="erased")).not_to_be_visible()
         # The focus goes back to where it came from.
@@ -55,10 +56,8 @@ def test_a_receipt_is_checked_step_by_step(browser: Browser, world: World, uses_
         console.check_silence(*world.subjects)
 
 
-@pytest.mark.long
 def test_lists_go_by_status_and_case(browser: Browser, world: World) -> None:
-    with looking(browser, world.server) as console:
-        console.open("erasures")
+    with looking(browser, world.server, view="erasures") as console:
         rows = console.section("Receipts").locator("tbody tr")
         expect(rows).to_have_count(len(world.receipts()))
         console.page.get_by_label("Overdue").check()
@@ -81,15 +80,13 @@ def test_lists_go_by_status_and_case(browser: Browser, world: World) -> None:
         expect(unlearned).not_to_contain_text(receipt["unlearned_at"][13:17])
 
 
-@pytest.mark.long
 def test_an_erasure_shows_by_itself_and_runs_out(browser: Browser, world: World) -> None:
-    with looking(browser, world.server) as console:
-        console.open("erasures")
+    with looking(browser, world.server, view="erasures") as console:
         rows = console.section("Receipts").locator("tbody tr")
         before = len(world.receipts())
         expect(rows).to_have_count(before)
         world.server.ask("POST", "/samples/batch-delete", {"ids": [world.take()]})
-        expect(rows).to_have_count(before + 1, timeout=15_000)
+        expect(rows).to_have_count(before + 1)
         expect(rows.first).to_contain_text("left")
         open_newest(console)
         expect(verdict(console)).to_contain_text(RIGHT)
@@ -122,25 +119,12 @@ def test_a_receipt_that_was_changed_is_found(browser: Browser, world: World) -> 
         assert {name for name, state in states(console).items() if state == "wrong"} == {"Signature", "Content"}
 
 
-@pytest.mark.long
-def test_a_changed_receipt_is_found_among_all(browser: Browser, world: World) -> None:
-    def change(answer: Any) -> None:
-        answer["erasures"][1]["unlearned_at"] = answer["erasures"][1]["received_at"] = "2020-01-01T00:00:00.000Z"
-
-    with looking(browser, world.server) as console:
-        changed(console.page, "/erasures?*", change)
-        console.open("erasures")
-        console.page.get_by_role("button", name="Check all listed receipts").click()
-        expect(console.page.get_by_text("do not match the server's key and ledger: 1.")).to_be_visible()
-        rows = console.section("Receipts").locator("tbody tr")
-        expect(rows.nth(1)).to_contain_text("Wrong")
-        expect(rows.nth(0)).to_contain_text("Right")
-
-
-@pytest.mark.long
-def test_a_check_counts_for_nothing_but_what_was_checked(browser: Browser, world: World) -> None:
+def test_a_changed_receipt_is_found_among_all_and_a_check_counts_for_what_was_checked(
+    browser: Browser, world: World
+) -> None:
     def change(answer: Any) -> None:
         answer["erasures"][0]["unlearned"] += 1
+        answer["erasures"][1]["unlearned_at"] = answer["erasures"][1]["received_at"] = "2020-01-01T00:00:00.000Z"
 
     with looking(browser, world.server) as console:
         changed(console.page, "/erasures?*", change)
@@ -150,11 +134,11 @@ def test_a_check_counts_for_nothing_but_what_was_checked(browser: Browser, world
         rows = console.section("Receipts").locator("tbody tr")
         expect(rows.first).not_to_contain_text("Right")
         console.page.get_by_role("button", name="Check all listed receipts").click()
-        expect(rows.nth(1)).to_contain_text("Right")
-        expect(rows.first).to_contain_text("Wrong")
+        expect(console.page.get_by_text("do not match the server's key and ledger: 2.")).to_be_visible()
+        for row, word in enumerate(("Wrong", "Wrong", "Right")):
+            expect(rows.nth(row)).to_contain_text(word)
 
 
-@pytest.mark.long
 def test_a_broken_chain_is_found(browser: Browser, world: World) -> None:
     def change(page: Any) -> None:
         page["entries"][2]["at"] = page["entries"][3]["at"]
@@ -171,7 +155,6 @@ def test_a_broken_chain_is_found(browser: Browser, world: World) -> None:
         assert states(console)["Content"] == "not checked"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
@@ -190,10 +173,8 @@ def test_what_cannot_be_checked_is_said(browser: Browser, world: World, script: 
         expect(console.page.locator(".erasures-steps")).to_contain_text(reason)
 
 
-@pytest.mark.long
 def test_a_report_holds_what_anybody_can_check(browser: Browser, world: World, tmp_path: Path) -> None:
-    with looking(browser, world.server) as console:
-        console.open("erasures")
+    with looking(browser, world.server, view="erasures") as console:
         console.page.get_by_role("button", name="Check all listed receipts").click()
         expect(console.page.locator("tbody")).to_contain_text("Right")
         with console.page.expect_download() as download:
@@ -208,7 +189,6 @@ def test_a_report_holds_what_anybody_can_check(browser: Browser, world: World, t
         console.check_silence(*world.subjects)
 
 
-@pytest.mark.long
 def test_a_report_is_printed_without_the_rest_of_the_page(browser: Browser, world: World) -> None:
     with looking(browser, world.server) as console:
         console.page.add_init_script("window.print = () => { window.printed = true; }")
@@ -230,10 +210,8 @@ def test_a_report_is_printed_without_the_rest_of_the_page(browser: Browser, worl
         expect(console.heading("Erasures")).to_be_visible()
 
 
-@pytest.mark.long
 def test_a_key_that_may_erase_sees_receipts_and_no_ledger(browser: Browser, guarded: Running) -> None:
-    with looking(browser, guarded) as console:
-        console.open("erasures")
+    with looking(browser, guarded, view="erasures") as console:
         console.enter_key(make_key(guarded, "erase"))
         console.go("Erasures")
         open_newest(console)
@@ -245,20 +223,3 @@ def test_a_key_that_may_erase_sees_receipts_and_no_ledger(browser: Browser, guar
         expect(console.section("Access")).to_contain_text("delete samples")
 
 
-@pytest.mark.long
-def test_a_key_that_may_predict_sees_no_receipts(browser: Browser, guarded: Running) -> None:
-    with looking(browser, guarded) as console:
-        console.open("erasures")
-        console.enter_key(make_key(guarded, "predict"))
-        expect(console.page.get_by_role("navigation")).to_be_visible()
-        expect(console.page.get_by_role("link", name="Erasures")).to_have_count(0)
-
-
-@pytest.mark.long
-def test_the_view_fits_a_narrow_page(browser: Browser, world: World) -> None:
-    with looking(browser, world.server, size=NARROW, scheme="dark") as console:
-        console.open("erasures")
-        open_newest(console)
-        expect(verdict(console)).to_contain_text(RIGHT)
-        console.check_fits()
-        console.check_access()

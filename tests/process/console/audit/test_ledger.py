@@ -10,15 +10,16 @@ from playwright.sync_api import Browser, Route, expect
 
 from oubli.app.ledger.downloads import check_ledger, read_lines
 from tests.process.console.audit.worlds import World
-from tests.process.console.support import NARROW, looking, make_key
+from tests.process.console.support import looking, make_key
 from tests.serving import Running
 
 
-@pytest.mark.parametrize("uses_keys", [False, pytest.param(True, marks=pytest.mark.long)], ids=["mouse", "keyboard"])
-def test_the_timeline_and_the_chain(browser: Browser, world: World, uses_keys: bool) -> None:
+@pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
+def test_the_timeline_the_chain_and_a_copy(
+    browser: Browser, world: World, tmp_path: Path, uses_keys: bool
+) -> None:
     entries = world.entries()
-    with looking(browser, world.server, uses_keys=uses_keys) as console:
-        console.open()
+    with looking(browser, world.server, uses_keys=uses_keys, view="") as console:
         console.go("Ledger and access")
         line = console.section("Timeline").locator(".ledger-entry")
         expect(line).to_have_count(len(entries))
@@ -34,6 +35,10 @@ def test_the_timeline_and_the_chain(browser: Browser, world: World, uses_keys: b
             expect(console.section("Public keys")).to_contain_text(key["key_id"])
         expect(console.section("Access")).to_contain_text("This server needs no key")
         console.check_access()
+        with console.page.expect_download() as download:
+            console.hand.press(console.page.get_by_role("button", name="Download the ledger"))
+        download.value.save_as(tmp_path / "ledger.jsonl")
+        assert check_ledger(read_lines(tmp_path / "ledger.jsonl")).head.hash == entries[-1]["hash"]
         console.check_silence(*world.subjects)
 
 
@@ -56,42 +61,26 @@ def test_a_broken_chain_is_found(browser: Browser, world: World) -> None:
         expect(console.section("The chain")).to_contain_text("are unchanged")
 
 
-@pytest.mark.long
-def test_a_downloaded_ledger_is_the_one_that_the_command_line_checks(
-    browser: Browser, world: World, tmp_path: Path
-) -> None:
-    with looking(browser, world.server) as console:
-        console.open("ledger")
-        with console.page.expect_download() as download:
-            console.page.get_by_role("button", name="Download the ledger").click()
-        download.value.save_as(tmp_path / "ledger.jsonl")
-    assert check_ledger(read_lines(tmp_path / "ledger.jsonl")).head.hash == world.entries()[-1]["hash"]
-
-
-@pytest.mark.long
 def test_new_entries_come_by_themselves_and_old_ones_when_asked_for(browser: Browser, changing: World) -> None:
     while len(changing.entries()) < 60:
         changing.server.ask("POST", "/samples/batch-delete", {"ids": [changing.take()]})
-    with looking(browser, changing.server) as console:
-        console.open("ledger")
+    with looking(browser, changing.server, view="ledger") as console:
         line = console.section("Timeline").locator(".ledger-entry")
         expect(line.first.locator(".ledger-index")).to_have_text(str(len(changing.entries())))
         expect(line).to_have_count(50)
         changing.server.ask("POST", "/samples/batch-delete", {"ids": [changing.take()]})
-        expect(line.first.locator(".ledger-index")).to_have_text(str(len(changing.entries())), timeout=15_000)
+        expect(line.first.locator(".ledger-index")).to_have_text(str(len(changing.entries())))
         console.section("Timeline").get_by_role("button", name="Show older").click()
         expect(line.last.locator(".ledger-index")).to_have_text("1")
         indexes = [int(one) for one in line.locator(".ledger-index").all_inner_texts()]
         assert indexes == list(range(len(indexes), 0, -1))
 
 
-@pytest.mark.long
 def test_keys_are_listed_for_an_administrator_alone(browser: Browser, guarded: Running) -> None:
     make_key(guarded, "predict")
     for scope in ("admin", "read"):
         key = make_key(guarded, scope)
-        with looking(browser, guarded) as console:
-            console.open("ledger")
+        with looking(browser, guarded, view="ledger") as console:
             console.enter_key(key)
             console.go("Ledger and access")
             expect(console.section("Access")).to_contain_text("It may")
@@ -106,13 +95,11 @@ def test_keys_are_listed_for_an_administrator_alone(browser: Browser, guarded: R
             console.check_silence(key)
 
 
-@pytest.mark.long
 def test_a_server_that_starts_again_is_found_again(
     browser: Browser, restarted: tuple[World, Callable[[], None]]
 ) -> None:
     world, restart = restarted
-    with looking(browser, world.server) as console:
-        console.open("ledger")
+    with looking(browser, world.server, view="ledger") as console:
         line = console.section("Timeline").locator(".ledger-entry")
         before = len(world.entries())
         expect(line).to_have_count(before)
@@ -120,7 +107,7 @@ def test_a_server_that_starts_again_is_found_again(
         expect(console.section("The chain")).to_contain_text(f"All {before} entries")
         restart()
         world.server.ask("POST", "/samples/batch-delete", {"ids": [world.take()]})
-        expect(line.first.locator(".ledger-index")).to_have_text(str(len(world.entries())), timeout=30_000)
+        expect(line.first.locator(".ledger-index")).to_have_text(str(len(world.entries())))
         console.page.get_by_role("button", name="Check all entries").click()
         expect(console.section("The chain")).to_contain_text(f"All {len(world.entries())} entries are unchanged")
         console.go("Erasures")
@@ -128,11 +115,3 @@ def test_a_server_that_starts_again_is_found_again(
         expect(console.page.locator(".erasures-verdict")).to_contain_text("The receipt is right")
 
 
-@pytest.mark.long
-def test_the_view_fits_a_narrow_page(browser: Browser, world: World) -> None:
-    with looking(browser, world.server, size=NARROW, scheme="dark") as console:
-        console.open("ledger")
-        expect(console.section("Timeline").locator(".ledger-entry").first).to_be_visible()
-        console.section("Timeline").locator("summary").first.click()
-        console.check_fits()
-        console.check_access()

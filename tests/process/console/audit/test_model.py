@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.process.console.audit.worlds import COLUMN, LABELS, World
-from tests.process.console.support import NARROW, Console, looking, make_key, screenshot
+from tests.process.console.support import Console, looking, make_key
 from tests.serving import Running
 
 
@@ -38,8 +38,7 @@ def open_form(console: Console) -> Locator:
 def test_parameters_and_importances_are_those_of_the_server(browser: Browser, world: World) -> None:
     model = world.server.get("/model")[1]
     importances = world.server.get("/model/importances")[1]["features"]
-    with looking(browser, world.server) as console:
-        console.open()
+    with looking(browser, world.server, view="") as console:
         console.go("Model")
         rows = console.section("Parameters").locator("tbody tr")
         expect(rows.first).to_be_visible()
@@ -59,11 +58,9 @@ def test_parameters_and_importances_are_those_of_the_server(browser: Browser, wo
         console.check_silence(*world.subjects)
 
 
-@pytest.mark.long
 def test_a_tree_opens_node_by_node(browser: Browser, world: World) -> None:
     root = world.server.get("/model/trees/1?levels=0")[1]["node"]
-    with looking(browser, world.server) as console:
-        console.open("model")
+    with looking(browser, world.server, view="model") as console:
         expect(nodes(console).first).to_be_visible()
         console.page.get_by_role("button", name="Next").click()
         expect(tree(console)).to_have_attribute("aria-label", "Tree 2")
@@ -89,8 +86,7 @@ def test_a_tree_opens_node_by_node(browser: Browser, world: World) -> None:
 
 
 def test_a_tree_is_walked_by_keyboard(browser: Browser, world: World) -> None:
-    with looking(browser, world.server, uses_keys=True) as console:
-        console.open("model")
+    with looking(browser, world.server, uses_keys=True, view="model") as console:
         expect(nodes(console).first).to_be_visible()
         console.hand.reach(nodes(console).first)
         keyboard = console.page.keyboard
@@ -115,7 +111,6 @@ def test_a_tree_is_walked_by_keyboard(browser: Browser, world: World) -> None:
         expect(console.page.locator(".tree-detail h3")).to_contain_text("The root")
 
 
-@pytest.mark.long
 def test_a_tree_that_has_changed_is_drawn_anew(browser: Browser, world: World) -> None:
     with looking(browser, world.server) as console:
         console.page.route(
@@ -128,11 +123,9 @@ def test_a_tree_that_has_changed_is_drawn_anew(browser: Browser, world: World) -
         expect(nodes(console).first).to_have_attribute("aria-expanded", "true")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
 def test_a_fit_is_followed_and_measured(browser: Browser, changing: World, uses_keys: bool) -> None:
-    with looking(browser, changing.server, uses_keys=uses_keys) as console:
-        console.open("model")
+    with looking(browser, changing.server, uses_keys=uses_keys, view="model") as console:
         fit = open_form(console)
         trees = "7" if uses_keys else "6"
         console.hand.fill(fit.get_by_label("n_estimators"), "none of them")
@@ -147,15 +140,13 @@ def test_a_fit_is_followed_and_measured(browser: Browser, changing: World, uses_
         expect(fit.locator(".bars")).to_contain_text("Before")
         expect(fit.locator(".bars")).to_contain_text("After")
         row = console.section("Parameters").locator("tr", has_text="n_estimators")
-        expect(row.locator("td").nth(1)).to_have_text(trees, timeout=15_000)
+        expect(row.locator("td").nth(1)).to_have_text(trees)
         assert changing.server.get("/model")[1]["parameters"]["n_estimators"] == int(trees)
         console.check_access()
 
 
-@pytest.mark.long
 def test_another_kind_takes_its_place(browser: Browser, changing: World) -> None:
-    with looking(browser, changing.server) as console:
-        console.open("model")
+    with looking(browser, changing.server, view="model") as console:
         fit = open_form(console)
         fit.get_by_label("Kind").select_option("incremental-boosting")
         fit.get_by_label("n_estimators").fill("3")
@@ -163,17 +154,15 @@ def test_another_kind_takes_its_place(browser: Browser, changing: World) -> None
         fit.get_by_role("button", name="Fit again").click()
         console.page.get_by_role("dialog").get_by_role("button", name="Fit again").click()
         expect(fit).to_contain_text("not measured", timeout=60_000)
-        expect(console.section("Current model")).to_contain_text("incremental-boosting", timeout=15_000)
+        expect(console.section("Current model")).to_contain_text("incremental-boosting")
         console.section("Trees").get_by_role("button", name="read it again").click()
         expect(console.section("Trees")).to_contain_text("iteration 1")
         expect(console.page.locator(".tree-detail")).not_to_contain_text("%")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
 def test_the_model_is_looked_after(browser: Browser, changing: World, tmp_path: Path, uses_keys: bool) -> None:
-    with looking(browser, changing.server, uses_keys=uses_keys) as console:
-        console.open("model")
+    with looking(browser, changing.server, uses_keys=uses_keys, view="model") as console:
         care, file = console.section("Maintenance"), console.section("Snapshot")
         console.hand.press(care.get_by_role("button", name="Verify"))
         version = changing.server.get("/model")[1]["model_version"]
@@ -208,12 +197,10 @@ def test_the_model_is_looked_after(browser: Browser, changing: World, tmp_path: 
         console.check_access()
 
 
-@pytest.mark.long
 def test_a_verification_is_of_one_version(browser: Browser, changing: World) -> None:
     """Whatever was verified before a change says nothing about the model after it."""
     server = changing.server
-    with looking(browser, server) as console:
-        console.open("model")
+    with looking(browser, server, view="model") as console:
         care = console.section("Maintenance")
         console.hand.press(care.get_by_role("button", name="Verify"))
         version = server.get("/model")[1]["model_version"]
@@ -225,18 +212,15 @@ def test_a_verification_is_of_one_version(browser: Browser, changing: World) -> 
         server.ask("POST", "/samples/batch-delete", {"ids": [changing.take()]})
         expect(about).to_contain_text(f"Version {version + 1}, the current one, is not verified.")
         expect(about.locator(".good")).to_have_count(0)
-        screenshot(console, "verified-before-a-change")
         console.check_access()
         console.go("Model")
         expect(care).to_contain_text(f"Version {version + 1}, the current one, is not verified.")
         expect(care.locator("p.good").filter(has_text="verified: it is sound")).to_have_count(0)
 
 
-@pytest.mark.long
 def test_a_file_that_is_none_is_refused_in_words(browser: Browser, changing: World, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("no model")
-    with looking(browser, changing.server) as console:
-        console.open("model")
+    with looking(browser, changing.server, view="model") as console:
         file = console.section("Snapshot")
         file.get_by_label("Restore a snapshot").set_input_files(tmp_path / "other.txt")
         file.get_by_role("button", name="Restore", exact=True).click()
@@ -245,44 +229,28 @@ def test_a_file_that_is_none_is_refused_in_words(browser: Browser, changing: Wor
         expect(console.page.locator(".toast-failed")).to_contain_text("Nothing was changed")
 
 
-@pytest.mark.long
-def test_who_may_only_read_is_offered_no_change(browser: Browser, guarded: Running) -> None:
-    with looking(browser, guarded) as console:
-        console.open("model")
-        console.enter_key(make_key(guarded, "read"))
-        expect(nodes(console).first).to_be_visible()
-        for name in ("Fit again", "Maintenance"):
-            expect(console.section(name)).to_have_count(0)
-        expect(console.section("Snapshot").get_by_role("button", name="Download")).to_be_visible()
-        expect(console.section("Snapshot").get_by_role("button", name="Restore", exact=True)).to_have_count(0)
-
-
-@pytest.mark.long
-def test_who_may_only_predict_sees_the_parameters(browser: Browser, guarded: Running) -> None:
-    with looking(browser, guarded) as console:
-        console.open("model")
-        console.enter_key(make_key(guarded, "predict"))
+@pytest.mark.parametrize(
+    ("scope", "hidden"),
+    [("read", {"Fit again", "Maintenance"}), ("predict", {"Importances", "Trees", "Snapshot", "Fit again"})],
+)
+def test_who_may_change_nothing_is_offered_no_change(
+    browser: Browser, guarded: Running, scope: str, hidden: set[str]
+) -> None:
+    with looking(browser, guarded, view="model") as console:
+        console.enter_key(make_key(guarded, scope))
         console.go("Model")
         expect(console.section("Parameters").locator("tbody tr").first).to_be_visible()
-        for name in ("Importances", "Trees", "Snapshot", "Fit again"):
+        if scope == "read":
+            expect(console.section("Snapshot").get_by_role("button", name="Download")).to_be_visible()
+        for name in hidden:
             expect(console.section(name)).to_have_count(0)
+        expect(console.page.get_by_role("button", name="Restore", exact=True)).to_have_count(0)
         console.check_silence()
 
 
-@pytest.mark.long
-def test_the_view_fits_a_narrow_page(browser: Browser, world: World) -> None:
-    with looking(browser, world.server, size=NARROW, scheme="dark") as console:
-        console.open("model")
-        expect(nodes(console).first).to_be_visible()
-        console.check_fits()
-        console.check_access()
-
-
-@pytest.mark.long
 def test_a_fit_that_ends_with_its_server_is_told(browser: Browser, restarted: tuple[World, Callable[[], None]]) -> None:
     world, restart = restarted
-    with looking(browser, world.server) as console:
-        console.open("model")
+    with looking(browser, world.server, view="model") as console:
         fit = open_form(console)
         fit.get_by_label("n_estimators").fill("30000")
         fit.get_by_role("button", name="Fit again").click()
@@ -290,5 +258,5 @@ def test_a_fit_that_ends_with_its_server_is_told(browser: Browser, restarted: tu
         expect(fit.get_by_role("progressbar")).to_be_visible()
         restart()
         expect(fit).to_contain_text(re.compile("the job is gone|the server was stopped"), timeout=60_000)
-        expect(console.page.locator(".shell-state")).to_have_text("Live", timeout=30_000)
+        expect(console.page.locator(".shell-state")).to_have_text("Live")
         assert world.server.get("/model")[1]["parameters"]["n_estimators"] == 4

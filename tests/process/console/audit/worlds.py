@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import itertools
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.process.console.support import scrub
 from tests.serving import Running, serving
 
 CASE = "6f1c1d2e-0000-4000-8000-000000000001"
@@ -22,24 +22,11 @@ COLUMN = f"age {MARKUP}"
 CATEGORIES = (MARKUP, TURNED, LONG, FOX)
 LABELS = (f"no {MARKUP}", "yes \u202e")
 N_SAMPLES = 240
-FLAGS = [
-    "--data",
-    "data.csv",
-    "--target",
-    "<b>label</b>",
-    "--id",
-    "id",
-    "--subject",
-    "person",
-    "--categorical",
-    "kind",
-    "--n-estimators",
-    "4",
-    "--random-state",
-    "1",  # every tree is deeper than what the console shows at first
-    "--erasure-deadline",
-    "3600",  # an erasure is finished when a test says so, and not by itself
-]
+FLAGS = (
+    *("--data", "data.csv", "--target", "<b>label</b>", "--id", "id", "--subject", "person", "--categorical", "kind"),
+    *("--n-estimators", "4", "--random-state", "1"),  # every tree is deeper than what the console shows at first
+    *("--erasure-deadline", "3600"),  # an erasure is finished when a test says so, and not by itself
+)
 Told = tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]
 """Receipts, public keys and entries of a ledger."""
 
@@ -72,18 +59,7 @@ class World:
 
     def finish(self) -> None:
         """Erase from all files what was unlearned."""
-        self.job("/model/scrub")
-
-    def job(self, path: str, body: Any = None) -> dict[str, Any]:
-        """Begin a job and return it when it has ended."""
-        status, job = self.server.ask("POST", path, body or {})
-        assert status == 202, job
-        while job["status"] in ("queued", "running"):
-            time.sleep(0.03)
-            job = self.server.get(f"/jobs/{job['id']}")[1]
-        assert job["status"] == "succeeded", job
-        ended: dict[str, Any] = job
-        return ended
+        scrub(self.server)
 
     def _all(self, path: str, name: str) -> Iterator[dict[str, Any]]:
         cursor = ""
@@ -105,10 +81,10 @@ def write_data(path: Path) -> None:
 
 
 @contextmanager
-def world_in(folder: Path, *flags: str) -> Iterator[World]:
+def world_in(folder: Path) -> Iterator[World]:
     """Serve a world with receipts of each status until the end of the block."""
     write_data(folder / "data.csv")
-    with serving(*FLAGS, *flags, cwd=folder) as server:
+    with serving(*FLAGS, cwd=folder) as server:
         world = World(server)
         for subject in world.subjects:
             server.ask("POST", "/samples/batch-delete", {"subjects": [subject]})

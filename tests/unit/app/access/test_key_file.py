@@ -40,17 +40,12 @@ def test_a_key_is_kept_as_a_hash(path):
     assert read_keys(path) == (key,)
 
 
-def test_the_file_is_for_its_owner_and_nothing_is_left_beside_it(path):
-    make(path)
-    make(path)
+def test_keys_are_different_and_the_file_is_for_its_owner(path):
+    assert read_keys(path) == ()
+    texts = {make(path)[1] for _ in range(5)}
+    assert len(texts) == len({key.id for key in read_keys(path)}) == 5
     assert path.stat().st_mode & 0o777 == 0o600
     assert {found.name for found in path.parent.iterdir()} == {FILE_NAME, MARK_NAME}
-
-
-def test_keys_are_different(path):
-    texts = {make(path)[1] for _ in range(5)}
-    assert len(texts) == 5
-    assert len({key.id for key in read_keys(path)}) == 5
 
 
 def test_nobody_overwrites_a_key_that_is_made_at_the_same_time(path):
@@ -84,67 +79,54 @@ def test_what_a_key_grants_and_when_it_ends():
     assert not AccessKey("0" * 8, "n", ("read",), 0, None, 5, bytes(32)).is_live(4)
 
 
-def test_no_file_means_no_keys(path):
-    assert read_keys(path) == ()
-
-
-def damaged(path, change):
-    make(path)
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
-    return path
+def both(content):
+    content["keys"].append(content["keys"][0])
 
 
 @pytest.mark.parametrize(
     "change",
     [
         lambda content: content.pop("keys"),
-        lambda content: content.update(keys=5),
-        lambda content: content.update(keys=["SECRET"]),
         lambda content: content["keys"][0].pop("revoked_at"),
-        lambda content: content["keys"][0].update(more=1),
-        lambda content: content["keys"][0].update(id="SECRET"),
-        lambda content: content["keys"][0].update(id=7),
-        lambda content: content["keys"][0].update(scopes=[]),
-        lambda content: content["keys"][0].update(scopes="read"),
-        lambda content: content["keys"][0].update(scopes=["SECRET"]),
-        lambda content: content["keys"][0].update(scopes=[["read"]]),
-        lambda content: content["keys"][0].update(expires_at="2030-01-01"),
-        lambda content: content["keys"][0].update(expires_at=5),
-        lambda content: content["keys"][0].update(secret_sha256="00"),
-        lambda content: content["keys"].append(content["keys"][0]),
+        both,
+        *({"keys": keys} for keys in (5, ["SECRET"])),
+        *({"id": name} for name in ("SECRET", 7)),
+        *({"scopes": scopes} for scopes in ([], "read", ["SECRET"], [["read"]])),
+        *({"expires_at": moment} for moment in ("2030-01-01", 5)),
+        {"secret_sha256": "00"},
+        {"more": 1},
     ],
 )
 def test_a_damaged_file_is_no_file_without_keys(path, change):
+    make(path)
+    content = json.loads(path.read_text())
+    if callable(change):
+        change(content)
+    else:
+        (content if "keys" in change else content["keys"][0]).update(change)
+    path.write_text(json.dumps(content))
     with pytest.raises(KeyFileError, match="is damaged") as caught:
-        read_keys(damaged(path, change))
+        read_keys(path)
     assert "SECRET" not in str(caught.value)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b'{"format": "1", "keys": []}'])
-def test_what_is_no_key_file_at_all(path, content):
+def test_what_is_no_key_file_at_all_is_not_written_to(path, content):
     path.write_bytes(content)
-    with pytest.raises(KeyFileError):
-        read_keys(path)
+    for touch in (read_keys, make):
+        with pytest.raises(KeyFileError):
+            touch(path)
+    assert path.read_bytes() == content
 
 
-def test_a_file_of_another_version_is_told(path):
+def test_a_file_of_another_version_or_that_cannot_be_read_is_told(path):
+    path.write_text('{"format": 2, "keys": []}')
     with pytest.raises(KeyFileError, match="another version"):
-        read_keys(damaged(path, lambda content: content.update(format=2)))
-
-
-def test_a_file_that_cannot_be_read(path):
+        read_keys(path)
+    path.unlink()
     path.mkdir()
     with pytest.raises(KeyFileError, match="cannot be read"):
         read_keys(path)
-
-
-def test_a_key_is_not_added_to_a_damaged_file(path):
-    path.write_text("{")
-    with pytest.raises(KeyFileError):
-        make(path)
-    assert path.read_text() == "{"
 
 
 def test_a_file_that_cannot_be_written_stays_as_it_is(path, monkeypatch):
@@ -161,11 +143,12 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(path, monkeypatch):
     assert {found.name for found in path.parent.iterdir()} == {FILE_NAME, MARK_NAME}
 
 
-@pytest.mark.parametrize("text", ["a", "shop-1.eu_west", "x" * 64])
-def test_names(text):
-    assert is_name(text)
-
-
-@pytest.mark.parametrize("text", ["", "x" * 65, "Jane Doe", "jane@example.org", "é", "a\n"])
-def test_what_is_no_name(text):
-    assert not is_name(text)
+@pytest.mark.parametrize(
+    ("names", "are_names"),
+    [
+        (("a", "shop-1.eu_west", "x" * 64), True),
+        (("", "x" * 65, "Jane Doe", "jane@example.org", "é", "a\n"), False),
+    ],
+)
+def test_names(names, are_names):
+    assert [is_name(name) for name in names] == [are_names] * len(names)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 from pathlib import Path
 
 import pytest
@@ -34,6 +33,11 @@ class Watched:
     def wait(self) -> None:
         self.seconds += SECONDS_BETWEEN_LOOKS
 
+    def grants_after(self, given: bytes) -> object:
+        """What a key grants after the next look at the file."""
+        self.wait()
+        return self.keys.grants(given)
+
     def make(self, *scopes: str, expires_ms: int | None = None) -> tuple[str, bytes]:
         key, text = create_key(self.path, name="n", scopes=scopes, expires_ms=expires_ms)
         return key.id, text.encode()
@@ -53,23 +57,14 @@ def test_without_keys_nobody_is_asked(watched):
     assert nowhere.look_at == float("inf")
 
 
-def test_a_key_opens_what_its_scopes_say(watched):
+def test_a_key_opens_what_its_scopes_say_and_a_new_one_is_known_before_the_next_look_is_due(watched):
     _, reading = watched.make("read")
-    _, admin = watched.make("admin")
-    watched.wait()
+    assert watched.grants_after(reading) == {"read"}
     assert watched.keys.asked_for
-    assert watched.keys.grants(reading) == {"read"}
-    assert watched.keys.grants(admin) == ALL_SCOPES
-
-
-def test_a_new_key_is_known_before_the_next_look_is_due(watched):
-    _, first = watched.make("read")
-    watched.wait()
-    assert watched.keys.grants(first) == {"read"}
-    _, second = watched.make("write")
-    assert watched.keys.grants(second) is None  # the file was looked at just now
+    _, admin = watched.make("admin")
+    assert watched.keys.grants(admin) is None  # the file was looked at just now
     watched.seconds += LEAST_BETWEEN_LOOKS
-    assert watched.keys.grants(second) == {"write"}
+    assert watched.keys.grants(admin) == ALL_SCOPES
 
 
 def test_unknown_keys_do_not_have_the_file_read_again(watched, monkeypatch):
@@ -86,33 +81,16 @@ def test_what_is_no_key_opens_nothing(watched):
     other_id, other = watched.make("read")
     watched.wait()
     secret = text.rpartition(b"_")[2]
+    prefix = b"oubli_" + key_id.encode() + b"_"
+    stolen = watched.path.read_text().partition('"secret_sha256": "')[2][:64].encode()
     for given in (
-        b"",
-        b"_",
-        b"__",
-        text[:-1],
-        text + b"0",
-        text.upper(),
-        text + b" ",
-        b"x" + text,
-        b"oubli" + secret,
-        b"oubli__" + secret,
-        b"oubli_" + key_id.encode() + b"_",
+        *(b"", b"_", b"__", b"\xff" * 80, bytes(32), b"oubli" + secret, b"oubli__" + secret),
+        *(text[:-1], text + b"0", text.upper(), text + b" ", b"x" + text, prefix, prefix + stolen),
         b"oubli_" + other_id.encode() + b"_" + secret,
         b"other_" + key_id.encode() + b"_" + secret,
-        b"\xff" * 80,
-        bytes(32),
     ):
         assert watched.keys.grants(given) is None, given
     assert watched.keys.grants(text) == watched.keys.grants(other) == {"read"}
-
-
-def test_a_hash_out_of_the_file_is_no_key(watched):
-    key_id, text = watched.make("read")
-    watched.wait()
-    stolen = watched.path.read_text().partition('"secret_sha256": "')[2][:64]
-    assert watched.keys.grants(f"oubli_{key_id}_{stolen}".encode()) is None
-    assert watched.keys.grants(text) is not None
 
 
 def test_the_file_is_looked_at_once_a_second(watched):
@@ -123,23 +101,11 @@ def test_the_file_is_looked_at_once_a_second(watched):
     assert watched.keys.asked_for
     key_id, second = watched.make("write")
     assert watched.keys.grants(second) is None
-    watched.wait()
-    assert watched.keys.grants(second) == {"write"}
+    assert watched.grants_after(second) == {"write"}
     revoke_key(watched.path, key_id)
     assert watched.keys.grants(second) == {"write"}
-    watched.wait()
-    assert watched.keys.grants(second) is None
+    assert watched.grants_after(second) is None
     assert watched.keys.grants(first) == {"read"}
-
-
-def test_a_key_ends_at_its_time(watched):
-    _, text = watched.make("read", expires_ms=NOW + 1000)
-    watched.wait()
-    watched.now = NOW + 999
-    assert watched.keys.grants(text) == {"read"}
-    watched.now = NOW + 1000
-    assert watched.keys.grants(text) is None
-    assert watched.keys.asked_for
 
 
 def test_the_epoch_grows_at_the_instant_when_a_key_ends(watched):
@@ -155,6 +121,7 @@ def test_the_epoch_grows_at_the_instant_when_a_key_ends(watched):
     watched.keys.look()
     assert watched.keys.epoch > before
     assert watched.keys.grants(text) is None
+    assert watched.keys.asked_for
 
 
 def test_a_file_that_could_not_be_opened_is_read_again(watched, monkeypatch, caplog):
@@ -162,12 +129,10 @@ def test_a_file_that_could_not_be_opened_is_read_again(watched, monkeypatch, cap
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", refused)
         for _ in range(3):
-            watched.wait()
-            assert watched.keys.grants(text) is None
+            assert watched.grants_after(text) is None
             assert watched.keys.asked_for
     assert caplog.text.count("cannot be read") == 1
-    watched.wait()
-    assert watched.keys.grants(text) == {"read"}
+    assert watched.grants_after(text) == {"read"}
 
 
 def refused(path):
@@ -201,76 +166,57 @@ def test_the_epoch_grows_when_something_has_changed(watched):
     assert look() > both_ended
 
 
-def test_a_revoked_key_still_asks_for_one(watched):
-    key_id, text = watched.make("read")
-    revoke_key(watched.path, key_id)
-    watched.wait()
-    assert watched.keys.asked_for
-    assert watched.keys.grants(text) is None
-    assert Watched(watched.path).keys.asked_for
-
-
 @pytest.mark.parametrize("content", [b"", b"{", b'{"format": 1, "keys": 3}', b"\x00" * 100])
 def test_a_damaged_file_turns_everybody_away_and_says_so(watched, content, caplog):
     _, text = watched.make("admin")
-    watched.wait()
-    assert watched.keys.grants(text) is not None
+    assert watched.grants_after(text) is not None
     watched.path.write_bytes(content)
-    watched.wait()
-    with caplog.at_level(logging.ERROR):
-        assert watched.keys.asked_for
-        watched.wait()
-        assert watched.keys.grants(text) is None
+    assert watched.grants_after(text) is None
+    assert watched.keys.asked_for
+    assert watched.grants_after(text) is None
     assert caplog.text.count("is damaged") == 1
     assert str(watched.path.parent) not in caplog.text
+    later = Watched(watched.path)
+    assert later.keys.asked_for, "from the start"
+    later.path.unlink()
+    _, text = later.make("read")
+    assert later.grants_after(text) == {"read"}
 
 
-def test_a_damaged_file_is_damaged_from_the_start(tmp_path):
-    path = tmp_path / FILE_NAME
-    path.write_text("{")
-    watched = Watched(path)
-    assert watched.keys.asked_for
-    path.unlink()
-    _, text = watched.make("read")
-    watched.wait()
-    assert watched.keys.grants(text) == {"read"}
+def revoked(watched: Watched, key_id: str) -> None:
+    revoke_key(watched.path, key_id)
 
 
-def test_a_file_that_is_gone_opens_nothing(watched, caplog):
-    _, text = watched.make("read")
-    watched.wait()
-    assert watched.keys.grants(text) is not None
+def gone(watched: Watched, key_id: str) -> None:
     watched.path.unlink()
-    watched.wait()
-    with caplog.at_level(logging.ERROR):
-        assert watched.keys.asked_for
-    assert watched.keys.grants(text) is None
-    assert "no keys any more" in caplog.text
 
 
-def test_a_file_whose_keys_are_gone_opens_nothing(watched):
-    _, text = watched.make("read")
-    watched.wait()
-    assert watched.keys.asked_for
+def emptied(watched: Watched, key_id: str) -> None:
     write_keys(watched.path, ())
-    watched.wait()
+
+
+@pytest.mark.parametrize("lose", [revoked, gone, emptied])
+def test_without_its_keys_a_directory_still_asks_for_one(watched, caplog, lose):
+    key_id, text = watched.make("read")
+    assert watched.grants_after(text) is not None
+    lose(watched, key_id)
+    assert watched.grants_after(text) is None
     assert watched.keys.asked_for
-    assert watched.keys.grants(text) is None
+    assert Watched(watched.path).keys.asked_for or lose is emptied
+    assert ("no keys any more" in caplog.text) == (lose is not revoked)
 
 
 def test_a_directory_that_has_had_keys_lets_nobody_in_without_its_file(watched, caplog):
     _, text = watched.make("read")
     watched.path.unlink()
-    with caplog.at_level(logging.ERROR):
-        later = Watched(watched.path)
-        assert later.keys.asked_for
-        assert later.keys.grants(text) is None
+    later = Watched(watched.path)
+    assert later.keys.asked_for
+    assert later.keys.grants(text) is None
     for word in (FILE_NAME, "is gone", "restore it from a backup", "oubli keys create", MARK_NAME):
         assert word in caplog.text
     assert str(watched.path.parent) not in caplog.text
     _, other = later.make("write")
-    later.wait()
-    assert later.keys.grants(other) == {"write"}
+    assert later.grants_after(other) == {"write"}
 
 
 def test_keys_of_an_earlier_version_get_the_mark(watched):

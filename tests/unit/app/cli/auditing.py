@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
-
-from oubli.app.cli.main import cli
 from tests.unit.app.ledger.lying import Content, Log, begun, export_of
 
 VERSION = 7
@@ -55,15 +52,8 @@ class Case:
         return self
 
 
-def make_case(model: Any, capsys: Any) -> Case:
+def make_case(model: Any, run: Callable[..., Done]) -> Case:
     """An honest server; files are written into the current folder."""
-
-    def run(*arguments: object) -> Done:
-        result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result.exit_code, result.stdout, " ".join((capsys.readouterr().err + result.stderr).split())
-
     return Case(begun(), model, export_of(model), run)
 
 

@@ -14,6 +14,7 @@ from oubli.app.errors import StartError
 from oubli.core import DynamicForestClassifier, IncrementalBoostingRegressor, OnlineBoostingClassifier
 from oubli.core.engine import model_digest
 from oubli.core.rng import draw_trees
+from oubli.verifier import check_state, read_policy
 from tests.unit.app.cli.auditing import VERSION, Case, make_case, refused
 from tests.unit.app.ledger.lying import Content, export_of
 from tests.unit.app.support import NUMBERS, forest, rows
@@ -22,9 +23,8 @@ T = 9
 
 
 @pytest.fixture
-def case(tmp_path, monkeypatch, capsys) -> Case:
-    monkeypatch.chdir(tmp_path)
-    return make_case(forest(40, n_estimators=T), capsys)
+def case(run) -> Case:
+    return make_case(forest(40, n_estimators=T), run)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def draws(monkeypatch) -> Callable[..., None]:
     """Have the next audits draw certain trees."""
 
     class Loaded:
-        def __init__(self, trees: list[int]) -> None:
+        def __init__(self, *trees: int) -> None:
             self.trees = trees
 
         def sample(self, population: range, n: int) -> list[int]:
@@ -40,7 +40,7 @@ def draws(monkeypatch) -> Callable[..., None]:
             assert n == len(self.trees)
             return list(self.trees)
 
-    return lambda *trees: monkeypatch.setattr(audit_fits, "_randomness", Loaded(list(trees)))
+    return lambda *trees: monkeypatch.setattr(audit_fits, "_randomness", Loaded(*trees))
 
 
 def trees_with(model: Any, name: str) -> set[int]:
@@ -82,13 +82,6 @@ def test_forests_of_other_labels_pass_and_are_told_apart(case, model, trees, dra
     refused(case.audit(case.state(samples=gone), samples=gone, trees=1), "digest")
 
 
-def test_a_model_with_a_history_passes(case):
-    case.model.delete([f"c{i}" for i in range(20)])
-    case.model.add([[99, "new", None]], ["no"], ids=["later"])
-    case.samples = export_of(case.model)
-    assert case.audit(trees=T)[0] == 0
-
-
 @pytest.mark.parametrize("left", [0, 1, 2])
 def test_few_samples_or_none_pass(case, left):
     case.model.delete([f"c{i}" for i in range(left, 40)])
@@ -97,15 +90,10 @@ def test_few_samples_or_none_pass(case, left):
 
 
 def test_which_trees_are_drawn_nobody_knows_before(case):
-    drawn = {tuple(audit_fits.draw(checked(case), 3).trees) for _ in range(60)}
+    state = check_state(case.state(), read_policy(case.log.policy().encode()))
+    drawn = {tuple(audit_fits.draw(state, 3).trees) for _ in range(60)}
     assert len(drawn) > 20
     assert {tree for trees in drawn for tree in trees} == {*range(T)}
-
-
-def checked(case: Case) -> Any:
-    from oubli.verifier import check_state, read_policy
-
-    return check_state(case.state(), read_policy(case.log.policy().encode()))
 
 
 # --- servers that lie
@@ -127,24 +115,11 @@ def test_a_sample_kept_in_the_model_only_is_found_by_the_trees_that_hold_it(case
             assert done[0] == 0, "it holds for this tree"
 
 
-def test_a_sample_that_the_model_has_not_learned_and_a_swapped_label_are_found(case):
-    model = forest(40, n_estimators=T)
-    model.delete([case.samples[0]["id"]])
-    refused(case.audit(case.state(model), trees=T), "digest")
-    first, *others = case.samples
-    told = [{**first, "label": {"yes": "no", "no": "yes"}[first["label"]]}, *others]
-    refused(case.audit(case.state(samples=told), samples=told, trees=T), "digest")
-
-
 def test_the_set_is_checked_whatever_trees_are_drawn(case):
     refused(case.audit(samples=case.samples[1:], trees=1), "set-root")
     refused(case.audit(case.state(version=VERSION - 1), trees=1), "version")
     refused(case.audit({**case.state(), "digest": "00" * 32}, trees=1), "salted-digest")
-
-
-@pytest.mark.parametrize("lie", [{"random_state": 1}, {"max_depth": 3}])
-def test_a_wrong_seed_or_parameter_is_found(case, lie):
-    parameters = {**case.model.parameters_of_model(), "random_state": case.model.seed_, **lie}
+    parameters = {**case.model.parameters_of_model(), "random_state": case.model.seed_ + 1}
     refused(case.audit(case.state(parameters=json.dumps(parameters)), trees=1), "tree-digests")
 
 
@@ -224,20 +199,13 @@ def test_trees_of_a_kind_that_is_not_exact_cannot_be_checked(case):
         case.audit({**case.state(digest_hash=None, digest_format=None), "salt": None, "digest": None}, trees=1)
 
 
-def test_more_trees_than_there_are_and_none_are_refused(case):
+def test_what_else_cannot_be_checked(case):
     with pytest.raises(StartError, match=f"a number from 1 to {T}"):
         case.audit(trees=T + 1)
     for n in (0, -1):
-        code, out, _ = case.audit(trees=n)
-        assert (code, out) == (2, "")
-
-
-def test_digests_of_another_format_cannot_be_checked(case):
+        assert case.audit(trees=n)[:2] == (2, "")
     with pytest.raises(StartError, match="digests are others"):
         case.audit(case.state(digest_format=99), trees=1)
-
-
-def test_predictions_take_all_trees(case):
     one = case.log.prediction(case.model, rows(2), VERSION, "00" * 32)
     with pytest.raises(StartError, match="leave out --trees, or --receipts"):
         case.audit(trees=1, **{"receipts.jsonl": [one]})

@@ -52,14 +52,10 @@ def test_numbers_are_round(values: list[Any], expected: float) -> None:
     assert isinstance(told, int) == (float(told).is_integer() and abs(told) <= 2**24)
 
 
-def test_a_number_is_not_that_of_the_person_in_the_middle() -> None:
+def test_a_number_is_not_that_of_the_person_in_the_middle_and_extremes_are_left_out() -> None:
     values = np.random.default_rng(0).lognormal(10, 1, size=501).round(2).tolist()
     assert column(values, NUMBER) not in values
-
-
-def test_extreme_numbers_are_left_out() -> None:
-    samples = store([[value] for value in [-1.7e308, 1.7e308] * 30], NUMBER, dtype="float64")
-    assert plausible_row(samples) == [0]
+    assert plausible_row(store([[value] for value in [-1.7e308, 1.7e308] * 30], NUMBER, dtype="float64")) == [0]
 
 
 @pytest.mark.parametrize(
@@ -81,13 +77,10 @@ def test_samples_of_one_person_count_once() -> None:
     assert column([3] * 30 + [9], NUMBER, subjects=["ada"] * 30 + ["bob"]) == 0
 
 
-def test_booleans() -> None:
+def test_booleans_and_rows_that_would_be_all_null() -> None:
     assert column([True] * 30 + [False] * 9 + [None], BOOLEAN) is True
     assert column([False] * 30 + [True] * 9, BOOLEAN) is False
     assert column([True] * 19, BOOLEAN) is False
-
-
-def test_a_row_is_never_all_null() -> None:
     assert plausible_row(store([["a", "b"]], CATEGORY, CATEGORY)) == ["other", "other"]
     assert plausible_row(store([], NUMBER, CATEGORY)) == [0, None]
     assert plausible_row(store([], CATEGORY)) == ["other"]

@@ -8,32 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from oubli.app.cli import audit
-from oubli.app.cli.main import cli
 from oubli.app.errors import StartError
 from tests.unit.app.hosted import Hosted, hosted
 from tests.unit.app.support import forest, make_service, samples
 
 
 @pytest.fixture
-def host(tmp_path, monkeypatch) -> Iterator[Hosted]:
-    monkeypatch.chdir(tmp_path)
+def host(tmp_path) -> Iterator[Hosted]:
     with hosted(make_service(forest(60), tmp_path / "data")) as host:
         yield host
 
 
-def run(*arguments: object) -> str:
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    if isinstance(result.exception, StartError):
-        raise result.exception
-    assert result.exit_code == 0, (result.stdout, result.exception)
-    return result.stdout
-
-
-def fetch(host: Hosted) -> dict[str, Any]:
-    run("proof", "fetch", "export.jsonl", "--state", "state.json", "--url", f"http://127.0.0.1:{host.port}", "--force")
+def fetch(host: Hosted, run: Any) -> dict[str, Any]:
+    url = f"http://127.0.0.1:{host.port}"
+    done = run("proof", "fetch", "export.jsonl", "--state", "state.json", "--url", url, "--force")
+    assert done[0] == 0, done
     state: dict[str, Any] = json.loads(Path("state.json").read_text())
     return state
 
@@ -53,19 +44,19 @@ def change_while_downloading(host: Hosted, monkeypatch: pytest.MonkeyPatch, n_ti
 
 
 @pytest.mark.parametrize("n_changes", [0, 2])
-def test_what_is_fetched_is_of_one_version_and_passes_an_audit_of_single_trees(host, monkeypatch, n_changes):
+def test_what_is_fetched_is_of_one_version_and_passes_an_audit_of_single_trees(host, run, monkeypatch, n_changes):
     change_while_downloading(host, monkeypatch, n_changes)
-    state = fetch(host)
+    state = fetch(host, run)
     assert state["state"]["model_version"] == 1 + n_changes
     assert len(state["tree_digests"]) == 5
     keys = host.ask("GET", "/ledger/keys")[1]["keys"]
     Path("policy").write_text("".join(f"log {key['log_key']}\n" for key in keys) + "quorum none\n")
     for more in ((), ("--trees", 2)):
-        told = run("audit", "export.jsonl", "--state", "state.json", "--policy", "policy", *more)
+        _, told, _ = run("audit", "export.jsonl", "--state", "state.json", "--policy", "policy", *more)
         assert f"that of the {60 + n_changes} samples in the export" in told
 
 
-def test_a_model_that_changes_all_the_time_is_not_fetched(host, monkeypatch):
+def test_a_model_that_changes_all_the_time_is_not_fetched(host, run, monkeypatch):
     change_while_downloading(host, monkeypatch, 99)
     with pytest.raises(StartError, match="changed during each download"):
-        fetch(host)
+        fetch(host, run)

@@ -4,10 +4,8 @@ import re
 from datetime import UTC, datetime
 
 import pytest
-from typer.testing import CliRunner
 
 from oubli.app.access.keys import FILE_NAME, AccessKeys, now_ms, read_keys
-from oubli.app.cli.keys import keys_cli
 from oubli.app.errors import StartError
 from oubli.app.settings import SettingsError, load_settings
 
@@ -15,17 +13,9 @@ DAY = 86_400_000
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Run a command in an empty folder; return stdout and stderr (lines joined), or raise what it raises."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[str, str]:
-        result = CliRunner().invoke(keys_cli, list(arguments))
-        if result.exception is not None:
-            raise result.exception
-        return result.stdout, capsys.readouterr().err.replace("\n", " ") + result.stderr.replace("\n", " ")
-
-    return run
+def run(run):
+    """Run `oubli keys` in an empty folder; return stdout and stderr."""
+    return lambda *arguments: run("keys", *arguments)[1:]
 
 
 def test_a_key_is_written_to_stdout_once(run, tmp_path):
@@ -39,12 +29,6 @@ def test_a_key_is_written_to_stdout_once(run, tmp_path):
     listed, _ = run("list", "--data-dir", "d")
     assert listed.split("\t")[:3] == [key.id, "live", "predict,write"]
     assert out.strip().rpartition("_")[2] not in listed
-
-
-def test_the_data_directory_comes_from_the_settings(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("OUBLI_DATA_DIR", "elsewhere")
-    run("create", "--scopes", "read")
-    assert len(read_keys(tmp_path / "elsewhere" / FILE_NAME)) == 1
 
 
 def test_a_key_can_end(run, tmp_path):
@@ -81,20 +65,18 @@ def test_what_makes_no_key(run, tmp_path, arguments, part):
     assert not (tmp_path / "oubli-data").exists()
 
 
-def test_revoking(run, tmp_path):
-    out, _ = run("create", "--scopes", "read")
-    key_id = out.split("_")[1]
-    run("revoke", key_id)
-    run("revoke", key_id)  # a second time is no mistake
-    listed, _ = run("list")
-    assert listed.split("\t")[:2] == [key_id, "revoked"]
-    assert AccessKeys(tmp_path / "oubli-data" / FILE_NAME).grants(out.strip().encode()) is None
-
-
-def test_revoking_what_is_not_there(run):
+def test_revoking(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("OUBLI_DATA_DIR", "elsewhere")
+    assert run("list")[0] == ""
     with pytest.raises(StartError, match="no key with this id"):
         run("revoke", "00000000")
-    run("create", "--scopes", "read")
+    out, _ = run("create", "--scopes", "read")
+    key_id = out.split("_")[1]
+    for _ in range(2):  # a second time is no mistake
+        run("revoke", key_id)
+    listed, _ = run("list")
+    assert listed.split("\t")[:2] == [key_id, "revoked"]
+    assert AccessKeys(tmp_path / "elsewhere" / FILE_NAME).grants(out.strip().encode()) is None
     with pytest.raises(StartError, match="no key with this id"):
         run("revoke", "00000000")
 
@@ -103,31 +85,21 @@ def test_an_expired_key_is_listed_as_such(run, monkeypatch):
     run("create", "--scopes", "read", "--expires", "1h")
     later = now_ms() + DAY
     monkeypatch.setattr("oubli.app.cli.keys.now_ms", lambda: later)
-    listed, _ = run("list")
-    assert listed.split("\t")[1] == "expired"
+    assert run("list")[0].split("\t")[1] == "expired"
 
 
-def test_a_list_of_none(run):
-    assert run("list")[0] == ""
-
-
-def test_a_damaged_file_is_not_overwritten(run, tmp_path):
+def test_a_damaged_file_is_named(run, tmp_path):
     run("create", "--scopes", "read")
-    path = tmp_path / "oubli-data" / FILE_NAME
-    path.write_text("{")
-    for arguments in (("list",), ("create", "--scopes", "read"), ("revoke", "00000000")):
+    (tmp_path / "oubli-data" / FILE_NAME).write_text("{")
+    for arguments in (("list",), ("revoke", "00000000")):
         with pytest.raises(StartError, match="is damaged"):
             run(*arguments)
-    assert path.read_text() == "{"
 
 
-def test_a_directory_that_cannot_be_used(run, tmp_path):
+def test_where_no_key_can_be_kept(run, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(StartError, match="cannot be"):
         run("create", "--scopes", "read", "--data-dir", "file")
-
-
-def test_an_ephemeral_server_has_no_keys_of_its_own(run, monkeypatch):
     monkeypatch.setenv("OUBLI_EPHEMERAL", "true")
     with pytest.raises(StartError, match="api_key_file"):
         run("create", "--scopes", "read")

@@ -4,27 +4,19 @@ from pathlib import Path
 
 import orjson
 import pytest
-from typer.testing import CliRunner
 
-from oubli.app.cli.ledger import ledger_cli
 from oubli.app.errors import StartError
+from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.keys import LedgerKeys
 from oubli.app.storage.directory import DataDirectory
+from tests.unit.app.hosted import hosted
 from tests.unit.app.ledger.support import WholeLedger, as_objects, in_time, make_ledger, write_lines
+from tests.unit.app.support import forest, make_service
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Run a command in an empty folder; return exit code, stdout and what was told, or raise what it raises."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        result = CliRunner().invoke(ledger_cli, [str(argument) for argument in arguments])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result.exit_code, result.stdout, " ".join((capsys.readouterr().err + result.stderr).split())
-
-    return run
+def run(run):
+    return lambda *arguments: run("ledger", *arguments)
 
 
 @pytest.fixture
@@ -44,6 +36,8 @@ def write(path: Path, content: object) -> Path:
 
 
 def test_a_sound_ledger(run, ledger, tmp_path):
+    code, out, _ = run("verify", write_lines(tmp_path / "empty.jsonl", []))
+    assert (code, out.splitlines()[0]) == (0, "0 entries")
     entries = ledger.entries()
     file = write_lines(tmp_path / "ledger.jsonl", entries)
     code, out, told = run("verify", file)
@@ -55,11 +49,6 @@ def test_a_sound_ledger(run, ledger, tmp_path):
     ]
     assert "Proved" in told
     assert "Not proved" in told
-
-
-def test_an_empty_ledger(run, tmp_path):
-    code, out, _ = run("verify", write_lines(tmp_path / "ledger.jsonl", []))
-    assert (code, out.splitlines()[0]) == (0, "0 entries")
 
 
 @pytest.mark.parametrize("place", [0, 2, 4])
@@ -81,15 +70,10 @@ def test_a_receipt_and_keys(run, ledger, tmp_path):
     keys = write(tmp_path / "keys.json", {"keys": ledger.auditor.public_keys()})
     others = write(tmp_path / "others.json", {"keys": LedgerKeys(None).public_keys()})
     code, out, _ = run("verify", file, "--receipt", good)
-    assert (code, out.splitlines()[-1]) == (
-        0,
-        f"receipt signed by key {found.key_id}, entry {found.ledger_index}: erased",
-    )
+    assert code == 0
+    assert out.splitlines()[-1] == f"receipt signed by key {found.key_id}, entry {found.ledger_index}: erased"
     assert run("verify", file, "--receipt", good, "--keys", keys)[0] == 0
-    for arguments, part in (
-        (("--receipt", bad), "signature"),
-        (("--receipt", good, "--keys", others), "unknown"),
-    ):
+    for arguments, part in ((("--receipt", bad), "signature"), (("--receipt", good, "--keys", others), "unknown")):
         code, _, told = run("verify", file, *arguments)
         assert code == 1
         assert "the receipt is wrong" in told
@@ -101,13 +85,8 @@ def test_files_that_cannot_be_read(run, ledger, tmp_path):
     (tmp_path / "text").write_text("SECRET text")
     write(tmp_path / "list.json", ["SECRET"])
     for arguments in (
-        ("none",),
-        ("text",),
-        (tmp_path,),
-        (file, "--receipt", "none"),
-        (file, "--receipt", "text"),
-        (file, "--receipt", "list.json"),
-        (file, "--keys", "text"),
+        *(("none",), ("text",), (tmp_path,), (file, "--keys", "text")),
+        *((file, "--receipt", name) for name in ("none", "text", "list.json")),
         (file, "--keys", write(tmp_path / "empty.json", {})),
     ):
         with pytest.raises(StartError) as caught:
@@ -129,21 +108,16 @@ def test_keys_are_rotated_while_the_server_is_stopped(kind, run, ledger, tmp_pat
     assert ids[1][1 - place] == ids[0][1 - place]
 
 
-def test_a_running_server_keeps_its_keys(run, ledger, tmp_path):
+@pytest.mark.parametrize("command", [("rotate-keys", "signing"), ("destroy-key", "0" * 16)])
+def test_keys_are_left_to_a_running_server_and_there_must_be_a_ledger(command, run, ledger, tmp_path):
     ledger.store.close()
     server = DataDirectory(tmp_path / "data")
-    for arguments in (("rotate-keys", "signing"), ("destroy-key", "0" * 16)):
-        with pytest.raises(StartError, match="in use"):
-            run(*arguments, "--data-dir", "data")
+    with pytest.raises(StartError, match="in use"):
+        run(*command, "--data-dir", "data")
     server.close()
-    run("rotate-keys", "signing", "--data-dir", "data")
-
-
-def test_there_must_be_a_ledger(run, tmp_path):
-    for arguments in (("rotate-keys", "signing"), ("destroy-key", "0" * 16)):
-        with pytest.raises(StartError, match="--data-dir"):
-            run(*arguments, "--data-dir", "nowhere")
-    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(StartError, match="--data-dir"):
+        run(*command, "--data-dir", "nowhere")
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_hashing_key_is_destroyed(run, ledger, tmp_path):
@@ -164,3 +138,46 @@ def test_another_key_directory(run, ledger, tmp_path):
     _, out, _ = run("rotate-keys", "signing", "--data-dir", "data", "--key-dir", "elsewhere")
     assert LedgerKeys(tmp_path / "elsewhere").signing.id == out.strip()
     assert not (tmp_path / "data" / "keys").exists()
+
+
+# --- `fetch` and `export`: files that are complete, or not there
+
+
+def test_both_write_all_entries_and_the_signed_end(run, tmp_path):
+    data, fetched, exported = tmp_path / "data", tmp_path / "fetched.jsonl", tmp_path / "exported.jsonl"
+    with hosted(make_service(forest(60), data)) as host:
+        for i in range(130):  # more than a page
+            assert host.ask("DELETE", f"/samples/{'c' if i < 5 else 'n'}{i}")[0] == 200
+        run("fetch", fetched, "--url", f"http://127.0.0.1:{host.port}")
+        with pytest.raises(StartError, match="in use"):
+            run("export", exported, "--data-dir", data)
+        assert not exported.exists()
+        with pytest.raises(StartError, match="--force"):
+            run("fetch", fetched, "--url", f"http://127.0.0.1:{host.port}")
+    assert len(fetched.read_bytes().splitlines()) > 1
+    run("export", exported, "--data-dir", data)
+    files = [[orjson.loads(line) for line in path.read_bytes().splitlines()] for path in (fetched, exported)]
+    early, late = ([entry for page in pages for entry in page["entries"]] for pages in files)
+    assert late[: len(early)] == early
+    for path, entries in ((fetched, early), (exported, late)):
+        store = LedgerDatabase(None, LedgerKeys(None))
+        assert store.adopt(path) == len(entries)
+        store.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "exported.jsonl", "fetched.jsonl"]
+
+
+def test_an_end_that_is_not_signed_leaves_no_file(run, tmp_path, monkeypatch):
+    with hosted(make_service(forest(60), tmp_path / "data")) as host:
+        page = LedgerDatabase.page
+        monkeypatch.setattr(
+            LedgerDatabase, "page", lambda self, after, limit, **_: page(self, after, limit, signs=False)
+        )
+        with pytest.raises(StartError, match="not signed"):
+            run("fetch", tmp_path / "ledger.jsonl", "--url", f"http://127.0.0.1:{host.port}")
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_directory_without_a_ledger_has_none_to_export(run, tmp_path):
+    with pytest.raises(StartError, match="no ledger"):
+        run("export", tmp_path / "ledger.jsonl", "--data-dir", tmp_path / "nothing")
+    assert not list(tmp_path.iterdir())

@@ -56,10 +56,8 @@ def url() -> Iterator[str]:
 
 
 def test_a_follower_names_the_node_to_ask(url: str) -> None:
-    with (
-        pytest.raises(StartError, match=r"name it with --url http://leader\.example:8000"),
-        asking(f"{url}follower/", retries=0) as client,
-    ):
+    leader = r"name it with --url http://leader\.example:8000"
+    with pytest.raises(StartError, match=leader), asking(f"{url}follower/", retries=0) as client:
         client.snapshot()
 
 

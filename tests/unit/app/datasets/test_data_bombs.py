@@ -6,6 +6,7 @@ import bz2
 import gzip
 import lzma
 import tracemalloc
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -70,44 +71,36 @@ def test_a_csv_file_that_unpacks_to_too_much(tmp_path: Path, compress: Any, what
         assert caught.match("has no line break in its first|is not CSV|holds a character that is no text")
 
 
-def test_what_is_below_the_limit_is_read(tmp_path: Path) -> None:
+def test_rows_to_predict_are_limited_too_and_what_is_below_the_limit_is_read(tmp_path: Path) -> None:
     path = tmp_path / "data.csv.gz"
     path.write_bytes(gzip.compress(content(LIMIT - 100)))
     assert len(load(path)) == (LIMIT - 100) // len(ROW)
-
-
-def test_rows_to_predict_are_limited_too(tmp_path: Path) -> None:
-    path = tmp_path / "data.csv.gz"
     path.write_bytes(gzip.compress(content(2 * LIMIT)))
     schema = Schema((Column("x", ColumnType.NUMERIC),), Task.CLASSIFICATION, LabelType.STRING, "y", named=True)
     with pytest.raises(LoadError, match=REMEDY):
         load_queries(path, schema)
 
 
-@pytest.mark.parametrize("kind", ["one text", "numbers", "nothing", "delta", "long text"])
-def test_a_parquet_file_that_unpacks_to_too_much(tmp_path: Path, kind: str) -> None:
-    n = 100_000
-    encoding: dict[str, Any] = {}
-    column: Any
-    if kind == "one text":
-        column = pa.DictionaryArray.from_arrays(pa.array([0] * n, pa.int32()), pa.array(["t" * 100_000])).cast(
-            pa.dictionary(pa.int32(), pa.string())
-        )
-    elif kind == "long text":
-        column = pa.array(["t" * 500_000] * 20)
-        n = 20
-    elif kind == "delta":
-        n = 300
-        column = pa.array([("t" * 40_000) + str(i) for i in range(n)])
-        encoding = {"use_dictionary": False, "column_encoding": {"x": "DELTA_BYTE_ARRAY", "y": "PLAIN"}}
-    elif kind == "numbers":
-        n = 1_000_000
-        column = pa.array([1.5] * n)
-    else:
-        n = 2_000_000
-        column = pa.nulls(n, pa.string())
+def one_text() -> Any:
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int32()), pa.array(["t" * 100_000]))
+    return column.cast(pa.dictionary(pa.int32(), pa.string()))
+
+
+DELTA = {"use_dictionary": False, "column_encoding": {"x": "DELTA_BYTE_ARRAY", "y": "PLAIN"}}
+BOMBS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "one text": (one_text, {}),
+    "numbers": (lambda: pa.array([1.5] * 1_000_000), {}),
+    "nothing": (lambda: pa.nulls(2_000_000, pa.string()), {}),
+    "delta": (lambda: pa.array([("t" * 40_000) + str(i) for i in range(300)]), DELTA),
+    "long text": (lambda: pa.array(["t" * 500_000] * 20), {}),
+}
+
+
+@pytest.mark.parametrize(("make", "encoding"), BOMBS.values(), ids=BOMBS)
+def test_a_parquet_file_that_unpacks_to_too_much(tmp_path: Path, make: Any, encoding: dict[str, Any]) -> None:
+    column = make()
     path = tmp_path / "data.parquet"
-    table = pa.table({"x": column, "y": pa.array(["yes"] * n)})
+    table = pa.table({"x": column, "y": pa.array(["yes"] * len(column))})
     pq.write_table(table, path, compression="zstd", store_schema=False, **encoding)
     del table, column
     assert path.stat().st_size < LIMIT / 2

@@ -179,3 +179,9 @@ def test_a_head_hands_nothing_out_and_waits_for_nothing(tmp_path: Path) -> None:
         assert (events.status_code, events.content) == (200, b"")
         assert events.headers["content-type"] == client.get(f"/jobs/{job}/events").headers["content-type"]
         assert client.head("/jobs/nobody/events").status_code == 404
+
+
+def test_a_path_with_a_slash_too_many_is_not_redirected(client):
+    before = client.get("/model").json()
+    assert client.delete("/samples/", follow_redirects=False).status_code == 404
+    assert client.get("/model").json() == before

@@ -20,7 +20,8 @@ from oubli.app.service.evidence.states import PredictionSigner
 from oubli.verifier import opening_of
 from oubli.verifier.notes import VerifierKey
 from oubli.verifier.sets import set_root
-from tests.unit.app.ledger.support import WholeLedger, make_ledger
+from tests.unit.app.ledger import support
+from tests.unit.app.ledger.support import WholeLedger
 
 POSITIONS_KEY = bytes(range(32))
 SALT = "5a" * 32
@@ -118,9 +119,7 @@ class Log:
 
 def begun(**more: Any) -> Log:
     """A log that has begun."""
-    ledger = make_ledger(**more)
-    ledger.event("begin", **ledger.store.log.new_fields())
-    return Log(ledger)
+    return Log(support.begun(**more))
 
 
 def export_of(model: Any) -> list[Content]:

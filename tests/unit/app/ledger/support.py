@@ -109,6 +109,13 @@ def make_ledger(folder: Path | None = None, **more: Any) -> WholeLedger:
     return WholeLedger(folder / "ledger.sqlite", LedgerKeys(folder / "keys", lambda: START), **more)
 
 
+def begun(folder: Path | None = None, **more: Any) -> WholeLedger:
+    """A ledger whose log has begun."""
+    ledger = make_ledger(folder, **more)
+    ledger.event("begin", **ledger.store.log.new_fields())
+    return ledger
+
+
 def signed_end(ledger: WholeLedger) -> dict[str, Any]:
     """The end of the last page of a download."""
     return ledger.store.page(ledger.store.head().index, 1, signs=True)

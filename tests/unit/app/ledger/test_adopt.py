@@ -11,13 +11,14 @@ import pytest
 
 from oubli.app.errors import StartError
 from oubli.app.ledger.database import LedgerDatabase, LedgerGapError
-from oubli.app.ledger.downloads import check_ledger, check_receipt
+from oubli.app.ledger.downloads import check_ledger, check_receipt, read_lines, read_object
 from oubli.app.ledger.entries import make_entry
 from oubli.app.ledger.ledger import Ledger
 from oubli.app.ledger.log import sign_checkpoint
 from tests.unit.app.ledger.support import (
     WholeLedger,
     as_objects,
+    begun,
     in_time,
     make_ledger,
     signed_end,
@@ -29,8 +30,8 @@ from tests.unit.app.ledger.support import (
 @pytest.fixture
 def outdated(tmp_path: Path) -> tuple[WholeLedger, WholeLedger]:
     """A ledger, and the same as it was some erasures before."""
-    ledger = make_ledger(tmp_path / "new" if (tmp_path / "new").mkdir() is None else None)
-    ledger.event("begin", **ledger.store.log.new_fields())
+    (tmp_path / "new").mkdir()
+    ledger = begun(tmp_path / "new")
     ledger.erased(ledger.unlearned("a"))
     ledger.store.flush()
     shutil.copytree(tmp_path / "new", tmp_path / "old")
@@ -90,10 +91,13 @@ def test_the_journal_goes_on_after_an_adopted_ledger(outdated, tmp_path):
     assert old.now_of(last) == last
 
 
-@pytest.mark.parametrize("how", ["changed", "dropped", "swapped", "gap", "fork", "strange", "no entry", "not JSON"])
+@pytest.mark.parametrize(
+    "how", ["changed", "dropped", "swapped", "gap", "fork", "strange", "free text", "no entry", "not JSON"]
+)
 def test_what_does_not_go_on_from_here_is_refused(how, outdated, tmp_path):
     new, old = outdated
     before, entries = held(old.store), as_objects(new.entries())
+    head, at = new.store.head(), entries[-1]["at"]
     if how == "changed":
         entries[5]["kind"] = "expiry"
     elif how == "dropped":
@@ -107,26 +111,36 @@ def test_what_does_not_go_on_from_here_is_refused(how, outdated, tmp_path):
         other.erased(other.unlearned("x"), other.unlearned("y"))
         entries = other.entries()
     elif how == "strange":
-        entries.append(make_entry(new.store.head(), "unlearned", entries[-1]["at"], {"receipt": "Ada"}))
+        entries.append(make_entry(head, "unlearned", at, {"receipt": "Ada"}))
+    elif how == "free text":
+        template = next(entry for entry in entries if entry["type"] == "unlearned")
+        beside = ("index", "previous", "type", "at", "hash", "keyed")
+        fields = {name: value for name, value in template.items() if name not in beside}
+        entries.append(make_entry(head, "unlearned", at, {**fields, "ref": "Case of Ada"}))
+        entries[-1]["keyed"] = template["keyed"]
     elif how == "no entry":
         entries.append(["x"])
     path = write_lines(tmp_path / "newer.jsonl", [*entries, signed_end(new)])
     if how == "not JSON":
         path.write_bytes(path.read_bytes() + b"{")
-    with pytest.raises(StartError, match=r"entry \d|not one of Oubli|not JSON"):
+    with pytest.raises(StartError, match=r"entry \d|not one of Oubli|line \d+ is not JSON"):
         old.store.adopt(path)
     assert held(old.store) == before, "all or nothing"
 
 
-def test_an_adopted_receipt_takes_no_free_text(outdated, tmp_path):
-    new, old = outdated
-    template = next(entry for entry in as_objects(new.entries()) if entry["type"] == "unlearned")
-    beside = ("index", "previous", "type", "at", "hash", "keyed")
-    fields = {name: template[name] for name in template if name not in beside}
-    entry = make_entry(new.store.head(), "unlearned", new.entries()[-1]["at"], {**fields, "ref": "Case of Ada"})
-    entry["keyed"] = template["keyed"]
-    with pytest.raises(StartError, match="not one of Oubli"):
-        old.store.adopt(write_lines(tmp_path / "newer.jsonl", [*new.entries(), entry, signed_end(new)]))
+def test_what_is_wrong_with_a_downloaded_file_is_said_with_its_line(outdated, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    path.write_text('{"index": 1}\n\n{"index": 2}\nno JSON\n')
+    with pytest.raises(StartError, match=r"line 4 is not JSON"):
+        list(read_lines(path))
+    path.write_text('{"index": 1}\n')
+    with pytest.raises(StartError, match=r"\b1\b.*is no entry"):
+        outdated[1].store.adopt(path)
+    path.write_text('{"id": \n')
+    with pytest.raises(StartError, match=r"line 1 is not JSON"):
+        read_object(path)
+    with pytest.raises(StartError, match="cannot be read"):
+        outdated[1].store.adopt(tmp_path / "none")
 
 
 @pytest.mark.parametrize(
@@ -138,16 +152,15 @@ def test_a_file_that_ends_before_the_ledgers_end_is_refused(how, outdated, tmp_p
     before, entries, log = held(old.store), new.entries(), new.store.log
     n, origin, signing, note = len(entries), str(log.origin), new.keys.signing, signed_end(new)["checkpoint"]
     first, last = {"entries": entries[:6], "checkpoint": None}, {"entries": entries[6:], "checkpoint": note}
+    short, other = sign_checkpoint(origin, 6, log.tree.root(6), signing), sign_checkpoint(origin, n, bytes(32), signing)
+    foreign = sign_checkpoint(origin, n, log.tree.root(), make_ledger().keys.signing)
     lines = {
         "pages cut": [first],
         "no end": [first, {**last, "checkpoint": None}],
-        "end of fewer": [first, {**last, "checkpoint": sign_checkpoint(origin, 6, log.tree.root(6), signing).note}],
+        "end of fewer": [first, {**last, "checkpoint": short.note}],
         "end of more": [{"entries": entries[:-1], "checkpoint": note}],
-        "end of another": [first, {**last, "checkpoint": sign_checkpoint(origin, n, bytes(32), signing).note}],
-        "end of no key": [
-            first,
-            {**last, "checkpoint": sign_checkpoint(origin, n, log.tree.root(), make_ledger().keys.signing).note},
-        ],
+        "end of another": [first, {**last, "checkpoint": other.note}],
+        "end of no key": [first, {**last, "checkpoint": foreign.note}],
         "end in the middle": [{**first, "checkpoint": note}, {**last, "checkpoint": None}],
     }
     path = write_lines(tmp_path / "newer.jsonl", lines[how])
@@ -160,16 +173,9 @@ def test_a_file_that_ends_before_the_ledgers_end_is_refused(how, outdated, tmp_p
 
 def test_a_ledger_that_is_here_already_is_checked_as_well(outdated, tmp_path):
     new, old = outdated
-    part = write_whole(tmp_path / "part.jsonl", old)
-    assert new.store.adopt(part) == 0
-    cut = write_lines(tmp_path / "cut.jsonl", old.entries())
+    assert new.store.adopt(write_whole(tmp_path / "part.jsonl", old)) == 0
     with pytest.raises(StartError, match="ends before"):
-        new.store.adopt(cut)
-
-
-def test_a_missing_file(outdated, tmp_path):
-    with pytest.raises(StartError, match="cannot be read"):
-        outdated[1].store.adopt(tmp_path / "none")
+        new.store.adopt(write_lines(tmp_path / "cut.jsonl", old.entries()))
 
 
 def test_a_journal_that_does_not_follow_is_refused_with_what_can_be_done(outdated):

@@ -40,6 +40,9 @@ def test_are_made_once_and_for_their_owner_only(tmp_path):
     assert again.positions == first.positions
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
     assert sign(first.signing, b"x") == sign(again.signing, b"x")
+    private = load_pem_private_key(files[-1].read_bytes(), None)  # as others read it
+    assert isinstance(private, Ed25519PrivateKey)
+    assert private.public_key().public_bytes_raw() == first.signing.public
 
 
 def test_files_and_directory_are_flushed_before_a_key_is_used(tmp_path, monkeypatch):
@@ -85,14 +88,6 @@ def test_keys_are_missing_unless_they_were_destroyed_on_purpose(tmp_path):
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_the_file_of_a_signing_key_is_what_others_read_as_one(tmp_path):
-    keys = open_keys(tmp_path)
-    (path,) = files_of(tmp_path, SIGNING)
-    private = load_pem_private_key(path.read_bytes(), None)
-    assert isinstance(private, Ed25519PrivateKey)
-    assert private.public_key().public_bytes_raw() == keys.signing.public
-
-
 def test_rotated_signing_keys_overlap(tmp_path):
     keys = open_keys(tmp_path)
     old, signature = keys.signing, sign(keys.signing, b"receipt")
@@ -115,12 +110,11 @@ def test_rotated_signing_keys_overlap(tmp_path):
         sign(open_keys(tmp_path)._signing[1], b"x")
 
 
-@given(st.lists(st.binary(max_size=200), min_size=1, max_size=3))
-def test_hashes_are_half_of_an_hmac(contents):
+@given(st.binary(max_size=200))
+def test_hashes_are_half_of_an_hmac(content):
     key = HashingKey.new(START)
     for known in (key, key.retired(START + 1)):
-        for content in contents:
-            assert keyed_hash(known, content) == hmac.digest(key.secret, content, "sha256")[:16].hex()
+        assert keyed_hash(known, content) == hmac.digest(key.secret, content, "sha256")[:16].hex()
 
 
 def test_rotated_hashing_keys_find_old_hashes(tmp_path):
@@ -188,23 +182,18 @@ def test_a_key_that_others_may_touch_is_refused(mode, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [SIGNING, HASHING])
-@pytest.mark.parametrize("how", ["cut", "other name", "empty", "no time"])
-def test_a_damaged_key_is_refused(kind, how, tmp_path):
+def test_a_damaged_key_is_refused(kind, tmp_path):
     open_keys(tmp_path)
     (path,) = files_of(tmp_path, kind)
     content = path.read_bytes()
-    if how == "other name":
-        path.rename(path.with_name(path.name[:-20] + "0" * 16 + path.suffix))
-    else:
-        path.write_bytes({"cut": content[:-20], "empty": b"", "no time": content.replace(b"Created", b"Made")}[how])
+    for damaged in (content[:-20], b"", content.replace(b"Created", b"Made")):
+        path.write_bytes(damaged)
+        with pytest.raises(StartError, match="damaged"):
+            open_keys(tmp_path)
+    path.write_bytes(content)
+    path.rename(path.with_name(path.name[:-20] + "0" * 16 + path.suffix))
     with pytest.raises(StartError, match="damaged"):
         open_keys(tmp_path)
-
-
-def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StartError, match="--key-dir"):
-        open_keys(tmp_path / "file" / "keys")
 
 
 def test_without_a_directory_nothing_is_kept(tmp_path, monkeypatch):
@@ -233,7 +222,7 @@ def test_a_flipped_byte_in_a_key_file_is_refused(kind: str, tmp_path: Path) -> N
     assert n_refused > 6 * len(content), "what is left are other times, and capitals in hexadecimal digits"
 
 
-def test_a_key_directory_that_cannot_be_read_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_directory_that_cannot_be_used_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the remedy would be to continue without its keys."""
     LedgerKeys(tmp_path / "keys")
 
@@ -243,3 +232,6 @@ def test_a_key_directory_that_cannot_be_read_is_no_empty_one(tmp_path: Path, mon
     monkeypatch.setattr(Path, "iterdir", refuse)
     with pytest.raises(StartError, match=r"key directory .*keys cannot be used \(Permission denied\)"):
         LedgerKeys(tmp_path / "keys", complete=False)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartError, match="--key-dir"):
+        open_keys(tmp_path / "file" / "keys")

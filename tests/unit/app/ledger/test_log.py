@@ -20,17 +20,11 @@ from oubli.app.ledger.log import TILE
 from oubli.app.times import to_text
 from oubli.verifier.merkle import Frontier, hash_leaf
 from tests.closing import closed_at_the_end
-from tests.unit.app.ledger.support import START, WholeLedger, make_ledger, signed_end, write_lines
-
-
-def begun(folder: Path | None = None) -> WholeLedger:
-    ledger = make_ledger(folder)
-    ledger.event("begin", **ledger.store.log.new_fields())
-    return ledger
+from tests.unit.app.ledger.support import START, WholeLedger, begun, make_ledger, signed_end, write_lines
 
 
 def grown(folder: Path, n: int) -> WholeLedger:
-    """A ledger with some entries, on the disk and closed."""
+    """A ledger with some entries, on the disk."""
     ledger = begun(folder)
     ledger.unlearned("a")
     notes = [ledger.auditor.event("fit", {}) for _ in range(n - ledger.store.head().index)]
@@ -39,9 +33,14 @@ def grown(folder: Path, n: int) -> WholeLedger:
     return ledger
 
 
-def true_root(ledger: WholeLedger, size: int) -> bytes:
-    """The root over the entries as they are answered."""
-    return true_roots(ledger, {size})[size]
+def change_file(ledger: WholeLedger, statement: str) -> Path:
+    """Change the file of a ledger behind its back."""
+    ledger.store.flush()
+    ledger.store.close()
+    assert ledger.path is not None
+    with closing(sqlite3.connect(ledger.path)) as connection, connection:
+        connection.execute(statement)
+    return ledger.path
 
 
 def true_roots(ledger: WholeLedger, sizes: set[int]) -> dict[int, bytes]:
@@ -65,13 +64,13 @@ def test_the_same_bytes_are_signed_again_after_a_restart(n, tmp_path):
     ledger = grown(tmp_path, n)
     first = ledger.store.sign_checkpoint()
     assert first.size == n
-    assert first.root == true_root(ledger, n)
+    assert first.root == true_roots(ledger, {n})[n]
     assert ledger.store.sign_checkpoint() == first
     ledger.reopen()
     assert ledger.store.log.signed == first
     assert ledger.store.sign_checkpoint() == first
     ledger.event("fit")
-    assert ledger.store.sign_checkpoint().root == true_root(ledger, n + 1)
+    assert ledger.store.sign_checkpoint().root == true_roots(ledger, {n + 1})[n + 1]
 
 
 def test_what_is_not_written_is_not_in_the_tree():
@@ -84,7 +83,8 @@ def test_what_is_not_written_is_not_in_the_tree():
         ledger.store.fold_many([*records, (10**6, b"no notes")])
     assert ledger.store.sign_checkpoint() == before
     ledger.store.fold_many(records)
-    assert ledger.store.log.tree.root() == true_root(ledger, before.size + 2 * TILE)
+    size = before.size + 2 * TILE
+    assert ledger.store.log.tree.root() == true_roots(ledger, {size})[size]
 
 
 def test_an_older_checkpoint_is_not_published_over_a_newer_one():
@@ -114,15 +114,11 @@ def test_an_older_checkpoint_is_not_published_over_a_newer_one():
 def test_damage_is_found(damage, tmp_path):
     ledger = grown(tmp_path, 600)
     ledger.store.sign_checkpoint()
-    ledger.store.flush()
-    ledger.store.close()
-    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection:
-        connection.execute(damage)
-        connection.commit()
+    path = change_file(ledger, damage)
     failures = []
     for _ in range(2):  # the first one has let go of the file, though its traceback is held
         with pytest.raises(LedgerDamagedError) as found:
-            LedgerDatabase(tmp_path / "ledger.sqlite", ledger.keys)
+            LedgerDatabase(path, ledger.keys)
         failures.append(found)
 
 
@@ -130,24 +126,16 @@ def test_a_ledger_that_is_shorter_than_what_was_signed_is_refused(tmp_path):
     """Anyone who cuts entries off, and what was made of them, has to cut off what was signed as well."""
     ledger = grown(tmp_path, 10)
     ledger.store.sign_checkpoint()
-    ledger.store.flush()
-    ledger.store.close()
-    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection:
-        connection.execute("DELETE FROM entries WHERE idx > 8")
-        connection.commit()
+    path = change_file(ledger, "DELETE FROM entries WHERE idx > 8")
     with pytest.raises(StartError, match="ends before entry 10"):
-        LedgerDatabase(tmp_path / "ledger.sqlite", ledger.keys)
+        LedgerDatabase(path, ledger.keys)
 
 
 def test_a_file_without_tiles_gets_them(tmp_path):
     """As that of an earlier version, whose entries are there already."""
     ledger = grown(tmp_path, 600)
     root = ledger.store.log.tree.root()
-    ledger.store.flush()
-    ledger.store.close()
-    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection:
-        connection.execute("DELETE FROM tiles")
-        connection.commit()
+    change_file(ledger, "DELETE FROM tiles")
     for _ in range(2):
         ledger.open()
         assert ledger.store.log.tree.root() == root
@@ -218,25 +206,16 @@ def test_a_download_that_names_a_log_as_nobody_does_is_refused(fields, tmp_path)
         make_ledger().store.adopt(write_lines(tmp_path / "ledger.jsonl", [entry]))
 
 
-def test_a_full_disk_while_signing_changes_nothing(monkeypatch):
-    ledger = begun()
+def test_a_full_disk_while_signing_changes_nothing(tmp_path):
+    (tmp_path / "data").mkdir()
+    ledger = begun(tmp_path / "data")
     before = ledger.store.sign_checkpoint()
     ledger.event("fit")
-
-    class Full:
-        """A connection to a file on a full disk."""
-
-        def __init__(self, connection: sqlite3.Connection) -> None:
-            self._connection = connection
-
-        def execute(self, query: str, *values: object) -> sqlite3.Cursor:
-            if query.startswith("UPDATE log"):
-                raise sqlite3.OperationalError("database or disk is full")
-            return self._connection.execute(query, *values)
-
-    monkeypatch.setattr(ledger.store.log, "_connection", Full(ledger.store.log._connection))
+    connection = ledger.store.log._connection
+    refuse = "CREATE TEMP TRIGGER full BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
+    connection.execute(refuse)
     with pytest.raises(StorageError):
         ledger.store.sign_checkpoint()
     assert ledger.store.log.signed == before
-    monkeypatch.undo()
+    connection.execute("DROP TRIGGER full")
     assert ledger.store.sign_checkpoint().size == before.size + 1

@@ -74,19 +74,6 @@ def test_nothing_of_a_person_is_anywhere(tmp_path):
         assert key.encode() in whole
 
 
-def test_without_the_key_the_hashes_say_nothing(tmp_path):
-    """Another ledger's hashes of the same people have nothing in common with this one's."""
-    hashes = []
-    for name in ("one", "other"):
-        (tmp_path / name).mkdir()
-        ledger = make_ledger(tmp_path / name)
-        ledger.unlearned(*IDS)
-        entry = ledger.entries()[-1]
-        hashes.append({*entry["keyed"]["samples"], entry["keyed"]["targets"]})
-    assert len(hashes[0]) == len(hashes[1]) == len(IDS) + 1
-    assert hashes[0].isdisjoint(hashes[1])
-
-
 def test_what_has_expired_is_gone_from_the_file(tmp_path):
     ledger = make_ledger(tmp_path)
     key = ledger.auditor.hash_text(CALLERS_KEY)

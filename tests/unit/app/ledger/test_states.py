@@ -10,7 +10,7 @@ import pytest
 
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.file import Opening, hash_digest
-from tests.unit.app.ledger.support import WholeLedger, make_ledger, write_whole
+from tests.unit.app.ledger.support import WholeLedger, begun, make_ledger, write_whole
 
 SALT, DIGEST = "5a" * 32, "d1" * 32
 SCHEMA = '{"columns":[]}'
@@ -105,8 +105,7 @@ def test_what_is_forgotten_does_not_come_back_from_the_journal(tmp_path):
 
 
 def test_a_downloaded_ledger_has_states_without_what_was_beside_them(tmp_path):
-    ledger = make_ledger()
-    ledger.event("begin", **ledger.store.log.new_fields())
+    ledger = begun()
     entry = tell(ledger, 3)
     path = write_whole(tmp_path / "ledger.jsonl", ledger)
     other = LedgerDatabase(None, ledger.keys)

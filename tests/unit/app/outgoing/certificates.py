@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -34,14 +35,17 @@ def _named(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
 
 
+def _builder(issuer: x509.Name, subject: str, key: Any, *, ca: bool) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(issuer, _named(subject), key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - _DAY).not_valid_after(now + _DAY)
+    return builder.add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+
+
 def authority() -> Authority:
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    builder = x509.CertificateBuilder(_named("authority"), _named("authority"), key.public_key())
-    builder = (
-        builder.serial_number(x509.random_serial_number()).not_valid_before(now - _DAY).not_valid_after(now + _DAY)
-    )
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    key = ec.generate_private_key(ec.SECP256R1())
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    builder = _builder(_named("authority"), "authority", key, ca=True)
     builder = builder.add_extension(identifier, critical=False).add_extension(_MAY_SIGN, critical=True)
     return Authority(builder.sign(key, hashes.SHA256()), key)
 
@@ -49,13 +53,8 @@ def authority() -> Authority:
 def certificate(folder: Path, issuer: Authority, domain: str, kind: str = "ec") -> tuple[Path, Path]:
     """Write a certificate for a domain and its key; return the two files."""
     key = ec.generate_private_key(ec.SECP256R1()) if kind == "ec" else rsa.generate_private_key(65537, 2048)
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder(issuer.certificate.subject, _named(domain), key.public_key())
-    builder = (
-        builder.serial_number(x509.random_serial_number()).not_valid_before(now - _DAY).not_valid_after(now + _DAY)
-    )
+    builder = _builder(issuer.certificate.subject, domain, key, ca=False)
     builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(domain)]), critical=False)
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     by = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.key.public_key())
     builder = builder.add_extension(by, critical=False)
     files = folder / "certificate.pem", folder / "key.pem"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -17,9 +18,10 @@ from oubli.app.storage.postgres.database import Leader, Member, SegmentRow
 
 
 class Tables:
-    """What `Cluster` asks PostgreSQL, for nodes that are threads."""
+    """What `Cluster` asks PostgreSQL, for nodes that are threads; `now` is its clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._lock = threading.RLock()
         self.epoch, self.holder, self.url, self.until, self.last_seq = 0, "", None, 0.0, 0
         self.nodes: dict[str, tuple[Member, float]] = {}
@@ -31,55 +33,48 @@ class Tables:
         self.calls: list[str] = []
 
     def leader(self) -> Leader | None:
-        with self._lock:
-            self._require_there("leader")
+        with self._asked("leader"):
             if not self.epoch:
                 return None
-            return Leader(self.epoch, self.holder, self.url, self.until - time.monotonic(), self.last_seq)
+            return Leader(self.epoch, self.holder, self.url, self.until - self._now(), self.last_seq)
 
     def take_over(self, name: str, url: str | None, seconds: float) -> int | None:
-        with self._lock:
-            self._require_there("take_over")
-            if self.until > time.monotonic() and self.holder != name:
+        with self._asked("take_over"):
+            if self.until > self._now() and self.holder != name:
                 return None
             self.epoch += 1
-            self.holder, self.url, self.until = name, url, time.monotonic() + seconds
+            self.holder, self.url, self.until = name, url, self._now() + seconds
             return self.epoch
 
     def renew(self, epoch: int, seconds: float) -> bool:
-        with self._lock:
-            self._require_there("renew")
+        with self._asked("renew"):
             if epoch != self.epoch:
                 return False
-            self.until = max(self.until, time.monotonic() + seconds)
+            self.until = max(self.until, self._now() + seconds)
             return True
 
     def resign(self, epoch: int) -> None:
-        with self._lock:
-            self._require_there("resign")
+        with self._asked("resign"):
             if epoch == self.epoch:
-                self.until = time.monotonic()
+                self.until = self._now()
 
     def report(self, member: Member) -> bool:
-        with self._lock:
-            self._require_there("report")
+        with self._asked("report"):
             known = self.nodes.get(member.name)
             if known is None or known[0].expelled:
                 return False
-            now = time.monotonic()
+            now = self._now()
             self.nodes[member.name] = replace(member, seen=self._tick()), now
             return True
 
     def members(self) -> list[Member]:
-        with self._lock:
-            self._require_there("members")
-            now = time.monotonic()
+        with self._asked("members"):
+            now = self._now()
             return [replace(one, seen_seconds_ago=now - at + self.set_forward) for one, at in self.nodes.values()]
 
     def expel(self, name: str, seen: datetime | None, epoch: int) -> bool:
         self.before_expel()
-        with self._lock:
-            self._require_there("expel")
+        with self._asked("expel"):
             member, at = self.nodes[name]
             if member.seen != seen:
                 return False
@@ -87,16 +82,14 @@ class Tables:
             return epoch == self.epoch
 
     def enrol(self, name: str, url: str | None) -> bool:
-        with self._lock:
-            self._require_there("enrol")
+        with self._asked("enrol"):
             if self.nodes:
                 return False
-            self.nodes[name] = Member(name, url, seen=self._tick()), time.monotonic()
+            self.nodes[name] = Member(name, url, seen=self._tick()), self._now()
             return True
 
     def remove(self, name: str, epoch: int) -> bool:
-        with self._lock:
-            self._require_there("remove")
+        with self._asked("remove"):
             if epoch != self.epoch or name not in self.nodes or not self.nodes[name][0].expelled:
                 return False
             del self.nodes[name]
@@ -104,11 +97,10 @@ class Tables:
 
     def readmit(self, name: str, url: str | None) -> None:
         with self._lock:
-            self.nodes[name] = Member(name, url, seen=self._tick()), time.monotonic()
+            self.nodes[name] = Member(name, url, seen=self._tick()), self._now()
 
     def segments(self) -> list[SegmentRow]:
-        with self._lock:
-            self._require_there("segments")
+        with self._asked("segments"):
             return list(self.rows)
 
     def post_mac(self, first_seq: int, mac: bytes, epoch: int) -> bool:
@@ -123,7 +115,11 @@ class Tables:
         self._n_reports += 1
         return datetime.fromtimestamp(self._n_reports, UTC)
 
-    def _require_there(self, call: str) -> None:
-        self.calls.append(call)
-        if self.is_away:
-            raise JournalUnreachableError("away")
+    @contextmanager
+    def _asked(self, call: str) -> Iterator[None]:
+        """One question after the other, when the database is there."""
+        with self._lock:
+            self.calls.append(call)
+            if self.is_away:
+                raise JournalUnreachableError("away")
+            yield

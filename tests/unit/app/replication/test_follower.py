@@ -3,119 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 pytest.importorskip("psycopg")
 
-from oubli.app.errors import JournalDamagedError, NotLeaderError
-from oubli.app.ledger.database import LedgerDatabase
-from oubli.app.ledger.ledger import Ledger
+from oubli.app.errors import DeposedError, JournalDamagedError, NotLeaderError
 from oubli.app.replication.follower import Follower, NewerVersionError, RejoinError, SetBackError
-from oubli.app.service.build import OpenDirectory, Start, compose, open_nothing
-from oubli.app.service.model.state import ModelState
 from oubli.app.service.recovery import start as recovery
-from oubli.app.service.service import Service
-from oubli.app.storage.journal import Journal, Record
-from oubli.app.storage.postgres.journal import PositionMark
-from oubli.app.storage.snapshots import Storage
-from oubli.app.times import Clock
-from tests.closing import closed_at_the_end
-from tests.unit.app.support import forest, rows, samples, served_here
-
-
-class Journal(Journal):
-    """Keeps what is written, for those who follow."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept: list[Record] = []
-        self.epoch = 1
-        self.altered: set[int] = set()  # numbers of records that are others by now
-        self.read_after: list[int] = []
-        self.mark = PositionMark(None)
-
-    def append(self, records: Any, *, reserve: bool = False) -> None:
-        super().append(records, reserve=reserve)
-        self.kept += records
-
-    def positioned_records(self, after_seq: int) -> Iterator[tuple[int, int, bytes, Record]]:
-        self.read_after.append(after_seq)
-        for record in list(self.kept):
-            if record.seq > after_seq:
-                yield 1, self.epoch, self._checksum(record.seq), record
-
-    def identity_of(self, seq: int) -> tuple[int, bytes] | None:
-        return (self.epoch, self._checksum(seq)) if any(record.seq == seq for record in self.kept) else None
-
-    def _checksum(self, seq: int) -> bytes:
-        return bytes([seq % 256, seq in self.altered])
-
-    def wait(self, after_seq: int, timeout: float) -> bool:
-        del after_seq, timeout
-        return False
-
-    def forget(self) -> None:
-        """There are no keys."""
-
-
-class Boundary:
-    """No segment begins."""
-
-    def __init__(self) -> None:
-        self.crossed: list[int] = []
-
-    def is_before(self, first_seq: int) -> bool:
-        del first_seq
-        return False
-
-    async def cross(self, first_seq: int) -> None:
-        self.crossed.append(first_seq)
-
-
-class Pair:
-    """A service that leads, and one that follows it."""
-
-    def __init__(self, model: Any) -> None:
-        opened = open_nothing()
-        self.journal = opened.storage.journal = Journal()
-        start = opened.begin(model)
-        closed_at_the_end(opened.database)
-        self.leader = compose(start)
-        database = LedgerDatabase(None, opened.keys)
-        closed_at_the_end(database)
-        database.fold_many([(record.seq, record.notes) for record in self.journal.kept])
-        state = ModelState(model.copy(), 1, start.state.epoch, seq=start.state.seq, following=True)
-        state.leader_url = "http://leader"
-        clock = Clock(database.highest_ms())
-        self.own_journal = Journal()
-        other = OpenDirectory(Storage(None, None, self.own_journal), opened.keys, database, None)
-        self.node = compose(Start(other, state, Ledger(database, opened.keys, clock.now_ms), clock))
-        self.boundary = Boundary()
-        self.follower = Follower(self.node.lifecycle, self.journal, self.boundary)  # type: ignore[arg-type]
-
-    async def follow(self) -> None:
-        await self.follower.catch_up()
-
-    def require_same(self) -> None:
-        leader, node = self.leader.model.state, self.node.model.state
-        assert (node.seq, node.version) == (leader.seq, leader.version)
-        assert node.model.digest() == leader.model.digest()
-        assert set(node.pending) == set(leader.pending)
-        assert max(node.next_id, node.model.samples_.next_id) == max(leader.next_id, leader.model.samples_.next_id)
-
-
-@asynccontextmanager
-async def paired(model: Any = None) -> AsyncIterator[tuple[Pair, Any, Any]]:
-    """A pair, and a client of each."""
-    pair = Pair(model or forest())
-    async with served_here(pair.leader) as leading, served_here(pair.node) as following:
-        yield pair, leading, following
+from oubli.app.storage.journal import Record
+from tests.unit.app.replication.pairs import Boundary, Pair, with_a_pair
+from tests.unit.app.support import rows, samples
 
 
 async def change(client: Any, chance: random.Random, n: int) -> None:
@@ -142,43 +43,38 @@ async def change(client: Any, chance: random.Random, n: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_same_after_mixed_changes(seed: int) -> None:
-    async def run() -> None:
-        async with paired() as (pair, leading, following):
-            chance = random.Random(seed)
-            for n in range(40):
-                await change(leading, chance, n)
-                if chance.random() < 0.3:
-                    await pair.follow()
-                    pair.require_same()
-                    await following.post("/predict", json={"instances": rows(2)})
+@with_a_pair
+async def test_the_same_after_mixed_changes(pair: Pair, seed: int) -> None:
+    chance = random.Random(seed)
+    for n in range(40):
+        await change(pair.leading, chance, n)
+        if chance.random() < 0.3:
             await pair.follow()
             pair.require_same()
-            heads = [await one.disk.database.read(lambda database: database.head()) for one in (pair.leader, pair.node)]
-            assert heads[0] == heads[1]
-            roots = [await one.evidence.sample_set.root() for one in (pair.leader, pair.node)]
-            assert roots[0] == roots[1]
-
-    asyncio.run(run())
-
-
-def test_a_fit_is_made_again() -> None:
-    async def run() -> None:
-        async with paired() as (pair, leading, following):
-            job = (await leading.post("/model/fit", json={"parameters": {"n_estimators": 7}})).json()
-            while (await leading.get(f"/jobs/{job['id']}")).json()["status"] != "succeeded":  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-            await pair.follow()
-            pair.require_same()
-            described = (await following.get("/model")).json()
-            assert described["parameters"]["n_estimators"] == 7
-
-    asyncio.run(run())
+            await pair.following.post("/predict", json={"instances": rows(2)})
+    await pair.follow()
+    pair.require_same()
+    heads = [await one.disk.database.read(lambda database: database.head()) for one in (pair.leader, pair.node)]
+    assert heads[0] == heads[1]
+    roots = [await one.evidence.sample_set.root() for one in (pair.leader, pair.node)]
+    assert roots[0] == roots[1]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
+@with_a_pair
+async def test_a_fit_is_made_again(pair: Pair) -> None:
+    job = (await pair.leading.post("/model/fit", json={"parameters": {"n_estimators": 7}})).json()
+    while (await pair.leading.get(f"/jobs/{job['id']}")).json()["status"] != "succeeded":  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await pair.follow()
+    pair.require_same()
+    described = (await pair.following.get("/model")).json()
+    assert described["parameters"]["n_estimators"] == 7
+
+
+@with_a_pair
+async def test_changes_and_signatures_are_for_the_leader(pair: Pair) -> None:
+    before = pair.node.model.state.seq
+    for method, path, body in (
         ("POST", "/samples", samples(1)),
         ("DELETE", "/samples/c0", None),
         ("PUT", "/samples/c0", {"features": rows(1)[0], "label": "no"}),
@@ -191,72 +87,59 @@ def test_a_fit_is_made_again() -> None:
         ("GET", "/log/checkpoint", None),
         ("GET", "/ledger/1/proof", None),
         ("POST", "/predict", {"instances": rows(1), "receipt": True}),
-    ],
-)
-def test_changes_and_signatures_are_for_the_leader(method: str, path: str, body: Any) -> None:
-    async def run() -> None:
-        async with paired() as (pair, _, following):
-            before = pair.node.model.state.seq
-            answer = await following.request(method, path, json=body)
-            assert answer.status_code == 307, answer.text
-            assert answer.headers["location"].startswith(f"http://leader{path}")
-            assert answer.json()["leader"] == "http://leader"
-            assert pair.node.model.state.seq == before
-            assert pair.node.disk.storage.journal.last_seq == 0
-
-    asyncio.run(run())
+    ):
+        answer = await pair.following.request(method, path, json=body)
+        assert answer.status_code == 307, (path, answer.text)
+        assert answer.headers["location"].startswith(f"http://leader{path}")
+        assert answer.json()["leader"] == "http://leader"
+    assert (pair.node.model.state.seq, pair.node.disk.storage.journal.last_seq) == (before, 0)
+    with pytest.raises(NotLeaderError):
+        await pair.node.changes.delete(ids=["c0"])
+    with pytest.raises(DeposedError, match="another node leads"):
+        await pair.node.changes.writer.note(lambda: b"{}")
 
 
-def test_without_a_leader_there_is_no_redirect() -> None:
-    async def run() -> None:
-        async with paired() as (pair, _, following):
-            pair.node.model.state.leader_url = None
-            answer = await following.post("/samples", json=samples(1))
-            assert (answer.status_code, answer.json()["leader"]) == (503, None)
-            assert answer.headers["retry-after"] == "1"
-
-    asyncio.run(run())
+@with_a_pair
+async def test_without_a_leader_there_is_no_redirect(pair: Pair) -> None:
+    pair.node.model.state.leader_url = None
+    answer = await pair.following.post("/samples", json=samples(1))
+    assert (answer.status_code, answer.json()["leader"]) == (503, None)
+    assert answer.headers["retry-after"] == "1"
 
 
-def test_it_leads_where_the_other_one_has_ended() -> None:
-    async def run() -> None:
-        async with paired() as (pair, leading, following):
-            keyed = {"Idempotency-Key": "again"}
-            first = await leading.post("/samples", json=samples(2, "kept"), headers=keyed)
-            await leading.post("/samples", json=samples(1, "gone"))
-            receipt = (await leading.delete("/samples/gone0")).json()["id"]
-            await pair.follow()
-            journal = pair.own_journal
-            journal.rotate(pair.node.model.state.seq + 1)  # it continues where the other one has ended
-            await pair.node.lifecycle.lead()
-            assert (await following.post("/samples", json=samples(2, "kept"), headers=keyed)).json() == first.json()
-            assert (await following.post("/samples", json=samples(1, "gone"))).status_code == 409
-            assert (await following.get(f"/erasures/{receipt}")).json()["status"] == "unlearned"
-            added = await following.post("/samples", json=samples(1, "new"))
-            assert added.json()["model_version"] == pair.leader.model.state.version + 1, added.text
-            assert (await following.delete("/samples/new0")).status_code == 200
-            entries = await pair.node.disk.database.read(lambda database: database.entries(0, 100))
-            assert [one["index"] for one in entries] == list(range(1, len(entries) + 1))
-            assert sum(one["type"] == "signing-key" for one in entries) == 1
-
-    asyncio.run(run())
+@with_a_pair
+async def test_it_leads_where_the_other_one_has_ended(pair: Pair) -> None:
+    keyed = {"Idempotency-Key": "again"}
+    first = await pair.leading.post("/samples", json=samples(2, "kept"), headers=keyed)
+    await pair.leading.post("/samples", json=samples(1, "gone"))
+    receipt = (await pair.leading.delete("/samples/gone0")).json()["id"]
+    await pair.follow()
+    journal = pair.own_journal
+    journal.rotate(pair.node.model.state.seq + 1)  # it continues where the other one has ended
+    await pair.node.lifecycle.lead()
+    assert (await pair.following.post("/samples", json=samples(2, "kept"), headers=keyed)).json() == first.json()
+    assert (await pair.following.post("/samples", json=samples(1, "gone"))).status_code == 409
+    assert (await pair.following.get(f"/erasures/{receipt}")).json()["status"] == "unlearned"
+    added = await pair.following.post("/samples", json=samples(1, "new"))
+    assert added.json()["model_version"] == pair.leader.model.state.version + 1, added.text
+    assert (await pair.following.delete("/samples/new0")).status_code == 200
+    entries = await pair.node.disk.database.read(lambda database: database.entries(0, 100))
+    assert [one["index"] for one in entries] == list(range(1, len(entries) + 1))
+    assert sum(one["type"] == "signing-key" for one in entries) == 1
 
 
-def test_a_request_waits_for_the_version_that_it_asks_for() -> None:
-    async def run() -> None:
-        async with paired() as (pair, leading, following):
-            version = (await leading.post("/samples", json=samples(1))).json()["model_version"]
-            asked = following.post("/predict", json={"instances": rows(1)}, headers={"Min-Version": str(version)})
-            waiting = asyncio.ensure_future(asked)
-            await asyncio.sleep(0.1)
-            assert not waiting.done()
-            await pair.follow()
-            assert (await waiting).json()["model_version"] == version
-            headers = {"Min-Version": str(version + 1)}
-            behind = await following.post("/predict", json={"instances": rows(1)}, headers=headers)
-            assert behind.status_code == 503
-
-    asyncio.run(run())
+@with_a_pair
+async def test_a_request_waits_for_the_version_that_it_asks_for(pair: Pair) -> None:
+    version = (await pair.leading.post("/samples", json=samples(1))).json()["model_version"]
+    asked = pair.following.post("/predict", json={"instances": rows(1)}, headers={"Min-Version": str(version)})
+    waiting = asyncio.ensure_future(asked)
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await pair.follow()
+    assert (await waiting).json()["model_version"] == version
+    headers = {"Min-Version": str(version + 1)}
+    behind = await pair.following.post("/predict", json={"instances": rows(1)}, headers=headers)
+    assert behind.status_code == 503
 
 
 def _restored(pair: Pair) -> None:
@@ -279,187 +162,113 @@ def _lost(pair: Pair) -> None:
     pair.journal.append([Record(pair.journal.last_seq + 1, 9, b"", b"")])
 
 
-def test_a_journal_with_other_records_was_set_back() -> None:
-    async def run() -> None:
-        async with paired() as (pair, leading, _):
-            await leading.post("/samples", json=samples(1))
-            await pair.follow()
-            _lost(pair)
-            with pytest.raises(SetBackError):
-                await pair.follow()
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize("happens", [_restored, _missing, _foreign])
-def test_what_cannot_be_followed_makes_it_rejoin(happens: Callable[[Pair], None]) -> None:
-    async def run() -> None:
-        async with paired() as (pair, leading, _):
-            await leading.post("/samples", json=samples(1))
-            await pair.follow()
-            happens(pair)
-            with pytest.raises(RejoinError):
-                await pair.follow()
-
-    asyncio.run(run())
+@pytest.mark.parametrize(
+    ("happens", "error"),
+    [(_restored, RejoinError), (_missing, RejoinError), (_foreign, RejoinError), (_lost, SetBackError)],
+)
+@with_a_pair
+async def test_what_cannot_be_followed(
+    pair: Pair, happens: Callable[[Pair], None], error: type[Exception]
+) -> None:
+    await pair.leading.post("/samples", json=samples(1))
+    await pair.follow()
+    happens(pair)
+    with pytest.raises(error):
+        await pair.follow()
 
 
 @pytest.mark.parametrize("kind", ["record", "field", "model"])
-def test_what_a_newer_version_has_written_is_left_to_an_upgrade(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@with_a_pair
+async def test_what_a_newer_version_has_written_is_left_to_an_upgrade(
+    pair: Pair, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The follower is of a version that does not know a record, a field of one, or a kind of model."""
-
-    async def run() -> None:
-        async with paired() as (pair, leading, _):
-            await leading.post("/samples", json=samples(1))
+    await pair.leading.post("/samples", json=samples(1))
+    await pair.follow()
+    before, digest = pair.node.model.state.seq, pair.node.model.state.model.digest()
+    if kind == "model":
+        await pair.leading.post("/model/fit", json={"kind": "forest"})
+        while pair.leader.model.state.seq == before:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        monkeypatch.setattr("oubli.app.replication.follower.KINDS", {})
+    else:
+        await pair.leading.delete("/samples/c1")
+        known = {name: one for name, one in recovery._KINDS.items() if name != "delete"}
+        changed = {} if kind == "record" else {"delete": recovery.FitBody}
+        monkeypatch.setattr(recovery, "_KINDS", {**known, **changed})
+    for _ in range(2):
+        with pytest.raises(NewerVersionError):
             await pair.follow()
-            before, digest = pair.node.model.state.seq, pair.node.model.state.model.digest()
-            if kind == "model":
-                await leading.post("/model/fit", json={"kind": "forest"})
-                while pair.leader.model.state.seq == before:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-                monkeypatch.setattr("oubli.app.replication.follower.KINDS", {})
-            else:
-                await leading.delete("/samples/c1")
-                known = {name: one for name, one in recovery._KINDS.items() if name != "delete"}
-                changed = {} if kind == "record" else {"delete": recovery.FitBody}
-                monkeypatch.setattr(recovery, "_KINDS", {**known, **changed})
-            for _ in range(2):
-                with pytest.raises(NewerVersionError):
-                    await pair.follow()
-            assert (pair.node.model.state.seq, pair.node.model.state.model.digest()) == (before, digest)
-            monkeypatch.undo()  # it is upgraded
-            await pair.follow()
-            pair.require_same()
-
-    asyncio.run(run())
+    assert (pair.node.model.state.seq, pair.node.model.state.model.digest()) == (before, digest)
+    monkeypatch.undo()  # it is upgraded
+    await pair.follow()
+    pair.require_same()
 
 
-class Read(Record):
-    """A record as the follower has it."""
+@with_a_pair
+async def test_records_before_a_boundary_are_let_go_of_there(pair: Pair) -> None:
+    for i in range(6):
+        await pair.leading.post("/samples", json=samples(1, f"a{i}-"))
+    first = pair.journal.last_seq - 2
+    pair.journal.starts = (1, first)
+    await pair.follow()
+    assert pair.boundary.crossed == [first]
+    assert {one.seq for one in pair.boundary.alive} == {first, first + 1, first + 2}
 
 
-def test_records_before_a_boundary_are_let_go_of_there() -> None:
-    async def run() -> None:
-        async with paired() as (pair, leading, _):
-            for i in range(6):
-                await leading.post("/samples", json=samples(1, f"a{i}-"))
-            first = pair.journal.last_seq - 2
-            plain = pair.journal.positioned_records
-
-            def positioned(after_seq: int) -> Iterator[tuple[int, int, bytes, Record]]:
-                for _, epoch, checksum, record in plain(after_seq):
-                    own = Read(record.seq, record.version, record.body, record.notes)
-                    yield (1 if record.seq < first else first), epoch, checksum, own
-
-            held: list[int] = []
-
-            async def cross(first_seq: int) -> None:
-                held.extend(one.seq for one in gc.get_objects() if type(one) is Read)
-                pair.boundary.crossed.append(first_seq)
-
-            pair.journal.positioned_records = positioned  # type: ignore[method-assign]
-            pair.boundary.cross = cross  # type: ignore[method-assign]
-            await pair.follow()
-            assert pair.boundary.crossed == [first]
-            assert sorted(set(held)) == [first, first + 1, first + 2]
-
-    asyncio.run(run())
+@with_a_pair
+async def test_another_epoch_alone_is_no_reason_to_rejoin(pair: Pair) -> None:
+    await pair.leading.post("/samples", json=samples(1))
+    await pair.follow()
+    taken_in = pair.journal.last_seq
+    pair.journal.epoch = 2
+    pair.journal.read_after.clear()
+    await pair.leading.post("/samples", json=samples(1, "later"))
+    await pair.follow()
+    pair.require_same()
+    assert min(pair.journal.read_after) == taken_in, "what it has was opened again, with a key that may be gone"
 
 
-def test_another_epoch_alone_is_no_reason_to_rejoin() -> None:
-    async def run() -> None:
-        async with paired() as (pair, leading, _):
-            await leading.post("/samples", json=samples(1))
-            await pair.follow()
-            taken_in = pair.journal.last_seq
-            pair.journal.epoch = 2
-            pair.journal.read_after.clear()
-            await leading.post("/samples", json=samples(1, "later"))
-            await pair.follow()
-            pair.require_same()
-            assert min(pair.journal.read_after) == taken_in, "what it has was opened again, with a key that may be gone"
+@with_a_pair
+async def test_damage_that_stays_makes_it_rejoin(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oubli.app.replication.follower._RETRY_READ", 0.001)
 
-    asyncio.run(run())
+    def damaged(after_seq: int) -> Iterator[Any]:
+        raise JournalDamagedError(str(after_seq))
+
+    pair.journal.positioned_records = damaged  # type: ignore[method-assign]
+    with pytest.raises(RejoinError):
+        await pair.follower.run()
 
 
-def test_the_first_record_of_a_segment_is_a_boundary() -> None:
-    async def run() -> None:
-        async with paired() as (pair, leading, _):
-            await leading.post("/samples", json=samples(1))
-            first = pair.journal.last_seq
-            plain = pair.journal.positioned_records
-
-            def positioned(after_seq: int) -> Iterator[tuple[int, int, bytes, Record]]:
-                for _, epoch, checksum, record in plain(after_seq):
-                    yield first, epoch, checksum, record
-
-            pair.journal.positioned_records = positioned  # type: ignore[method-assign]
-            await pair.follow()
-            assert pair.boundary.crossed == [first]
-
-    asyncio.run(run())
-
-
-def test_damage_that_stays_makes_it_rejoin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oubli.app.replication.follower._RETRY", 0.001)
-
-    async def run() -> None:
-        async with paired() as (pair, _, __):
-
-            def damaged(after_seq: int) -> Iterator[Any]:
-                raise JournalDamagedError(str(after_seq))
-
-            pair.journal.positioned_records = damaged  # type: ignore[method-assign]
-            with pytest.raises(RejoinError):
-                await pair.follower.run()
-
-    asyncio.run(run())
-
-
-def test_the_service_itself_refuses_to_note_anything() -> None:
-    async def run() -> None:
-        async with paired() as (pair, _, __):
-            service: Service = pair.node
-            with pytest.raises(NotLeaderError):
-                await service.changes.delete(ids=["c0"])
-            with pytest.raises(Exception, match="another node leads"):
-                await service.changes.writer.note(lambda: b"{}")
-
-    asyncio.run(run())
-
-
-def test_who_was_deposed_follows_and_may_lead_again() -> None:
-    async def run() -> None:
-        async with paired() as (pair, leading, following):
-            await leading.post("/samples", json=samples(3))
-            await leading.delete("/samples/c1")
-            await pair.follow()
-            pair.own_journal.rotate(pair.node.model.state.seq + 1)
-            await pair.node.lifecycle.lead()
-            waiting = [asyncio.ensure_future(leading.delete(f"/samples/c{i}")) for i in range(2, 6)]
-            pair.leader.model.state.depose()
-            pair.leader.model.state.leader_url = "http://node"
-            await pair.leader.lifecycle.follow()
-            answers = [await one for one in waiting]
-            assert {one.status_code for one in answers} <= {200, 307}
-            made = pair.leader.model.state.seq - pair.node.model.state.seq
-            assert made == sum(one.status_code == 200 for one in answers)
-            if made:  # they came before it was deposed, so that the other one has to have them
-                return
-            await following.post("/samples", json=samples(4, "later"))
-            await following.delete("/samples/later1")
-            back = Follower(pair.leader.lifecycle, pair.own_journal, Boundary())  # type: ignore[arg-type]
-            await back.catch_up()
-            pair.require_same()
-            assert (await leading.post("/samples", json=samples(1, "other"))).headers[
-                "location"
-            ] == "http://node/samples"
-            pair.node.model.state.depose()
-            await pair.node.lifecycle.follow()
-            await pair.leader.lifecycle.lead()
-            pair.journal.rotate(pair.leader.model.state.seq + 1)
-            added = await leading.post("/samples", json=samples(1, "again"))
-            assert added.status_code == 201, added.text
-            assert (await leading.post("/samples", json=samples(2, "later"))).status_code == 409  # erased lately
-
-    asyncio.run(run())
+@with_a_pair
+async def test_who_was_deposed_follows_and_may_lead_again(pair: Pair) -> None:
+    await pair.leading.post("/samples", json=samples(3))
+    await pair.leading.delete("/samples/c1")
+    await pair.follow()
+    pair.own_journal.rotate(pair.node.model.state.seq + 1)
+    await pair.node.lifecycle.lead()
+    waiting = [asyncio.ensure_future(pair.leading.delete(f"/samples/c{i}")) for i in range(2, 6)]
+    pair.leader.model.state.depose()
+    pair.leader.model.state.leader_url = "http://node"
+    await pair.leader.lifecycle.follow()
+    answers = [await one for one in waiting]
+    assert {one.status_code for one in answers} <= {200, 307}
+    made = pair.leader.model.state.seq - pair.node.model.state.seq
+    assert made == sum(one.status_code == 200 for one in answers)
+    if made:  # they came before it was deposed, so that the other one has to have them
+        return
+    await pair.following.post("/samples", json=samples(4, "later"))
+    await pair.following.delete("/samples/later1")
+    back = Follower(pair.leader.lifecycle, pair.own_journal, Boundary())  # type: ignore[arg-type]
+    await back.catch_up()
+    pair.require_same()
+    redirected = await pair.leading.post("/samples", json=samples(1, "other"))
+    assert redirected.headers["location"] == "http://node/samples"
+    pair.node.model.state.depose()
+    await pair.node.lifecycle.follow()
+    await pair.leader.lifecycle.lead()
+    pair.journal.rotate(pair.leader.model.state.seq + 1)
+    added = await pair.leading.post("/samples", json=samples(1, "again"))
+    assert added.status_code == 201, added.text
+    assert (await pair.leading.post("/samples", json=samples(2, "later"))).status_code == 409  # erased lately

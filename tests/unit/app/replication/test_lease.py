@@ -2,163 +2,187 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("psycopg")
 
+from oubli.app.replication import lease as module
 from oubli.app.replication.lease import Lease, Node, Progress, View
 from oubli.app.storage.postgres.database import Leader, Member, SegmentRow
-from oubli.app.times import elapsed
 from tests.unit.app.replication.tables import Tables
 
 SECONDS = 0.4
 
 
+class Nodes:
+    """Nodes of a cluster that look at its tables when it is time, by a clock that the test holds."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.tables = Tables(lambda: self.now)
+        self._due: dict[Lease, float] = {}
+
+    def new(self, name: str, *, may_lead: bool = True, seq: int = 0, timeout: float = 60.0) -> Lease:
+        """Have another node, which looks at once."""
+        lease = Lease(self.tables, Node(name, f"http://{name}"), SECONDS, timeout)  # type: ignore[arg-type]
+        lease.progress = lambda: Progress(applied_seq=seq, may_lead=may_lead)
+        self._due[lease] = self.now
+        self.run(0)
+        return lease
+
+    def member(self, name: str, timeout: float = 60.0) -> Lease:
+        """Have another node that has joined."""
+        self.tables.readmit(name, None)
+        return self.new(name, timeout=timeout)
+
+    def kill(self, lease: Lease) -> None:
+        del self._due[lease]
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.now + seconds
+        for _ in range(10_000):
+            due = min(self._due.values(), default=math.inf)
+            if due > end:
+                self.now = max(self.now, end)
+                return
+            lease = next(one for one, at in self._due.items() if at == due)
+            self.now = max(self.now, due)
+            self._due[lease] = self.now + lease.look()
+        raise AssertionError("a node looks again and again")
+
+    def be_away(self, seconds: float) -> None:
+        """Let time pass in which nobody reaches the database."""
+        self.tables.is_away = True
+        self.run(seconds)
+        self.tables.is_away = False
+
+    def is_expelled(self, name: str) -> bool:
+        return self.tables.nodes[name][0].expelled
+
+
 @pytest.fixture
-def new_lease() -> Iterator[Callable[..., Lease]]:
-    with ExitStack() as ending:
-
-        def make(tables: Tables, name: str, *, may_lead: bool = True, seq: int = 0, timeout: float = 60.0) -> Lease:
-            lease = Lease(tables, Node(name, f"http://{name}"), SECONDS, timeout)
-            lease.progress = lambda: Progress(applied_seq=seq, may_lead=may_lead)
-            lease.start()
-            ending.callback(lease.close)
-            return lease
-
-        yield make
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
+    nodes = Nodes()
+    monkeypatch.setattr(module, "elapsed", lambda: nodes.now)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: nodes.now))
+    return nodes
 
 
-def until(holds: Callable[[], object], seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.005)
-
-
-def test_one_leads_and_goes_on_leading(new_lease: Callable[..., Lease]) -> None:
-    tables = Tables()
-    first = new_lease(tables, "a")
-    until(lambda: first.epoch == 1)
-    second = new_lease(tables, "b")
-    time.sleep(2 * SECONDS)
+def test_one_leads_and_goes_on_leading_and_another_when_it_is_gone(nodes: Nodes) -> None:
+    first, second = nodes.new("a"), nodes.new("b")
+    nodes.run(2 * SECONDS)
     assert (first.epoch, second.epoch) == (1, None)
     assert second.view is not None
     assert second.view.leader_url == "http://a"
+    nodes.kill(first)
+    nodes.run(2 * SECONDS)
+    assert second.epoch == 2
 
 
-def test_another_leads_when_one_resigns_or_is_gone(new_lease: Callable[..., Lease]) -> None:
-    tables = Tables()
-    first = new_lease(tables, "a")
-    until(lambda: first.epoch == 1)
-    second = new_lease(tables, "b")
-    first.resign()
-    until(lambda: second.epoch == 2)
+def test_who_was_deposed_knows_it(nodes: Nodes) -> None:
+    first = nodes.new("a")
+    nodes.tables.until = 0.0
+    nodes.tables.take_over("b", None, 60)
+    nodes.run(SECONDS)
     assert first.epoch is None
-    second.close()  # as a process that is killed: the lease is not given back
-    third = new_lease(tables, "c")
-    asked = time.monotonic()
-    until(lambda: third.epoch == 3)
-    assert time.monotonic() - asked < 3 * SECONDS
 
 
-def test_who_was_deposed_knows_it(new_lease: Callable[..., Lease]) -> None:
+def test_who_may_not_lead_does_not_try(nodes: Nodes) -> None:
+    nodes.new("a", may_lead=False)
+    nodes.run(3 * SECONDS)
+    assert "take_over" not in nodes.tables.calls
+
+
+def test_who_is_behind_lets_others_try_first(nodes: Nodes) -> None:
+    nodes.tables.epoch, nodes.tables.holder, nodes.tables.last_seq = 1, "gone", 10_000
+    behind = nodes.new("behind", seq=0)
+    nodes.run(0.5)
+    in_step = nodes.new("in-step", seq=10_000)
+    assert (in_step.epoch, behind.epoch) == (2, None)
+
+
+def test_what_is_asked_is_answered_in_the_thread() -> None:
+    """Also the wish to lead at once, and to lead no more."""
     tables = Tables()
-    first = new_lease(tables, "a")
-    until(lambda: first.epoch == 1)
-    tables.until = 0.0
-    tables.take_over("b", None, 60)
-    until(lambda: first.epoch is None)
+    first, second = (Lease(tables, Node(name, None), SECONDS, 60.0) for name in "ab")  # type: ignore[arg-type]
+    first.progress, second.progress = Progress, lambda: Progress(may_lead=True)
+    try:
+        first.start()
+        assert first.try_now() == 1
+        leader = first.ask(lambda known: known.leader()).result(5)
+        assert leader is not None
+        assert (leader.epoch, first.epoch) == (1, 1)
+        second.start()
+        first.resign()
+        assert first.epoch is None
+        end = time.monotonic() + 10
+        while second.epoch != 2:
+            assert time.monotonic() < end
+            time.sleep(0.005)
+    finally:
+        first.close()
+        second.close()
 
 
-def test_who_may_not_lead_does_not_try(new_lease: Callable[..., Lease]) -> None:
-    tables = Tables()
-    joining = new_lease(tables, "a", may_lead=False)
-    until(lambda: joining.view is not None)
-    time.sleep(SECONDS)
-    assert "take_over" not in tables.calls
-    assert joining.try_now() == 1
-
-
-def test_who_is_behind_lets_others_try_first(new_lease: Callable[..., Lease]) -> None:
-    tables = Tables()
-    tables.epoch, tables.holder, tables.last_seq = 1, "gone", 10_000
-    behind = new_lease(tables, "behind", seq=0)
-    until(lambda: behind.view is not None)
-    in_step = new_lease(tables, "in-step", seq=10_000)
-    until(lambda: in_step.epoch == 2)
-    assert behind.epoch is None
-
-
-def test_a_silent_node_is_expelled_and_knows_it_when_it_is_back(new_lease: Callable[..., Lease]) -> None:
-    tables = Tables()
-    leader = new_lease(tables, "a", timeout=0.5)
-    until(lambda: leader.epoch == 1)
-    tables.readmit("b", None)
-    until(lambda: tables.nodes["b"][0].expelled)
-    back = new_lease(tables, "b")
-    until(lambda: back.is_expelled)
-    leader.resign()
-    time.sleep(2 * SECONDS)
+def test_a_silent_node_is_expelled_and_knows_it_when_it_is_back(nodes: Nodes) -> None:
+    leader = nodes.new("a", timeout=0.5)
+    nodes.tables.readmit("b", None)
+    nodes.run(1.5)
+    assert nodes.is_expelled("b")
+    back = nodes.new("b")
+    assert back.is_expelled
+    nodes.kill(leader)
+    nodes.run(3 * SECONDS)
     assert back.epoch is None
 
 
-def test_a_removed_node_knows_it_when_it_is_back(new_lease: Callable[..., Lease]) -> None:
-    tables = Tables()
-    leader = new_lease(tables, "a")
-    until(lambda: leader.epoch == 1)
-    tables.readmit("b", None)
-    node = new_lease(tables, "b")
-    until(lambda: tables.calls.count("report") > 4)
+def test_a_removed_node_knows_it_when_it_is_back(nodes: Nodes) -> None:
+    nodes.new("a")
+    node = nodes.member("b")
+    nodes.run(SECONDS)
     assert not node.is_expelled
-    assert tables.expel("b", tables.nodes["b"][0].seen, 1)
-    assert tables.remove("b", 1)
-    until(lambda: node.is_expelled)
-    assert "b" not in tables.nodes
+    assert nodes.tables.expel("b", nodes.tables.nodes["b"][0].seen, 1)
+    assert nodes.tables.remove("b", 1)
+    nodes.run(SECONDS)
+    assert node.is_expelled
+    assert "b" not in nodes.tables.nodes
 
 
-def test_who_has_not_joined_yet_is_no_member(new_lease: Callable[..., Lease]) -> None:
-    tables = Tables()
-    joining = new_lease(tables, "b", may_lead=False)
-    until(lambda: tables.calls.count("report") > 2)
+def test_who_has_not_joined_yet_is_no_member(nodes: Nodes) -> None:
+    joining = nodes.new("b", may_lead=False)
+    nodes.run(2 * SECONDS)
     assert not joining.is_expelled
-    assert tables.nodes == {}
-    tables.readmit("b", None)
-    until(lambda: tables.calls.count("report") > 6)
+    assert nodes.tables.nodes == {}
+    nodes.tables.readmit("b", None)
+    nodes.run(2 * SECONDS)
     assert not joining.is_expelled
 
 
-def test_who_is_expelled_does_not_lead_before_it_knows(new_lease: Callable[..., Lease]) -> None:
-    tables = Tables()
-    tables.readmit("b", None)
-    tables.expel("b", tables.nodes["b"][0].seen, 0)
-    back = new_lease(tables, "b")
-    until(lambda: back.is_expelled)
-    time.sleep(SECONDS)
-    assert "take_over" not in tables.calls
+def test_who_is_expelled_does_not_lead_before_it_knows(nodes: Nodes) -> None:
+    nodes.tables.readmit("b", None)
+    nodes.tables.expel("b", nodes.tables.nodes["b"][0].seen, 0)
+    back = nodes.new("b")
+    nodes.run(3 * SECONDS)
+    assert back.is_expelled
+    assert "take_over" not in nodes.tables.calls
 
 
-def test_the_lease_is_kept_while_somebody_is_busy_and_after_the_database_was_away(
-    new_lease: Callable[..., Lease],
-) -> None:
-    tables = Tables()
-    leader = new_lease(tables, "a")
-    until(lambda: leader.epoch == 1)
-    tables.is_away = True
-    time.sleep(SECONDS)
-    tables.is_away = False
-    n_renewals = tables.calls.count("renew")
-    until(lambda: tables.calls.count("renew") > n_renewals + 1)
-    assert leader.epoch == 1
-
-
-def test_a_question_is_answered_in_the_thread(new_lease: Callable[..., Lease]) -> None:
-    tables = Tables()
-    lease = new_lease(tables, "a")
-    assert lease.ask(lambda known: known.leader()).result(5) is None or lease.epoch
+def test_who_leads_keeps_the_lease_when_the_database_is_back(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
+    leader = nodes.new("a")
+    for name in "bcd":
+        nodes.new(name)
+    for seconds in (SECONDS, 2 * SECONDS, 7.0):
+        nodes.be_away(seconds)
+        n_renewals = nodes.tables.calls.count("renew")
+        nodes.run(2 * SECONDS)
+        assert nodes.tables.calls.count("renew") > n_renewals + 1
+    assert (leader.epoch, nodes.tables.epoch) == (1, 1)
+    assert len(caplog.records) == 4, "each node says once that it does not reach the database"
 
 
 def test_states_of_nodes() -> None:
@@ -193,130 +217,85 @@ def test_keys_of_segments_that_the_files_have_outlived() -> None:
     assert view.keys_before(99) == ["a" * 16, "b" * 16]  # the last one is written
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
-def test_who_leads_keeps_the_lease_when_the_database_is_back(new_lease: Callable[..., Lease], times: int) -> None:
-    tables = Tables()
-    leader = new_lease(tables, "a")
-    until(lambda: leader.epoch == 1)
-    others = [new_lease(tables, name) for name in "bcd"]
-    until(lambda: all(one.view is not None for one in others))
-    for _ in range(times):
-        tables.is_away = True
-        time.sleep(2 * SECONDS)
-        tables.is_away = False
-        time.sleep(2 * SECONDS)
-    assert leader.epoch == 1
-    assert tables.epoch == 1
-
-
-def test_nobody_is_expelled_for_the_silence_of_the_database(new_lease: Callable[..., Lease]) -> None:
-    tables = Tables()
-    leader = new_lease(tables, "a", timeout=1.0)
-    until(lambda: leader.epoch == 1)
-    tables.readmit("b", None)
-    other = new_lease(tables, "b", timeout=1.0)
-    until(lambda: other.view is not None)
-    tables.is_away = True
-    time.sleep(1.5)
-    tables.is_away = False
-    time.sleep(1.0)
+def test_nobody_is_expelled_for_the_silence_of_the_database(nodes: Nodes) -> None:
+    leader = nodes.new("a", timeout=1.0)
+    other = nodes.member("b", timeout=1.0)
+    nodes.run(2.0)
+    leader.look()  # it has seen the last report, and looks again before the other one can report
+    nodes.be_away(1.5)
+    leader.look()
+    nodes.run(1.0)
     assert not other.is_expelled
-    other.close()
-    until(lambda: tables.nodes["b"][0].expelled)
+    nodes.kill(other)
+    nodes.run(2.0)
+    assert nodes.is_expelled("b")
 
 
 def test_a_node_answers_for_less_than_the_time_after_which_it_is_expelled(
-    new_lease: Callable[..., Lease], monkeypatch: pytest.MonkeyPatch
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted from when the report was sent, however long it takes, and by the node's own clock."""
-    now = [100.0]
-    monkeypatch.setattr("oubli.app.replication.lease.elapsed", lambda: now[0])
-    tables = Tables()
-    tables.readmit("b", None)
-    plain = tables.report
+    report = nodes.tables.report
 
     def slow(member: Member) -> bool:
-        now[0] += 7.0
-        return plain(member)
+        nodes.now += 7.0
+        return report(member)
 
-    monkeypatch.setattr(tables, "report", slow)
-    lease = new_lease(tables, "b", timeout=20.0)
-    until(lambda: tables.calls.count("report") == 1 and lease.answers_until > 0)
-    tables.is_away = True
-    until(lambda: tables.calls[-1] != "report")
-    assert lease.answers_until <= now[0] - 7.0 + 0.9 * 20.0
+    monkeypatch.setattr(nodes.tables, "report", slow)
+    lease = nodes.member("b", timeout=20.0)
     held = lease.answers_until
-    time.sleep(SECONDS)
+    assert held == pytest.approx(nodes.now - 7.0 + 0.9 * 20.0)
+    nodes.be_away(SECONDS)
     assert lease.answers_until == held
-    tables.is_away = False
-    until(lambda: lease.answers_until > held)
-    tables.expel("b", tables.nodes["b"][0].seen, 0)
-    until(lambda: lease.answers_until == float("-inf"))
+    nodes.run(SECONDS)
+    assert lease.answers_until > held
+    nodes.tables.expel("b", nodes.tables.nodes["b"][0].seen, 0)
+    nodes.run(SECONDS)
+    assert lease.answers_until == -math.inf
 
 
-def test_a_node_has_stopped_answering_when_it_is_expelled(new_lease: Callable[..., Lease]) -> None:
-    tables = Tables()
-    leader = new_lease(tables, "a", timeout=1.0)
-    until(lambda: leader.epoch == 1)
-    tables.readmit("b", None)
-    node = new_lease(tables, "b", timeout=1.0)
-    until(lambda: node.answers_until > elapsed())
+def test_a_node_has_stopped_answering_when_it_is_expelled(nodes: Nodes) -> None:
+    nodes.new("a", timeout=1.0)
+    node = nodes.member("b", timeout=1.0)
     seen: list[float] = []
-
-    def expelled() -> None:
-        seen.append(elapsed() - node.answers_until)
-
-    tables.before_expel = expelled
-    node._tables = Away()
-    until(lambda: tables.nodes["b"][0].expelled)
+    nodes.tables.before_expel = lambda: seen.append(nodes.now - node.answers_until)
+    nodes.run(3.0)
+    assert node.answers_until > nodes.now
+    nodes.kill(node)
+    nodes.run(3.0)
+    assert nodes.is_expelled("b")
     assert seen[0] > 0
 
 
-def test_the_clock_of_the_database_expels_nobody(new_lease: Callable[..., Lease]) -> None:
-    tables = Tables()
-    leader = new_lease(tables, "a", timeout=1.0)
-    until(lambda: leader.epoch == 1)
-    tables.readmit("b", None)
-    node = new_lease(tables, "b", timeout=1.0)
-    time.sleep(1.2)
-    tables.set_forward = 3600.0
-    time.sleep(3 * SECONDS)
+def test_the_clock_of_the_database_expels_nobody(nodes: Nodes) -> None:
+    nodes.new("a", timeout=1.0)
+    node = nodes.member("b", timeout=1.0)
+    nodes.run(1.2)
+    nodes.tables.set_forward = 3600.0
+    nodes.run(3 * SECONDS)
     assert not node.is_expelled
-    node.close()
-    tables.set_forward = -3600.0
-    until(lambda: tables.nodes["b"][0].expelled)
+    nodes.kill(node)
+    nodes.tables.set_forward = -3600.0
+    nodes.run(2.0)
+    assert nodes.is_expelled("b")
 
 
-def test_a_node_that_reports_at_the_last_moment_is_not_expelled(new_lease: Callable[..., Lease]) -> None:
-    tables = Tables()
-    leader = new_lease(tables, "a", timeout=0.5)
-    until(lambda: leader.epoch == 1)
-    tables.readmit("b", None)
+def test_a_node_that_reports_at_the_last_moment_is_not_expelled(nodes: Nodes) -> None:
+    nodes.new("a", timeout=0.5)
+    nodes.tables.readmit("b", None)
     asked: list[bool] = []
-
-    def report() -> None:
-        asked.append(tables.report(Member("b", None)))
-
-    tables.before_expel = report
-    until(lambda: len(asked) > 1)
+    nodes.tables.before_expel = lambda: asked.append(nodes.tables.report(Member("b", None)))
+    nodes.run(3.0)
+    assert len(asked) > 1
     assert all(asked)
-    assert not tables.nodes["b"][0].expelled
+    assert not nodes.is_expelled("b")
 
 
-def test_a_node_that_answers_for_longer_is_waited_for(new_lease: Callable[..., Lease]) -> None:
-    tables = Tables()
-    leader = new_lease(tables, "a", timeout=0.5)
-    until(lambda: leader.epoch == 1)
-    tables.readmit("b", None)
-    began = time.monotonic()
-    assert tables.report(Member("b", None, member_timeout=2.0))
-    until(lambda: tables.nodes["b"][0].expelled)
-    assert time.monotonic() - began > 2.0
-
-
-class Away(Tables):
-    """A database that is away."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_away = True
+def test_a_node_that_answers_for_longer_is_waited_for(nodes: Nodes) -> None:
+    nodes.new("a", timeout=0.5)
+    nodes.tables.readmit("b", None)
+    assert nodes.tables.report(Member("b", None, member_timeout=2.0))
+    nodes.run(2.0)
+    assert not nodes.is_expelled("b")
+    nodes.run(SECONDS)
+    assert nodes.is_expelled("b")

@@ -13,8 +13,10 @@ import pytest
 pytest.importorskip("psycopg")
 
 from oubli.app.errors import JournalRefusedError, StartError
+from oubli.app.ledger.file import APPLICATION_ID, FORMAT
 from oubli.app.replication.peers import (
     KEYS_PATH,
+    SNAPSHOT_PATH,
     KeyDoor,
     NodeKeys,
     PeerError,
@@ -24,8 +26,12 @@ from oubli.app.replication.peers import (
     ledger_key_files,
     mark,
 )
-from oubli.app.replication.start import read_secret
+from oubli.app.replication.start import join, read_secret
+from oubli.app.storage.directory import DataDirectory
 from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
+from oubli.core import persistence
+from tests.closing import closed_at_the_end
+from tests.unit.app.support import forest
 
 SECRET = Secret(b"0123456789abcdef0123456789abcdef")
 OTHER = Secret(b"another-secret-of-another-cluster")
@@ -66,7 +72,7 @@ def answering(tmp_path: Path) -> Iterator[Callable[[str], tuple[str, SegmentKeys
         (tmp_path / name / "unrelated").write_text("no key")
         handler = type("Answering", (_Answering,), {"door": KeyDoor(SECRET, tmp_path / name, keys)})
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         servers.append(server)
         return f"http://127.0.0.1:{server.server_port}", keys
 
@@ -158,3 +164,32 @@ def test_a_marked_directory_stays_so(tmp_path: Path) -> None:
     mark(tmp_path)
     assert is_marked(tmp_path)
     assert list(ledger_key_files(tmp_path)) == []
+
+
+@pytest.mark.parametrize("newer", ["snapshot", "ledger"])
+def test_a_join_with_files_of_a_newer_version_removes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newer: str
+) -> None:
+    path = tmp_path / "data"
+    forest().save(tmp_path / "model")
+    directory = DataDirectory(path)
+    closed_at_the_end(directory)
+    own = path / "snapshot-00000007.safetensors"
+    own.write_bytes(b"what the node has")
+    (path / "ledger.sqlite").write_bytes(b"its ledger")
+    if newer == "snapshot":  # to a version that reads less
+        monkeypatch.setattr(persistence, "VERSION", 0)
+    version = FORMAT + (newer == "ledger")
+    ledger = bytes(60) + version.to_bytes(4) + bytes(4) + APPLICATION_ID.to_bytes(4) + bytes(28)
+
+    class Leader:
+        def download(self, url: str, what: str, file: Any) -> None:
+            file.write((tmp_path / "model").read_bytes() if what == SNAPSHOT_PATH else ledger)
+            file.flush()
+
+    keys = SegmentKeys(path / "keys" / "segments")
+    with pytest.raises(PeerError, match="upgrade"):
+        join(directory, path / "keys", keys, Leader(), "")  # type: ignore[arg-type]
+    assert own.read_bytes() == b"what the node has"
+    assert (path / "ledger.sqlite").read_bytes() == b"its ledger"
+    assert not list(path.glob("*.tmp"))

@@ -1,22 +1,31 @@
-"""Until when a node may be asked, and what it says then."""
+"""Until when a node may be asked, and what it says when it is cut off, behind, or cannot write its files."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("psycopg")
 
-from oubli.app.replication.lease import Lease, Node
+from oubli.app.errors import StorageError
+from oubli.app.replication import follower
+from oubli.app.replication.lease import Lease, Node, View
 from oubli.app.replication.replica import Replica
 from oubli.app.service.service import Service
+from oubli.app.storage.segment_keys import SegmentKeys
+from oubli.app.storage.snapshots import Storage
 from oubli.app.times import elapsed
+from tests.unit.app.replication.pairs import Journal, Pair, with_a_pair
 from tests.unit.app.replication.tables import Tables
-from tests.unit.app.support import make_service
+from tests.unit.app.support import make_service, samples
 
 UNUSED: Any = None
 
@@ -58,3 +67,77 @@ def test_it_is_told_once_that_a_node_is_cut_off(tmp_path: Path, caplog: pytest.L
         lease.answers_until = elapsed() + until
         replica._tell_cut_off()
         assert len(caplog.records) == n_told
+
+
+async def holds(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():  # noqa: ASYNC110 - seen from outside
+            await asyncio.sleep(0.02)
+
+
+def ask(_: Any) -> Future[list[Any]]:
+    """Ask the database for segments, of which there are none."""
+    answer: Future[list[Any]] = Future()
+    answer.set_result([])
+    return answer
+
+
+@with_a_pair
+async def test_a_follower_with_a_full_disk_says_so(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_full, n_tried = True, 0
+
+    def write(*_: Any, **__: Any) -> Any:
+        nonlocal n_tried
+        n_tried += 1
+        if is_full:
+            raise StorageError("No space left on device")
+        return SimpleNamespace(digest="d")
+
+    monkeypatch.setattr(follower, "_RETRY", 0.05)
+    monkeypatch.setattr(Storage, "write", write)
+    monkeypatch.setattr(Storage, "snapshots", SimpleNamespace(keep_newest=lambda: 0))
+    journal = Journal()
+    journal.starts = range(1, 1000)  # every record begins a segment
+    journal.kept = pair.journal.kept  # what the leader writes
+    lease: Any = SimpleNamespace(
+        epoch=None, view=View(), member_timeout=0.3, answers_until=math.inf, ask=ask, resign=lambda: None
+    )
+    replica = Replica(lease, journal, SegmentKeys(tmp_path / "keys"), SimpleNamespace(), tmp_path)  # type: ignore[arg-type]
+    replica.start(pair.node.lifecycle)
+    for i in range(3):
+        assert (await pair.leading.post("/samples", json=samples(1, f"n{i}-"))).status_code == 201
+    try:
+        await holds(lambda: "behind" in (replica.unready() or ""))
+        assert "No space left on device" in str(replica.unready())
+        assert pair.node.model.state.seq < pair.leader.model.state.seq
+        await holds(lambda: n_tried > 3)
+        (line,) = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+        assert "the snapshot of this node cannot be written" in line
+        assert "No space left on device" in line
+        assert "StorageError" not in line
+    finally:
+        is_full = False  # else it could not end
+    await holds(lambda: pair.node.model.state.seq == pair.leader.model.state.seq)
+    await holds(lambda: any("can be written again" in one.getMessage() for one in caplog.records))
+    assert "behind" not in (replica.unready() or "")
+    await replica.resign()
+
+
+@with_a_pair
+async def test_a_follower_of_a_leader_that_never_pauses_is_in_step(pair: Pair) -> None:
+    """Each time it waits, something comes: it was at the end before that."""
+    loop = asyncio.get_running_loop()
+
+    def wait(*_: Any) -> bool:
+        adding = pair.leading.post("/samples", json=samples(1, f"w{len(pair.journal.kept)}-"))
+        asyncio.run_coroutine_threadsafe(adding, loop).result(10)
+        return True
+
+    pair.journal.wait = wait  # type: ignore[method-assign]
+    following = asyncio.create_task(pair.follower.run())
+    await holds(lambda: len(pair.journal.kept) > 4)
+    assert pair.follower.is_caught_up
+    pair.follower.end()
+    await following

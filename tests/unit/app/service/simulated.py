@@ -13,9 +13,28 @@ from oubli.app.service.outbox.deliveries import Push
 from oubli.app.service.outbox.subject_requests import Processor
 from oubli.app.service.service import Service
 from oubli.app.times import Clock
+from tests.unit.app.service.support import until
 from tests.unit.app.support import forest
 
 START_MS = 1_763_700_000_000
+DAY = 86_400_000
+NOON = 20_000 * DAY
+
+
+@dataclass
+class Machine:
+    """A machine whose clock can be set; what has elapsed cannot."""
+
+    wall: int = NOON
+    elapsed: int = 5_000
+
+    def wait(self, ms: int, drift: int = 0) -> None:
+        """Let time elapse, and set the clock meanwhile."""
+        self.wall += ms + drift
+        self.elapsed += ms
+
+    def clock(self, highest: int | None = None) -> Clock:
+        return Clock(highest, wall_ms=lambda: self.wall, elapsed_ms=lambda: self.elapsed)
 
 
 @dataclass(eq=False)
@@ -87,6 +106,5 @@ async def started(
     policy = CheckpointPolicy(erasure_deadline=deadline)
     service = compose(start, policy=policy, means=Means(push=push, processor=processor), idle_resolve=False)
     service.lifecycle.start()
-    while service.model.state.phase != "ready":  # noqa: ASYNC110 - as a test may
-        await asyncio.sleep(0.001)
+    await until(lambda: service.model.state.phase == "ready")
     return service

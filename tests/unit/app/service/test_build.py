@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from oubli.app.cli.console import tell, warn
 from oubli.app.errors import StartError
@@ -14,6 +14,7 @@ from oubli.app.service.service import Service
 from oubli.app.settings import Settings, SettingsError
 from oubli.core.concurrency import threads
 from oubli.core.forest.engine import ForestEngine
+from tests.unit.app.service.support import ended
 from tests.unit.app.support import CLASSES, NUMBERS, rows, samples, served
 
 
@@ -45,6 +46,22 @@ def crash(service: Service) -> None:
     service.lifecycle.close()
 
 
+def keep_from_disk(service: Service) -> None:
+    """Have a stop not write what a crash would not."""
+
+    async def no_snapshot() -> None:
+        service.model.state.pending.clear()
+
+    service.erasure.checkpointer.write_snapshot = no_snapshot  # type: ignore[assignment, method-assign]
+
+
+def observed(client: TestClient) -> tuple[Any, str]:
+    """What a server answers that has learned from the data."""
+    instances = [[i, "a"] for i in range(20)]
+    predicted = client.post("/predict", json={"instances": instances}).json()
+    return predicted, client.get("/samples?limit=50&format=csv").text
+
+
 def test_trains_and_writes_a_first_snapshot(tmp_path, data):
     service = build_service(settings(tmp_path, data))
     with served(service) as client:
@@ -61,8 +78,7 @@ def test_what_was_changed_is_there_after_a_stop(tmp_path, data, capsys):
         client.post("/samples", json={"samples": [{"id": "x", "features": [3, "new"], "label": "maybe"}]})
         client.delete("/samples/p7")
         client.put("/samples/p8", json={"features": [39, "z"], "label": "no", "subject": "someone"})
-        before = client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json()
-        listed = client.get("/samples?limit=50&format=csv").text
+        before = observed(client)
         cursor = client.get("/samples?limit=5").json()["next"]
     data.unlink()  # it is not read again
     service = build_service(settings(tmp_path, data))
@@ -70,27 +86,19 @@ def test_what_was_changed_is_there_after_a_stop(tmp_path, data, capsys):
     assert "Recovered the model" in said
     assert "is not read again" in said
     with served(service) as client:
-        assert client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json() == before
-        assert client.get("/samples?limit=50&format=csv").text == listed
+        assert observed(client) == before
         assert client.get("/samples", params={"cursor": cursor}).status_code == 200
-        assert client.get("/model").json()["model_version"] == before["model_version"] == 4
+        assert client.get("/model").json()["model_version"] == 4
 
 
-def test_parameters_of_a_recovered_model_stay_and_that_is_said(tmp_path, data, capsys):
+@pytest.mark.parametrize(("name", "more"), [("n_estimators", {}), ("model", {"model": "tree", "n_estimators": None})])
+def test_kind_and_parameters_of_a_recovered_model_stay_and_that_is_said(tmp_path, data, capsys, name, more):
     crash(build_service(settings(tmp_path, data)))
     capsys.readouterr()
-    service = build_service(settings(tmp_path, data, n_estimators=7))
-    assert "keeps its own n_estimators;" in capsys.readouterr().err.replace("\n", " ")
-    assert service.model.state.model.get_params()["n_estimators"] == 5
-    crash(service)
-
-
-def test_the_kind_of_a_recovered_model_stays_and_that_is_said(tmp_path, data, capsys):
-    crash(build_service(settings(tmp_path, data)))
-    capsys.readouterr()
-    service = build_service(settings(tmp_path, data, n_estimators=None, model="tree"))
-    assert "keeps its own model;" in capsys.readouterr().err.replace("\n", " ")
-    assert service.model.state.model.kind == "forest"
+    service = build_service(settings(tmp_path, data, **{"n_estimators": 7, **more}))
+    assert f"keeps its own {name};" in capsys.readouterr().err.replace("\n", " ")
+    model = service.model.state.model
+    assert (model.kind, model.get_params()["n_estimators"]) == ("forest", 5)
     crash(service)
 
 
@@ -106,30 +114,21 @@ def test_a_start_without_changes_writes_no_snapshot(tmp_path, data):
 def test_after_a_crash_everything_acknowledged_is_there(tmp_path, data, capsys):
     service = build_service(settings(tmp_path, data))
     sample = {"features": [3, "new"], "label": "yes"}
-
-    async def no_snapshot() -> None:
-        service.model.state.pending.clear()
-
     with served(service) as client:
         for i in range(3):
             answer = client.post("/samples", json={"samples": [sample]}).json()
             assert (answer["ids"], answer["model_version"], answer["durable"]) == ([str(i)], 2 + i, True)
         receipt = client.delete("/samples/1").json()
         client.put("/samples/p1", json={"features": [9, "z"], "label": "no", "subject": "other"})
-        before = client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json()
-        listed = client.get("/samples?limit=50&format=csv").text
-        service.erasure.checkpointer.write_snapshot = (
-            no_snapshot  # so that stopping does not write what a crash would not
-        )
+        before = observed(client)
+        keep_from_disk(service)
     service = build_service(settings(tmp_path, data))
     assert "5 records of the journal" in capsys.readouterr().err.replace("\n", " ")
     with served(service) as client:
-        assert client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json() == before
-        assert client.get("/samples?limit=50&format=csv").text == listed
-        kept = client.get(f"/erasures/{receipt['id']}").json()
-        assert kept == receipt
+        assert observed(client) == before
+        assert client.get(f"/erasures/{receipt['id']}").json() == receipt
         again = client.post("/samples", json={"samples": [sample]}).json()
-        assert (again["ids"], again["model_version"]) == (["3"], before["model_version"] + 1)
+        assert (again["ids"], again["model_version"]) == (["3"], before[0]["model_version"] + 1)
     assert service.model.state.model.verify().ok
 
 
@@ -141,27 +140,6 @@ def test_a_first_start_that_was_cut_short_is_begun_again(tmp_path, data):
         assert client.delete("/samples/p1").json()["model_version"] == 2
         kinds = [entry["type"] for entry in client.get("/ledger").json()["entries"]]
         assert kinds == ["signing-key", "begin", "begin", "unlearned"]
-
-
-def test_a_journal_without_its_model_is_not_begun_upon(tmp_path, data):
-    service = build_service(settings(tmp_path, data))
-
-    async def no_snapshot() -> None:
-        service.model.state.pending.clear()
-
-    with served(service) as client:
-        client.delete("/samples/p1")
-        service.erasure.checkpointer.write_snapshot = no_snapshot
-    for path in (tmp_path / "data").glob("snapshot-*"):
-        path.unlink()
-    with pytest.raises(StartError, match="no snapshot"):
-        build_service(settings(tmp_path, data))
-
-
-def test_a_start_that_fails_lets_the_directory_go(tmp_path, data):
-    with pytest.raises(StartError):
-        build_service(settings(tmp_path, data, target="nobody"))
-    crash(build_service(settings(tmp_path, data)))
 
 
 @pytest.mark.parametrize("schema", [CLASSES, NUMBERS])
@@ -179,11 +157,13 @@ def test_starts_empty_from_a_schema(tmp_path, schema):
         assert client.get("/model").json()["n_samples"] == 20
 
 
-def test_nothing_to_serve_is_explained(tmp_path):
+def test_nothing_to_serve_is_explained_and_lets_directory_and_threads_go(tmp_path, data):
     with pytest.raises(StartError, match=r"nothing to serve: give --data.*--schema.*holds no snapshot of a model"):
         build_service(settings(tmp_path))
     with pytest.raises(StartError, match="nothing to serve"):
-        build_service(settings(tmp_path, ephemeral=True))
+        build_service(settings(tmp_path, ephemeral=True, threads=2))
+    assert threads.threads_of(None) == 1
+    crash(build_service(settings(tmp_path, data)))
 
 
 def test_ephemeral_says_so_and_writes_nothing(tmp_path, data, capsys, monkeypatch):
@@ -198,20 +178,18 @@ def test_an_open_address_needs_a_key_or_a_word(tmp_path, data):
     with pytest.raises(SettingsError, match="allow_anonymous"):
         build_service(settings(tmp_path, data, host="0.0.0.0"))
     assert not (tmp_path / "data").exists()
-    crash(build_service(settings(tmp_path, data, host="0.0.0.0", allow_anonymous=True)))
 
 
 def test_a_damaged_snapshot_is_told_about(tmp_path, data, capsys):
     with served(build_service(settings(tmp_path, data))) as client:
         client.delete("/samples/p1")
-        client.post("/samples", json={"samples": [{"id": "x", "features": [3, "new"], "label": "yes"}]})
         client.post("/snapshot")
         client.post("/samples", json={"samples": [{"id": "y", "features": [4, "new"], "label": "yes"}]})
     newest = max((tmp_path / "data").glob("snapshot-*"))
     newest.write_bytes(newest.read_bytes()[:-100])
     with served(build_service(settings(tmp_path, data))) as client:
         model = client.get("/model").json()
-        assert (model["n_samples"], model["model_version"]) == (41, 4), "the journal has what the older one lacks"
+        assert (model["n_samples"], model["model_version"]) == (40, 3), "the journal has what the older one lacks"
     assert "fell back to snapshot-" in capsys.readouterr().err.replace("\n", " ")
 
 
@@ -222,16 +200,6 @@ def test_progress_is_reported(tmp_path, data):
     stages.clear()
     crash(build_service(settings(tmp_path, data), lambda stage, done, total: stages.append(stage)))
     assert stages == ["reading the model in the data directory"]
-
-
-def finished(client: Any, job_id: str) -> dict[str, Any]:
-    """A job that has come to its end."""
-    deadline = time.monotonic() + 60
-    while (job := client.get(f"/jobs/{job_id}").json())["status"] in ("queued", "running"):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    assert job["status"] == "succeeded"
-    return dict(job)
 
 
 def test_all_threads_train_and_one_is_left_to_requests(tmp_path, data, monkeypatch):
@@ -253,7 +221,8 @@ def test_all_threads_train_and_one_is_left_to_requests(tmp_path, data, monkeypat
             model = service.model.state.model
             assert (model.n_jobs, model.engine_.n_threads) == (None, ready)
             job = client.post("/model/fit", json={"parameters": {"n_estimators": 3}, "score": False}).json()
-            job = finished(client, job["id"])
+            job = ended(client, job)
+            assert job["status"] == "succeeded"
             assert seen == [training, ready]
             assert service.model.state.model.engine_.n_threads == ready
             assert "n_jobs" not in client.get("/model").json()["parameters"]
@@ -262,9 +231,3 @@ def test_all_threads_train_and_one_is_left_to_requests(tmp_path, data, monkeypat
         assert threads.threads_of(None) == 1
     for path in (tmp_path / "None" / "data").rglob("*"):
         assert path.is_dir() or b"n_jobs" not in path.read_bytes()
-
-
-def test_a_start_that_fails_leaves_one_thread(tmp_path):
-    with pytest.raises(StartError):
-        build_service(settings(tmp_path, threads=2))
-    assert threads.threads_of(None) == 1

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import logging
+import threading
+from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,31 +19,16 @@ from oubli.app.ledger.downloads import check_ledger, check_receipt
 from oubli.app.service.build import Limits, compose, open_directory
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from oubli.app.service.service import Service
-from oubli.app.times import Clock
+from tests.unit.app.service.simulated import DAY, NOON, Machine
+from tests.unit.app.service.support import erased, until
 from tests.unit.app.support import JSON, forest, samples, served_here
 
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("_soon")]
 SECOND = 1000
 HOUR = 3600 * SECOND
-DAY = 24 * HOUR
-NOON = 20_000 * DAY
 DEADLINE = 60 * SECOND
 GRACE = 2 * HOUR
-
-
-@dataclass
-class Machine:
-    """A machine whose clock can be set; what has elapsed cannot."""
-
-    wall: int = NOON
-    elapsed: int = 5 * SECOND
-
-    def wait(self, ms: int, drift: int = 0) -> None:
-        """Let time elapse, and set the clock meanwhile."""
-        self.wall += ms + drift
-        self.elapsed += ms
-
-    def clock(self, highest: int | None) -> Clock:
-        return Clock(highest, wall_ms=lambda: self.wall, elapsed_ms=lambda: self.elapsed)
+REF = "00000000-0000-4000-8000-000000000001"
 
 
 @dataclass(frozen=True)
@@ -94,22 +82,6 @@ async def with_clock(path: Path, wrong: Wrong, **policy: Any) -> Any:
         yield client, machine, service
 
 
-async def until(question: Callable[[], Any]) -> Any:
-    """Ask until the answer is true; upkeep looks every quarter of a second."""
-    for _ in range(400):
-        answer = await question()
-        if answer:
-            return answer
-        await asyncio.sleep(0.02)
-    raise AssertionError("waited in vain")
-
-
-async def receipt_of(client: Any, receipt: dict[str, Any]) -> dict[str, Any]:
-    found = await client.get(f"/erasures/{receipt['id']}")
-    assert found.status_code == 200
-    return dict(found.json())
-
-
 _ORDINARY = ("an hour back", "a leap ahead", "was ahead at the start")
 
 
@@ -118,170 +90,192 @@ def wrong(request: pytest.FixtureRequest) -> Iterator[Wrong]:
     return CLOCKS[request.param]
 
 
-def test_an_erasure_ends_in_time_and_is_not_overdue(wrong, tmp_path):
-    async def work() -> None:
-        async with with_clock(tmp_path / "data", wrong) as (client, machine, _):
-            receipt = (await client.delete("/samples/c0")).json()
+async def receipt_of(client: Any, receipt: dict[str, Any]) -> dict[str, Any]:
+    found = await client.get(f"/erasures/{receipt['id']}")
+    assert found.status_code == 200
+    return dict(found.json())
+
+
+async def test_an_erasure_ends_in_time_and_is_not_overdue(wrong, tmp_path):
+    async with with_clock(tmp_path / "data", wrong) as (client, machine, _):
+        receipt = (await client.delete("/samples/c0")).json()
+        machine.wait(SECOND, wrong.meanwhile)
+        # The first round may begin at once: how long it takes is not known yet.
+        assert (await receipt_of(client, receipt))["overdue"] is False
+        wrong.wait(machine, DEADLINE // 2)
+        (finished,) = await erased(client, receipt["id"])
+        assert finished["overdue"] is False
+        assert (await client.get("/model")).json()["overdue_erasures"] == 0
+
+
+async def test_one_that_waits_too_long_is_overdue_everywhere_and_for_ever(wrong, tmp_path, monkeypatch):
+    async with with_clock(tmp_path / "data", wrong) as (client, machine, service):
+        with monkeypatch.context() as held:
+            held.setattr(service.erasure.checkpointer, "_is_due", lambda: False)  # as on a disk that is full
+            receipt = (await client.delete("/samples/c0", params={"ref": str(REF)})).json()
             machine.wait(SECOND, wrong.meanwhile)
-            await asyncio.sleep(0.6)
-            # The first round may begin at once: how long it takes is not known yet.
+            wrong.wait(machine, DEADLINE - 2 * SECOND)
             assert (await receipt_of(client, receipt))["overdue"] is False
-            wrong.wait(machine, DEADLINE // 2)
-
-            async def erased() -> dict[str, Any] | None:
-                now = await receipt_of(client, receipt)
-                return now if now["status"] == "erased" else None
-
-            assert (await until(erased))["overdue"] is False
             assert (await client.get("/model")).json()["overdue_erasures"] == 0
-
-    asyncio.run(work())
-
-
-def test_one_that_waits_too_long_is_overdue_everywhere_and_for_ever(wrong, tmp_path, monkeypatch):
-    async def work() -> None:
-        async with with_clock(tmp_path / "data", wrong) as (client, machine, service):
-            with monkeypatch.context() as held:
-                held.setattr(service.erasure.checkpointer, "_is_due", lambda: False)  # as on a disk that is full
-                receipt = (await client.delete("/samples/c0", params={"ref": str(REF)})).json()
-                machine.wait(SECOND, wrong.meanwhile)
-                wrong.wait(machine, DEADLINE - 2 * SECOND)
-                assert (await receipt_of(client, receipt))["overdue"] is False
-                assert (await client.get("/model")).json()["overdue_erasures"] == 0
-                wrong.wait(machine, 2 * SECOND)
-                assert (await receipt_of(client, receipt))["overdue"] is True
-                assert (await client.get(f"/erasures?ref={REF}")).json()["erasures"][0]["overdue"] is True
-                assert (await client.delete("/samples/c0")).json()["overdue"] is True, "asked for once more"
-                assert (await client.get("/model")).json()["overdue_erasures"] == 1
-
-            async def erased() -> bool:
-                return (await receipt_of(client, receipt))["status"] == "erased"
-
-            await until(erased)
-            assert (await receipt_of(client, receipt))["overdue"] is True
-            assert (await client.get("/model")).json()["overdue_erasures"] == 0
-            ledger = check_ledger((await client.get("/ledger?limit=50")).json()["entries"])
-            assert check_receipt(await receipt_of(client, receipt), ledger).overdue is True
-        async with served_here(start(tmp_path / "data", machine)) as client:
-            assert (await receipt_of(client, receipt))["overdue"] is True
-
-    asyncio.run(work())
-
-
-REF = "00000000-0000-4000-8000-000000000001"
-
-
-def test_what_an_earlier_process_left_is_erased_at_once(wrong, tmp_path):
-    async def work() -> None:
-        machine = Machine(NOON + wrong.at_first)
-        service = start(tmp_path / "data", machine)
-        async with served_here(service) as client:
-            receipt = (await client.delete("/samples/c0")).json()
-            machine.wait(SECOND, wrong.meanwhile)
-            service.model.state.halt(StopReason.DISK_FAILED)  # as after a kill, nothing is written at the end
-        machine.wait(SECOND, wrong.at_second)
-        async with served_here(start(tmp_path / "data", machine)) as client:
-
-            async def erased() -> bool:
-                return (await receipt_of(client, receipt))["status"] == "erased"
-
-            await until(erased)
-
-    asyncio.run(work())
-
-
-def test_a_long_rest_makes_what_was_left_overdue(tmp_path):
-    async def work() -> None:
-        machine = Machine()
-        service = start(tmp_path / "data", machine)
-        async with served_here(service) as client:
-            receipt = (await client.delete("/samples/c0")).json()
-            service.model.state.halt(StopReason.DISK_FAILED)
-        machine.wait(3 * DAY)
-        async with served_here(start(tmp_path / "data", machine)) as client:
-
-            async def erased() -> dict[str, Any] | None:
-                now = await receipt_of(client, receipt)
-                return now if now["status"] == "erased" else None
-
-            assert (await until(erased))["overdue"] is True
-
-    asyncio.run(work())
-
-
-def test_an_erased_id_comes_back_when_its_grace_is_over_and_not_before(wrong, tmp_path):
-    async def work() -> None:
-        async with with_clock(tmp_path / "data", wrong) as (client, machine, _):
-            assert (await client.post("/samples", json=samples(1, "late"), headers=JSON)).status_code == 201
-            await client.delete("/samples/late0")
-
-            async def add() -> int:
-                answer = await client.post("/samples", json=samples(1, "late"), headers=JSON)
-                return int(answer.status_code)
-
-            machine.wait(SECOND, wrong.meanwhile)
-            wrong.wait(machine, GRACE - 2 * SECOND)
-            assert await add() == 409
             wrong.wait(machine, 2 * SECOND)
-            assert await add() == 201
-
-    asyncio.run(work())
-
-
-def test_a_repeated_request_is_known_for_a_day_and_no_longer(wrong, tmp_path):
-    async def work() -> None:
-        async with with_clock(tmp_path / "data", wrong) as (client, machine, service):
-            headers = {**JSON, "Idempotency-Key": "again"}
-            body = samples(1, "keyed")
-            asked = await client.post("/samples", json=body, headers=headers)
-            assert asked.status_code == 201
-            await client.delete("/samples/keyed0")
-            machine.wait(SECOND, wrong.meanwhile)
-            wrong.wait(machine, DAY - 2 * SECOND)
-            assert (await client.post("/samples", json=body, headers=headers)).json() == asked.json()
-            assert not service.model.state.model.samples_.contains("keyed0")
-            wrong.wait(machine, 2 * SECOND)
-            assert (await client.post("/samples", json=body, headers=headers)).status_code == 201
-            assert service.model.state.model.samples_.contains("keyed0")
-
-    asyncio.run(work())
+            assert (await receipt_of(client, receipt))["overdue"] is True
+            assert (await client.get(f"/erasures?ref={REF}")).json()["erasures"][0]["overdue"] is True
+            assert (await client.delete("/samples/c0")).json()["overdue"] is True, "asked for once more"
+            assert (await client.get("/model")).json()["overdue_erasures"] == 1
+        (finished,) = await erased(client, receipt["id"])
+        assert finished["overdue"] is True
+        assert (await client.get("/model")).json()["overdue_erasures"] == 0
+        ledger = check_ledger((await client.get("/ledger?limit=50")).json()["entries"])
+        assert check_receipt(finished, ledger).overdue is True
+    async with served_here(start(tmp_path / "data", machine)) as client:
+        assert (await receipt_of(client, receipt))["overdue"] is True
 
 
-def test_a_hundred_changes_write_no_snapshot_before_the_journal_is_old(wrong, tmp_path):
-    async def work() -> None:
-        async with with_clock(tmp_path / "data", wrong, snapshot_age=3600.0) as (client, machine, service):
-            before = service.disk.storage.snapshots.newest.id
-            await asyncio.sleep(0.3)
-            machine.wait(2 * HOUR)  # with an empty journal, which does not get old
-            n_due = 0
-            for i in range(100):
-                machine.wait(SECOND, wrong.meanwhile if i == 50 else 0)
-                assert (await client.post("/samples", json=samples(1, f"x{i}-"), headers=JSON)).status_code == 201
-                n_due += (
-                    service.erasure.checkpointer._is_due()
-                )  # what the background task asks every quarter of a second
-            await asyncio.sleep(0.6)
-            assert (n_due, service.disk.storage.snapshots.newest.id) == (0, before)
-            wrong.wait(machine, HOUR)
-
-            async def written() -> bool:
-                return bool(service.disk.storage.snapshots.newest.id != before)
-
-            await until(written)
-            assert not service.erasure.checkpointer._is_due()
-
-    asyncio.run(work())
+async def left_by_an_earlier_process(directory: Path, wrong: Wrong, rest: int) -> bool:
+    """Erase, and be killed before that is finished; return whether it is overdue when the next process finishes it."""
+    machine = Machine(NOON + wrong.at_first)
+    service = start(directory, machine)
+    async with served_here(service) as client:
+        receipt = (await client.delete("/samples/c0")).json()
+        machine.wait(SECOND, wrong.meanwhile)
+        service.model.state.halt(StopReason.DISK_FAILED)  # as after a kill, nothing is written at the end
+    machine.wait(rest, wrong.at_second)
+    async with served_here(start(directory, machine)) as client:
+        (finished,) = await erased(client, receipt["id"])
+        return bool(finished["overdue"])
 
 
-def test_a_key_ends_when_its_time_has_elapsed():
+async def test_what_an_earlier_process_left_is_erased_at_once(wrong, tmp_path):
+    await left_by_an_earlier_process(tmp_path / "data", wrong, SECOND)
+
+
+async def test_a_long_rest_makes_what_was_left_overdue(tmp_path):
+    assert await left_by_an_earlier_process(tmp_path / "data", Wrong(), 3 * DAY)
+
+
+async def test_an_erased_id_comes_back_when_its_grace_is_over_and_not_before(wrong, tmp_path):
+    async with with_clock(tmp_path / "data", wrong) as (client, machine, _):
+
+        async def add() -> int:
+            return int((await client.post("/samples", json=samples(1, "late"), headers=JSON)).status_code)
+
+        assert await add() == 201
+        await client.delete("/samples/late0")
+        machine.wait(SECOND, wrong.meanwhile)
+        wrong.wait(machine, GRACE - 2 * SECOND)
+        assert await add() == 409
+        wrong.wait(machine, 2 * SECOND)
+        assert await add() == 201
+
+
+async def test_a_repeated_request_is_known_for_a_day_and_no_longer(wrong, tmp_path):
+    async with with_clock(tmp_path / "data", wrong) as (client, machine, service):
+
+        async def add() -> Any:
+            return await client.post("/samples", json=samples(1, "keyed"), headers={**JSON, "Idempotency-Key": "again"})
+
+        asked = await add()
+        assert asked.status_code == 201
+        await client.delete("/samples/keyed0")
+        machine.wait(SECOND, wrong.meanwhile)
+        wrong.wait(machine, DAY - 2 * SECOND)
+        assert (await add()).json() == asked.json()
+        assert not service.model.state.model.samples_.contains("keyed0")
+        wrong.wait(machine, 2 * SECOND)
+        assert (await add()).status_code == 201
+        assert service.model.state.model.samples_.contains("keyed0")
+
+
+async def test_a_hundred_changes_write_no_snapshot_before_the_journal_is_old(wrong, tmp_path):
+    async with with_clock(tmp_path / "data", wrong, snapshot_age=3600.0) as (client, machine, service):
+        checkpointer, snapshots = service.erasure.checkpointer, service.disk.storage.snapshots
+        before = snapshots.newest.id
+        machine.wait(2 * HOUR)  # with an empty journal, which does not get old
+        assert not checkpointer._is_due()
+        for i in range(100):
+            machine.wait(SECOND, wrong.meanwhile if i == 50 else 0)
+            assert (await client.post("/samples", json=samples(1, f"x{i}-"), headers=JSON)).status_code == 201
+            assert not checkpointer._is_due()  # what the background task asks
+        assert snapshots.newest.id == before
+        wrong.wait(machine, HOUR)
+        await until(lambda: snapshots.newest.id != before)
+        assert not checkpointer._is_due()
+
+
+# --- a deadline that is short, or far away
+
+
+async def test_the_next_erasures_begin_as_early_as_the_last_ones_took(tmp_path, monkeypatch):
+    """What an erasure waits for besides files counts as well."""
+    steady = SimpleNamespace(monotonic=lambda: 0.0)
+    monkeypatch.setattr("oubli.app.service.erasure.erasures.time", steady)
+    monkeypatch.setattr("oubli.app.service.erasure.checkpoint.time", steady)
+    service = start(tmp_path / "data", Machine())
+    async with served_here(service) as client:
+        hold = service.model.holders.hold("states")
+        receipt = (await client.delete("/samples/c0")).json()
+        assert (await client.post("/snapshot")).status_code == 201
+        steady.monotonic = lambda: 7.0
+        assert (await receipt_of(client, receipt))["status"] == "unlearned"
+        hold.let_go()
+        await erased(client, receipt["id"])
+        assert service.erasure.erasures.lasted == 7.0
+
+
+async def test_erasures_that_never_cease_do_not_postpone_one_another(tmp_path):
     machine = Machine()
-    clock = machine.clock(None)
-    end = NOON + HOUR
-    machine.wait(HOUR // 2, -DAY)
-    assert clock.latest_ms() < end
-    machine.wait(HOUR // 2)
-    assert clock.latest_ms() >= end, "the clock is still behind"
-    machine.wait(0, 2 * DAY)
-    assert clock.latest_ms() == NOON + DAY + HOUR, "a clock that is ahead is believed while it is"
-    machine.wait(0, -DAY)
-    assert clock.latest_ms() == NOON + HOUR
+    service = start(tmp_path / "data", machine)
+    async with served_here(service) as client:
+        is_due, receipts = service.erasure.checkpointer._is_due, []
+        for i in range(120):
+            if i < 60:
+                receipts.append((await client.delete(f"/samples/c{i}")).json()["id"])
+            machine.wait(SECOND)
+            await until(lambda: not is_due())  # no time goes by while it writes
+        assert not any(one["overdue"] for one in await erased(client, *receipts))
+        assert service.erasure.erasures.n_late == 0
+
+
+async def test_late_erasures_are_told_in_log_and_metrics(tmp_path, caplog):
+    caplog.set_level(logging.WARNING)
+    machine = Machine()
+    service = start(tmp_path / "data", machine)
+    async with served_here(service) as client:
+
+        async def told(text: str, n: int) -> None:
+            await until(lambda: sum(text in one.getMessage() for one in caplog.records) == n)
+
+        for episode in (1, 2):
+            ended = threading.Event()
+            hold = service.model.holders.hold("states", ended.set)
+            receipts = [(await client.delete(f"/samples/c{episode}{i}")).json()["id"] for i in range(3)]
+            machine.wait(DEADLINE + 1)
+            await told("erasures take longer than erasure_deadline (60 s): 3 are overdue", episode)
+            assert (await client.get("/readyz")).status_code == 200
+            assert "\noubli_erasures_overdue 3.0" in (await client.get("/metrics")).text
+            await until(ended.is_set)  # there is no time left to wait for it
+            hold.let_go()
+            assert all(one["overdue"] for one in await erased(client, *receipts))
+            await told("no erasure is overdue any more", episode)
+            assert f"\noubli_erasures_late_total {3 * episode}.0" in (await client.get("/metrics")).text
+        assert not any(one in record.getMessage() for record in caplog.records for one in (*receipts, "c11"))
+
+
+async def test_a_clock_that_was_put_back_is_told_in_the_log_and_by_the_model(tmp_path, caplog):
+    """Nothing expires until it has caught up."""
+    machine = Machine()
+    service = start(tmp_path / "data", machine)
+    async with served_here(service) as client:
+
+        async def paused() -> Any:
+            return (await client.get("/model")).json()["expiry_paused"]
+
+        def told() -> list[str]:
+            return [line for line in caplog.messages if "clock" in line]
+
+        assert await paused() is None
+        service.model.clock.witness(NOON + HOUR)
+        assert "1.0 hours behind" in await paused()
+        await until(told)
+        await asyncio.sleep(0.05)  # some looks more
+        assert told() == [f"nothing expires: {await paused()}"]

@@ -2,17 +2,24 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import orjson
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 
-from oubli.app.errors import ConflictError, ErasedLatelyError
-from oubli.app.service.changes.additions import AddSamples, NewSamples
+from oubli.app.errors import ConflictError
+from oubli.app.service.changes.additions import AddBody, AddSamples, NewSamples
 from oubli.app.service.changes.command import apply_all
-from oubli.app.service.changes.deletions import DeleteSamples, Replacement, ReplaceSample
+from oubli.app.service.changes.deletions import DeleteBody, DeleteSamples, ReplaceBody, Replacement, ReplaceSample
+from oubli.app.service.changes.restrictions import ReleaseBody, RestrictBody
+from oubli.app.service.jobs.fits import FitBody
+from oubli.app.service.recovery.start import Body, decode
+from oubli.core import DynamicTreeClassifier
 from oubli.core.bounds import LARGEST_COUNTER
 from oubli.core.errors import CapacityError
 from oubli.core.planning import Turn
 from oubli.core.samples.slots import with_generated
-from tests.unit.app.support import NUMBERS, forest, rows
+from tests.unit.app.support import CLASSES, NUMBERS, forest, rows
 
 
 def given(first_id=0, late=(), exports=0, expiry=None):
@@ -95,41 +102,15 @@ def test_a_plan_changes_nothing():
     assert (model.digest(), model.samples_.ids()) == (before, listed)
 
 
-def test_adds_what_is_new_and_accepts_what_is_the_same():
+def test_what_is_held_is_the_same_or_in_conflict():
     model = forest(10)
-    assert add(model, batch("a", "b", subject="p")) == (["a", "b"], 2)
-    before = model.digest()
-    assert add(model, batch("b", "a", subject="p")) == (["b", "a"], 0)
-    assert plan_addition(model, batch("b", "a", subject="p")).body is None
-    assert model.digest() == before
-    ground = given(first_id=100)
-    assert add(model, batch("a", "c", "b", None, subject="p"), ground) == (["a", "c", "b", "100"], 2)
-    assert model.samples_.ids_of_subject("p") == ["a", "b", "c", "100"]
-
-
-@pytest.mark.parametrize("other", [{"age": 2}, {"label": "no"}, {"subject": "q"}, {"expires": 9}])
-def test_a_conflict_is_refused(other):
-    model = forest(10)
-    add(model, batch("a", "b", expires=8))
-    with pytest.raises(ConflictError) as caught:
-        plan_addition(model, batch("new", "a", "newer", "b", **{"expires": 8, **other}))
-    assert caught.value.rows == (1, 3)
-
-
-def test_an_expiry_left_out_is_not_compared():
-    model = forest(10)
-    add(model, batch("a", expires=8))
-    assert add(model, batch("a"))[1] == 0
-    assert model.samples_.expiry("a") == 8
-
-
-def test_an_id_erased_lately_comes_back_only_when_that_is_meant():
-    model = forest(10)
-    ground = given(late=["late"])
-    with pytest.raises(ErasedLatelyError) as caught:
-        plan_addition(model, batch("a", "late"), ground)
-    assert caught.value.rows == (1,)
-    assert add(model, batch("a", "late", readd=True), ground)[1] == 2
+    assert add(model, batch("a", "b", subject="p", expires=8)) == (["a", "b"], 2)
+    assert plan_addition(model, batch("b", "a", subject="p")).body is None, "an expiry left out is not compared"
+    assert add(model, batch("a", "c", "b", None, subject="p"), given(100)) == (["a", "c", "b", "100"], 2)
+    for other in ({"age": 2}, {"label": "no"}, {"subject": "q"}, {"expires": 9}):
+        with pytest.raises(ConflictError) as caught:
+            plan_addition(model, batch("new", "a", "newer", "b", **{"subject": "p", **other}))
+        assert caught.value.rows == (1, 3)
 
 
 def test_samples_keep_the_number_of_exports_and_their_expiry():
@@ -170,3 +151,108 @@ def test_plans_made_together_are_plans_made_one_by_one(guarantee):
     assert together.digest() == alone.digest()
     assert together.predict(rows(9)).tolist() == alone.predict(rows(9)).tolist()
     assert (together.samples_.subject("a"), together.samples_.expiry("b")) == ("p", 4)
+
+
+# --- as they are in the journal
+
+texts = st.text(max_size=20)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+cells = st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), finite, texts)
+samples_rows = st.lists(cells, max_size=4)
+moments = st.integers(0, 2**53)
+adds = st.builds(
+    AddBody,
+    st.lists(texts, max_size=3),
+    st.lists(samples_rows, max_size=3),
+    st.lists(cells, max_size=3),
+    st.none() | st.lists(st.none() | texts, max_size=3),
+    st.none() | st.lists(st.none() | moments, max_size=3),
+    st.integers(0, 2**63 - 1),
+    moments,
+    st.none() | texts,
+)
+restrictions = st.builds(RestrictBody, st.lists(texts, max_size=3), moments, st.booleans())
+releases = st.builds(ReleaseBody, st.lists(texts, max_size=3))
+replacements = st.builds(ReplaceBody, texts, samples_rows, cells, st.none() | texts, st.none() | moments)
+fits = st.builds(
+    FitBody,
+    texts,
+    st.dictionaries(texts, cells, max_size=4),
+    st.none() | st.just("open") | st.lists(cells, max_size=3),
+    st.none() | st.integers(1, 9),
+)
+deletions = st.builds(DeleteBody, st.lists(texts, max_size=5))
+bodies = st.one_of(adds, deletions, replacements, restrictions, releases, fits)
+
+
+def shape(value: object) -> object:
+    """The same with the types in it: 1, 1.0 and True are equal and mean different things."""
+    if isinstance(value, list):
+        return [shape(part) for part in value]
+    if isinstance(value, dict):
+        return {key: shape(part) for key, part in value.items()}
+    return type(value), repr(value)
+
+
+@drawn(bodies)
+def test_what_is_decoded_is_what_was_encoded(body: Body) -> None:
+    found = decode(orjson.dumps(body))
+    assert type(found) is type(body)
+    for name in body.__slots__:
+        assert shape(getattr(found, name)) == shape(getattr(body, name))
+
+
+def test_the_form_on_disk() -> None:
+    add = AddBody(["a", "7"], [[1.5, None], [2, "x"]], ["yes", "no"], ["s", None], None, 8, 1700000000000, "r-1")
+    assert orjson.dumps(add) == (
+        b'{"do":"add","ids":["a","7"],"rows":[[1.5,null],[2,"x"]],"labels":["yes","no"],'
+        b'"subjects":["s",null],"expires":null,"next_id":8,"at":1700000000000,"request":"r-1","retentions":null,"nonces":null}'
+    )
+    assert orjson.dumps(RestrictBody(["s"], 1700000000000, True)) == (
+        b'{"do":"restrict","subjects":["s"],"at":1700000000000,"keep":true}'
+    )
+    assert orjson.dumps(ReleaseBody(["s"])) == b'{"do":"release","subjects":["s"]}'
+    assert orjson.dumps(DeleteBody(["a"])) == b'{"do":"delete","ids":["a"]}'
+    assert orjson.dumps(ReplaceBody("a", [1], 0, None, 1700000000000)) == (
+        b'{"do":"replace","id":"a","row":[1],"label":0,"subject":null,"expires":1700000000000,"nonce":null}'
+    )
+    assert orjson.dumps(FitBody("forest", {"k": 2}, ("a", "b"), 5)) == (
+        b'{"do":"fit","kind":"forest","parameters":{"k":2},"classes":["a","b"],"max_classes":5}'
+    )
+    assert decode(b'{"do":"fit","kind":"forest","parameters":{"k":2}}') == FitBody("forest", {"k": 2}), "of before"
+
+
+def test_additions_of_earlier_versions_say_neither_when_nor_by_which_request_and_have_no_nonces() -> None:
+    body = decode(b'{"do":"add","ids":["a"],"rows":[[1]],"labels":["x"],"subjects":null,"expires":null,"next_id":1}')
+    assert body == AddBody(["a"], [[1]], ["x"], None, None, 1, 0, None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"do":"merge"}',
+        b'{"do":["add"]}',
+        b'{"do":"delete"}',
+        b'{"ids":[]}',
+        b'{"do":"restrict","subjects":[],"keep":true}',
+        b'{"do":"delete","ids":[],"later":1}',
+        b'{"do":"delete","ids":[]',
+    ],
+)
+def test_bodies_of_other_versions_are_refused(body: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - two libraries raise it, with texts of their own
+        decode(body)
+
+
+def test_what_is_beside_samples_that_have_left_the_window_is_passed_over() -> None:
+    model = DynamicTreeClassifier(window=3).start(CLASSES)
+    names = [f"n{i}" for i in range(5)]
+    subjects = ["s0", "s1", "s2", None, "s4"]
+    expires = [2**41, 2**41, None, 2**41, None]
+    AddBody(names, rows(5), ["yes", "no", "yes", "no", "yes"], subjects, expires, 5, 1700000000000).redo(model, 0)
+    held = model.samples_
+    assert {name: held.subject(name) for name in held.ids()} == {"n2": "s2", "n3": None, "n4": "s4"}
+    assert {name: held.expiry(name) for name in held.ids()} == {"n2": None, "n3": 2**41, "n4": None}

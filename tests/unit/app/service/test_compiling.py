@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ import pytest
 import oubli.app.service.compiling
 import oubli.core.jit.policy
 from oubli.app.progress import Progress, silent
-from oubli.app.service.compiling import load_beside, prepare_kernels
+from oubli.app.service.compiling import VARIABLE, load_beside, prepare_kernels, use_kernel_cache
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.estimators import KINDS
 from oubli.core.jit.policy import NotKeptError
@@ -56,14 +56,13 @@ def ask(server: Running, method: str, path: str, body: Any = None, *, expect: in
     return answer
 
 
-def finish(server: Running, job: dict[str, Any]) -> dict[str, Any]:
+def finish(server: Running, job: dict[str, Any]) -> None:
     deadline = time.monotonic() + 900
     while job["status"] not in ("succeeded", "failed"):
         assert time.monotonic() < deadline
         time.sleep(0.05)
         job = ask(server, "GET", f"/jobs/{job['id']}")
     assert job["status"] == "succeeded", job
-    return job
 
 
 def upload(server: Running, path: Path) -> None:
@@ -102,19 +101,8 @@ def walk(server: Running, kind: str, task: str, label_type: str, name: str, *, i
     ask(server, "POST", "/samples/batch-delete", {"ids": [f"{name}-{i}" for i in range(10, 14)]})
     ask(server, "POST", "/samples/batch-delete", {"subjects": ["s2"]})
     ask(server, "GET", f"/samples/{name}-16")
-    for path in (
-        "/samples",
-        "/model",
-        "/erasures",
-        "/ledger",
-        "/snapshot",
-        "/ledger/keys",
-        "/metrics",
-        "/v2",
-        "/readyz",
-    ):
-        if path != "/metrics":
-            server.ask("GET", path)
+    for path in ("/samples", "/model", "/erasures", "/ledger", "/snapshot", "/ledger/keys", "/v2", "/readyz"):
+        server.ask("GET", path)
     finish(server, ask(server, "POST", "/model/verify", expect=202))
     finish(server, ask(server, "POST", "/model/scrub", expect=202))
     ask(server, "POST", "/samples", samples(50, 3, y[:3]), expect=201)
@@ -133,43 +121,11 @@ def guarded(folder: Path, schema: Schema, *flags: str, **variables: str) -> Iter
     (folder / "schema.json").write_text(json.dumps(schema.to_dict()))
     notes = folder / "guard.txt"
     notes.write_text("")
-    with serving(
-        "--schema",
-        "schema.json",
-        *flags,
-        cwd=folder,
-        command=GUARDED,
-        start=spawned,
-        GUARD_NOTES=str(notes),
-        **variables,
-    ) as server:
+    flags = ("--schema", "schema.json", *flags)
+    with serving(*flags, cwd=folder, command=GUARDED, start=spawned, GUARD_NOTES=str(notes), **variables) as server:
         yield server
         assert notes.read_text() == ""
     assert notes.read_text() == ""
-
-
-class Watch:
-    """Asks for /healthz all the time, and knows the longest that it took."""
-
-    def __init__(self, server: Running) -> None:
-        self.longest = 0.0
-        self._server = server
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._over.wait(0.005):
-            started = time.monotonic()
-            assert self._server.get("/healthz")[0] == 200
-            self.longest = max(self.longest, time.monotonic() - started)
 
 
 def test_no_route_compiles_or_loads_on_the_event_loop(tmp_path: Path) -> None:
@@ -183,7 +139,7 @@ def test_no_route_compiles_or_loads_on_the_event_loop(tmp_path: Path) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_with_an_empty_cache_nothing_is_compiled_on_the_event_loop_by_any_kind_and_label(
-    tmp_path: Path, dtype: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, dtype: str
 ) -> None:
     """Fits of every kind, restores of every kind, task and type of labels, and all that can be asked for after each."""
     files: list[tuple[Path, str, str, str, str]] = []
@@ -199,43 +155,24 @@ def test_with_an_empty_cache_nothing_is_compiled_on_the_event_loop_by_any_kind_a
     cache = str(tmp_path / "kernels")
     schema = schema_of("classification", "integer", dtype)
     with guarded(tmp_path, schema, "--n-estimators", "3", NUMBA_CACHE_DIR=cache) as server:
-        longest: dict[str, float] = {}
-
-        @contextmanager
-        def watched(what: str) -> Iterator[None]:
-            with Watch(server) as watch:
-                yield
-            longest[what] = watch.longest
-
-        with watched("forest"):
-            walk(server, "forest", "classification", "integer", "first")
+        walk(server, "forest", "classification", "integer", "first")
         for kind in ("tree", "online-boosting", "incremental-boosting", "forest"):
-            with watched(f"fit {kind}"):
-                parameters = {} if kind == "tree" else {"n_estimators": 3}
-                body = {"kind": kind, "parameters": parameters}
-                finish(server, ask(server, "POST", "/model/fit", body, expect=202))
-                walk(server, kind, "classification", "integer", f"fit-{kind}")
+            body = {"kind": kind, "parameters": {} if kind == "tree" else {"n_estimators": 3}}
+            finish(server, ask(server, "POST", "/model/fit", body, expect=202))
+            walk(server, kind, "classification", "integer", f"fit-{kind}")
         for path, kind, task, label_type, name in files:
-            with watched(f"restore {name}"):
-                upload(server, path)
-                walk(server, kind, task, label_type, name)
-    with capsys.disabled():
-        lines = [f"{what:50} longest /healthz {1000 * seconds:7.0f} ms\n" for what, seconds in longest.items()]
-        sys.stdout.write("\n" + "".join(lines))
+            upload(server, path)
+            walk(server, kind, task, label_type, name)
 
 
 # What gets kernels ready
 
 
 @pytest.fixture
-def _nothing_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oubli.app.service.compiling, "_prepared", set())
-
-
-@pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is done to have kernels ready, in order; only those of a fit are kept."""
     done: list[Any] = []
+    monkeypatch.setattr(oubli.app.service.compiling, "_prepared", set())
 
     def warm_up(task: Task, dtype: Any, *, kind: str, parameters: Any, steps: Any) -> None:
         assert (task, dtype, kind, parameters) == (Task.REGRESSION, np.float64, "incremental-boosting",
@@ -263,7 +200,6 @@ sys.exit(EXIT_CODE)
 """
 
 
-@pytest.mark.usefixtures("_nothing_prepared")
 @pytest.mark.parametrize("exit_code", [0, 1])
 def test_what_is_not_kept_is_compiled_by_another_process_and_else_here(
     monkeypatch: pytest.MonkeyPatch, steps: list[Any], exit_code: int
@@ -281,7 +217,6 @@ def test_what_is_not_kept_is_compiled_by_another_process_and_else_here(
     assert steps == ["load", "process", *told, "compile"]
 
 
-@pytest.mark.usefixtures("_nothing_prepared")
 def test_what_a_fit_runs_is_ready_before_the_rest(steps: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oubli.app.service.compiling, "is_writable", lambda: False)
     schema, parameters = schema_of("regression", "number", "float64"), {"quantization": None}
@@ -298,52 +233,46 @@ def test_what_a_fit_runs_is_ready_before_the_rest(steps: list[Any], monkeypatch:
     assert steps == ["load for a fit", "load", "load", "compile"]
 
 
-@pytest.mark.usefixtures("_nothing_prepared")
-def test_a_wrong_guess_of_what_will_be_learned_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_guess_of_what_will_be_learned_does_no_harm(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(oubli.app.service.compiling, "_prepared", set())
     load_beside("tree", Task.REGRESSION, np.float32, only_fit=True).join()  # there is none
     assert oubli.app.service.compiling._prepared == set()
     assert not [one for one in caplog.records if one.levelno > logging.DEBUG]
 
 
-@pytest.mark.usefixtures("_nothing_prepared")
-def test_a_process_that_cannot_be_started_leaves_the_work_here(
-    monkeypatch: pytest.MonkeyPatch, steps: list[Any]
+class Endless(subprocess.Popen[str]):
+    """A process that does not end by itself."""
+
+    def __init__(self, _: list[str], **options: Any) -> None:
+        super().__init__([sys.executable, "-c", "import time; time.sleep(600)"], **options)
+
+
+@pytest.mark.parametrize("how", ["cannot be started", "takes too long", "cannot keep anything"])
+def test_without_another_process_the_work_is_done_here(
+    monkeypatch: pytest.MonkeyPatch, steps: list[Any], tmp_path: Path, how: str
 ) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        steps.append("refused")
-        raise OSError
+    """One that takes too long is killed; where nothing can be kept, none is started."""
 
-    monkeypatch.setattr(oubli.app.service.compiling.subprocess, "Popen", refuse)
-    prepare()
-    assert steps == ["load", "refused", "compile"]
+    def start(*arguments: Any, **options: Any) -> Endless:
+        steps.append(how)
+        if how != "takes too long":
+            raise OSError
+        started.append(Endless(*arguments, **options))
+        return started[0]
 
-
-@pytest.mark.usefixtures("_nothing_prepared")
-def test_a_process_that_takes_too_long_is_killed(monkeypatch: pytest.MonkeyPatch, steps: list[Any]) -> None:
-    class Endless(subprocess.Popen[str]):
-        def __init__(self, _: list[str], **options: Any) -> None:
-            super().__init__([sys.executable, "-c", "import time; time.sleep(600)"], **options)
-            steps.append(self)
-
-    monkeypatch.setattr(oubli.app.service.compiling.subprocess, "Popen", Endless)
+    started: list[Endless] = []
+    if how == "cannot keep anything":
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "kernels"))
+    monkeypatch.setattr(oubli.app.service.compiling.subprocess, "Popen", start)
     monkeypatch.setattr(oubli.app.service.compiling, "_LONGEST", 0.1)
     prepare()
-    assert [steps[0], steps[2]] == ["load", "compile"]
-    assert steps[1].returncode == -signal.SIGKILL
+    assert steps == ["load", *([] if how == "cannot keep anything" else [how]), "compile"]
+    assert [one.returncode for one in started] == [-signal.SIGKILL] * len(started)
 
 
-@pytest.mark.usefixtures("_nothing_prepared")
-def test_where_nothing_can_be_kept_no_other_process_compiles(
-    monkeypatch: pytest.MonkeyPatch, steps: list[Any], tmp_path: Path
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "kernels"))
-    monkeypatch.setattr(oubli.app.service.compiling.subprocess, "Popen", lambda *_, **__: steps.append("process"))
-    prepare()
-    assert steps == ["load", "compile"]
-
-
-@pytest.mark.usefixtures("_nothing_prepared")
 def test_the_process_compiles_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     monkeypatch.setattr(oubli.app.service.compiling, "warm_up_influence", lambda *a, **k: told.append((a, k)))
@@ -351,3 +280,39 @@ def test_the_process_compiles_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -
     oubli.app.service.compiling.main(["10", "influence", "forest", "classification", "float32", "{}"])
     named = {"kind": "forest", "parameters": {}}
     assert told == [10, ((Task.CLASSIFICATION, np.dtype(np.float32)), named)]
+
+
+# --- the directory of compiled kernels: private, and never needed
+
+
+@pytest.fixture
+def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+@pytest.mark.usefixtures("_own_home")
+def test_the_directory_is_made_for_this_user_and_named_to_numba() -> None:
+    directory = use_kernel_cache()
+    assert os.environ[VARIABLE] == str(directory)
+    assert directory.is_dir()
+    assert directory.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.usefixtures("_own_home")
+def test_a_directory_that_is_named_already_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "mine"))
+    assert use_kernel_cache() == tmp_path / "mine"
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.usefixtures("_own_home")
+def test_without_a_usable_home_the_cache_is_private_and_temporary(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    directory = use_kernel_cache()
+    assert directory.parent == tmp_path
+    assert directory.stat().st_mode & 0o077 == 0

@@ -10,9 +10,10 @@ import pytest
 
 from oubli.app.errors import StorageError
 from oubli.app.service.model.influence import Question
-from oubli.app.service.service import Service
 from oubli.core.model import Model
 from tests.unit.app.support import forest, make_service, rows, served_here
+
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> list[Model]:
 
 
 @pytest.mark.parametrize("work", ["fit", "verify"])
-def test_the_model_counts_as_read_until_the_thread_of_a_cancelled_job_has_ended(work, monkeypatch):
+async def test_the_model_counts_as_read_until_the_thread_of_a_cancelled_job_has_ended(work, monkeypatch):
     entered, may_end, wipe = threading.Event(), threading.Event(), Model.wipe
 
     def slow(model: Model) -> None:
@@ -37,51 +38,43 @@ def test_the_model_counts_as_read_until_the_thread_of_a_cancelled_job_has_ended(
         may_end.wait(20)
         wipe(model)
 
-    async def play() -> None:
-        service = make_service(forest(20))
-        async with served_here(service):
-            monkeypatch.setattr(Model, "wipe", slow)
-            rebuilder, lock = service.recovery, service.model.lock
-            asked = {"fit": lambda: rebuilder.rebuild(lambda share: None), "verify": lambda: rebuilder.verify(print)}
-            job = asyncio.create_task(asked[work]())
-            await asyncio.to_thread(entered.wait, 20)
-            for _ in range(3):
-                job.cancel()
-                await asyncio.sleep(0.01)
-            assert (job.done(), lock.n_readers) == (False, 1)
-            may_end.set()
-            with pytest.raises(asyncio.CancelledError):
-                await job
-            assert lock.n_readers == 0
-            monkeypatch.setattr(Model, "wipe", wipe)
-
-    asyncio.run(play())
+    service = make_service(forest(20))
+    async with served_here(service):
+        monkeypatch.setattr(Model, "wipe", slow)
+        rebuilder, lock = service.recovery, service.model.lock
+        asked = {"fit": lambda: rebuilder.rebuild(lambda share: None), "verify": lambda: rebuilder.verify(print)}
+        job = asyncio.create_task(asked[work]())
+        await asyncio.to_thread(entered.wait, 20)
+        for _ in range(3):
+            job.cancel()
+            await asyncio.sleep(0.01)
+        assert (job.done(), lock.n_readers) == (False, 1)
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await job
+        assert lock.n_readers == 0
+        monkeypatch.setattr(Model, "wipe", wipe)
 
 
-def test_the_copy_of_a_snapshot_that_cannot_be_written_is_overwritten(copies, monkeypatch, tmp_path):
+async def test_the_copy_of_a_snapshot_that_cannot_be_written_is_overwritten(copies, monkeypatch, tmp_path):
     def fails(*_: Any, **__: Any) -> None:
         raise StorageError("no")
 
-    async def play() -> None:
-        service = make_service(forest(20), tmp_path / "data")
-        async with served_here(service):
-            copies.clear()
-            with monkeypatch.context() as failing:
-                failing.setattr(type(service.disk.storage), "write", fails)
-                with pytest.raises(StorageError):
-                    await service.erasure.checkpointer.write_snapshot()
-            (copy,) = copies
-            assert not hasattr(copy, "samples_")
-
-    asyncio.run(play())
+    service = make_service(forest(20), tmp_path / "data")
+    async with served_here(service):
+        copies.clear()
+        with monkeypatch.context() as failing:
+            failing.setattr(type(service.disk.storage), "write", fails)
+            with pytest.raises(StorageError):
+                await service.erasure.checkpointer.write_snapshot()
+        (copy,) = copies
+        assert not hasattr(copy, "samples_")
 
 
-def test_the_copy_of_a_question_about_influence_is_overwritten(copies):
-    async def play(service: Service) -> None:
-        async with served_here(service):
-            copies.clear()
-            await service.questions.influence.answer(Question(rows(1), None, "leave-one-out", "all", 3))
-            assert copies
-            assert not any(hasattr(copy, "samples_") for copy in copies)
-
-    asyncio.run(play(make_service(forest(20))))
+async def test_the_copy_of_a_question_about_influence_is_overwritten(copies):
+    service = make_service(forest(20))
+    async with served_here(service):
+        copies.clear()
+        await service.questions.influence.answer(Question(rows(1), None, "leave-one-out", "all", 3))
+        assert copies
+        assert not any(hasattr(copy, "samples_") for copy in copies)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import pytest
@@ -20,65 +18,64 @@ from oubli.app.outgoing.addresses import AddressRules, parse_endpoint
 from oubli.app.outgoing.sender import Sender, WebhookSigner
 from oubli.app.service.outbox.deliveries import Push
 from oubli.app.service.service import Service
-from tests.unit.app.outgoing.receiver import ACCEPT, HANG, HANG_UP, Receiver, Request, answer
+from tests.unit.app.outgoing.receiver import ACCEPT, HANG_UP, Receiver, Request, answer
 from tests.unit.app.service.simulated import Time, started
 from tests.unit.app.service.slow_journal import SlowJournal
+from tests.unit.app.service.support import until
 
+pytestmark = pytest.mark.anyio
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 HOUR = 3600.0
-ALLOWED, FORBIDDEN = "127.0.0.1", "127.0.0.2"
 RANK = {"unlearned": 0, "overdue": 1, "erased": 2}
 
 
 @dataclass
 class World:
-    """A service, the receiver that it tells, and one that nothing may ever reach."""
+    """A service, and the receiver that it tells."""
 
     directory: Path
     time: Time = field(default_factory=Time)
     receiver: Receiver = field(default_factory=Receiver)
-    forbidden: Receiver = field(default_factory=Receiver)
-    address: str = ALLOWED
     give_up_after: float = 3 * 24 * HOUR
     deadline: float = 60.0
-    timeout: float = 30.0  # of an attempt, in real seconds
-    refs: dict[str, str] = field(default_factory=dict)
+    service: Service | None = None
 
     async def resolve(self, host: str, port: int) -> list[str]:
         assert host == "privacy.example"
-        return [self.address]
+        return ["127.0.0.1"]
 
     def push(self) -> Push:
         endpoint = parse_endpoint(f"http://privacy.example:{self.receiver.port}/hooks", plain_http=True)
-        sender = Sender(AddressRules((ALLOWED,), self.resolve), self.timeout)
+        sender = Sender(AddressRules(("127.0.0.1",), self.resolve), 30.0)
         return Push(
             sender, (endpoint, WebhookSigner([SECRET])), give_up_after=self.give_up_after, pause=self.time.pause
         )
 
-    @asynccontextmanager
-    async def listening(self) -> AsyncIterator[None]:
-        async with self.receiver.listening():
-            self.forbidden.port = self.receiver.port
-            server = await asyncio.start_server(self.forbidden._serve, FORBIDDEN, self.receiver.port)
-            try:
-                yield
-            finally:
-                server.close()
-
     async def start(self) -> Service:
         self.time.n_tasks = 2  # a courier, and the watch over deadlines
-        return await started(self.directory, self.time, self.push(), deadline=self.deadline)
+        self.service = await started(self.directory, self.time, self.push(), deadline=self.deadline)
+        return self.service
 
-    async def stop(self, service: Service, *, without_snapshot: bool = False) -> None:
+    async def stop(self, *, without_snapshot: bool = False) -> None:
         """Stop the service as a signal does, or as a kill would leave it."""
+        assert self.service is not None
         if without_snapshot:
-            await service.outbox.deliveries.stop()
-            await service.model.threads.settle()
-            service.model.threads.close()
-            service.lifecycle.close()
+            await self.service.outbox.deliveries.stop()
+            await self.service.model.threads.settle()
+            self.service.model.threads.close()
+            self.service.lifecycle.close()
         else:
-            await service.lifecycle.stop()
-        self.time.n_tasks = 0
+            await self.service.lifecycle.stop()
+        self.service, self.time.n_tasks = None, 0
+
+    async def restart(self, **how: bool) -> Service:
+        await self.stop(**how)
+        return await self.start()
+
+    @property
+    def told(self) -> list[str]:
+        """The states that the receiver has accepted."""
+        return [one.content["data"]["status"] for one in self.receiver.accepted]
 
     def check(self, receipts: dict[str, set[str]], *, whole: bool = True) -> None:
         """Check all that was accepted: form, signature, order, and that nothing is missing."""
@@ -95,7 +92,6 @@ class World:
         for name, states in told.items():
             assert states == sorted(states, key=RANK.__getitem__), f"{name}: {states}"
             assert not whole or set(states) >= receipts[name], f"{name}: {states}"
-        assert self.forbidden.n_connections == 0
 
 
 def check_signature(request: Request) -> None:
@@ -110,296 +106,187 @@ async def all_states(service: Service) -> dict[str, set[str]]:
     return {one.id: {"unlearned", one.status} for one in page}
 
 
-def run(world: World, script: Callable[[World], Any]) -> None:
-    async def whole() -> None:
-        async with world.listening():
-            await script(world)
-
-    asyncio.run(whole())
-
-
-def test_states_arrive_as_they_are_reached(tmp_path):
-    async def script(world: World) -> None:
-        service = await world.start()
-        ref = "123e4567-e89b-12d3-a456-426614174000"
-        receipt = await service.changes.delete(ids=["c1"], ref=ref)
-        await world.time.advance(1)
-        (first,) = world.receiver.accepted
-        assert first.content["data"] == {"id": receipt.id, "ref": ref, "status": "unlearned"}
-        await service.erasure.checkpointer.snapshot()
-        await world.time.advance(1)
-        assert [one.content["data"]["status"] for one in world.receiver.accepted] == ["unlearned", "erased"]
-        assert service.outbox.deliveries.n_delivered == 2
-        counts = await service.disk.database.read(lambda database: database.deliveries.counts("webhook"))
-        assert counts == (0, 0, None)
-        rows = await service.disk.database.read(lambda database: database._all("SELECT count(*) FROM deliveries"))
-        assert rows == [(0,)], "nothing is left of a receipt whose last state has arrived"
-        world.check({receipt.id: {"unlearned", "erased"}})
-        await world.stop(service)
-
-    run(World(tmp_path / "data"), script)
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    world = World(tmp_path / "data")
+    async with world.receiver.listening():
+        yield world
+        if world.service is not None:
+            await world.stop()
 
 
-def test_a_day_with_a_receiver_that_does_everything_wrong(tmp_path):
-    """By the hour: errors, silence, redirects, a name that resolves to loopback, late answers, then now and then."""
-    draw = random.Random(4)
-    poisoned: list[str] = []
-
-    def answers(request: Request) -> str:
-        hour = world.time.now_ms / 1000 / HOUR
-        if hour < 2:
-            return answer(draw.choice([500, 502, 404, 400, 429]), "Retry-After: 7")
-        if hour < 4:
-            return HANG
-        if hour < 6:
-            return answer(draw.choice([301, 307, 308]), f"Location: http://{FORBIDDEN}:{world.receiver.port}/")
-        if hour < 8:
-            raise AssertionError("nothing is sent while the name resolves to loopback")
-        if hour < 10:
-            world.receiver.accepted.append(request)  # it takes it in, and the answer comes too late
-            return HANG
-        if request.content["data"]["id"] in poisoned and hour < 20:
-            return answer(400)
-        return draw.choice([ACCEPT, ACCEPT, ACCEPT, answer(200), HANG_UP, answer(500), "nonsense\r\n\r\n"])
-
-    async def script(world: World) -> None:
-        service = await world.start()
-        for step in range(48):
-            hour = step / 2
-            world.address = FORBIDDEN if 6 <= hour < 8 else ALLOWED
-            if hour == 6:  # what is connected stays connected to what was checked: let it be resolved again
-                service.outbox.deliveries._push.sender.close()
-            receipt = await service.changes.delete(ids=[f"c{step}"])
-            if step % 9 == 4:
-                poisoned.append(receipt.id)
-            if step % 2:
-                await service.erasure.checkpointer.snapshot()
-            if step == 29:
-                await world.stop(service)
-                await world.time.advance(HOUR / 4)
-                service = await world.start()
-            await world.time.advance(HOUR / 2)
-        await service.erasure.checkpointer.snapshot()
-        await world.time.advance(7 * HOUR)
-        receipts = await all_states(service)
-        assert len(receipts) == 48
-        assert all(states == {"unlearned", "erased"} for states in receipts.values())
-        world.check(receipts)
-        assert not await service.outbox.deliveries.dead_letters(0, 10)
-        assert service.outbox.deliveries.counts == (0, 0, None)
-        # A receiver that fails is not tried for ever.
-        assert service.outbox.deliveries.n_failed < 400
-        await world.stop(service)
-
-    world = World(tmp_path / "data", receiver=Receiver(answers), timeout=0.03)
-    run(world, script)
+async def test_states_arrive_as_they_are_reached(world):
+    service = await world.start()
+    ref = "123e4567-e89b-12d3-a456-426614174000"
+    receipt = await service.changes.delete(ids=["c1"], ref=ref)
+    await world.time.advance(1)
+    (first,) = world.receiver.accepted
+    assert first.content["data"] == {"id": receipt.id, "ref": ref, "status": "unlearned"}
+    await service.erasure.checkpointer.snapshot()
+    await world.time.advance(1)
+    assert world.told == ["unlearned", "erased"]
+    assert service.outbox.deliveries.n_delivered == 2
+    counts = await service.disk.database.read(lambda database: database.deliveries.counts("webhook"))
+    assert counts == (0, 0, None)
+    rows = await service.disk.database.read(lambda database: database._all("SELECT count(*) FROM deliveries"))
+    assert rows == [(0,)], "nothing is left of a receipt whose last state has arrived"
+    world.check({receipt.id: {"unlearned", "erased"}})
 
 
-def test_what_cannot_be_told_becomes_a_dead_letter_and_holds_up_nothing_else(tmp_path):
+async def test_what_cannot_be_told_becomes_a_dead_letter_and_holds_up_nothing_else(world):
     bad: list[str] = []
-
-    def answers(request: Request) -> str:
-        return answer(400) if request.content["data"]["id"] in bad else ACCEPT
-
-    async def script(world: World) -> None:
-        service = await world.start()
-        dead = (await service.changes.delete(ids=["c1"])).id
-        bad.append(dead)
-        good = [(await service.changes.delete(ids=[f"c{i}"])).id for i in range(2, 6)]
-        await service.erasure.checkpointer.snapshot()
-        await world.time.advance(10)
-        world.check({dead: set(), **{name: {"unlearned", "erased"} for name in good}})
-        await world.time.advance(3 * HOUR)
-        letters = await service.outbox.deliveries.dead_letters(0, 10)
-        assert [(one.subject, one.state, one.reason) for one in letters] == [
-            (dead, "unlearned", "status-400"),
-            (dead, "erased", "status-400"),
-        ]
-        assert service.measure().deliveries_dead == 2
-        # They stay dead, also across a restart.
-        n_requests = len(world.receiver.requests)
-        await world.stop(service)
-        service = await world.start()
-        await world.time.advance(5 * HOUR)
-        assert len(world.receiver.requests) == n_requests
-        with pytest.raises(NoLetterError):
-            await service.outbox.deliveries.redeliver(good[0])
-        bad.clear()
-        assert await service.outbox.deliveries.redeliver(dead) == 2
-        await world.time.advance(1)
-        world.check({dead: {"unlearned", "erased"}, **{name: {"unlearned", "erased"} for name in good}})
-        assert not await service.outbox.deliveries.dead_letters(0, 10)
-        with pytest.raises(NoLetterError):
-            await service.outbox.deliveries.redeliver(dead)
-        await world.stop(service)
-
-    run(World(tmp_path / "data", receiver=Receiver(answers), give_up_after=2 * HOUR), script)
+    world.receiver.answers = lambda request: answer(400) if request.content["data"]["id"] in bad else ACCEPT
+    world.give_up_after = 2 * HOUR
+    service = await world.start()
+    dead = (await service.changes.delete(ids=["c1"])).id
+    bad.append(dead)
+    good = [(await service.changes.delete(ids=[f"c{i}"])).id for i in range(2, 6)]
+    expected = {name: {"unlearned", "erased"} for name in good}
+    await service.erasure.checkpointer.snapshot()
+    await world.time.advance(10)
+    world.check({dead: set(), **expected})
+    await world.time.advance(3 * HOUR)
+    letters = await service.outbox.deliveries.dead_letters(0, 10)
+    assert [(one.subject, one.state, one.reason) for one in letters] == [
+        (dead, "unlearned", "status-400"),
+        (dead, "erased", "status-400"),
+    ]
+    assert service.measure().deliveries_dead == 2
+    # They stay dead, also across a restart.
+    n_requests = len(world.receiver.requests)
+    service = await world.restart()
+    await world.time.advance(5 * HOUR)
+    assert len(world.receiver.requests) == n_requests
+    with pytest.raises(NoLetterError):
+        await service.outbox.deliveries.redeliver(good[0])
+    bad.clear()
+    assert await service.outbox.deliveries.redeliver(dead) == 2
+    await world.time.advance(1)
+    world.check({dead: {"unlearned", "erased"}, **expected})
+    assert not await service.outbox.deliveries.dead_letters(0, 10)
+    with pytest.raises(NoLetterError):
+        await service.outbox.deliveries.redeliver(dead)
 
 
-def test_a_receiver_that_is_gone_is_not_asked_again(tmp_path):
-    async def script(world: World) -> None:
-        service = await world.start()
-        await service.changes.delete(ids=["c1"])
-        await world.time.advance(24 * HOUR)
-        assert len(world.receiver.requests) == 1
-        letters = await service.outbox.deliveries.dead_letters(0, 10)
-        assert [(one.state, one.reason) for one in letters] == [("unlearned", "status-410"), ("overdue", "status-410")]
-        await world.stop(service)
-
-    run(World(tmp_path / "data", receiver=Receiver(lambda request: answer(410))), script)
+async def test_a_receiver_that_is_gone_is_not_asked_again(world):
+    world.receiver.answers = lambda request: answer(410)
+    service = await world.start()
+    await service.changes.delete(ids=["c1"])
+    await world.time.advance(24 * HOUR)
+    assert len(world.receiver.requests) == 1
+    letters = await service.outbox.deliveries.dead_letters(0, 10)
+    assert [(one.state, one.reason) for one in letters] == [("unlearned", "status-410"), ("overdue", "status-410")]
 
 
-def test_an_overdue_erasure_is_told_once_and_before_it_is_erased(tmp_path, monkeypatch):
-    async def script(world: World) -> None:
-        service = await world.start()
-        monkeypatch.setattr(type(service.erasure.checkpointer), "_is_due", lambda self: False)
-        receipt = await service.changes.delete(ids=["c1"])
-        await world.time.advance(61)
-        await world.stop(service, without_snapshot=True)
-        service = await world.start()
-        await world.time.advance(10)
-        states = [one.content["data"]["status"] for one in world.receiver.accepted]
-        assert states == ["unlearned", "overdue"]
-        await service.erasure.checkpointer.snapshot()
-        await world.time.advance(10)
-        world.check({receipt.id: {"unlearned", "overdue", "erased"}})
-        assert len(world.receiver.accepted) == 3
-        await world.stop(service)
-
-    run(World(tmp_path / "data"), script)
+async def test_an_overdue_erasure_is_told_once_and_before_it_is_erased(world, monkeypatch):
+    service = await world.start()
+    monkeypatch.setattr(type(service.erasure.checkpointer), "_is_due", lambda self: False)
+    receipt = await service.changes.delete(ids=["c1"])
+    await world.time.advance(61)
+    service = await world.restart(without_snapshot=True)
+    await world.time.advance(10)
+    assert world.told == ["unlearned", "overdue"]
+    await service.erasure.checkpointer.snapshot()
+    await world.time.advance(10)
+    world.check({receipt.id: {"unlearned", "overdue", "erased"}})
+    assert len(world.told) == 3
 
 
-def test_a_receiver_that_is_down_for_days_is_told_of_everything_when_it_is_back(tmp_path):
-    is_down = [True]
-
-    async def script(world: World) -> None:
-        service = await world.start()
-        for i in range(40):
-            await service.changes.delete(ids=[f"c{i}"])
-            await world.time.advance(HOUR)
-        await service.erasure.checkpointer.snapshot()
-        n_requests = len(world.receiver.requests)
-        assert n_requests < 40 * 20
-        is_down[0] = False
-        await world.time.advance(2 * HOUR)
-        world.check(await all_states(service))
-        await world.stop(service)
-
-    run(World(tmp_path / "data", receiver=Receiver(lambda request: HANG_UP if is_down[0] else ACCEPT)), script)
-
-
-def test_more_failing_receipts_than_are_remembered_are_all_told_in_the_end(tmp_path, monkeypatch):
+async def test_more_failing_receipts_than_are_remembered_are_all_told_in_the_end(world, monkeypatch):
     monkeypatch.setattr("oubli.app.service.outbox.deliveries._MOST_FAILING", 3)
     monkeypatch.setattr("oubli.app.service.outbox.deliveries._PAGE", 2)
     is_down = [True]
+    draw = random.Random(4)
 
-    async def script(world: World) -> None:
-        service = await world.start()
-        for i in range(12):
-            await service.changes.delete(ids=[f"c{i}"])
-        await world.time.advance(5 * HOUR)
-        is_down[0] = False
-        await service.erasure.checkpointer.snapshot()
-        await world.time.advance(2 * HOUR)
-        world.check(await all_states(service))
-        await world.stop(service)
+    def answers(request: Request) -> str:
+        redirect = answer(307, "Location: http://127.0.0.1/")
+        wrong = (answer(503), answer(429, "Retry-After: 7"), redirect, HANG_UP, "x\r\n\r\n")
+        return draw.choice(wrong) if is_down else draw.choice([ACCEPT, ACCEPT, HANG_UP])
 
-    run(World(tmp_path / "data", receiver=Receiver(lambda request: answer(503) if is_down[0] else ACCEPT)), script)
+    world.receiver.answers = answers
+    service = await world.start()
+    for i in range(12):
+        await service.changes.delete(ids=[f"c{i}"])
+    await world.time.advance(5 * HOUR)
+    assert service.outbox.deliveries.n_failed < 400, "a receiver that fails is not tried for ever"
+    is_down.clear()
+    await service.erasure.checkpointer.snapshot()
+    await world.time.advance(7 * HOUR)
+    world.check(await all_states(service))
+    assert service.outbox.deliveries.counts == (0, 0, None)
 
 
-def test_a_receiver_can_ask_to_be_left_alone(tmp_path):
+async def test_a_receiver_can_ask_to_be_left_alone(world):
     times: list[float] = []
 
     def answers(request: Request) -> str:
         times.append(world.time.now_ms / 1000)
         return answer(503, "Retry-After: 5000") if len(times) == 1 else ACCEPT
 
-    async def script(world: World) -> None:
-        service = await world.start()
-        await service.changes.delete(ids=["c1"])
-        await world.time.advance(10)
-        await service.changes.delete(ids=["c2"])
-        await world.time.advance(6000)
-        assert times[1] - times[0] >= 5000
-        world.check(await all_states(service), whole=False)
-        await world.stop(service)
-
-    world = World(tmp_path / "data", receiver=Receiver(answers))
-    run(world, script)
+    world.receiver.answers = answers
+    service = await world.start()
+    await service.changes.delete(ids=["c1"])
+    await world.time.advance(10)
+    await service.changes.delete(ids=["c2"])
+    await world.time.advance(6000)
+    assert times[1] - times[0] >= 5000
+    world.check(await all_states(service), whole=False)
 
 
-def test_what_is_not_noted_as_arrived_is_told_again_and_in_order(tmp_path):
+async def test_what_is_not_noted_as_arrived_is_told_again_and_in_order(world):
     """As after a kill: the process ends before the arrival is in the journal."""
+    service = await world.start()
+    noting = asyncio.Event()
 
-    async def script(world: World) -> None:
-        service = await world.start()
+    async def never(notes: Any) -> None:
+        noting.set()
+        await asyncio.Event().wait()
 
-        async def never(notes: Any) -> None:
-            await asyncio.Event().wait()
-
-        (courier,) = service.outbox.deliveries._couriers
-        noted, courier._note = courier._note, never
-        receipt = await service.changes.delete(ids=["c1"])
-        while not world.receiver.accepted:  # noqa: ASYNC110 - as a test may
-            await asyncio.sleep(0.001)
-        await service.erasure.checkpointer.snapshot()
-        await asyncio.sleep(0.05)
-        assert len(world.receiver.accepted) == 1, "the next state waits until the one before is noted"
-        for task in service.outbox.deliveries._tasks:
-            task.cancel()
-        courier._note = noted
-        courier._arrived.clear()
-        await world.stop(service)
-        service = await world.start()
-        await world.time.advance(1)
-        states = [one.content["data"]["status"] for one in world.receiver.accepted]
-        assert states == ["unlearned", "unlearned", "erased"]
-        world.check({receipt.id: {"unlearned", "erased"}})
-        await world.stop(service)
-
-    run(World(tmp_path / "data"), script)
+    (courier,) = service.outbox.deliveries._couriers
+    noted, courier._note = courier._note, never
+    receipt = await service.changes.delete(ids=["c1"])
+    await noting.wait()
+    await service.erasure.checkpointer.snapshot()
+    assert world.told == ["unlearned"], "the next state waits until the one before is noted"
+    for task in service.outbox.deliveries._tasks:
+        task.cancel()
+    courier._note = noted
+    courier._arrived.clear()
+    await world.restart()
+    await world.time.advance(1)
+    assert world.told == ["unlearned", "unlearned", "erased"]
+    world.check({receipt.id: {"unlearned", "erased"}})
 
 
-def test_a_redelivery_whose_caller_goes_is_made_all_the_same(tmp_path):
+async def test_a_redelivery_whose_caller_goes_is_made_all_the_same(world):
     gone = [True]
+    world.receiver.answers = lambda request: answer(410) if gone else ACCEPT
+    service = await world.start()
+    receipt = (await service.changes.delete(ids=["c1"])).id
+    await world.time.advance(1)
+    assert len(await service.outbox.deliveries.dead_letters(0, 10)) == 1
+    gone.clear()
+    await SlowJournal(service, b"revived").leave(service.outbox.deliveries.redeliver(receipt))
 
-    async def script(world: World) -> None:
-        service = await world.start()
-        receipt = (await service.changes.delete(ids=["c1"])).id
-        await world.time.advance(1)
-        assert len(await service.outbox.deliveries.dead_letters(0, 10)) == 1
-        gone.clear()
-        await SlowJournal(service, b"revived").leave(service.outbox.deliveries.redeliver(receipt))
-        await asyncio.sleep(0.1)
-        await world.time.advance(1)
-        world.check({receipt: {"unlearned"}})
-        assert not await service.outbox.deliveries.dead_letters(0, 10)
-        await world.stop(service)
+    async def is_revived() -> bool:
+        return not await service.outbox.deliveries.dead_letters(0, 10)
 
-    run(World(tmp_path / "data", receiver=Receiver(lambda request: answer(410) if gone else ACCEPT)), script)
+    await until(is_revived)
+    await world.time.advance(1)
+    world.check({receipt: {"unlearned"}})
 
 
-def test_a_stop_in_the_middle_of_a_note_leaves_the_journal_whole(tmp_path):
-    async def script(world: World) -> None:
-        service = await world.start()
-        journal, entered = service.disk.storage.journal, asyncio.Event()
-        append, loop = journal.append, asyncio.get_running_loop()
-
-        def slow(records: Any, *, reserve: bool = False) -> None:
-            if b"settled" in records[0].notes:
-                loop.call_soon_threadsafe(entered.set)
-                sleep(0.1)
-            append(records, reserve=reserve)
-
-        journal.append = slow
-        receipt = await service.changes.delete(ids=["c1"])
-        await entered.wait()
-        await world.stop(service)
-        assert service.lifecycle.stop_error is None
-        service = await world.start()
-        await service.erasure.checkpointer.snapshot()
-        await world.time.advance(1)
-        world.check({receipt.id: {"unlearned", "erased"}})
-        await world.stop(service)
-
-    run(World(tmp_path / "data"), script)
+async def test_a_stop_in_the_middle_of_a_note_leaves_the_journal_whole(world):
+    service = await world.start()
+    journal = SlowJournal(service, b"settled")
+    receipt = await service.changes.delete(ids=["c1"])
+    await journal.entered()
+    stopping = asyncio.ensure_future(world.stop())
+    await asyncio.sleep(0.05)  # it waits for the journal
+    journal.go_on()
+    await stopping
+    assert service.lifecycle.stop_error is None
+    service = await world.start()
+    await service.erasure.checkpointer.snapshot()
+    await world.time.advance(1)
+    world.check({receipt.id: {"unlearned", "erased"}})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -21,10 +20,10 @@ from oubli.app.errors import (
 )
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.file import file_errors
-from oubli.app.service.build import compose, open_directory
 from oubli.app.storage.directory import DataDirectory, FlushError
 from oubli.app.storage.journal import SqliteJournal
 from oubli.app.storage.snapshots import SnapshotStore
+from tests.unit.app.service.support import ended, reopened
 from tests.unit.app.support import make_service, samples, served
 
 
@@ -62,10 +61,7 @@ def test_journal_errors_outside_of_a_commit_are_problems(tmp_path, monkeypatch, 
                     assert client.get("/samples/n0").status_code == 200
             if slug == "changes-stopped":
                 return
-        job = client.post("/model/scrub").json()
-        while job["status"] in ("queued", "running"):
-            job = client.get(f"/jobs/{job['id']}").json()
-        assert job["status"] == "succeeded"
+        assert ended(client, client.post("/model/scrub").json())["status"] == "succeeded"
 
 
 @pytest.mark.parametrize("where", ["second copy", "rotate", "append"])
@@ -90,14 +86,11 @@ def test_a_restore_that_is_refused_is_not_found_by_a_restart(tmp_path, monkeypat
         assert client.get("/snapshot").json() == before
         assert client.post("/samples", json=samples(1)).status_code == 201
         version = client.get("/model").json()["model_version"]
-        copy = tmp_path / "copy"
-        shutil.copytree(directory, copy)  # as a kill would leave it
-    opened = open_directory(copy)
-    live = opened.recover(opened.snapshots.recover()).state  # type: ignore[union-attr]
+        shutil.copytree(directory, tmp_path / "copy")  # as a kill would leave it
+    live = reopened(tmp_path / "copy").model.state
     assert live.model.samples_.contains("n0")
     assert not live.model.samples_.contains("c1")
     assert live.version == version
-    opened.close()
 
 
 @pytest.mark.parametrize("where", ["rotate", "append"])
@@ -115,8 +108,7 @@ def test_a_restore_in_doubt_is_finished_by_a_restart(tmp_path, monkeypatch, wher
         monkeypatch.setattr(SqliteJournal, where, fails)
         assert client.put("/snapshot/file", content=older).status_code == 503
         monkeypatch.undo()
-    opened = open_directory(tmp_path / "data")
-    with served(compose(opened.recover(opened.snapshots.recover()))) as client:
+    with served(reopened(tmp_path / "data")) as client:
         assert client.get("/model").json()["model_version"] == version + 1
         assert client.get("/samples/c1").status_code == 404
         entries = client.get("/ledger").json()["entries"]
@@ -165,21 +157,6 @@ def test_a_file_that_could_not_be_removed_goes_with_the_next_snapshot(tmp_path, 
         assert not list(directory.glob(".*.tmp"))
 
 
-def test_what_a_kill_left_is_removed_for_good(tmp_path, monkeypatch):
-    (tmp_path / ".0123.tmp").write_text("half a snapshot")
-    flushed: list[list[str]] = []
-    flush = os.fsync
-
-    def flushing(descriptor: int) -> None:
-        flushed.append([path.name for path in tmp_path.glob(".*")])
-        flush(descriptor)
-
-    monkeypatch.setattr(os, "fsync", flushing)
-    DataDirectory(tmp_path).close()
-    assert flushed
-    assert flushed[-1] == []
-
-
 @pytest.mark.parametrize(("whose", "rule"), [("older", "erasures are missing"), ("another", "of different histories")])
 def test_a_ledger_that_does_not_belong_to_the_snapshot_is_refused(tmp_path, whose, rule):
     data = tmp_path / "data"
@@ -189,19 +166,16 @@ def test_a_ledger_that_does_not_belong_to_the_snapshot_is_refused(tmp_path, whos
         shutil.copytree(data, tmp_path / name)
 
     def go_on(folder: Path, names: range) -> None:
-        opened = open_directory(folder)
-        with served(compose(opened.recover(opened.snapshots.recover()))) as client:
+        with served(reopened(folder)) as client:
             for i in names:
                 assert client.delete(f"/samples/c{i}").status_code == 200
                 assert client.post("/snapshot").status_code == 201
 
     go_on(data, range(2, 6))
-    go_on(tmp_path / "another", range(12, 19))
+    go_on(tmp_path / "another", range(12, 17))
     for path in data.glob("ledger.sqlite*"):
         path.unlink()
     for path in (tmp_path / whose).glob("ledger.sqlite*"):
         shutil.copy(path, data)
-    opened = open_directory(data)
     with pytest.raises(StartError, match=rule):
-        opened.recover(opened.snapshots.recover())
-    opened.close()
+        reopened(data)

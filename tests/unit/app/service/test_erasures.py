@@ -1,9 +1,7 @@
-"""What of the journal is dropped, and what for; erasures are finished in time, and what is late is told."""
+"""What of the journal is dropped, and what for; what keeps erasures from their end, and how many may expire at once."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -11,9 +9,10 @@ from typing import Any
 import pytest
 
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
-from oubli.app.service.service import Service
+from oubli.app.service.erasure.erasures import refuses
+from oubli.app.service.evidence.receipts import HOUR_MS, EmptyErasures
 from oubli.app.storage.journal import SqliteJournal
-from tests.unit.app.service.test_fitting import finished as ended_job
+from tests.unit.app.service.support import ended_here, erased, until
 from tests.unit.app.service.test_rebuild import tree
 from tests.unit.app.support import forest, make_service, samples, served, served_here
 
@@ -38,122 +37,99 @@ def test_the_journal_is_told_what_is_dropped_for_an_erasure(tmp_path: Path, monk
         assert all(told[1:])
 
 
-async def finished(client: Any, receipts: list[str], seconds: float = 60.0) -> list[dict[str, Any]]:
-    """Wait until all of some erasures are finished, and return their receipts."""
-    end = time.monotonic() + seconds
-    while True:
-        found = [(await client.get(f"/erasures/{one}")).json() for one in receipts]
-        if all(one["status"] == "erased" for one in found):
-            return found
-        assert time.monotonic() < end
-        await asyncio.sleep(0.05)
-
-
-def with_deadline(seconds: float, directory: Path) -> Service:
-    return make_service(directory=directory, policy=CheckpointPolicy(erasure_deadline=seconds))
-
-
-def test_the_next_erasures_begin_as_early_as_the_last_ones_took(tmp_path: Path) -> None:
-    """What an erasure waits for besides files counts as well."""
-
-    async def work() -> None:
-        service = with_deadline(60.0, tmp_path)
-        async with served_here(service) as client:
-            hold = service.model.holders.hold("states")
-            receipt = (await client.delete("/samples/c0")).json()["id"]
-            assert (await client.post("/snapshot")).status_code == 201
-            await asyncio.sleep(2.0)
-            assert (await client.get(f"/erasures/{receipt}")).json()["status"] == "unlearned"
-            hold.let_go()
-            await finished(client, [receipt])
-            assert 2.0 < service.erasure.erasures.lasted < 30.0
-
-    asyncio.run(work())
-
-
-def test_erasures_that_never_cease_do_not_postpone_one_another(tmp_path: Path) -> None:
-    async def work() -> None:
-        service = with_deadline(4.0, tmp_path)
-        async with served_here(service) as client:
-            receipts: list[str] = []
-            end = time.monotonic() + 9.0
-            while time.monotonic() < end:
-                receipts.append((await client.delete(f"/samples/c{len(receipts)}")).json()["id"])
-                await asyncio.sleep(0.18)
-            n_rounds = len({one["erased_at"] for one in await finished(client, receipts[:10], 0.1)})
-            assert n_rounds >= 1  # while others came
-            assert not any(one["overdue"] for one in await finished(client, receipts))
-            assert service.erasure.erasures.n_late == 0
-
-    asyncio.run(work())
-
-
-def test_late_erasures_are_told_in_log_and_metrics(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def work() -> None:
-        service = with_deadline(1.0, tmp_path)
-        async with served_here(service) as client:
-
-            async def until(text: str, n: int) -> None:
-                end = time.monotonic() + 30
-                while sum(text in one.getMessage() for one in caplog.records) < n:
-                    assert time.monotonic() < end
-                    await asyncio.sleep(0.05)
-
-            for episode in (1, 2):
-                hold = service.model.holders.hold("states")
-                receipts = [(await client.delete(f"/samples/c{episode}{i}")).json()["id"] for i in range(3)]
-                await until("erasures take longer than erasure_deadline (1 s): 3 are overdue", episode)
-                assert (await client.get("/readyz")).status_code == 200
-                assert "\noubli_erasures_overdue 3.0" in (await client.get("/metrics")).text
-                hold.let_go()
-                assert all(one["overdue"] for one in await finished(client, receipts))
-                await until("no erasure is overdue any more", episode)
-                assert f"\noubli_erasures_late_total {3 * episode}.0" in (await client.get("/metrics")).text
-            assert not any(one in record.getMessage() for record in caplog.records for one in (*receipts, "c11"))
-
-    caplog.set_level(logging.WARNING)
-    asyncio.run(work())
-
-
+@pytest.mark.anyio
+@pytest.mark.usefixtures("_soon")
 @pytest.mark.parametrize("make", [forest, tree])
-def test_a_verification_does_not_make_erasures_overdue(
+async def test_a_verification_does_not_make_erasures_overdue(
     make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An approximate model is also built again before its erasures are finished, while the verification continues."""
-    ended: list[BaseException] = []
+    told, ended = 0, 0
 
     def verify(self: Any, progress: Any = None) -> Any:
+        nonlocal told, ended
         if progress is None:  # of another caller
             return plain(self)
         try:
-            for i in range(2000):  # 40 seconds
+            for told in range(2000):  # 40 seconds
                 time.sleep(0.02)
-                progress(i, 2000)
-        except BaseException as error:
-            ended.append(error)
+                progress(told, 2000)
+        except BaseException:
+            ended += 1
             raise
         return plain(self)
 
     model = make()
     plain = type(model).verify
+    monkeypatch.setattr(type(model), "verify", verify)
+    service = make_service(model, tmp_path / "data", policy=CheckpointPolicy(erasure_deadline=4.0))
+    async with served_here(service) as client:
+        job = (await client.post("/model/verify")).json()
+        await until(lambda: told > 10)
+        receipt = (await client.delete("/samples/c1")).json()
+        (receipt,) = await erased(client, receipt["id"])
+        assert not receipt["overdue"]
+        job = await ended_here(client, job)
+        assert job["status"] == "failed"
+        assert "ask again" in job["error"]
+        assert ended == 1
 
-    async def work() -> None:
-        monkeypatch.setattr(type(model), "verify", verify)
-        service = make_service(model, tmp_path / "data", policy=CheckpointPolicy(erasure_deadline=4.0))
-        async with served_here(service) as client:
-            job = (await client.post("/model/verify")).json()
-            while (await client.get(f"/jobs/{job['id']}")).json()["progress"] <= 0.1:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-            receipt = (await client.delete("/samples/c1")).json()
-            deadline = time.monotonic() + 4.0
-            while receipt["status"] != "erased":
-                assert time.monotonic() < deadline
-                assert not receipt.get("overdue")
-                await asyncio.sleep(0.05)
-                receipt = (await client.get(f"/erasures/{receipt['id']}")).json()
-            job = await ended_job(client, job)
-            assert job["status"] == "failed"
-            assert "ask again" in job["error"]
-            assert len(ended) == 1
 
-    asyncio.run(asyncio.wait_for(work(), 60))
+# --- how many may expire at once
+
+
+@pytest.mark.parametrize(
+    ("n_held", "n_due", "max_share"),
+    [
+        (100, 0, 0.1),
+        (100, 10, 0.1),
+        (1000, 1, 0.0001),
+        (3, 1, 0.1),
+        (1, 1, 0.1),
+        (0, 0, 0.1),
+        (0, 0, 0.0),
+        (60, 60, 1.0),
+        (500_000, 50_000, 0.1),
+    ],
+)
+def test_a_small_share_may_go(n_held, n_due, max_share):
+    assert refuses(n_held=n_held, n_due=n_due, max_share=max_share) is None
+
+
+@pytest.mark.parametrize(
+    ("n_held", "n_due", "max_share", "allowed"),
+    [(100, 11, 0.1, 10), (3, 2, 0.1, 1), (100, 1, 0.0, 0), (60, 60, 0.99, 59), (500_000, 50_001, 0.1, 50_000)],
+)
+def test_more_has_to_be_confirmed(n_held, n_due, max_share, allowed):
+    reason = refuses(n_held=n_held, n_due=n_due, max_share=max_share)
+    assert reason is not None
+    assert reason.startswith(f"{n_due} of {n_held} samples")
+    assert f"lets {allowed} go" in reason
+
+
+# --- erasures that find nothing
+
+
+def test_each_caller_has_so_many_an_hour():
+    now = 1000
+    empty = EmptyErasures(3, lambda: now)
+    assert [empty.admits("a") for _ in range(5)] == [True, True, True, False, False]
+    assert empty.admits("b")
+    now += HOUR_MS - 1
+    assert not empty.admits("a")
+    now += 1
+    assert [empty.admits("a") for _ in range(4)] == [True, True, True, False]
+
+
+def test_none_may_be_admitted():
+    assert not EmptyErasures(0, lambda: 0).admits("a")
+
+
+def test_callers_that_have_gone_are_forgotten():
+    now = 0
+    empty = EmptyErasures(3, lambda: now)
+    for i in range(100):
+        empty.admits(f"key{i}")
+    now = HOUR_MS
+    empty.admits("another")
+    assert len(empty._counts) == 1

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 from typing import Any
@@ -9,17 +8,11 @@ import pytest
 
 import oubli.app.service.recovery.rebuild as rebuild
 from oubli.app.errors import JournalFullError
-from oubli.app.service.build import compose, open_directory
 from oubli.app.service.service import Service
+from tests.unit.app.service.support import ended_here, reopened, until
 from tests.unit.app.support import JSON, make_service, samples, served_here
 
-
-async def finished(client: Any, job: dict[str, Any]) -> dict[str, Any]:
-    """Wait for the end of a job."""
-    while job["status"] in ("queued", "running"):
-        await asyncio.sleep(0.005)
-        job = (await client.get(f"/jobs/{job['id']}")).json()
-    return job
+pytestmark = pytest.mark.anyio
 
 
 async def begin_fit(client: Any, **parameters: Any) -> dict[str, Any]:
@@ -28,25 +21,22 @@ async def begin_fit(client: Any, **parameters: Any) -> dict[str, Any]:
     return dict(response.json())
 
 
-def test_changes_during_a_fit_are_in_the_fitted_model(tmp_path, held_up):
-    async def work() -> None:
-        service = make_service(directory=tmp_path / "data")
-        async with served_here(service) as client:
-            job = await begin_fit(client, n_estimators=3)
-            for i in range(40):
-                assert (await client.delete(f"/samples/c{i}")).status_code == 200
-            assert (await client.post("/samples", json=samples(2), headers=JSON)).status_code == 201
-            held_up.set()
-            result = (await finished(client, job))["result"]
-            assert (result["n_samples"], result["parameters"]["n_estimators"]) == (22, 3)
-            model = service.model.state.model
-            assert model.verify().ok
-            assert service.model.state.version == result["model_version"] == 43
-
-    asyncio.run(work())
+async def test_changes_during_a_fit_are_in_the_fitted_model(tmp_path, held_up):
+    service = make_service(directory=tmp_path / "data")
+    async with served_here(service) as client:
+        job = await begin_fit(client, n_estimators=3)
+        for i in range(40):
+            assert (await client.delete(f"/samples/c{i}")).status_code == 200
+        assert (await client.post("/samples", json=samples(2), headers=JSON)).status_code == 201
+        held_up.set()
+        result = (await ended_here(client, job))["result"]
+        assert (result["n_samples"], result["parameters"]["n_estimators"]) == (22, 3)
+        model = service.model.state.model
+        assert model.verify().ok
+        assert service.model.state.version == result["model_version"] == 43
 
 
-def test_a_fit_that_is_asked_for_again_is_the_first(tmp_path, held_up):
+async def test_a_fit_that_is_asked_for_again_is_the_first(tmp_path, held_up):
     """While it waits or runs, after it has ended, and after a restart."""
     asked = {"json": {"parameters": {"n_estimators": 3}}, "headers": {"Idempotency-Key": "again"}}
 
@@ -57,15 +47,13 @@ def test_a_fit_that_is_asked_for_again_is_the_first(tmp_path, held_up):
             other = await client.post("/model/fit", json={}, headers=asked["headers"])
             assert (other.status_code, other.json()["errors"][0]["pointer"]) == (422, "/Idempotency-Key")
             held_up.set()
-            job = await finished(client, first)
+            job = await ended_here(client, first)
             assert (await client.post("/model/fit", **asked)).json() == job
             assert service.model.state.version == job["result"]["model_version"] == 2
             return job
 
-    before = asyncio.run(work(make_service(directory=tmp_path / "data")))
-    opened = open_directory(tmp_path / "data")
-    start = opened.recover(opened.snapshots.recover())
-    after = asyncio.run(work(compose(start, idle_resolve=False)))
+    before = await work(make_service(directory=tmp_path / "data"))
+    after = await work(reopened(tmp_path / "data"))
     assert after["id"] == before["id"]
     assert after["result"] == {"model_version": 2, "n_samples": 60}
 
@@ -75,9 +63,10 @@ def is_overwritten(store: Any) -> bool:
 
 
 @pytest.mark.parametrize("how", ["superseded", "half way", "not begun", "not written"])
-def test_a_fit_that_comes_to_nothing_is_overwritten(tmp_path, monkeypatch, how):
+async def test_a_fit_that_comes_to_nothing_is_overwritten(tmp_path, monkeypatch, how):
     """Its samples and its trees are in nobody's memory any more when it is no holder any more."""
     refit, gate, fits = rebuild.refit, threading.Event(), list[tuple[Any, Any]]()
+    engines: list[Any] = []
 
     def watched(estimator: Any, store: Any, progress: Any) -> Any:
         fits.append((estimator, store))
@@ -92,59 +81,47 @@ def test_a_fit_that_comes_to_nothing_is_overwritten(tmp_path, monkeypatch, how):
         assert gate.wait(30)
         return model
 
-    engines: list[Any] = []
-    monkeypatch.setattr(rebuild, "refit", watched)
-
-    async def work() -> None:
-        service = make_service(directory=tmp_path / "data")
-        async with served_here(service) as client:
-            snapshot = (await client.get("/snapshot/file")).content
-            job = await begin_fit(client, n_estimators=3)
-            while not fits:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-            if how == "superseded":
-                assert (await client.put("/snapshot/file", content=snapshot)).status_code == 200
-            elif how == "not written":
-                monkeypatch.setattr(service.disk.storage.journal, "append", full)
-            gate.set()
-            assert (await finished(client, job))["status"] == "failed"
-            ((estimator, store),) = fits
-            assert is_overwritten(store)
-            assert not hasattr(estimator, "samples_")
-            assert not any(any(array.tobytes()) for engine in engines for array in engine.trees)
-            assert service.model.state.model.samples_.cells.any()
-            assert service.model.holders.delayed_from == math.inf
-
     def full(*_: Any, **__: Any) -> None:
         raise JournalFullError("no room on the disk")
 
-    asyncio.run(work())
+    monkeypatch.setattr(rebuild, "refit", watched)
+    service = make_service(directory=tmp_path / "data")
+    async with served_here(service) as client:
+        snapshot = (await client.get("/snapshot/file")).content
+        job = await begin_fit(client, n_estimators=3)
+        await until(lambda: fits)
+        if how == "superseded":
+            assert (await client.put("/snapshot/file", content=snapshot)).status_code == 200
+        elif how == "not written":
+            monkeypatch.setattr(service.disk.storage.journal, "append", full)
+        gate.set()
+        assert (await ended_here(client, job))["status"] == "failed"
+        ((estimator, store),) = fits
+        assert is_overwritten(store)
+        assert not hasattr(estimator, "samples_")
+        assert not any(any(array.tobytes()) for engine in engines for array in engine.trees)
+        assert service.model.state.model.samples_.cells.any()
+        assert service.model.holders.delayed_from == math.inf
 
 
-def test_a_restore_during_a_fit_wins(tmp_path, held_up):
+async def test_a_restore_during_a_fit_wins(tmp_path, held_up):
     """The fit began with samples that are not held any more; what it made is dropped, and says so."""
-
-    async def work() -> None:
-        service = make_service(directory=tmp_path / "data")
-        async with served_here(service) as client:
-            snapshot = (await client.get("/snapshot/file")).content
-            await client.post("/samples", json=samples(3), headers=JSON)
-            job = await begin_fit(client, n_estimators=3)
-            job_path = f"/jobs/{job['id']}"
-            while not (await client.get(job_path)).json()["progress"]:  # noqa: ASYNC110 - it has its samples then
-                await asyncio.sleep(0.005)
-            restored = await client.put("/snapshot/file", content=snapshot)
-            assert restored.status_code == 200
-            for i in range(40):
-                await client.delete(f"/samples/c{i}")
-            version = service.model.state.version
-            held_up.set()
-            job = await finished(client, job)
-            assert job["status"] == "failed"
-            assert job["error"] == "a restore has replaced the samples: begin again"
-            model = service.model.state.model
-            assert (service.model.state.version, model.n_samples_, model.n_estimators) == (version, 20, 5)
-            assert not model.samples_.contains("n0")
-            assert model.verify().ok
-
-    asyncio.run(work())
+    service = make_service(directory=tmp_path / "data")
+    async with served_here(service) as client:
+        snapshot = (await client.get("/snapshot/file")).content
+        await client.post("/samples", json=samples(3), headers=JSON)
+        job = await begin_fit(client, n_estimators=3)
+        await until(lambda: service.jobs.board.get(job["id"]).progress)  # it has its samples then
+        restored = await client.put("/snapshot/file", content=snapshot)
+        assert restored.status_code == 200
+        for i in range(40):
+            await client.delete(f"/samples/c{i}")
+        version = service.model.state.version
+        held_up.set()
+        job = await ended_here(client, job)
+        assert job["status"] == "failed"
+        assert job["error"] == "a restore has replaced the samples: begin again"
+        model = service.model.state.model
+        assert (service.model.state.version, model.n_samples_, model.n_estimators) == (version, 20, 5)
+        assert not model.samples_.contains("n0")
+        assert model.verify().ok

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
 from oubli.app.times import to_text
-from tests.unit.app.http.routes.test_retention import reopened
+from tests.unit.app.service.support import reopened
 from tests.unit.app.support import JSON, make_service, samples, served
 
 BODY = samples(2, prefix="p", subject="person")
@@ -56,20 +56,12 @@ def test_after_an_erasure_a_repeated_addition_is_refused_whatever_it_holds(tmp_p
         assert_spent(client, "k")
 
 
-def test_until_the_erasure_is_finished_a_repeated_request_is_answered_as_before(tmp_path: Path) -> None:
-    with served(make_service(directory=tmp_path / "d")) as client:
-        add(client, "k", BODY)
-        client.delete("/samples/p1")
-        assert add(client, "k", BODY)[0] == 201
-        client.post("/snapshot")
-        assert_spent(client, "k")
-
-
 def test_a_rectification_ends_what_is_known_of_the_addition_and_not_its_own_record(tmp_path: Path) -> None:
     new = {"features": [3, "a", True], "label": "no"}
     with served(make_service(directory=tmp_path / "d")) as client:
         add(client, "k", BODY)
         first = client.put("/samples/p1", json=new, headers={"Idempotency-Key": "r"}).json()
+        assert add(client, "k", BODY)[0] == 201, "until the erasure is finished"
         client.post("/snapshot")
         assert_spent(client, "k")
         assert client.put("/samples/p1", json=new, headers={"Idempotency-Key": "r"}).json()["id"] == first["id"]
@@ -98,16 +90,6 @@ def test_a_name_that_is_not_held_any_more_counts(tmp_path: Path) -> None:
         assert client.put("/snapshot/file", content=older, headers=octets).json()["no_longer_held"] == 2
         erase(client, ids=["p0"])
         assert_spent(client, "k")
-
-
-def test_a_deletion_that_is_repeated_gets_its_receipt(tmp_path: Path) -> None:
-    with served(make_service(directory=tmp_path / "d")) as client:
-        add(client, "k", BODY)
-        content, headers = {"ids": ["p0", "p1"]}, {"Idempotency-Key": "d"}
-        first = client.post("/samples/batch-delete", json=content, headers=headers).json()
-        client.post("/snapshot")
-        again = client.post("/samples/batch-delete", json=content, headers=headers).json()
-        assert (again["id"], again["status"]) == (first["id"], "erased")
 
 
 def test_a_rotated_hashing_key_does_not_hide_a_request(tmp_path: Path) -> None:

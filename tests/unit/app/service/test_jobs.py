@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -11,6 +10,8 @@ import pytest
 from oubli.app.errors import BusyError, StorageError
 from oubli.app.service.jobs.jobs import STOPPED, Job, JobBoard, Report
 from oubli.core.errors import InputError
+
+pytestmark = pytest.mark.anyio
 
 
 class Gate:
@@ -35,10 +36,6 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 60))
-
-
 def state(board: JobBoard, job: Job) -> tuple[str, float, Any, Any]:
     now = board.get(job.id)
     assert now is not None
@@ -46,87 +43,76 @@ def state(board: JobBoard, job: Job) -> tuple[str, float, Any, Any]:
     return now.status, now.progress, now.result, now.error
 
 
-def test_a_job_runs_and_has_a_result():
-    async def test() -> None:
-        board, gate = JobBoard(), Gate()
-        job = board.start("verify", gate.work)
-        assert state(board, job) == ("queued", 0.0, None, None)
+async def test_a_job_runs_and_has_a_result():
+    board, gate = JobBoard(), Gate()
+    job = board.start("verify", gate.work)
+    assert state(board, job) == ("queued", 0.0, None, None)
+    await settle()
+    assert state(board, job) == ("running", 0.0, None, None)
+    assert gate.report is not None
+    gate.report(0.25)
+    await settle()
+    assert state(board, job) == ("running", 0.25, None, None)
+    gate.open.set()
+    await settle()
+    assert state(board, job) == ("succeeded", 1.0, {"n": 7}, None)
+    gate.report(0.5)  # after the end it changes nothing
+    await settle()
+    assert state(board, job) == ("succeeded", 1.0, {"n": 7}, None)
+    assert (job.status, job.progress) == ("queued", 0.0)  # what was answered does not change under the caller
+
+
+async def test_one_job_runs_at_a_time_in_their_order():
+    board, gates = JobBoard(), [Gate(), Gate(), Gate()]
+    jobs = [board.start("verify", gate.work) for gate in gates]
+    for i, gate in enumerate(gates):
         await settle()
-        assert state(board, job) == ("running", 0.0, None, None)
-        assert gate.report is not None
-        gate.report(0.25)
-        await settle()
-        assert state(board, job) == ("running", 0.25, None, None)
+        statuses = [state(board, job)[0] for job in jobs]
+        assert statuses == ["succeeded"] * i + ["running"] + ["queued"] * (2 - i)
         gate.open.set()
-        await settle()
-        assert state(board, job) == ("succeeded", 1.0, {"n": 7}, None)
-        assert (job.status, job.progress) == ("queued", 0.0)  # what was answered does not change under the caller
-
-    run(test())
-
-
-def test_one_job_runs_at_a_time_in_their_order():
-    async def test() -> None:
-        board, gates = JobBoard(), [Gate(), Gate(), Gate()]
-        jobs = [board.start("verify", gate.work) for gate in gates]
-        for i, gate in enumerate(gates):
-            await settle()
-            statuses = [state(board, job)[0] for job in jobs]
-            assert statuses == ["succeeded"] * i + ["running"] + ["queued"] * (2 - i)
-            gate.open.set()
-        await settle()
-        assert [state(board, job)[0] for job in jobs] == ["succeeded"] * 3
-
-    run(test())
+    await settle()
+    assert [state(board, job)[0] for job in jobs] == ["succeeded"] * 3
 
 
 @pytest.mark.parametrize("has_begun", [True, False])
-def test_a_full_queue_refuses(has_begun):
-    async def test() -> None:
-        board, gate = JobBoard(max_queue=2), Gate()
-        for _ in range(3):
-            board.start("verify", gate.work)
-            if has_begun:
-                await settle()
-        with pytest.raises(BusyError):
-            board.start("verify", gate.work)
-        gate.open.set()
-        await settle()
-        board.start("verify", done)
-
-    run(test())
+async def test_a_full_queue_refuses(has_begun):
+    board, gate = JobBoard(max_queue=2), Gate()
+    for _ in range(3):
+        board.start("verify", gate.work)
+        if has_begun:
+            await settle()
+    with pytest.raises(BusyError):
+        board.start("verify", gate.work)
+    gate.open.set()
+    await settle()
+    board.start("verify", done)
 
 
-def test_a_failed_job_says_why_without_values_and_the_next_one_runs(caplog):
-    async def broken(report: Report) -> dict[str, Any]:
-        raise ValueError("SECRET")
+async def test_a_failed_job_says_why_without_values_and_the_next_one_runs(caplog):
+    caplog.set_level(logging.INFO)
+    board, jobs = JobBoard(), []
+    for error in (
+        ValueError("SECRET"),
+        InputError("SECRET rule", value="SECRET"),
+        StorageError("no room on the disk"),
+        BusyError(),
+    ):
 
-    async def refused(report: Report) -> dict[str, Any]:
-        raise InputError("SECRET rule", value="SECRET")
+        async def fail(report: Report, error: Exception = error) -> dict[str, Any]:
+            raise error
 
-    async def full(report: Report) -> dict[str, Any]:
-        raise StorageError("no room on the disk")
-
-    async def busy(report: Report) -> dict[str, Any]:
-        raise BusyError
-
-    async def test() -> None:
-        board = JobBoard()
-        jobs = [board.start("fit", work) for work in (broken, refused, full, busy, done)]
-        await settle()
-        errors = [state(board, job)[3] for job in jobs]
-        assert errors[0].startswith("an internal error at test_jobs.py:")
-        assert errors[1].startswith("an internal error at test_jobs.py:")
-        assert errors[2:] == ["no room on the disk", "as many requests wait for the model as may wait", None]
-        assert [state(board, job)[0] for job in jobs] == ["failed"] * 4 + ["succeeded"]
-
-    with caplog.at_level(logging.INFO):
-        run(test())
+        jobs.append(board.start("fit", fail))
+    jobs.append(board.start("fit", done))
+    await settle()
+    errors = [state(board, job)[3] for job in jobs]
+    assert all(error.startswith("an internal error at test_jobs.py:") for error in errors[:2])
+    assert errors[2:] == ["no room on the disk", "as many requests wait for the model as may wait", None]
+    assert [state(board, job)[0] for job in jobs] == ["failed"] * 4 + ["succeeded"]
     assert "SECRET" not in caplog.text
     assert "a job of kind fit failed: an internal error at test_jobs.py" in caplog.text
 
 
-def test_progress_comes_from_any_thread_and_never_goes_back():
+async def test_progress_comes_from_any_thread_and_never_goes_back():
     def count(report: Report) -> dict[str, Any]:
         for i in range(10_001):
             report(i / 10_000)
@@ -137,145 +123,109 @@ def test_progress_comes_from_any_thread_and_never_goes_back():
     async def work(report: Report) -> dict[str, Any]:
         return await asyncio.to_thread(count, report)
 
-    async def test() -> None:
-        board = JobBoard()
-        job = board.start("fit", work)
-        seen = [state async for state in board.watch(job.id)]
-        progress = [state.progress for state in seen]
-        assert progress == sorted(progress)
-        assert 1 < len(seen) <= 210  # small steps are not told
-        assert all(0 <= share <= 1 for share in progress)
-        assert seen[-1].result == {"thread": False}
-
-    run(test())
+    board = JobBoard()
+    job = board.start("fit", work)
+    seen = [state async for state in board.watch(job.id)]
+    progress = [state.progress for state in seen]
+    assert progress == sorted(progress)
+    assert 1 < len(seen) <= 210  # small steps are not told
+    assert all(0 <= share <= 1 for share in progress)
+    assert seen[-1].result == {"thread": False}
 
 
-def test_a_report_after_the_end_changes_nothing():
-    async def test() -> None:
-        board, gate = JobBoard(), Gate()
-        job = board.start("fit", gate.work)
-        gate.open.set()
-        await settle()
-        assert gate.report is not None
-        gate.report(0.5)
-        await settle()
-        assert state(board, job) == ("succeeded", 1.0, {"n": 7}, None)
-
-    run(test())
-
-
-def test_watching_tells_each_state_and_ends_with_the_job():
-    async def test() -> None:
-        board, gate = JobBoard(), Gate()
-        job = board.start("verify", gate.work)
-        watchers = [board.watch(job.id), board.watch(job.id)]
-        for watcher in watchers:
-            assert (await anext(watcher)).status == "queued"
-        await settle()
-        for watcher in watchers:
-            assert (await anext(watcher)).status == "running"
-        assert gate.report is not None
-        gate.report(0.5)
-        for watcher in watchers:
-            assert (await anext(watcher)).progress == 0.5
-        gate.open.set()
-        for watcher in watchers:
-            assert [found.status async for found in watcher] == ["succeeded"]
-        assert [found.status async for found in board.watch(job.id)] == ["succeeded"]
-
-    run(test())
-
-
-def test_a_slow_watcher_sees_the_newest_state():
-    async def test() -> None:
-        board, gate = JobBoard(), Gate()
-        job = board.start("verify", gate.work)
-        watcher = board.watch(job.id)
+async def test_watching_tells_each_state_and_ends_with_the_job():
+    board, gate = JobBoard(), Gate()
+    job = board.start("verify", gate.work)
+    watchers = [board.watch(job.id), board.watch(job.id)]
+    for watcher in watchers:
         assert (await anext(watcher)).status == "queued"
-        gate.open.set()
-        await settle()
+    await settle()
+    for watcher in watchers:
+        assert (await anext(watcher)).status == "running"
+    assert gate.report is not None
+    gate.report(0.5)
+    for watcher in watchers:
+        assert (await anext(watcher)).progress == 0.5
+    gate.open.set()
+    for watcher in watchers:
         assert [found.status async for found in watcher] == ["succeeded"]
-
-    run(test())
-
-
-def test_watching_ends_when_the_server_stops():
-    async def test() -> None:
-        board, gate = JobBoard(), Gate()
-        job = board.start("verify", gate.work)
-        await settle()
-
-        async def watch() -> list[Job]:
-            return [found async for found in board.watch(job.id)]
-
-        task = asyncio.create_task(watch())
-        await settle()
-        assert not task.done()
-        board.drain()
-        assert [found.status for found in await task] == ["running"]
-        assert [found.status for found in await watch()] == ["running"]
-        with pytest.raises(BusyError):
-            board.start("verify", done)
-        gate.open.set()
-        await settle()
-        assert state(board, job)[0] == "succeeded"  # it went on all the same
-
-    run(test())
+    assert [found.status async for found in board.watch(job.id)] == ["succeeded"]
 
 
-def test_closing_ends_all_jobs():
-    async def test() -> None:
-        board, gate = JobBoard(), Gate()
-        running = board.start("verify", gate.work)
-        await settle()
-        queued = board.start("verify", done)
-        await settle()
-        new = board.start("verify", done)
-        watched = board.watch(queued.id)
-        await anext(watched)
-        await board.close()
-        for job in (running, queued, new):
-            assert state(board, job) == ("failed", 0.0, None, STOPPED)
-        assert [found.status async for found in watched] == ["failed"]
-        with pytest.raises(BusyError):
-            board.start("verify", done)
-        await board.close()
-
-    run(test())
+async def test_a_slow_watcher_sees_the_newest_state():
+    board, gate = JobBoard(), Gate()
+    job = board.start("verify", gate.work)
+    watcher = board.watch(job.id)
+    assert (await anext(watcher)).status == "queued"
+    gate.open.set()
+    await settle()
+    assert [found.status async for found in watcher] == ["succeeded"]
 
 
-def test_a_board_that_was_never_used_can_be_closed():
-    board = JobBoard()
+async def test_watching_ends_when_the_server_stops():
+    board, gate = JobBoard(), Gate()
+    job = board.start("verify", gate.work)
+    await settle()
+
+    async def watch() -> list[Job]:
+        return [found async for found in board.watch(job.id)]
+
+    task = asyncio.create_task(watch())
+    await settle()
+    assert not task.done()
     board.drain()
-    asyncio.run(board.close())
-    board.drain()
-
-
-def test_draining_after_the_loop_has_ended():
-    board = JobBoard()
-
-    async def test() -> None:
+    assert [found.status for found in await task] == ["running"]
+    assert [found.status for found in await watch()] == ["running"]
+    with pytest.raises(BusyError):
         board.start("verify", done)
-        await settle()
+    gate.open.set()
+    await settle()
+    assert state(board, job)[0] == "succeeded"  # it went on all the same
 
-    run(test())
-    board.drain()
 
-
-def test_finished_jobs_are_forgotten_the_oldest_first():
-    async def test() -> None:
-        board, gate = JobBoard(max_kept=3, max_queue=10), Gate()
-        first = [board.start("verify", done) for _ in range(3)]
-        await settle()
-        running = board.start("verify", gate.work)
-        assert [board.get(job.id) is None for job in first] == [True, False, False]
-        others = [board.start("verify", done) for _ in range(4)]
-        # What has not ended is kept, however many there are.
-        assert all(board.get(job.id) is not None for job in (running, *others))
-        assert all(board.get(job.id) is None for job in first)
-        gate.open.set()
-        await settle()
+async def test_closing_ends_all_jobs():
+    board, gate = JobBoard(), Gate()
+    running = board.start("verify", gate.work)
+    await settle()
+    queued = board.start("verify", done)
+    await settle()
+    new = board.start("verify", done)
+    watched = board.watch(queued.id)
+    await anext(watched)
+    await board.close()
+    for job in (running, queued, new):
+        assert state(board, job) == ("failed", 0.0, None, STOPPED)
+    assert [found.status async for found in watched] == ["failed"]
+    with pytest.raises(BusyError):
         board.start("verify", done)
-        assert [board.get(job.id) is None for job in (running, *others)] == [True, True, True, False, False]
+    await board.close()
 
-    run(test())
+
+def test_a_board_without_a_loop_can_be_drained_and_closed():
+    unused, used = JobBoard(), JobBoard()
+    unused.drain()
+    asyncio.run(unused.close())
+    unused.drain()
+
+    async def use() -> None:
+        used.start("verify", done)
+        await settle()
+
+    asyncio.run(use())
+    used.drain()
+
+
+async def test_finished_jobs_are_forgotten_the_oldest_first():
+    board, gate = JobBoard(max_kept=3, max_queue=10), Gate()
+    first = [board.start("verify", done) for _ in range(3)]
+    await settle()
+    running = board.start("verify", gate.work)
+    assert [board.get(job.id) is None for job in first] == [True, False, False]
+    others = [board.start("verify", done) for _ in range(4)]
+    # What has not ended is kept, however many there are.
+    assert all(board.get(job.id) is not None for job in (running, *others))
+    assert all(board.get(job.id) is None for job in first)
+    gate.open.set()
+    await settle()
+    board.start("verify", done)
+    assert [board.get(job.id) is None for job in (running, *others)] == [True, True, True, False, False]

@@ -18,7 +18,8 @@ from oubli.app.service.build import OpenDirectory, compose, open_directory
 from oubli.app.service.recovery.start import LedgerChoice
 from oubli.app.service.service import Service
 from oubli.app.storage.journal import Record, SqliteJournal
-from tests.unit.app.support import JSON, forest, samples, served_here
+from tests.unit.app.service.support import reopened
+from tests.unit.app.support import forest, samples, served, served_here
 
 # Two keys of each sort: the ones in use, and those that were rotated away.
 NAMES = ("signing new", "signing old", "hashing new", "hashing old")
@@ -31,11 +32,17 @@ def started(
     opened = open_directory(folder, key_dir)
     try:
         assert opened.snapshots is not None
-        choice = LedgerChoice(accept_missing_keys=accept)
-        start = opened.recover(opened.snapshots.recover(), choice)
+        start = opened.recover(opened.snapshots.recover(), LedgerChoice(accept_missing_keys=accept))
         yield opened, compose(start, idle_resolve=False)
     finally:
         opened.close()
+
+
+def refused(folder: Path, rule: str, key_dir: Path | None = None) -> str:
+    """Why a start is refused."""
+    with pytest.raises(StartError, match=rule) as caught, started(folder, key_dir):
+        pass
+    return str(caught.value)
 
 
 async def erase(service: Service, *names: str, killed: bool) -> None:
@@ -49,18 +56,14 @@ async def erase(service: Service, *names: str, killed: bool) -> None:
 def make(folder: Path, *, killed: bool) -> dict[str, Path]:
     """Make a directory whose ledger names four keys; return their files."""
     opened = open_directory(folder)
-    start = opened.begin(forest())
-    asyncio.run(erase(compose(start, idle_resolve=False), "c0", "c1", killed=False))
+    asyncio.run(erase(compose(opened.begin(forest()), idle_resolve=False), "c0", "c1", killed=False))
     old = {path.name[:7]: path for path in (folder / "keys").iterdir()}
     opened = open_directory(folder)
     opened.keys.complete()
     opened.keys.rotate("signing")
     opened.keys.rotate("hashing")
     opened.close()
-    opened = open_directory(folder)
-    assert opened.snapshots is not None
-    start = opened.recover(opened.snapshots.recover())
-    asyncio.run(erase(compose(start, idle_resolve=False), "c2", "c3", killed=killed))
+    asyncio.run(erase(reopened(folder), "c2", "c3", killed=killed))
     new = {path.name[:7]: path for path in (folder / "keys").iterdir() if path not in old.values()}
     return {name: (old if name.endswith("old") else new)[name[:7]] for name in NAMES}
 
@@ -88,8 +91,7 @@ def test_each_key_is_missed(name, made):
     kept = files[name].read_bytes()
     files[name].unlink()
     before = content_of(folder)
-    with pytest.raises(StartError, match=rf"ledger names keys .*{files[name].name}.*--key-dir.*--accept-missing keys"):
-        started(folder).__enter__()
+    refused(folder, rf"ledger names keys .*{files[name].name}.*--key-dir.*--accept-missing keys")
     assert content_of(folder) == before, "no key was made in its place"
     files[name].write_bytes(kept)
     files[name].chmod(0o600)
@@ -118,9 +120,8 @@ def test_a_directory_without_any_key_is_refused_and_left_alone(where, made, tmp_
     if where == "gone":
         shutil.rmtree(folder / "keys")
     key_dir = tmp_path / "other" if where == "elsewhere" else None
-    with pytest.raises(StartError, match="ledger names keys") as caught:
-        started(folder, key_dir).__enter__()
-    assert all(path.name in str(caught.value) for path in files.values())
+    told = refused(folder, "ledger names keys", key_dir)
+    assert all(path.name in told for path in files.values())
     assert not (tmp_path / "other").exists()
     assert (folder / "keys").exists() == (where == "elsewhere")
 
@@ -132,18 +133,14 @@ def test_going_on_without_is_written_down_and_asked_for_once(name, made):
     for one in lost:
         files[one].unlink()
 
-    async def use(service: Service) -> None:
-        async with served_here(service) as client:
-            answer = await client.post("/samples", json=samples(1, "new"), headers=JSON)
-            assert answer.status_code == 201
-            assert (await client.delete("/samples/c5")).status_code == 200
-
     with started(folder, accept=True) as (opened, service):
         told = opened.database.entries(0, 10**6)
         entries = [entry for entry in told if entry["type"] == "accepted-missing-key"]
         assert {f"{entry['key']}-{entry['lost_key_id']}" for entry in entries} == {files[one].stem for one in lost}
         assert len(opened.notes) == 1
-        asyncio.run(use(service))
+        with served(service) as client:
+            assert client.post("/samples", json=samples(1, "new")).status_code == 201
+            assert client.delete("/samples/c5").status_code == 200
     for accept in (False, True):
         with started(folder, accept=accept) as (opened, service):
             assert opened.notes == []
@@ -152,37 +149,7 @@ def test_going_on_without_is_written_down_and_asked_for_once(name, made):
             # Keys that were made in their place are missed like others.
             current = folder / "keys" / f"signing-{opened.keys.signing.id}.pem"
     current.unlink()
-    with pytest.raises(StartError, match=current.name):
-        started(folder).__enter__()
-
-
-def test_with_its_keys_an_erased_id_does_not_come_back(made):
-    folder, _ = made
-
-    async def ask(service: Service) -> list[int]:
-        async with served_here(service) as client:
-            body = [{**samples(1)["samples"][0], "id": name} for name in ("c0", "c1", "c2", "c3")]
-            return [(await client.post("/samples", json={"samples": [one]}, headers=JSON)).status_code for one in body]
-
-    with started(folder) as (_, service):
-        assert asyncio.run(ask(service)) == [409] * 4
-
-
-def test_a_key_that_was_destroyed_on_purpose_is_not_missed(made):
-    folder, files = made
-    with started(folder) as (_, service):
-        asyncio.run(scrub(service))
-    key_id = files["hashing old"].stem.removeprefix("hashing-")
-    done = CliRunner().invoke(cli, ["ledger", "destroy-key", key_id, "--data-dir", str(folder)])
-    assert done.exit_code == 0, done.output
-    assert not files["hashing old"].exists()
-    with started(folder) as (opened, _):
-        assert len(opened.keys.hashing) == 1
-
-
-async def scrub(service: Service) -> None:
-    async with served_here(service) as client:
-        assert (await client.post("/model/scrub", json={}, headers=JSON)).status_code == 202
+    refused(folder, current.name)
 
 
 def test_killed_before_it_was_written_down_it_is_asked_for_again(made, monkeypatch):
@@ -190,10 +157,9 @@ def test_killed_before_it_was_written_down_it_is_asked_for_again(made, monkeypat
     files["hashing new"].unlink()
     with monkeypatch.context() as patched:
         patched.setattr("oubli.app.storage.journal.SqliteJournal.append", stop)
-        with pytest.raises(KeyboardInterrupt):
-            started(folder, accept=True).__enter__()
-    with pytest.raises(StartError, match=files["hashing new"].name):
-        started(folder).__enter__()
+        with pytest.raises(KeyboardInterrupt), started(folder, accept=True):
+            pass
+    refused(folder, files["hashing new"].name)
     with started(folder, accept=True):
         pass
     with started(folder) as (opened, _):

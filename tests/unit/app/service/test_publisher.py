@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import tarfile
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from oubli.app.errors import StopReason
+from oubli.app.ledger.log import log_key
 from oubli.app.outgoing.addresses import AddressRules
 from oubli.app.outgoing.sender import Sender
 from oubli.app.service.build import Means, compose, open_directory
@@ -21,8 +21,11 @@ from oubli.verifier.merkle import check_consistency
 from oubli.verifier.notes import decode, read_key
 from tests.closing import closed_at_the_end
 from tests.imports import ROOT
+from tests.unit.app.service.support import erased, until
 from tests.unit.app.support import JSON, forest, samples, served_here
 from tests.witness import LocalWitness, witnessing
+
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +45,13 @@ def opened(folder: Path, *witnesses: LocalWitness, accept: bool = False, name: s
     return compose(start, idle_resolve=False, means=Means(witnesses=known), accept_missing=accept)
 
 
+async def get(client: Any, path: str) -> Any:
+    return (await client.get(path)).json()
+
+
 async def policy_of(client: Any, *witnesses: LocalWitness) -> Any:
     """A policy that trusts the keys that a server publishes, and asks for all of some witnesses."""
-    lines = [f"log {key['log_key']}" for key in (await client.get("/ledger/keys")).json()["keys"]]
+    lines = [f"log {key['log_key']}" for key in (await get(client, "/ledger/keys"))["keys"]]
     lines += [f"witness {one.key.name} {one.key}" for one in witnesses]
     names = " ".join(one.key.name for one in witnesses)
     lines += [f"group g all {names}", "quorum g"] if witnesses else ["quorum none"]
@@ -55,11 +62,7 @@ def log_of(folder: Path) -> Any:
     """The key of the log in a data directory, made when there is none."""
     directory = open_directory(folder, log_name="oubli.example")
     directory.begin(forest(20))
-    directory.close()
-    directory = open_directory(folder)
     (key, *_) = directory.keys.all_signing
-    from oubli.app.ledger.log import log_key
-
     origin = directory.database.log.origin
     directory.close()
     return read_key(log_key(origin, key.public))
@@ -67,185 +70,114 @@ def log_of(folder: Path) -> Any:
 
 async def until_cosigned(client: Any, policy: Any, size: int) -> Any:
     """The published checkpoint as soon as it is large enough; its quorum is checked."""
-    for _ in range(400):
-        found = read_checkpoint((await client.get("/log/checkpoint")).text)
-        if found.size >= size:
-            check_checkpoint(found, policy)
-            return found
-        await asyncio.sleep(0.02)
-    raise AssertionError("it was not published")
 
+    async def found() -> Any:
+        checkpoint = read_checkpoint((await client.get("/log/checkpoint")).text)
+        return checkpoint if checkpoint.size >= size else None
 
-def test_deletions_are_published_within_a_second_and_proved(tmp_path):
-    async def play() -> None:
-        async with served_here(opened(tmp_path / "data")) as client:
-            policy = await policy_of(client)
-            first = read_checkpoint((await client.get("/log/checkpoint")).text)
-            receipts = [(await client.delete(f"/samples/c{i}")).json() for i in range(3)]
-            later = await until_cosigned(client, policy, receipts[-1]["ledger_index"])
-            answer = (await client.get(f"/ledger/consistency?from={first.size}&to={later.size}")).json()
-            check_consistency(first.size, later.size, list(map(decode, answer["proof"])), first.root, later.root)
-            for i, receipt in enumerate(receipts):
-                text = (await client.get(f"/erasures/{receipt['id']}/proof")).text
-                secret = bytes.fromhex((await client.get(f"/erasures/{receipt['id']}/opening")).json()["opening"])
-                found = check_proof(
-                    text, policy, name=f"c{i}", opening=opening_of(secret, "ids", f"c{i}"), kept=receipt
-                )
-                assert found.found == ("targets", "samples")
-
-    asyncio.run(play())
-
-
-def test_what_was_signed_holds_after_a_restart_with_the_same_bytes(tmp_path):
-    async def play(*, erase: bool) -> str:
-        async with served_here(opened(tmp_path / "data")) as client:
-            if erase:
-                await client.delete("/samples/c1")
-                await client.post("/snapshot", headers=JSON)
-                for _ in range(400):
-                    entries = (await client.get("/ledger")).json()["entries"]
-                    if entries[-1]["type"] == "erased":
-                        break
-                    await asyncio.sleep(0.02)
-            size = (await client.get("/ledger")).json()["entries"][-1]["index"]
-            return (await until_cosigned(client, await policy_of(client), size)).note.text
-
-    first = asyncio.run(play(erase=True))
-    assert asyncio.run(play(erase=False)) == first
-
-
-def test_a_witness_cosigns_and_knows_more_after_each_change(tmp_path):
-    async def play(names: tuple[str, ...], *witnesses: LocalWitness) -> None:
-        async with served_here(opened(tmp_path / "data", *witnesses)) as client:
-            policy = await policy_of(client, *witnesses)
-            for name in names:
-                receipt = (await client.delete(f"/samples/{name}")).json()
-                await until_cosigned(client, policy, receipt["ledger_index"])
-                check_proof((await client.get(f"/erasures/{receipt['id']}/proof")).text, policy)
-
-    log = log_of(tmp_path / "data")
-    two = LocalWitness("two.example", log)
-    with witnessing(LocalWitness("one.example", log)) as one:
-        with witnessing(two):
-            asyncio.run(play(("c0", "c1"), one, two))
-
-        async def play_without_the_second() -> None:
-            async with served_here(opened(tmp_path / "data", one)) as client:
-                receipt = (await client.delete("/samples/c9")).json()
-                await until_cosigned(client, await policy_of(client, one), receipt["ledger_index"])
-
-        asyncio.run(play_without_the_second())
-        # It is told what it has missed.
-        with witnessing(two):
-            asyncio.run(play(("c2", "c3"), one, two))
-
-
-def test_a_witness_that_is_away_holds_nothing_up(tmp_path):
-    with witnessing(LocalWitness("w.example", log_of(tmp_path / "data"))) as witness:
-        pass
-
-    async def play() -> None:
-        async with served_here(opened(tmp_path / "data", witness)) as client:
-            receipt = (await client.delete("/samples/c1")).json()
-            await until_cosigned(client, await policy_of(client), receipt["ledger_index"])
-
-    asyncio.run(play())
+    checkpoint = await until(found)
+    check_checkpoint(checkpoint, policy)
+    return checkpoint
 
 
 async def erase(service: Any, *names: str, witnesses: tuple[LocalWitness, ...] = ()) -> Any:
-    """Delete samples and wait until that is published; return the checkpoint."""
+    """Delete samples, wait each time until that is published, and check the proof; return the last checkpoint."""
     async with served_here(service) as client:
+        policy = await policy_of(client, *witnesses)
         for name in names:
             receipt = (await client.delete(f"/samples/{name}")).json()
-        policy = await policy_of(client, *witnesses)
-        return await until_cosigned(client, policy, receipt["ledger_index"])
+            checkpoint = await until_cosigned(client, policy, receipt["ledger_index"])
+            check_proof((await client.get(f"/erasures/{receipt['id']}/proof")).text, policy)
+        return checkpoint
 
 
-def seen_by(witness: LocalWitness, origin: str) -> Any:
-    """The last checkpoint that a witness has cosigned; it may be later than one that was read from the server."""
-    return read_checkpoint(witness.seen[origin])
+async def test_deletions_are_published_within_a_second_and_proved(tmp_path):
+    async with served_here(opened(tmp_path / "data")) as client:
+        policy = await policy_of(client)
+        first = read_checkpoint((await client.get("/log/checkpoint")).text)
+        receipts = [(await client.delete(f"/samples/c{i}")).json() for i in range(3)]
+        later = await until_cosigned(client, policy, receipts[-1]["ledger_index"])
+        answer = await get(client, f"/ledger/consistency?from={first.size}&to={later.size}")
+        check_consistency(first.size, later.size, list(map(decode, answer["proof"])), first.root, later.root)
+        for i, receipt in enumerate(receipts):
+            text = (await client.get(f"/erasures/{receipt['id']}/proof")).text
+            secret = bytes.fromhex((await get(client, f"/erasures/{receipt['id']}/opening"))["opening"])
+            opening = opening_of(secret, "ids", f"c{i}")
+            found = check_proof(text, policy, name=f"c{i}", opening=opening, kept=receipt)
+            assert found.found == ("targets", "samples")
 
 
-def test_a_disk_restored_from_yesterday_is_noticed_by_a_witness(tmp_path, caplog):
-    log = log_of(tmp_path / "data")
-    with witnessing(LocalWitness("w.example", log)) as witness:
-        asyncio.run(erase(opened(tmp_path / "data", witness), "c1", witnesses=(witness,)))
-        shutil.copytree(tmp_path / "data", tmp_path / "yesterday")
-        asyncio.run(erase(opened(tmp_path / "data", witness), "c2", "c3", witnesses=(witness,)))
-        last = seen_by(witness, log.name)
-        service = opened(tmp_path / "yesterday", witness)
-
-        async def play() -> None:
-            async with served_here(service) as client:
-                assert service.model.state.halted is StopReason.LOG_ROLLED_BACK
-                problem = (await client.delete("/samples/c4")).json()
-                assert problem["type"].endswith("changes-stopped")
-                assert (await client.get("/samples/c2")).status_code == 200
-                assert (await client.get("/model")).json()["changes_stopped"] == "log-rolled-back"
-                seen = read_checkpoint((await client.get("/log/checkpoint")).text)
-                assert (seen.origin, seen.size < last.size) == (last.origin, True)
-
-        asyncio.run(play())
-        assert "older backup" in caplog.text
-
-
-def test_another_log_begins_when_the_operator_goes_on_without_what_is_missing(tmp_path):
-    log = log_of(tmp_path / "data")
-    with witnessing(LocalWitness("w.example", log)) as witness:
-        asyncio.run(erase(opened(tmp_path / "data", witness), "c1", witnesses=(witness,)))
-        shutil.copytree(tmp_path / "data", tmp_path / "yesterday")
-        asyncio.run(erase(opened(tmp_path / "data", witness), "c2", witnesses=(witness,)))
-        last = seen_by(witness, log.name)
-
-        async def play() -> None:
-            async with served_here(opened(tmp_path / "yesterday", witness, accept=True)) as client:
-                receipt = (await client.delete("/samples/c4")).json()
-                policy = await policy_of(client)
-                now = await until_cosigned(client, policy, receipt["ledger_index"])
-                assert now.origin != last.origin
-                (begun,) = [
-                    entry
-                    for entry in (await client.get("/ledger")).json()["entries"]
-                    if entry["type"] == "accepted-missing-erasures"
-                ]
-                assert f"{begun['log_name']}/{begun['log_id']}" == now.origin
-                assert f"{begun['previous_log_name']}/{begun['previous_log_id']}" == last.origin
-                assert begun["snapshot_index"] == last.size
-                check_proof((await client.get(f"/erasures/{receipt['id']}/proof")).text, policy)
-
-        asyncio.run(play())
-
-
-def test_an_unknown_entry_or_receipt_has_no_proof(tmp_path):
-    async def play() -> None:
+async def test_what_was_signed_holds_after_a_restart_with_the_same_bytes(tmp_path):
+    async with served_here(opened(tmp_path / "data")) as client:
+        receipt = (await client.delete("/samples/c1")).json()
+        await client.post("/snapshot", headers=JSON)
+        await erased(client, receipt["id"])
+    texts = []
+    for _ in range(2):
         async with served_here(opened(tmp_path / "data")) as client:
-            await client.post("/samples", json=samples(1), headers=JSON)
-            for path, slug in (
-                ("/ledger/0/proof", "not-logged"),
-                ("/ledger/99/proof", "not-logged"),
-                ("/ledger/x/proof", "not-logged"),
-                ("/ledger/consistency?from=1&to=99", "not-logged"),
-                ("/ledger/consistency?from=99", "not-logged"),
-                ("/ledger/consistency", "invalid-input"),
-                ("/ledger/consistency?from=x", "invalid-input"),
-                ("/ledger/consistency?from=2&to=1", "invalid-input"),
-                ("/ledger/consistency?from=2&more=1", "invalid-input"),
-                ("/erasures/x/proof", "no-receipt"),
-                ("/erasures/0f5c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f/proof", "no-receipt"),
-                ("/erasures/0f5c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f/opening", "no-receipt"),
-                ("/log/tile/0/001", "not-logged"),
-                ("/log/tile/0/000.p/256", "not-logged"),
-                ("/log/tile/0/000.p/0", "not-logged"),
-                ("/log/tile/0/0", "not-logged"),
-                ("/log/tile/x/000", "not-logged"),
-                ("/log/tile/entries/x001/000", "not-logged"),
-            ):
-                answer = await client.get(path)
-                assert answer.json()["type"] == f"urn:oubli:problem:{slug}", path
-            assert len((await client.get("/log/tile/0/000.p/2")).content) == 64
-            assert (await client.get("/log/tile/entries/000.p/2")).status_code == 200
+            size = (await get(client, "/ledger"))["entries"][-1]["index"]
+            texts.append((await until_cosigned(client, await policy_of(client), size)).note.text)
+    assert texts[0] == texts[1]
 
-    asyncio.run(play())
+
+async def test_a_witness_cosigns_and_knows_more_after_each_change(tmp_path):
+    log, data = log_of(tmp_path / "data"), tmp_path / "data"
+    two = LocalWitness("two.example", log)
+    with witnessing(LocalWitness("one.example", log)) as one:
+        with witnessing(two):
+            await erase(opened(data, one, two), "c0", "c1", witnesses=(one, two))
+        await erase(opened(data, one), "c9", witnesses=(one,))
+        # It is told what it has missed.
+        with witnessing(two):
+            await erase(opened(data, one, two), "c2", "c3", witnesses=(one, two))
+    await erase(opened(data, one, two), "c4")  # witnesses that are away hold nothing up
+
+
+async def test_a_disk_restored_from_yesterday_is_noticed_by_a_witness(tmp_path, caplog):
+    log = log_of(tmp_path / "data")
+    with witnessing(LocalWitness("w.example", log)) as witness:
+        await erase(opened(tmp_path / "data", witness), "c1", witnesses=(witness,))
+        shutil.copytree(tmp_path / "data", tmp_path / "yesterday")
+        await erase(opened(tmp_path / "data", witness), "c2", "c3", witnesses=(witness,))
+        last = read_checkpoint(witness.seen[log.name])
+        service = opened(tmp_path / "yesterday", witness)
+        async with served_here(service) as client:
+            assert service.model.state.halted is StopReason.LOG_ROLLED_BACK
+            problem = (await client.delete("/samples/c4")).json()
+            assert problem["type"].endswith("changes-stopped")
+            assert (await client.get("/samples/c2")).status_code == 200
+            assert (await get(client, "/model"))["changes_stopped"] == "log-rolled-back"
+            seen = read_checkpoint((await client.get("/log/checkpoint")).text)
+            assert (seen.origin, seen.size < last.size) == (last.origin, True)
+        assert "older backup" in caplog.text
+        # Another log begins when the operator goes on without what is missing.
+        now = await erase(opened(tmp_path / "yesterday", witness, accept=True), "c4")
+        assert now.origin != last.origin
+        async with served_here(opened(tmp_path / "yesterday", witness)) as client:
+            entries = (await get(client, "/ledger"))["entries"]
+        (begun,) = [entry for entry in entries if entry["type"] == "accepted-missing-erasures"]
+        assert f"{begun['log_name']}/{begun['log_id']}" == now.origin
+        assert f"{begun['previous_log_name']}/{begun['previous_log_id']}" == last.origin
+        assert begun["snapshot_index"] == last.size
+
+
+async def test_an_unknown_entry_or_receipt_has_no_proof(tmp_path):
+    async with served_here(opened(tmp_path / "data")) as client:
+        await client.post("/samples", json=samples(1), headers=JSON)
+        receipt = "0f5c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f"
+        tiles = ("0/001", "0/000.p/256", "0/000.p/0", "0/0", "x/000", "entries/x001/000")
+        for path, slug in (
+            *((f"/ledger/{entry}/proof", "not-logged") for entry in (0, 99, "x")),
+            *((f"/ledger/consistency?{sizes}", "not-logged") for sizes in ("from=1&to=99", "from=99")),
+            *((f"/ledger/consistency{sizes}", "invalid-input") for sizes in ("", "?from=x", "?from=2&to=1")),
+            ("/ledger/consistency?from=2&more=1", "invalid-input"),
+            *((f"/erasures/{path}", "no-receipt") for path in ("x/proof", f"{receipt}/proof", f"{receipt}/opening")),
+            *((f"/log/tile/{tile}", "not-logged") for tile in tiles),
+        ):
+            answer = await client.get(path)
+            assert answer.json()["type"] == f"urn:oubli:problem:{slug}", path
+        assert len((await client.get("/log/tile/0/000.p/2")).content) == 64
+        assert (await client.get("/log/tile/entries/000.p/2")).status_code == 200
 
 
 @pytest.mark.parametrize("text", ["", "x", "x http://w.example", "a+b+c https://w.example"])
@@ -255,35 +187,28 @@ def test_what_is_no_witness(text):
 
 
 @pytest.mark.parametrize("name", ["journal-forest-classification", "ledger-2-forest-classification"])
-def test_a_directory_of_an_earlier_version_goes_on_with_a_log_over_all_its_entries(name, tmp_path):
+async def test_a_directory_of_an_earlier_version_goes_on_with_a_log_over_all_its_entries(name, tmp_path):
     with tarfile.open(ROOT / "tests" / "golden" / "directories" / f"{name}.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     notes = json.loads((tmp_path / "notes.json").read_text())
-
-    async def play() -> str:
-        async with served_here(opened(tmp_path / "data")) as client:
-            policy = await policy_of(client)
-            receipt = (await client.delete("/samples/sample-20")).json()
-            checkpoint = await until_cosigned(client, policy, receipt["ledger_index"])
-            page = (await client.get("/ledger?limit=50")).json()
-            entries = page["entries"]
-            assert entries[: len(notes["ledger"])] == notes["ledger"]
-            assert [entry["type"] for entry in entries[len(notes["ledger"]) :]][-2:] == ["log-begun", "unlearned"]
-            check_since(entries[: checkpoint.size], checkpoint, policy)
-            check_proof((await client.get(f"/erasures/{receipt['id']}/proof")).text, policy, kept=receipt)
-            # What was written before is in the log as it is, and says nothing of names.
-            for old in notes["erasures"]:
-                text = (await client.get(f"/erasures/{old['id']}/proof")).text
-                assert check_proof(text, policy).receipt["id"] == old["id"]
-                answer = await client.get(f"/erasures/{old['id']}/opening")
-                assert answer.json()["type"].endswith("no-opening")
-            # The keyed hashes in entries of that version still say who was erased lately.
-            late = {"id": "sample-5", "features": notes["samples"][0]["features"], "label": "yes"}
-            refused = await client.post("/samples", json={"samples": [late]}, headers=JSON)
-            assert refused.json()["type"].endswith("erased-lately")
-            return checkpoint.origin
-
-    first = asyncio.run(play())
+    async with served_here(opened(tmp_path / "data")) as client:
+        policy = await policy_of(client)
+        receipt = (await client.delete("/samples/sample-20")).json()
+        checkpoint = await until_cosigned(client, policy, receipt["ledger_index"])
+        entries = (await get(client, "/ledger?limit=50"))["entries"]
+        assert entries[: len(notes["ledger"])] == notes["ledger"]
+        assert [entry["type"] for entry in entries[len(notes["ledger"]) :]][-2:] == ["log-begun", "unlearned"]
+        check_since(entries[: checkpoint.size], checkpoint, policy)
+        check_proof((await client.get(f"/erasures/{receipt['id']}/proof")).text, policy, kept=receipt)
+        # What was written before is in the log as it is, and says nothing of names.
+        for old in notes["erasures"]:
+            text = (await client.get(f"/erasures/{old['id']}/proof")).text
+            assert check_proof(text, policy).receipt["id"] == old["id"]
+            assert (await get(client, f"/erasures/{old['id']}/opening"))["type"].endswith("no-opening")
+        # The keyed hashes in entries of that version still say who was erased lately.
+        late = {"id": "sample-5", "features": notes["samples"][0]["features"], "label": "yes"}
+        refused = await client.post("/samples", json={"samples": [late]}, headers=JSON)
+        assert refused.json()["type"].endswith("erased-lately")
     directory = open_directory(tmp_path / "data")
-    assert directory.database.log.origin == first
+    assert directory.database.log.origin == checkpoint.origin
     directory.close()

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from oubli.app.errors import StopReason
-from oubli.app.service.build import compose, open_directory
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from oubli.app.service.service import Service
 from oubli.core import DynamicTreeClassifier
 from oubli.core.planning import Turn
-from tests.unit.app.service.test_fitting import begin_fit, finished
+from tests.unit.app.service.support import ended_here, erased, reopened, until
+from tests.unit.app.service.test_fitting import begin_fit
 from tests.unit.app.support import CLASSES, JSON, forest, make_service, rows, samples, served_here
 
+pytestmark = pytest.mark.anyio
 STRANGE = 12345.678  # far from the ages of all others: a threshold beside it is a trace
+OTHER = {"features": [33, "c", True], "label": "no"}
 LAST = CheckpointPolicy(erasure_deadline=3600.0)
 
 
@@ -29,9 +32,12 @@ def tree(n: int = 60, **parameters: Any) -> Any:
 
 
 def recovered(directory: Path) -> Service:
-    opened = open_directory(directory)
-    start = opened.recover(opened.snapshots.recover())
-    return compose(start, policy=LAST, idle_resolve=False)
+    return reopened(directory, policy=LAST)
+
+
+async def scrub(client: Any) -> None:
+    job = await ended_here(client, (await client.post("/model/scrub")).json())
+    assert job["status"] == "succeeded", job
 
 
 def thresholds(model: Any) -> set[float]:
@@ -62,209 +68,167 @@ async def status_of(client: Any, receipt: dict[str, Any]) -> str:
     return str((await client.get(f"/erasures/{receipt['id']}")).json()["status"])
 
 
-def test_an_erasure_is_finished_by_building_the_model_anew(tmp_path):
+async def test_an_erasure_is_finished_by_building_the_model_anew(tmp_path):
     directory = tmp_path / "data"
-
-    async def work() -> None:
-        service = make_service(tree(), directory, policy=LAST)
-        async with served_here(service) as client:
-            receipt = await learn_and_unlearn(client)
-            traces = thresholds(service.model.state.model) - thresholds(tree())
-            assert any(value > 1000 for value in traces)
-            assert (await client.get("/model")).json()["mutations_since_scrub"] == 42
-            await client.post("/snapshot")
-            assert await status_of(client, receipt) == "unlearned"
-            job = await finished(client, (await client.post("/model/scrub")).json())
-            assert job["status"] == "succeeded"
-            assert await status_of(client, receipt) == "erased"
-            described = (await client.get("/model")).json()
-            assert (described["mutations_since_scrub"], described["guarantee"]) == (0, "approximate")
-            model = service.model.state.model
-            assert max(thresholds(model)) < 1000
-            assert model.verify().ok
-            assert model.digest() == fresh_digest(model)
-            for path in directory.rglob("*"):
-                content = path.read_bytes() if path.is_file() else b""
-                for value in traces:
-                    if value > 1000:
-                        assert np.float64(value).tobytes() not in content, path.name
-                        assert np.float32(value).tobytes() not in content, path.name
-
-    asyncio.run(work())
+    service = make_service(tree(), directory, policy=LAST)
+    async with served_here(service) as client:
+        receipt = await learn_and_unlearn(client)
+        traces = thresholds(service.model.state.model) - thresholds(tree())
+        assert any(value > 1000 for value in traces)
+        assert (await client.get("/model")).json()["mutations_since_scrub"] == 42
+        await client.post("/snapshot")
+        assert await status_of(client, receipt) == "unlearned"
+        await scrub(client)
+        assert await status_of(client, receipt) == "erased"
+        described = (await client.get("/model")).json()
+        assert (described["mutations_since_scrub"], described["guarantee"]) == (0, "approximate")
+        model = service.model.state.model
+        assert max(thresholds(model)) < 1000
+        assert model.verify().ok
+        assert model.digest() == fresh_digest(model)
+        for path in directory.rglob("*"):
+            content = path.read_bytes() if path.is_file() else b""
+            for value in traces:
+                if value > 1000:
+                    assert np.float64(value).tobytes() not in content, path.name
+                    assert np.float32(value).tobytes() not in content, path.name
 
 
-def test_an_erasure_is_finished_in_time_by_itself(tmp_path):
-    async def work() -> None:
-        service = make_service(tree(), tmp_path / "data", policy=CheckpointPolicy(erasure_deadline=1.0))
-        async with served_here(service) as client:
-            receipt = await learn_and_unlearn(client)
-            while await status_of(client, receipt) != "erased":  # noqa: ASYNC110 - asked as anyone would
-                await asyncio.sleep(0.05)
-            assert max(thresholds(service.model.state.model)) < 1000
-
-    asyncio.run(asyncio.wait_for(work(), 60))
+@pytest.mark.usefixtures("_soon")
+async def test_an_erasure_is_finished_in_time_by_itself(tmp_path):
+    service = make_service(tree(), tmp_path / "data", policy=CheckpointPolicy(erasure_deadline=1.0))
+    async with served_here(service) as client:
+        await erased(client, (await learn_and_unlearn(client))["id"])
+        assert max(thresholds(service.model.state.model)) < 1000
 
 
-def test_a_model_is_built_anew_on_schedule(tmp_path):
+@pytest.mark.usefixtures("_soon")
+async def test_a_model_is_built_anew_on_schedule(tmp_path, monkeypatch):
     """Without any erasure: it has only learned."""
-
-    async def work() -> None:
-        service = make_service(
-            tree(), tmp_path / "data", policy=CheckpointPolicy(erasure_deadline=3600.0, scrub_age=0.5)
-        )
-        async with served_here(service) as client:
-            others = [{"features": [40 + i, "b", False], "label": "yes"} for i in range(20)]
-            answer = await client.post("/samples", json={"samples": others}, headers=JSON)
-            assert answer.status_code == 201
-            while (await client.get("/model")).json()["mutations_since_scrub"]:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-            assert service.model.state.model.digest() == fresh_digest(service.model.state.model)
-            version = (await client.get("/model")).json()["model_version"]
-            await asyncio.sleep(1.0)
-            assert (await client.get("/model")).json()["model_version"] == version  # once, not again and again
-
-    asyncio.run(asyncio.wait_for(work(), 60))
+    clock = SimpleNamespace(monotonic=lambda: 0.0)
+    monkeypatch.setattr("oubli.app.service.erasure.checkpoint.time", clock)
+    service = make_service(tree(), tmp_path / "data", policy=CheckpointPolicy(scrub_age=50.0))
+    service.erasure.checkpointer._scrubbed_at = 0.0
+    async with served_here(service) as client:
+        others = [{"features": [40 + i, "b", False], "label": "yes"} for i in range(20)]
+        answer = await client.post("/samples", json={"samples": others}, headers=JSON)
+        assert answer.status_code == 201
+        clock.monotonic = lambda: 50.0
+        await until(lambda: service.describe()["mutations_since_scrub"] == 0)
+        assert service.model.state.model.digest() == fresh_digest(service.model.state.model)
+        version = service.model.state.version
+        clock.monotonic = lambda: 99.0
+        await asyncio.sleep(0.05)  # some looks more
+        assert service.model.state.version == version  # once, not again and again
 
 
-def test_what_is_unlearned_while_the_model_is_built_anew_waits_for_the_next_time(tmp_path, held_up):
-    async def work() -> None:
-        service = make_service(tree(), tmp_path / "data", policy=LAST)
-        async with served_here(service) as client:
-            first = await learn_and_unlearn(client)
-            job = (await client.post("/model/scrub")).json()
-            while not service.changes.writer._followers:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-            second = (await client.delete("/samples/c5")).json()
-            held_up.set()
-            await finished(client, job)
-            assert (await status_of(client, first), await status_of(client, second)) == ("erased", "unlearned")
-            await finished(client, (await client.post("/model/scrub")).json())
-            assert await status_of(client, second) == "erased"
-            assert service.model.state.model.digest() == fresh_digest(service.model.state.model)
-
-    asyncio.run(work())
+async def test_what_is_unlearned_while_the_model_is_built_anew_waits_for_the_next_time(tmp_path, held_up):
+    service = make_service(tree(), tmp_path / "data", policy=LAST)
+    async with served_here(service) as client:
+        first = await learn_and_unlearn(client)
+        job = (await client.post("/model/scrub")).json()
+        await until(lambda: service.changes.writer._followers)
+        second = (await client.delete("/samples/c5")).json()
+        held_up.set()
+        await ended_here(client, job)
+        assert (await status_of(client, first), await status_of(client, second)) == ("erased", "unlearned")
+        await scrub(client)
+        assert await status_of(client, second) == "erased"
+        assert service.model.state.model.digest() == fresh_digest(service.model.state.model)
 
 
-def test_a_restart_holds_the_same_samples_and_keeps_its_promises(tmp_path):
+async def test_a_restart_holds_the_same_samples_and_keeps_its_promises(tmp_path):
     """The journal's records are made again one by one, as they were applied."""
-    promised = {"alpha": 0.2, "beta": 0.5, "epsilon": None}
-
-    async def before() -> tuple[list[str], str, dict[str, Any]]:
-        service = make_service(tree(**promised), tmp_path / "data", policy=LAST)
-        assert service.model.state.model.guarantee == "epsilon-feasible"
-        async with served_here(service) as client:
-            await asyncio.gather(*(client.delete(f"/samples/c{i}") for i in range(0, 60, 4)))
-            await client.post("/samples", json=samples(9), headers=JSON)
-            receipt = (await client.delete("/samples/c1")).json()
-            assert receipt["guarantee"] == "epsilon-feasible"
-            model = service.model.state.model
-            service.model.state.halt(StopReason.DISK_FAILED)  # nothing is written at the end, as after a kill
-            return model.samples_.ids(), model.digest(), receipt
-
-    async def after(ids: list[str], digest: str, receipt: dict[str, Any]) -> None:
-        service = recovered(tmp_path / "data")
-        async with served_here(service) as client:
-            model = service.model.state.model
-            assert sorted(model.samples_.ids()) == sorted(ids)
-            assert model.digest() == digest
-            assert model.verify().ok
-            assert await status_of(client, receipt) == "unlearned"
-
-    asyncio.run(after(*asyncio.run(before())))
+    service = make_service(tree(alpha=0.2, beta=0.5, epsilon=None), tmp_path / "data", policy=LAST)
+    before = service.model.state.model
+    assert before.guarantee == "epsilon-feasible"
+    async with served_here(service) as client:
+        await asyncio.gather(*(client.delete(f"/samples/c{i}") for i in range(0, 60, 4)))
+        await client.post("/samples", json=samples(9), headers=JSON)
+        receipt = (await client.delete("/samples/c1")).json()
+        assert receipt["guarantee"] == "epsilon-feasible"
+        service.model.state.halt(StopReason.DISK_FAILED)  # nothing is written at the end, as after a kill
+    again = recovered(tmp_path / "data")
+    async with served_here(again) as client:
+        model = again.model.state.model
+        assert sorted(model.samples_.ids()) == sorted(before.samples_.ids())
+        assert model.digest() == before.digest()
+        assert model.verify().ok
+        assert await status_of(client, receipt) == "unlearned"
 
 
-def test_a_window_slides_and_goes_on_after_a_restart(tmp_path):
-    async def before() -> None:
-        service = make_service(tree(20, window=20), tmp_path / "data", policy=LAST)
-        async with served_here(service) as client:
-            content = samples(25, subject="s")
-            answer = await client.post("/samples", json=content, headers=JSON)
-            assert answer.json()["n_samples"] == 20
-            assert service.model.state.model.samples_.ids() == [f"n{i}" for i in range(5, 25)]
-            assert (await client.get("/samples/n4")).status_code == 404
-            service.model.state.halt(StopReason.DISK_FAILED)
-
-    async def after() -> None:
-        service = recovered(tmp_path / "data")
-        async with served_here(service) as client:
-            model = service.model.state.model
-            assert model.samples_.ids() == [f"n{i}" for i in range(5, 25)]
-            assert len(model.samples_.ids_of_subject("s")) == 20
-            await client.post("/samples", json=samples(3, "m"), headers=JSON)
-            assert model.samples_.ids() == [*(f"n{i}" for i in range(8, 25)), "m0", "m1", "m2"]
-            assert model.verify().ok
-
-    asyncio.run(before())
-    asyncio.run(after())
+async def test_a_window_slides_and_goes_on_after_a_restart(tmp_path):
+    service = make_service(tree(20, window=20), tmp_path / "data", policy=LAST)
+    async with served_here(service) as client:
+        answer = await client.post("/samples", json=samples(25, subject="s"), headers=JSON)
+        assert answer.json()["n_samples"] == 20
+        assert service.model.state.model.samples_.ids() == [f"n{i}" for i in range(5, 25)]
+        assert (await client.get("/samples/n4")).status_code == 404
+        service.model.state.halt(StopReason.DISK_FAILED)
+    again = recovered(tmp_path / "data")
+    async with served_here(again) as client:
+        model = again.model.state.model
+        assert model.samples_.ids() == [f"n{i}" for i in range(5, 25)]
+        assert len(model.samples_.ids_of_subject("s")) == 20
+        await client.post("/samples", json=samples(3, "m"), headers=JSON)
+        assert model.samples_.ids() == [*(f"n{i}" for i in range(8, 25)), "m0", "m1", "m2"]
+        assert model.verify().ok
 
 
 @pytest.mark.parametrize(("first", "second"), [("forest", "tree"), ("tree", "forest")])
-def test_another_kind_of_model_can_take_over(tmp_path, first, second):
-    async def work() -> None:
-        service = make_service(tree() if first == "tree" else None, tmp_path / "data", policy=LAST)
-        async with served_here(service) as client:
-            response = await client.post("/model/fit", json={"kind": second, "parameters": {"max_depth": 4}})
-            job = await finished(client, response.json())
-            assert job["status"] == "succeeded", job
-            assert (await client.get("/model")).json()["kind"] == second
-            await begin_fit(client)
-            answer = await client.post("/predict", json={"instances": rows(2)})
-            assert answer.status_code == 200
-        service = recovered(tmp_path / "data")
-        assert service.model.state.model.kind == second
-        assert service.model.state.model.verify().ok
-        service.lifecycle.close()
-
-    asyncio.run(work())
+async def test_another_kind_of_model_can_take_over(tmp_path, first, second):
+    service = make_service(tree() if first == "tree" else None, tmp_path / "data", policy=LAST)
+    async with served_here(service) as client:
+        response = await client.post("/model/fit", json={"kind": second, "parameters": {"max_depth": 4}})
+        job = await ended_here(client, response.json())
+        assert job["status"] == "succeeded", job
+        assert (await client.get("/model")).json()["kind"] == second
+        await begin_fit(client)
+        answer = await client.post("/predict", json={"instances": rows(2)})
+        assert answer.status_code == 200
+    model = recovered(tmp_path / "data").model.state.model
+    assert model.kind == second
+    assert model.verify().ok
 
 
-def test_a_restore_leaves_no_trace_of_what_was_erased_since(tmp_path):
-    async def work() -> None:
-        service = make_service(tree(), tmp_path / "data", policy=LAST)
-        async with served_here(service) as client:
-            strange = [{"id": f"z{i}", "features": [STRANGE, "b", False], "label": "no"} for i in range(30)]
-            await client.post("/samples", json={"samples": strange}, headers=JSON)
-            await client.post("/snapshot")
-            taken = (await client.get("/snapshot/file")).content
-            await client.post("/samples/batch-delete", json={"ids": [one["id"] for one in strange]}, headers=JSON)
-            answer = await client.put("/snapshot/file", content=taken)
-            assert answer.json()["dropped"]["erased"] == 30
-            model = service.model.state.model
-            assert max(thresholds(model)) < 1000
-            assert model.digest() == fresh_digest(model)
-
-    asyncio.run(work())
+async def test_a_restore_leaves_no_trace_of_what_was_erased_since(tmp_path):
+    service = make_service(tree(), tmp_path / "data", policy=LAST)
+    async with served_here(service) as client:
+        strange = [{"id": f"z{i}", "features": [STRANGE, "b", False], "label": "no"} for i in range(30)]
+        await client.post("/samples", json={"samples": strange}, headers=JSON)
+        await client.post("/snapshot")
+        taken = (await client.get("/snapshot/file")).content
+        await client.post("/samples/batch-delete", json={"ids": [one["id"] for one in strange]}, headers=JSON)
+        answer = await client.put("/snapshot/file", content=taken)
+        assert answer.json()["dropped"]["erased"] == 30
+        model = service.model.state.model
+        assert max(thresholds(model)) < 1000
+        assert model.digest() == fresh_digest(model)
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_building_that_takes_long_is_done_on_a_copy(tmp_path, monkeypatch, durable):
+async def test_building_that_takes_long_is_done_on_a_copy(tmp_path, monkeypatch, durable):
     """What comes of it is the same as on the loop, also after a restart; what waits behind it is made in its turn."""
     # Every part that is built again is too large.
     monkeypatch.setattr("oubli.app.service.changes.command.LONGEST_PAUSE", 0.0)
     expected = tree(epsilon=0.2)
-
-    async def before() -> None:
-        service = make_service(tree(epsilon=0.2), tmp_path / "data" if durable else None, policy=LAST)
-        first = service.model.state.model
-        async with served_here(service) as client:
-            answers = await asyncio.gather(*(client.delete(f"/samples/c{i}") for i in range(20)))
-            assert [answer.status_code for answer in answers] == [200] * 20
-            added = await client.post("/samples", json={"samples": samples(1)["samples"]}, headers=JSON)
-            assert added.status_code == 201
-            assert service.model.state.model is not first
-            order = sorted(range(20), key=lambda i: answers[i].json()["model_version"])
-            expected.delete([f"c{i}" for i in order])
-            content = samples(1)["samples"][0]
-            expected.add([content["features"]], [content["label"]], ids=["n0"])
-            assert service.model.state.model.digest() == expected.digest()
-            assert service.model.state.model.verify().ok
-            service.model.state.halt(StopReason.DISK_FAILED)
-
-    asyncio.run(before())
-    if durable:
-        service = recovered(tmp_path / "data")
+    service = make_service(tree(epsilon=0.2), tmp_path / "data" if durable else None, policy=LAST)
+    first = service.model.state.model
+    async with served_here(service) as client:
+        answers = await asyncio.gather(*(client.delete(f"/samples/c{i}") for i in range(20)))
+        assert [answer.status_code for answer in answers] == [200] * 20
+        added = await client.post("/samples", json=samples(1), headers=JSON)
+        assert added.status_code == 201
+        assert service.model.state.model is not first
+        order = sorted(range(20), key=lambda i: answers[i].json()["model_version"])
+        expected.delete([f"c{i}" for i in order])
+        content = samples(1)["samples"][0]
+        expected.add([content["features"]], [content["label"]], ids=["n0"])
         assert service.model.state.model.digest() == expected.digest()
-        service.lifecycle.close()
+        assert service.model.state.model.verify().ok
+        service.model.state.halt(StopReason.DISK_FAILED)
+    if durable:
+        assert recovered(tmp_path / "data").model.state.model.digest() == expected.digest()
 
 
 def test_no_change_of_a_small_model_takes_long():
@@ -275,77 +239,59 @@ def test_no_change_of_a_small_model_takes_long():
     )
 
 
-def test_what_slides_out_of_a_window_and_is_deleted_at_the_same_time(tmp_path):
+async def test_what_slides_out_of_a_window_and_is_deleted_at_the_same_time(tmp_path):
     """Each sees the other as if it had come alone, in some order; neither fails."""
-
-    async def before() -> list[str]:
-        service = make_service(tree(30, window=30), tmp_path / "data", policy=LAST)
-        async with served_here(service) as client:
-            asked = []
-            for i in range(15):
-                one = samples(1, f"n{i}-")
-                asked.append(client.post("/samples", json=one, headers=JSON))
-                asked.append(client.delete(f"/samples/c{2 * i}"))
-                content = {"features": [33, "c", True], "label": "no"}
-                asked.append(client.put(f"/samples/c{2 * i + 1}", json=content))
-            answers = await asyncio.gather(*asked)
-            assert {answer.status_code for answer in answers} <= {200, 201, 404}
-            assert not service.model.state.failed
-            model = service.model.state.model
-            assert model.verify().ok
-            service.model.state.halt(StopReason.DISK_FAILED)
-            return list(model.samples_.ids())
-
-    held = asyncio.run(before())
-    service = recovered(tmp_path / "data")
-    assert service.model.state.model.samples_.ids() == held
-    service.lifecycle.close()
+    service = make_service(tree(30, window=30), tmp_path / "data", policy=LAST)
+    async with served_here(service) as client:
+        asked = []
+        for i in range(15):
+            asked.append(client.post("/samples", json=samples(1, f"n{i}-"), headers=JSON))
+            asked.append(client.delete(f"/samples/c{2 * i}"))
+            asked.append(client.put(f"/samples/c{2 * i + 1}", json=OTHER))
+        answers = await asyncio.gather(*asked)
+        assert {answer.status_code for answer in answers} <= {200, 201, 404}
+        assert not service.model.state.failed
+        assert service.model.state.model.verify().ok
+        service.model.state.halt(StopReason.DISK_FAILED)
+    held = service.model.state.model.samples_.ids()
+    assert recovered(tmp_path / "data").model.state.model.samples_.ids() == held
 
 
-def test_a_smaller_window_is_fitted_while_what_it_leaves_out_is_deleted(tmp_path, held_up):
-    async def work() -> None:
-        service = make_service(tree(60), tmp_path / "data", policy=LAST)
-        async with served_here(service) as client:
-            job = await begin_fit(client, window=10)
-            while not service.changes.writer._followers:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-            for i in (0, 55, 56):
-                assert (await client.delete(f"/samples/c{i}")).json()["unlearned"] == 1
-            content = {"features": [33, "c", True], "label": "no"}
-            assert (await client.put("/samples/c1", json=content)).status_code == 200
-            assert (await client.put("/samples/c57", json=content)).status_code == 200
-            held_up.set()
-            job = await finished(client, job)
-            assert job["status"] == "succeeded", job
-            model = service.model.state.model
-            assert model.samples_.ids() == ["c50", "c51", "c52", "c53", "c54", "c58", "c59", "c57"]
-            assert model.verify().ok
-
-    asyncio.run(work())
+async def test_a_smaller_window_is_fitted_while_what_it_leaves_out_is_deleted(tmp_path, held_up):
+    service = make_service(tree(60), tmp_path / "data", policy=LAST)
+    async with served_here(service) as client:
+        job = await begin_fit(client, window=10)
+        await until(lambda: service.changes.writer._followers)
+        for i in (0, 55, 56):
+            assert (await client.delete(f"/samples/c{i}")).json()["unlearned"] == 1
+        for name in ("c1", "c57"):
+            assert (await client.put(f"/samples/{name}", json=OTHER)).status_code == 200
+        held_up.set()
+        job = await ended_here(client, job)
+        assert job["status"] == "succeeded", job
+        model = service.model.state.model
+        assert model.samples_.ids() == ["c50", "c51", "c52", "c53", "c54", "c58", "c59", "c57"]
+        assert model.verify().ok
 
 
-def test_what_is_wrong_is_named_until_a_sample_is_erased(tmp_path, caplog):
+async def test_what_is_wrong_is_named_until_a_sample_is_erased(tmp_path, caplog):
     """The result of the job names counter, tree and both numbers until an erasure; the log never has numbers."""
-
-    async def work() -> None:
-        service = make_service(forest(), tmp_path / "data", policy=LAST)
-        async with served_here(service) as client:
-            sound = await finished(client, (await client.post("/model/verify")).json())
-            assert sound["result"]["ok"]
-            assert "wrong" not in sound["result"]
-            assert "not sound" not in caplog.text
-            nodes = service.model.state.model.engine_.trees.nodes
-            kept = int(nodes["n_samples"][3])
-            nodes["n_samples"][3] += 1
-            job = await finished(client, (await client.post("/model/verify")).json())
-            text = f"the number of samples of nodes, tree 3: {kept + 1} kept, {kept} recounted; wrong places: 1"
-            assert not job["result"]["ok"]
-            assert job["result"]["live_digest"] == job["result"]["fresh_digest"]
-            assert text in job["result"]["wrong"]
-            assert "the model is not sound: the number of samples of nodes, tree 3\n" in caplog.text
-            nodes["n_samples"][3] -= 1
-            assert (await client.delete("/samples/c0")).status_code == 200
-            await finished(client, (await client.post("/model/scrub")).json())
-            assert (await client.get(f"/jobs/{job['id']}")).json()["result"]["wrong"] is None
-
-    asyncio.run(work())
+    service = make_service(forest(), tmp_path / "data", policy=LAST)
+    async with served_here(service) as client:
+        sound = await ended_here(client, (await client.post("/model/verify")).json())
+        assert sound["result"]["ok"]
+        assert "wrong" not in sound["result"]
+        assert "not sound" not in caplog.text
+        nodes = service.model.state.model.engine_.trees.nodes
+        kept = int(nodes["n_samples"][3])
+        nodes["n_samples"][3] += 1
+        job = await ended_here(client, (await client.post("/model/verify")).json())
+        text = f"the number of samples of nodes, tree 3: {kept + 1} kept, {kept} recounted; wrong places: 1"
+        assert not job["result"]["ok"]
+        assert job["result"]["live_digest"] == job["result"]["fresh_digest"]
+        assert text in job["result"]["wrong"]
+        assert "the model is not sound: the number of samples of nodes, tree 3\n" in caplog.text
+        nodes["n_samples"][3] -= 1
+        assert (await client.delete("/samples/c0")).status_code == 200
+        await scrub(client)
+        assert (await client.get(f"/jobs/{job['id']}")).json()["result"]["wrong"] is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -11,15 +10,12 @@ from starlette.testclient import TestClient
 import oubli.app.service.jobs.model_jobs
 from oubli.app.service.jobs.jobs import JobBoard
 from oubli.core.scoring import FOLDS, answer_fold, out_of_bag, score_of, take_samples
+from tests.unit.app.service.support import ended
 from tests.unit.app.support import NUMBERS, forest, make_service, rows, served
 
 
 def fit(client: TestClient, **content: Any) -> dict[str, Any]:
-    job = client.post("/model/fit", json=content).json()
-    while job["status"] in ("queued", "running"):
-        time.sleep(0.01)
-        job = client.get(f"/jobs/{job['id']}").json()
-    return dict(job)
+    return ended(client, client.post("/model/fit", json=content).json())
 
 
 @pytest.mark.parametrize("schema", [None, NUMBERS])
@@ -99,9 +95,6 @@ def test_verify_tells_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[float] = []
     monkeypatch.setattr(JobBoard, "_advance", lambda self, entry, share: told.append(share))
     with served(make_service(forest(60, n_estimators=30))) as client:
-        job = client.post("/model/verify").json()
-        while job["status"] in ("queued", "running"):
-            time.sleep(0.01)
-            job = client.get(f"/jobs/{job['id']}").json()
+        job = ended(client, client.post("/model/verify").json())
         assert job["result"]["ok"]
     assert len(told) > 10

@@ -3,105 +3,51 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oubli.app.errors import BusyError, JournalFullError, NotHeldError, StaleCursorError, UnavailableError
+from oubli.app.errors import BusyError, JournalFullError, NotHeldError, UnavailableError
 from oubli.app.service.build import open_directory
 from oubli.app.service.changes.additions import NewSamples
 from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.service import Service
 from oubli.core.errors import InputError, UnusableModelError
 from tests.unit.app.service.slow_journal import SlowJournal
+from tests.unit.app.service.support import Gate, new_samples, running, until
 from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, rows, samples, served_here
 
-
-def new_samples(n: int, prefix: str | None = "n", schema: Any = CLASSES) -> NewSamples:
-    labels: list[Any] = (
-        ["yes" if i % 3 else "no" for i in range(n)] if schema is CLASSES else [float(i) for i in range(n)]
-    )
-    return NewSamples(rows(n), labels, [None if prefix is None else f"{prefix}{i}" for i in range(n)], *nothing(n))
+pytestmark = pytest.mark.anyio
 
 
-def nothing(n: int) -> tuple[list[None], list[None], list[bool]]:
-    """No subjects, no expiries, and nothing that may come back."""
-    return [None] * n, [None] * n, [False] * n
-
-
-def run(service: Service, work: Callable[[], Any]) -> Any:
-    """Run something with a service that is ready, and stop the service."""
-
-    async def main() -> Any:
-        service.lifecycle.start()
-        while service.model.state.phase != "ready":  # noqa: ASYNC110 - there is no event for it outside HTTP
-            await asyncio.sleep(0.001)
-        try:
-            return await work()
-        finally:
-            await service.lifecycle.stop()
-
-    return asyncio.run(main())
-
-
-def test_changes_wait_until_the_first_snapshot_is_read_back(tmp_path: Path) -> None:
+async def test_changes_wait_until_the_first_snapshot_is_read_back(tmp_path):
     service = make_service(directory=tmp_path / "data")
     gate = Gate(service.disk.storage.snapshots, "check")
-
-    async def work() -> tuple[bool, int]:
-        async with served_here(service) as client:
-            assert gate.entered.wait(30)
-            adding = asyncio.ensure_future(client.post("/samples", json=samples(1)))
-            predicted = await client.post("/predict", json={"instances": rows(1)})
-            await asyncio.sleep(0.05)
-            has_waited = not adding.done()
-            gate.opened.set()
-            assert predicted.status_code == 200
-            return has_waited, (await adding).status_code
-
-    assert asyncio.run(work()) == (True, 201)
+    async with served_here(service) as client:
+        assert gate.entered.wait(30)
+        adding = asyncio.ensure_future(client.post("/samples", json=samples(1)))
+        assert (await client.post("/predict", json={"instances": rows(1)})).status_code == 200
+        await until(lambda: service.changes.writer._waiting)
+        assert not adding.done()
+        gate.opened.set()
+        assert (await adding).status_code == 201
 
 
-def test_a_first_snapshot_that_is_damaged_is_removed_and_nothing_is_changed(tmp_path: Path) -> None:
+async def test_a_first_snapshot_that_is_damaged_is_removed_and_nothing_is_changed(tmp_path):
     broken = forest()
     broken.resolve()
     broken.engine_.trees.statistics[0, 0] += 7  # a fault of this program that no checksum shows
     service = make_service(broken, tmp_path / "data")
     assert list((tmp_path / "data").glob("snapshot-*"))
-
-    async def work() -> int:
-        async with served_here(service) as client:
-            return (await client.post("/samples", json=samples(1))).status_code
-
-    assert asyncio.run(work()) == 503
+    async with served_here(service) as client:
+        assert (await client.post("/samples", json=samples(1))).status_code == 503
     assert not list((tmp_path / "data").glob("snapshot-*"))
     opened = open_directory(tmp_path / "data")
     assert not opened.holds_model  # the next start trains again
     assert opened.begin(forest()).state.version == 1
     opened.close()
-
-
-class Gate:
-    """Holds a method of the model up in a thread until it is opened."""
-
-    def __init__(self, model: Any, method: str) -> None:
-        self.entered, self.opened = threading.Event(), threading.Event()
-        original = getattr(model, method)
-
-        def held(*arguments: Any, **named: Any) -> Any:
-            self.entered.set()
-            assert self.opened.wait(30)
-            return original(*arguments, **named)
-
-        setattr(model, method, held)
-
-    async def reached(self) -> None:
-        while not self.entered.is_set():  # noqa: ASYNC110 - it is set by a thread
-            await asyncio.sleep(0.001)
 
 
 def on_copies(service: Service, see: Callable[[Any], object]) -> None:
@@ -120,10 +66,10 @@ def on_copies(service: Service, see: Callable[[Any], object]) -> None:
 # --- versions
 
 
-def test_the_version_grows_by_one_with_every_change_and_only_then():
+async def test_the_version_grows_by_one_with_every_change_and_only_then():
     service = make_service()
 
-    async def work() -> None:
+    async with running(service):
         assert (await service.changes.add(new_samples(3))).model_version == 2
         assert (await service.changes.add(new_samples(3))).model_version == 2
         assert (await service.changes.delete(ids=["n0", "n1"])).model_version == 3
@@ -132,103 +78,84 @@ def test_the_version_grows_by_one_with_every_change_and_only_then():
         assert (await service.changes.replace(Replacement("n2", [9, "z", True], "yes"))).model_version == 4
         assert (await service.changes.replace(Replacement("n2", [9, "z", True], "yes"))).model_version == 4
         with pytest.raises(InputError):
-            await service.changes.add(NewSamples([["text", "a", True]], ["yes"], ["x"], *nothing(1)))
+            await service.changes.add(NewSamples([["text", "a", True]], ["yes"], ["x"], [None], [None], [False]))
         with pytest.raises(NotHeldError):
             await service.changes.replace(Replacement("nobody", [9, "z", True], "yes"))
         assert (await service.questions.predict(rows(1))).model_version == 4
         assert service.describe()["model_version"] == service.model.state.version == 4
-
-    run(service, work)
 
 
 # --- long work
 
 
 @pytest.mark.parametrize("schema", [CLASSES, NUMBERS])
-def test_long_work_ends_where_short_work_does(schema):
+async def test_long_work_ends_where_short_work_does(schema):
     """The same history on the loop, and aside on copies."""
-    digests = []
+    digests: list[Any] = []
     for cost in (0.0, 1.0):
-        model = forest(60, schema)
-        service = make_service(model)
+        service = make_service(forest(60, schema))
         for each in (service.questions._row_cost, service.changes.writer.cost):
             each._seconds = cost
 
-        async def work(service: Service = service) -> Any:
+        async with running(service):
             await service.changes.add(new_samples(40, schema=schema))
             await service.changes.delete(ids=[f"c{i}" for i in range(0, 60, 2)])
             await service.changes.delete(subjects=["s1", "s3"])
             await service.changes.add(new_samples(10, None, schema))
             predicted = await service.questions.predict(rows(50))
-            return service.model.state.model.digest(), predicted.result.labels.tolist(), predicted.model_version
-
-        digests.append(run(service, work))
+            digest = service.model.state.model.digest()
+            digests.append((digest, predicted.result.labels.tolist(), predicted.model_version))
     assert digests[0] == digests[1]
-    fresh = forest(60, schema)
     assert digests[0][2] == 5
-    assert digests[0][0] != fresh.digest()
+    assert digests[0][0] != forest(60, schema).digest()
 
 
-def test_predictions_and_health_go_on_during_a_long_mutation():
+async def test_predictions_and_health_go_on_during_a_long_mutation():
     service = make_service()
     service.changes.writer.cost._seconds = 1.0
-    copies: list[Any] = []
-    make_copy = service.model.state.model.copy
-
-    def copy() -> Any:
-        copies.append(made := make_copy())
-        copies.append(Gate(made, "apply"))
-        return made
-
-    service.model.state.model.copy = copy
-
-    async def main() -> None:
-        async with served_here(service) as client:
-            adding = asyncio.create_task(client.post("/samples", json=samples(200)))
-            while len(copies) < 2:  # noqa: ASYNC110 - a thread appends to it
-                await asyncio.sleep(0.001)
-            gate = copies[1]
-            await gate.reached()
-            for _ in range(20):
-                started = time.perf_counter()
-                assert (await client.get("/healthz")).status_code == 200
-                assert (await client.get("/readyz")).status_code == 200
-                answer = (await client.post("/predict", json={"instances": rows(5)})).json()
-                assert time.perf_counter() - started < 1
-                assert answer["model_version"] == 1
-                assert answer["probabilities"] == forest().predict_proba(rows(5)).tolist()
-            big = (await client.post("/predict", json={"instances": rows(3000)})).json()
-            assert big["model_version"] == 1
-            listed = (await client.get("/samples?limit=50")).json()
-            assert len(listed["samples"]) == 50
-            deleting = asyncio.create_task(client.delete("/samples/c1"))
-            await asyncio.sleep(0.01)
-            assert not deleting.done(), "a mutation has to wait for its turn"
-            gate.opened.set()
-            added, deleted = (await adding).json(), (await deleting).json()
-            assert (added["model_version"], added["n_samples"]) == (2, 260)
-            assert (deleted["model_version"], deleted["unlearned"]) == (3, 1)
+    gates: list[Gate] = []
+    on_copies(service, lambda copy: gates.append(Gate(copy, "apply")))
+    async with served_here(service) as client:
+        adding = asyncio.create_task(client.post("/samples", json=samples(200)))
+        (gate,) = await until(lambda: gates)
+        await gate.reached()
+        for _ in range(20):
+            started = time.perf_counter()
+            assert (await client.get("/healthz")).status_code == 200
+            assert (await client.get("/readyz")).status_code == 200
             answer = (await client.post("/predict", json={"instances": rows(5)})).json()
-            assert answer["model_version"] == 3
-            again = forest()
-            batch = new_samples(200)
-            again.add(batch.rows, batch.labels, ids=batch.ids)
-            again.delete(["c1"])
-            assert answer["probabilities"] == again.predict_proba(rows(5)).tolist()
+            assert time.perf_counter() - started < 1
+            assert answer["model_version"] == 1
+            assert answer["probabilities"] == forest().predict_proba(rows(5)).tolist()
+        big = (await client.post("/predict", json={"instances": rows(3000)})).json()
+        assert big["model_version"] == 1
+        listed = (await client.get("/samples?limit=50")).json()
+        assert len(listed["samples"]) == 50
+        deleting = asyncio.create_task(client.delete("/samples/c1"))
+        await asyncio.sleep(0.01)
+        assert not deleting.done(), "a mutation has to wait for its turn"
+        gate.opened.set()
+        added, deleted = (await adding).json(), (await deleting).json()
+        assert (added["model_version"], added["n_samples"]) == (2, 260)
+        assert (deleted["model_version"], deleted["unlearned"]) == (3, 1)
+        answer = (await client.post("/predict", json={"instances": rows(5)})).json()
+        assert answer["model_version"] == 3
+        again = forest()
+        batch = new_samples(200)
+        again.add(batch.rows, batch.labels, ids=batch.ids)
+        again.delete(["c1"])
+        assert answer["probabilities"] == again.predict_proba(rows(5)).tolist()
 
-    asyncio.run(main())
 
-
-def test_everything_goes_on_while_a_snapshot_is_written(tmp_path):
+async def test_everything_goes_on_while_a_snapshot_is_written(tmp_path):
     service = make_service(directory=tmp_path / "data")
     gates: list[Gate] = []
     on_copies(service, lambda copy: gates.append(Gate(copy, "save")))
 
-    async def work() -> None:
+    async with running(service):
         await service.changes.add(new_samples(5))
         writing = asyncio.create_task(service.erasure.checkpointer.snapshot())
-        while not gates:  # noqa: ASYNC110 - a thread appends to it
-            await asyncio.sleep(0.001)
+        await until(lambda: gates)
         await gates[0].reached()
         assert (await service.questions.predict(rows(3))).model_version == 2
         assert (await service.changes.add(new_samples(5, "m"))).model_version == 3
@@ -239,14 +166,12 @@ def test_everything_goes_on_while_a_snapshot_is_written(tmp_path):
             gate.opened.set()
         on_copies(service, lambda copy: None)
 
-    run(service, work)
 
-
-def test_a_long_prediction_sees_one_version_and_writers_wait_for_it():
+async def test_a_long_prediction_sees_one_version_and_writers_wait_for_it():
     service = make_service()
     service.questions._row_cost._seconds = 1.0
 
-    async def work() -> None:
+    async with running(service):
         await service.changes.add(new_samples(5))  # leaves tags, which are resolved before the thread reads
         gate = Gate(service.model.state.model, "query")
         predicting = asyncio.create_task(service.questions.predict(rows(100)))
@@ -259,15 +184,13 @@ def test_a_long_prediction_sees_one_version_and_writers_wait_for_it():
         assert (await predicting).model_version == 2
         assert (await deleting).model_version == 3
 
-    run(service, work)
 
-
-def test_work_in_a_thread_ends_even_if_the_caller_is_gone():
+async def test_work_in_a_thread_ends_even_if_the_caller_is_gone():
     service = make_service()
     service.changes.writer.cost._seconds = 1.0
     gate = Gate(service.model.state.model, "copy")
 
-    async def work() -> None:
+    async with running(service):
         adding = asyncio.create_task(service.changes.add(new_samples(40)))
         await gate.reached()
         adding.cancel()
@@ -278,8 +201,6 @@ def test_work_in_a_thread_ends_even_if_the_caller_is_gone():
         gate.opened.set()
         assert (await deleting).unlearned == 1
         assert service.model.state.version == 3
-
-    run(service, work)
 
 
 def leaping(service: Service) -> None:
@@ -294,37 +215,33 @@ async def events(service: Service) -> list[str]:
     return [entry["type"] for entry in await service.evidence.receipts.page(-1, 100)]
 
 
-def test_a_confirmation_whose_caller_goes_is_noted_and_heeded(tmp_path):
+async def test_a_confirmation_whose_caller_goes_is_noted_and_heeded(tmp_path):
     service = make_service(directory=tmp_path / "data")
 
-    async def work() -> None:
+    async with running(service):
         leaping(service)
         await SlowJournal(service).leave(service.erasure.retention.confirm())
         assert (await service.changes.delete(ids=["c1"])).unlearned == 1  # as a rule in the record that follows
         assert service.erasure.retention.paused is None
         assert "expiry-confirmed" in await events(service)
 
-    run(service, work)
 
-
-def test_an_export_whose_caller_goes_is_noted_and_counted(tmp_path):
+async def test_an_export_whose_caller_goes_is_noted_and_counted(tmp_path):
     service = make_service(directory=tmp_path / "data")
 
-    async def work() -> None:
+    async with running(service):
         await SlowJournal(service).leave(service.erasure.checkpointer.export())
         assert (await service.changes.delete(ids=["c1"])).exported_snapshots == 1
         assert (await events(service)).count("export") == 1
 
-    run(service, work)
 
-
-def test_a_confirmation_that_cannot_be_noted_changes_nothing(tmp_path, monkeypatch):
+async def test_a_confirmation_that_cannot_be_noted_changes_nothing(tmp_path, monkeypatch):
     service = make_service(directory=tmp_path / "data")
 
     def full(records: Any, *, reserve: bool = False) -> None:
         raise JournalFullError("no room on the disk")
 
-    async def work() -> None:
+    async with running(service):
         leaping(service)
         with monkeypatch.context() as patched:
             patched.setattr(service.disk.storage.journal, "append", full)
@@ -335,15 +252,13 @@ def test_a_confirmation_that_cannot_be_noted_changes_nothing(tmp_path, monkeypat
         assert service.erasure.retention.paused is None
         assert (await events(service)).count("expiry-confirmed") == 1
 
-    run(service, work)
 
-
-def test_a_full_queue_refuses_additions_but_never_erasures():
+async def test_a_full_queue_refuses_additions_but_never_erasures():
     service = make_service(max_queue=2)
     service.changes.writer.cost._seconds = 1.0
     gate = Gate(service.model.state.model, "copy")
 
-    async def work() -> None:
+    async with running(service):
         long = asyncio.create_task(service.changes.add(new_samples(40)))
         await gate.reached()
         waiting = [asyncio.create_task(service.changes.add(new_samples(1, f"w{i}"))) for i in range(2)]
@@ -359,40 +274,31 @@ def test_a_full_queue_refuses_additions_but_never_erasures():
         assert [(await each).n_new for each in waiting] == [1, 1]
         assert [(await each).unlearned for each in erasures] == [1] * 20
 
-    run(service, work)
 
-
-def test_many_requests_at_once_end_in_the_state_of_their_answers():
+async def test_many_requests_at_once_end_in_the_state_of_their_answers():
     """Additions, deletions and predictions together; afterwards the model is a fresh fit on what is held."""
     service = make_service()
-
-    async def main() -> None:
-        async with served_here(service) as client:
-            service.changes.writer.cost._seconds = 0.003  # batches of four and more go aside
-            calls: list[Any] = []
-            for i in range(30):
-                calls.append(client.post("/samples", json=samples(1 + i % 7, f"b{i}-")))
-                calls.append(client.delete(f"/samples/c{i}"))
-                calls.append(client.post("/predict", json={"instances": rows(3)}))
-            answers = [answer.json() for answer in await asyncio.gather(*calls)]
-            versions = [answer["model_version"] for answer in answers]
-            assert max(versions) == 61
-            assert sorted(v for v, a in zip(versions, answers, strict=True) if "predictions" not in a) == list(
-                range(2, 62)
-            )
-
-    asyncio.run(main())
+    async with served_here(service) as client:
+        service.changes.writer.cost._seconds = 0.003  # batches of four and more go aside
+        calls: list[Any] = []
+        for i in range(30):
+            calls.append(client.post("/samples", json=samples(1 + i % 7, f"b{i}-")))
+            calls.append(client.delete(f"/samples/c{i}"))
+            calls.append(client.post("/predict", json={"instances": rows(3)}))
+        answers = [answer.json() for answer in await asyncio.gather(*calls)]
+        versions = [answer["model_version"] for answer in answers]
+        assert max(versions) == 61
+        assert sorted(v for v, a in zip(versions, answers, strict=True) if "predictions" not in a) == list(
+            range(2, 62)
+        )
     assert service.model.state.model.verify().ok
     assert service.model.state.model.n_samples_ == 60 - 30 + sum(1 + i % 7 for i in range(30))
-
-
-# --- idle time
 
 
 # --- failures
 
 
-def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_path, caplog):
+async def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_path, caplog):
     service = make_service(directory=tmp_path / "data")
 
     def broken(plan: Any) -> None:
@@ -400,7 +306,7 @@ def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_path, c
 
     service.model.state.model.apply = broken
 
-    async def work() -> None:
+    async with running(service):
         with pytest.raises(RuntimeError):
             await service.changes.delete(ids=["c1"])
         assert service.model.state.failed
@@ -412,57 +318,34 @@ def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_path, c
             with pytest.raises(UnavailableError, match="until a restart"):
                 await refused
         assert (await service.questions.predict(rows(1))).model_version == 1
-
-    run(service, work)
     assert "SECRET" not in caplog.text
     assert len(list((tmp_path / "data").glob("snapshot-*"))) == 1, "what is in doubt is not written"
 
 
-def test_nothing_is_answered_before_it_is_ready():
+async def test_nothing_is_answered_before_it_is_ready():
     service = make_service()
-
-    async def main() -> None:
-        for refused in (
-            service.changes.add(new_samples(1)),
-            service.changes.delete(ids=["c1"]),
-            service.questions.predict(rows(1)),
-        ):
-            with pytest.raises(UnavailableError, match="starting"):
-                await refused
-
-    asyncio.run(main())
+    for refused in (
+        service.changes.add(new_samples(1)),
+        service.changes.delete(ids=["c1"]),
+        service.questions.predict(rows(1)),
+    ):
+        with pytest.raises(UnavailableError, match="starting"):
+            await refused
 
 
-def test_a_failed_warm_up_only_makes_the_first_requests_slow(caplog):
+async def test_a_failed_warm_up_only_makes_the_first_requests_slow(caplog):
     service = make_service()
     service.lifecycle._options.warm_up = lambda: 1 // 0
 
-    async def work() -> None:
+    async with running(service):
         assert len((await service.questions.predict(rows(1))).result.labels) == 1
-
-    run(service, work)
     assert "the first requests are slow: an internal error at test_service.py" in caplog.text
 
 
-# --- pages
-
-
-def test_a_page_of_a_list_that_is_no_more_is_refused():
-    service = make_service()
-
-    async def work() -> None:
-        page = service.questions.page(subject=None, after=None, limit=10)
-        assert service.questions.page(subject=None, after=(page.epoch, 9), limit=10).samples[0].id == "c10"
-        with pytest.raises(StaleCursorError):
-            service.questions.page(subject=None, after=(page.epoch + 1, 9), limit=10)
-
-    run(service, work)
-
-
-def test_a_model_that_was_broken_off_halfway_answers_nothing_and_is_not_saved(tmp_path):
+async def test_a_model_that_was_broken_off_halfway_answers_nothing_and_is_not_saved(tmp_path):
     service = make_service(directory=tmp_path / "data")
 
-    async def work() -> None:
+    async with running(service):
         model = service.model.state.model
         model.engine_.update = None  # called after the first write, as memory that ends there
         with pytest.raises(TypeError):
@@ -474,5 +357,3 @@ def test_a_model_that_was_broken_off_halfway_answers_nothing_and_is_not_saved(tm
             await service.changes.delete(ids=["c2"])
         with pytest.raises((UnusableModelError, UnavailableError)):
             await service.erasure.checkpointer.snapshot()
-
-    run(service, work)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from oubli.core import IncrementalBoostingClassifier, OnlineBoostingClassifier
 from oubli.verifier import FailedError, check_absence, check_state, read_policy
 from oubli.verifier.sets import set_root
 from tests.unit.app.hosted import wait_until
+from tests.unit.app.service.support import ended, reopened
 from tests.unit.app.support import CLASSES, forest, make_service, require_conforms, rows, samples, served, served_here
 
 LATER = CheckpointPolicy(erasure_deadline=600)
@@ -37,6 +36,16 @@ def client(service: Service) -> Iterator[TestClient]:
         yield client
 
 
+def boosted(kind: Any) -> Any:
+    labels = ["yes" if i % 4 else "no" for i in range(60)]
+    model = kind(n_estimators=2, random_state=0)
+    return model.fit(rows(60), labels, ids=[f"c{i}" for i in range(60)], schema=CLASSES)
+
+
+def policy_of(client: Any) -> Any:
+    return read_policy(f"log {client.get('/ledger/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
+
+
 def listed(client: Any) -> list[dict[str, Any]]:
     answer = client.get("/model/states?limit=50").json()
     require_conforms(StatesAnswer, answer)
@@ -49,12 +58,6 @@ def told(client: Any, index: int) -> dict[str, Any]:
     return dict(answer)
 
 
-def finished(client: Any, path: str) -> dict[str, Any]:
-    job = client.post(path, json={}).json()
-    wait_until(lambda: client.get(f"/jobs/{job['id']}").json()["status"] in ("succeeded", "failed"))
-    return dict(client.get(f"/jobs/{job['id']}").json())
-
-
 def erase(client: Any, name: str) -> None:
     receipt = client.delete(f"/samples/{name}").json()
     assert client.post("/snapshot").status_code == 201
@@ -65,7 +68,7 @@ def test_a_state_says_what_the_model_is_and_proves_it(client, service):
     answer = client.post("/model/states")
     assert answer.status_code == 201
     require_conforms(ModelState, answer.json())
-    policy = read_policy(f"log {client.get('/ledger/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
+    policy = policy_of(client)
     state = check_state(told(client, answer.json()["index"]), policy)
     model = service.model.state.model
     assert (state.model_version, state.entry["n_samples"], state.is_exact) == (1, 60, True)
@@ -84,7 +87,7 @@ def test_a_version_is_told_once(client):
     assert (first.status_code, again.status_code) == (201, 200)
     assert first.json() == again.json()
     assert client.post("/snapshot").status_code == 201
-    assert finished(client, "/model/verify")["result"]["ok"]
+    assert ended(client, client.post("/model/verify").json())["result"]["ok"]
     assert [one["index"] for one in listed(client)] == [first.json()["index"]]
     client.post("/samples", json=samples(1))
     later = client.post("/model/states")
@@ -92,11 +95,14 @@ def test_a_version_is_told_once(client):
     assert later.json()["set_root"] != first.json()["set_root"]
 
 
-def test_snapshots_checks_and_finished_erasures_tell_a_state(client):
+def test_snapshots_checks_and_finished_erasures_tell_a_state(client, service):
     client.post("/samples", json=samples(1))
     digest = client.post("/snapshot").json()["digest"]
+    assert service.disk.storage.is_current(service.model.state.seq), "no other is needed for the state that it told"
+    assert service.measure().snapshot_lag == 0
     client.post("/samples", json=samples(1, "m"))
-    live = finished(client, "/model/verify")["result"]["live_digest"]
+    assert not service.disk.storage.is_current(service.model.state.seq)
+    live = ended(client, client.post("/model/verify").json())["result"]["live_digest"]
     erase(client, "c1")
     states = listed(client)
     assert [one["model_version"] for one in states] == [2, 3, 4]
@@ -117,20 +123,8 @@ def test_a_restore_tells_a_state_of_the_new_version(client):
     assert (last["n_samples"], told(client, last["index"])["digest"]) == (59, client.get("/snapshot").json()["digest"])
 
 
-def test_no_snapshot_is_written_for_the_state_that_a_snapshot_told(client, service):
-    client.post("/samples", json=samples(1))
-    before = client.post("/snapshot").json()["id"]
-    assert service.disk.storage.is_current(service.model.state.seq)
-    assert service.measure().snapshot_lag == 0
-    client.post("/samples", json=samples(1, "m"))
-    assert not service.disk.storage.is_current(service.model.state.seq)
-    assert client.post("/snapshot").json()["id"] > before
-
-
 def test_a_kind_that_is_not_exact_tells_the_set_only(tmp_path):
-    model = OnlineBoostingClassifier(n_estimators=2, random_state=0)
-    labels = ["yes" if i % 4 else "no" for i in range(60)]
-    model.fit(rows(60), labels, ids=[f"c{i}" for i in range(60)], schema=CLASSES)
+    model = boosted(OnlineBoostingClassifier)
     with served(make_service(model, tmp_path / "data", policy=LATER)) as client:
         client.post("/snapshot")
         (entry,) = listed(client)
@@ -147,44 +141,38 @@ def test_what_an_erasure_is_finished_with_survives_it_and_a_restart(tmp_path):
         erase(client, "c1")
         first, last = listed(client)
         digest = client.get("/snapshot").json()["digest"]
-    from oubli.app.service.build import compose, open_directory
-
-    opened = open_directory(directory)
-    with served(compose(opened.recover(opened.snapshots.recover()), idle_resolve=False)) as client:  # type: ignore[union-attr]
+    with served(reopened(directory)) as client:
         assert told(client, first["index"])["salt"] is None
         assert told(client, last["index"])["digest"] == digest
         assert client.post("/model/states").status_code == 200
 
 
-def test_of_a_version_before_an_erasure_that_is_being_finished_nothing_is_told(service):
+@pytest.mark.anyio
+async def test_of_a_version_before_an_erasure_that_is_being_finished_nothing_is_told(service):
     """It is asked for before, and its digest comes after: in the journal it would outlive the erasure."""
+    async with served_here(service) as client:
+        await client.post("/samples", json=samples(1))
+        model = type(service.model.state.model)
+        digest, entered, gate = model.digest, asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
 
-    async def run() -> None:
-        async with served_here(service) as client:
-            await client.post("/samples", json=samples(1))
-            model = type(service.model.state.model)
-            digest, entered, gate = model.digest, asyncio.Event(), asyncio.Event()
-            loop = asyncio.get_running_loop()
+        def slow(copy: Any) -> str:
+            if copy is not service.model.state.model and not gate.is_set():
+                loop.call_soon_threadsafe(entered.set)
+                asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
+            return digest(copy)
 
-            def slow(copy: Any) -> str:
-                if copy is not service.model.state.model and not gate.is_set():
-                    loop.call_soon_threadsafe(entered.set)
-                    asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
-                return digest(copy)
-
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(model, "digest", slow)
-                asked = asyncio.create_task(client.post("/model/states"))
-                await entered.wait()
-                await client.delete("/samples/n0")
-                gate.set()
-                patch.setattr(model, "digest", digest)
-                service.evidence.states.close_before(service.model.state.version)
-                answer = await asked
-            assert (answer.status_code, answer.json()["type"]) == (503, "urn:oubli:problem:superseded")
-            assert (await client.get("/model/states")).json()["states"] == []
-
-    asyncio.run(run())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(model, "digest", slow)
+            asked = asyncio.create_task(client.post("/model/states"))
+            await entered.wait()
+            await client.delete("/samples/n0")
+            gate.set()
+            patch.setattr(model, "digest", digest)
+            service.evidence.states.close_before(service.model.state.version)
+            answer = await asked
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:oubli:problem:superseded")
+        assert (await client.get("/model/states")).json()["states"] == []
 
 
 def test_a_disk_without_room_keeps_no_snapshot_from_being_written(client, service, monkeypatch, caplog):
@@ -224,12 +212,14 @@ def absence(client: Any, subject: str) -> dict[str, Any]:
 
 
 def test_a_proof_of_absence_is_over_a_root_that_the_log_tells_of(client):
-    policy = read_policy(f"log {client.get('/ledger/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
+    policy = policy_of(client)
     first = absence(client, "nobody")
     (entry,) = listed(client)
     assert check_absence(json.dumps(first), policy, name="nobody").entry == entry["index"]
     assert entry["digest_hash"] is None
     assert check_absence(json.dumps(absence(client, "somebody")), policy).entry == entry["index"], "it is told once"
+    assert client.post("/model/states").status_code == 201, "one with a digest is told beside it"
+    assert [told(client, one["index"])["digest"] is None for one in listed(client)] == [True, False]
     for name in client.get("/samples?subject=s1&limit=50").json()["samples"]:
         client.delete(f"/samples/{name['id']}")
     later = absence(client, "s1")
@@ -238,12 +228,6 @@ def test_a_proof_of_absence_is_over_a_root_that_the_log_tells_of(client):
     for lie in ({"state": first["state"]}, {"model_version": first["model_version"], "state": first["state"]}):
         with pytest.raises(FailedError):
             check_absence(json.dumps({**later, **lie}), policy, name="s1")
-
-
-def test_a_state_with_a_digest_is_told_beside_one_without(client):
-    absence(client, "nobody")
-    assert client.post("/model/states").status_code == 201
-    assert [told(client, one["index"])["digest"] is None for one in listed(client)] == [True, False]
 
 
 def test_where_nothing_can_be_written_absence_is_proved_over_a_root_alone(client, service, monkeypatch):
@@ -280,62 +264,24 @@ def test_digests_of_trees_are_told_while_the_model_is_of_the_version(client, ser
     assert not service.model.holders._holds
 
 
-def test_an_erasure_forgets_the_digests_of_trees_with_the_digest(client):
-    before = client.post("/model/states").json()["index"]
-    assert trees_told(client, before) is not None
-    erase(client, "c1")
-    assert trees_told(client, before) is None
-    last = listed(client)[-1]["index"]
-    assert last != before
-    assert trees_told(client, last) is not None
-
-
-def test_digests_of_trees_of_a_version_before_an_erasure_that_is_being_finished_are_not_told(client, service):
+def test_digests_of_trees_are_told_only_of_a_version_that_lasts_and_when_they_belong_to_the_digest(
+    client, service, monkeypatch
+):
     index = client.post("/model/states").json()["index"]
-    service.evidence.states.close_before(service.model.state.version + 1)
-    assert trees_told(client, index) is None
-
-
-def test_digests_of_trees_that_do_not_belong_to_the_digest_are_not_told(client, service, monkeypatch):
-    index = client.post("/model/states").json()["index"]
-    monkeypatch.setattr(type(service.model.state.model), "tree_digests", lambda model: ["00" * 32] * 5)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(service.model.state.model), "tree_digests", lambda model: ["00" * 32] * 5)
+        assert trees_told(client, index) is None
+    assert trees_told(client, index) is not None
+    service.evidence.states.close_before(service.model.state.version + 1)  # an erasure is being finished
     assert trees_told(client, index) is None
 
 
 def test_where_trees_depend_on_each_other_none_are_told(tmp_path):
-    model = IncrementalBoostingClassifier(n_estimators=2, random_state=0)
-    labels = ["yes" if i % 4 else "no" for i in range(60)]
-    model.fit(rows(60), labels, ids=[f"c{i}" for i in range(60)], schema=CLASSES)
+    model = boosted(IncrementalBoostingClassifier)
     with served(make_service(model, tmp_path / "data", policy=LATER)) as client:
         index = client.post("/model/states").json()["index"]
         assert told(client, index)["digest"] is not None
         assert trees_told(client, index) is None
-
-
-def test_digests_of_trees_are_kept_nowhere(client, service, tmp_path, caplog):
-    caplog.set_level(logging.DEBUG)
-    client.post("/samples", json=samples(1))
-    index = client.post("/model/states").json()["index"]
-    found = trees_told(client, index)
-    assert found is not None
-    assert client.post("/snapshot").status_code == 201
-    files = b"\0".join(path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file())
-    digest = told(client, index)["digest"]
-    assert digest.encode() in files or bytes.fromhex(digest) in files, "the search is blind"
-    for one in found:
-        raw = bytes.fromhex(one)
-        for form in (one.encode(), raw, base64.b64encode(raw).rstrip(b"=")):
-            assert form not in files
-            assert form.decode("latin-1") not in caplog.text
-    lists = ("/ledger?limit=50", "/model/states?limit=50", "/jobs", "/metrics", "/snapshot", f"/model/states/{index}")
-    assert not any(one in client.get(path).text for path in lists for one in found)
-
-
-@pytest.mark.parametrize("query", ["trees=1", "trees=true&trees=true", "trees=", "tree=true"])
-def test_digests_of_trees_that_are_asked_for_wrongly_are_refused(client, query):
-    index = client.post("/model/states").json()["index"]
-    answer = client.get(f"/model/states/{index}?{query}")
-    assert (answer.status_code, answer.json()["type"]) == (422, "urn:oubli:problem:invalid-input")
 
 
 def test_states_that_there_are_not(client):
@@ -343,13 +289,7 @@ def test_states_that_there_are_not(client):
         answer = client.get(path)
         assert (answer.status_code, answer.json()["type"]) == (404, "urn:oubli:problem:not-logged"), path
     assert client.get("/model/states?cursor=x").status_code == 422
-
-
-def test_nothing_of_a_state_but_hashes_is_in_the_ledger(client):
-    client.post("/snapshot")
-    (entry,) = listed(client)
-    answer = told(client, entry["index"])
-    ledger = json.dumps(client.get("/ledger?limit=50").json())
-    assert entry["digest_hash"] in ledger
-    for secret in ("salt", "digest", "positions_key"):
-        assert answer[secret] not in ledger
+    index = client.post("/model/states").json()["index"]
+    for query in ("trees=1", "trees=true&trees=true", "trees=", "tree=true"):
+        answer = client.get(f"/model/states/{index}?{query}")
+        assert (answer.status_code, answer.json()["type"]) == (422, "urn:oubli:problem:invalid-input")

@@ -24,8 +24,10 @@ from oubli.app.service.changes.additions import AddSamples
 from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.service import Service
 from oubli.app.storage.journal import Record
-from tests.unit.app.service.test_service import new_samples, run
+from tests.unit.app.service.support import new_samples, running
 from tests.unit.app.support import forest, make_service, rows
+
+pytestmark = pytest.mark.anyio
 
 
 class Appends:
@@ -64,10 +66,18 @@ def fresh(add: list[str], delete: list[str]) -> str:
     return digest
 
 
-def test_what_waits_shares_a_flush_and_each_keeps_its_version(service):
+async def refuses_both(service: Service, error: type[Exception], match: str | None = None) -> None:
+    """An addition and a deletion that wait together are refused."""
+    waiting = (service.changes.add(new_samples(1)), service.changes.delete(ids=["c1"]))
+    for each in [asyncio.ensure_future(one) for one in waiting]:
+        with pytest.raises(error, match=match):
+            await each
+
+
+async def test_what_waits_shares_a_flush_and_each_keeps_its_version(service):
     appends = Appends(service)
 
-    async def work() -> None:
+    async with running(service):
         adding = [asyncio.create_task(service.changes.add(new_samples(1, f"n{i}-"))) for i in range(10)]
         deleting = [asyncio.create_task(service.changes.delete(ids=[f"c{i}"])) for i in range(10)]
         versions = [(await each).model_version for each in (*adding, *deleting)]
@@ -78,11 +88,9 @@ def test_what_waits_shares_a_flush_and_each_keeps_its_version(service):
         assert numbers == list(range(numbers[0], numbers[0] + 20))
         assert service.model.state.model.digest() == fresh([f"n{i}-" for i in range(10)], [f"c{i}" for i in range(10)])
 
-    run(service, work)
 
-
-def test_requests_for_one_sample_are_made_one_after_the_other(service):
-    async def work() -> None:
+async def test_requests_for_one_sample_are_made_one_after_the_other(service):
+    async with running(service):
         first = asyncio.create_task(service.changes.add(new_samples(1, "x")))
         again = asyncio.create_task(service.changes.add(new_samples(1, "x")))
         other = new_samples(1, "x")
@@ -98,11 +106,9 @@ def test_requests_for_one_sample_are_made_one_after_the_other(service):
         with pytest.raises(NotHeldError):
             await late
 
-    run(service, work)
 
-
-def test_a_subject_and_its_new_sample_do_not_pass_each_other(service):
-    async def work() -> None:
+async def test_a_subject_and_its_new_sample_do_not_pass_each_other(service):
+    async with running(service):
         sample = new_samples(1, "x")
         sample.subjects = ["s1"]
         deleting = asyncio.create_task(service.changes.delete(subjects=["s1"]))
@@ -112,10 +118,8 @@ def test_a_subject_and_its_new_sample_do_not_pass_each_other(service):
         assert (await adding).n_new == 1
         assert (await again).unlearned == 1
 
-    run(service, work)
 
-
-def test_nothing_is_in_the_model_before_it_is_on_the_disk(service):
+async def test_nothing_is_in_the_model_before_it_is_on_the_disk(service):
     appends = Appends(service)
     seen: list[bool] = []
     write = appends._append
@@ -126,25 +130,18 @@ def test_nothing_is_in_the_model_before_it_is_on_the_disk(service):
 
     appends._append = watched
 
-    async def work() -> None:
+    async with running(service):
         await service.changes.add(new_samples(1))
-
-    run(service, work)
     assert seen[0] is False
 
 
-def test_on_a_full_disk_additions_are_refused_and_deletions_made(service):
+async def test_on_a_full_disk_additions_are_refused_and_deletions_made(service):
     appends = Appends(service)
     appends.refusals = [JournalFullError("full"), JournalFullError("full")]
 
-    async def work() -> None:
+    async with running(service):
         head = service.disk.ledger.head
-        adding = asyncio.create_task(service.changes.add(new_samples(1)))
-        deleting = asyncio.create_task(service.changes.delete(ids=["c1"]))
-        with pytest.raises(StorageError):
-            await adding
-        with pytest.raises(StorageError):
-            await deleting  # the reserve was used up as well
+        await refuses_both(service, StorageError)  # the reserve was used up as well
         assert appends.reserved == [False, True]
         assert service.disk.ledger.head == head, "entries that were not written never were"
         assert not service.model.state.failed
@@ -156,13 +153,11 @@ def test_on_a_full_disk_additions_are_refused_and_deletions_made(service):
         assert (await service.changes.add(new_samples(1))).model_version == 3
         assert appends.reserved[-1] is False
 
-    run(service, work)
 
-
-def test_the_log_says_once_that_changes_have_stopped_and_why(service, caplog):
+async def test_the_log_says_once_that_changes_have_stopped_and_why(service, caplog):
     appends = Appends(service)
 
-    async def work() -> None:
+    async with running(service):
         for _ in range(3):
             appends.refusals = [JournalFullError("no room on the disk")]
             with pytest.raises(StorageError):
@@ -171,8 +166,6 @@ def test_the_log_says_once_that_changes_have_stopped_and_why(service, caplog):
         appends.refusals = [JournalError("failed")]
         with pytest.raises(UnavailableError):
             await service.changes.add(new_samples(1, "m"))
-
-    run(service, work)
     said = [one.getMessage() for one in caplog.records if "change" in one.getMessage()]
     assert said == [
         f"changes are refused. {StopReason.DISK_FULL.text}",
@@ -181,19 +174,13 @@ def test_the_log_says_once_that_changes_have_stopped_and_why(service, caplog):
     ]
 
 
-def test_after_a_failed_flush_nothing_changes_and_predictions_go_on(service):
+async def test_after_a_failed_flush_nothing_changes_and_predictions_go_on(service):
     appends = Appends(service)
 
-    async def work() -> None:
+    async with running(service):
         before = (await service.questions.predict(rows(3))).result.labels.tolist()
         appends.refusals = [JournalError("failed")]
-        waiting = [
-            asyncio.create_task(service.changes.add(new_samples(1))),
-            asyncio.create_task(service.changes.delete(ids=["c1"])),
-        ]
-        for each in waiting:
-            with pytest.raises(UnavailableError, match="until a restart"):
-                await each
+        await refuses_both(service, UnavailableError, "until a restart")
         assert service.model.state.failed
         with pytest.raises(UnavailableError, match="until a restart"):
             await service.changes.delete(ids=["c2"])
@@ -201,36 +188,26 @@ def test_after_a_failed_flush_nothing_changes_and_predictions_go_on(service):
         assert service.model.state.model.samples_.contains("c1")
         assert (await service.questions.predict(rows(3))).result.labels.tolist() == before
 
-    run(service, work)
-
 
 @pytest.mark.parametrize("error", [JournalFullError("full"), JournalError("failed")])
-def test_a_long_change_that_is_refused_leaves_the_model_as_it_was(service, error):
+async def test_a_long_change_that_is_refused_leaves_the_model_as_it_was(service, error):
     appends = Appends(service)
     service.changes.writer.cost._seconds = 1.0
 
-    async def work() -> None:
+    async with running(service):
         appends.refusals = [error]
         with pytest.raises((StorageError, UnavailableError)):
             await service.changes.add(new_samples(40))
         assert service.model.state.model.digest() == forest().digest()
         assert service.model.state.version == 1
 
-    run(service, work)
 
-
-def test_while_the_journal_is_away_everything_is_refused_and_nothing_stops(service):
+async def test_while_the_journal_is_away_everything_is_refused_and_nothing_stops(service):
     appends = Appends(service)
 
-    async def work() -> None:
+    async with running(service):
         appends.refusals = [JournalUnreachableError("away") for _ in range(3)]
-        waiting = [
-            asyncio.create_task(service.changes.add(new_samples(1))),
-            asyncio.create_task(service.changes.delete(ids=["c1"])),
-        ]
-        for each in waiting:
-            with pytest.raises(JournalUnreachableError):
-                await each
+        await refuses_both(service, JournalUnreachableError)
         assert appends.reserved == [False], "there is no reserve to try again with"
         assert service.model.state.stopped is StopReason.JOURNAL_UNREACHABLE
         service.changes.writer.cost._seconds = 1.0
@@ -244,22 +221,15 @@ def test_while_the_journal_is_away_everything_is_refused_and_nothing_stops(servi
         assert service.model.state.stopped is None
         assert (await service.changes.add(new_samples(40))).n_new == 40
 
-    run(service, work)
 
-
-def test_a_change_that_another_node_takes_is_refused_and_nothing_stops(service):
+async def test_a_change_that_another_node_takes_is_refused_and_nothing_stops(service):
     appends, deposed = Appends(service), []
 
-    async def work() -> None:
+    before = service.disk.ledger.head
+    async with running(service):
         service.model.state.deposed = lambda: deposed.append(1)
         appends.refusals = [DeposedError("another node leads")]
-        waiting = [
-            asyncio.create_task(service.changes.add(new_samples(1))),
-            asyncio.create_task(service.changes.delete(ids=["c1"])),
-        ]
-        for each in waiting:
-            with pytest.raises(NotLeaderError):
-                await each
+        await refuses_both(service, NotLeaderError)
         with pytest.raises(NotLeaderError):
             await service.changes.delete(ids=["c2"])
         assert (deposed, len(appends.batches), service.model.state.failed) == ([1], 1, False)
@@ -267,14 +237,11 @@ def test_a_change_that_another_node_takes_is_refused_and_nothing_stops(service):
         assert service.disk.ledger.head == before
         assert (await service.questions.predict(rows(3))).result.labels is not None
 
-    before = service.disk.ledger.head
-    run(service, work)
 
-
-def test_what_changes_nothing_is_not_written(service):
+async def test_what_changes_nothing_is_not_written(service):
     appends = Appends(service)
 
-    async def work() -> None:
+    async with running(service):
         await service.changes.add(new_samples(2))
         n = len(appends.batches)
         assert (await service.changes.add(new_samples(2))).n_new == 0
@@ -282,23 +249,19 @@ def test_what_changes_nothing_is_not_written(service):
             await service.changes.replace(Replacement("nobody", [9, "z", True], "yes"))
         assert len(appends.batches) == n
 
-    run(service, work)
 
-
-def test_generated_ids_are_never_given_out_twice(service):
-    async def work() -> None:
+async def test_generated_ids_are_never_given_out_twice(service):
+    async with running(service):
         adding = [asyncio.create_task(service.changes.add(new_samples(3, None))) for _ in range(8)]
         ids = [name for each in adding for name in (await each).ids]
         assert sorted(ids, key=int) == [str(i) for i in range(24)]
 
-    run(service, work)
 
-
-def test_an_erasure_that_is_gone_after_a_full_disk_keeps_nobody_waiting(service):
+async def test_an_erasure_that_is_gone_after_a_full_disk_keeps_nobody_waiting(service):
     """It asked for the reserve, and is refused when its turn comes; what waits behind it continues without."""
     appends = Appends(service)
 
-    async def work() -> None:
+    async with running(service):
         appends.refusals = [JournalFullError("full")]
         writer = service.changes.writer
         give_way = writer._give_way
@@ -318,11 +281,9 @@ def test_an_erasure_that_is_gone_after_a_full_disk_keeps_nobody_waiting(service)
         assert (await asyncio.wait_for(adding, 10)).n_new == 1
         assert appends.reserved[-1] is False
 
-    run(service, work)
 
-
-def test_a_mistake_in_one_answer_keeps_no_other_from_its_own(service):
-    async def work() -> None:
+async def test_a_mistake_in_one_answer_keeps_no_other_from_its_own(service):
+    async with running(service):
         def broken(error: Any) -> None:
             raise RuntimeError("SECRET")
 
@@ -330,24 +291,20 @@ def test_a_mistake_in_one_answer_keeps_no_other_from_its_own(service):
         assert (await asyncio.wait_for(service.changes.add(new_samples(1, "b")), 10)).n_new == 1
         assert service.model.state.model.samples_.contains("a0")
 
-    run(service, work)
 
-
-def test_a_mistake_in_the_journal_is_told_and_stops_changes(service):
+async def test_a_mistake_in_the_journal_is_told_and_stops_changes(service):
     appends = Appends(service)
 
-    async def work() -> None:
+    async with running(service):
         appends.refusals = [ValueError("SECRET")]
         with pytest.raises(ValueError, match="SECRET"):
             await asyncio.wait_for(service.changes.delete(ids=["c1"]), 10)
         assert service.model.state.failed
         assert service.model.state.model.samples_.contains("c1")
 
-    run(service, work)
 
-
-def test_the_set_tree_follows_after_the_answer(service):
-    async def work() -> None:
+async def test_the_set_tree_follows_after_the_answer(service):
+    async with running(service):
         touched, answered = service.model.state.touched, asyncio.Event()
         n_before, found = touched.n, []
 
@@ -362,11 +319,9 @@ def test_the_set_tree_follows_after_the_answer(service):
         await service.changes.add(new_samples(1, "a"))  # is held: nothing changes
         assert touched.n == n_before + 1
 
-    run(service, work)
 
-
-def test_whoever_waits_for_the_ledger_has_a_bell_of_its_own(service):
-    async def work() -> None:
+async def test_whoever_waits_for_the_ledger_has_a_bell_of_its_own(service):
+    async with running(service):
         bells = [service.disk.database.bell(), service.disk.database.bell()]
         await service.changes.add(new_samples(1, "a"))
         assert not any(bell.is_set() for bell in bells)  # the ledger tells nothing of additions
@@ -374,5 +329,3 @@ def test_whoever_waits_for_the_ledger_has_a_bell_of_its_own(service):
         assert all(bell.is_set() for bell in bells)
         bells[0].clear()
         assert bells[1].is_set()
-
-    run(service, work)

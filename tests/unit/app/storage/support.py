@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from oubli.app.storage.journal import Record, SqliteJournal
+from tests.closing import closed_at_the_end
 
 RESERVE_BYTES = 2**16  # enough for what the tests write, and quick to make
 
@@ -26,9 +27,12 @@ def seqs(records: Iterable[Record]) -> list[int]:
     return [one.seq for one in records]
 
 
-def journal_in(directory: Path) -> SqliteJournal:
+def journal_in(directory: Path, n: int = 0) -> SqliteJournal:
+    """Open a journal, which is closed at the end of the test at the latest; a new one gets so many records."""
     directory.mkdir(exist_ok=True)
-    return SqliteJournal(directory, reserve_bytes=RESERVE_BYTES)
+    journal = closed_at_the_end(SqliteJournal(directory, reserve_bytes=RESERVE_BYTES))
+    journal.append(batch(1, n))
+    return journal
 
 
 def killed(directory: Path, copy: Path) -> Path:
@@ -46,6 +50,12 @@ def contents(directory: Path) -> list[Record]:
         return found
     finally:
         journal.close()
+
+
+def closed(journal: SqliteJournal, directory: Path) -> list[Record]:
+    """Close a journal, and return all records that are in its directory."""
+    journal.close()
+    return contents(directory)
 
 
 def names(directory: Path) -> set[str]:

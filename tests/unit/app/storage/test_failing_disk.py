@@ -10,18 +10,20 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from oubli.app.errors import JournalDamagedError, JournalError, JournalFullError, JournalRefusedError
 from oubli.app.storage import journal as journal_module
-from oubli.app.storage.journal import _BEFORE_FLUSH, SqliteJournal
+from oubli.app.storage.journal import _BEFORE_FLUSH, Record, SqliteJournal
 from tests.unit.app.storage.life import LAST
-from tests.unit.app.storage.support import batch, contents, journal_in
+from tests.unit.app.storage.support import batch, closed, contents, journal_in
 
 ROOT = Path(__file__).resolve().parents[4]
 FLUSHES = "fsync,fdatasync"
@@ -58,7 +60,7 @@ class Lived:
     place: Place
     code: int
     said: list[str]
-    directory: Path
+    last: int  # the number of the last record that is left
 
 
 def lived(directory: Path, log: Path, calls: str, fault: str = "") -> tuple[int, list[str]]:
@@ -99,13 +101,12 @@ def require_nothing_lost(directory: Path, said: list[str]) -> int:
     assert first in ((1, 4, 9) if dropped else (1,))
     journal = journal_in(directory)  # and it lives on
     journal.append(batch(last + 1, last + 3))
-    journal.close()
-    assert contents(directory) == batch(first, last + 3)
+    assert closed(journal, directory) == batch(first, last + 3)
     return last
 
 
 def sweep(tmp_path: Path, calls: str, fault: str, n: int | None) -> Iterator[Lived]:
-    """Live with a fault at each of some system calls; at n of them, evenly spread, if n is given."""
+    """Live with a fault at each of some system calls, or at n of them, evenly spread: nothing is lost."""
     places = places_of(tmp_path, calls)
     assert len(places) > 20
     if n is not None:
@@ -113,16 +114,14 @@ def sweep(tmp_path: Path, calls: str, fault: str, n: int | None) -> Iterator[Liv
     for place in places:
         directory = tmp_path / f"{place.call}{place.when}"
         code, said = lived(directory, tmp_path / "log", place.call, f"{fault}:when={place.when}")
-        yield Lived(place, code, said, directory)
+        yield Lived(place, code, said, require_nothing_lost(directory, said))
         shutil.rmtree(directory)
 
 
 def check_kills(tmp_path: Path, n: int | None) -> None:
-    lasts = set()
-    for life in sweep(tmp_path, ALL, "signal=SIGKILL", n):
-        assert life.code == -9
-        lasts.add(require_nothing_lost(life.directory, life.said))
-    assert len(lasts) > 5
+    lives = list(sweep(tmp_path, ALL, "signal=SIGKILL", n))
+    assert {life.code for life in lives} == {-9}
+    assert len({life.last for life in lives}) > 3
 
 
 def check_failing_flushes(tmp_path: Path, n: int | None) -> None:
@@ -134,51 +133,40 @@ def check_failing_flushes(tmp_path: Path, n: int | None) -> None:
         # SQLite flushes the directory with its first commit and passes an error over; that was done before.
         passed_over = life.place.call == "fdatasync" and life.place.file == "whole"
         assert (life.said[-1] == "end") == passed_over
-        require_nothing_lost(life.directory, life.said)
     assert ends >= {"failed", "unstarted"}
 
 
-def check_full_disk(tmp_path: Path, n: int | None) -> None:
-    """One write that finds no room: refused, and the next try works."""
-    n_full = 0
-    for life in sweep(tmp_path, WRITES, "error=ENOSPC", n):
-        assert life.code == 0
-        assert life.said[-1] in ("end", "unstarted")
-        n_full += "full" in life.said
-        require_nothing_lost(life.directory, life.said)
-    assert n_full > 3
-
-
-def check_failing_writes(tmp_path: Path, n: int | None) -> None:
-    """A write or a change of a name that fails before anything is flushed: refused, and the next try works."""
+def check_refused_once(tmp_path: Path, n: int | None, calls: str, error: str) -> None:
+    """A call that fails before anything is flushed: refused, and the next try works."""
     n_refused = 0
-    for life in sweep(tmp_path, NAMES, "error=EIO", n):
+    for life in sweep(tmp_path, calls, f"error={error}", n):
         assert life.code == 0
         # What was begun and cannot be removed is in doubt, as after a flush that has failed.
         assert life.said[-1] in ("end", "unstarted") or life.place.call == "unlink"
         n_refused += "full" in life.said
-        require_nothing_lost(life.directory, life.said)
-    assert n_refused > 3
+    assert n_refused > 2
+
+
+check_full_disk = partial(check_refused_once, calls=WRITES, error="ENOSPC")
+check_failing_writes = partial(check_refused_once, calls=NAMES, error="EIO")
 
 
 @needs_trace
-def test_killed_in_front_of_a_system_call(tmp_path: Path) -> None:
-    check_kills(tmp_path, 16)
-
-
-@needs_trace
-def test_flushes_that_fail(tmp_path: Path) -> None:
-    check_failing_flushes(tmp_path, 11)
-
-
-@needs_trace
-def test_writes_that_find_no_room(tmp_path: Path) -> None:
-    check_full_disk(tmp_path, 9)
-
-
-@needs_trace
-def test_writes_and_names_that_fail_once(tmp_path: Path) -> None:
-    check_failing_writes(tmp_path, 12)
+@pytest.mark.parametrize(
+    ("check", "n"),
+    [
+        pytest.param(check, n, id=f"{name}-{n or 'all'}", marks=() if n else pytest.mark.long)
+        for name, check, n_short in (
+            ("killed", check_kills, 16),
+            ("flushes", check_failing_flushes, 7),
+            ("no room", check_full_disk, 6),
+            ("writes", check_failing_writes, 7),
+        )
+        for n in (n_short, None)
+    ],
+)
+def test_at_system_calls(tmp_path: Path, check: Callable[[Path, int | None], None], n: int | None) -> None:
+    check(tmp_path, n)
 
 
 @needs_trace
@@ -187,11 +175,10 @@ def test_every_flush_fails(tmp_path: Path) -> None:
     assert (code, said) == (0, ["unstarted"])
 
 
-@needs_trace
-@pytest.mark.long
-@pytest.mark.parametrize("check", [check_kills, check_failing_flushes, check_full_disk, check_failing_writes])
-def test_at_every_system_call(tmp_path: Path, check: Any) -> None:
-    check(tmp_path, None)
+def error_of(code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("disk I/O error at /secret/path")
+    error.sqlite_errorcode = code
+    return error
 
 
 class Faulty:
@@ -208,29 +195,18 @@ class Faulty:
             return self._connection.execute(statement, *values)
         if self._done:
             self._connection.execute(statement, *values)
-        error = sqlite3.OperationalError("disk I/O error at /secret/path")
-        error.sqlite_errorcode = self._code
-        raise error
+        raise self.error()
+
+    def executemany(self, statement: str, rows: Any) -> sqlite3.Cursor:
+        if statement.startswith(self._statement):
+            raise self.error()
+        return self._connection.executemany(statement, rows)
+
+    def error(self) -> BaseException:
+        return error_of(self._code)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
-
-
-def unopened(*arguments: Any) -> sqlite3.Connection:
-    error = sqlite3.OperationalError("unable to open database file /secret/path")
-    error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
-    raise error
-
-
-def break_insert(journal: SqliteJournal, code: int) -> None:
-    """Break the statement that a journal runs for many rows."""
-
-    def refused(*arguments: Any) -> None:
-        error = sqlite3.OperationalError("disk I/O error at /secret/path")
-        error.sqlite_errorcode = code
-        raise error
-
-    journal._segment._connection.executemany = refused  # type: ignore[method-assign, assignment]
 
 
 def break_connection(journal: SqliteJournal, statement: str, code: int, *, done: bool = False) -> sqlite3.Connection:
@@ -240,21 +216,25 @@ def break_connection(journal: SqliteJournal, statement: str, code: int, *, done:
     return sound
 
 
+def refuse_for_ever(journal: SqliteJournal, records: list[Record], *, reserve: bool = False) -> None:
+    """An append fails so that nobody knows what is on the disk: the journal takes nothing any more."""
+    with pytest.raises(JournalError) as caught:
+        journal.append(records, reserve=reserve)
+    assert not isinstance(caught.value, JournalFullError)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__suppress_context__
+    assert journal.failed
+
+
 @pytest.mark.parametrize(
     "code",
     [sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_BUSY],
 )
 @pytest.mark.parametrize("statement", ["BEGIN", "COMMIT"])
 def test_a_failed_flush_is_for_ever(tmp_path: Path, statement: str, code: int) -> None:
-    journal = journal_in(tmp_path)
-    journal.append(batch(1, 3))
+    journal = journal_in(tmp_path, 3)
     sound = break_connection(journal, statement, code)
-    with pytest.raises(JournalError) as caught:
-        journal.append(batch(4, 5), reserve=True)
-    assert not isinstance(caught.value, JournalFullError)
-    assert "secret" not in str(caught.value)
-    assert caught.value.__suppress_context__
-    assert journal.failed
+    refuse_for_ever(journal, batch(4, 5), reserve=True)
     journal._segment._connection = sound
     for work in (
         lambda: journal.append(batch(4, 4)),
@@ -266,67 +246,48 @@ def test_a_failed_flush_is_for_ever(tmp_path: Path, statement: str, code: int) -
         with pytest.raises(JournalError, match="has failed before"):
             work()
     assert (journal.last_seq, journal.n_records) == (3, 3)
-    journal.close()
-    assert contents(tmp_path) == batch(1, 3)
+    assert closed(journal, tmp_path) == batch(1, 3)
 
 
 @pytest.mark.parametrize("code", sorted(_BEFORE_FLUSH))
 @pytest.mark.parametrize("statement", ["BEGIN", "COMMIT", "INSERT"])
 def test_what_fails_before_a_flush_is_refused_and_works_again(tmp_path: Path, statement: str, code: int) -> None:
-    journal = journal_in(tmp_path)
-    journal.append(batch(1, 3))
+    journal = journal_in(tmp_path, 3)
     for last, reserve in ((3, False), (5, True)):
         break_connection(journal, statement, code)
-        if statement == "INSERT":
-            break_insert(journal, code)
         with pytest.raises(JournalRefusedError) as caught:
             journal.append(batch(last + 1, last + 2), reserve=reserve)
         assert "secret" not in str(caught.value)
         assert (journal.failed, journal.last_seq, journal.n_records) == (False, last, last)
         journal.append(batch(last + 1, last + 2), reserve=reserve)
-    journal.close()
-    assert contents(tmp_path) == batch(1, 7)
+    assert closed(journal, tmp_path) == batch(1, 7)
 
 
 def test_a_segment_that_cannot_be_opened_anew_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = journal_in(tmp_path)
-    journal.append(batch(1, 3))
+    journal = journal_in(tmp_path, 3)
     break_connection(journal, "COMMIT", sqlite3.SQLITE_IOERR_WRITE)
     with pytest.raises(JournalRefusedError):
         journal.append(batch(4, 4))
     with monkeypatch.context() as patch:
-        patch.setattr(journal_module, "_connect", unopened)
+        patch.setattr(journal_module, "_connect", Mock(side_effect=error_of(sqlite3.SQLITE_CANTOPEN)))
         works: list[Any] = [lambda: journal.append(batch(4, 4)), lambda: journal.rotate(4), journal.probe]
         for work in works * 2:
             with pytest.raises(JournalRefusedError):
                 work()
     journal.probe()
     journal.append(batch(4, 4))
-    journal.close()
-    assert contents(tmp_path) == batch(1, 4)
+    assert closed(journal, tmp_path) == batch(1, 4)
 
 
-def test_a_refused_batch_that_is_there_all_the_same_is_not_believed(tmp_path: Path) -> None:
-    """The error came after the flush: the caller was told that nothing was written."""
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_FULL])
+def test_a_refused_batch_that_is_there_all_the_same_is_not_believed(tmp_path: Path, code: int) -> None:
+    """The error came after the flush. Of a full disk that is known at once; else the caller was told otherwise."""
     journal = journal_in(tmp_path)
-    break_connection(journal, "COMMIT", sqlite3.SQLITE_IOERR_WRITE, done=True)
-    with pytest.raises(JournalRefusedError):
-        journal.append(batch(1, 2))
-    with pytest.raises(JournalError) as caught:
-        journal.append(batch(1, 1))
-    assert not isinstance(caught.value, JournalFullError)
-    assert journal.failed
-    journal.close()
-
-
-def test_a_full_disk_that_has_kept_the_batch_is_not_believed(tmp_path: Path) -> None:
-    journal = journal_in(tmp_path)
-    break_connection(journal, "COMMIT", sqlite3.SQLITE_FULL, done=True)
-    with pytest.raises(JournalError) as caught:
-        journal.append(batch(1, 2))
-    assert not isinstance(caught.value, JournalFullError)
-    assert journal.failed
-    journal.close()
+    break_connection(journal, "COMMIT", code, done=True)
+    if code != sqlite3.SQLITE_FULL:
+        with pytest.raises(JournalRefusedError):
+            journal.append(batch(1, 2))
+    refuse_for_ever(journal, batch(1, 2 if code == sqlite3.SQLITE_FULL else 1))
 
 
 def test_a_second_look_that_fails_is_refused(tmp_path: Path) -> None:
@@ -339,8 +300,7 @@ def test_a_second_look_that_fails_is_refused(tmp_path: Path) -> None:
         journal.append(batch(1, 2))
     assert not journal.failed
     journal.append(batch(1, 2))
-    journal.close()
-    assert contents(tmp_path) == batch(1, 2)
+    assert closed(journal, tmp_path) == batch(1, 2)
 
 
 def test_a_quota_that_is_used_up_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,8 +312,7 @@ def test_a_quota_that_is_used_up_is_a_full_disk(tmp_path: Path, monkeypatch: pyt
     assert not journal.failed
     journal._segment._connection = sound
     journal.append(batch(1, 2))
-    journal.close()
-    assert contents(tmp_path) == batch(1, 2)
+    assert closed(journal, tmp_path) == batch(1, 2)
 
 
 def test_what_fails_after_a_commit_fails_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,16 +327,14 @@ def test_what_fails_after_a_commit_fails_the_next_one(tmp_path: Path, monkeypatc
     with pytest.raises(JournalError, match="has failed before"):
         journal.append(batch(5, 5))
     assert journal.last_seq == 4
-    journal.close()
-    assert contents(tmp_path) == batch(1, 4)
+    assert closed(journal, tmp_path) == batch(1, 4)
 
 
 @pytest.mark.parametrize(("code", "is_full"), [(errno.EIO, False), (errno.ENOSPC, True)])
 def test_a_flush_that_fails_in_a_rotation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, is_full: bool
 ) -> None:
-    journal = journal_in(tmp_path)
-    journal.append(batch(1, 3))
+    journal = journal_in(tmp_path, 3)
     flush = os.fsync
     failures = iter([False, True])  # of the file; of the directory
 
@@ -396,13 +353,11 @@ def test_a_flush_that_fails_in_a_rotation(
         journal.append(batch(4, 4))
         journal.rotate(5)
         journal.append(batch(5, 6))
-    journal.close()
-    assert contents(tmp_path) == batch(1, 6 if is_full else 3)
+    assert closed(journal, tmp_path) == batch(1, 6 if is_full else 3)
 
 
 def test_an_old_log_that_cannot_be_taken_in_is_kept(tmp_path: Path) -> None:
-    journal = journal_in(tmp_path)
-    journal.append(batch(1, 3))
+    journal = journal_in(tmp_path, 3)
     break_connection(journal, "PRAGMA wal_checkpoint", sqlite3.SQLITE_FULL)
     journal.rotate(4)
     journal.append(batch(4, 5))
@@ -410,15 +365,13 @@ def test_an_old_log_that_cannot_be_taken_in_is_kept(tmp_path: Path) -> None:
     with pytest.raises(JournalError):
         journal.rotate(6)
     assert journal.failed
-    journal.close()
-    assert contents(tmp_path) == batch(1, 5)
+    assert closed(journal, tmp_path) == batch(1, 5)
 
 
 @pytest.mark.parametrize("suffix", [".sqlite", "-wal"])
 def test_segments_that_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
     """They go when it is tried again: also a log whose segment is gone, which may hold what was erased."""
-    journal = journal_in(tmp_path)
-    journal.append(batch(1, 3))
+    journal = journal_in(tmp_path, 3)
     journal.rotate(4)
     journal.append(batch(4, 4))
     log = tmp_path / "journal-000000000001.sqlite-wal"
@@ -439,33 +392,22 @@ def test_segments_that_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.Mon
     journal.drop_before(4)
     assert not log.exists()
     journal.append(batch(5, 5))
-    journal.close()
-    assert contents(tmp_path) == batch(4, 5)
+    assert closed(journal, tmp_path) == batch(4, 5)
 
 
-def test_an_error_that_is_not_of_the_disk_is_passed_on(tmp_path: Path) -> None:
+def test_an_error_that_is_not_of_the_disk_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = journal_in(tmp_path)
-    connection = break_connection(journal, "-", 0)
-
-    class Interrupted(Faulty):
-        def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-            if statement == "COMMIT":
-                raise MemoryError
-            return self._connection.execute(statement, *values)
-
-    journal._segment._connection = Interrupted(connection, "", 0)  # type: ignore[assignment]
+    sound = break_connection(journal, "COMMIT", 0)
+    monkeypatch.setattr(Faulty, "error", MemoryError)
     with pytest.raises(MemoryError):
         journal.append(batch(1, 2))
-    journal._segment._connection = connection
+    journal._segment._connection = sound
     journal.append(batch(1, 1))
-    journal.close()
-    assert contents(tmp_path) == batch(1, 1)
+    assert closed(journal, tmp_path) == batch(1, 1)
 
 
 def test_a_segment_that_cannot_be_read_is_damaged(tmp_path: Path) -> None:
-    journal = journal_in(tmp_path)
-    journal.append(batch(1, 3))
+    journal = journal_in(tmp_path, 3)
     break_connection(journal, "SELECT seq", sqlite3.SQLITE_IOERR_READ)
     with pytest.raises(JournalDamagedError, match="record 3 of the journal"):
         list(journal.records(2))
-    journal.close()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from oubli.app.errors import JournalFullError, StartError
-from oubli.app.storage.journal import MARK_NAME, RESERVE_NAME, Record, Reserve, SqliteJournal
-from tests.unit.app.storage.support import batch, contents, journal_in, names, seqs
+from oubli.app.storage.journal import MARK_NAME, RESERVE_NAME, Record, SqliteJournal
+from tests.unit.app.storage.support import batch, closed, contents, journal_in, names, seqs
 
 MIB = 2**20
 
@@ -64,8 +64,7 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room(small_disk: Path) ->
     assert seqs(journal.records(0)) == list(range(1, n_fitting + 1))
     other.unlink()
     journal.append([big(n_fitting + 1), big(n_fitting + 2)])
-    journal.close()
-    assert seqs(contents(small_disk)) == list(range(1, n_fitting + 3))
+    assert seqs(closed(journal, small_disk)) == list(range(1, n_fitting + 3))
 
 
 def test_erasures_fit_on_a_full_disk(small_disk: Path) -> None:
@@ -92,41 +91,29 @@ def test_erasures_fit_on_a_full_disk(small_disk: Path) -> None:
     filler.unlink()
     journal.append(batch(last + 2, last + 2))
     assert RESERVE_NAME in names(small_disk)
-    journal.close()
-    assert seqs(contents(small_disk)) == list(range(1, last + 3))
+    assert seqs(closed(journal, small_disk)) == list(range(1, last + 3))
 
 
-def test_even_the_reserve_has_an_end(small_disk: Path) -> None:
-    journal = SqliteJournal(small_disk, MIB // 4)
-    use_up(small_disk / "other")
-    fill(journal)
-    assert 5 < fill(journal, reserve=True) < 1000
-    assert not journal.failed
-    assert seqs(journal.records(0)) == list(range(1, journal.last_seq + 1))
-    (small_disk / "other").unlink()
-    journal.rotate(journal.last_seq + 1)
-    assert RESERVE_NAME in names(small_disk)
-    journal.close()
-
-
-def test_segments_go_from_a_full_disk(small_disk: Path) -> None:
+def test_segments_go_from_a_full_disk_and_even_the_reserve_has_an_end(small_disk: Path) -> None:
     journal = SqliteJournal(small_disk, MIB // 4)
     fill(journal, most=30)
     journal.rotate(journal.last_seq + 1)
     use_up(small_disk / "other")
     fill(journal)
-    fill(journal, reserve=True)
+    assert 5 < fill(journal, reserve=True) < 1000
     assert RESERVE_NAME not in names(small_disk)
     with pytest.raises(JournalFullError):
         journal.rotate(journal.last_seq + 1)
+    assert not journal.failed
     last = journal.last_seq
+    assert seqs(journal.records(0)) == list(range(1, last + 1))
     journal.drop_before(last + 1)
     assert journal.first_seq == 31
     (small_disk / "other").unlink()
     journal.append(batch(last + 1, last + 1))
     journal.rotate(last + 2)
-    journal.close()
-    assert seqs(contents(small_disk)) == list(range(31, last + 2))
+    assert RESERVE_NAME in names(small_disk)
+    assert seqs(closed(journal, small_disk)) == list(range(31, last + 2))
     assert not [name for name in names(small_disk) if name.startswith(".")]
 
 
@@ -138,44 +125,10 @@ def test_a_first_start_on_a_full_disk_says_what_is_missing(small_disk: Path) -> 
 
 
 def test_a_read_only_directory_says_what_to_do(small_disk: Path) -> None:
-    journal = journal_in(small_disk)
-    journal.append(batch(1, 3))
+    journal = journal_in(small_disk, 3)
     journal.close()
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(StartError, match=r"cannot be opened \(Read-only file system\): check its permissions"):
         journal_in(small_disk)
     subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
     assert contents(small_disk) == batch(1, 3)
-
-
-def test_the_reserve_is_given_up_for_erasures_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same on any system: SQLite itself refuses to grow, until the reserve is gone."""
-    journal = journal_in(tmp_path)
-    journal.append(batch(1, 3))
-    limit(journal, "page_count")
-
-    give_up: Callable[[Reserve], bool] = Reserve.give_up
-
-    def give_up_and_grow(reserve: Reserve) -> bool:
-        limit(journal, "2147483646")
-        return give_up(reserve)
-
-    monkeypatch.setattr(Reserve, "give_up", give_up_and_grow)
-    with pytest.raises(JournalFullError):
-        journal.append([big(4), big(5)])
-    assert RESERVE_NAME in names(tmp_path)
-    assert seqs(journal.records(0)) == [1, 2, 3]
-    journal.append([big(4), big(5)], reserve=True)
-    assert RESERVE_NAME not in names(tmp_path)
-    journal.append([big(6)], reserve=True)
-    journal.append([big(7)])
-    assert RESERVE_NAME in names(tmp_path)  # there was room for it again
-    journal.close()
-    assert seqs(contents(tmp_path)) == list(range(1, 8))
-
-
-def limit(journal: SqliteJournal, pages: str) -> None:
-    connection = journal._segment._connection
-    if not pages.isdigit():
-        (pages,) = connection.execute(f"PRAGMA {pages}").fetchone()
-    connection.execute(f"PRAGMA max_page_count={pages}").fetchall()

@@ -4,47 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from oubli.app.errors import JournalDamagedError, JournalError
-from oubli.app.storage.journal import Journal
+from oubli.app.storage.journal import Journal, Record
 from oubli.app.storage.segment_keys import SegmentKeys
+from tests.closing import closed_at_the_end
 from tests.postgres import Server
-from tests.unit.app.storage.support import batch, journal_in, record, seqs
+from tests.unit.app.storage.support import batch, journal_in, record
 
-KINDS = ("memory", "sqlite", "postgres")
-
-
-@dataclass
-class Kind:
-    """A journal, and how it is opened again."""
-
-    name: str
-    open: Callable[[], Journal]
-
-    @property
-    def keeps(self) -> bool:
-        return self.name != "memory"
+Open = Callable[[], Journal]
+"""Opens a journal, or opens it again."""
 
 
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
-    if request.param == "memory":
-        return Kind("memory", Journal)
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     if request.param == "sqlite":
-        return Kind("sqlite", lambda: journal_in(tmp_path / "data"))
+        return lambda: journal_in(tmp_path / "data")
     server: Server = request.getfixturevalue("postgres")
     url = server.url(server.new_schema())
 
-    def opened() -> Journal:
+    def open_in_postgres() -> Journal:
         from oubli.app.storage.postgres.journal import SoleJournal
 
-        return SoleJournal(url, SegmentKeys(tmp_path / "keys"), name="test")
+        return closed_at_the_end(SoleJournal(url, SegmentKeys(tmp_path / "keys"), name="test"))
 
-    return Kind("postgres", opened)
+    return open_in_postgres
 
 
 def facts(journal: Journal) -> tuple[int, int, int, int | None]:
@@ -55,10 +42,9 @@ def size(first: int, last: int) -> int:
     return sum(len(one.body) + len(one.notes) for one in batch(first, last))
 
 
-def test_counts_what_is_appended(kind: Kind) -> None:
-    journal, before = kind.open(), time.time()
-    first = 1 if kind.keeps else None
-    assert (journal.is_durable, journal.failed, journal.oldest_at) == (kind.keeps, False, None)
+def check_counts(journal: Journal, *, keeps: bool) -> None:
+    before, first = time.time(), 1 if keeps else None
+    assert (journal.is_durable, journal.failed, journal.oldest_at) == (keeps, False, None)
     journal.append([])
     assert (facts(journal), journal.oldest_at) == ((0, 0, 0, first), None)
     journal.append(batch(1, 3))
@@ -66,6 +52,12 @@ def test_counts_what_is_appended(kind: Kind) -> None:
     journal.probe()
     assert facts(journal) == (4, size(1, 4), 4, first)
     assert journal.oldest_at == pytest.approx(before, abs=5)
+    for wrong in (batch(6, 7), batch(4, 5)):
+        with pytest.raises(ValueError, match="was given where"):
+            journal.append(wrong)
+    with pytest.raises(ValueError, match="record 4 is written"):
+        journal.rotate(4)
+    assert (journal.failed, facts(journal)) == (False, (4, size(1, 4), 4, first))
     journal.rotate(5)
     assert (facts(journal), journal.oldest_at) == ((0, 0, 4, first), None)
     journal.append(batch(5, 5))
@@ -74,120 +66,87 @@ def test_counts_what_is_appended(kind: Kind) -> None:
     assert facts(journal) == (1, size(5, 5), 5, first)
 
 
-def test_gives_back_what_was_appended(kind: Kind) -> None:
-    journal = kind.open()
+def test_counts_what_is_appended_and_refuses_numbers_that_would_lose_records(opened: Open) -> None:
+    check_counts(opened(), keeps=True)
+
+
+def test_one_that_keeps_nothing_counts_all_the_same() -> None:
+    journal = Journal()
+    check_counts(journal, keeps=False)
+    journal.rotate(10)
+    journal.append(batch(10, 12))
+    journal.drop_before(11)
+    assert (journal.first_seq, journal.last_seq, list(journal.records(9))) == (None, 12, [])
+
+
+def test_gives_back_what_was_appended(opened: Open) -> None:
+    journal = opened()
     journal.append(batch(1, 100))  # more than is read in one piece
     journal.rotate(101)
     assert list(journal.records(100)) == []
     journal.append([record(101)])
     journal.append(batch(102, 130))
     for after in (0, 63, 64, 99, 100, 101, 129, 130):
-        assert list(journal.records(after)) == (batch(after + 1, 130) if kind.keeps else [])
-    journal.close()
+        assert list(journal.records(after)) == batch(after + 1, 130)
 
 
-def test_goes_on_where_it_was_closed(kind: Kind) -> None:
-    if not kind.keeps:
-        pytest.skip("it keeps nothing")
-    journal = kind.open()
+def test_goes_on_where_it_was_closed(opened: Open) -> None:
+    journal = opened()
     journal.append(batch(1, 3))
     journal.rotate(4)
     journal.append(batch(4, 9))
     known, oldest = facts(journal), journal.oldest_at
     journal.close()
-    journal = kind.open()
+    with pytest.raises(JournalError):
+        journal.append(batch(10, 10))
+    journal = opened()
     assert (facts(journal), journal.oldest_at) == (known, oldest)
     journal.append(batch(10, 12))
     assert list(journal.records(2)) == batch(3, 12)
     journal.rotate(13)
     journal.close()
-    journal = kind.open()  # with an empty segment
+    journal = opened()  # with an empty segment
     assert facts(journal) == (0, 0, 12, 1)
     journal.rotate(13)  # is the one that it has
     journal.append(batch(13, 13))
     assert list(journal.records(0)) == batch(1, 13)
-    journal.close()
 
 
-def test_drops_whole_segments(kind: Kind) -> None:
-    journal = kind.open()
-    first = 1 if kind.keeps else None
+def test_drops_whole_segments(opened: Open) -> None:
+    journal = opened()
     for end in (3, 6, 9):
         journal.append(batch(end - 2, end))
         journal.rotate(end + 1)
     journal.drop_before(4 - 1)
-    assert journal.first_seq == first
+    assert journal.first_seq == 1
     journal.drop_before(9)  # of the segment from 7 on, one is needed
-    assert journal.first_seq == (7 if kind.keeps else None)
+    assert journal.first_seq == 7
     journal.append(batch(10, 11))
-    if kind.keeps:
-        assert list(journal.records(6)) == batch(7, 11)
-        with pytest.raises(JournalDamagedError, match="record 6 of the journal"):
-            list(journal.records(5))
-    journal.drop_before(1000)  # the one in use stays
-    journal.drop_before(1000)
-    assert journal.first_seq == (10 if kind.keeps else None)
+    assert list(journal.records(6)) == batch(7, 11)
+    with pytest.raises(JournalDamagedError, match="record 6 of the journal"):
+        list(journal.records(5))
+    for _ in range(2):
+        journal.drop_before(1000)  # the one in use stays
+        assert journal.first_seq == 10
     journal.append(batch(12, 12))
     journal.close()
-    if kind.keeps:
-        journal = kind.open()
-        assert list(journal.records(9)) == batch(10, 12)
-        journal.close()
+    assert list(opened().records(9)) == batch(10, 12)
 
 
-def test_numbers_that_would_lose_records_are_mistakes(kind: Kind) -> None:
-    journal = kind.open()
-    journal.append(batch(1, 2))
-    for wrong in (batch(4, 5), batch(2, 3)):
-        with pytest.raises(ValueError, match="was given where"):
-            journal.append(wrong)
-    with pytest.raises(ValueError, match="record 2 is written"):
-        journal.rotate(2)
-    assert (journal.failed, journal.last_seq) == (False, 2)
-    journal.append(batch(3, 3))
-    journal.close()
-
-
-def test_numbers_may_be_passed_over_for_what_a_snapshot_has(kind: Kind) -> None:
-    journal = kind.open()
-    journal.append(batch(1, 3))
-    journal.rotate(10)
-    assert journal.last_seq == 9
-    journal.append(batch(10, 12))
-    assert seqs(journal.records(9)) == ([10, 11, 12] if kind.keeps else [])
-    if kind.keeps:
-        with pytest.raises(JournalDamagedError, match="record 4 of the journal"):
-            list(journal.records(0))
-    journal.close()
-
-
-def test_a_missing_end_is_noticed(kind: Kind) -> None:
-    if not kind.keeps:
-        pytest.skip("it keeps nothing")
-    journal = kind.open()
+def test_numbers_may_be_passed_over_for_what_a_snapshot_has(opened: Open) -> None:
+    journal = opened()
     journal.append(batch(1, 3))
     journal.rotate(10)  # nothing is in it, so that only its number tells what is missing
-    with pytest.raises(JournalDamagedError, match="record 4 of the journal"):
-        list(journal.records(0))
-    journal.close()
+    assert journal.last_seq == 9
+    for _ in range(2):
+        with pytest.raises(JournalDamagedError, match="record 4 of the journal"):
+            list(journal.records(0))
+        journal.append(batch(journal.last_seq + 1, 12))
+    assert list(journal.records(9)) == batch(10, 12)
 
 
-def test_a_closed_journal_takes_nothing(kind: Kind) -> None:
-    if not kind.keeps:
-        pytest.skip("it keeps nothing")
-    journal = kind.open()
-    journal.append(batch(1, 1))
-    journal.close()
-    with pytest.raises(JournalError):
-        journal.append(batch(2, 2))
-    journal = kind.open()
-    assert list(journal.records(0)) == batch(1, 1)
-    journal.close()
-
-
-def test_a_record_may_be_long(kind: Kind) -> None:
-    journal = kind.open()
-    long = [type(record(1))(seq, 1, bytes([seq]) * 3_000_000, b"n") for seq in (1, 2, 3)]
+def test_a_record_may_be_long(opened: Open) -> None:
+    journal = opened()
+    long = [Record(seq, 1, bytes([seq]) * 3_000_000, b"n") for seq in (1, 2, 3)]
     journal.append(long)
-    assert list(journal.records(0)) == (long if kind.keeps else [])
-    journal.close()
+    assert list(journal.records(0)) == long

@@ -9,18 +9,20 @@ from oubli.app.storage import journal as module
 from oubli.app.storage.directory import FlushError
 from oubli.app.storage.journal import Journal, SqliteJournal, move_journal
 from oubli.app.storage.segment_keys import SegmentKeys
+from tests.closing import closed_at_the_end
 from tests.postgres import Server
 from tests.unit.app.storage.support import batch, contents, journal_in, names
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
-def journal(postgres: Server, tmp_path: Path):
+def journal(postgres: Server, tmp_path: Path) -> Journal:
     from oubli.app.storage.postgres.journal import SoleJournal
 
     url = postgres.url(postgres.new_schema())
     journal = SoleJournal(url, SegmentKeys(tmp_path / "keys"), name="a")
-    yield journal
-    journal.close()
+    return closed_at_the_end(journal)
 
 
 def written(directory: Path, first: int, last: int) -> None:
@@ -39,8 +41,7 @@ def written(directory: Path, first: int, last: int) -> None:
 def test_records_go_on_in_the_other_journal(journal: Journal, tmp_path: Path, first: int) -> None:
     directory = tmp_path / "data"
     if first == 1:
-        old = journal_in(directory)
-        old.append(batch(1, 200))
+        old = journal_in(directory, 200)
         old.close()
     else:
         written(directory, first, 200)

@@ -1,6 +1,7 @@
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,52 +39,44 @@ def test_takes_nothing_where_it_does_not_fit(tmp_path: Path) -> None:
     assert names(tmp_path) == set()
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_fills_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    def full(descriptor: int, piece: bytes) -> int:
-        raise OSError(code, "")
+def refuse(patch: pytest.MonkeyPatch, owner: Any, name: str, code: int) -> None:
+    """Have a call fail."""
 
-    monkeypatch.setattr(module.os, "write", full)
+    def refused(*_: Any, **__: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    patch.setattr(owner, name, refused)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "code"),
+    [
+        (module.os, "write", errno.ENOSPC),
+        (module.os, "write", errno.EDQUOT),
+        (module, "_allocate", errno.ENOSPC),  # there is no room for a name
+    ],
+)
+def test_a_disk_that_fills_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, code: int
+) -> None:
+    refuse(monkeypatch, owner, name, code)
     assert not Reserve(tmp_path, SIZE).ensure()
     assert lacks_room(tmp_path, 10)
     assert names(tmp_path) == set()
 
 
-def test_a_directory_without_room_for_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(path: Path, n_bytes: int) -> None:
-        raise OSError(errno.ENOSPC, "")
-
-    monkeypatch.setattr(module, "_allocate", refused)
-    assert not Reserve(tmp_path, SIZE).ensure()
-    assert names(tmp_path) == set()
-
-
-def test_a_disk_that_answers_and_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(path: Path, missing_ok: bool = False) -> None:
-        raise OSError(errno.EROFS, "")
-
-    monkeypatch.setattr(Path, "unlink", refused)
-    assert not lacks_room(tmp_path, 10)
-
-
 def test_a_disk_that_fails_is_not_a_full_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(descriptor: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    assert not lacks_room(tmp_path, 10)
-    monkeypatch.setattr(module.os, "fsync", broken)
-    with pytest.raises(OSError, match="Input/output"):
-        Reserve(tmp_path, SIZE).ensure()
-    assert not lacks_room(tmp_path, 10)
-    assert names(tmp_path) == set()
-
-
-def test_other_errors_are_passed_on_when_it_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(descriptor: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    reserve = Reserve(tmp_path, SIZE)
-    reserve.ensure()
-    monkeypatch.setattr(module.os, "fsync", broken)
+    with monkeypatch.context() as patch:
+        refuse(patch, Path, "unlink", errno.EROFS)
+        assert not lacks_room(tmp_path, 10)
+    (tmp_path / "own").mkdir()
+    reserve = Reserve(tmp_path / "own", SIZE)
+    assert reserve.ensure()
+    refuse(monkeypatch, module.os, "fsync", errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
         reserve.give_up()
+    (tmp_path / "other").mkdir()
+    with pytest.raises(OSError, match="Input/output"):
+        Reserve(tmp_path / "other", SIZE).ensure()
+    assert not lacks_room(tmp_path / "other", 10)
+    assert names(tmp_path / "other") == set()

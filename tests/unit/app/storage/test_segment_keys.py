@@ -25,6 +25,13 @@ def test_keys_are_kept_until_they_are_destroyed(tmp_path: Path) -> None:
     assert keys.get(other.id) == other
 
 
+def test_a_key_that_is_not_here_is_fetched_once_and_kept(tmp_path: Path) -> None:
+    keys, key = SegmentKeys(tmp_path / "segments"), SegmentKey("0123456789abcdef", bytes(range(32)))
+    assert keys.fetched(key.id, lambda _: None) is None
+    assert keys.fetched(key.id, lambda _: key.secret) == key
+    assert keys.fetched(key.id, lambda _: None) == keys.get(key.id) == key
+
+
 def test_files_are_for_the_owner_only(tmp_path: Path) -> None:
     directory = tmp_path / "segments"
     keys = SegmentKeys(directory)

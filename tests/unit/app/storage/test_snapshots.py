@@ -46,22 +46,17 @@ def test_what_is_written_is_recovered(directory, store):
     assert written.bytes == written.path.stat().st_size
 
 
-def test_there_is_none_at_first(store):
+def test_there_is_none_at_first_and_then_two_generations_for_the_owner_only(directory, store):
     assert not store.holds_model()
     assert store.newest_seq() is None
     with pytest.raises(NoSnapshotError):
         _ = store.newest
-
-
-def test_files_are_for_the_owner_only(store):
-    assert write(store).path.stat().st_mode & 0o077 == 0
-
-
-def test_two_generations_stay(directory, store):
     for version in range(1, 5):
-        write(store, version=version)
+        assert write(store, version=version).path.stat().st_mode & 0o077 == 0
     assert files(directory) == ["lock", "snapshot-00000003.safetensors", "snapshot-00000004.safetensors"]
     assert store.newest_seq() == 40
+    store.write(forest(3), Facts(5, seq=50))
+    assert store.keep_newest() == 40, "the journal is needed from the older generation on"
 
 
 def test_what_was_written_since_can_be_taken_back(directory, store):
@@ -83,12 +78,6 @@ def test_a_snapshot_can_be_written_twice(directory, store):
     assert files(directory) == ["lock", "snapshot-00000003.safetensors", "snapshot-00000004.safetensors"]
     written.path.unlink()
     assert SnapshotStore(directory).recover().model.digest() == model.digest()
-
-
-def test_the_journal_is_needed_from_the_older_generation_on(store):
-    write(store, version=4)
-    store.write(forest(3), Facts(5, seq=50))
-    assert store.keep_newest() == 40
 
 
 def test_a_file_that_no_service_wrote_has_no_history(tmp_path):
@@ -117,18 +106,12 @@ def test_a_damaged_newest_file_is_named_and_the_one_before_is_used(directory, st
     else:
         whole = bytearray(b"foreign" if damage == "foreign" else b"")
     newest.write_bytes(whole)
-    recovered = SnapshotStore(directory).recover()
+    again = SnapshotStore(directory)
+    recovered = again.recover()
     assert recovered.model.n_samples_ == 10
     assert recovered.snapshot.model_version == 1
     assert "snapshot-00000002.safetensors cannot be read" in recovered.notes[0]
     assert "fell back to snapshot-00000001.safetensors" in recovered.notes[1]
-
-
-def test_the_next_snapshot_after_a_fallback_gets_a_new_name(directory, store):
-    write(store, version=1)
-    write(store, version=2).path.write_bytes(b"")
-    again = SnapshotStore(directory)
-    again.recover()
     assert write(again, version=3).path.name == "snapshot-00000003.safetensors"
     assert again.recover().snapshot.model_version == 3
 
@@ -147,33 +130,24 @@ def test_a_newer_format_is_never_fallen_back_from(directory, store, newer_file):
         SnapshotStore(directory).recover()
 
 
-def test_a_file_that_reads_back_wrong_is_not_kept(directory, store):
+@pytest.mark.parametrize("message", ["damaged", "No space left"])
+def test_a_file_that_reads_back_wrong_or_does_not_fit_leaves_what_was_there(directory, store, message):
     write(store, version=1)
 
     class Model:
         def save(self, path, extra):
+            if message != "damaged":
+                path.write_bytes(b"half")
+                raise OSError(28, message)
             forest(10).save(path, extra=extra)
             whole = bytearray(path.read_bytes())
             whole[-1] ^= 1
             path.write_bytes(whole)
 
-    with pytest.raises(StorageError, match="damaged"):
+    with pytest.raises(StorageError, match=message):
         write(store, Model(), 2)
     assert files(directory) == ["lock", "snapshot-00000001.safetensors"]
     assert store.newest_seq() == 10
-
-
-def test_a_full_disk_leaves_what_was_there(directory, store):
-    write(store, version=1)
-
-    class Model:
-        def save(self, path, extra):
-            path.write_bytes(b"half")
-            raise OSError(28, "No space left on device")
-
-    with pytest.raises(StorageError, match="No space left"):
-        write(store, Model(), 2)
-    assert files(directory) == ["lock", "snapshot-00000001.safetensors"]
     assert store.recover().snapshot.model_version == 1
 
 

@@ -1,8 +1,7 @@
-import os
 import shutil
 import sqlite3
 import stat
-from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +9,18 @@ import pytest
 
 from oubli.app.errors import JournalDamagedError, StartError
 from oubli.app.storage import journal as journal_module
-from oubli.app.storage.journal import MARK_NAME, RESERVE_NAME, SqliteJournal
-from tests.unit.app.storage.support import RESERVE_BYTES, batch, contents, journal_in, killed, names, seqs
+from oubli.app.storage.journal import MARK_NAME, RESERVE_NAME, Mark, SqliteJournal
+from tests.unit.app.storage.support import RESERVE_BYTES, batch, closed, contents, journal_in, killed, names
 
 FIRST = "journal-000000000001.sqlite"
 
 
-def test_a_rotated_segment_leaves_no_log(tmp_path: Path) -> None:
-    journal = journal_in(tmp_path)
-    journal.append(batch(1, 30))
+def test_a_rotated_segment_leaves_no_log_and_all_is_for_the_owner_only(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path, 30)
     journal.rotate(31)
-    assert names(tmp_path) == {
-        FIRST,
-        "journal-000000000031.sqlite",
-        "journal-000000000031.sqlite-wal",
-        MARK_NAME,
-        RESERVE_NAME,
-    }
-    journal.close()
+    second = "journal-000000000031.sqlite"
+    assert names(tmp_path) == {FIRST, second, f"{second}-wal", MARK_NAME, RESERVE_NAME}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
 
 def test_a_second_rotation_to_the_same_number_wipes_what_was_rolled_back(tmp_path: Path) -> None:
@@ -43,36 +36,7 @@ def test_a_second_rotation_to_the_same_number_wipes_what_was_rolled_back(tmp_pat
     journal.rotate(1)
     assert all(b"CANARY" not in path.read_bytes() for path in tmp_path.iterdir())
     journal.append(batch(1, 2))
-    journal.close()
-    assert contents(tmp_path) == batch(1, 2)
-
-
-def test_files_are_for_the_owner_only(tmp_path: Path) -> None:
-    journal = journal_in(tmp_path)
-    journal.append(batch(1, 1))
-    journal.rotate(2)
-    assert len(names(tmp_path)) == 5
-    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
-    journal.close()
-
-
-def test_settings_of_the_database(tmp_path: Path) -> None:
-    journal = journal_in(tmp_path)
-    wanted: dict[str, Any] = {
-        "journal_mode": b"wal",
-        "synchronous": 2,
-        "secure_delete": 1,
-        "temp_store": 2,
-        "locking_mode": b"exclusive",
-        "wal_autocheckpoint": 0,
-    }
-    journal.append(batch(1, 1))
-    for _ in range(2):  # as it was made, and as it is opened again
-        found = {name: journal._segment._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in wanted}
-        assert found == wanted
-        journal.close()
-        journal = journal_in(tmp_path)
-    journal.close()
+    assert closed(journal, tmp_path) == batch(1, 2)
 
 
 def test_the_log_is_taken_in_before_it_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,62 +46,11 @@ def test_the_log_is_taken_in_before_it_grows(tmp_path: Path, monkeypatch: pytest
         journal.append(batch(seq, seq))
     assert (tmp_path / "data" / f"{FIRST}-wal").stat().st_size < 300_000
     copy = killed(tmp_path / "data", tmp_path / "copy")
-    journal.close()
-    assert contents(copy) == batch(1, 300)
-
-
-def life(journal: SqliteJournal) -> None:
-    """Everything that happens to a journal. It continues where the last life ended."""
-    for _ in range(2):
-        for _ in range(2):
-            journal.append(batch(journal.last_seq + 1, journal.last_seq + 3))
-        journal.rotate(journal.last_seq + 1)
-    journal.append(batch(journal.last_seq + 1, journal.last_seq + 1))
-    journal.drop_before(journal.last_seq)
-
-
-def test_a_kill_between_any_two_steps_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copies: list[tuple[Path, int, int]] = []
-    data = tmp_path / "data"
-    journal = journal_in(data)
-    journal.append(batch(1, 4))
-
-    def copied(step: Callable[..., Any]) -> Callable[..., Any]:
-        def around(*arguments: Any, **options: Any) -> Any:
-            for done in (False, True):
-                result = step(*arguments, **options) if done else None
-                name = tmp_path / f"copy{len(copies)}"
-                copies.append((killed(data, name), journal.first_seq, journal.last_seq))
-            return result
-
-        return around
-
-    with monkeypatch.context() as patch:
-        for name in ("rename", "replace", "unlink"):
-            patch.setattr(Path, name, copied(getattr(Path, name)))
-        patch.setattr(os, "fsync", copied(os.fsync))
-        patch.setattr(journal_module, "create_database", copied(journal_module.create_database))
-        patch.setattr(journal_module, "_connect", copied(journal_module._connect))
-        patch.setattr(journal_module.Segment, "fold_log", copied(journal_module.Segment.fold_log))
-        life(journal)
-    journal.close()
-    assert len(copies) > 30
-    for copy, first, last in copies:
-        found = contents(copy)
-        assert found == batch(found[0].seq, last) if found else last == 0
-        assert not found or first <= found[0].seq
-        assert not found or found[0].seq in (1, 11, 17)
-        # It lives on as if nothing had happened.
-        again = journal_in(copy)
-        life(again)
-        assert list(again.records(again.first_seq - 1)) == batch(again.first_seq, again.last_seq)
-        again.close()
-        assert not [name for name in names(copy) if name.endswith((".tmp", "-shm", "-wal", "-journal"))]
+    assert closed(journal, copy) == batch(1, 300)
 
 
 def test_what_a_kill_left_is_removed(tmp_path: Path) -> None:
-    journal = journal_in(tmp_path)
-    journal.append(batch(1, 2))
+    journal = journal_in(tmp_path, 2)
     journal.rotate(3)
     journal.close()
     left = {
@@ -172,8 +85,7 @@ def test_what_is_removed_is_gone_after_a_power_loss(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_newer_format_is_refused(tmp_path: Path, which: int) -> None:
-    journal = journal_in(tmp_path)
-    journal.append(batch(1, 2))
+    journal = journal_in(tmp_path, 2)
     journal.rotate(3)
     journal.append(batch(3, 3))
     journal.close()
@@ -194,7 +106,7 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_database_that_is_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = journal_in(tmp_path)
+    journal_in(tmp_path)
     connect = sqlite3.connect
 
     def impatient(*arguments: Any, **options: Any) -> sqlite3.Connection:
@@ -203,7 +115,6 @@ def test_a_database_that_is_in_use_is_refused(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sqlite3, "connect", impatient)
     with pytest.raises(StartError, match="in use: close the program"):
         journal_in(tmp_path)
-    journal.close()
 
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
@@ -228,12 +139,47 @@ def test_reads_what_the_first_version_wrote(tmp_path: Path) -> None:
 
 
 def test_a_journal_without_its_mark_is_read(tmp_path: Path) -> None:
-    journal = journal_in(tmp_path / "data")
-    journal.append(batch(1, 5))
+    journal = journal_in(tmp_path / "data", 5)
     copy = killed(tmp_path / "data", tmp_path / "copy")
     journal.close()
     (copy / MARK_NAME).unlink()
     assert contents(copy) == batch(1, 5)
+
+
+def mark_in(directory: Path) -> int:
+    mark = Mark(directory / MARK_NAME)
+    mark.close()
+    mark.close()
+    return mark.seq
+
+
+def test_a_mark_is_read_back(tmp_path: Path) -> None:
+    assert mark_in(tmp_path) == 0
+    mark = Mark(tmp_path / MARK_NAME)
+    for seq in (1, 2**40, 7):
+        mark.write(seq)
+        assert mark_in(tmp_path) == seq
+    mark.close()
+    assert stat.S_IMODE((tmp_path / MARK_NAME).stat().st_mode) == 0o600
+
+
+def test_what_makes_no_sense_is_no_mark(tmp_path: Path) -> None:
+    mark = Mark(tmp_path / MARK_NAME)
+    mark.write(123)
+    mark.close()
+    whole = (tmp_path / MARK_NAME).read_bytes()
+    for position in range(len(whole)):
+        (tmp_path / MARK_NAME).write_bytes(whole[:position])
+        assert mark_in(tmp_path) == 0
+        flipped = bytearray(whole)
+        flipped[position] ^= 1
+        (tmp_path / MARK_NAME).write_bytes(flipped)
+        assert mark_in(tmp_path) == 0
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        Mark(tmp_path / "none" / MARK_NAME).open()
 
 
 def test_segments_that_are_gone_are_missed(tmp_path: Path) -> None:
@@ -248,14 +194,6 @@ def test_segments_that_are_gone_are_missed(tmp_path: Path) -> None:
         copy = killed(tmp_path / "data", tmp_path / "copy")
         for name in gone:
             (copy / name).unlink()
-        with pytest.raises(JournalDamagedError, match="backup"):
-            replay(copy)
+        with pytest.raises(JournalDamagedError, match="backup"), closing(journal_in(copy)) as journal:
+            list(journal.records(0))
         shutil.rmtree(copy)
-
-
-def replay(directory: Path) -> list[int]:
-    journal = journal_in(directory)
-    try:
-        return seqs(journal.records(0))
-    finally:
-        journal.close()

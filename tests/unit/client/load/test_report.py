@@ -1,11 +1,18 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from oubli.client.load.plan import READ, Plan, Step, read_threshold
-from oubli.client.load.records import STALE, Effort, Measured, Operation, Part, Record, Result
+from oubli.client.load.records import STALE, Effort, Histogram, Measured, Operation, Part, Record, Result
 from oubli.client.load.report import draw, failures, limits_of_client, lines, report
 
 
@@ -100,8 +107,46 @@ def test_an_operation_without_a_success_fails_a_test() -> None:
     assert list(failures(report(found, PLAN, [], "http://x"))) == ["no request was sent (20 requests/s)"]
 
 
-def test_a_plot_of_several_steps(tmp_path: Any) -> None:
+def test_a_plot_of_several_steps(tmp_path: Path) -> None:
     found = result(lags(0.1))
     found.steps.append(Measured(Step(40.0, 8, 2.0), Record(), [lags(0.1)], {}, 2.0))
     draw(found.steps, report(found, PLAN, [], "http://x"), tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG\r\n")
+
+
+# --- histograms
+
+
+def of(values: list[int]) -> Histogram:
+    histogram = Histogram()
+    for value in values:
+        histogram.record(value)
+    return histogram
+
+
+@given(st.lists(st.integers(0, 10**13), min_size=1, max_size=200))
+def test_percentiles_are_those_of_numpy_within_a_bucket(values: list[int]) -> None:
+    histogram = of(values)
+    for share in (50, 90, 99, 99.9, 100):
+        exact = int(np.percentile(values, share, method="inverted_cdf"))
+        assert exact <= histogram.percentile(share) <= exact * (1 + 1 / 128)
+    assert histogram.longest == max(values)
+    assert histogram.mean == pytest.approx(np.mean(values))
+
+
+def test_short_durations_are_exact() -> None:
+    assert [of([value]).percentile(50) for value in range(256)] == list(range(256))
+    assert [of([value, 10**9]).percentile(50) for value in (256, 257, 258, 259)] == [257, 257, 259, 259]
+
+
+@given(st.lists(st.integers(0, 10**12), max_size=50), st.lists(st.integers(0, 10**12), max_size=50))
+def test_histograms_of_two_processes_are_that_of_all(one: list[int], other: list[int]) -> None:
+    merged = of(one)
+    merged.add(pickle.loads(pickle.dumps(of(other))))  # noqa: S301 - as pipes do
+    together = of(one + other)
+    assert vars(merged) == vars(together)
+
+
+def test_nothing_recorded_and_a_clock_that_goes_back() -> None:
+    assert (Histogram().percentile(99), Histogram().mean, Histogram().longest) == (0, 0.0, 0)
+    assert of([-5]).percentile(100) == 0

@@ -1,14 +1,107 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oubli.client.load.plan import LoadTestError
-from oubli.client.load.target import Target, ask, explain
-from tests.unit.client.load.fake_server import answering
+from oubli.client.load.target import Rows, Target, ask, explain, from_csv, from_held, from_schema, read_schema
+from tests.unit.client.load.fake_server import Make, answering
+
+TYPES = {"age": "numeric", "job": "categorical", "member": "boolean"}
+FEATURES = [{"name": name, "type": kind, "dtype": "float32"} for name, kind in TYPES.items()]
+MODEL = {
+    "features": FEATURES,
+    "label": {"name": "income", "type": "string"},
+    "task": "classification",
+    "classes": ["high", "low"],
+}
+SCHEMA = read_schema(MODEL)
+
+
+def test_rows_are_made_up_by_the_schema() -> None:
+    rows = from_schema(SCHEMA, 1, 50)
+    assert rows == from_schema(SCHEMA, 1, 50)
+    assert rows != from_schema(SCHEMA, 2, 50)
+    assert [type(cell) for cell in rows.features[0]] == [float, str, bool]
+    assert set(rows.labels or ()) == {"high", "low"}
+    numbers = from_schema(read_schema({**MODEL, "label": {"name": "y", "type": "number"}, "classes": None}), 1, 5)
+    assert all(isinstance(label, float) for label in numbers.labels or ())
+    empty = from_schema(read_schema({**MODEL, "label": {"name": "y", "type": "integer"}, "classes": []}), 1, 50)
+    assert set(empty.labels or ()) == {0, 1}
+
+
+@pytest.mark.parametrize("model", [{}, {"features": 3}, None, {"features": [], "label": {}}])
+def test_a_foreign_server(model: Any) -> None:
+    with pytest.raises(LoadTestError, match="not that of a server of Oubli"):
+        read_schema(model)
+
+
+def held_by(make: Make) -> Rows:
+    async def read() -> Rows:
+        async with answering(make) as url:
+            return await asyncio.to_thread(from_held, Target(url), SCHEMA)
+
+    return asyncio.run(read())
+
+
+def test_rows_of_samples_held_are_read_page_by_page() -> None:
+    def sample(i: int) -> dict[str, Any]:
+        return {"features": {"member": True, "job": None, "age": i}, "label": "low"}
+
+    async def make(method: str, path: str, content: Any) -> tuple[int, Any]:
+        if "cursor=more" in path:
+            return 200, {"samples": [sample(2)], "next": None}
+        return 200, {"samples": [sample(0), sample(1)], "next": "more"}
+
+    assert held_by(make) == Rows([[i, None, True] for i in range(3)], ["low"] * 3)
+
+
+def test_rows_that_may_not_be_read() -> None:
+    async def make(method: str, path: str, content: Any) -> tuple[int, Any]:
+        return 403, {"title": "scope needed", "detail": "The key lacks the scope read."}
+
+    with pytest.raises(LoadTestError, match=r"403: The key lacks the scope read. Rows can be made up"):
+        held_by(make)
+
+
+def test_rows_of_a_csv_file(tmp_path: Path) -> None:
+    text = "income,extra,age,job,member\nhigh,1,40,cook,true\n,2,41,cook,no\nlow,3,40.5,,0\n"
+    (tmp_path / "a.csv").write_text(text)
+    expected = Rows([[40, "cook", True], [40.5, None, False]], ["high", "low"])
+    assert from_csv(tmp_path / "a.csv", SCHEMA) == expected
+    with gzip.open(tmp_path / "a.csv.gz", "wt") as file:
+        file.write(text)
+    assert from_csv(tmp_path / "a.csv.gz", SCHEMA) == expected
+    (tmp_path / "b.csv").write_text("age,job,member\n40,cook,true\n")
+    assert from_csv(tmp_path / "b.csv", SCHEMA) == Rows([[40, "cook", True]], None)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("age,member\n1,true\n", "lacks columns of the model: job"),
+        ("age,job,member\n", "has no rows"),
+        ("age,job,member\n1,a,true\nold,a,true\n", "row 2 of .*, column age: the value is not numeric"),
+        ("age,job,member\n1,a,maybe\n", "row 1 of .*, column member: the value is not boolean"),
+        ("age,job,member\ninf,a,true\n", "column age"),
+        ("age,job,member\n1,a,tr\xffue\n", "cannot be read"),
+    ],
+)
+def test_a_csv_file_that_does_not_fit(tmp_path: Path, text: str, part: str) -> None:
+    (tmp_path / "a.csv").write_text(text, encoding="latin-1")
+    with pytest.raises(LoadTestError, match=part) as raised:
+        from_csv(tmp_path / "a.csv", SCHEMA)
+    assert "old" not in str(raised.value)
+    assert "maybe" not in str(raised.value)
+
+
+def test_a_csv_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(LoadTestError, match="cannot be read"):
+        from_csv(tmp_path / "none.csv", SCHEMA)
 
 
 def test_a_request_has_path_key_and_length() -> None:
@@ -60,9 +153,9 @@ def test_an_answer_that_is_none(answer: Any, part: str) -> None:
 
 
 def test_a_refusal_is_told_with_the_words_of_the_server() -> None:
-    assert (
-        explain("GET /model", 401, {"title": "a key", "detail": "Send a key."})
-        == "GET /model answered 401: Send a key."
-    )
-    assert explain("GET /model", 401, {"title": "a key"}) == "GET /model answered 401: a key"
-    assert explain("GET /model", 502, None) == "GET /model answered 502"
+    for status, content, told in (
+        (401, {"title": "a key", "detail": "Send a key."}, " 401: Send a key."),
+        (401, {"title": "a key"}, " 401: a key"),
+        (502, None, " 502"),
+    ):
+        assert explain("GET /model", status, content) == f"GET /model answered{told}"

@@ -23,15 +23,14 @@ def run(step: Step, make: Any, mix: dict[str, float] = PREDICT, timeout: float =
 
 
 class Stalling(Samples):
-    """Answers nothing from a request on, for a time."""
+    """Answers nothing to a request for a time, and then to all others as well if it is `dumb`."""
 
-    def __init__(self, first: int, seconds: float) -> None:
+    def __init__(self, first: int, seconds: float, *, dumb: bool = False) -> None:
         super().__init__()
-        self._first = first
-        self._seconds = seconds
+        self._first, self._seconds, self._dumb = first, seconds, dumb
 
     async def post(self, path: str, content: Any) -> Answer | None:
-        if len(self.asked) == self._first:
+        if len(self.asked) == self._first or (self._dumb and len(self.asked) > self._first):
             await asyncio.sleep(self._seconds)
         return await super().post(path, content)
 
@@ -41,12 +40,26 @@ def longer_than(record: Record, seconds: float) -> int:
     return sum(durations.percentile(100 * (i + 0.5) / durations.n) > seconds * 1e9 for i in range(durations.n))
 
 
-def test_a_server_that_stands_still_is_seen_by_all_requests_that_were_due() -> None:
-    """100 requests a second by one connection, and 40 of them are due 0.1 s or more before a stop of 0.5 s ends."""
-    record = run(Step(100.0, 1, 1.0), Stalling(20, 0.5))
-    assert record.operations["predict"].statuses == {200: 100}
-    assert longer_than(record, 0.09) >= 40
-    assert record.n_held_up >= 40
+@pytest.mark.parametrize(
+    ("server", "seconds", "timeout", "statuses", "unanswered", "longer", "n_longer"),
+    [
+        # 100 requests a second by one connection, and 40 of them are due 0.1 s or more before a stop of 0.5 s ends.
+        (Stalling(20, 0.5), 1.0, 10.0, {200: 100}, 0, 0.09, 40),
+        (Stalling(10, 0.6), 0.3, 10.0, {200: 30}, 0, 0.3, 20),  # it is waited for at the end
+        (Stalling(10, 60.0), 0.3, 1.0, {200: 29}, 1, 0.9, 1),  # a request that is given up makes room for others
+        (Stalling(10, 60.0, dumb=True), 0.3, 0.5, {200: 9}, 21, 0.4, 10),  # as long as it was waited for
+    ],
+    ids=["in the middle", "at the end", "once for ever", "for ever"],
+)
+def test_a_server_that_stands_still_is_seen_by_all_requests_that_were_due(
+    server: Stalling, seconds: float, timeout: float, statuses: Any, unanswered: int, longer: float, n_longer: int
+) -> None:
+    record = run(Step(100.0, 1, seconds), server, timeout=timeout)
+    found = record.operations["predict"]
+    assert (found.statuses, found.unanswered) == (statuses, unanswered)
+    assert found.durations.n == found.n_requests
+    assert longer_than(record, longer) >= n_longer
+    assert record.n_held_up >= n_longer - 1
 
 
 def test_a_closed_loop_asks_no_more_than_it_has_connections_for() -> None:
@@ -71,35 +84,6 @@ def test_a_timer_that_is_early_delays_nothing(rate: float | None, monkeypatch: p
         == record.operations["predict"].n_successes
         >= (1 if rate is None else 15)
     )
-
-
-def test_a_server_that_stands_still_at_the_end_is_waited_for() -> None:
-    record = run(Step(100.0, 1, 0.3), Stalling(10, 0.6))
-    assert record.operations["predict"].statuses == {200: 30}
-    assert longer_than(record, 0.3) >= 20
-
-
-def test_what_is_never_answered_counts_as_long_as_it_was_waited_for() -> None:
-    class Dumb(Samples):
-        async def post(self, path: str, content: Any) -> Answer | None:
-            if len(self.asked) >= 10:
-                await asyncio.sleep(60)
-            return await super().post(path, content)
-
-    record = run(Step(100.0, 1, 0.3), Dumb(), timeout=0.5)
-    found = record.operations["predict"]
-    assert found.statuses == {200: 9}
-    assert found.unanswered == 21
-    assert found.durations.n == 30
-    assert longer_than(record, 0.4) >= 10
-
-
-def test_a_request_that_is_given_up_makes_room_for_others() -> None:
-    record = run(Step(100.0, 1, 0.3), Stalling(10, 60.0), timeout=0.5)
-    found = record.operations["predict"]
-    assert found.statuses == {200: 29}
-    assert found.unanswered == 1
-    assert longer_than(record, 0.4) >= 1
 
 
 def test_a_mix_is_sent_and_promises_are_checked() -> None:

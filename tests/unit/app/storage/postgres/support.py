@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from oubli.app.storage.postgres.database import Cluster
-from oubli.app.storage.postgres.journal import PostgresJournal
+from oubli.app.storage.postgres.journal import PostgresJournal, SoleJournal
 from oubli.app.storage.segment_keys import SegmentKeys
 from tests.postgres import Proxy, Server
+from tests.unit.app.storage.support import batch
 
 TABLES = (
     "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace "
@@ -61,11 +62,39 @@ class Place:
         self.opened.callback(journal.close)
         return journal
 
-    def led(self, name: str = "a", **options: Any) -> PostgresJournal:
-        """Return a journal that leads in an epoch of its own."""
+    def led(self, name: str = "a", n: int = 0, **options: Any) -> PostgresJournal:
+        """Return a journal that leads in an epoch of its own, and append so many first records."""
         journal = self.journal(**options)
         journal.lead(self.take_over(name))
+        journal.append(batch(1, n))
         return journal
+
+    def sole(self, name: str = "a", **options: Any) -> SoleJournal:
+        """Return the journal of a server that is no node."""
+        journal = SoleJournal(self.url, self.keys, name=name, **options)
+        self.opened.callback(journal.close)
+        return journal
+
+    def contents(self, after: int = 0) -> list[Any]:
+        """Return records as a node that only reads sees them."""
+        journal = self.journal()
+        try:
+            return list(journal.records(after))
+        finally:
+            journal.close()
+
+    def refuse_inserts(self) -> None:
+        """Have the database say that its disk is full, until `take_inserts`."""
+        self.execute("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE disk_full; END'")
+        self.execute("CREATE TRIGGER no BEFORE INSERT ON oubli_records FOR EACH ROW EXECUTE FUNCTION no()")
+
+    def take_inserts(self) -> None:
+        self.execute("DROP TRIGGER no ON oubli_records")
+
+    def set_back(self, last_seq: int) -> None:
+        """Put the database to where it was after a record."""
+        self.execute("DELETE FROM oubli_records WHERE seq > %s", (last_seq,))
+        self.execute("UPDATE oubli_leader SET last_seq = %s", (last_seq,))
 
     def take_over(self, name: str = "a") -> int:
         """End the lease of anyone who has it, and take it."""
@@ -96,12 +125,3 @@ def new_place(
     place = Place(server, database, folder, server.port if proxy is None else proxy.port)
     with place.opened:
         yield place
-
-
-def contents(place: Place) -> list[Any]:
-    """Return all records as a node that only reads sees them."""
-    journal = place.journal()
-    try:
-        return list(journal.records(0))
-    finally:
-        journal.close()

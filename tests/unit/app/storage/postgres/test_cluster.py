@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,14 +10,9 @@ from oubli.app.errors import JournalUnreachableError
 from oubli.app.storage.postgres.database import Cluster, Leader, Member
 from tests.postgres import Proxy, Server
 from tests.serving import free_port
-from tests.unit.app.storage.postgres.support import Place, new_place
-from tests.unit.app.storage.support import batch
+from tests.unit.app.storage.postgres.support import Place
 
-
-@pytest.fixture
-def place(postgres: Server, tmp_path: Path) -> Iterator[Place]:
-    with new_place(postgres, tmp_path) as place:
-        yield place
+pytestmark = pytest.mark.long
 
 
 def known(leader: Leader | None) -> tuple[int, str, str | None, int]:
@@ -79,8 +72,7 @@ def test_only_one_of_many_takes_over(place: Place) -> None:
 
 
 def test_an_append_extends_the_lease(place: Place) -> None:
-    journal = place.led(lease=30.0)
-    journal.append(batch(1, 2))
+    place.led(lease=30.0, n=2)
     leader = place.cluster().leader()
     assert leader is not None
     assert (leader.last_seq, leader.seconds_left > 20) == (2, True)
@@ -129,13 +121,12 @@ def test_members_report_and_are_expelled(place: Place) -> None:
 
 
 def test_nobody_leads_while_a_node_has_more_than_the_journal(place: Place) -> None:
-    journal = place.led("a")
-    journal.append(batch(1, 5))
+    place.led("a", n=5)
     cluster = place.cluster()
     cluster.readmit("b", None)
     assert cluster.report(Member("b", None, applied_seq=5))
-    place.execute("DELETE FROM oubli_records WHERE seq > 3")
-    place.execute("UPDATE oubli_leader SET last_seq = 3, until = now() - interval '1 second'")
+    place.set_back(3)
+    place.execute("UPDATE oubli_leader SET until = now() - interval '1 second'")
     assert cluster.take_over("c", None, 9.0) is None
     assert cluster.take_over("b", None, 9.0) is None
     assert cluster.report(Member("b", None, applied_seq=3))

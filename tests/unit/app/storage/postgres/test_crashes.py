@@ -18,8 +18,10 @@ from oubli.app.errors import DeposedError, JournalError, JournalUnreachableError
 from oubli.app.storage.postgres.journal import SETTLE_SECONDS, PostgresJournal
 from tests.postgres import Server, needs_postgres, temporary_server
 from tests.serving import environment
-from tests.unit.app.storage.postgres.support import Place, contents, new_place
-from tests.unit.app.storage.support import batch, record
+from tests.unit.app.storage.postgres.support import Place, new_place
+from tests.unit.app.storage.support import batch
+
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture
@@ -74,11 +76,11 @@ class Writers(threading.Thread):
             time.sleep(0.005)
 
 
-def kill_under_writers(server: Server, tmp_path: Path, n_kills: int, seed: int) -> tuple[int, int]:
-    """Kill a server again and again under writers; return how many records there are, and refused batches."""
-    chance = random.Random(seed)
+@pytest.mark.parametrize("n_kills", [4, 60])
+def test_the_primary_is_killed_under_writers(server: Server, tmp_path: Path, n_kills: int) -> None:
+    chance = random.Random(n_kills)
     with new_place(server, tmp_path) as place:
-        writers = Writers(place.led(), seed)
+        writers = Writers(place.led(), n_kills)
         for _ in range(n_kills):
             writers.wait_for(20)
             time.sleep(chance.random() * 0.05)
@@ -88,65 +90,53 @@ def kill_under_writers(server: Server, tmp_path: Path, n_kills: int, seed: int) 
         writers.wait_for(20)
         writers.end()
         assert writers.errors == []
-        found = contents(place)
-        assert found == [record(seq) for seq in range(1, writers.acknowledged + 1)]
-        return len(found), writers.n_refused
+        assert place.contents() == batch(1, writers.acknowledged)
 
 
-def test_the_primary_is_killed_under_writers(server: Server, tmp_path: Path) -> None:
-    kill_under_writers(server, tmp_path, n_kills=4, seed=1)
-
-
-@pytest.mark.long
-def test_the_primary_is_killed_many_times(server: Server, tmp_path: Path) -> None:
-    kill_under_writers(server, tmp_path, n_kills=60, seed=int(time.time()))
-
-
-def test_a_standby_is_promoted_under_writers(server: Server, tmp_path: Path) -> None:
+@pytest.fixture
+def replicated(server: Server, tmp_path: Path) -> Iterator[tuple[Place, Server, PostgresJournal]]:
+    """A place whose server has a standby for which commits wait, and a journal that leads and knows of both."""
     standby = server.standby(server.folder / "standby")
     try:
         with new_place(server, tmp_path) as place:
-            both = f"{place.url.replace(f':{server.port}/', f':{server.port},127.0.0.1:{standby.port}/')}"
-            epoch = place.take_over()
-            journal = PostgresJournal(both, place.keys)
+            epoch, both = place.take_over(), f":{server.port},127.0.0.1:{standby.port}/"
+            journal = PostgresJournal(place.url.replace(f":{server.port}/", both), place.keys)
             place.opened.callback(journal.close)
             journal.lead(epoch)
-            writers = Writers(journal, 1)
-            writers.wait_for(200)
-            server.kill()
-            standby.promote()
-            writers.wait_for(200)
-            writers.end()
-            assert writers.errors == []
-            promoted = Place(standby, place.database, tmp_path, standby.port, place.opened)
-            assert contents(promoted) == [record(seq) for seq in range(1, writers.acknowledged + 1)]
+            yield place, standby, journal
     finally:
         standby.close()
 
 
-def test_a_standby_without_what_was_acknowledged_is_not_written_to(server: Server, tmp_path: Path) -> None:
+def test_a_standby_is_promoted_under_writers(replicated: tuple[Place, Server, PostgresJournal]) -> None:
+    place, standby, journal = replicated
+    writers = Writers(journal, 1)
+    writers.wait_for(200)
+    place.server.kill()
+    standby.promote()
+    writers.wait_for(200)
+    writers.end()
+    assert writers.errors == []
+    promoted = Place(standby, place.database, place.folder, standby.port, place.opened)
+    assert promoted.contents() == batch(1, writers.acknowledged)
+
+
+def test_a_standby_without_what_was_acknowledged_is_not_written_to(
+    replicated: tuple[Place, Server, PostgresJournal],
+) -> None:
     """Replication was not synchronous: an operator's mistake, which must not pass in silence."""
-    standby = server.standby(server.folder / "standby")
-    try:
-        with new_place(server, tmp_path) as place:
-            both = f"{place.url.replace(f':{server.port}/', f':{server.port},127.0.0.1:{standby.port}/')}"
-            epoch = place.take_over()
-            journal = PostgresJournal(both, place.keys)
-            place.opened.callback(journal.close)
-            journal.lead(epoch)
-            journal.append(batch(1, 3))
-            server.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
-            server.execute("SELECT pg_reload_conf()")
-            time.sleep(0.3)
-            standby.stop()
-            journal.append(batch(4, 5))
-            server.kill()
-            standby.start_promoted()
-            with pytest.raises(JournalError, match="lost acknowledged records"):
-                append_when_reached(journal, 6)
-            assert journal.failed
-    finally:
-        standby.close()
+    place, standby, journal = replicated
+    journal.append(batch(1, 3))
+    place.server.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
+    place.server.execute("SELECT pg_reload_conf()")
+    time.sleep(0.3)
+    standby.stop()
+    journal.append(batch(4, 5))
+    place.server.kill()
+    standby.start_promoted()
+    with pytest.raises(JournalError, match="lost acknowledged records"):
+        append_when_reached(journal, 6)
+    assert journal.failed
 
 
 def append_when_reached(journal: PostgresJournal, seq: int) -> None:
@@ -201,7 +191,7 @@ def test_a_frozen_leader_writes_nothing_more(postgres: Server, tmp_path: Path) -
             *told, last = process.stdout.read().split("\n")[:-1]
             assert last == "deposed False"
             assert all(int(number) <= first for number in told)
-            assert contents(place) == batch(1, first + 5)
+            assert place.contents() == batch(1, first + 5)
             with pytest.raises(DeposedError):
                 place.journal().lead(epoch - 1)
         finally:

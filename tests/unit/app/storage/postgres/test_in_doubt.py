@@ -13,8 +13,10 @@ import pytest
 
 from oubli.app.errors import DeposedError, JournalError, JournalUnreachableError
 from tests.postgres import Proxy, Server
-from tests.unit.app.storage.postgres.support import Place, contents, new_place
+from tests.unit.app.storage.postgres.support import Place, new_place
 from tests.unit.app.storage.support import batch
+
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture
@@ -77,82 +79,74 @@ class Appending(threading.Thread):
 
 
 def test_the_question_is_lost(place: Place, proxy: Proxy) -> None:
-    journal = place.led()
-    journal.append(batch(1, 2))
+    journal = place.led(n=2)
     proxy.lose_question()
     journal.append(batch(3, 4))  # sent again: nothing of it was there
     assert journal.last_seq == 4
     journal.append(batch(5, 5))
-    assert contents(place) == batch(1, 5)
+    assert place.contents() == batch(1, 5)
 
 
 def test_the_answer_is_lost(place: Place, proxy: Proxy) -> None:
-    journal = place.led()
-    journal.append(batch(1, 2))
+    journal = place.led(n=2)
     proxy.lose_answer()
     journal.append(batch(3, 4))  # not sent again: it is there
     journal.append(batch(5, 5))
-    assert contents(place) == batch(1, 5)
+    assert place.contents() == batch(1, 5)
 
 
 def test_the_question_comes_late(place: Place, proxy: Proxy) -> None:
-    journal = place.led()
-    journal.append(batch(1, 2))
+    journal = place.led(n=2)
     proxy.hold_question()
     journal.append(batch(3, 4))
     journal.append(batch(5, 5))
     late = proxy.send_held()
     assert b"SELECT 1" in late  # it has run, and has counted that it wrote nothing
-    assert contents(place) == batch(1, 5)
+    assert place.contents() == batch(1, 5)
 
 
 def test_the_question_comes_late_and_finds_its_number_free(place: Place, proxy: Proxy) -> None:
     """What was refused must not appear later: the number is free, the epoch is the same, the backend is another."""
-    journal = place.led(settle_seconds=5)
-    journal.append(batch(1, 2))
+    journal = place.led(settle_seconds=5, n=2)
     proxy.hold_question()
-    place.execute("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE disk_full; END'")
-    place.execute("CREATE TRIGGER no BEFORE INSERT ON oubli_records FOR EACH ROW EXECUTE FUNCTION no()")
+    place.refuse_inserts()
     with pytest.raises(JournalError) as refused:
         journal.append(batch(3, 4))  # lost, and sent again, and refused
     assert not journal.failed, refused
-    place.execute("DROP TRIGGER no ON oubli_records")
+    place.take_inserts()
     assert place.execute("SELECT last_seq FROM oubli_leader") == [(2,)]
     proxy.send_held()
-    assert contents(place) == batch(1, 2)
+    assert place.contents() == batch(1, 2)
     journal.append(batch(3, 3))
-    assert contents(place) == batch(1, 3)
+    assert place.contents() == batch(1, 3)
 
 
 def test_cut_while_the_database_works(place: Place, proxy: Proxy) -> None:
-    journal = place.led()
-    journal.append(batch(1, 2))
+    journal = place.led(n=2)
     with Locked(place) as locked:
         appending = Appending(journal, 3, 4)
         locked.wait_for(1)
         proxy.cut()
         locked.wait_for(2)  # the old backend, and the new one that wants to know what has become of it
     assert appending.ended() is None
-    assert contents(place) == batch(1, 4)
+    assert place.contents() == batch(1, 4)
     journal.append(batch(5, 5))
-    assert contents(place) == batch(1, 5)
+    assert place.contents() == batch(1, 5)
 
 
 @pytest.mark.parametrize("way", ["lose_question", "lose_answer"])
 def test_a_segment_is_begun_once(place: Place, proxy: Proxy, way: str) -> None:
-    journal = place.led()
-    journal.append(batch(1, 2))
+    journal = place.led(n=2)
     getattr(proxy, way)()
     journal.rotate(3)
     journal.append(batch(3, 4))
-    assert contents(place) == batch(1, 4)
+    assert place.contents() == batch(1, 4)
     assert [row.first_seq for row in place.cluster().segments()] == [1, 3]
     assert len(place.keys.ids()) == 2
 
 
 def test_not_reached_before_anything_was_sent(place: Place, proxy: Proxy) -> None:
-    journal = place.led()
-    journal.append(batch(1, 2))
+    journal = place.led(n=2)
     proxy.is_away = True
     proxy.cut()
     for work in (
@@ -170,13 +164,12 @@ def test_not_reached_before_anything_was_sent(place: Place, proxy: Proxy) -> Non
     proxy.is_away = False
     journal.probe()
     journal.append(batch(3, 3))
-    assert contents(place) == batch(1, 3)
+    assert place.contents() == batch(1, 3)
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
 def test_in_doubt_for_too_long(place: Place, proxy: Proxy, is_closed: bool) -> None:
-    journal = place.led(settle_seconds=60 if is_closed else 0.5)
-    journal.append(batch(1, 2))
+    journal = place.led(settle_seconds=60 if is_closed else 0.5, n=2)
     proxy.lose_answer()
     proxy.is_away = True
     appending = Appending(journal, 3, 4)
@@ -190,12 +183,11 @@ def test_in_doubt_for_too_long(place: Place, proxy: Proxy, is_closed: bool) -> N
     with pytest.raises(JournalError, match="failed before"):
         journal.append(batch(5, 5))
     proxy.is_away = False
-    assert contents(place) == batch(1, 4)
+    assert place.contents() == batch(1, 4)
 
 
 def test_committed_before_another_node_led(place: Place, proxy: Proxy) -> None:
-    journal = place.led()
-    journal.append(batch(1, 2))
+    journal = place.led(n=2)
     proxy.lose_answer()
     proxy.is_away = True
     appending = Appending(journal, 3, 4)
@@ -207,12 +199,11 @@ def test_committed_before_another_node_led(place: Place, proxy: Proxy) -> None:
     with pytest.raises(DeposedError):
         journal.append(batch(5, 5))
     assert (journal.failed, other) == (False, 2)
-    assert contents(place) == batch(1, 4)
+    assert place.contents() == batch(1, 4)
 
 
 def test_lost_before_another_node_led(place: Place, proxy: Proxy) -> None:
-    journal = place.led()
-    journal.append(batch(1, 2))
+    journal = place.led(n=2)
     proxy.hold_question()
     proxy.is_away = True
     appending = Appending(journal, 3, 4)
@@ -221,13 +212,12 @@ def test_lost_before_another_node_led(place: Place, proxy: Proxy) -> None:
     proxy.is_away = False
     assert isinstance(appending.ended(), DeposedError)
     assert not journal.failed
-    assert contents(place) == batch(1, 2)
+    assert place.contents() == batch(1, 2)
 
 
 def test_the_wait_for_the_standby_is_cut_short(place: Place) -> None:
     """A warning: it is committed on the primary, and perhaps on no standby. It is settled before it is answered."""
-    journal = place.led()
-    journal.append(batch(1, 2))
+    journal = place.led(n=2)
     place.execute(
         "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS "
         "'BEGIN RAISE WARNING ''canceling wait for synchronous replication''; RETURN NULL; END'"
@@ -237,7 +227,7 @@ def test_the_wait_for_the_standby_is_cut_short(place: Place) -> None:
     journal.append(batch(3, 4))
     assert journal._connection is not before
     place.execute("DROP TRIGGER warn ON oubli_records")
-    assert contents(place) == batch(1, 4)
+    assert place.contents() == batch(1, 4)
 
 
 def contents_of(place: Place) -> int:

@@ -1,60 +1,51 @@
+"""A server that is no node: it is alone, and does not continue a journal that lacks what it has acknowledged."""
+
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from oubli.app.errors import DeposedError, StartError
-from oubli.app.storage.postgres.journal import SoleJournal
+from oubli.app.errors import DeposedError, JournalDamagedError, JournalError, StartError
+from oubli.app.storage.postgres.journal import PositionMark, SoleJournal
 from oubli.app.storage.segment_keys import SegmentKeys
 from tests.postgres import Server
 from tests.serving import free_port
-from tests.unit.app.storage.postgres.support import Place, new_place
+from tests.unit.app.storage.postgres.support import Place
 from tests.unit.app.storage.support import batch
 
-
-@pytest.fixture
-def place(postgres: Server, tmp_path: Path) -> Iterator[Place]:
-    with new_place(postgres, tmp_path) as place:
-        yield place
-
-
-def sole(place: Place, name: str = "a", lease: float = 3.0) -> SoleJournal:
-    journal = SoleJournal(place.url, place.keys, name=name, lease=lease)
-    place.opened.callback(journal.close)
-    return journal
+pytestmark = pytest.mark.long
 
 
 def test_refuses_to_start_beside_another(place: Place) -> None:
-    journal = sole(place, lease=0.4)
+    journal = place.sole(lease=0.4)
     journal.append(batch(1, 1))
     started = time.monotonic()
     with pytest.raises(StartError, match="another server writes the journal"):
-        sole(place, "b", lease=0.4)
+        place.sole("b", lease=0.4)
     assert time.monotonic() - started < 5
     journal.append(batch(2, 2))  # the lease was renewed meanwhile
     journal.close()
-    sole(place, "b").append(batch(3, 3))
+    place.sole("b").append(batch(3, 3))
 
 
 def test_goes_on_at_once_after_a_kill(place: Place) -> None:
     cluster = place.cluster()
     assert cluster.take_over("a", None, 60.0) == 1
     started = time.monotonic()
-    sole(place, "a").append(batch(1, 1))
+    place.sole("a").append(batch(1, 1))
     assert time.monotonic() - started < 3
 
 
 def test_waits_for_the_lease_of_another_that_was_killed(place: Place) -> None:
     cluster = place.cluster()
     assert cluster.take_over("a", None, 1.0) == 1
-    sole(place, "b", lease=1.0).append(batch(1, 1))
+    place.sole("b", lease=1.0).append(batch(1, 1))
 
 
 def test_ends_its_lease_when_it_is_closed(place: Place) -> None:
-    journal = sole(place)
+    journal = place.sole()
     journal.close()
     journal.close()
     leader = place.cluster().leader()
@@ -64,7 +55,7 @@ def test_ends_its_lease_when_it_is_closed(place: Place) -> None:
 
 
 def test_a_server_that_was_deposed(place: Place) -> None:
-    journal = sole(place, lease=0.4)
+    journal = place.sole(lease=0.4)
     journal.append(batch(1, 1))
     place.take_over("b")
     with pytest.raises(DeposedError):
@@ -82,3 +73,64 @@ def test_a_database_that_cannot_be_reached(tmp_path: Path, postgres: Server) -> 
             SoleJournal(url, keys, name="a")
         assert "not-" not in str(error.value)
     assert keys.ids() == []
+
+
+def marked(place: Place, n: int = 0) -> SoleJournal:
+    """Open a journal that notes in the folder what it has acknowledged; append so many records."""
+    journal = place.sole(directory=place.folder)
+    journal.append(batch(1, n))
+    return journal
+
+
+def test_a_journal_that_ends_earlier_is_refused_and_gone_on_with_when_it_is_back(alone: Place) -> None:
+    journal = marked(alone, 5)
+    journal.close()
+    records = alone.execute("SELECT * FROM oubli_records WHERE seq > 3")
+    alone.set_back(3)
+    for _ in range(2):
+        with pytest.raises(JournalDamagedError, match=r"ends with record 3, and record 5.*Restore a state"):
+            marked(alone)
+    assert alone.execute("SELECT max(seq), count(*) FROM oubli_records") == [(3, 3)]
+    for row in records:
+        alone.execute("INSERT INTO oubli_records VALUES (%s, %s, %s, %s, %s, %s, %s)", row)
+    alone.execute("UPDATE oubli_leader SET last_seq = 5")
+    again = marked(alone)
+    assert again.last_seq == 5
+    again.append(batch(6, 6))
+
+
+def test_other_records_under_the_same_numbers_are_refused(alone: Place) -> None:
+    journal = marked(alone, 5)
+    journal.close()
+    alone.set_back(3)
+    (alone.folder / "other").mkdir()
+    other = alone.sole("b", directory=alone.folder / "other")
+    other.append(batch(4, 9))
+    other.close()
+    with pytest.raises(JournalDamagedError, match="has another record 5 than"):
+        marked(alone)
+    follower = alone.journal(directory=alone.folder)
+    with pytest.raises(JournalDamagedError, match="has another record 5 than"):
+        follower.require_marked()
+
+
+def test_a_segment_that_was_dropped_is_no_loss(alone: Place) -> None:
+    journal = marked(alone, 5)
+    journal.rotate(6)
+    journal.drop_before(6)
+    journal.close()
+    again = marked(alone)
+    again.append(batch(6, 6))
+    assert PositionMark(alone.folder).seq == 6
+
+
+def test_a_leader_that_appends_after_a_loss_does_not_go_on_at_the_next_start(alone: Place) -> None:
+    journal = marked(alone, 5)
+    alone.set_back(3)
+    alone.end_backends()
+    with pytest.raises(JournalError, match="lost"):
+        journal.append(batch(6, 6))
+    assert journal.failed
+    journal.close()
+    with pytest.raises(JournalDamagedError, match="ends with record 3"):
+        marked(alone)

@@ -1,0 +1,271 @@
+"""Boosting on grids: how far updates reach, and awkward cases by name; after every step all equals a fresh fit.
+
+The player compares digest, answers and all counts with a model fitted to the same samples in other slots.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oubli.core import IncrementalBoostingClassifier
+from oubli.core.boosting.quantised.engine import LastUpdate
+from oubli.core.boosting.quantised.split import size_step
+from tests.histories.kinds import BY_NAME
+from tests.histories.player import Player
+from tests.histories.worlds import World
+from tests.oracles.common import Column
+from tests.tiers import covering
+
+KIND = BY_NAME["quantised"]
+PARAMETERS: dict[str, Any] = {
+    "n_estimators": 12, "learning_rate": 0.1, "max_depth": 4, "l2_regularization": 1.0, "min_child_weight": 1.0,
+    "split_sampling": 1.0, "max_bins": 255, "quantization": (0.25, 0.25), "early_stopping": None,
+    "validation_fraction": 0.2, "random_state": 3,
+}  # fmt: skip
+
+
+class Case(Player):
+    """A model of samples that are named by numbers: those that it begins with, and others that may come."""
+
+    def __init__(self, X: Any, y: Any, first: Any, *, categorical: tuple[int, ...] = (), **changed: Any) -> None:
+        is_classes = y.dtype.kind == "i"
+        columns = tuple(Column("categorical") if j in categorical else Column() for j in range(X.shape[1]))
+        rows = [
+            tuple(None if x != x else f"value {int(x)}" if j in categorical else x for j, x in enumerate(row))
+            for row in X.tolist()
+        ]
+        pool = tuple(zip(rows, y.tolist(), strict=True))
+        task, label_type = ("classification", "integer") if is_classes else ("regression", "number")
+        super().__init__(KIND, World(columns, task, label_type, {**PARAMETERS, **changed}, pool, tuple(rows[:6])))
+        self.hold({f"{i}": pool[i] for i in first})
+        self.check()
+
+    @property
+    def engine(self) -> Any:
+        return self.model.engine_
+
+    def come(self, *numbers: int) -> LastUpdate:
+        """Add samples in one call; returns what the update came to."""
+        self.add_rows([f"{i}" for i in numbers], [self.world.rows[i] for i in numbers])
+        self.check()
+        return self.update
+
+    def go(self, *numbers: int) -> LastUpdate:
+        """Delete samples in one call."""
+        self.delete_ids([f"{i}" for i in numbers])
+        self.check()
+        return self.update
+
+    @property
+    def update(self) -> LastUpdate:
+        last: LastUpdate = self.engine.last_update
+        return last
+
+    def change(self, rng: np.random.Generator, n_steps: int, largest: int) -> list[LastUpdate]:
+        """Add and delete at random."""
+        updates, everybody = [], {f"{i}" for i in range(len(self.world.rows))}
+        for _ in range(n_steps):
+            others, size = sorted(everybody - self.held.keys()), int(rng.integers(1, largest + 1))
+            if others and rng.random() < 0.5:
+                updates.append(self.come(*map(int, rng.permutation(others)[:size])))
+            else:
+                updates.append(self.go(*map(int, rng.permutation(sorted(self.held))[:size])))
+        return updates
+
+
+def numbers(rng: np.random.Generator, shape: tuple[int, int], most: int) -> Any:
+    """Few values around 0, none of which is alone."""
+    return np.round(rng.standard_normal(shape) * 2).clip(-most, most)
+
+
+def classes_of(score: Any, n_classes: int) -> Any:
+    """So many classes of about the same size; 0: targets."""
+    return score if n_classes == 0 else np.digitize(score, [0.0] if n_classes == 2 else [-1.0, 1.0])
+
+
+# -- how far updates reach ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+def test_updates_are_local_where_no_value_is_alone(n_classes: int) -> None:
+    rng = np.random.default_rng(n_classes)
+    X = numbers(rng, (400, 4), 3)
+    y = classes_of(X[:, 0] + X[:, 1] * X[:, 2] + rng.standard_normal(400), n_classes)
+    updates = Case(X, y, range(380), n_estimators=10).change(rng, 10, 2)
+    assert sum(update.grown_from != 0 for update in updates) >= 9
+
+
+def regional(n_classes: int, rng: np.random.Generator, **changed: Any) -> Case:
+    """Samples of few values, of which regions of some hundred are made where regions may be small."""
+    X = numbers(rng, (700, 5), 3)
+    X[rng.random((700, 5)) < 0.05] = np.nan
+    X[:, 4] = rng.integers(0, 6, 700)
+    score = np.nan_to_num(X[:, 0]) + np.nan_to_num(X[:, 1] * X[:, 2]) + rng.standard_normal(700)
+    return Case(X, classes_of(score, n_classes), range(670), categorical=(4,), n_estimators=12, **changed)
+
+
+@pytest.mark.parametrize(("patience", "n_classes"), covering([None, 4], [0, 3]))
+def test_updates_within_regions(n_classes: int, patience: int | None) -> None:
+    with KIND.tuned(least_size=6):
+        case = regional(n_classes, np.random.default_rng(n_classes), early_stopping=patience)
+        updates = case.change(np.random.default_rng(n_classes), 8, 3)
+        assert sum(update.grown_from != 0 for update in updates) >= 5
+        assert case.engine.regions.levels == 3
+
+
+@pytest.mark.parametrize("n_classes", [0, 3])
+def test_other_regions_stay_as_they_are(n_classes: int) -> None:
+    with KIND.tuned(least_size=6):
+        case, n_partly = regional(n_classes, np.random.default_rng(1)), 0
+        for sample in range(5):
+            before = case.engine.forest.nodes["total"][:, 7:15].copy()
+            update = case.go(sample)
+            is_changed = (case.engine.forest.nodes["total"][:, 7:15] != before).any(axis=0)
+            assert is_changed.sum() <= 1 or update.grown_from == 0
+            n_partly += update.grown_from > 0
+        assert n_partly > 0
+
+
+@pytest.mark.parametrize(("least", "levels"), [(6, 2), (9, 0)])
+def test_labels_that_say_nothing_have_fewer_regions(least: int, levels: int) -> None:
+    rng = np.random.default_rng(3)
+    with KIND.tuned(least_size=least):
+        X, y = rng.integers(0, 5, (700, 3)).astype(float), rng.integers(0, 3, 700)
+        case = Case(X, y, range(670), n_estimators=5)
+        assert sum(update.grown_from != 0 for update in case.change(rng, 6, 3)) >= 3
+        assert case.engine.regions.is_weak
+        assert case.engine.regions.levels == levels
+
+
+@pytest.mark.parametrize("n_classes", [0, 3])
+def test_labels_that_begin_to_say_something_have_regions(n_classes: int) -> None:
+    """And have none again when they say nothing any more: no update may miss either."""
+    X = np.repeat(np.arange(12) % 6, 12)[:, np.newaxis].astype(float)
+    y = np.tile(np.arange(3), 48)
+    y[90:] = X[90:, 0] // 2  # the first ones are of all classes wherever they are
+    with KIND.tuned(least_size=6):
+        case, seen = Case(X, y if n_classes else y.astype(float), range(90), n_estimators=3), []
+        for change, samples in ((case.come, range(90, 120)), (case.go, range(119, 89, -1))):
+            for sample in samples:
+                seen.append(case.engine.regions.levels)
+                change(sample)
+        assert seen[0] == case.engine.regions.levels == 0
+        assert max(seen) == 1
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+def test_early_stopping_is_exact(n_classes: int) -> None:
+    rng = np.random.default_rng(7 + n_classes)
+    X = numbers(rng, (400, 3), 4)
+    y = classes_of(X[:, 0] + 3 * rng.standard_normal(400), n_classes)
+    case, lengths = Case(X, y, range(360), n_estimators=100, early_stopping=3), set()
+    for _ in range(12):
+        case.change(rng, 1, 3)
+        lengths.add(case.engine.n_trees)
+    assert len(lengths) > 1
+    assert max(lengths) < 100 * max(case.engine.trees.n_groups, 1)
+    assert len(case.engine.trees.roots) < case.engine.n_trees
+
+
+# -- awkward cases -----------------------------------------------------------------------------------
+
+
+def coarse(n: int = 300) -> tuple[Any, Any]:
+    """Two classes, three columns of few values that many samples have."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 5, (n, 3)).astype(float)
+    return X, (X[:, 0] + X[:, 1] + rng.integers(0, 4, n) > 5).astype(int)
+
+
+def test_nothing_changes_but_sums_when_a_sample_hardly_matters() -> None:
+    case, n_unchanged = Case(*coarse(2500), range(2500)), 0
+    before = case.engine.trees.nodes.tobytes()
+    for i in range(10):
+        case.delete_ids([f"{i}"])
+        n_unchanged += case.update.nothing_changed
+        case.add_rows([f"{i}"], [case.world.rows[i]])
+    assert n_unchanged > 0
+    assert case.engine.trees.nodes.tobytes() == before
+    case.check()
+
+
+def test_edges_find_their_places_again_or_have_all_grown_anew() -> None:
+    X, y = coarse()
+    X[:3, 0] = [1.25, 1.5, 1.75]
+    case = Case(X, y, range(300))
+    for change, samples in ((case.go, (0, 1, 2)), (case.come, (0, 1, 2)), (case.go, (0, 1)), (case.go, (2,))):
+        assert change(*samples) != LastUpdate(), "it was grown again"
+    X[2, 0] = 99.0
+    case = Case(X, y, range(1, 300))
+    codes = len(case.engine.features.edges)
+    assert case.come(0) == LastUpdate(), "a third value where there are only two codes"
+    assert len(case.engine.features.edges) == codes + 1
+
+
+def test_the_level_of_the_edges_changes() -> None:
+    X = np.random.default_rng(2).standard_normal((60, 2))
+    case = Case(X, (X[:, 0] > 0).astype(int), range(20), max_bins=16)
+    levels = {case.engine.edges.columns[0].level}
+    for i in range(20, 60):
+        case.come(i)
+        levels.add(case.engine.edges.columns[0].level)
+    for i in range(0, 50, 5):
+        case.go(*range(i, i + 5))
+    assert len(levels) >= 3
+
+
+def test_rows_grow_longer_than_any_before() -> None:
+    rng = np.random.default_rng(8)
+    X = (rng.random((300, 30)) < 0.05).astype(float)
+    X[:2] = 1.0
+    X[2:32] = np.eye(30)
+    case = Case(X, (X[:, :15].sum(axis=1) + rng.random(300) > 1).astype(int), range(2, 300))
+    assert case.engine.bins.rows.shape[1] < 30
+    case.come(0)
+    case.go(17)
+    case.come(1)
+    case.go(0)
+    assert case.engine.bins.rows.shape[1] == 30
+
+
+def test_large_batches_grow_the_rest_anew() -> None:
+    case = Case(*coarse(2000), range(500), n_estimators=30, max_depth=5)
+    assert case.come(*range(500, 2000)).grown_from > 0
+    assert case.go(*range(200, 1850)).grown_from > 0
+
+
+def test_samples_that_validate_take_no_part() -> None:
+    case = Case(*coarse(), range(300), early_stopping=5, n_estimators=30)
+    roles = case.engine.roles
+    assert 20 < (roles == 2).sum() < 120
+    assert case.engine.forest.nodes["total"][0, 0] != 0
+    validating = [int(case.model.samples_.id_of(slot)) for slot in np.flatnonzero(roles == 2)[:3]]
+    case.go(*validating)
+    case.come(*validating[1:])
+
+
+def test_wiped_working_space_is_blank_and_not_missed() -> None:
+    case = Case(*coarse(), range(290))
+    case.go(3)
+    case.wipe(1)
+    assert not any(array.any() for array in case.engine.space)
+    assert not case.engine.scores.new.any()
+    case.go(*range(10, 40))
+    case.come(3, 12)
+
+
+def test_importances_follow_the_splits() -> None:
+    X = np.random.default_rng(0).standard_normal((500, 3))
+    gains = Case(X, (X[:, 1] > 0).astype(int), range(500)).engine.gains()
+    assert gains[1] > 10 * (gains[0] + gains[2])
+    X = np.column_stack([np.arange(200) % 40, np.arange(200) % 3]).astype(float)
+    model = IncrementalBoostingClassifier(5, max_depth=2, random_state=0).fit(X, X[:, 0] > 19)
+    assert model.feature_importances_.tolist() == pytest.approx([1, 0], abs=0.05)
+
+
+def test_the_size_step_is_about_log2() -> None:
+    assert {size_step(2.0**17, np.uint64(seed)) for seed in range(50)} <= {16, 17}
+    assert {size_step(3.0 * 2**15, np.uint64(seed)) for seed in range(50)} == {16, 17}

@@ -1,0 +1,168 @@
+"""Report and journal of erasures in bulk: whatever a killed process leaves, the next one continues with it."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from oubli.app.cli.erase import Report, Task, read_names
+from oubli.app.errors import StartError
+from oubli.client import ListedDeletion, NothingErased
+
+TASK = Task("http://127.0.0.1:1", "ids", None, 3)
+
+
+def nothing() -> NothingErased:
+    content = {"id": None, "ref": None, "kind": "deletion", "guarantee": "exact", "by": "ids", "unlearned": 0}
+    return NothingErased.model_validate({**content, "requested": 3, "absent": 3, "model_version": 1})
+
+
+def found(*positions: int) -> ListedDeletion:
+    return ListedDeletion(nothing(), dict.fromkeys(positions, 2))
+
+
+def write(path: Path, n_batches: int, *, done: bool = False) -> None:
+    digest = hashlib.sha256()
+    with Report(path, TASK) as report:
+        for i in range(n_batches):
+            names = [f"{i}-{j}" for j in range(3)]
+            digest.update(orjson.dumps(names))
+            report.add(names, found(1), digest.hexdigest())
+        if done:
+            report.end()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_every_name_has_a_line_and_only_the_owner_may_read(tmp_path: Path, suffix: str):
+    path = tmp_path / f"report{suffix}"
+    write(path, 2)
+    lines = path.read_text().splitlines()
+    rows = [*csv.DictReader(lines)] if suffix == ".csv" else [json.loads(line) for line in lines]
+    assert [row["id"] for row in rows] == [f"{i}-{j}" for i in range(2) for j in range(3)]
+    assert [row["held"] in ("true", True) for row in rows] == [False, True, False] * 2
+    assert [int(row["samples"]) for row in rows] == [0, 2, 0] * 2
+    for one in (path, path.with_name(path.name + ".journal")):
+        assert one.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_report_goes_on_behind_what_the_journal_has_seen(tmp_path: Path):
+    path = tmp_path / "report.csv"
+    write(path, 2)
+    whole = path.read_bytes()
+    journal = path.with_name("report.csv.journal")
+    path.write_bytes(whole + b"2-0,true,1,,\n2-")
+    journal.write_bytes(journal.read_bytes() + b'{"batches": 3')
+    with Report(path, TASK) as report:
+        assert report.is_begun
+        assert (report.progress.batches, report.progress.held, report.progress.samples) == (2, 2, 4)
+        assert report.key_of_next() == f"{report.task.run}-2"
+        assert path.read_bytes() == whole
+    first = json.loads(journal.read_text().splitlines()[0])
+    with Report(path, replace(TASK, batch_size=50)) as report:
+        assert report.task.run == first["run"]
+        assert report.task.batch_size == 3, "batches keep their size: their keys depend on it"
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1, 20])
+def test_a_process_that_was_killed_before_its_first_batch_begins_anew(tmp_path: Path, n_bytes: int):
+    path = tmp_path / "report.csv"
+    write(path, 0)
+    journal = path.with_name("report.csv.journal")
+    journal.write_bytes(journal.read_bytes()[:n_bytes])
+    path.write_bytes(b"id,he")
+    write(path, 1)
+    assert len(path.read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize("name", ["url", "by", "ref"])
+def test_another_run_is_refused(tmp_path: Path, name: str):
+    path = tmp_path / "report.csv"
+    write(path, 1)
+    before = path.read_bytes()
+    with pytest.raises(StartError, match=f"another {name}"):
+        Report(path, replace(TASK, **{name: "subjects"}))  # type: ignore[arg-type]
+    assert path.read_bytes() == before
+
+
+def test_files_that_are_no_report_are_left_alone(tmp_path: Path):
+    path = tmp_path / "report.csv"
+    path.write_text("mine")
+    with pytest.raises(StartError, match="no journal beside it"):
+        Report(path, TASK)
+    assert path.read_text() == "mine"
+    path.unlink()
+    write(path, 1)
+    journal = path.with_name("report.csv.journal")
+    path.write_text("short")
+    with pytest.raises(StartError, match="shorter"):
+        Report(path, TASK)
+    journal.write_text("no journal\n")
+    with pytest.raises(StartError, match="no journal of erasures"):
+        Report(path, TASK)
+
+
+def test_two_processes_do_not_write_one_report(tmp_path: Path):
+    path = tmp_path / "report.csv"
+    with Report(path, TASK), pytest.raises(StartError, match="another process"):
+        Report(path, TASK)
+
+
+# --- lists of names
+
+
+def read(text: str, by: str = "ids", column: str | None = None) -> list[str]:
+    return list(read_names(text.splitlines(keepends=True), by, column, "list"))  # type: ignore[arg-type]
+
+
+def test_a_name_a_line_is_a_list():
+    assert read("a\nb\n\n007\n") == ["a", "b", "007"]
+    assert read("a") == ["a"]
+    assert read('"Doe, Ada"\r\nb\r\n') == ["Doe, Ada", "b"]
+
+
+def test_a_header_names_the_column():
+    assert read("who,id\nada,1\nbob,2\n") == ["1", "2"]
+    assert read("who,id\nada,1\nbob,2\n", column="who") == ["ada", "bob"]
+    assert read("subject\nada\n", "subjects") == ["ada"]
+    assert read("subject\nsubject\nid\n", "subjects") == ["subject", "id"], "only the first line is a header"
+    assert read("Who, ID\nada,1\n") == ["1"]
+
+
+@pytest.mark.parametrize("first", ["email", "E-Mail", "subject", " user_id "])
+def test_the_header_of_another_list_is_no_name(first: str):
+    with pytest.raises(StartError, match=r"list, line 1: .*header.*--column.*'id'.*--subjects.*'subject'"):
+        read(f"{first}\nada\n")
+    assert read(f"{first}\nada\n", column=first) == ["ada"]
+    assert read(f"ada\n{first.strip()}\n") == ["ada", first.strip()]
+
+
+def test_the_first_line_of_a_csv_file_is_a_header():
+    with pytest.raises(StartError, match="line 1: this is a header"):
+        list(read_names(["kundennummer\n", "17\n"], "ids", None, "list.csv", has_header=True))
+    assert list(read_names(["ID\n", "17\n"], "ids", None, "list.csv", has_header=True)) == ["17"]
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "place", "rule"),
+    [
+        ("Doe, Ada\n", None, "list, line 1", "2 fields"),
+        ("ada\nDoe, Ada\n", None, "list, line 2", "2 fields"),
+        ("who\nada\n", "id", "list, line 1", "no field of the header is 'id'"),
+        ("id,x\n1,2\n,3\n", None, "list, line 3, field 'id'", "empty"),
+        ("x,id\n1,2\n3\n", None, "list, line 3, field 'id'", "empty"),
+        ("a\n" + "b" * 257 + "\n", None, "list, line 2, field 'id'", "256 characters"),
+        ('a\n"b\n', None, "list, line 2", "not CSV"),
+    ],
+)
+def test_what_is_wrong_is_told_with_line_field_and_remedy(text: str, column: str | None, place: str, rule: str):
+    with pytest.raises(StartError) as refused:
+        read(text, column=column)
+    assert str(refused.value).startswith(place)
+    assert rule in str(refused.value)
+    assert "bbb" not in str(refused.value)

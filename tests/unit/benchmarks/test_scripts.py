@@ -1,0 +1,154 @@
+"""Every script with questions about models runs from end to end on very little, with a table for each question."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from numba import config
+
+from benchmarks import bench_boosting, bench_influence, bench_operations, bench_paper, bench_tree, sections
+from benchmarks.streams import cost
+from tests.serving import ROOT, environment
+from tests.unit.benchmarks.conftest import Pages
+
+pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="whole benchmarks take minutes when interpreted")
+SETS = "benchmarks.paper.{}.SETS"
+
+
+class Script(NamedTuple):
+    """How a script is run on little: the sections that it writes, its options, and what is smaller in its modules."""
+
+    name: str
+    sections: tuple[str, ...]
+    options: str = ""
+    smaller: dict[str, Any] = {}  # noqa: RUF012 - read only
+    plots: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()  # in the tables
+
+
+BOOSTING = {
+    "benchmarks.bench_boosting.FULL": bench_boosting.Sizes(200, 1, 3, 4, 3, 1, 3, 5, 100.0),
+    "benchmarks.boosting.presorting.BATCHES": (10, 40),
+    "benchmarks.boosting.kinds.WARM_UP_ROWS": 60,
+}
+TOGETHER = [  # what shares a run
+    ("error", "training"), ("quantisation",), ("update", "update-error", "similarity"), ("leaf-scores",), ("deletion",),
+    ("exact", "exact-touched"), ("presorted",), ("stream",), ("backdoor", "membership"),
+    ("prediction", "batch-prediction"),
+]  # fmt: skip
+SCRIPTS = [
+    *(
+        Script(
+            "boosting",
+            asked,
+            f"--sets adult pendigits abalone --only {' '.join(asked)}",
+            BOOSTING,
+            tuple({"update", "stream"}.intersection(asked)),
+        )
+        for asked in TOGETHER
+    ),
+    Script(
+        "influence",
+        tuple(bench_influence.QUESTIONS),
+        smaller={
+            "benchmarks.bench_influence.FULL": bench_influence.Sizes(250, 1, 1, 2, 10, 8, 8, 2, 2, 8, 2, 10, 1, 1, 4)
+        },
+        plots=("times", "noise", "removal"),
+        shown=("digest unchanged",),
+    ),
+    Script(
+        "operations",
+        ("training", "mutations", "shares", "prediction", "batch-prediction", "stream", "batches"),
+        "--only training mutations dare prediction stream batches",
+        {"benchmarks.bench_operations.FULL": bench_operations.Sizes(400, 1, 15, 20, 8, 2, 100.0)},
+        shown=("| higgs-like | fast |", "| adult-native | defaults |", "| at most 0.9 |"),
+    ),
+    Script(
+        "paper",
+        tuple(bench_paper.QUESTIONS),
+        smaller={
+            "benchmarks.bench_paper.FULL": bench_paper.Sizes(400, 400, 1, 1, 1, (1, 20), 40, (300, 600), 100.0),
+            **{SETS.format(name): ("adult",) for name in ("accuracy_by_q", "accuracy_after_unlearning", "boost")},
+        },
+        plots=tuple(bench_paper.QUESTIONS),
+    ),
+    Script(
+        "tree",
+        tuple(bench_tree.QUESTIONS),
+        smaller={
+            "benchmarks.bench_tree.FULL": bench_tree.Sizes(
+                300, 1, 1, 20.0, 20.0, 500, 1.0, cost.Sizes((100, 300), (2, 3), (0.1, 0.2), least=0.0, most=20.0)
+            ),
+            "benchmarks.streams.curves.EPSILONS": (0.5, 0.1),
+        },
+        plots=tuple(set(bench_tree.QUESTIONS) - {"electricity", "build"}),
+    ),
+    Script(
+        "limits",
+        (),
+        "--rows 800",
+        {"benchmarks.bench_limits.SMALL": 500, "benchmarks.bench_limits.LARGE": 1_000},
+        shown=("| at most 650 |", "| at most 1.3 |", "| 500 | fit |", "| 800 | recovered |"),
+    ),
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: " ".join((script.name, *script.sections[:1])))
+def test_every_question_has_a_table_and_some_a_plot(
+    script: Script, tmp_path: Path, data: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = tmp_path / "figures"
+    monkeypatch.setattr(sections, "FIGURES", figures)
+    for place, value in script.smaller.items():
+        monkeypatch.setattr(place, value)
+    folders = ["--data", str(data), "--cache", str(tmp_path / "cache")]
+    import_module(f"benchmarks.bench_{script.name}").main([*folders, *script.options.split(), "--write-results"])
+    text = pages.read()
+    for name in script.sections:
+        body = text.partition(f"<!-- {script.name}-{name}: begin -->")[2].partition("<!--")[0]
+        assert body.count("\n|") >= 4, name
+        assert "Machine: " in body
+        assert (f"../figures/{script.name}-{name}.png" in body) is (name in script.plots)
+    found = {path.name: path.read_bytes()[:4] for path in figures.glob("*")}
+    assert found == {f"{script.name}-{name}.png": b"\x89PNG" for name in script.plots}
+    assert not [part for part in script.shown if part not in text]
+    for line in text.splitlines():
+        assert "digests different" not in line or line.endswith("| 0 | at most 0 | yes |"), line
+
+
+def test_all_questions_about_boosting_are_tried() -> None:
+    assert [name for asked in TOGETHER for name in asked] == list(bench_boosting.QUESTIONS)
+
+
+def test_the_defaults_are_compared(data: Path, pages: Pages, tmp_path: Path) -> None:
+    options = f"--sets adult --seeds 1 --rows 150 --settings q=0.1 --write-results --data {data}".split()
+    import_module("benchmarks.bench_defaults").main([*options, "--json", str(tmp_path / "found.json")])
+    text = pages.read()
+    assert "| q=0.1 |" in text
+    assert "| adult | AUC |" in text
+    assert (tmp_path / "found.json").stat().st_size > 100
+
+
+def test_servers_are_measured(tmp_path: Path) -> None:
+    # In a process of its own: the client keeps to one core from then on.
+    command = [sys.executable, "-m", "benchmarks.bench_durability", "--quick", "--cache", str(tmp_path)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=1200, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("| at least 0.7 |") == 4  # both routes with both settings
+    for part in ("| 3,000 | 200 |", "| at most 10 |"):
+        assert part in done.stdout
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()], "data directories are left"
+
+
+@pytest.mark.parametrize("name", ["durability", "operations"])
+def test_a_quick_run_is_not_written_down(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        import_module(f"benchmarks.bench_{name}").main(["--quick", "--write-results"])
+    assert "--quick" in capsys.readouterr().err
