@@ -18,23 +18,13 @@ from oubli.core.data.tables import read_table
 from oubli.core.errors import DataConversionWarning, InputError
 
 
-class Exchanged:
-    """A table that has one protocol only, as those of libraries that `tables` does not know."""
-
-    def __init__(self, table: Any, protocol: str) -> None:
-        setattr(type(self), protocol, getattr(table, protocol))
-
-
 def exchanged(protocol: str) -> Callable[[pd.DataFrame], Any]:
-    return lambda frame: type("Table", (Exchanged,), {})(arrow(frame), protocol)
+    """Make tables that have one protocol only, as those of libraries that `tables` does not know."""
+    return lambda frame: type("Table", (), {protocol: staticmethod(getattr(arrow(frame), protocol))})()
 
 
 def arrow(frame: pd.DataFrame) -> pa.Table:
     return pa.Table.from_pandas(frame, preserve_index=False)
-
-
-def in_polars(frame: pd.DataFrame) -> Any:
-    return pl.from_arrow(arrow(frame))
 
 
 LIBRARIES: dict[str, Callable[[pd.DataFrame], Any]] = {
@@ -42,7 +32,7 @@ LIBRARIES: dict[str, Callable[[pd.DataFrame], Any]] = {
     "table": arrow,
     "batch": lambda frame: pa.RecordBatch.from_pandas(frame, preserve_index=False),
     "reader": lambda frame: arrow(frame).to_reader(),
-    "polars": in_polars,
+    "polars": lambda frame: pl.from_arrow(arrow(frame)),
     "capsule": exchanged("__arrow_c_stream__"),
     "interchange": exchanged("__dataframe__"),
 }
@@ -109,16 +99,15 @@ def test_a_table_that_only_pyarrow_reads_is_refused_without_it(monkeypatch: pyte
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 def test_a_numpy_matrix_is_an_array() -> None:
     X, y = np.arange(12.0).reshape(6, 2), [1, 0] * 3
+    forest = DynamicForestClassifier(2, random_state=0)
     for values in (X, X.astype(int), X > 5):
         for named in (None, [0]):
-            model = DynamicForestClassifier(2, random_state=0).fit(np.matrix(values), y, categorical_features=named)
-            expected = DynamicForestClassifier(2, random_state=0).fit(values, y, categorical_features=named)
-            assert model.digest() == expected.digest()
-            assert np.array_equal(model.predict_proba(np.matrix(values)), expected.predict_proba(values))
+            expected = forest.fit(values, y, categorical_features=named).copy()
+            assert forest.fit(np.matrix(values), y, categorical_features=named).digest() == expected.digest()
+            assert np.array_equal(forest.predict_proba(np.matrix(values)), expected.predict_proba(values))
     with pytest.warns(DataConversionWarning):
-        DynamicForestClassifier(2, random_state=0).fit(X, np.matrix(y).T)
-    mixed_matrix = np.matrix([["a", 1.0], ["b", 2.0]], dtype=object)
-    assert DynamicForestClassifier(2).fit(mixed_matrix, ["x", "y"]).n_features_in_ == 2
+        forest.fit(X, np.matrix(y).T)
+    assert forest.fit(np.matrix([["a", 1.0], ["b", 2.0]], dtype=object), ["x", "y"]).n_features_in_ == 2
 
 
 @pytest.mark.parametrize(
