@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from oubli.core import load
@@ -34,17 +35,9 @@ def test_samples_go_when_the_period_since_their_addition_is_over():
     assert [store.belongings(name).expires_ms for name in ("c1", "c6")] == [None, AT + 50]
     assert store.get("c1").expires_ms == AT + 100
     assert store.next_expiry() == AT + 50
-    assert store.due(AT + 49, 10) == []
-    assert store.due(AT + 100, 10) == ["c6", "c1"]
-    assert store.due(AT + 200, 3) == ["c6", "c1", "c11"]
-    assert store.due(AT + 200, 1) == ["c6"]
+    for now, limit, names in ((49, 10, []), (100, 10, ["c6", "c1"]), (200, 3, ["c6", "c1", "c11"]), (200, 1, ["c6"])):
+        assert store.due(AT + now, limit) == names
     store.check_invariants()
-
-
-def test_a_period_can_be_changed_and_taken_back():
-    store = held().samples_
-    store.set_expiry("c6", AT + 50)
-    store.set_retention("s1", 100, AT + 7)
     store.set_retention("s1", 10, AT + 90)
     assert [store.expiry(name) for name in ("c1", "c6", "c11")] == [AT + 10, AT + 15, AT + 17], "since the first time"
     store.set_retention("s1", None, AT)
@@ -74,9 +67,11 @@ def test_a_period_goes_with_the_last_sample_of_its_subject():
     model = held()
     store = model.samples_
     store.set_retention("s1", 100, AT)
-    model.delete(["c1", "c6", "c11"])
-    assert store.retention("s1") is not None
-    model.delete(["c16"])
+    model.delete(["c6", "c11", "c16"])
+    model.replace("c1", [9, "b", None], "no")
+    store.set_subject("c1", "s1")
+    assert store.expiry("c1") == AT + 100, "also when it is the only one and rectified"
+    model.delete(["c1"])
     assert (store.periods, len(store.limits)) == ({}, 0)
     store.set_retention("s1", 100, AT)
     assert store.periods == {}, "nothing is kept of a subject of whom nothing is held"
@@ -84,17 +79,6 @@ def test_a_period_goes_with_the_last_sample_of_its_subject():
     for name in store.ids_of_subject("s2"):
         store.set_subject(name, None)
     assert store.periods == {}
-    store.check_invariants()
-
-
-def test_a_rectified_sample_keeps_its_period_also_when_it_is_the_only_one():
-    model = held()
-    store = model.samples_
-    model.delete(["c6", "c11", "c16"])
-    store.set_retention("s1", 100, AT)
-    model.replace("c1", [9, "b", None], "no")
-    store.set_subject("c1", "s1")
-    assert store.expiry("c1") == AT + 100
     store.check_invariants()
 
 
@@ -132,19 +116,13 @@ def test_copies_pickles_and_files_have_it(tmp_path: Path):
     assert model.samples_.expiry("c1") == AT + 100, "copies are independent"
 
 
-def test_a_file_without_periods_has_none_of_their_parts():
-    state = held().samples_.state()
-    assert not any(name.startswith("samples.retain") for name in state)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [("samples.retentions", [0]), ("samples.retentions", []), ("samples.retained_since", [1, 2])],
 )
 def test_a_damaged_file_is_refused(name: str, value: list[int]):
-    import numpy as np
-
     model = held()
+    assert not any(name.startswith("samples.retain") for name in model.samples_.state()), "without periods"
     model.samples_.set_retention("s1", 100, AT)
     state = model.samples_.state() | {name: np.array(value, np.int64)}
     with pytest.raises(FileError, match="retention"):

@@ -110,18 +110,11 @@ def test_shredding_overwrites_them():
     assert not cells.any()
 
 
-def _without(name: str) -> Callable[[Arrays], None]:
-    def change(arrays: Arrays) -> None:
-        del arrays[name]
-
-    return change
-
-
-def _set(name: str, values: Any) -> Callable[[Arrays], None]:
-    def change(arrays: Arrays) -> None:
-        arrays[name] = np.asarray(values, arrays[name].dtype)
-
-    return change
+def _set(name: str, values: Any) -> Callable[[Arrays], Any]:
+    """Other values of a part; None: without it."""
+    if values is None:
+        return lambda arrays: arrays.pop(name)
+    return lambda arrays: arrays.update({name: np.asarray(values, arrays[name].dtype)})
 
 
 def _twice(arrays: Arrays) -> None:
@@ -130,28 +123,17 @@ def _twice(arrays: Arrays) -> None:
     arrays["restricted.samples.ids"] = np.frombuffer(text, np.uint8)
 
 
-def _nested(arrays: Arrays) -> None:
-    arrays["restricted.restricted.samples.ids"] = np.zeros(0, np.uint8)
-
-
 @pytest.mark.parametrize(
     "change",
     [
-        _without("restricted.since"),
-        _without("restricted.samples.cells"),
-        _without("restricted.samples.requests"),
-        _set("restricted.keeps", [0, 2]),
-        _set("restricted.since", [1700]),
-        _set("restricted.subjects", list(b"adaeve")),
-        _set("restricted.subjects", list(b"adaada")),
-        _set("restricted.class_table.codes", [7, 8]),
-        _set("restricted.samples.subject_rows", [0, 0, 1]),
-        _set("samples.addition_moments", [0, 5]),
-        _set("samples.addition_rows", [3, 0]),
-        _twice,
-        _nested,
+        _set("restricted.since", None), _set("restricted.samples.cells", None),
+        _set("restricted.samples.requests", None), _set("restricted.keeps", [0, 2]), _set("restricted.since", [1700]),
+        _set("restricted.subjects", list(b"adaeve")), _set("restricted.subjects", list(b"adaada")),
+        _set("restricted.class_table.codes", [7, 8]), _set("restricted.samples.subject_rows", [0, 0, 1]),
+        _set("samples.addition_moments", [0, 5]), _set("samples.addition_rows", [3, 0]), _twice,
+        lambda arrays: arrays.update({"restricted.restricted.samples.ids": np.zeros(0, np.uint8)}),
     ],
-)
+)  # fmt: skip
 def test_parts_that_do_not_fit_are_refused(tmp_path: Path, change: Callable[[Arrays], None]):
     path = tmp_path / "model"
     model().save(path)
