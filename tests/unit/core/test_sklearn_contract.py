@@ -29,33 +29,31 @@ from oubli.core import (
     DynamicForestRegressor,
     DynamicTreeClassifier,
     IncrementalBoostingClassifier,
-    IncrementalBoostingRegressor,
     OnlineBoostingClassifier,
-    OnlineBoostingRegressor,
 )
 from oubli.core.errors import DataConversionWarning, InputError, NotFittedError
+from oubli.core.estimators import KINDS
 
 ROOT = Path(__file__).resolve().parents[3]
-BOOSTED = (OnlineBoostingClassifier, OnlineBoostingRegressor, IncrementalBoostingClassifier, IncrementalBoostingRegressor)
-ESTIMATORS = (DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier, *BOOSTED)
-NAMES = dict(
-    zip(("classification", "regression", "tree", "online", "incremental"), [*ESTIMATORS[:4], ESTIMATORS[5]], strict=True)
-)
+ESTIMATORS = tuple(KINDS[key] for key in KINDS)
+NAMES = {
+    "classification": DynamicForestClassifier, "regression": DynamicForestRegressor, "tree": DynamicTreeClassifier,
+    "online": OnlineBoostingClassifier, "incremental": IncrementalBoostingClassifier,
+}  # fmt: skip
 CLASSIFIERS = ("classification", "tree", "online", "incremental")
-FORESTS = ESTIMATORS[:2]
 FAST = {"n_estimators": 20, "learning_rate": 0.3}
-PARAMETERS: dict[type[Any], tuple[dict[str, Any], ...]] = {
-    **dict.fromkeys(FORESTS, ({"n_estimators": 5}, {"n_estimators": 4, "occurrence": 0.5, "lazy": False})),
-    DynamicTreeClassifier: ({}, {"alpha": 0.1, "beta": 0.3, "epsilon": None, "lazy": True}),
-    **dict.fromkeys(BOOSTED[:2], (FAST,)),
-    **dict.fromkeys(BOOSTED[2:], (FAST, {**FAST, "quantization": None, "early_stopping": 5})),
+PARAMETERS: dict[str, list[dict[str, Any]]] = {
+    "forest": [{"n_estimators": 5}, {"n_estimators": 4, "occurrence": 0.5, "lazy": False}],
+    "tree": [{}, {"alpha": 0.1, "beta": 0.3, "epsilon": None, "lazy": True}],
+    "online-boosting": [FAST],
+    "incremental-boosting": [FAST, {**FAST, "quantization": None, "early_stopping": 5}],
 }
 
 
 def all_checks() -> Iterator[Any]:
     """Every check that scikit-learn has for these estimators; none is expected to fail."""
     for estimator in ESTIMATORS:
-        for parameters in PARAMETERS[estimator]:
+        for parameters in PARAMETERS[estimator.kind]:
             with warnings.catch_warnings():
                 # The estimators have no base class of scikit-learn's, because they work without it.
                 warnings.filterwarnings("ignore", message=".*does not inherit from `sklearn.base.BaseEstimator`")
@@ -261,7 +259,7 @@ def test_other_names_are_refused_and_another_order_is_not(task: str) -> None:
 # Parameters
 
 
-@pytest.mark.parametrize("estimator", FORESTS)
+@pytest.mark.parametrize("estimator", [DynamicForestClassifier, DynamicForestRegressor])
 def test_get_params_set_params_and_clone(estimator: type[Any]) -> None:
     model = estimator(n_estimators=7, lazy=False)
     assert model.get_params() == {**estimator().get_params(), "n_estimators": 7, "lazy": False}
@@ -284,7 +282,7 @@ def test_get_params_set_params_and_clone(estimator: type[Any]) -> None:
     ("model", "text"),
     [
         (DynamicForestClassifier(), "DynamicForestClassifier()"),
-        (DynamicForestClassifier(5, criterion="entropy"), "DynamicForestClassifier(criterion='entropy', n_estimators=5)"),
+        (DynamicForestClassifier(5, lazy=False), "DynamicForestClassifier(lazy=False, n_estimators=5)"),
         (DynamicForestRegressor(max_features=0.5), "DynamicForestRegressor()"),
         # One feature is not all of them.
         (DynamicForestRegressor(max_features=1), "DynamicForestRegressor(max_features=1)"),
