@@ -6,7 +6,6 @@ import json
 import os
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -19,19 +18,15 @@ from safetensors.numpy import save_file
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor, load, persistence
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import FileError
-from oubli.core.forest.engine import ForestEngine
 from oubli.core.samples.indexes import Addition
 from oubli.core.samples.owners import Mark
 from tests.golden.make import HERE, classifier, regressor, rows
+from tests.unit.core.mutated import counters
 
 Arrays = dict[str, np.ndarray]
 
 
-@contextmanager
-def counters() -> Iterator[None]:
-    """Let nodes of 16 samples keep counters, or smaller ones where a comparison asks for it."""
-    with patch.object(ForestEngine, "_block_minimum", lambda self: self.smallest_block or 16):
-        yield
+
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,8 @@ from oubli.core.forest.layout.blocks import ATTRIBUTE_SIZE, HI, LO, N_ATTRIBUTES
 from oubli.core.forest.parameters import ForestSettings
 from oubli.core.forest.state import FREE_ROOMS, MAX_ROOM, N_MEMBERS
 from oubli.core.jit.nodes import MISSING_LEFT
-from tests.unit.core.test_persistence import Arrays, aged, counters, fitted
+from tests.unit.core.mutated import counters
+from tests.unit.core.test_persistence import Arrays, aged, fitted
 
 # What was written wrong, or on purpose, under a checksum that is right. A kernel that followed a wrong index would
 # end the process.

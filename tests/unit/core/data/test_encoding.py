@@ -106,14 +106,6 @@ def test_there_is_one_nan():
     assert wide.encode(odd).cells.tobytes() == np.full((1, 3), NAN).tobytes()
 
 
-def test_a_float32_column_is_rounded_next_to_a_float64_one():
-    encoder = Encoder(schema("float32", "float64"))
-    for X in (np.array([[0.1, 0.1]]), [[0.1, 0.1]], [(0.1, 0.1)] * 20, pd.DataFrame([[0.1, 0.1]])):
-        cells = encoder.encode(X).cells
-        assert cells.dtype == np.float64
-        assert cells[0].tolist() == [float(np.float32(0.1)), 0.1]
-
-
 SHAPES = [np.array, list, pd.DataFrame, lambda X: np.array(X, object), np.asfortranarray]
 
 
@@ -422,16 +414,6 @@ def test_other_names_are_listed_in_the_words_of_scikit_learn():
         "the columns must be those of the schema: add 'age', 'job': remove the 2 that the schema does not have"
     )
     assert info.value.field == "age"
-
-
-def test_without_names_on_either_side_columns_are_matched_by_position():
-    X = pd.DataFrame({"b": [1.0], "a": [2.0]})
-    assert_cells(numeric(2).encode(X), [[1, 2]])
-    with pytest.raises(FeatureCountError):
-        numeric(2).encode(X[["a"]])
-    named = Encoder(schema("float32", "float32", names=["a", "b"]))
-    for unnamed in (X.to_numpy(), pd.DataFrame(X.to_numpy())):
-        assert_cells(named.encode(unnamed), [[1, 2]])
 
 
 # The fast path of queries -------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from oubli.core.data.values import (
     loses_integer,
     normalise_id,
     number,
-    significant_bits,
 )
 from oubli.core.errors import InputError
 
@@ -101,14 +100,6 @@ def test_numbers_beyond_float64_are_held_as_its_largest(value):
 )  # fmt: skip
 def test_integers_that_are_lost(value, dtype, expected):
     assert loses_integer(value, dtype) is expected
-
-
-@given(st.integers())
-def test_significant_bits_is_what_float64_needs(value):
-    bits = significant_bits(value)
-    if abs(value) < 2**1000:
-        assert (bits <= 53) == (int(float(value)) == value)
-    assert value == 0 or 1 <= bits <= value.bit_length()
 
 
 @given(st.integers(-(2**127), 2**127))

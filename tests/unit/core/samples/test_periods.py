@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from oubli.core import load
 from oubli.core.errors import FileError, InputError
-from oubli.core.samples.owners import Mark
 from oubli.core.samples.store import SampleStore
 from tests.unit.app.support import forest
 
@@ -80,40 +76,6 @@ def test_a_period_goes_with_the_last_sample_of_its_subject():
         store.set_subject(name, None)
     assert store.periods == {}
     store.check_invariants()
-
-
-def test_a_period_goes_with_its_subject_into_restriction_and_back():
-    model = held()
-    store, restricted = model.samples_, model.samples_.restricted
-    store.set_expiry("c6", AT + 50)
-    store.set_retention("s1", 100, AT)
-    model.restrict(store.ids_of_subject("s1"), {"s1": Mark(AT, False)})
-    assert store.periods == {}
-    assert restricted.due_unless_kept(AT + 100)[:2] == ["c6", "c1"]
-    model.apply(model.plan_replace("c1", [[9, "b", None]], "no"))
-    assert restricted.expiry("c1") == AT + 100
-    copy = model.copy()
-    for one in (model, copy):
-        one.check_invariants()
-        one.release(one.samples_.restricted.ids_of_subject("s1"))
-        assert [one.samples_.expiry(name) for name in ("c1", "c6")] == [AT + 100, AT + 50]
-        assert one.samples_.restricted.periods == {}
-        one.check_invariants()
-
-
-def test_copies_pickles_and_files_have_it(tmp_path: Path):
-    model = held()
-    model.samples_.set_retention("s1", 100, AT)
-    model.samples_.set_retention("s2", 200, AT)
-    model.restrict(model.samples_.ids_of_subject("s2"), {"s2": Mark(AT, False)})
-    model.save(tmp_path / "model")
-    pickled = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own bytes
-    for other in (model.copy(), pickled, load(tmp_path / "model")):
-        other.check_invariants()
-        assert other.samples_.expiry("c1") == AT + 100
-        assert other.samples_.restricted.expiry("c2") == AT + 200
-        other.samples_.set_retention("s1", None, AT)
-    assert model.samples_.expiry("c1") == AT + 100, "copies are independent"
 
 
 @pytest.mark.parametrize(
