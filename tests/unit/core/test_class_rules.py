@@ -101,12 +101,9 @@ def test_closing_and_opening_a_model_keeps_its_samples() -> None:
 
 
 def test_a_thousand_classes_are_the_most_by_default() -> None:
-    forest = KINDS["forest", "classification"]
-    labels = [f"c{i}" for i in range(1001)]
-    X = np.arange(1001.0)[:, None]
-    error = refusal(lambda: forest(n_estimators=1).fit(X, labels))
-    assert error.row == 1000
-    assert len(forest(n_estimators=1).fit(X, labels, max_classes=1001).classes_) == 1001
+    forest, X, labels = KINDS["forest", "classification"](1), np.arange(1001.0)[:, None], list(range(1001))
+    assert refusal(lambda: forest.fit(X, labels)).row == 1000
+    assert len(forest.fit(X, labels, max_classes=1001).classes_) == 1001
 
 
 def test_rules_are_in_the_schema_and_only_where_there_are_some() -> None:

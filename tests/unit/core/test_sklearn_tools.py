@@ -74,7 +74,7 @@ def mean_error(y: np.ndarray, predicted: np.ndarray) -> float:
     return float(np.abs(y - predicted).mean())
 
 
-def test_cross_validation() -> None:
+def test_cross_validation_and_learning_curve() -> None:
     X, y = samples()
     ids = np.array([f"id {i}" for i in range(len(X))])
     assert cross_val_score(make(), X, y, cv=3, params={"ids": ids}, error_score="raise").mean() > 0.6
@@ -82,13 +82,8 @@ def test_cross_validation() -> None:
     both = cross_validate(make("regression"), *samples("regression"), cv=3, scoring=scoring)
     assert both["test_r2"].shape == both["test_mae"].shape == (3,)
     assert cross_val_predict(make(), X, y, cv=3, method="predict_proba").shape == (60, 2)
-
-
-def test_learning_curve_with_partial_fit() -> None:
-    X, y = samples()
-    sizes, _, scores = learning_curve(
-        make(), X, y, cv=3, train_sizes=[10, 20, 40], exploit_incremental_learning=True, error_score="raise"
-    )
+    options = {"train_sizes": [10, 20, 40], "exploit_incremental_learning": True, "error_score": "raise"}
+    sizes, _, scores = learning_curve(make(), X, y, cv=3, **options)
     assert sizes.tolist() == [10, 20, 40]
     assert np.isfinite(scores).all()
 

@@ -110,11 +110,13 @@ def test_a_numpy_matrix_is_an_array() -> None:
     assert forest.fit(np.matrix([["a", 1.0], ["b", 2.0]], dtype=object), ["x", "y"]).n_features_in_ == 2
 
 
+DATE, MOMENT = datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+
+
 @pytest.mark.parametrize(
     ("column", "rule"),
     [
-        (pa.array([datetime.date(2024, 1, 1), None]), "holds dates or times"),
-        (pa.array([datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC), None]), "holds dates or times"),
+        (pa.array([DATE, None]), "holds dates or times"), (pa.array([MOMENT, None]), "holds dates or times"),
         (pa.array([b"a", None]), "must be text, a number"), (pa.array([[1], None]), "must be text, a number"),
         (pa.array([2**60 + 1, None]), "is an integer that float64 cannot hold"),
     ],
@@ -125,36 +127,26 @@ def test_what_no_column_can_hold_is_refused_in_arrow_too(column: pa.Array, rule:
 
 
 @pytest.mark.parametrize(
-    ("column", "kind"),
-    [
-        (pa.array([None, None]), "numeric"), (pa.array([None, None], pa.string()), "categorical"),
-        (pa.array([None, None], pa.large_string()), "categorical"), (pa.array([1, None]), "numeric"),
-        (pa.array([True, None]), "boolean"), (pa.array([1, 2], pa.uint8()), "numeric"),
-        (pa.DictionaryArray.from_arrays([0, None], ["p"]), "categorical"),
-        (pa.DictionaryArray.from_arrays([0, None], [5]), "categorical"),
-    ],
-)  # fmt: skip
-def test_types_of_arrow(column: pa.Array, kind: str) -> None:
-    model = DynamicForestClassifier(1).fit(pa.table({"a": column}), ["x", "y"])
-    assert model.schema_.columns[0].type.value == kind
-
-
-@pytest.mark.parametrize(
     ("column", "kind", "values"),
     [
-        (pl.Series([2**60 + 1, None, 2**60]), None, ["1152921504606846977", None, "1152921504606846976"]),
+        (pa.array([None, None]), "numeric", [None, None]), (pa.array([1, None]), "numeric", [1, None]),
+        (pa.array([None, None], pa.string()), "categorical", [None, None]),
+        (pa.array([None, None], pa.large_string()), "categorical", [None, None]),
+        (pa.array([True, None]), "boolean", [True, None]), (pa.array([1, 2], pa.uint8()), "numeric", [1, 2]),
+        (pa.DictionaryArray.from_arrays([0, None], ["p"]), "categorical", ["p", None]),
+        (pa.DictionaryArray.from_arrays([0, None], [5]), "categorical", ["5", None]),
+        (pl.Series([2**60 + 1, None, 2**60]), None, [str(2**60 + 1), None, str(2**60)]),
         (pl.Series([0.1, None], dtype=pl.Float32), None, ["0.1", None]),
         (pl.Series([None, None], dtype=pl.String), "categorical", [None, None]),
         (pl.Series(["a", None], dtype=pl.Categorical), "categorical", ["a", None]),
         (pl.Series([2**24 + 1, None]), "numeric", [2**24 + 1, None]),
         (pl.Series([True, None]), "boolean", [True, None]),
     ],
-)
-def test_values_of_polars_stay_what_they_are(column: pl.Series, kind: str | None, values: list[Any]) -> None:
+)  # fmt: skip
+def test_values_of_arrow_and_polars_stay_what_they_are(column: Any, kind: str | None, values: list[Any]) -> None:
     """Beside a null as well; with no `kind` the column is declared categorical."""
-    y = ["x", "y", "x"][: len(column)]
-    model = DynamicForestClassifier(1).fit(
-        pl.DataFrame({"a": column}), y, categorical_features=["a"] if kind is None else None
-    )
+    X = pl.DataFrame({"a": column}) if isinstance(column, pl.Series) else pa.table({"a": column})
+    y, declared = ["x", "y", "x"][: len(column)], None if kind else ["a"]
+    model = DynamicForestClassifier(1).fit(X, y, categorical_features=declared)
     assert model.schema_.columns[0].type.value == (kind or "categorical")
     assert [model.samples_.get(name).features[0] for name in model.samples_.ids()] == values

@@ -53,21 +53,20 @@ def labelled() -> DynamicForestClassifier:
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_columns_say_what_sequences_say(kind: str) -> None:
-    X = frame()
-    table = TABLES[kind]
+    X, table = frame(), TABLES[kind]
+    named = {"ids": "key", "subjects": "person", "expires_at": "until"}
     expected = new().fit(X[["x", "z"]], Y, ids=X["key"], subjects=X["person"], expires_at=X["until"])
-    assert said(expected)["k0"] == ("ada", END_MS)
-    assert said(expected)["k1"] == (None, None)
-    model = new().fit(table(X), Y, ids="key", subjects="person", expires_at="until")
+    assert (said(expected)["k0"], said(expected)["k1"]) == (("ada", END_MS), (None, None))
+    model = new().fit(table(X), Y, **named)
     assert model.schema_.names == ("x", "z")
     assert (said(model), model.digest()) == (said(expected), expected.digest())
     model.check_invariants()
     more = X.assign(key=[f"m{i}" for i in range(N)])[["until", "z", "person", "key", "x"]]
     for one in (model, expected):
-        assert one.add(table(more), Y, ids="key", subjects="person", expires_at="until") == more["key"].tolist()
+        assert one.add(table(more), Y, **named) == more["key"].tolist()
         one.check_invariants()
     assert (said(model), model.digest()) == (said(expected), expected.digest())
-    assert new().partial_fit(table(X), Y, ids="key", subjects="person", expires_at="until").n_features_in_ == 2
+    assert new().partial_fit(table(X), Y, **named).n_features_in_ == 2
 
 
 def test_what_is_said_is_kept_by_files_and_goes_with_the_sample(tmp_path: Any) -> None:
@@ -92,27 +91,28 @@ def test_one_time_is_that_of_all_rows_and_texts_are_read() -> None:
     assert model.samples_.expiry("3") == END_MS
 
 
+NO_MOMENT = "must be a datetime with a time zone"
+
+
 @pytest.mark.parametrize(
     ("said", "part"),
     [
-        ({"ids": "nothing"}, "'id': X has no column of this name"),
+        ({"ids": "nothing"}, "'id': X has no column of this name"), ({"ids": "person"}, "row 1, 'id': must be text of"),
+        ({"ids": set("abcdefgh")}, "ids must be a list in the order of the rows, not a set"),
+        ({"ids": np.arange(16).reshape(8, 2)}, "ids must be a 1d array or a list"),
         ({"subjects": "nothing"}, "'subject': X has no column of this name"),
         ({"subjects": "x"}, "row 0, 'subject': must be text of"),
         ({"subjects": ["ada"]}, "'subject': X has 8 rows, but 1 values are given"),
         ({"subjects": set("abcdefgh")}, "subjects must be a list in the order of the rows, not a set"),
         ({"subjects": bytearray(b"12345678")}, r"subjects must be a list: pass \[subject\]"),
         ({"subjects": frame()}, "subjects must be a 1d array or a list, not a table"),
-        ({"ids": set("abcdefgh")}, "ids must be a list in the order of the rows, not a set"),
-        ({"ids": "person"}, "row 1, 'id': must be text of"),
-        ({"ids": np.arange(16).reshape(8, 2)}, "ids must be a 1d array or a list"),
-        ({"expires_at": END.replace(tzinfo=None)}, "must be a datetime with a time zone"),
-        ({"expires_at": "soon"}, "must be a datetime with a time zone"),
+        ({"expires_at": END.replace(tzinfo=None)}, NO_MOMENT), ({"expires_at": "soon"}, NO_MOMENT),
         ({"expires_at": END_MS}, "expires_at must be a list"),
-        ({"expires_at": [END_MS] * N}, "row 0, 'expires_at': must be a datetime with a time zone"),
+        ({"expires_at": [END_MS] * N}, f"row 0, 'expires_at': {NO_MOMENT}"),
         ({"expires_at": "x"}, "row 0, 'expires_at': must be a datetime"),
         ({"expires_at": [END] * 2}, "'expires_at': X has 8 rows, but 2 values"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_said_is_refused_and_changes_nothing(said: dict[str, Any], part: str) -> None:
     X = frame().drop(columns="until")
     model = new().fit(X, Y)
