@@ -158,19 +158,24 @@ def labels(task: Task, n: int, seed: int = 1) -> list[Any]:
     return [rng.gauss(0, 10) if task is Task.REGRESSION else rng.choice("abc") for _ in range(n)]
 
 
+def fitted(name: str = "forest", n: int = 48, **parameters: Any) -> Any:
+    kind, task, own = MODELS[name]
+    ids = [f"id {i}" for i in range(n)]
+    return KINDS[kind, task](**{**own, **parameters}).fit(rows(n), labels(task, n), ids=ids, schema=schema_of(task))
+
+
 def make(name: str, n: int = 48) -> Any:
-    """A model with a history: free slots, subjects, expiries, origins."""
-    kind, task, parameters = MODELS[name]
-    model = KINDS[kind, task](**parameters)
-    model.fit(rows(n), labels(task, n), ids=[f"id {i}" for i in range(n)], schema=schema_of(task))
+    """A model with a history: free slots, nodes and leaves, subjects, expiries, origins."""
+    model = fitted(name, n)
     for i in (1, 5, 30):
         model.samples_.set_subject(f"id {i}", "person" if i < 9 else "autre")
         model.samples_.set_expiry(f"id {i}", 4_102_444_800_000 + i)
     model.samples_.set_origins(["id 1", "id 30"], 2)
-    for i in (3, 9, 10, 11):
+    for i in (3, 9, 10, 11, *range(31, n - 30)):
         model.delete(f"id {i}")
         model.resolve()
-    model.add(rows(2, seed=9), labels(task, 2))
+    model.add(rows(2, seed=9), labels(model.task, 2))
+    model.replace("id 30", rows(1, seed=10)[0], labels(model.task, 1, seed=10)[0])
     return model
 
 

@@ -53,16 +53,6 @@ def test_text_says_where_which_rule_and_what(error, text):
     assert str(InputError("rule", value=Broken())).startswith(f"rule (got <{__name__}.")
 
 
-def test_parts_are_attributes():
-    error = InputError("must be a number", row=3, field="age", value="x")
-    assert (error.rule, error.row, error.field, error.value) == ("must be a number", 3, "age", "x")
-    empty = InputError("must be a number")
-    assert (empty.row, empty.field, empty.value) == (None, None, None)
-
-
-
-
-
 @pytest.mark.parametrize(
     ("given", "remedy"), [(13, "add the 1 missing"), (16, "remove the 2 that the schema does not have")]
 )

@@ -25,9 +25,6 @@ HANG = 60  # seconds after which a file counts as one that never ends
 ROOT = Path(__file__).resolve().parents[3]
 
 
-
-
-
 def try_files(name: str, seeds: range, folder: Path) -> Counter[str]:
     """Try files of one model; the seed of the one at hand is in `folder`."""
     outcomes: Counter[str] = Counter()

@@ -40,9 +40,6 @@ load("m.oubli").no_such_method()
 """
 
 
-
-
-
 @pytest.mark.long
 def test_a_loaded_model_has_the_type_of_a_model(tmp_path: Path) -> None:
     (tmp_path / "use.py").write_text(USE, encoding="utf-8")

@@ -16,18 +16,18 @@ from oubli.core.forest.layout.blocks import ATTRIBUTE_SIZE, HI, LO, N_ATTRIBUTES
 from oubli.core.forest.parameters import ForestSettings
 from oubli.core.forest.state import FREE_ROOMS, MAX_ROOM, N_MEMBERS
 from oubli.core.jit.nodes import MISSING_LEFT
-from tests.unit.core.mutated import counters
-from tests.unit.core.test_persistence import Arrays, aged, fitted
+from tests.unit.core.mutated import counters, fitted, make
+from tests.unit.core.test_persistence import Arrays
 
 # What was written wrong, or on purpose, under a checksum that is right. A kernel that followed a wrong index would
 # end the process.
 
 
-@pytest.fixture(scope="module", params=["classification", "regression"])
+@pytest.fixture(scope="module", params=["forest", "forest-regressor"])
 def parts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Arrays]:
     path = tmp_path_factory.mktemp("parts") / "model"
     with counters():
-        aged(request.param).save(path)
+        make(request.param, 90).save(path)
     return persistence.read(path)
 
 

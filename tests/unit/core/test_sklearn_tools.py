@@ -121,9 +121,6 @@ def test_inside_regressors() -> None:
 # Metadata routing
 
 
-
-
-
 @sklearn.config_context(enable_metadata_routing=True)
 def test_metadata_is_routed_through_pipelines_and_searches() -> None:
     X, y = samples()

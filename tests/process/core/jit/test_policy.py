@@ -351,34 +351,3 @@ def test_long_compiling_is_said_once_and_can_be_switched_off(directory: Path) ->
     shutil.rmtree(directory)
     (line,) = python(script, "WARNING").stderr.splitlines()
     assert line.startswith("Oubli compiles its kernels")
-
-
-def test_a_process_runs_the_kernels_of_a_model_with_a_damaged_cache(directory: Path) -> None:
-    """Each file of a cache that another process has filled is damaged in some way."""
-    script = textwrap.dedent("""
-        import numpy as np
-        from oubli.core.data.encoding import convert, is_clean
-        from oubli.core.rng import mix
-
-        cells = np.zeros((2, 2), np.float32)
-        narrow = np.ones(2, np.bool_)
-        print(convert(np.array([[1.5, 2.0], [0.1, -0.0]]), cells, narrow), is_clean(cells), int(mix(np.uint64(5))))
-        print(cells.tolist(), convert.stats.cache_misses != {})
-    """)
-
-    def run() -> list[str]:
-        done = python(script)
-        # A slow machine is told that compiling takes long, and of nothing else.
-        assert all(line.startswith("Oubli compiles") for line in done.stderr.splitlines())
-        return done.stdout.splitlines()
-
-    first = run()
-    assert first[1].endswith("True")
-    kept = files(directory)
-    assert len(kept) >= 3
-    for path, damage in zip(kept, [*DAMAGES.values()] * len(kept), strict=False):
-        damage(path)
-    assert run() == first
-    shutil.rmtree(directory)
-    assert run() == first
-    assert run() == [first[0], first[1].replace("True", "False")]

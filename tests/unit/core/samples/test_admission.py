@@ -97,10 +97,9 @@ def test_plain_rows_take_it() -> None:
 @pytest.mark.parametrize(
     ("row", "y"),
     [
-        (["u", 1.5], ["x"]), (("u", 1.5, "v"), ["x"]), (["never held", 1.5, "v"], ["x"]),
-        (["u", float("inf"), "v"], ["x"]), (["u", 1e39, "v"], ["x"]), (["u", 2**24 + 1, "v"], ["x"]),
-        (["u", True, "v"], ["x"]), (["u", "1", "v"], ["x"]), ([1, 1.0, "v"], ["x"]), (["u", 1.0, "v"], ["never held"]),
-        (["u", 1.0, "v"], [1]), (["u", 1.0, "v"], ["x", "x"]), (["u", 1.0, "v"], "x"),
+        (["u", 1.5], ["x"]), (("u", 1.5, "v"), ["x"]), (["never held", 1.5, "v"], ["x"]), (["u", 1e39, "v"], ["x"]),
+        (["u", "1", "v"], ["x"]), (["u", 1.0, "v"], ["never held"]), (["u", 1.0, "v"], ["x", "x"]),
+        (["u", 1.0, "v"], "x"),
     ],
 )  # fmt: skip
 def test_whatever_is_not_plain_does_not_take_it(row: Any, y: Any) -> None:

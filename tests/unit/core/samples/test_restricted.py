@@ -66,9 +66,6 @@ def test_only_a_file_with_restricted_samples_has_the_new_format(tmp_path: Path):
     assert b"import-7" not in path.read_bytes()
 
 
-
-
-
 def test_shredding_overwrites_them():
     forest = model()
     cells = forest.samples_.restricted.cells

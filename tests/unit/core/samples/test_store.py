@@ -1,5 +1,4 @@
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -7,7 +6,7 @@ import pytest
 from oubli.core.data.schema import Column, Schema
 from oubli.core.errors import CapacityError, DuplicateIdError, InputError, UnknownIdError
 from oubli.core.samples import slots
-from oubli.core.samples.records import HeldSample, Prepared
+from oubli.core.samples.records import Prepared
 from oubli.core.samples.store import SampleStore
 from tests.reach import array_bytes, texts
 
@@ -91,15 +90,6 @@ def test_too_many_samples_are_refused_before_anything_changes(monkeypatch):
     assert store.capacity == 20
 
 
-def test_cells_are_copied_at_prepare():
-    store = SampleStore(numeric_schema())
-    X = np.ones((1, 2), np.float32)
-    prepared = store.prepare(X, [0], ["a"])
-    X[:] = 7
-    store.commit(prepared)
-    assert store.get("a").features == [1.0, 1.0]
-
-
 def test_an_id_added_since_prepare_is_refused_before_anything_changes():
     store = filled()
     prepared = store.prepare([[1, True, "new", "new"]] * 2, ["x", "y"], ["d", "e"])
@@ -162,28 +152,6 @@ def test_a_refused_batch_changes_nothing(arguments, text):
 
 
 # Ids ----------------------------------------------------------------------------------------------
-
-
-def test_generated_ids_count_from_0_and_are_never_issued_again():
-    store = SampleStore(numeric_schema())
-
-    def generate(n=1):
-        prepared = store.prepare(np.zeros((n, 2)), np.zeros(n, int))
-        store.commit(prepared)
-        return prepared.ids
-
-    assert generate(3) == ["0", "1", "2"]
-    store.remove(store.slots())
-    assert generate() == ["3"]
-    add(store, np.zeros((1, 2)), [0], ["10"])
-    assert generate(2) == ["11", "12"]
-    add(store, np.zeros((2, 2)), [0, 0], ["5", "0"])
-    assert generate() == ["13"]
-    for odd in ("020", "-30", "40.0", " 50", "1e3", "٦٠", str(2**53)):
-        add(store, np.zeros((1, 2)), [0], [odd])
-    assert generate() == ["14"]
-    store = SampleStore.from_state(store.schema, store.state())
-    assert generate() == ["15"]
 
 
 def test_generated_ids_skip_held_ones():
@@ -279,40 +247,6 @@ def test_expiries_that_are_refused(moment):
     with pytest.raises(InputError):
         store.set_expiry("a", moment)
     assert store.expiry("a") == 5
-
-
-# Copies -------------------------------------------------------------------------------------------
-
-
-WAYS = {
-    "copy": SampleStore.copy,
-    "pickle": lambda store: pickle.loads(pickle.dumps(store)),  # noqa: S301 - our own bytes
-    "state": lambda store: SampleStore.from_state(store.schema, store.state(), store.owner),
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_copies_are_equal_and_independent(way):
-    store = filled()
-    store.set_subject("b", "ann")
-    store.set_expiry("c", 50)
-    store.set_origins(["b"], 2)
-    store.set_origins([], 9)
-    store.remove(store.find(["a"]))
-    other = WAYS[way](store)
-    other.check_invariants()
-    for name in ("next_id", "owner", "schema"):
-        assert getattr(other, name) == getattr(store, name)
-    assert [store.get(name) for name in store.ids()] == [other.get(name) for name in other.ids()]
-    assert other.get("b") == HeldSample("b", [40.5, False, None, "Lyon"], "yes", "ann")
-    assert (other.expiry("c"), other.next_expiry(), other.origin("b"), other.origin("c")) == (50, 50, 2, 0)
-    store.remove(store.slots())
-    add(store, [[1, True, "x", "y"]], ["z"], ["b"])
-    assert other.ids() == ["b", "c"]
-    assert other.get("b").features == [40.5, False, None, "Lyon"]
-    other.check_invariants()
-    add(other, ROWS, LABELS)
-    assert len(store) == 1
 
 
 def test_memory_is_accounted_for():
