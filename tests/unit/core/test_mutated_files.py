@@ -19,7 +19,7 @@ import pytest
 
 from tests.unit.core.mutated import MODELS, counters, make, mutate, save, try_file
 
-SHORT = 40  # files of each model
+SHORT = 25  # files of each model
 LONG = int(os.environ.get("OUBLI_TEST_MUTATED_FILES", "20000"))  # files of all models
 HANG = 60  # seconds after which a file counts as one that never ends
 ROOT = Path(__file__).resolve().parents[3]

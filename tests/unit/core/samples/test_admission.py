@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oubli.core import DynamicForestClassifier, DynamicTreeClassifier
@@ -61,7 +61,6 @@ def long_way(store: SampleStore, X: Any, y: Any) -> Any:
     return slots.tolist()
 
 
-@settings(max_examples=300)
 @given(st.sampled_from(COLUMNS), st.sampled_from(sorted(LABELS, key=str)), st.data())
 def test_it_is_the_long_way_or_none(columns: tuple[Column, ...], label_type: LabelType, data: st.DataObject) -> None:
     schema = Schema(columns, Task.CLASSIFICATION, label_type)
