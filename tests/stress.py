@@ -238,6 +238,11 @@ def _read_labels(turn: Round, path: Path) -> See:
     return lambda answers: answers.labels == labels
 
 
+def _read_frozen(turn: Round, path: Path) -> See:
+    labels = turn.model.query(turn.rows, frozen=True).labels.tolist()
+    return lambda answers: answers.labels == labels
+
+
 def _read_one(turn: Round, path: Path) -> See:
     labels = turn.model.predict(turn.rows[:1]).tolist()
     return lambda answers: answers.labels[:1] == labels
@@ -302,6 +307,7 @@ def _read_properties(turn: Round, path: Path) -> See:
 READS: dict[str, Callable[[Round, Path], See]] = {
     "predict_proba": _read_numbers,
     "predict": _read_labels,
+    "frozen": _read_frozen,
     "predict one row": _read_one,
     "n_samples_": _read_size,
     "digest": _read_digest,

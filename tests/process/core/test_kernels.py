@@ -1,4 +1,4 @@
-"""The kernels in every way of running them: from the cache, with bounds checks, interpreted, in threads."""
+"""The kernels in every way of running them: from the cache, with bounds checks, interpreted."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numba import config
 
-from oubli.core import DynamicForestClassifier
 from oubli.core.warmup import warm_up
 from tests.process.core import smoke
 
@@ -124,43 +120,3 @@ def test_kernels_stay_within_bounds(tmp_path: Path) -> None:
         "    print('checked', end='')\n"
     )
     assert run_python(str(control), **environment) == "checked"
-
-
-# Threads
-
-
-@compiled
-def test_frozen_queries_while_other_threads_read() -> None:
-    X = np.random.default_rng(4).normal(size=(400, 3)).astype(np.float32)
-    model = DynamicForestClassifier(n_estimators=8, random_state=1).fit(X, X[:, 0] > 0)
-    for i in range(0, 60, 2):
-        model.delete(str(i))
-    tags = model.n_lazy_tags_
-    assert tags
-    expected = model.copy().query(X).labels.tolist()
-    ids = model.samples_.ids()
-    barrier = threading.Barrier(4)
-
-    def query() -> None:
-        assert [y for i in range(0, 400, 8) for y in model.query(X[i : i + 8], frozen=True).labels.tolist()] == expected
-
-    digests: set[str] = set()
-
-    def copy() -> None:
-        digests.update(model.copy().digest() for _ in range(6))
-
-    def look() -> None:
-        held = [model.samples_.get(name) for name in ids]
-        assert len(held) == model.n_samples_
-        assert model.n_lazy_tags_ == tags
-        assert model.nbytes_ > 0
-
-    def begin(work: Callable[[], None]) -> None:
-        barrier.wait()
-        work()
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(begin, [query, copy, look, query]))
-    assert model.n_lazy_tags_ == tags
-    assert digests == {model.digest()}
-    assert model.verify().ok

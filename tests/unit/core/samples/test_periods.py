@@ -43,22 +43,6 @@ def test_samples_go_when_the_period_since_their_addition_is_over():
     store.check_invariants()
 
 
-def test_later_samples_of_the_subject_get_it_too():
-    model = held()
-    store = model.samples_
-    store.set_retention("s1", 100, AT)
-    model.add([[1, "a", True]], ["yes"], ids=["n"])
-    store.set_subject("n", "s1")
-    assert store.expiry("n") == AT + 100, "until the time of its addition is known"
-    store.note_additions(["n"], AT + 40, None)
-    assert store.expiry("n") == AT + 140
-    store.set_subject("n", "s2")
-    assert store.expiry("n") is None
-    store.set_subject("c2", "s1")
-    assert store.expiry("c2") == AT + 100
-    store.check_invariants()
-
-
 def test_a_period_goes_with_the_last_sample_of_its_subject():
     model = held()
     store = model.samples_
