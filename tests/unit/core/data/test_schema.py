@@ -11,17 +11,12 @@ from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import InputError
 
 ADULT = Schema(
-    columns=(
-        Column("age", ColumnType.NUMERIC),
-        Column("weight", ColumnType.NUMERIC, "float64"),
-        Column("job", ColumnType.CATEGORICAL),
-        Column("member", ColumnType.BOOLEAN),
+    (
+        Column("age", ColumnType.NUMERIC), Column("weight", ColumnType.NUMERIC, "float64"),
+        Column("job", ColumnType.CATEGORICAL), Column("member", ColumnType.BOOLEAN),
     ),
-    task=Task.CLASSIFICATION,
-    label_type=LabelType.STRING,
-    label_name="income",
-    named=True,
-)
+    Task.CLASSIFICATION, LabelType.STRING, label_name="income", named=True,
+)  # fmt: skip
 
 
 def test_what_a_schema_knows():
@@ -56,11 +51,9 @@ def test_schemas_survive_pickling_and_copying(way):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: Column("", "numeric"), "not empty"),
-        (lambda: Column(3, "numeric"), "must be text"),
-        (lambda: Column("\ud800", "numeric"), "surrogate"),
+        (lambda: Column("", "numeric"), "not empty"), (lambda: Column(3, "numeric"), "must be text"),
+        (lambda: Column("\ud800", "numeric"), "surrogate"), (lambda: Column("a", ["numeric"]), "must be one of"),
         (lambda: Column("a", "number"), "must be one of 'numeric', 'categorical', 'boolean'"),
-        (lambda: Column("a", ["numeric"]), "must be one of"),
         (lambda: Column("a", "numeric", "float16"), "'float32' or 'float64'"),
         (lambda: Column("a", "categorical", "float64"), "leave dtype out"),
         (lambda: Schema((), "regression", "number"), "at least one column"),
@@ -70,7 +63,7 @@ def test_schemas_survive_pickling_and_copying(way):
         (lambda: Schema((Column("a", "numeric"),), "classification", "text"), "'string'"),
         (lambda: Schema((Column("a", "numeric"),), "classification", "string", ""), "name of the label"),
     ],
-)
+)  # fmt: skip
 def test_what_makes_no_schema_is_refused(make, text):
     with pytest.raises(InputError, match=text):
         make()
