@@ -42,7 +42,7 @@ def test_another_class_is_refused_however_it_comes(estimator: Any, option: dict[
         (lambda: model.partial_fit([[1.0]], ["hgih"]), 0),
     ):
         error = refusal(change)
-        assert (error.row, error.field) == (row, "label")
+        assert (error.row, error.field, error.value) == (row, "label", "hgih")
         assert rule in error.rule
         assert "hgih" not in error.rule
     assert model.digest() == digest
