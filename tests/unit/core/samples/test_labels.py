@@ -43,7 +43,7 @@ def test_texts_that_end_with_zero_characters_are_kept_whole():
 def test_codes_are_stable_while_the_class_is_held_and_then_used_again():
     table, codes = hold(LabelType.STRING, ["b", "a", "b"])
     assert codes[0] == codes[2] != codes[1]
-    assert table.values(codes) == ["b", "a", "b"]
+    assert table.values(codes) == table.values(codes.tolist()) == ["b", "a", "b"]
     table.reserve(["a"])
     assert table.acquire_one("a") == codes[1]
     table.release(codes[[0, 2]])
