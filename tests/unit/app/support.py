@@ -87,6 +87,27 @@ def make_service(
     )
 
 
+def reopened(directory: Path) -> Service:
+    """A service over the files of one that has ended or been killed."""
+    opened = open_directory(directory)
+    closed_at_the_end(opened.database)
+    assert opened.snapshots is not None
+    return compose(opened.recover(opened.snapshots.recover()), idle_resolve=False)
+
+
+def ended(client: TestClient, job: dict[str, Any]) -> dict[str, Any]:
+    """Wait until a job has ended."""
+    while job["status"] in ("queued", "running"):
+        time.sleep(0.01)
+        job = client.get(f"/jobs/{job['id']}").json()
+    return job
+
+
+def problem_of(answer: Any) -> tuple[int, str]:
+    """The status and the kind of a refusal."""
+    return answer.status_code, answer.json()["type"].removeprefix("urn:oubli:problem:")
+
+
 def make_settings(**values: Any) -> Settings:
     """Settings of a small server; constants of the class may have other values too."""
     constants = {name: values.pop(name) for name in [*values] if name not in Settings.model_fields}

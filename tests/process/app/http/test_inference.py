@@ -1,20 +1,15 @@
-"""Clients of the Open Inference Protocol against a server process: Triton's own client, and what KServe's one does."""
+"""Triton's own client of the Open Inference Protocol against a server process."""
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import gzip
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx2
 import numpy as np
-import orjson
 import pytest
 import tritonclient.http as triton
-import tritonclient.http.aio as triton_aio
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype, triton_to_np_dtype
 
 from oubli.core import DynamicForestClassifier
@@ -111,6 +106,7 @@ def test_tritons_client_asks_for_health_and_metadata(client, adult):
 @pytest.mark.parametrize("binary_out", [True, False, None])
 def test_tritons_client_predicts(client, server, adult, n, binary_in, binary_out):
     values = tensors(client.get_model_metadata("oubli")["inputs"], adult, n)
+    values["age"][n // 2] = np.nan
     names = ("predictions", "probabilities", "classes")
     outputs = None
     if binary_out is not None:
@@ -134,14 +130,6 @@ def test_tritons_client_compresses(client, server, adult):
     with pytest.raises(InferenceServerException, match="gzip") as refused:
         client.infer("oubli", asked(values, binary=True), request_compression_algorithm="deflate")
     assert refused.value.status() == "415"
-
-
-def test_a_missing_number_is_nan_to_tritons_client(client, server, adult):
-    values = tensors(client.get_model_metadata("oubli")["inputs"], adult, 3)
-    values["age"][1] = np.nan
-    for binary in (True, False):
-        answer = client.infer("oubli", asked(values, binary=binary))
-        assert np.array_equal(answer.as_numpy("probabilities"), plain(server, values)["probabilities"])
 
 
 @pytest.mark.parametrize(
@@ -169,34 +157,6 @@ def test_tritons_client_is_told_of_routes_that_are_not_there(client):
     for ask in (client.get_model_repository_index, client.get_inference_statistics, client.get_trace_settings):
         with pytest.raises(InferenceServerException, match=r"no route|named 'oubli'"):
             ask()
-
-
-def test_tritons_client_is_told_of_numbers_and_extensions_that_are_refused(client, adult):
-    values = tensors(client.get_model_metadata("oubli")["inputs"], adult, 3)
-    values["age"][1] = np.inf
-    inputs = asked(values, binary=True)
-    with pytest.raises(InferenceServerException, match="finite"):
-        client.infer("oubli", inputs)
-    inputs[0].set_shared_memory("region", 4)
-    with pytest.raises(InferenceServerException, match="extension"):
-        client.infer("oubli", inputs)
-
-
-def test_tritons_asynchronous_client(server, adult):
-    async def run() -> None:
-        async with triton_aio.InferenceServerClient(server.url.removeprefix("http://")) as client:
-            assert await client.is_server_ready()
-            values = tensors((await client.get_model_metadata("oubli"))["inputs"], adult, 5)
-            inputs = []
-            for name, array in values.items():
-                one = triton_aio.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype))
-                one.set_data_from_numpy(array)
-                inputs.append(one)
-            answers = await asyncio.gather(*(client.infer("oubli", inputs) for _ in range(8)))
-            expected = plain(server, values)["probabilities"]
-            assert all(np.array_equal(answer.as_numpy("probabilities"), expected) for answer in answers)
-
-    asyncio.run(run())
 
 
 def test_all_features_as_one_tensor(adult, tmp_path):
@@ -231,82 +191,3 @@ def test_all_features_as_one_tensor(adult, tmp_path):
             assert np.array_equal(
                 answer.as_numpy("probabilities"), model.query(X[:300].astype(np.float32)).probabilities
             )
-
-
-# --- what KServe's InferenceRESTClient does, over HTTP as it does it
-
-
-class KServe:
-    """Sends what KServe's client sends and reads what it reads."""
-
-    def __init__(self, client: httpx2.Client) -> None:
-        self._client = client
-
-    def is_server_live(self) -> Any:
-        return self._client.get("/v2/health/live").raise_for_status().json().get("live")
-
-    def is_server_ready(self) -> Any:
-        return self._client.get("/v2/health/ready").raise_for_status().json().get("ready")
-
-    def is_model_ready(self, name: str) -> bool:
-        return self._client.get(f"/v2/models/{name}/ready").is_success
-
-    def infer(self, name: str, request: dict[str, Any], parts: list[bytes]) -> tuple[dict[str, Any], bytes]:
-        request = {"id": "5b0d", "model_name": name, **request}
-        header, headers = orjson.dumps(request), {}
-        if parts:
-            headers = {
-                "inference-header-content-length": str(len(header)),
-                "content-type": "application/octet-stream",
-            }
-        answer = self._client.post(f"/v2/models/{name}/infer", content=header + b"".join(parts), headers=headers)
-        if not answer.is_success:
-            raise ValueError(answer.json()["error"])
-        length = int(answer.headers.get("inference-header-content-length", len(answer.content)))
-        return orjson.loads(answer.content[:length]), answer.content[length:]
-
-
-@pytest.fixture
-def kserve(server: Running) -> Iterator[KServe]:
-    with httpx2.Client(base_url=server.url) as client:
-        yield KServe(client)
-
-
-def test_kserves_client(kserve, client, server, adult):
-    assert kserve.is_server_live() is True
-    assert kserve.is_server_ready() is True
-    assert kserve.is_model_ready("oubli")
-    assert not kserve.is_model_ready("other")
-    values = tensors(client.get_model_metadata("oubli")["inputs"], adult, 4)
-    expected = plain(server, values)["probabilities"]
-    for binary in (False, True):
-        inputs, parts = [], []
-        for one in asked(values, binary=binary):
-            sent = one._get_tensor()
-            raw = one._get_binary_data()
-            parts += [] if raw is None else [raw]
-            inputs.append(sent)
-        outputs = [{"name": "probabilities", "parameters": {"binary_data": binary}}]
-        told, raw = kserve.infer("oubli", {"inputs": inputs, "outputs": outputs}, parts)
-        [output] = told["outputs"]
-        found = np.frombuffer(raw, np.float64) if binary else np.array(output["data"])
-        assert np.array_equal(found.reshape(output["shape"]), expected)
-        assert told["id"] == "5b0d"
-    with pytest.raises(ValueError, match="'oubli'"):
-        kserve.infer("other", {"inputs": []}, [])
-
-
-def test_health_is_answered_while_the_server_trains(tmp_path: Path) -> None:
-    """Standby answers both health routes in the protocol's own form."""
-    from oubli.app.http.standby import Standby, bind
-    from oubli.app.settings import Settings
-
-    with Standby(bind("127.0.0.1", 0), Settings(ephemeral=True)) as standby:
-        standby.start("training")
-        transport = httpx2.HTTPTransport(retries=5)
-        with httpx2.Client(base_url=f"http://127.0.0.1:{standby.port}", transport=transport, timeout=60) as client:
-            assert client.get("/v2/health/live").json() == {"live": True}
-            refused = client.get("/v2/health/ready")
-            assert refused.status_code == 503
-            assert refused.json() == {"error": "The server is training."}
-            assert client.get("/readyz").headers["content-type"] == "application/problem+json"

@@ -10,15 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from oubli.app.errors import JournalError
-from oubli.app.http.monitoring.observer import ALONE, correlation_of, new_request_id
+from oubli.app.http.monitoring.observer import ALONE, correlation_of
 from oubli.app.logs import request_id
 from oubli.app.service.changes.additions import AddSamples
 from oubli.app.service.changes.command import Transaction
 from oubli.app.storage.journal import SqliteJournal
-from tests.unit.app.http.connections import Host, hosting, request
-from tests.unit.app.support import make_service, samples, served
+from tests.unit.app.http.connections import Host, both_ways, hosting, request
+from tests.unit.app.support import make_service, samples
+
+pytestmark = pytest.mark.anyio
 
 ONE_ROW = json.dumps({"instances": [[1, "a", True]]}).encode()
 MADE = re.compile(rb"[0-9a-f]{16}-[0-9a-f]{3,}")
@@ -40,80 +43,50 @@ async def ids_of(host: Host, *sent: bytes) -> list[bytes]:
     return re.findall(rb"\r\nx-request-id: ([^\r]*)\r\n", connection.transport.written)
 
 
-@pytest.mark.parametrize("hot", [True, False])
+@both_ways
 @pytest.mark.parametrize("durable", [True, False])
-def test_an_id_that_is_accepted_comes_back(tmp_path: Path, hot: bool, durable: bool) -> None:
-    async def work() -> None:
-        service = make_service(directory=tmp_path / "data" if durable else None)
-        async with hosting(service, hot=hot) as host:
-            sample = json.dumps(samples(1)).encode()
-            asked = [
-                ("POST", "/predict", ONE_ROW, "a"),
-                ("POST", "/predict", ONE_ROW, "a"),  # the same head once more
-                ("POST", "/predict", ONE_ROW, "B.c_d-9"),
-                ("POST", "/samples", sample, "x" * 64),
-                ("DELETE", "/samples/n0", b"", "7"),
-                ("POST", "/predict", b"{", "broken"),
-                ("GET", "/nowhere", b"", "nowhere"),
-            ]
-            assert await ids_of(host, *(named(*one) for one in asked)) == [one[3].encode() for one in asked]
-
-    asyncio.run(work())
+async def test_an_id_that_is_accepted_comes_back(host: Host) -> None:
+    sample = json.dumps(samples(1)).encode()
+    asked = [
+        ("POST", "/predict", ONE_ROW, "a"),
+        ("POST", "/predict", ONE_ROW, "a"),  # the same head once more
+        ("POST", "/predict", ONE_ROW, "B.c_d-9"),
+        ("POST", "/samples", sample, "x" * 64),
+        ("DELETE", "/samples/n0", b"", "7"),
+        ("POST", "/predict", b"{", "broken"),
+        ("GET", "/nowhere", b"", "nowhere"),
+    ]
+    assert await ids_of(host, *(named(*one) for one in asked)) == [one[3].encode() for one in asked]
 
 
-@pytest.mark.parametrize("hot", [True, False])
+@both_ways
 @pytest.mark.parametrize("given", [None, "", "a b", "é", "x" * 65, "<script>", "a,b"])
-def test_any_other_is_replaced_by_one_of_our_own(hot: bool, given: str | None) -> None:
-    async def work() -> None:
-        async with hosting(make_service(), hot=hot) as host:
-            found = await ids_of(host, *[named("POST", "/predict", ONE_ROW, given)] * 3)
-            assert len(set(found)) == 3
-            assert all(MADE.fullmatch(one) for one in found)
-
-    asyncio.run(work())
+async def test_any_other_is_replaced_by_one_of_our_own(host: Host, given: str | None) -> None:
+    found = await ids_of(host, *[named("POST", "/predict", ONE_ROW, given)] * 3)
+    assert len(set(found)) == 3
+    assert all(MADE.fullmatch(one) for one in found)
 
 
-def test_requests_that_wait_for_the_disk_keep_their_ids(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with hosting(make_service(directory=tmp_path / "data")) as host:
-            connections = [host.connect() for _ in range(3)]
-            for i, connection in enumerate(connections):
-                body = json.dumps(samples(1, prefix=f"p{i}-")).encode()
-                connection.send(named("POST", "/samples", body, f"id-{i}"))
-            await host.settle()
-            for i, connection in enumerate(connections):
-                assert b"x-request-id: id-%d\r\n" % i in connection.transport.written
-
-    asyncio.run(work())
+async def test_what_is_no_request_is_answered_with_an_id_too(host: Host) -> None:
+    (made,) = await ids_of(host, b"what?\r\n\r\n")
+    assert MADE.fullmatch(made)
+    long = named("GET", "/model", b"", "mine")[:-2] + b"Long: " + b"x" * 70_000
+    assert await ids_of(host, long) == [b"mine"]
+    # The id of the request before is not that of what follows it.
+    first, second = await ids_of(host, named("POST", "/predict", ONE_ROW, "first"), b"\x00\r\n\r\n")
+    assert first == b"first"
+    assert MADE.fullmatch(second)
 
 
-def test_what_is_no_request_is_answered_with_an_id_too() -> None:
-    async def work() -> None:
-        async with hosting(make_service()) as host:
-            (made,) = await ids_of(host, b"what?\r\n\r\n")
-            assert MADE.fullmatch(made)
-            long = named("GET", "/model", b"", "mine")[:-2] + b"Long: " + b"x" * 70_000
-            assert await ids_of(host, long) == [b"mine"]
-            # The id of the request before is not that of what follows it.
-            first, second = await ids_of(host, named("POST", "/predict", ONE_ROW, "first"), b"\x00\r\n\r\n")
-            assert first == b"first"
-            assert MADE.fullmatch(second)
-
-    asyncio.run(work())
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"), [("GET", "/healthz", 200), ("GET", "/nowhere", 404), ("PATCH", "/model", 405)]
-)
-def test_every_answer_of_the_application_has_one(method: str, path: str, status: int) -> None:
-    with served() as client:
-        answer = client.request(method, path)
+def test_what_is_refused_before_there_is_a_route_has_one(client: TestClient) -> None:
+    for status, method, path, host in (
+        (405, "PATCH", "/model", "localhost"), (421, "GET", "/model", "elsewhere"), (400, "GET", "/healthz", "a b"),
+    ):  # fmt: skip
+        answer = client.request(method, path, headers={"Host": host})
         assert answer.status_code == status
         assert MADE.fullmatch(answer.headers["x-request-id"].encode())
-        assert client.request(method, path, headers={"X-Request-ID": "mine"}).headers["x-request-id"] == "mine"
-        refused = client.request(method, "/model", headers={"Host": "elsewhere", "X-Request-ID": "mine"})
-        assert refused.status_code == 421
-        assert refused.headers["x-request-id"] == "mine"
+        answer = client.request(method, path, headers={"Host": host, "X-Request-ID": "mine"})
+        assert answer.headers["x-request-id"] == "mine"
 
 
 def test_the_first_of_several_headers_counts() -> None:
@@ -121,12 +94,6 @@ def test_the_first_of_several_headers_counts() -> None:
     assert found == (b"a", b"c")
     assert correlation_of([(b"other", b"d")]) is ALONE
     assert correlation_of([(b"x-request-id", b"a b")]).request_id is None
-
-
-def test_made_ids_are_all_different() -> None:
-    made = {new_request_id() for _ in range(2000)}
-    assert len(made) == 2000
-    assert all(MADE.fullmatch(one) and len(one) <= 64 for one in made)
 
 
 @pytest.fixture

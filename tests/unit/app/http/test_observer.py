@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oubli.app.http.app import create_app
 from oubli.app.http.monitoring.observer import NOT_ANSWERED, UNKNOWN_ROUTE, Correlation
-from tests.unit.app.http.connections import hosting, request
-from tests.unit.app.support import make_service, make_settings, samples, served
+from tests.unit.app.http.connections import asgi_scope, hosting, request
+from tests.unit.app.support import make_service, make_settings, samples
+
+pytestmark = pytest.mark.anyio
 
 ONE_ROW = json.dumps({"instances": [[1, "a", True]]}).encode()
 ONE_SAMPLE = json.dumps(samples(1)).encode()
@@ -46,48 +48,27 @@ ORDINARY: list[tuple[bytes, tuple[str, str, int]]] = [
     (request("DELETE", f"/samples/c1?ref={REF}"), ("DELETE", "/samples/{id}", 200)),
     (request("GET", "/samples/c2"), ("GET", "/samples/{id}", 200)),
     (request("GET", f"/erasures/{REF}"), ("GET", "/erasures/{id}", 404)),
+    (request("GET", "/v2/models/mine"), ("GET", "/v2/models/{model_name}", 404)),
     (request("GET", "/nowhere"), ("GET", UNKNOWN_ROUTE, 404)),
     (request("PATCH", "/samples"), ("PATCH", "/samples", 405)),
 ]
 
 
 @pytest.mark.parametrize("durable", [True, False])
-@pytest.mark.parametrize(("asked", "path"), [(FAST, "fast"), (ORDINARY, "ordinary")])
-def test_each_request_is_observed_once(tmp_path: Path, asked, path: str, durable: bool) -> None:
-    async def work() -> None:
-        noting = Noting()
-        service = make_service(directory=tmp_path / "data" if durable else None)
-        async with hosting(service, observer=noting) as host:
-            ready = len(noting.seen)
-            n_fast = 0
-            answer = host.hot.begin
-
-            def counting(*arguments):
-                nonlocal n_fast
-                answered = answer(*arguments)
-                n_fast += answered is not None
-                return answered
-
-            host.hot.begin = counting
-            connection = host.connect()
-            for sent, _ in asked:
-                connection.send(sent)
-                await host.settle()
-            assert noting.seen[ready:] == [expected for _, expected in asked]
-            assert n_fast == (len(asked) if path == "fast" else 0)
-
-    asyncio.run(work())
-
-
-def test_a_request_that_is_refused_at_the_door_has_no_route() -> None:
+@pytest.mark.parametrize(("asked", "is_fast"), [(FAST, True), (ORDINARY, False)])
+async def test_each_request_is_observed_once(tmp_path: Path, asked: Any, is_fast: bool, durable: bool) -> None:
     noting = Noting()
-    with served(make_service(), observer=noting) as client:
-        noting.seen.clear()
-        assert client.get("/model", headers={"Host": "elsewhere"}).status_code == 421
-        assert noting.seen == [("GET", UNKNOWN_ROUTE, 421)]
+    service = make_service(directory=tmp_path / "data" if durable else None)
+    async with hosting(service, observer=noting) as host:
+        ready, noted, connection = len(noting.seen), host.count_hot(), host.connect()
+        for sent, _ in asked:
+            connection.send(sent)
+            await host.settle()
+        assert noting.seen[ready:] == [expected for _, expected in asked]
+        assert sum(noted) == (len(asked) if is_fast else 0)
 
 
-def test_a_client_that_goes_away_is_observed() -> None:
+async def test_a_client_that_goes_away_is_observed() -> None:
     noting = Noting()
     app = create_app(make_settings(), make_service(), noting)
 
@@ -97,19 +78,5 @@ def test_a_client_that_goes_away_is_observed() -> None:
     async def nowhere(message: object) -> None:
         raise AssertionError(message)
 
-    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json"), (b"content-length", b"9")]
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/predict",
-        "raw_path": b"/predict",
-        "query_string": b"",
-        "root_path": "",
-        "headers": headers,
-        "http_version": "1.1",
-        "scheme": "http",
-        "server": ("127.0.0.1", 80),
-        "client": ("127.0.0.1", 1),
-    }
-    asyncio.run(app(scope, gone, nowhere))
+    await app(asgi_scope("POST", "/predict", content_type="application/json", content_length="9"), gone, nowhere)
     assert noting.seen == [("POST", "/predict", NOT_ANSWERED)]

@@ -11,12 +11,9 @@ from oubli.app.http.parsing import (
     parse_limit,
     parse_names,
     parse_query,
-    parse_ref,
 )
 from oubli.app.http.problems import ProblemError
-from oubli.app.service.changes.deletions import Replacement
 from oubli.core.errors import InputError
-from oubli.core.planning import KEEP
 from tests.unit.app.support import CLASSES
 
 NOW_MS = 1_900_000_000_000  # in March 2030
@@ -49,13 +46,6 @@ def test_rows_are_put_in_feature_order():
     assert READER.rows(plain) is plain
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"{", b'{"instances": [NaN]}', b'{"instances": [1e999]}', b'{"a": "\xff"}', b"\xff", b"[Infinity]"]
-)
-def test_broken_json_is_told_apart(body):
-    assert refused(READER.prediction, body).kind.slug == "broken-json"
-
-
 @pytest.mark.parametrize("depth", [9, 500, 5000])
 def test_deep_json_is_refused_wherever_it_is(depth):
     deep = b"[" * depth + b"]" * depth
@@ -63,45 +53,6 @@ def test_deep_json_is_refused_wherever_it_is(depth):
         body = before + deep + after
         problem = refused(lambda body=body: DEEP.prediction(body))
         assert "nested too deeply: at most 8 levels" in str(problem.content())
-
-
-def test_samples_are_read_column_by_column():
-    named = {"member": 1, "job": None, "age": 3}
-    sent = [SAMPLE, {**SAMPLE, "id": 7, "subject": 8, "readd": True}, {**SAMPLE, "features": named}]
-    samples, returned = READER.samples(dumps({"samples": sent}))
-    assert returned == sent
-    assert samples.rows == [[1, "a", True], [1, "a", True], [3, None, 1]]
-    assert samples.labels == ["yes"] * 3
-    assert samples.ids == [None, "7", None]
-    assert samples.subjects == [None, "8", None]
-
-
-def test_replacements():
-    row = [1, "a", True]
-    assert READER.replacement(dumps(SAMPLE), "7") == (Replacement("7", row, "yes", KEEP, KEEP), row)
-    assert READER.replacement(dumps({**SAMPLE, "subject": None, "id": 7}), "7")[0].subject is None
-    assert READER.replacement(dumps({**SAMPLE, "subject": "p"}), "7")[0].subject == "p"
-    assert READER.replacement(dumps({**SAMPLE, "expires_at": None}), "7")[0].expires is None
-    later = {**SAMPLE, "expires_at": "2031-01-01T00:00:00Z"}
-    assert READER.replacement(dumps(later), "7")[0].expires == 1_924_992_000_000
-    assert places(READER.replacement, dumps({**SAMPLE, "id": "SECRET"}), "7") == ["/id"]
-    assert places(READER.replacement, dumps({"label": "SECRET"}), "7") == ["/features"]
-    assert places(READER.replacement, dumps({"features": [1, "a", True]}), "7") == ["/label"]
-    assert places(READER.replacement, dumps({**SAMPLE, "expires_at": 1}), "7") == ["/expires_at"]
-    assert places(READER.replacement, dumps({**SAMPLE, "readd": True}), "7") == [""]
-
-
-def test_targets():
-    assert READER.targets(dumps({"ids": [7, "a"]})) == (["7", "a"], None, None, False)
-    asked = {"subjects": ["p"], "ref": UUID.upper(), "list_found": True}
-    assert READER.targets(dumps(asked)) == (None, ["p"], UUID, True)
-    assert places(READER.targets, dumps({**asked, "list_found": "SECRET"})) == ["/list_found"]
-    assert places(READER.targets, dumps({})) == [""]
-    assert places(READER.targets, dumps({"ids": ["SECRET"], "subjects": ["SECRET"]})) == [""]
-    assert places(READER.targets, dumps({"ids": []})) == ["/ids"]
-    assert places(READER.targets, dumps({"ids": ["a", 1.5]})) == ["/ids/1"]
-    assert places(READER.targets, dumps({"ids": ["a"], "ref": "SECRET"})) == ["/ref"]
-    assert refused(READER.targets, dumps({"ids": list("abcd")})).kind.status == 413
 
 
 def test_core_errors_are_explained_by_place():
@@ -134,11 +85,6 @@ def test_ids_in_paths_are_any_text():
     assert parse_id(b"/samples/%C3%A9", b"/samples/") == "é"
     assert places(parse_id, b"/samples/%FF", b"/samples/") == [""]
     assert places(parse_id, b"/samples/" + b"x" * 257, b"/samples/") == ["/id"]
-
-
-@pytest.mark.parametrize("value", ["SECRET", "", UUID[:-1], UUID.replace("-", ""), f"{{{UUID}}}", 7, "g" * 36])
-def test_a_case_number_is_a_uuid(value):
-    assert places(parse_ref, value, "/ref") == ["/ref"]
 
 
 def test_limits():

@@ -121,9 +121,6 @@ def test_a_sample_of_that_name_is_reached_by_query_and_body(client: TestClient, 
         ("GET", "cursor=", "/cursor"),
         ("PUT", "", "/id"),
         ("PUT", "id=c1&id=c2", "/id"),
-        ("DELETE", "ref=b5a6b1c6-0000-4000-8000-000000000000", ""),
-        ("DELETE", "id=c1&ref=b5a6b1c600004000-8000-0000-0000-0000", "/ref"),
-        ("DELETE", "id=c1&subject=s1", ""),
     ],
 )
 def test_wrong_queries_are_refused(client: TestClient, method: str, query: str, pointer: str) -> None:

@@ -26,6 +26,8 @@ from oubli.app.times import Cost, Stages
 from tests.unit.app.http.connections import hosting, request
 from tests.unit.app.support import make_service, samples
 
+pytestmark = pytest.mark.anyio
+
 ONE_ROW = json.dumps({"instances": [[1, "a", True]]}).encode()
 TRACE, PARENT = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331
 TRACEPARENT = f"00-{TRACE:032x}-{PARENT:016x}-01"
@@ -71,47 +73,38 @@ def with_parent(method: str, target: str, body: bytes, traceparent: str) -> byte
 
 
 @pytest.mark.parametrize("hot", [True, False])
-def test_a_span_has_the_parent_that_its_request_names(hot: bool) -> None:
-    async def work() -> None:
-        traced = Traced()
-        async with hosting(make_service(), hot=hot, observer=traced.observe) as host:
-            connection = host.connect()
-            for sent in (
-                with_parent("POST", "/predict", ONE_ROW, TRACEPARENT),
-                with_parent("POST", "/predict", ONE_ROW, TRACEPARENT),
-                request("POST", "/predict", ONE_ROW),
-                with_parent("DELETE", "/samples/c1", b"", TRACEPARENT),
-            ):
-                connection.send(sent)
-                await host.settle()
-        first, second, alone, deleted = traced.spans
-        for span in (first, second, deleted):
-            assert span.context is not None
-            assert span.parent is not None
-            assert span.context.trace_id == span.parent.trace_id == TRACE
-            assert span.parent.span_id == PARENT
-            assert span.parent.is_remote
-        assert alone.parent is None
-        assert len({span.context.span_id for span in traced.spans if span.context}) == 4
-        assert [span.name for span in traced.spans] == ["POST /predict"] * 3 + ["DELETE /samples/{id}"]
-        assert all(span.kind is SpanKind.SERVER for span in traced.spans)
-        assert dict(deleted.attributes or {}) == {
-            "http.request.method": "DELETE",
-            "http.route": "/samples/{id}",
-            "http.response.status_code": 200,
-        }
-        for span in traced.spans:
-            assert span.start_time is not None
-            assert span.end_time is not None
-            assert 0 <= span.end_time - span.start_time < 60e9
-
-    asyncio.run(work())
-
-
-def test_a_caller_that_does_not_sample_is_heeded() -> None:
+async def test_a_span_has_the_parent_that_its_request_names(hot: bool) -> None:
     traced = Traced()
-    traced.observe("GET", "/model", 200, 0.001, b"x", Correlation(None, f"{TRACEPARENT[:-2]}00".encode()))
-    assert traced.spans == ()
+    async with hosting(make_service(), hot=hot, observer=traced.observe) as host:
+        connection = host.connect()
+        for sent in (
+            with_parent("POST", "/predict", ONE_ROW, TRACEPARENT),
+            with_parent("POST", "/predict", ONE_ROW, TRACEPARENT),
+            request("POST", "/predict", ONE_ROW),
+            with_parent("DELETE", "/samples/c1", b"", TRACEPARENT),
+        ):
+            connection.send(sent)
+            await host.settle()
+    first, second, alone, deleted = traced.spans
+    for span in (first, second, deleted):
+        assert span.context is not None
+        assert span.parent is not None
+        assert span.context.trace_id == span.parent.trace_id == TRACE
+        assert span.parent.span_id == PARENT
+        assert span.parent.is_remote
+    assert alone.parent is None
+    assert len({span.context.span_id for span in traced.spans if span.context}) == 4
+    assert [span.name for span in traced.spans] == ["POST /predict"] * 3 + ["DELETE /samples/{id}"]
+    assert all(span.kind is SpanKind.SERVER for span in traced.spans)
+    assert dict(deleted.attributes or {}) == {
+        "http.request.method": "DELETE",
+        "http.route": "/samples/{id}",
+        "http.response.status_code": 200,
+    }
+    for span in traced.spans:
+        assert span.start_time is not None
+        assert span.end_time is not None
+        assert 0 <= span.end_time - span.start_time < 60e9
 
 
 @pytest.mark.parametrize("malformed", [b"", b"SECRET", b"00-SECRET-SECRET-01", b"\xff\xfe", TRACEPARENT.encode()[:-1]])
@@ -123,43 +116,33 @@ def test_what_is_malformed_is_ignored(malformed: bytes) -> None:
     assert "SECRET" not in span.to_json()
 
 
-def test_a_request_without_a_route_is_named_by_its_method() -> None:
+def test_a_request_without_a_route_and_a_mistake_of_the_server() -> None:
     traced = Traced()
     traced.observe("GET", "unknown", 404, 0.001, b"x", ALONE)
-    (span,) = traced.spans
-    assert span.name == "GET"
-    assert "http.route" not in (span.attributes or {})
-    assert span.status.status_code is StatusCode.UNSET
-
-
-def test_a_mistake_of_the_server_is_an_error() -> None:
-    traced = Traced()
     traced.observe("GET", "/model", 500, 0.001, b"x", ALONE)
-    (span,) = traced.spans
-    assert span.status.status_code is StatusCode.ERROR
-    assert (span.attributes or {})["error.type"] == "500"
-    assert span.status.description is None
+    unknown, failed = traced.spans
+    assert (unknown.name, unknown.status.status_code) == ("GET", StatusCode.UNSET)
+    assert "http.route" not in (unknown.attributes or {})
+    assert (failed.status.status_code, failed.status.description) == (StatusCode.ERROR, None)
+    assert (failed.attributes or {})["error.type"] == "500"
 
 
-def test_spans_hold_nothing_that_was_sent() -> None:
-    async def work() -> None:
-        traced = Traced()
-        async with hosting(make_service(), observer=traced.observe) as host:
-            connection = host.connect()
-            for method, target, body in (
-                ("GET", "/samples/SECRET", b""),
-                ("GET", "/samples?subject=SECRET", b""),
-                ("DELETE", "/samples/SECRET", b""),
-                ("POST", "/predict", json.dumps({"instances": [["SECRET"]]}).encode()),
-                ("GET", "/SECRET", b""),
-            ):
-                connection.send(with_parent(method, target, body, TRACEPARENT))
-                await host.settle()
-        assert len(traced.spans) == 5
-        found: Any = "".join(span.to_json() for span in traced.all_spans)
-        assert "SECRET" not in found
-
-    asyncio.run(work())
+async def test_spans_hold_nothing_that_was_sent() -> None:
+    traced = Traced()
+    async with hosting(make_service(), observer=traced.observe) as host:
+        connection = host.connect()
+        for method, target, body in (
+            ("GET", "/samples/SECRET", b""),
+            ("GET", "/samples?subject=SECRET", b""),
+            ("DELETE", "/samples/SECRET", b""),
+            ("POST", "/predict", json.dumps({"instances": [["SECRET"]]}).encode()),
+            ("GET", "/SECRET", b""),
+        ):
+            connection.send(with_parent(method, target, body, TRACEPARENT))
+            await host.settle()
+    assert len(traced.spans) == 5
+    found: Any = "".join(span.to_json() for span in traced.all_spans)
+    assert "SECRET" not in found
 
 
 def test_a_collector_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,16 +217,13 @@ def test_long_work_waits_and_is_done_on_a_copy(monkeypatch: pytest.MonkeyPatch) 
     assert added == ["parse", "wait", "model", "journal", "answer"]
 
 
-def test_requests_that_are_not_sampled_have_no_spans_at_all() -> None:
-    async def work() -> None:
-        traced = Traced()
-        async with hosting(make_service(), observer=traced.observe) as host:
-            connection = host.connect()
-            connection.send(with_parent("POST", "/predict", ONE_ROW, f"{TRACEPARENT[:-2]}00"))
-            await host.settle()
-        assert traced.all_spans == ()
-
-    asyncio.run(work())
+async def test_requests_that_are_not_sampled_have_no_spans_at_all() -> None:
+    traced = Traced()
+    async with hosting(make_service(), observer=traced.observe) as host:
+        connection = host.connect()
+        connection.send(with_parent("POST", "/predict", ONE_ROW, f"{TRACEPARENT[:-2]}00"))
+        await host.settle()
+    assert traced.all_spans == ()
 
 
 @pytest.mark.parametrize("hot", [True, False])

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
-from oubli.app.http.inference import DATATYPES, DTYPES, Columns, TensorError, read_bytes, read_json, to_bytes
+from oubli.app.http.inference import DATATYPES, DTYPES, TensorError, read_bytes, read_json, to_bytes
 
 NUMBERS = sorted(DTYPES)
 SHAPES = st.one_of(st.tuples(st.integers(1, 9)), st.tuples(st.integers(1, 5), st.integers(1, 4)))
@@ -147,9 +147,3 @@ def test_a_claimed_shape_allocates_nothing() -> None:
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
-
-
-def test_columns_are_read_as_a_table() -> None:
-    columns = Columns({"a": np.zeros(3), "b": np.array(["x", "y", None], object)})
-    assert (columns.columns, len(columns), columns["b"].tolist()) == (["a", "b"], 3, ["x", "y", None])
-    assert [str(one) for one in columns.dtypes] == ["float64", "object"]

@@ -58,17 +58,6 @@ def test_the_banner_knows_every_reason_for_which_changes_are_stopped() -> None:
     assert set(re.findall(r'^  "([a-z-]+)":', banner, re.MULTILINE)) == {str(reason) for reason in StopReason}
 
 
-def test_pages_of_other_origins_get_nothing_that_changes_something() -> None:
-    with served() as client:
-        for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
-            response = client.post("/samples/batch-delete", json={"ids": ["a"]}, headers=headers)
-            assert response.status_code == 403
-            assert response.json()["type"].endswith("foreign-origin")
-            assert "access-control-allow-origin" not in response.headers
-        # A page of another name that points to this address is no page of this server.
-        assert client.get("/", headers={"Host": "evil.example"}).status_code == 421
-
-
 def test_all_that_a_browser_loads_is_small() -> None:
     with served() as client:
         sent = 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from oubli.app.http.monitoring.events import quantile_ms
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from oubli.app.times import BOUNDS, Histogram
 from oubli.core import DynamicForestClassifier
+from tests.tiers import covering
 from tests.unit.app.hosted import Hosted, hosted
 from tests.unit.app.support import make_service, require_conforms, rows, samples
 
@@ -27,36 +28,24 @@ SECTIONS = {"model", "changes", "expiry", "erasures", "snapshot", "check", "scru
 
 
 class Stream:
-    """Reads server-sent events off a socket."""
+    """Reads server-sent events."""
 
-    def __init__(self, client: socket.socket) -> None:
-        self.client = client
-        self.text = b""
+    def __init__(self, answer: http.client.HTTPResponse) -> None:
+        self.answer = answer
         self.raw = b""
-        while b"\r\n\r\n" not in self.text:
-            self._read()
-        self.head, _, self.text = self.text.partition(b"\r\n\r\n")
-
-    def _read(self) -> bool:
-        piece = self.client.recv(2**16)
-        self.raw += piece
-        self.text += piece
-        return bool(piece)
 
     def next(self) -> tuple[str, str | None, Any]:
         """Name, id and data of the next event."""
+        fields: dict[str, str] = {}
         while True:
-            block, end, rest = self.text.partition(b"\n\n")
-            if not end:
-                assert self._read(), "the stream has ended"
-                continue
-            self.text = rest
-            # Chunks are framed by lines of their own.
-            lines = [line.strip(b"\r") for line in block.splitlines()]
-            fields = dict(line.split(b": ", 1) for line in lines if b": " in line)
-            if b"event" in fields:
-                name = fields.get(b"id")
-                return fields[b"event"].decode(), name and name.decode(), json.loads(fields[b"data"])
+            line = self.answer.readline()
+            assert line, "the stream has ended"
+            self.raw += line
+            name, _, value = line.decode().strip().partition(": ")
+            if value:
+                fields[name] = value
+            elif "event" in fields:
+                return fields["event"], fields.get("id"), json.loads(fields["data"])
 
     def until(self, name: str, fits: Any = lambda data: True) -> Any:
         while True:
@@ -67,13 +56,9 @@ class Stream:
 
 @contextmanager
 def listening(host: Hosted, path: str, **headers: str) -> Iterator[Stream]:
-    client = host.connect()
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    client.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept-Encoding: gzip, zstd\r\n{lines}\r\n".encode())
-    try:
-        yield Stream(client)
-    finally:
-        client.close()
+    with closing(http.client.HTTPConnection("127.0.0.1", host.port, timeout=240)) as connection:
+        connection.request("GET", path, headers={"Accept-Encoding": "gzip, zstd", **headers})
+        yield Stream(connection.getresponse())
 
 
 @pytest.fixture
@@ -85,8 +70,8 @@ def host(tmp_path: Path) -> Iterator[Hosted]:
 
 def test_the_state_is_told_whole_and_then_as_it_changes(host: Hosted) -> None:
     with listening(host, "/events") as stream:
-        assert b"content-type: text/event-stream" in stream.head
-        assert b"content-encoding" not in stream.head
+        assert stream.answer.headers["content-type"].startswith("text/event-stream")
+        assert stream.answer.headers["content-encoding"] is None
         name, first_id, hello = stream.next()
         assert name == "hello"
         require_conforms(StateEvent, json.dumps(hello))
@@ -106,15 +91,11 @@ def test_the_state_is_told_whole_and_then_as_it_changes(host: Hosted) -> None:
         assert (now["resumed"], now["erasures"]["pending"], now["erasures"]["erased"]) == (False, 0, 1)
         assert now["scrub"] is not None
         assert now["snapshot"]["model_version"] == now["model"]["model_version"]
-        for word in (b"n1", b"s1", receipt["id"].encode(), b"abc"):
-            assert word not in stream.raw
-
-
-def test_a_verification_is_told_with_its_version(host: Hosted) -> None:
-    with listening(host, "/events") as stream:
         assert host.ask("POST", "/model/verify")[0] == 202
         check = stream.until("check", lambda data: data is not None)
         assert (check["model_version"], check["ok"]) == (host.ask("GET", "/model")[1]["model_version"], True)
+        for word in (b"n1", b"s1", receipt["id"].encode(), b"abc"):
+            assert word not in stream.raw
 
 
 def test_erasures_that_were_finished_late_are_counted(tmp_path: Path) -> None:
@@ -216,13 +197,10 @@ def test_quantiles_are_read_off_buckets() -> None:
     assert quantile_ms(histogram.counts, 0.999) == 1000 * BOUNDS[-1]
 
 
-@pytest.mark.parametrize("path", ["/events", "/events?topic=metrics"])
-def test_a_head_ends_at_once(host: Hosted, path: str) -> None:
-    assert host.ask_bytes("HEAD", path) == (200, b"")
-    assert host.ask("POST", path, {})[0] == 405
-
-
-def test_another_topic_is_refused(host: Hosted) -> None:
+def test_a_head_ends_at_once_and_another_topic_is_refused(host: Hosted) -> None:
+    for path in ("/events", "/events?topic=metrics"):
+        assert host.ask_bytes("HEAD", path) == (200, b"")
+        assert host.ask("POST", path, {})[0] == 405
     for query in ("topic=weather", "topic=", "topic=state&topic=metrics", "subject=metrics"):
         for method in ("GET", "HEAD"):
             assert host.ask_bytes(method, f"/events?{query}")[0] == 422, query
@@ -231,8 +209,7 @@ def test_another_topic_is_refused(host: Hosted) -> None:
 STREAMS = ("/events", "/events?topic=metrics", "job")
 
 
-@pytest.mark.parametrize("path", STREAMS)
-@pytest.mark.parametrize("how", ["revoked", "expired", "replaced"])
+@pytest.mark.parametrize(("path", "how"), covering(STREAMS, ("revoked", "expired", "replaced")))
 def test_a_stream_ends_within_a_second_of_its_key(tmp_path, monkeypatch, path, how):
     gate, compare = threading.Event(), DynamicForestClassifier.verify
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from oubli.app.service.jobs.jobs import Asked, JobBoard
 from oubli.core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingRegressor
 from oubli.core.data.schema import Schema, Task
 from oubli.core.influence import influence
-from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, require_conforms, rows, served
+from tests.unit.app.support import CLASSES, NUMBERS, ended, forest, make_service, require_conforms, rows, served
 
 
 def boosted(schema: Schema = CLASSES, n: int = 60) -> Any:
@@ -114,20 +113,12 @@ def test_the_progress_of_a_job_moves(monkeypatch, body):
     monkeypatch.setattr(JobBoard, "_advance", listen)
     with served(make_service(boosted(n=300))) as client:
         job = client.post("/influence", json={"instances": rows(2), **body}).json()
-        while job["status"] in ("queued", "running"):
-            time.sleep(0.01)
-            job = client.get(f"/jobs/{job['id']}").json()
+        job = ended(client, job)
     assert job["status"] == "succeeded"
     assert len(told) >= 4
     assert told == sorted(set(told))
     assert 0 < told[0] < 0.5
     assert told[-1] == job["progress"] == 1.0
-
-
-def test_by_default_only_long_questions_are_jobs():
-    with served(make_service(boosted())) as client:
-        for body in ({}, {"update_set": 2}, {"method": "leaf-refit"}, {"method": "leave-one-out"}):
-            assert client.post("/influence", json={"instances": rows(2), **body}).status_code == 200
 
 
 def test_a_long_question_is_a_job_whose_ranking_goes_with_the_next_erasure(monkeypatch, tmp_path):
@@ -137,9 +128,7 @@ def test_a_long_question_is_a_job_whose_ranking_goes_with_the_next_erasure(monke
         assert answer.status_code == 202
         job = answer.json()
         assert answer.headers["Location"] == f"/jobs/{job['id']}"
-        while job["status"] in ("queued", "running"):
-            time.sleep(0.01)
-            job = client.get(f"/jobs/{job['id']}").json()
+        job = ended(client, job)
         assert (job["status"], job["kind"]) == ("succeeded", "influence")
         assert set(job["result"]) == {"url", "n_samples", "model_version"}
         path = job["result"]["url"]
@@ -172,9 +161,7 @@ def test_a_cancelled_question_ends_and_holds_nothing_any_more(monkeypatch):
             answer = client.delete(f"/jobs/{job['id']}")
             assert (answer.status_code, answer.json()["status"]) == (200, "failed")
         go_on.set()
-        kept = client.post("/influence", json={"instances": rows(2)}).json()
-        while kept["status"] in ("queued", "running"):
-            kept = client.get(f"/jobs/{kept['id']}").json()
+        kept = ended(client, client.post("/influence", json={"instances": rows(2)}).json())
         assert kept["status"] == "succeeded"
         assert service.model.holders.is_rid(service.model.state.period)
 
@@ -195,26 +182,14 @@ def test_a_question_whose_kernels_take_long_is_a_job_and_then_is_not(monkeypatch
     monkeypatch.setattr(oubli.app.service.compiling, "_prepare", prepare)
     body = {"instances": rows(2), "labels": ["no", "yes"]}
     with served(make_service(boosted(), tmp_path / "data")) as client:
+        assert client.post("/influence", json={**body, "labels": ["no", "never"]}).status_code == 422
         begun = client.post("/influence", json=body)
         assert begun.status_code == 202
         assert client.get("/healthz").status_code == 200
         compiled.set()
-        while (job := client.get(begun.headers["Location"]).json())["status"] in ("queued", "running"):
-            time.sleep(0.01)
+        job = ended(client, begun.json())
         assert job["status"] == "succeeded", job
         kept = client.get(job["result"]["url"])
         at_once = client.post("/influence", json=body)
         assert (kept.status_code, at_once.status_code) == (200, 200)
         assert kept.json() == at_once.json()
-
-
-def test_a_wrong_question_is_refused_also_when_kernels_have_to_be_loaded(monkeypatch):
-    monkeypatch.setattr(oubli.app.service.compiling, "_prepared", set())
-    monkeypatch.setattr(
-        oubli.app.service.model.influence, "is_influence_prepared", oubli.app.service.compiling.is_influence_prepared
-    )
-    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 30.0)
-    monkeypatch.setattr(oubli.app.service.compiling, "_prepare", oubli.app.service.compiling._prepared.add)
-    with served(make_service(boosted())) as client:
-        answer = client.post("/influence", json={"instances": rows(2), "labels": ["no", "never"]})
-        assert answer.status_code == 422

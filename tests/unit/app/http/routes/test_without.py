@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from starlette.testclient import TestClient
 
 import oubli.app.service.model.influence
 from oubli.api.predictions import WithoutAnswer
 from oubli.core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingClassifier
-from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, require_conforms, rows, served
+from tests.unit.app.support import CLASSES, NUMBERS, ended, forest, make_service, require_conforms, rows, served
 
 LABELS = ["yes" if i % 4 else "no" for i in range(60)]
 
@@ -103,18 +102,6 @@ def test_what_cannot_be_asked_is_refused(body: Any, pointer: str) -> None:
         assert answer.json()["errors"][0]["pointer"] == pointer
         assert "strange" not in answer.text
         assert not client.app.state.context.service.model.holders._holds  # type: ignore[attr-defined]
-
-
-def test_an_empty_model_has_nothing_to_say() -> None:
-    with served(make_service(forest(0))) as client:
-        assert client.post("/predict/without", json={"instances": rows(1), "ids": ["c1"]}).status_code == 409
-
-
-def ended(client: TestClient, job: dict[str, Any]) -> dict[str, Any]:
-    while job["status"] in ("queued", "running"):
-        time.sleep(0.01)
-        job = client.get(f"/jobs/{job['id']}").json()
-    return job
 
 
 def test_what_takes_long_is_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
