@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import random
 from collections.abc import Sequence
@@ -12,6 +11,8 @@ from itertools import pairwise
 
 import pyarrow as pa
 import zstandard
+
+from tests.unit.app.http.bulk_cases import arrow
 
 SECRET = "SEKRET-Ω"  # in all texts that are sent
 SECRET_NUMBER = "98765432198765"  # in all long numbers
@@ -113,15 +114,6 @@ _gzip = partial(gzip.compress, mtime=0)
 _ZSTD = zstandard.ZstdCompressor().compress
 
 
-def _arrow_stream(n_rows: int, *, with_label: bool) -> bytes:
-    columns = {"age": [7] * n_rows, "job": [SECRET] * n_rows, "member": [True] * n_rows}
-    table = pa.table({**columns, "income": ["yes"] * n_rows} if with_label else columns)
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=7)
-    return sink.getvalue()
-
-
 class Cases:
     """Draws what one connection sends.
 
@@ -154,7 +146,7 @@ class Cases:
 
     def _request(self) -> bytes:
         draw = self._random
-        kind, json_length = draw.random(), None
+        kind, json_length, given = draw.random(), None, "application/json"
         if kind < 0.3:
             method, target, body = "POST", "/predict", self._body("instances", self._row)
         elif kind < 0.5:
@@ -166,7 +158,8 @@ class Cases:
             ids = (*_KNOWN_IDS, "a%2Fb", "%ff", "%", "x" * 300)
             method, target, body = "DELETE", "/samples/" + draw.choice(ids), b""
         elif kind < 0.8:
-            return self._mutated_now_and_then(self._table_request())
+            method, target, given = "POST", draw.choice(("/predict", "/samples")), draw.choice(_TABLES)
+            body = self._table(target, given)
         else:
             method, target = draw.choice(_ROUTES)
             body = b"" if method in ("GET", "DELETE", "OPTIONS") else self._other_body()
@@ -175,7 +168,9 @@ class Cases:
         if key:
             headers.append(draw.choice((("X-API-Key", key), ("Authorization", f"Bearer {key}"))))
         if body or method == "POST":
-            headers += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+            headers += [("Content-Type", given), ("Content-Length", str(len(body)))]
+        if given in _TABLES and draw.random() < 0.7:
+            headers.append(("Accept", draw.choice((*_TABLES, "application/json"))))
         if json_length is not None:
             lengths = (*(json_length,) * 9, 3, len(body) + 1, SECRET)
             headers.append(("Inference-Header-Content-Length", str(draw.choice(lengths))))
@@ -186,37 +181,18 @@ class Cases:
         version = draw.choice(("1.1",) * 20 + ("1.0", "0.9", "2.0", "1.2", "9"))
         lines = [f"{method} {target} HTTP/{version}", *(f"{name}: {value}" for name, value in headers)]
         end = "\n" if draw.random() < 0.02 else "\r\n"
-        return self._mutated_now_and_then((end.join(lines) + end + end).encode("utf-8", "surrogatepass") + body)
-
-    def _mutated_now_and_then(self, data: bytes) -> bytes:
-        return self._mutated(data) if self._random.random() < 0.15 else data
-
-    def _table_request(self) -> bytes:
-        """A prediction or an addition as CSV, NDJSON or an Arrow stream, in one piece or in chunks."""
-        draw = self._random
-        path, kind = draw.choice(("/predict", "/samples")), draw.choice(_TABLES)
-        body = self._table(path, kind)
-        headers = [("Host", "127.0.0.1"), ("Content-Type", kind)]
-        if draw.random() < 0.7:
-            headers.append(("Accept", draw.choice((*_TABLES, "application/json"))))
-        key = draw.choice(self._keys)
-        if key:
-            headers.append(("X-API-Key", key))
-        if draw.random() < 0.1:
-            headers.append(draw.choice(_LINES))
-        if draw.random() < 0.3:
-            headers.append(("Transfer-Encoding", "chunked"))
-            body = self._chunks(body)
-        else:
-            headers.append(("Content-Length", str(len(body))))
-        lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
-        return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogatepass") + body
+        data = (end.join(lines) + end + end).encode("utf-8", "surrogatepass") + body
+        return self._mutated(data) if draw.random() < 0.15 else data
 
     def _table(self, path: str, kind: str) -> bytes:
         draw = self._random
         n = draw.choice((0, 1, 1, 2, 3, 12, 40))
         if kind == _ARROW:
-            data = _arrow_stream(draw.choice((1, 5, 30)), with_label=path == "/samples")
+            n = draw.choice((1, 5, 30))
+            columns = {"age": [7] * n, "job": [SECRET] * n, "member": [True] * n, "income": ["yes"] * n}
+            if path == "/predict":
+                del columns["income"]
+            data = arrow(pa.table(columns), 7)
             data = data if draw.random() < 0.5 else self._mutated(data)
         elif kind == _NDJSON:
             rows = [self._row() if path == "/predict" else self._sample() for _ in range(n)]

@@ -18,6 +18,7 @@ from oubli.app.http.formats import Format, answer_format, body_format
 from oubli.app.service.service import Service
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor, IncrementalBoostingClassifier
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from tests.tiers import covering
 from tests.unit.app.http.bulk_cases import BULK, arrow, predictions, written
 from tests.unit.app.http.connections import asgi_scope
 from tests.unit.app.support import NUMBERS, forest, make_service, rows, samples, served, served_here
@@ -109,28 +110,25 @@ def test_every_format_answers_as_json_does_for_all_labels_and_cells(label_type: 
             assert [row[1] for row in found] == [row[1] for row in expected]
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        forest(60, NUMBERS),
-        DynamicForestRegressor(n_estimators=3, random_state=0).fit(np.eye(5), [0.1, 1e300, -2.5, 3, 1e-9]),
-        IncrementalBoostingClassifier(n_estimators=3, random_state=0).fit(np.eye(6), [0, 1, 2, 0, 1, 2]),
-    ],
-    ids=["mixed", "numbers", "boosting"],
-)
+OTHER_KINDS = [
+    forest(60, NUMBERS),
+    DynamicForestRegressor(n_estimators=3, random_state=0).fit(np.eye(5), [0.1, 1e300, -2.5, 3, 1e-9]),
+    IncrementalBoostingClassifier(n_estimators=3, random_state=0).fit(np.eye(6), [0, 1, 2, 0, 1, 2]),
+]
+
+
+@pytest.mark.parametrize("model", OTHER_KINDS, ids=["mixed", "numbers", "boosting"])
 def test_every_format_answers_as_json_does_for_other_kinds(model: Any) -> None:
     names = model.schema_.names
     cells = rows(30) if len(names) == 3 else np.eye(len(names)).tolist()
     with served(make_service(model)) as client:
         plain = client.post("/predict", json={"instances": cells})
-        for given in BULK:
+        expected = predictions(Format.JSON, plain.content)
+        for given, wanted in zip(BULK, (*BULK[1:], BULK[0]), strict=True):
             body = written(given, names, cells, chunk=4)
             assert post(client, "/predict", body, given).content == plain.content
-            for wanted in BULK:
-                found = predictions(wanted, post(client, "/predict", body, given, wanted).content)
-                expected = predictions(Format.JSON, plain.content)
-                assert [row[1:] for row in found] == [row[1:] for row in expected]
-                assert [float(row[0]) for row in found] == [float(row[0]) for row in expected]
+            found = predictions(wanted, post(client, "/predict", body, given, wanted).content)
+            assert [(float(row[0]), *row[1:]) for row in found] == [(float(row[0]), *row[1:]) for row in expected]
 
 
 def test_columns_stand_in_any_order_and_a_dictionary_is_as_good_as_texts(client: TestClient) -> None:
@@ -188,8 +186,7 @@ def sample_body(given: Format, content: list[dict[str, Any]]) -> bytes:
     return written(given, [*beside, *NAMES, "income"], table)
 
 
-@pytest.mark.parametrize("given", BULK)
-@pytest.mark.parametrize("wanted", ALL)
+@pytest.mark.parametrize(("wanted", "given"), covering(ALL, BULK))
 def test_samples_in_bulk_are_those_in_json(given: Format, wanted: Format) -> None:
     content = samples(200, subject="s", expires_at="2999-01-01T00:00:00Z", readd=False)["samples"]
     found = []

@@ -28,6 +28,7 @@ from tests.unit.app.support import (
     ended,
     forest,
     make_service,
+    problem_of,
     reopened,
     require_conforms,
     served,
@@ -35,11 +36,16 @@ from tests.unit.app.support import (
     state,
 )
 
+pytestmark = pytest.mark.anyio
+
 CLOSED = "must be one of the classes of the model, which are closed: correct it, or fit with classes 'open'"
 
 
+ROW = [1, "a", True]
+
+
 def sample(label: str, name: str = "n0", **more: Any) -> dict[str, Any]:
-    return {"id": name, "features": [1, "a", True], "label": label, **more}
+    return {"id": name, "features": ROW, "label": label, **more}
 
 
 def limited(classes: str | None, max_classes: int | None = None) -> Any:
@@ -72,7 +78,7 @@ def test_a_typo_is_refused_by_every_route_that_takes_labels() -> None:
         for answer, place in (
             (client.post("/samples", json={"samples": [sample("hgih")]}), "/samples/0/label"),
             (client.post("/samples", json=several), "/samples/2/label"),
-            (client.put("/samples/c1", json={"features": [1, "a", True], "label": "hgih"}), "/label"),
+            (client.put("/samples/c1", json={"features": ROW, "label": "hgih"}), "/label"),
             (
                 client.post("/samples", content=lines, headers={"Content-Type": "application/x-ndjson"}),
                 "/samples/1/label",
@@ -94,20 +100,14 @@ def test_one_class_more_than_may_be_is_refused() -> None:
         assert client.post("/samples", json={"samples": [sample("fourth")]}).status_code == 201
 
 
-def test_changes_that_are_committed_together_do_not_exceed_the_limit(tmp_path: Path) -> None:
-    async def work() -> list[int]:
-        service = make_service(limited(None, 5), tmp_path)
-        async with served_here(service) as client:
-            asked = [client.post("/samples", json={"samples": [sample(f"l{i}", f"n{i}")]}) for i in range(40)]
-            asked += [
-                client.put(f"/samples/c{i}", json={"features": [1, "a", True], "label": f"k{i}"}) for i in range(1, 20)
-            ]
-            answers = await asyncio.gather(*asked)
-            assert len((await client.get("/model")).json()["classes"]) == 5
-            assert service.model.state.stopped is None
-            return [answer.status_code for answer in answers]
-
-    statuses = asyncio.run(work())
+async def test_changes_that_are_committed_together_do_not_exceed_the_limit(tmp_path: Path) -> None:
+    service = make_service(limited(None, 5), tmp_path)
+    async with served_here(service) as client:
+        asked = [client.post("/samples", json={"samples": [sample(f"l{i}", f"n{i}")]}) for i in range(40)]
+        asked += [client.put(f"/samples/c{i}", json={"features": ROW, "label": f"k{i}"}) for i in range(1, 20)]
+        statuses = [answer.status_code for answer in await asyncio.gather(*asked)]
+        assert len((await client.get("/model")).json()["classes"]) == 5
+        assert service.model.state.stopped is None
     assert statuses.count(422) == 59 - 3
     assert set(statuses) <= {200, 201, 422}
 
@@ -148,7 +148,10 @@ def of_no_memory(*arguments: Any, **more: Any) -> None:
     raise MemoryError
 
 
-def test_a_class_that_there_is_no_memory_for_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+NO_MEMORY = (503, "out-of-memory")
+
+
+def test_a_class_that_there_is_no_memory_for_changes_nothing(kept: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     copies: list[weakref.ref[Any]] = []
     copy = DynamicForestClassifier.copy
 
@@ -157,44 +160,40 @@ def test_a_class_that_there_is_no_memory_for_changes_nothing(tmp_path: Path, mon
         copies.append(weakref.ref(made))
         return made
 
-    with served(make_service(directory=tmp_path)) as client:
-        before = state(client)
-        gc.disable()
-        try:
-            with monkeypatch.context() as patched:
-                patched.setattr(DynamicForestClassifier, "copy", copied)
-                patched.setattr(ForestEngine, "widen", of_no_memory)
-                patched.setattr("oubli.core.planning.SMALL_MODEL", 0)
-                asked = client.put("/samples/c1", json={"features": [1, "a", True], "label": "third"})
-                assert (asked.status_code, asked.json()["type"]) == (503, "urn:oubli:problem:out-of-memory")
-                asked = client.post("/samples", json={"samples": [sample("third")]})
-                assert (asked.status_code, asked.json()["type"]) == (503, "urn:oubli:problem:out-of-memory")
-                assert asked.headers["retry-after"]
-                assert client.post("/samples", json={"samples": [sample("no", "known")]}).status_code == 201
-                client.delete("/samples/known")
-            assert len(copies) == 2
-            assert [one() for one in copies] == [None, None], "what was half made is let go of at once"
-        finally:
-            gc.enable()
-        after = state(client)
-        assert after[0] == before[0]
-        assert after[2] == before[2]
-        assert client.post("/samples", json={"samples": [sample("third")]}).status_code == 201
+    before = state(kept)
+    gc.disable()
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(DynamicForestClassifier, "copy", copied)
+            patched.setattr(ForestEngine, "widen", of_no_memory)
+            patched.setattr("oubli.core.planning.SMALL_MODEL", 0)
+            assert problem_of(kept.put("/samples/c1", json={"features": ROW, "label": "third"})) == NO_MEMORY
+            asked = kept.post("/samples", json={"samples": [sample("third")]})
+            assert problem_of(asked) == NO_MEMORY
+            assert asked.headers["retry-after"]
+            assert kept.post("/samples", json={"samples": [sample("no", "known")]}).status_code == 201
+            kept.delete("/samples/known")
+        assert [one() for one in copies] == [None, None], "what was half made is let go of at once"
+    finally:
+        gc.enable()
+    after = state(kept)
+    assert (after[0], after[2]) == (before[0], before[2])
+    assert kept.post("/samples", json={"samples": [sample("third")]}).status_code == 201
 
 
 @pytest.mark.parametrize("path", ["/predict", "/model/verify", "/snapshot"])
 def test_what_there_is_no_memory_for_says_so(kept: TestClient, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DynamicForestClassifier, "query", of_no_memory)
     monkeypatch.setattr(DynamicForestClassifier, "copy", of_no_memory)
-    answer = kept.post(path, json={"instances": [[1, "a", True]]})
+    answer = kept.post(path, json={"instances": [ROW]})
     if answer.status_code == 202:
         while (job := kept.get(answer.headers["Location"]).json())["status"] not in ("succeeded", "failed"):
             time.sleep(0.01)
         assert job["error"] == "the server has no memory for it: nothing was changed"
         return
-    assert (answer.status_code, answer.json()["type"]) == (503, "urn:oubli:problem:out-of-memory")
+    assert problem_of(answer) == NO_MEMORY
     monkeypatch.undo()
-    assert kept.post("/predict", json={"instances": [[1, "a", True]]}).status_code == 200
+    assert kept.post("/predict", json={"instances": [ROW]}).status_code == 200
 
 
 def test_a_change_that_the_journal_has_and_the_model_has_no_memory_for_is_not_denied(
@@ -203,8 +202,8 @@ def test_a_change_that_the_journal_has_and_the_model_has_no_memory_for_is_not_de
     with monkeypatch.context() as patched:
         patched.setattr(DynamicForestClassifier, "apply", of_no_memory)
         answer = kept.post("/samples", json={"samples": [sample("no")]})
-    assert (answer.status_code, answer.json()["type"]) == (503, "urn:oubli:problem:changes-stopped")
-    assert kept.post("/predict", json={"instances": [[1, "a", True]]}).status_code == 200
+    assert problem_of(answer) == (503, "changes-stopped")
+    assert kept.post("/predict", json={"instances": [ROW]}).status_code == 200
 
 
 LISTED = {"classes": ["low", "high", "none"]}

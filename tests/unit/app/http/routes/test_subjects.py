@@ -8,8 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import shutil
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +105,8 @@ def test_what_is_restricted_is_in_no_tree_digest_or_count_until_it_is_released(c
     assert (digest(client), client.get("/model").json()["n_restricted"]) == (before, 0)
     assert client.post("/predict", json=ASK).json()["probabilities"] == predicted
     assert client.get("/samples/c1").json()["restricted_at"] is None
+    ask(client, "restrict", *(f"s{i}" for i in range(5)))
+    assert problem_of(client.post("/predict", json=ASK)) == (409, "empty-model")
 
 
 def test_it_is_shown_with_the_time_in_lists_that_have_every_sample_once(client: TestClient) -> None:
@@ -181,23 +181,6 @@ def test_a_key_is_answered_again_and_changes_nothing(
     assert problem_of(other) == (422, "invalid-input")
 
 
-def test_a_model_of_which_all_is_restricted_is_empty(client: TestClient) -> None:
-    ask(client, "restrict", *(f"s{i}" for i in range(5)))
-    assert problem_of(client.post("/predict", json=ASK)) == (409, "empty-model")
-    digest(client)
-
-
-def test_a_rectified_sample_stays_restricted(client: TestClient) -> None:
-    made, before = ask(client, "restrict", "s1"), digest(client)
-    receipt = client.put("/samples/c1", json={"features": [99, "z", None], "label": "maybe"}).json()
-    assert (receipt["kind"], receipt["unlearned"]) == ("rectification", 1)
-    one = client.get("/samples/c1").json()
-    assert (one["features"], one["label"]) == ({"age": 99, "job": "z", "member": None}, "maybe")
-    assert (one["restricted_at"], one["subject"]) == (made["at"], "s1")
-    assert digest(client) == before
-    assert "maybe" not in client.get("/model").json()["classes"]
-
-
 def test_a_ranking_from_before_is_not_given_out_while_it_names_restricted_samples(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,26 +243,6 @@ def test_many_samples_are_restricted_on_a_copy(tmp_path: Path) -> None:
         assert digest(client) == fresh.fresh_fit().digest()
         assert ask(client, "release", "many")["samples"] == 600
         assert digest(client) == before
-
-
-def test_restriction_and_release_while_a_model_is_fitted(client: TestClient, held_up: threading.Event) -> None:
-    ask(client, "restrict", "s0", "s1")
-    job = client.post("/model/fit", json={"kind": "forest"}).json()
-    while client.get(f"/jobs/{job['id']}").json()["progress"] == 0:
-        time.sleep(0.01)
-    ask(client, "restrict", "s2")
-    ask(client, "release", "s0")
-    client.delete("/samples/c1")
-    client.put("/samples/c6", json={"features": [1, "z", None], "label": "no", "subject": "s3"})
-    held_up.set()
-    assert ended(client, job)["status"] == "succeeded"
-    model = client.get("/model").json()
-    assert (model["n_samples"], model["n_restricted"]) == (37, 22)
-    listed = {s: client.post("/samples/search", json={"subject": s}).json()["samples"] for s in ("s1", "s2")}
-    assert {s["id"] for s in listed["s2"]} == of("s2")
-    assert all(s["restricted_at"] is not None for s in (*listed["s1"], *listed["s2"]))
-    assert client.get("/samples/c6").json()["restricted_at"] is None
-    digest(client)
 
 
 def test_a_release_without_room_is_refused_and_changes_nothing(
