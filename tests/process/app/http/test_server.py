@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import signal
-import socket
 import threading
 import time
 from contextlib import closing
@@ -93,36 +92,3 @@ def _load(server: Running, number: int, acknowledged: list[str], refused: dict[s
                 refused[name] = json.loads(content)["type"].rpartition("/")[2]
                 return
             acknowledged.append(name)
-
-
-def test_it_is_not_ready_at_once_and_answers_while_it_drains(folder):
-    with serve(folder) as server:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-        connection.request("GET", "/readyz")
-        assert connection.getresponse().read()
-        server.process.send_signal(signal.SIGTERM)
-        statuses = []
-        for _ in range(3):
-            time.sleep(0.03)
-            connection.request("GET", "/readyz")
-            answer = connection.getresponse()
-            answer.read()
-            statuses.append(answer.status)
-        assert statuses == [503] * 3
-        connection.close()
-        assert server.process.wait(60) == 0
-
-
-def test_the_log_holds_nothing_that_was_sent(folder):
-    with serve(folder) as server:
-        server.get("/samples/SECRET")
-        server.get("/samples?subject=SECRET3")
-        server.ask("DELETE", "/samples/SECRET")
-        server.ask("POST", "/samples", {"samples": [{"id": "SECRET", "features": ["SECRET"], "label": "SECRET"}]})
-        server.ask("POST", "/predict", {"instances": [["SECRET", "SECRET"]]})
-        with socket.create_connection(("127.0.0.1", server.port)) as raw:
-            raw.sendall(b"SECRET this is not HTTP\r\n\r\n")
-            raw.recv(1000)
-        server.stop()
-        assert "SECRET" not in server.output
-        assert "listening on 127.0.0.1" in server.output

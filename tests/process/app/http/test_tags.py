@@ -8,8 +8,8 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -75,25 +75,6 @@ class Asker:
         self._connection.close()
 
 
-@contextmanager
-def threads(works: list[Any]) -> Iterator[list[BaseException]]:
-    """Run functions in threads beside the block; what they raise is listed."""
-    errors: list[BaseException] = []
-
-    def run(work: Any) -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    begun = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in begun:
-        thread.start()
-    yield errors
-    for thread in begun:
-        thread.join()
-
-
 def test_seven_clients_get_the_answers_of_the_oracle(folder: Path, held: Held) -> None:
     """Two change the model, one sample a time, and five ask; each version is compared with what remained then.
 
@@ -126,16 +107,16 @@ def test_seven_clients_get_the_answers_of_the_oracle(folder: Path, held: Held) -
                 answers.setdefault(found["model_version"], []).append((row, found["probabilities"][0]))
                 time.sleep(rng.random() * 2e-3)
 
-    with serve(folder) as server:
-        with threads([lambda n=n: predict(server, n) for n in range(5)]) as asking:
-            with threads([lambda n=n: change(server, n) for n in range(2)]) as changing:
-                pass
-            try:
-                wait_for(lambda: server.get("/model")[1]["lazy_tags"] == 0, "an end of the tags")
-            finally:
-                is_over.set()
-        assert not asking
-        assert not changing
+    with serve(folder) as server, ThreadPoolExecutor(7) as pool:
+        asking = [pool.submit(predict, server, n) for n in range(5)]
+        try:
+            for one in [pool.submit(change, server, n) for n in range(2)]:
+                one.result()
+            wait_for(lambda: server.get("/model")[1]["lazy_tags"] == 0, "an end of the tags")
+        finally:
+            is_over.set()
+        for one in asking:
+            one.result()
         assert len(changes) == 240
         assert _resolved(server) > 200
         assert finish(server, "/model/verify")["ok"]

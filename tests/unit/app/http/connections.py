@@ -13,7 +13,9 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from oubli.app.access.keys import AccessKeys
 from oubli.app.http.app import create_app
+from oubli.app.http.auth import AccessRules
 from oubli.app.http.connection.connections import ConnectionLimits, Connections
 from oubli.app.http.connection.fastpath import protocol_for
 from oubli.app.http.monitoring.observer import Observer
@@ -254,3 +256,11 @@ def asgi_scope(method: str, path: str, **headers: str) -> dict[str, Any]:
         "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "headers": fields,
         "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
     }  # fmt: skip
+
+
+def access_rules(*, limit: int = 1000, **given: Any) -> AccessRules:
+    """Rules of a server on this machine; without keys unless some are given."""
+    limits = {f"max_{name}_bytes": limit for name in ("body", "bulk", "snapshot")}
+    return AccessRules(
+        **{"allowed_hosts": ["127.0.0.1"], "api_key": None, "access_keys": AccessKeys(None), **limits, **given}
+    )

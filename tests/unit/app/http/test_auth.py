@@ -1,4 +1,4 @@
-"""Keys as callers meet them: over HTTP, on both ways in."""
+"""Keys as callers meet them: over HTTP, on both ways in; and what `GET /access` tells of them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from oubli.api.server import Access
 from oubli.app.access.keys import FILE_NAME, AccessKeys, create_key, now_ms, revoke_key
 from oubli.app.access.scopes import SCOPES
-from oubli.app.http.auth import AccessRules
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.routes.pages import ASSETS
-from tests.unit.app.http.connections import Host, both_ways, hosting, request
-from tests.unit.app.support import JSON, make_service, samples, served
+from tests.unit.app.http.connections import Host, access_rules, both_ways, hosting, request
+from tests.unit.app.support import JSON, make_service, problem_of, require_conforms, samples, served
 
 pytestmark = pytest.mark.anyio
 
@@ -26,52 +26,39 @@ def key(directory: Path, *scopes: str, expires_ms: int | None = None) -> str:
     return create_key(directory / FILE_NAME, name="n", scopes=scopes, expires_ms=expires_ms)[1]
 
 
-# What a key of each scope may ask.
+# Who may ask besides admin.
 ASKED = [
-    ("predict", "POST", "/predict", {"instances": [[1, "a", True]]}),
-    ("write", "POST", "/samples", samples(1, "w")),
-    ("write", "PUT", "/samples/c7", {"features": [1, "a", True], "label": "no"}),
-    ("erase", "DELETE", "/samples/c1", None),
-    ("erase", "DELETE", "/samples?id=c2", None),
-    ("erase", "POST", "/samples/batch-delete", {"ids": ["c3"]}),
-    ("read", "GET", "/samples/c9", None),
-    ("read", "POST", "/samples/search", {"subject": "s1"}),
-    ("read", "GET", "/snapshot", None),
-    ("admin", "POST", "/snapshot", {}),
-    ("admin", "PUT", "/snapshot/file", None),
+    ({"predict"}, "POST", "/predict", {"instances": [[1, "a", True]]}),
+    ({"write"}, "POST", "/samples", samples(1, "w")),
+    ({"write"}, "PUT", "/samples/c7", {"features": [1, "a", True], "label": "no"}),
+    ({"erase"}, "DELETE", "/samples/c1", None),
+    ({"erase"}, "DELETE", "/samples?id=c2", None),
+    ({"erase"}, "POST", "/samples/batch-delete", {"ids": ["c3"]}),
+    ({"read"}, "GET", "/samples/c9", None),
+    ({"read"}, "POST", "/samples/search", {"subject": "s1"}),
+    ({"read"}, "GET", "/snapshot", None),
+    (set(), "POST", "/snapshot", {}),
+    (set(), "PUT", "/snapshot/file", None),
+    ({"read", "audit"}, "GET", "/samples", None),
+    ({"read", "audit"}, "GET", "/samples?openings=false", None),
+    ({"audit"}, "GET", "/samples?openings=true", None),
+    ({"audit"}, "GET", "/samples?openings=true&format=csv", None),
+    ({"erase", "read", "audit"}, "POST", "/samples/absence-proofs", {"id": "nobody"}),
 ]
 
 
 def test_each_scope_allows_its_own_and_nothing_else(tmp_path):
     keys = {scope: key(tmp_path, scope) for scope in SCOPES}
     with served(data_dir=tmp_path) as client:
-        for scope, method, path, content in ASKED:
+        for allowed, method, path, content in ASKED:
             for given, text in keys.items():
                 response = client.request(method, path, json=content, headers={"X-API-Key": text})
-                if given in (scope, "admin"):
+                if given in {*allowed, "admin"}:
                     assert response.status_code not in (401, 403, 404, 405, 500), (method, path, given)
                 else:
-                    assert response.status_code == 403, (method, path, given)
-                    problem = response.json()
-                    assert problem["type"].endswith("scope-needed")
-                    assert f"'{scope}'" in problem["detail"]
+                    assert problem_of(response) == (403, "scope-needed"), (method, path, given)
+                    assert any(f"'{scope}'" in response.json()["detail"] for scope in allowed or {"admin"})
                     assert text not in response.text
-
-
-def test_openings_take_a_scope_of_their_own_and_absence_one_of_several(tmp_path):
-    keys = {scope: key(tmp_path, scope) for scope in SCOPES}
-    asked = [
-        ("GET", "/samples", None, {"read", "audit", "admin"}),
-        ("GET", "/samples?openings=false", None, {"read", "audit", "admin"}),
-        ("GET", "/samples?openings=true", None, {"audit", "admin"}),
-        ("GET", "/samples?openings=true&format=csv", None, {"audit", "admin"}),
-        ("POST", "/samples/absence-proofs", {"id": "nobody"}, {"erase", "read", "audit", "admin"}),
-    ]
-    with served(data_dir=tmp_path) as client:
-        for method, path, content, allowed in asked:
-            for given, text in keys.items():
-                status = client.request(method, path, json=content, headers={"X-API-Key": text}).status_code
-                assert status == (200 if given in allowed else 403), (path, given)
 
 
 @both_ways
@@ -127,21 +114,17 @@ def test_a_damaged_file_turns_all_away_but_health(tmp_path):
 
 def test_a_refused_scope_comes_before_the_body_is_looked_at(tmp_path):
     text = key(tmp_path, "predict")
-    gate = AccessRules(
-        allowed_hosts=["h"],
-        api_key=None,
-        max_body_bytes=10,
-        max_bulk_bytes=10,
-        max_snapshot_bytes=10,
-        access_keys=AccessKeys(tmp_path / FILE_NAME),
-    )
-    headers = {b"host": b"h", b"x-api-key": text.encode(), b"content-length": b"999"}
-    with pytest.raises(ProblemError) as caught:
-        gate.check("POST", "/samples", headers)
-    assert caught.value.kind.slug == "scope-needed"
-    with pytest.raises(ProblemError) as caught:
-        gate.check("POST", "/predict", {**headers, b"content-type": b"application/json"})
-    assert caught.value.kind.slug == "body-too-large"
+    rules = access_rules(limit=10, access_keys=AccessKeys(tmp_path / FILE_NAME))
+    headers = {
+        b"host": b"127.0.0.1",
+        b"x-api-key": text.encode(),
+        b"content-length": b"999",
+        b"content-type": b"application/json",
+    }
+    for path, slug in (("/samples", "scope-needed"), ("/predict", "body-too-large")):
+        with pytest.raises(ProblemError) as caught:
+            rules.check("POST", path, headers)
+        assert caught.value.kind.slug == slug
 
 
 # --- the short way in
@@ -200,3 +183,48 @@ async def test_a_revoked_key_closes_a_connection_that_it_had_opened(tmp_path):
         seconds = 1.0
         assert [await ask() for _ in range(2)] == [401, 401]
         assert json.loads(connection.answers[-1].body)["type"].endswith("key-needed")
+
+
+def test_without_keys_everybody_may_do_everything() -> None:
+    with served(make_service()) as client:
+        answer = client.get("/access").json()
+        require_conforms(Access, answer)
+        assert answer == {
+            "asks_for_key": False, "id": None, "name": None, "scopes": list(SCOPES), "expires_at": None, "keys": [],
+        }  # fmt: skip
+
+
+def test_a_key_learns_its_scopes_and_admin_learns_all_keys(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    reader, text = create_key(path, name="reader", scopes=["read", "erase"], expires_ms=now_ms() + 10**7)
+    admin, admin_text = create_key(path, name="chief", scopes=["admin"], expires_ms=None)
+    old, _ = create_key(path, name="old", scopes=["predict"], expires_ms=now_ms() - 1)
+    gone, _ = create_key(path, name="gone", scopes=["predict"], expires_ms=None)
+    revoke_key(path, gone.id)
+    (tmp_path / "api-key").write_text("0123456789abcdef-key")
+    with served(make_service(), data_dir=tmp_path, api_key_file=tmp_path / "api-key") as client:
+
+        def ask(key: str) -> dict[str, object]:
+            answer = client.get("/access", headers={"Authorization": f"Bearer {key}"})
+            assert answer.status_code == 200
+            require_conforms(Access, answer.json())
+            for secret in (text, admin_text, "0123456789abcdef-key"):
+                assert secret.rpartition("_")[2] not in answer.text
+            return dict(answer.json())
+
+        assert client.get("/access").status_code == 401
+        assert client.get("/access", headers={"X-API-Key": text[:-1] + "x"}).status_code == 401
+        seen = ask(text)
+        assert (seen["asks_for_key"], seen["id"], seen["name"]) == (True, reader.id, "reader")
+        assert seen["scopes"] == ["erase", "read"]
+        assert seen["expires_at"] is not None
+        assert "keys" not in seen
+        chief = ask(admin_text)
+        assert (chief["name"], chief["scopes"]) == ("chief", list(SCOPES))
+        listed = {one["id"]: one for one in chief["keys"]}  # type: ignore[attr-defined]
+        assert {name: one["status"] for name, one in listed.items()} == {
+            None: "live", reader.id: "live", admin.id: "live", old.id: "expired", gone.id: "revoked",
+        }  # fmt: skip
+        assert listed[reader.id]["scopes"] == ["erase", "read"]
+        owner = ask("0123456789abcdef-key")
+        assert (owner["id"], owner["name"], owner["scopes"]) == (None, "api_key", list(SCOPES))

@@ -106,35 +106,39 @@ async def test_an_answer_that_was_made_before_a_freeze_is_not_written_after_it(
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "status"),
+    ("owner", "names", "method", "path", "body", "status"),
     [
-        ("GET", "/samples/c1", None, 503),
-        ("POST", "/samples/search", {"ids": ["c1"]}, 503),
-        ("POST", "/predict", {"instances": [[1, "a", True]]}, 503),
-        ("POST", "/samples", samples(1), 201),  # it is in the journal, which says that no one else leads
+        ("questions", ["get"], "GET", "/samples/c1", None, 503),
+        ("questions", ["find", "page"], "POST", "/samples/search", {"ids": ["c1"]}, 503),
+        ("questions", ["predict_now"], "POST", "/predict", {"instances": [[1, "a", True]]}, 503),
+        (
+            "changes",
+            ["add"],
+            "POST",
+            "/samples",
+            samples(1),
+            201,
+        ),  # it is in the journal, which says that no one else leads
     ],
 )
 def test_an_answer_is_looked_at_when_it_is_given(
-    method: str, path: str, body: Any, status: int, monkeypatch: pytest.MonkeyPatch
+    owner: str, names: list[str], method: str, path: str, body: Any, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, role = cut_service()
     now = [0.0]
     with served(service) as client:
         monkeypatch.setattr("oubli.app.http.middleware.elapsed", lambda: now[0])
         role.answers_until = 10.0
-        questions, changes = service.questions, service.changes
-        answering = [(questions, name) for name in ("get", "page", "find", "predict_now")]
-        for owner, name in (*answering, (changes, "add")):
-            work = getattr(owner, name)
+        for name in names:
+            work = getattr(getattr(service, owner), name)
 
             def late(*arguments: Any, work: Any = work, **more: Any) -> Any:
                 now[0] = 10.0  # frozen here
                 return work(*arguments, **more)
 
-            monkeypatch.setattr(owner, name, late)
+            monkeypatch.setattr(getattr(service, owner), name, late)
         answer = client.request(method, path, json=body)
-        assert answer.status_code == status
-        assert now == [10.0]
+        assert (answer.status_code, now) == (status, [10.0])
         assert status != 503 or WHY in answer.text
 
 

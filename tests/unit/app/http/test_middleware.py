@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import Any
 
 import pytest
-from starlette.requests import ClientDisconnect
 from starlette.testclient import TestClient
 
-from oubli.app.access.keys import AccessKeys
-from oubli.app.http.auth import AccessRules
+from oubli.app.access.keys import FILE_NAME, create_key
 from oubli.app.http.middleware import Middleware
 from oubli.app.service.roles import Role
-from tests.unit.app.support import JSON, make_service, served
+from oubli.app.settings import SettingsError, load_settings
+from tests.unit.app.hosted import hosted
+from tests.unit.app.http.connections import access_rules, hosting, request
+from tests.unit.app.support import JSON, make_service, samples, served
 
 KEY = "0123456789abcdef-key"
 
@@ -220,44 +223,172 @@ def test_an_upload_has_a_limit_of_its_own(client):
     assert client.put("/snapshot/file", content=b" " * 3500).status_code == 413
 
 
-async def _never(version: int) -> None:
-    raise AssertionError(version)
-
-
-def _guarded(inner) -> TestClient:
-    guards = Middleware(
-        inner,
-        idle=make_service().model.idle,
-        role=Role(),
-        version=lambda: 1,
-        reach=_never,
-        rules=AccessRules(
-            allowed_hosts=["127.0.0.1"],
-            api_key=None,
-            max_body_bytes=10,
-            max_bulk_bytes=10,
-            max_snapshot_bytes=10,
-            access_keys=AccessKeys(None),
-        ),
-    )
-    return TestClient(guards, base_url="http://127.0.0.1")
-
-
-def test_a_client_that_goes_away_is_no_error(caplog):
-    async def reading(scope, receive, send):
-        raise ClientDisconnect
-
-    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"127.0.0.1")]}
-    with caplog.at_level(logging.INFO):
-        asyncio.run(_guarded(reading).app(scope, None, None))
-    assert caplog.text == ""
-
-
 def test_half_an_answer_is_cut_off(caplog):
     async def broken(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
         raise RuntimeError("SECRET")
 
+    async def never(version: int) -> None:
+        raise AssertionError(version)
+
+    state = {"idle": make_service().model.idle, "role": Role(), "version": lambda: 1, "reach": never}
+    guards = Middleware(broken, **state, rules=access_rules())
     with pytest.raises(ConnectionAbortedError):
-        _guarded(broken).get("/")
+        TestClient(guards, base_url="http://127.0.0.1").get("/")
     assert "SECRET" not in caplog.text
+
+
+APP = "https://app.example"
+CORS_KEY = "0123456789abcdef-key"
+
+
+def preflight(client: Any, origin: str, method: str = "POST", headers: str = "authorization, content-type") -> Any:
+    asked = {"Origin": origin, "Access-Control-Request-Method": method, "Access-Control-Request-Headers": headers}
+    return client.options("/samples", headers=asked)
+
+
+def test_a_page_that_is_named_may_change_and_read(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(CORS_KEY)
+    with served(cors_origins=(APP,), api_key_file=tmp_path / "key") as client:
+        asked = preflight(client, APP)
+        assert asked.status_code == 200
+        assert asked.headers["access-control-allow-origin"] == APP
+        assert "authorization" in asked.headers["access-control-allow-headers"].lower()
+        page = {**JSON, "Origin": APP}
+        refused = client.post("/samples", json=samples(1, "b"), headers=page)
+        assert refused.status_code == 401
+        assert refused.headers["access-control-allow-origin"] == APP, "the page reads why"
+        added = client.post("/samples", json=samples(1, "b"), headers={**page, "X-API-Key": CORS_KEY})
+        assert added.status_code == 201
+        assert added.headers["access-control-allow-origin"] == APP
+        assert "x-request-id" in added.headers["access-control-expose-headers"].lower()
+
+
+@pytest.mark.parametrize(
+    ("origin", "method", "headers"),
+    [
+        ("https://evil.example", "POST", "content-type"),
+        ("http://app.example", "POST", "content-type"),
+        (APP, "PATCH", "content-type"),
+        (APP, "POST", "x-forwarded-for"),
+    ],
+)
+def test_other_pages_methods_and_headers_are_refused(origin: str, method: str, headers: str) -> None:
+    with served(cors_origins=(APP,)) as client:
+        refused = preflight(client, origin, method, headers)
+        assert refused.status_code == 403
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert "evil" not in refused.text
+
+
+def test_any_origin_needs_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SettingsError, match="every web page"):
+        load_settings(cors_origins="*").require_servable()
+    (tmp_path / "key").write_text(CORS_KEY)
+    load_settings(cors_origins="*", api_key_file=tmp_path / "key").require_servable()
+    (tmp_path / "oubli-data").mkdir()
+    create_key(tmp_path / "oubli-data" / FILE_NAME, name="n", scopes=("write",), expires_ms=None)
+    load_settings(cors_origins="*").require_servable()
+
+
+def test_any_origin_with_a_key(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(CORS_KEY)
+    page = {**JSON, "Origin": "https://any.example", "X-API-Key": CORS_KEY}
+    with served(cors_origins=("*",), api_key_file=tmp_path / "key") as client:
+        assert preflight(client, "https://any.example").status_code == 200
+        added = client.post("/samples", json=samples(1, "a"), headers=page)
+        assert (added.status_code, added.headers["access-control-allow-origin"]) == (201, "*")
+    with served(cors_origins=("*",)) as client:  # as if the last key had gone
+        assert client.post("/samples", json=samples(1, "a"), headers=page).status_code == 403
+
+
+def test_a_page_that_is_named_may_ask_for_samples_and_another_may_not() -> None:
+    with served(cors_origins=(APP,)) as client:
+        asked = client.get("/samples/c1", headers={"Origin": APP, "Sec-Fetch-Site": "cross-site"})
+        assert asked.status_code == 200
+        assert asked.headers["access-control-allow-origin"] == APP
+        refused = client.get("/samples/c1", headers={"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"})
+        assert refused.status_code == 403
+        assert client.get("/samples/c1", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+
+
+def test_no_answer_can_be_embedded_or_framed() -> None:
+    """On both ways, and what is refused before it is a request."""
+    with hosted(make_service()) as host:
+        for method, path, body in (
+            ("POST", "/predict", b'{"instances": [[1, "a", true]]}'),
+            ("DELETE", "/samples/c1", None),
+            ("GET", "/samples/c2", None),
+            ("GET", "/samples/nobody", None),
+            ("GET", "/", None),
+            ("GET", "/docs", None),
+            ("BAD\x00", "/", None),
+        ):
+            client = host.connect()
+            head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            client.sendall(f"{head}Content-Length: {len(body or b'')}\r\n\r\n".encode() + (body or b""))
+            answer = HTTPResponse(client)
+            answer.begin()
+            assert answer.headers.get_all("Cross-Origin-Resource-Policy") == ["same-origin"], path
+            assert answer.headers.get_all("X-Frame-Options") == ["DENY"], path
+            client.close()
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_trusted_proxy_says_that_the_client_used_tls(trusted: bool) -> None:
+    """The page's origin is https, as its own server's; the proxy speaks HTTP with this one."""
+    settings: dict[str, Any] = {"trusted_proxies": ("10.0.0.0/8",) if trusted else ()}
+    with served(client_address=("10.1.2.3", 50_000), allowed_hosts=("oubli.example",), **settings) as client:
+        headers = {**JSON, "Host": "oubli.example", "Origin": "https://oubli.example", "X-Forwarded-Proto": "https"}
+        added = client.post("/samples", json=samples(1, "p"), headers=headers)
+        assert added.status_code == (201 if trusted else 403)
+
+
+ROW = {"instances": [[1, "a", True]]}
+
+
+def test_a_version_that_is_served_is_answered_and_a_later_one_is_not(client: TestClient) -> None:
+    seen = client.post("/samples", json=samples(1)).json()["model_version"]
+    for method, path, body in (("POST", "/predict", ROW), ("GET", "/model", None), ("GET", "/samples/n0", None)):
+        answer = client.request(method, path, json=body, headers={"Min-Version": str(seen)})
+        assert answer.status_code == 200
+        assert answer.json()["model_version"] == seen
+        refused = client.request(method, path, json=body, headers={"Min-Version": str(seen + 1)})
+        assert refused.status_code == 503
+        assert refused.json()["type"].endswith(":behind")
+        assert int(refused.headers["Retry-After"]) > 0
+
+
+def test_a_change_that_asks_for_a_later_version_is_not_made(client: TestClient) -> None:
+    before = client.get("/model").json()
+    assert client.post("/samples", json=samples(1), headers={"Min-Version": "99"}).status_code == 503
+    assert client.get("/model").json() == before
+
+
+def test_health_is_told_whatever_the_version(client: TestClient) -> None:
+    assert all(client.get(path, headers={"Min-Version": "99"}).is_success for path in ("/healthz", "/readyz"))
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "x", "9" * 16, "+1"])
+def test_what_is_no_version_is_refused_without_being_repeated(client: TestClient, text: str) -> None:
+    answer = client.post("/predict", json=ROW, headers={"Min-Version": text})
+    assert answer.status_code == 400
+    assert "'Min-Version' must be a model version" in answer.json()["detail"]
+    assert len(text) < 2 or text not in answer.text
+
+
+@pytest.mark.parametrize(("asked", "hot"), [("1", True), ("2", False)])
+def test_the_fast_path_takes_what_it_may_answer(asked: str, hot: bool) -> None:
+    async def run() -> tuple[bool, bool]:
+        async with hosting(make_service()) as host:
+            connection = host.connect()
+            body = b'{"instances": [[1, "a", true]]}'
+            lines = {"Host": "127.0.0.1", "Content-Type": "application/json", "Content-Length": str(len(body))}
+            connection.send(request(body=body, headers=(*lines.items(), ("Min-Version", asked))))
+            fast = connection.protocol.cycle is None
+            await host.settle()
+            answers: list[Any] = connection.answers
+            return b" 200 " in answers[0].status, fast
+
+    assert asyncio.run(run()) == (hot, hot)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from oubli.api.erasures import BatchDeletion, ListedDeletion, NothingErased
 from oubli.app.access.keys import FILE_NAME, create_key
 from oubli.app.ledger.downloads import check_ledger, check_receipt
 from oubli.app.times import parse_time
-from tests.unit.app.hosted import hosted
 from tests.unit.app.support import make_service, mentions, require_conforms, served, served_here
 
 pytestmark = pytest.mark.anyio
@@ -229,22 +226,3 @@ async def test_who_loses_the_race_gets_the_receipt_of_the_winner(
         if with_keys:
             again = await client.post("/samples/batch-delete", json={**named, "list_found": True}, headers=keyed("k3"))
             assert again.json() == made[3]
-
-
-def test_on_the_fast_path_the_loser_gets_the_receipt_of_the_winner(tmp_path: Path):
-    """Both are read in one step of the loop, before the first is on the disk."""
-    with hosted(make_service(directory=tmp_path / "d")) as host:
-        for i in range(5):
-            request = f"DELETE /samples/c{i} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
-            clients = [host.connect() for _ in range(4)]
-            for client in clients:
-                client.sendall(request)
-            receipts = []
-            for client in clients:
-                answer = http.client.HTTPResponse(client)
-                answer.begin()
-                receipts.append(json.loads(answer.read()))
-                client.close()
-            assert {one["id"] for one in receipts} == {receipts[0]["id"]}
-            assert all(one["held"] for one in receipts)
-        assert len(host.ask("GET", "/erasures")[1]["erasures"]) == 5

@@ -10,8 +10,9 @@ import pytest
 
 from oubli.app.errors import StopReason
 from oubli.app.http.app import create_app
+from oubli.app.service.roles import Role
 from tests.unit.app.hosted import wait_until
-from tests.unit.app.support import BASE, make_service, make_settings, rows, samples, served, served_here
+from tests.unit.app.support import BASE, make_service, make_settings, problem_of, rows, samples, served, served_here
 
 pytestmark = pytest.mark.anyio
 
@@ -112,3 +113,14 @@ async def test_the_service_is_stopped_when_the_server_breaks_off():
             assert service.model.state.phase == "ready"
             raise RuntimeError("broken off")
     assert service.model.state.phase == "stopping"
+
+
+def test_a_server_that_is_alone_cannot_be_removed() -> None:
+    service = make_service()
+    service.lifecycle.role = Role("me")
+    with served(service) as client:
+        refused = client.delete("/cluster/nodes/me")
+        assert problem_of(refused) == (409, "node-alive")
+        assert "leads" in refused.json()["detail"]
+        assert problem_of(client.delete("/cluster/nodes/other")) == (404, "no-node")
+        assert "node-removed" not in client.get("/ledger").text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import shutil
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -191,14 +190,6 @@ async def test_a_request_is_known_after_a_restart_with_other_keys(tmp_path):
         assert not any(b"like-no-other" in held for held in files)
 
 
-async def test_samples_are_named_by_the_extension(place):
-    extensions = {DOMAIN: {"sample_ids": ["c1", "c2", "nobody"]}, "other.example": {"property_id": 1}}
-    content = asked(subject_identities=None, extensions=extensions)
-    assert (await place.post(content)).status_code == 201
-    (receipt,) = (await place.client.get(f"/erasures?ref={content['subject_request_id']}")).json()["erasures"]
-    assert (receipt["unlearned"], receipt["absent"]) == (2, 1)
-
-
 def refusal(answer: httpx2.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["error"]["errors"][0]["reason"]
 
@@ -308,35 +299,13 @@ async def test_a_bundle_from_the_request_to_the_erasure(place, kind):
     bundle = await place.client.get(address)
     assert (bundle.status_code, len(bundle.json()["samples"])) == (200, 12)
 
-    assert (await place.post(asked("s1"))).status_code == 201
+    by_ids = by_extension({"sample_ids": ["c1", "c2", "nobody"]})
+    assert (await place.post(by_ids)).status_code == 201
+    (receipt,) = (await place.client.get(f"/erasures?ref={by_ids['subject_request_id']}")).json()["erasures"]
+    assert (receipt["unlearned"], receipt["absent"]) == (2, 1)
     assert (await place.client.post("/snapshot")).status_code == 201
     assert "results_url" not in await place.status(content)
     assert (await place.client.get(address)).status_code == 404
-
-
-async def test_a_bundle_that_was_not_made_before_a_restart_never_will_be(tmp_path, monkeypatch):
-    content = asked("s1", subject_request_type="access", status_callback_urls=[CALLBACK])
-    stopped = asyncio.Event()
-
-    async def never(self: Any, question: Any, asked: Any) -> Any:
-        await stopped.wait()
-        raise OSError
-
-    async with here(tmp_path) as place:
-        with monkeypatch.context() as patched:
-            patched.setattr(type(place.service.jobs.exporter), "_make_held", never)
-            assert (await place.post(content)).status_code == 201
-            assert (await place.status(content))["request_status"] == "in_progress"
-            await until(lambda: len(place.receiver.accepted) == 1)
-            async with place.service.model.lock.mutation():  # what a kill would leave
-                shutil.copytree(tmp_path / "data", tmp_path / "killed" / "data")
-            stopped.set()
-    async with here(tmp_path / "killed") as place:
-        assert (await place.status(content))["request_status"] == "cancelled"
-        told = place.receiver.accepted
-        await until(lambda: bool(told) and told[-1].content["request_status"] == "cancelled")
-        cancelled = await place.client.delete(f"{FOLDER}/requests/{content['subject_request_id']}")
-        assert cancelled.status_code == 202
 
 
 @pytest.mark.parametrize(("kind", "seconds"), [("erasure", 0), ("access", 0), ("access", 0.1)])
@@ -374,26 +343,3 @@ async def test_the_end_of_a_request_that_cannot_be_noted_is_noted_later(place, m
     await until(lambda: len(place.receiver.accepted) == 2)
     assert n_refused == 3
     assert (await place.status(content))["request_status"] == "completed"
-
-
-async def test_who_asks_for_what_another_has_erased_follows_that_erasure(place):
-    """At the same time, while it is not finished, and later."""
-    requests = at_once, later, last = [asked("s1", status_callback_urls=[CALLBACK]) for _ in range(3)]
-    client = place.client
-    answers = await asyncio.gather(client.delete("/samples", params={"subject": "s1"}), place.post(at_once))
-    assert [one.status_code for one in answers] == [200, 201]
-    (receipt,) = (await client.get("/erasures")).json()["erasures"]
-    assert receipt["held"] is True
-    assert (await place.post(later)).status_code == 201
-    assert (await place.status(later))["request_status"] == "in_progress"
-    assert (await client.post("/snapshot")).status_code == 201
-    assert (await place.post(last)).status_code == 201
-    for one in requests:
-        assert (await place.status(one))["request_status"] == "completed"
-    assert len((await client.get("/erasures")).json()["erasures"]) == 1
-
-    def told() -> set[tuple[str, str]]:
-        sent = [one.content for one in place.receiver.requests]
-        return {(one["subject_request_id"], one["request_status"]) for one in sent}
-
-    await until(lambda: {(one["subject_request_id"], "completed") for one in requests} <= told())

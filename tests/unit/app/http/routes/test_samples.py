@@ -85,17 +85,30 @@ def test_reads_what_is_held(client):
     assert client.get("/samples/nobody").status_code == 404
 
 
-@pytest.mark.parametrize("name", ["a/b", "a b", "...", "a\nb", "é/ü", "?x=1#y", "%2F", "searched", "/", "a/", "+"])
+NO_PATHS = ("search", "batch-delete", "absence-proofs", "..")  # names of routes, and what clients take for a folder
+NAMES = ("a/b", "a b", "...", "a\nb", "é/ü", "?x=1#y", "%2F", "searched", "/", "a/", "+")
+
+
+@pytest.mark.parametrize("name", [*NAMES, *NO_PATHS])
 def test_ids_are_any_text(client, name):
-    path = "/samples/" + quote(name, safe="")
     assert add(client, id=name).status_code == 201
-    assert client.get(path).json()["id"] == name
-    put = client.put(path, json={"features": [2, "a", True], "label": "yes"})
-    assert put.json()["unlearned"] == 1
+    content = {"features": [2, "a", True], "label": "no"}
+    if name in NO_PATHS:
+        path, query = "/samples", {"id": name}
+        [read] = client.get(path, params=query).json()["samples"]
+        assert client.get(path, params={**query, "format": "csv"}).text.splitlines()[1].startswith(name)
+    else:
+        path, query = "/samples/" + quote(name, safe=""), {}
+        read = client.get(path).json()
+    assert read["id"] == name
+    assert client.put(path, params=query, json=content).json()["unlearned"] == 1
     assert client.delete("/samples", params={"id": name}).json()["unlearned"] == 1
+    assert client.put(path, params=query, json=content).status_code == 404
     assert add(client, id=name).status_code == 409, "it was erased a moment ago"
     assert add(client, id=name, readd=True).status_code == 201
-    assert client.delete(path).json()["unlearned"] == 1
+    assert client.delete(path, params=query).json()["unlearned"] == 1
+    assert add(client, id=name, readd=True).status_code == 201
+    assert client.post("/samples/batch-delete", json={"ids": [name]}).json()["unlearned"] == 1
 
 
 def test_pages_hold_every_sample_once_and_survive_changes_in_between(client):
