@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import http.client
 import json
 import signal
@@ -13,42 +12,23 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from tests.serving import ROOT, Running, environment, free_port, paste, serving
+from tests.unit.app.outgoing.certificates import authority, certificate
 
 HEADERS = {"Content-Type": "application/json"}
 PREDICT = json.dumps({"instances": [[3, "a"]]})
 
 
-def make_certificate(folder: Path, name: str) -> bytes:
-    """Write a certificate and its key, and return the certificate."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+def make_certificate(folder: Path) -> bytes:
+    """Write a certificate with that of its authority, and its key; return both certificates."""
+    issuer = authority()
+    path, _ = certificate(folder, issuer, "127.0.0.1")
+    pem = path.read_bytes() + issuer.pem.encode()
     (folder / "cert.pem").write_bytes(pem)
     return pem
 
@@ -83,7 +63,7 @@ class Tls(Running):
 
 @pytest.fixture
 def server(folder: Path) -> Iterator[Running]:
-    make_certificate(folder, "first")
+    make_certificate(folder)
     flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "3", "--ephemeral")
     tls = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
     with serving(*flags, *tls, cwd=folder, running=Tls, TEST_FIXED='{"head_timeout": 2}') as running:
@@ -109,7 +89,7 @@ def test_tls_with_a_certificate_that_is_renewed(server: Running, folder: Path) -
         wait_for(server, "nothing was reloaded: tls_cert_file")
         assert ask(server.port, first, "GET", "/model")[0] == 200
 
-        second = make_certificate(folder, "second")
+        second = make_certificate(folder)
         server.process.send_signal(signal.SIGHUP)
         wait_for(server, "reloaded certificates, keys and log level")
         assert ask(server.port, second, "GET", "/model")[0] == 200

@@ -429,7 +429,7 @@ async def test_an_error_in_the_middle_is_the_last_record_and_the_answer_is_cut_o
 @pytest.mark.parametrize("wanted", [Format.CSV, Format.NDJSON])
 async def test_each_row_says_its_version_and_classes_may_change_where_each_row_names_them(wanted: Format) -> None:
     service = make_service()
-    good = written(Format.CSV, NAMES, rows(2000) * 10)
+    good = written(Format.CSV, NAMES, rows(2000) * 20)
 
     async def body() -> AsyncIterator[bytes]:
         yield good
@@ -449,7 +449,7 @@ async def test_each_row_says_its_version_and_classes_may_change_where_each_row_n
         assert failure(wanted, received)["type"] == "urn:oubli:problem:model-changed"
     else:
         assert set(versions) == {1, 2, 3}
-        assert failure(wanted, received)["errors"][0]["pointer"] == "/instances/60000"
+        assert failure(wanted, received)["errors"][0]["pointer"] == "/instances/120000"
         assert json.loads(lines[-1])["classes"] == ["yes"]
 
 
