@@ -51,6 +51,13 @@ class Seen:
     n_hot: int
 
 
+def seen(host: Host, answers: list[Answered], *, closed: bool, n_hot: int = 0) -> Seen:
+    state = host.service.model.state
+    held = state.model.samples_
+    samples = [held.get(name) for name in held.ids()]
+    return Seen(answers, closed, samples, held.next_id, state.version, n_hot)
+
+
 async def enter(state: str, service: Service, stack: AsyncExitStack) -> None:
     """Put a service into a state until the stack is closed."""
     if state == "stopping":
@@ -94,15 +101,16 @@ async def observe(
         await settle(host, connection)
         is_closed = connection.transport.closed
         connection.protocol.connection_lost(None)  # so that nothing waits for the rest of a body
-        held = service.model.state.model.samples_
-        return Seen(
-            connection.answers,
-            is_closed,
-            [held.get(name) for name in held.ids()],
-            held.next_id,
-            service.model.state.version,
-            sum(noted),
-        )
+        return seen(host, connection.answers, closed=is_closed, n_hot=sum(noted))
+
+
+async def both_ways_of(model: Any, sent: Sequence[Sequence[bytes]], **options: Any) -> Seen:
+    """See that both ways answer alike, and return what the short one has done."""
+    short, ordinary = [await observe(model, sent, hot=hot, **options) for hot in (True, False)]
+    assert ordinary.n_hot == 0
+    assert short.answers == ordinary.answers, sent
+    assert replace(short, n_hot=0) == ordinary, sent
+    return short
 
 
 @pytest.fixture(scope="module")
@@ -113,26 +121,18 @@ def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("state", ["starting", "stopping", "failed", "busy", "read"])
-def test_both_ways_answer_alike(key_file: Path, state: str) -> None:
-    """In every state of the service; `test_fuzz.py` sends to one that is ready."""
+async def test_both_ways_answer_alike(key_file: Path, state: str) -> None:
+    """In every state of the service; `test_a_share_of_the_cases` sends to one that is ready."""
     draw = random.Random(state)
     for seed in range(12):
         cases = Cases(seed, ["", KEY, "wrong"])
         pieces = [cases.connection()[1] for _ in range(draw.randint(1, 3))]
         model = MODELS[draw.choice(["classes", "classes", "classes", "numbers", "empty"])]
-        options: dict[str, Any] = {
-            "max_queue": draw.choice([0, 1, 1024]),
-            "api_key_file": draw.choice([None, key_file]),
-        }
-        short, ordinary = (
-            asyncio.run(observe(model, pieces, hot=hot, state=state, **options)) for hot in (True, False)
-        )
-        assert ordinary.n_hot == 0
-        assert short.answers == ordinary.answers, (seed, pieces)
-        assert replace(short, n_hot=0) == ordinary, (seed, pieces)
+        queue, keys = draw.choice([0, 1, 1024]), draw.choice([None, key_file])
+        await both_ways_of(model, pieces, state=state, max_queue=queue, api_key_file=keys)
 
 
-def test_what_is_common_takes_the_short_way(key_file: Path) -> None:
+async def test_what_is_common_takes_the_short_way(key_file: Path) -> None:
     """So that the comparison above compares something."""
     bodies = [
         request(body=b'{"instances": [[1, "a", true]]}', headers=None),
@@ -149,7 +149,7 @@ def test_what_is_common_takes_the_short_way(key_file: Path) -> None:
     ]
     with_key = [data.replace(b"\r\n", b"\r\nX-API-Key: %b\r\n" % KEY.encode(), 1) for data in bodies]
     for sent, file in ((bodies, None), (with_key, key_file)):
-        seen = asyncio.run(observe(MODELS["classes"], [[data] for data in sent], max_queue=0, api_key_file=file))
+        seen = await observe(MODELS["classes"], [[data] for data in sent], max_queue=0, api_key_file=file)
         assert [answer.status[9:12] for answer in seen.answers] == [
             b"200", b"200", b"200", b"201", b"201", b"200", b"200", b"200",
         ]  # fmt: skip
@@ -166,12 +166,11 @@ def infer(content: dict[str, Any], behind: bytes = b"", **more: str) -> bytes:
     return request(target="/v2/models/oubli/infer", body=body, headers=tuple(headers.items()))
 
 
-def test_long_answers_say_on_both_ways_that_they_may_be_compressed() -> None:
+async def test_long_answers_say_on_both_ways_that_they_may_be_compressed() -> None:
     row = [35, "a", True]
     sent = [[request(body=json.dumps({"instances": [row] * n}).encode())] for n in (1, 8, 60)]
-    short, ordinary = (asyncio.run(observe(MODELS["classes"], sent, hot=hot, max_rows=60)) for hot in (True, False))
+    short = await both_ways_of(MODELS["classes"], sent, max_rows=60)
     assert short.n_hot == 3
-    assert replace(short, n_hot=0) == ordinary
     said = [any(line.startswith(b"vary: ") for line in answer.headers) for answer in short.answers]
     assert said == [len(answer.body) >= 1024 for answer in short.answers]
     assert (said[0], said[-1]) == (False, True)
@@ -185,7 +184,7 @@ TENSORS = [
 AGE = {"name": "age", "datatype": "FP32", "shape": [1], "parameters": {"binary_data_size": 4}}
 
 
-def test_the_inference_protocol_takes_the_short_way() -> None:
+async def test_the_inference_protocol_takes_the_short_way() -> None:
     binary = {"inputs": [AGE, *TENSORS[1:]], "parameters": {"binary_data_output": True}}
     sent = [
         infer({"id": "1", "inputs": TENSORS}),
@@ -201,21 +200,20 @@ def test_the_inference_protocol_takes_the_short_way() -> None:
         request(target="/v2/models/oubli/versions/1/infer", body=json.dumps({"inputs": TENSORS}).encode()),
     ]
     pieces = [[data] for data in (*sent, *refused)]
-    short, ordinary = (asyncio.run(observe(MODELS["classes"], pieces, hot=hot)) for hot in (True, False))
+    short = await both_ways_of(MODELS["classes"], pieces)
     assert short.n_hot == len(sent)
-    assert replace(short, n_hot=0) == ordinary
     assert [answer.status[9:12] for answer in short.answers] == [b"200"] * 5 + [b"503", b"422", b"422", b"200"]
     assert b'"id":"12"' in short.answers[1].body
 
 
 @pytest.mark.parametrize("hot", [True, False])
-def test_what_waits_for_the_disk_is_answered_in_its_order(tmp_path: Path, hot: bool) -> None:
+async def test_what_waits_for_the_disk_is_answered_in_its_order(tmp_path: Path, hot: bool) -> None:
     """Requests of one connection behind a mutation wait for it, on either way."""
     add = request(target="/samples", body=b'{"samples": [{"features": [1, "a", true], "label": "yes"}]}')
     ask = request(target="/predict", body=b'{"instances": [[1, "a", true]]}')
     delete = request(method="DELETE", target="/samples/c1", body=b"")
     sent = [[add], [add + ask + delete + ask + add]]
-    seen = asyncio.run(observe(MODELS["classes"], sent, hot=hot, directory=tmp_path / "d"))
+    seen = await observe(MODELS["classes"], sent, hot=hot, directory=tmp_path / "d")
     answers = [json.loads(answer.body) for answer in seen.answers]
     assert [answer["model_version"] for answer in answers] == [2, 3, 3, 4, 4, 5]
     assert [answers[i]["ids"] for i in (0, 1, 5)] == [["0"], ["1"], ["2"]]
@@ -232,16 +230,6 @@ _OWN = re.compile(
 )
 N_ORDINARY = 1500
 N_SLOW = int(os.environ.get("OUBLI_TEST_HTTP_CASES", "20000"))
-
-
-@dataclass
-class Played:
-    """What one server did with the requests of a connection."""
-
-    answers: list[Any]
-    closed: bool
-    version: int
-    n_samples: int
 
 
 def waits_for_body(connection: Connection) -> bool:
@@ -264,7 +252,7 @@ async def settle(host: Host, connection: Connection) -> None:
         await asyncio.sleep(0.0005)
 
 
-async def play(host: Host, pieces: list[bytes]) -> Played:
+async def play(host: Host, pieces: list[bytes]) -> Seen:
     connection = host.connect()
     for piece in pieces:
         connection.send(piece)
@@ -275,20 +263,15 @@ async def play(host: Host, pieces: list[bytes]) -> Played:
         protocol._began -= 10_000
         protocol.look(time.monotonic(), 1.0)
         await settle(host, connection)
-    assert connection.transport.closed or protocol.is_idle
-    if not connection.transport.closed:
+    is_closed = connection.transport.closed
+    if not is_closed:
+        assert protocol.is_idle
         protocol.idle_since -= 10_000
         protocol.look(time.monotonic(), 1.0)
         assert connection.transport.closed
-        closed = False
-    else:
-        closed = True
     protocol.connection_lost(None)
     host.forget(connection)
-    service = host.service
-    return Played(
-        [*map(plain, connection.answers)], closed, service.model.state.version, service.model.state.model.n_samples_
-    )
+    return seen(host, [*map(plain, connection.answers)], closed=is_closed)
 
 
 def plain(answer: Answered) -> Answered:
@@ -314,18 +297,16 @@ def make_keys(directory: Path) -> list[str]:
 
 async def compare(seed: int, n_cases: int, folder: Path, *, with_keys: bool, durable: bool) -> None:
     """Send the same to two servers that differ in the short way in only."""
+    keys = make_keys(folder / "keys") if with_keys else [""]
+    limits: dict[str, Any] = {"max_body_bytes": 16_384, "max_snapshot_bytes": 16_384, "max_rows": 12}
+    if with_keys:
+        limits["data_dir"] = folder / "keys"  # where the keys are looked for
     async with AsyncExitStack() as stack:
         hosts = []
-        keys = [""]
-        if with_keys:
-            keys = make_keys(folder / "keys")
         for hot in (True, False):
             directory = folder / f"{hot}-{seed}" if durable else None
             policy = CheckpointPolicy(erasure_deadline=86_400)  # snapshots are written when they are asked for
             service = make_service(directory=directory, policy=policy)
-            limits = {"max_body_bytes": 16_384, "max_snapshot_bytes": 16_384, "max_rows": 12}
-            if with_keys:
-                limits["data_dir"] = folder / "keys"  # where the keys are looked for
             hosts.append(await stack.enter_async_context(hosting(service, hot=hot, **limits)))
         cases = Cases(seed, keys)
         sent = 0
@@ -344,14 +325,6 @@ async def compare(seed: int, n_cases: int, folder: Path, *, with_keys: bool, dur
                     assert not any(secret in everything for secret in SECRETS), (seed, sent, pieces)
                     is_problem = b"content-type: application/problem+json" in answer.headers
                     assert is_problem or list(json.loads(answer.body or "{}")) in (["error"], []), (seed, sent, pieces)
-        held = [
-            [
-                host.service.model.state.model.samples_.get(name)
-                for name in host.service.model.state.model.samples_.ids()
-            ]
-            for host in hosts
-        ]
-        assert held[0] == held[1]
 
 
 def fuzz(seeds: range, n_cases: int, folder: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -189,17 +188,6 @@ def test_a_single_stays_within_its_range_and_a_scalar_label_keeps_its_type(scala
         held = scalars.get("/samples/x").json()
         assert (held["label"], type(held["label"])) == (label, type(label))
         assert held["features"] == {"single": 40.3}
-
-
-def test_what_a_file_says_is_what_comes_out(tmp_path: Path) -> None:
-    path = tmp_path / "data.csv"
-    path.write_text("a,b,y\n40.3,40,0.1\n-7,1e3,2\n0.1,,3.0\n")
-    table = load_table(make_settings(data=path, target="y", task="regression"))
-    model = DynamicForestRegressor(n_estimators=1, random_state=0)
-    model.fit(table.X, table.y, ids=["p", "q", "r"], schema=table.schema)
-    with served(make_service(model)) as client:
-        lines = client.get("/samples?format=csv").text.splitlines()
-    assert lines[1:] == ["p,,,,40.3,40,0.1", "q,,,,-7,1000,2", "r,,,,0.1,,3"]
 
 
 @given(value=SINGLES)

@@ -97,16 +97,19 @@ def test_metrics_take_a_key_where_there_are_keys_and_health_does_not(tmp_path: P
 
 
 def test_the_key_of_the_settings_may_change_between_two_phases(tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    path.write_text("first-key-0123456789\n")
+    path, first, second = tmp_path / "key", "first-key-0123456789", "second-key-0123456789"
+    path.write_text(first)
     with standing_by(tmp_path / "data", api_key_file=path) as standby:
-        assert ask(standby, "/metrics", Authorization="Bearer first-key-0123456789")[0] == 200
-        path.write_text("second-key-0123456789\n")
+
+        def statuses() -> list[int]:
+            return [ask(standby, "/metrics", Authorization=f"Bearer {key}")[0] for key in (first, second)]
+
+        assert statuses() == [200, 401]
+        path.write_text(second)
         standby.start("stopping")
-        assert ask(standby, "/metrics", Authorization="Bearer first-key-0123456789")[0] == 401
-        assert ask(standby, "/metrics", Authorization="Bearer second-key-0123456789")[0] == 200
+        assert statuses() == [401, 200]
         path.unlink()
-        assert ask(standby, "/metrics", Authorization="Bearer second-key-0123456789")[0] == 503
+        assert statuses() == [503, 503]
         assert ask(standby, "/healthz")[0] == 200
 
 

@@ -119,7 +119,6 @@ FOLDER = Path(oubli.app.http.__file__).parent / "console"
 POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 MOST_BYTES = 150_000  # of all files together, as they are sent
 MOST_LINES = 300
-SCRIPTS = sorted(path for path in CONSOLE_PATHS if path.endswith(".js"))
 
 
 @pytest.fixture(scope="module")
@@ -170,22 +169,18 @@ def test_all_that_a_browser_loads_is_small() -> None:
     assert sent < MOST_BYTES
 
 
+MARKUP = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|srcdoc"
+CODE = r"\beval\b|new Function|javascript:|setTimeout\(['\"`]"
+STORAGE = r"localStorage|sessionStorage|indexedDB|document\.cookie|\bcaches\.|history\.(?:push|replace)State"
+
+
 @pytest.mark.parametrize("path", sorted(CONSOLE_PATHS))
-def test_a_file_is_short_and_names_no_other_host(path: str) -> None:
+def test_a_file_is_short_names_no_other_host_and_makes_no_markup_of_text(path: str) -> None:
     text = read_file(path).content.decode("utf-8")
     assert text.count("\n") <= MOST_LINES
-    names = [name for name in re.findall(r"\b(?:https?|wss?):[^\s\"'`)]*", text) if "www.w3.org" not in name]
-    assert not names
-    assert not re.search(r"@import|url\(", text) or path.endswith(".js")
-
-
-@pytest.mark.parametrize("path", SCRIPTS)
-def test_a_script_makes_no_markup_of_text_and_keeps_nothing(path: str) -> None:
-    text = read_file(path).content.decode("utf-8")
-    markup = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|srcdoc"
-    code = r"\beval\b|new Function|javascript:|setTimeout\(['\"`]"
-    storage = r"localStorage|sessionStorage|indexedDB|document\.cookie|\bcaches\.|history\.(?:push|replace)State"
-    assert not re.search(f"{markup}|{code}|{storage}", text)
+    names = re.findall(r"\b(?:https?|wss?):[^\s\"'`)]*", text)
+    assert all("www.w3.org" in name for name in names)
+    assert not re.search(f"{MARKUP}|{CODE}|{STORAGE}" if path.endswith(".js") else r"@import|url\(", text)
 
 
 def test_the_page_has_nothing_inline() -> None:

@@ -1,18 +1,14 @@
 from __future__ import annotations
 
-import asyncio
 import errno
-import threading
 from contextlib import suppress
 
-import httpx2
 import pytest
 
 from oubli.app.errors import StopReason
-from oubli.app.http.app import create_app
 from oubli.app.service.roles import Role
 from tests.unit.app.hosted import wait_until
-from tests.unit.app.support import BASE, make_service, make_settings, problem_of, rows, samples, served, served_here
+from tests.unit.app.support import make_service, problem_of, rows, samples, served, served_here
 
 pytestmark = pytest.mark.anyio
 
@@ -51,27 +47,6 @@ def test_ready_for_predictions_and_not_for_changes(reason):
             service.model.state.hindered = None
             assert client.get("/readyz?for=changes").status_code == 200
             assert client.get("/model").json()["changes_stopped"] is None
-
-
-async def test_not_ready_before_the_kernels_are_compiled():
-    compiled = threading.Event()
-    service = make_service(warm_up=lambda: compiled.wait(10))
-    app = create_app(make_settings(), service)
-    transport = httpx2.ASGITransport(app=app)
-    async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url=BASE) as client:
-        assert (await client.get("/healthz")).status_code == 200
-        for response in (
-            await client.get("/readyz"),
-            await client.post("/predict", json={"instances": rows(1)}),
-            await client.delete("/samples/c1"),
-            await client.get("/model"),
-        ):
-            assert response.status_code == 503
-            assert int(response.headers["retry-after"]) > 0
-        compiled.set()
-        while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - asked as anyone would
-            await asyncio.sleep(0.001)
-        assert (await client.get("/model")).json()["n_samples"] == 60
 
 
 async def test_not_ready_while_it_drains_but_requests_are_answered():

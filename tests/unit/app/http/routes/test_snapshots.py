@@ -18,16 +18,6 @@ def test_writes_one_and_describes_it(kept, tmp_path):
     assert kept.get("/snapshot/file").content == path.read_bytes()
 
 
-def test_two_generations_are_kept(kept, tmp_path):
-    ids = [kept.post("/snapshot").json()["id"] for _ in range(4)]
-    assert len(set(ids)) == 4
-    names = sorted(path.name for path in (tmp_path / "data").iterdir())
-    assert [name for name in names if name.startswith("snapshot")] == [
-        "snapshot-00000004.safetensors",
-        "snapshot-00000005.safetensors",
-    ]
-
-
 def test_a_fresh_download_has_what_was_acknowledged_before(kept, tmp_path):
     kept.post("/samples", json=samples(3, "late"))
     for query, n in (("", 60), ("?fresh=false", 60), ("?fresh=true", 63)):
