@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from oubli.app.access.keys import FILE_NAME, create_key
 from oubli.app.http.middleware import Middleware
 from oubli.app.service.roles import Role
 from oubli.app.settings import SettingsError, load_settings
-from tests.unit.app.http.connections import DELETE, PREDICT, Host, access_rules, hosting, request
+from tests.unit.app.hosted import hosted
+from tests.unit.app.http.connections import access_rules, hosting, request
 from tests.unit.app.support import JSON, make_service, samples, served
 
 KEY = "0123456789abcdef-key"
@@ -311,20 +313,26 @@ def test_a_page_that_is_named_may_ask_for_samples_and_another_may_not() -> None:
         assert client.get("/samples/c1", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
 
 
-@pytest.mark.anyio
-async def test_no_answer_can_be_embedded_or_framed(host: Host) -> None:
+def test_no_answer_can_be_embedded_or_framed() -> None:
     """On both ways, and what is refused before it is a request."""
-    asked = [request("GET", path) for path in ("/samples/c2", "/samples/nobody", "/", "/docs")]
-    connection = host.connect()
-    for sent in (PREDICT, DELETE, *asked, b"BAD\x00 / HTTP/1.1\r\n\r\n"):
-        connection.send(sent)
-        await host.settle()
-    assert connection.statuses == [200, 200, 200, 404, 200, 200, 400]
-    for answer in connection.answers:
-        named = [
-            line for line in answer.headers if line.startswith((b"cross-origin-resource-policy", b"x-frame-options"))
-        ]
-        assert named == [b"cross-origin-resource-policy: same-origin", b"x-frame-options: DENY"]
+    with hosted(make_service()) as host:
+        for method, path, body in (
+            ("POST", "/predict", b'{"instances": [[1, "a", true]]}'),
+            ("DELETE", "/samples/c1", None),
+            ("GET", "/samples/c2", None),
+            ("GET", "/samples/nobody", None),
+            ("GET", "/", None),
+            ("GET", "/docs", None),
+            ("BAD\x00", "/", None),
+        ):
+            client = host.connect()
+            head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            client.sendall(f"{head}Content-Length: {len(body or b'')}\r\n\r\n".encode() + (body or b""))
+            answer = HTTPResponse(client)
+            answer.begin()
+            assert answer.headers.get_all("Cross-Origin-Resource-Policy") == ["same-origin"], path
+            assert answer.headers.get_all("X-Frame-Options") == ["DENY"], path
+            client.close()
 
 
 @pytest.mark.parametrize("trusted", [False, True])

@@ -29,7 +29,7 @@ from oubli.app.http.parsing import (
     require_few_values,
 )
 from oubli.app.http.problems import KINDS, MEDIA_TYPE, ProblemError, pointer, to_problem
-from oubli.core.errors import CapacityError, EmptyModelError, FileError, InputError, UnknownIdError, UnusableModelError
+from oubli.core.errors import CapacityError, FileError, InputError, UnknownIdError, UnusableModelError
 from tests.unit.app.support import CLASSES, served
 
 NOW_MS = 1_900_000_000_000  # in March 2030
@@ -258,27 +258,22 @@ def test_a_retry_is_told_when():
         assert int(ProblemError(slug).response().headers["retry-after"]) > 0
 
 
-@pytest.mark.parametrize(
-    ("error", "slug"),
-    [
-        (errors.BusyError(), "queue-full"),
-        (errors.UnavailableError("starting"), "not-ready"),
-        (errors.UnavailableError("failed"), "changes-stopped"),
-        (errors.ConflictError([3]), "id-conflict"),
-        (errors.NotHeldError(), "not-held"),
-        (errors.NoSnapshotError(), "no-snapshot"),
-        (errors.EphemeralError(), "ephemeral"),
-        (errors.StorageError("No space left on device"), "storage"),
-        (errors.StaleCursorError(), "invalid-input"),
-        (EmptyModelError("no samples left"), "empty-model"),
-        (CapacityError("SECRET"), "capacity"),
-        (UnusableModelError(), "model-unusable"),
-        (FileError("is truncated: take another copy"), "unreadable-file"),
-        (InputError("must be a number", row=3, field="age", value="SECRET"), "invalid-input"),
-    ],
-)
-def test_errors_become_problems_without_their_text(error, slug):
-    problem = to_problem(error)
+ERRORS = {
+    "queue-full": errors.BusyError(),
+    "not-ready": errors.UnavailableError("starting"),
+    "changes-stopped": errors.UnavailableError("failed"),
+    "storage": errors.StorageError("No space left on device"),
+    "capacity": CapacityError("SECRET"),
+    "model-unusable": UnusableModelError(),
+    "unreadable-file": FileError("is truncated: take another copy"),
+    "invalid-input": InputError("must be a number", row=3, field="age", value="SECRET"),
+}
+
+
+@pytest.mark.parametrize("slug", ERRORS)
+def test_errors_become_problems_without_their_text(slug):
+    """Those of the service that routes do not meet in other tests."""
+    problem = to_problem(ERRORS[slug])
     assert problem is not None
     assert problem.kind.slug == slug
     assert "SECRET" not in str(problem.content())

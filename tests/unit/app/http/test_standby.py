@@ -42,6 +42,12 @@ def ask(standby: Standby, path: str, method: str = "GET", **headers: str) -> tup
             return answer.status, answer.headers, answer.read()
 
 
+def until_told(standby: Standby, detail: str) -> None:
+    """Ask until the phase has changed: a connection may have come before."""
+    while json.loads(ask(standby, "/readyz")[2])["detail"] != detail:
+        pass
+
+
 def samples_of(text: str, parser: Any = parse) -> dict[tuple[str, ...], float]:
     return {(one.name, *one.labels.values()): one.value for family in parser(text) for one in family.samples}
 
@@ -65,10 +71,8 @@ def test_metrics_tell_the_phase_and_the_process(tmp_path: Path) -> None:
             assert (status, headers["Retry-After"]) == (503, "1")
             assert json.loads(content)["detail"] == "The server is starting."
         standby.start("stopping")
-        found = samples_of(ask(standby, "/metrics")[2].decode())
-        while found["oubli_phase", "starting"]:  # a connection may have come before
-            found = samples_of(ask(standby, "/metrics")[2].decode())
-        assert found["oubli_phase", "stopping"] == 1
+        until_told(standby, "The server is stopping.")
+        assert samples_of(ask(standby, "/metrics")[2].decode())["oubli_phase", "stopping"] == 1
 
 
 def test_the_console_is_there_and_may_be_kept(tmp_path: Path) -> None:
@@ -117,12 +121,11 @@ def test_it_begins_when_it_is_hurried_or_after_its_delay(tmp_path: Path) -> None
     with standing_by(tmp_path) as standby:
         standby.start("stopping", delay=600)
         standby.hurry()
-        assert json.loads(ask(standby, "/readyz")[2])["detail"] == "The server is stopping."
+        until_told(standby, "The server is stopping.")
         standby.stop()
         standby.hurry()  # no one is there any more
         standby.start("starting", delay=0.01)
-        while json.loads(ask(standby, "/readyz")[2])["detail"] != "The server is starting.":
-            pass
+        until_told(standby, "The server is starting.")
 
 
 def test_one_that_is_stopped_before_it_began_never_answers(tmp_path: Path) -> None:
