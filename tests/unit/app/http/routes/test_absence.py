@@ -103,16 +103,22 @@ def test_openings_of_a_subject_and_as_csv(client):
     assert {line.split(",")[4] for line in lines[1:]} == {one["nonce"] for one in page["samples"]}
 
 
+def add_expiring(client: TestClient) -> None:
+    """Add a sample that expires soon; when the machine was too slow to take it in time, add it again."""
+    status = 0
+    while status != 201:
+        soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 2))
+        status = client.post("/samples", json=samples(1, "e", expires_at=soon)).status_code
+
+
 def test_the_root_is_that_of_the_samples_after_every_change_and_a_restart(tmp_path: Path):
     """Random histories are in `tests/long/app/service/test_proof_histories.py`."""
     directory = tmp_path / "data"
     numbers = samples(4, "n", subject="s1")
     for one, number in zip(numbers["samples"], (0.1, 1e-7, 1e21, None), strict=True):
         one["features"][0] = number
-    soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 2))
     changes: list[tuple[str, str, Any]] = [
         ("POST", "/samples", numbers),
-        ("POST", "/samples", samples(1, "e", expires_at=soon)),
         ("POST", "/samples/batch-delete", {"ids": ["c0", "c9", "nobody"]}),
         ("PUT", "/samples/c1", {"features": rows(9)[8], "label": "yes"}),
         ("PUT", "/samples/n1", {"features": [1e-7, "b", False], "label": "yes", "subject": "s8"}),
@@ -131,7 +137,8 @@ def test_the_root_is_that_of_the_samples_after_every_change_and_a_restart(tmp_pa
         assert check_set(client) == roots[-1], "trees are not in it"
         assert client.put("/snapshot/file", content=older).status_code == 200
         check_set(client)
-        client.post("/samples", json=samples(1, "e", expires_at=soon))
+        add_expiring(client)
+        check_set(client)
         wait_until(lambda: client.get("/samples/e0").status_code == 404)
         root, before = check_set(client), listed(client)[0]
     with served(reopened(directory)) as client:
