@@ -28,7 +28,11 @@ COLUMNS = (Column(), Column(), Column("categorical"))
 FOREST = {"n_estimators": 12, "occurrence": 0.3, "max_features": 2, "n_thresholds": 4, "max_depth": 14}
 FLAGS = [part for name, value in FOREST.items() for part in (f"--{name.replace('_', '-')}", str(value))]
 
-pytestmark = pytest.mark.skipif(usable_cores() < 2, reason="with one core tags are resolved on the event loop")
+# In the ordinary tier are `tests/exact/app/service/test_tag_thread.py` and `tests/unit/app/service/test_tag_thread.py`.
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(usable_cores() < 2, reason="with one core tags are resolved on the event loop"),
+]
 
 
 def sample(rng: random.Random) -> tuple[list[Any], str]:
