@@ -26,6 +26,7 @@ from tests.unit.app.http.connections import (
     request,
     with_limits,
 )
+from tests.unit.app.http.test_fastpath import settle
 from tests.unit.app.support import make_service
 
 pytestmark = pytest.mark.anyio
@@ -143,7 +144,7 @@ async def test_a_request_that_is_not_quite_like_the_one_before_is_answered_as_if
             connection.send(data)
             await host.settle(50)
             connection.protocol.look(time.monotonic(), 1.0)  # a request that is not whole goes to the parser
-            await host.settle(50)
+            await settle(host, connection)
             connection.protocol.connection_lost(None)
             seen.append((connection.answers, connection.transport.closed, connection.protocol.is_reading))
     assert seen[0] == seen[1]

@@ -14,6 +14,7 @@ from oubli.api.ledger import KeysAnswer, LedgerAnswer
 from oubli.app.ledger.downloads import check_ledger, check_receipt, read_public_keys
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
 from oubli.app.ledger.log import read_checkpoint
+from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from tests.unit.app.support import make_service, problem_of, reopened, require_conforms, served
 
 
@@ -63,7 +64,7 @@ def test_receipts_of_a_case(client: TestClient) -> None:
 
 
 def test_receipts_page_by_page_and_by_status(tmp_path: Path) -> None:
-    service = make_service(directory=tmp_path)
+    service = make_service(directory=tmp_path, policy=CheckpointPolicy(erasure_deadline=86_400))
     late: set[str] = set()
     service.evidence.receipts._is_overdue = late.__contains__
     with served(service) as client:
