@@ -286,3 +286,9 @@ def test_what_nobody_expected_is_no_problem(error):
 
 def test_pointers_are_escaped():
     assert pointer("samples", 0, "features", "a/b~c") == "/samples/0/features/a~1b~0c"
+
+
+def test_a_replacement_may_have_another_expiry():
+    for sent, expires in ((None, None), ("2031-01-01T00:00:00Z", 1_924_992_000_000)):
+        body = orjson.dumps({"features": [1, "a", True], "label": "yes", "expires_at": sent})
+        assert READER.replacement(body, "7")[0].expires == expires

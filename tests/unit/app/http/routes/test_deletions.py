@@ -226,3 +226,9 @@ async def test_who_loses_the_race_gets_the_receipt_of_the_winner(
         if with_keys:
             again = await client.post("/samples/batch-delete", json={**named, "list_found": True}, headers=keyed("k3"))
             assert again.json() == made[3]
+
+
+def test_expiry_that_is_not_paused_is_confirmed_without_an_entry(client):
+    before = entries(client)
+    assert client.post("/expiry/confirm", headers={"Content-Type": "application/json"}).status_code == 200
+    assert entries(client) == before

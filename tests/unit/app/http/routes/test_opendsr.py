@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import shutil
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -220,6 +221,7 @@ WRONG: dict[str, Any] = {
     "no identity": asked(subject_identities=["SECRET"]),
     "an identity that is not known": named(identity_type="email"),
     "a hashed identity": named(identity_format="sha256"),
+    "an unknown format": named(identity_format="SECRET"),
     "no text": named(identity_value=7),
     "an empty text": named(identity_value=""),
     "both": asked(extensions={DOMAIN: {"sample_ids": ["SECRET"]}}),
@@ -343,3 +345,25 @@ async def test_the_end_of_a_request_that_cannot_be_noted_is_noted_later(place, m
     await until(lambda: len(place.receiver.accepted) == 2)
     assert n_refused == 3
     assert (await place.status(content))["request_status"] == "completed"
+
+
+async def test_a_bundle_that_was_not_made_before_a_restart_never_will_be(tmp_path, monkeypatch):
+    content = asked("s1", subject_request_type="access", status_callback_urls=[CALLBACK])
+    stopped = asyncio.Event()
+
+    async def never(self: Any, question: Any, asked: Any) -> Any:
+        await stopped.wait()
+        raise OSError
+
+    async with here(tmp_path) as place:
+        with monkeypatch.context() as patched:
+            patched.setattr(type(place.service.jobs.exporter), "_make_held", never)
+            assert (await place.post(content)).status_code == 201
+            assert (await place.status(content))["request_status"] == "in_progress"
+            async with place.service.model.lock.mutation():  # what a kill would leave
+                shutil.copytree(tmp_path / "data", tmp_path / "killed" / "data")
+            stopped.set()
+    async with here(tmp_path / "killed") as place:
+        assert (await place.status(content))["request_status"] == "cancelled"
+        cancelled = await place.client.delete(f"{FOLDER}/requests/{content['subject_request_id']}")
+        assert cancelled.status_code == 202

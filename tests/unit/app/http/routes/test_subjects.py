@@ -8,6 +8,8 @@ from __future__ import annotations
 import csv
 import io
 import shutil
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -406,3 +408,24 @@ def test_a_large_bundle_is_a_job_and_goes_with_the_first_of_its_samples() -> Non
         assert client.get(place).status_code == 200
         client.delete("/samples/c4")
         assert problem_of(client.get(place)) == (404, "no-result")
+
+
+@pytest.mark.parametrize("kind", ["forest", "tree"])
+def test_restriction_and_release_while_a_model_is_fitted(
+    client: TestClient, held_up: threading.Event, kind: str
+) -> None:
+    ask(client, "restrict", "s0", "s1")
+    job = client.post("/model/fit", json={"kind": kind}).json()
+    while client.get(f"/jobs/{job['id']}").json()["progress"] == 0:
+        time.sleep(0.01)
+    ask(client, "restrict", "s2")
+    ask(client, "release", "s0")
+    client.delete("/samples/c1")
+    client.put("/samples/c6", json={"features": [1, "z", None], "label": "no", "subject": "s3"})
+    held_up.set()
+    assert ended(client, job)["status"] == "succeeded"
+    model = client.get("/model").json()
+    assert (model["kind"], model["n_samples"], model["n_restricted"]) == (kind, 37, 22)
+    assert client.get("/samples/c2").json()["restricted_at"] is not None
+    assert client.get("/samples/c6").json()["restricted_at"] is None
+    digest(client)
