@@ -10,10 +10,11 @@ from types import FrameType
 from typing import Any
 
 import oubli.core
+from oubli.core.concurrency import locks
 
 CORE = str(Path(oubli.core.__file__).parent)
 # No exception comes between the lines by which a thread enters and leaves: see the top of that file.
-LOCKS = str(Path(oubli.core.__file__).parent / "locks.py")
+LOCKS = locks.__file__
 
 
 class Count:

@@ -228,24 +228,14 @@ def _numbers_of(model: Any, rows: list[Any]) -> list[Any]:
     return numbers
 
 
-def _read_numbers(turn: Round, path: Path) -> See:
-    numbers = _numbers_of(turn.model, turn.rows)
-    return lambda answers: answers.numbers == numbers
+def _plain(read: Callable[[Any, list[Any]], Any], expected: Callable[[Answers], Any]) -> Callable[[Round, Path], See]:
+    """What is read is equal to a part of the answers."""
 
+    def begin(turn: Round, path: Path) -> See:
+        found = read(turn.model, turn.rows)
+        return lambda answers: bool(expected(answers) == found)
 
-def _read_labels(turn: Round, path: Path) -> See:
-    labels = turn.model.predict(turn.rows).tolist()
-    return lambda answers: answers.labels == labels
-
-
-def _read_one(turn: Round, path: Path) -> See:
-    labels = turn.model.predict(turn.rows[:1]).tolist()
-    return lambda answers: answers.labels[:1] == labels
-
-
-def _read_size(turn: Round, path: Path) -> See:
-    n = turn.model.n_samples_
-    return lambda answers: answers.n_samples == n
+    return begin
 
 
 def _read_digest(turn: Round, path: Path) -> See:
@@ -300,10 +290,11 @@ def _read_properties(turn: Round, path: Path) -> See:
 
 
 READS: dict[str, Callable[[Round, Path], See]] = {
-    "predict_proba": _read_numbers,
-    "predict": _read_labels,
-    "predict one row": _read_one,
-    "n_samples_": _read_size,
+    "predict_proba": _plain(_numbers_of, lambda answers: answers.numbers),
+    "predict": _plain(lambda model, rows: model.predict(rows).tolist(), lambda answers: answers.labels),
+    "frozen": _plain(lambda model, rows: model.query(rows, frozen=True).labels.tolist(), lambda a: a.labels),
+    "predict one row": _plain(lambda model, rows: model.predict(rows[:1]).tolist(), lambda a: a.labels[:1]),
+    "n_samples_": _plain(lambda model, rows: model.n_samples_, lambda answers: answers.n_samples),
     "digest": _read_digest,
     "save": _read_file,
     "pickle": _read_pickle,
@@ -315,39 +306,27 @@ READS: dict[str, Callable[[Round, Path], See]] = {
 }
 
 
-def _forest(name: str, n_jobs: int | None, **parameters: Any) -> Callable[[], Any]:
-    return lambda: getattr(oubli, name)(n_estimators=6, random_state=1, n_jobs=n_jobs, **parameters)
-
-
 def crowds(n_jobs: int | None) -> list[Crowd]:
     """Models of all kinds and tasks."""
     few: dict[str, Any] = {"n_estimators": 4, "random_state": 1, "n_jobs": n_jobs}
+    six = {**few, "n_estimators": 6}
+    online: dict[str, Any] = {"n_writers": 1, "is_exact": False}
+    regression: dict[str, Any] = {"is_regression": True}
     return [
-        Crowd("forest", _forest("DynamicForestClassifier", n_jobs)),
-        Crowd("eager forest", _forest("DynamicForestClassifier", n_jobs, lazy=False)),
-        Crowd("forest for numbers", _forest("DynamicForestRegressor", n_jobs), is_regression=True),
-        Crowd("tree", lambda: oubli.DynamicTreeClassifier(n_jobs=n_jobs), n_writers=1, is_exact=False),
+        Crowd("forest", lambda: oubli.DynamicForestClassifier(**six)),
+        Crowd("eager forest", lambda: oubli.DynamicForestClassifier(lazy=False, **six)),
+        Crowd("forest for numbers", lambda: oubli.DynamicForestRegressor(**six), **regression),
+        Crowd("tree", lambda: oubli.DynamicTreeClassifier(n_jobs=n_jobs), **online),
         Crowd(
-            "lazy tree",
-            lambda: oubli.DynamicTreeClassifier(lazy=True, n_jobs=n_jobs),
-            is_exact=False,
-            is_history=False,
+            "lazy tree", lambda: oubli.DynamicTreeClassifier(lazy=True, n_jobs=n_jobs), is_exact=False, is_history=False
         ),
-        Crowd("online", lambda: oubli.OnlineBoostingClassifier(**few), n_writers=1, is_exact=False),
-        Crowd(
-            "online for numbers",
-            lambda: oubli.OnlineBoostingRegressor(**few),
-            n_writers=1,
-            is_exact=False,
-            is_regression=True,
-        ),
+        Crowd("online", lambda: oubli.OnlineBoostingClassifier(**few), **online),
+        Crowd("online for numbers", lambda: oubli.OnlineBoostingRegressor(**few), **online, **regression),
         Crowd("quantised", lambda: oubli.IncrementalBoostingClassifier(**few)),
-        Crowd("quantised for numbers", lambda: oubli.IncrementalBoostingRegressor(**few), is_regression=True),
+        Crowd("quantised for numbers", lambda: oubli.IncrementalBoostingRegressor(**few), **regression),
         Crowd("presorted", lambda: oubli.IncrementalBoostingClassifier(quantization=None, **few)),
         Crowd(
-            "presorted for numbers",
-            lambda: oubli.IncrementalBoostingRegressor(quantization=None, **few),
-            is_regression=True,
+            "presorted for numbers", lambda: oubli.IncrementalBoostingRegressor(quantization=None, **few), **regression
         ),
     ]
 

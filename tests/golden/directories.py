@@ -1,35 +1,30 @@
 """Writes a golden data directory with the code of some commit: see README.md beside this file.
 
     git archive COMMIT | tar -x -C /tmp/old
-    python tests/golden/directories.py NAME --code /tmp/old --kind forest [--task regression] [--stop TERM]
+    python -m tests.golden.directories NAME --code /tmp/old --kind forest [--task regression] [--stop TERM]
 
 It starts the server of that checkout, changes the model over HTTP, notes what the server answers in the end, ends the
-server and packs the directory with the notes. It uses the standard library only, and what every version serves.
+server and packs the directory with the notes. It uses what every version serves.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
-import os
 import signal
-import socket
-import subprocess
 import sys
 import tarfile
 import tempfile
-import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+from tests.serving import Running, serving, spawned
 
 PLACE = Path(__file__).resolve().parent / "directories"
 N_ROWS = 40
 ASKED = [[0.5, "red", 30], [3.25, "blue", None], [None, "green", 61], [4.5, None, 18]]
 CASE = "0f5c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f"
-SECONDS = 900  # for an empty kernel cache
 
 
 def label(i: int, task: str) -> Any:
@@ -54,81 +49,55 @@ def rows(task: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-class Server:
-    """A server of the checkout, in a folder of its own."""
-
-    def __init__(self, code: Path, folder: Path, flags: list[str]) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        module = "oubli" if (code / "oubli" / "__main__.py").is_file() else "app"
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", module, "serve", "--port", str(port), *flags],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(code)},
-        )
-        deadline = time.monotonic() + SECONDS
-        while self.ask("GET", "/readyz", refused=True)[0] != 200:
-            if time.monotonic() > deadline or self.process.poll() is not None:
-                raise SystemExit("the server is not ready")
-            time.sleep(0.2)
-
-    def ask(self, method: str, path: str, body: Any = None, *, refused: bool = False, **headers: str) -> Any:
-        """Send a request; return status and answer."""
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json", **{name.replace("_", "-"): it for name, it in headers.items()}}
-        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)  # noqa: S310
-        try:
-            with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as error:
-            if refused:
-                return error.code, None
-            raise SystemExit(f"{method} {path}: {error.code} {error.read().decode()}") from None
-        except OSError:
-            if refused:
-                return 0, None
-            raise
-
-    def optional(self, path: str) -> Any:
-        """Return what a route answers, or None where the version has no such route."""
-        return self.ask("GET", path, refused=True)[1]
+def ask(server: Running, method: str, path: str, body: Any = None) -> Any:
+    """Return the answer to a request that must not be refused."""
+    status, answer = server.ask(method, path, body)
+    if status >= 400:
+        raise SystemExit(f"{method} {path}: {status} {answer}")
+    return answer
 
 
-def change(server: Server, task: str) -> None:
+def optional(server: Running, path: str) -> Any:
+    """Return what a route answers, or None where the version has no such route."""
+    status, answer = server.get(path)
+    return answer if status == 200 else None
+
+
+def change(server: Running, task: str) -> None:
     """Give the model a history, the first half of it in a snapshot, the second in the journal, where there is one."""
-    server.ask("POST", "/samples", {"samples": [sample(i, task, subject="person-new") for i in (60, 61)]})
-    server.ask("PUT", "/samples/sample-4", {"features": features(80), "label": label(80, task)})
-    server.ask("DELETE", f"/samples/sample-5?ref={CASE}")
-    server.ask("DELETE", "/samples?subject=person-3")
-    server.ask("POST", "/snapshot")
-    server.ask("POST", "/samples", {"samples": [sample(62, task)]}, Idempotency_Key="golden")
+    ask(server, "POST", "/samples", {"samples": [sample(i, task, subject="person-new") for i in (60, 61)]})
+    ask(server, "PUT", "/samples/sample-4", {"features": features(80), "label": label(80, task)})
+    ask(server, "DELETE", f"/samples/sample-5?ref={CASE}")
+    ask(server, "DELETE", "/samples?subject=person-3")
+    ask(server, "POST", "/snapshot")
+    body = json.dumps({"samples": [sample(62, task)]}).encode()
+    headers = {"Content-Type": "application/json", "Idempotency-Key": "golden"}
+    urllib.request.urlopen(urllib.request.Request(f"{server.url}/samples", body, headers)).close()  # noqa: S310
     expiring = sample(63, task, subject="person-new")
-    if server.optional("/ledger") is not None:  # expiry and the ledger came together
+    if optional(server, "/ledger") is not None:  # expiry and the ledger came together
         expiring["expires_at"] = "2999-12-31T00:00:00Z"
-    server.ask("POST", "/samples", {"samples": [expiring]})
-    server.ask("PUT", "/samples/sample-8", {"features": features(81), "label": label(81, task), "subject": "moved"})
-    server.ask("POST", "/samples/batch-delete", {"ids": ["sample-10", "sample-11", "sample-60"]})
+    ask(server, "POST", "/samples", {"samples": [expiring]})
+    moved = {"features": features(81), "label": label(81, task), "subject": "moved"}
+    ask(server, "PUT", "/samples/sample-8", moved)
+    ask(server, "POST", "/samples/batch-delete", {"ids": ["sample-10", "sample-11", "sample-60"]})
 
 
-def notes(server: Server, kind: str, task: str) -> dict[str, Any]:
+def notes(server: Running, kind: str, task: str) -> dict[str, Any]:
     """What the next version must give again; without times."""
-    model = server.ask("GET", "/model")[1]
-    held = server.ask("GET", "/samples?limit=1000")[1]
-    ledger = server.optional("/ledger?limit=1000")
-    keys = server.optional("/ledger/keys") or server.optional("/keys")
+    model = ask(server, "GET", "/model")
+    ledger = optional(server, "/ledger?limit=1000")
+    keys = optional(server, "/ledger/keys") or optional(server, "/keys")
     return {
         "kind": kind,
         "task": task,
         "model_version": model["model_version"],
         "parameters": model["parameters"],
-        "samples": held["samples"],
+        "samples": ask(server, "GET", "/samples?limit=1000")["samples"],
         "asked": ASKED,
-        "answered": server.ask("POST", "/predict", {"instances": ASKED})[1],
+        "answered": ask(server, "POST", "/predict", {"instances": ASKED}),
         "ledger": [] if ledger is None else ledger["entries"],
         "case": CASE,
-        "erasures": [] if ledger is None else server.ask("GET", f"/erasures?ref={CASE}")[1]["erasures"],
+        "erasures": [] if ledger is None else ask(server, "GET", f"/erasures?ref={CASE}")["erasures"],
         "keys": [] if keys is None else keys["keys"],
         "erased": ["sample-5", "sample-6", "sample-7", "sample-10", "sample-11", "sample-60"],
     }
@@ -138,17 +107,14 @@ def pack(name: str, folder: Path, document: dict[str, Any]) -> Path:
     """Write the directory and the notes, without owners and times."""
     PLACE.mkdir(exist_ok=True)
     path = PLACE / f"{name}.tar.xz"
+    (folder / "notes.json").write_text(json.dumps(document, indent=1))
+    files = [file for file in sorted((folder / "data").rglob("*")) if file.name not in ("lock", "journal-reserve")]
     with tarfile.open(path, "w:xz", preset=9) as archive:
-        for file in sorted((folder / "data").rglob("*")):
-            if file.is_file() and file.name not in ("lock", "journal-reserve"):
-                entry = tarfile.TarInfo(file.relative_to(folder).as_posix())
-                entry.size, entry.mode = file.stat().st_size, 0o600
-                with file.open("rb") as content:
-                    archive.addfile(entry, content)
-        content_of_notes = json.dumps(document, indent=1).encode()
-        entry = tarfile.TarInfo("notes.json")
-        entry.size = len(content_of_notes)
-        archive.addfile(entry, io.BytesIO(content_of_notes))
+        for file in [*filter(Path.is_file, files), folder / "notes.json"]:
+            entry = tarfile.TarInfo(file.relative_to(folder).as_posix())
+            entry.size, entry.mode = file.stat().st_size, 0o600
+            with file.open("rb") as content:
+                archive.addfile(entry, content)
     return path
 
 
@@ -160,19 +126,19 @@ def main() -> None:
     parser.add_argument("--task", default="classification")
     parser.add_argument("--stop", default="KILL", help="KILL leaves changes in the journal, TERM writes a snapshot")
     chosen = parser.parse_args()
+    code = chosen.code.resolve()
+    module = "oubli" if (code / "oubli" / "__main__.py").is_file() else "app"
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "people.csv").write_text(rows(chosen.task))
         flags = ["--data", "people.csv", "--target", "label", "--id", "id", "--subject", "person", "--data-dir", "data"]
         flags += ["--task", chosen.task, "--model", chosen.kind, "--random-state", "5"]
         flags += [] if chosen.kind == "tree" else ["--n-estimators", "3"]
-        server = Server(chosen.code.resolve(), folder, flags)
-        try:
+        command = (sys.executable, "-m", module)
+        with serving(*flags, cwd=folder, command=command, start=spawned, PYTHONPATH=str(code)) as server:
             change(server, chosen.task)
             document = notes(server, chosen.kind, chosen.task)
-        finally:
-            server.process.send_signal(signal.Signals[f"SIG{chosen.stop}"])
-            server.process.wait()
+            server.stop(signal.Signals[f"SIG{chosen.stop}"])
         path = pack(chosen.name, folder, document)
         print(f"{path.name}: {path.stat().st_size} bytes, {len(document['samples'])} samples")  # noqa: T201
 

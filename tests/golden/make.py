@@ -17,14 +17,9 @@ N_SAMPLES = 96
 
 # Every parameter, so that another default does not show.
 COMMON: dict[str, Any] = {
-    "n_estimators": 3,
-    "occurrence": 0.6,
-    "max_depth": 6,
-    "min_samples_split": 3,
-    "n_thresholds": 2,
-    "lazy": True,
+    "n_estimators": 3, "occurrence": 0.6, "max_depth": 6, "min_samples_split": 3, "n_thresholds": 2, "lazy": True,
     "random_state": 20,
-}
+}  # fmt: skip
 
 
 def rows() -> list[list[Any]]:

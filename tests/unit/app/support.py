@@ -24,6 +24,7 @@ from oubli.app.service.build import Limits, Means, compose, open_directory, open
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from oubli.app.service.outbox.deliveries import Push
 from oubli.app.service.outbox.subject_requests import Processor
+from oubli.app.service.recovery.start import LedgerChoice
 from oubli.app.service.recovery.uploads import UploadPolicy
 from oubli.app.service.service import Service
 from oubli.app.settings import Settings
@@ -85,6 +86,27 @@ def make_service(
         warm_up=warm_up,
         means=Means(push=push, processor=processor),
     )
+
+
+def reopened(directory: Path, choice: LedgerChoice | None = None, **more: Any) -> Service:
+    """A service over the files of one that has ended or been killed."""
+    opened = open_directory(directory)
+    closed_at_the_end(opened)
+    assert opened.snapshots is not None
+    return compose(opened.recover(opened.snapshots.recover(), choice), idle_resolve=False, **more)
+
+
+def ended(client: TestClient, job: dict[str, Any]) -> dict[str, Any]:
+    """Wait until a job has ended."""
+    while job["status"] in ("queued", "running"):
+        time.sleep(0.01)
+        job = client.get(f"/jobs/{job['id']}").json()
+    return job
+
+
+def problem_of(answer: Any) -> tuple[int, str]:
+    """The status and the kind of a refusal."""
+    return answer.status_code, answer.json()["type"].removeprefix("urn:oubli:problem:")
 
 
 def make_settings(**values: Any) -> Settings:

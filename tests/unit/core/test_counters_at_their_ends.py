@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +30,19 @@ def fitted(kind: Any = DynamicForestClassifier) -> Any:
     return model
 
 
-def altered(model: Any, path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Path:
+def altered(model: Any, path: Path, key: str, values: Any) -> Path:
+    """A file of the model with other values in a part, at its beginning when it is one number; or in the document."""
     model.save(path / "model")
     document, arrays = read(path / "model")
-    change(document, arrays)
+    if key in document:
+        document[key] = values
+    elif isinstance(values, list):
+        arrays[key] = np.array(values, np.int64)
+    else:
+        arrays[key] = arrays[key].copy()
+        arrays[key][0] = values
     write(path / "altered", arrays, document, with_rights=True)
     return path / "altered"
-
-
-def part(key: str, value: int) -> Callable[[dict[str, Any], dict[str, Any]], None]:
-    def change(_: dict[str, Any], arrays: dict[str, Any]) -> None:
-        arrays[key] = arrays[key].copy()
-        arrays[key][0] = value
-
-    return change
 
 
 def works(model: Any, path: Path) -> None:
@@ -57,7 +55,7 @@ def works(model: Any, path: Path) -> None:
 @pytest.mark.parametrize("n_rows", [1, 2])
 @pytest.mark.parametrize("value", [2**53, LARGEST_COUNTER - 13, LARGEST_COUNTER])
 def test_ids_are_generated_up_to_the_end_of_the_counter(tmp_path: Path, value: int, n_rows: int) -> None:
-    model = load(altered(fitted(), tmp_path, part("samples.next_id", value)))
+    model = load(altered(fitted(), tmp_path, "samples.next_id", value))
     rows, labels = X[:n_rows].tolist(), Y[:n_rows]
     if value + n_rows + 12 <= LARGEST_COUNTER:
         assert model.add(rows, labels) == [str(value + row) for row in range(n_rows)]
@@ -68,15 +66,12 @@ def test_ids_are_generated_up_to_the_end_of_the_counter(tmp_path: Path, value: i
         model.add(rows, labels, ids=list("pq"[:n_rows]))
     works(model, tmp_path)
     with pytest.raises(FileError):
-        load(altered(fitted(), tmp_path, part("samples.next_id", LARGEST_COUNTER + 1)))
+        load(altered(fitted(), tmp_path, "samples.next_id", LARGEST_COUNTER + 1))
 
 
 @pytest.mark.parametrize("kind", [DynamicTreeClassifier, OnlineBoostingClassifier])
 def test_changes_are_counted_up_to_the_largest_count(tmp_path: Path, kind: Any) -> None:
-    def change(document: dict[str, Any], _: Any) -> None:
-        document["n_mutations"] = LARGEST_COUNT
-
-    model = load(altered(fitted(kind), tmp_path, change))
+    model = load(altered(fitted(kind), tmp_path, "n_mutations", LARGEST_COUNT))
     model.add(X[:2], Y[:2])
     model.delete("3")
     works(model, tmp_path)
@@ -88,8 +83,8 @@ def test_changes_are_counted_up_to_the_largest_count(tmp_path: Path, kind: Any) 
 def test_times_of_a_file_can_be_written_as_dates(tmp_path: Path, key: str) -> None:
     for value in (2**62, MOMENTS[-1] + 1, -(2**63), MOMENTS[0] - 1):
         with pytest.raises(FileError):
-            load(altered(fitted(), tmp_path, part(key, value)))
-    model = load(altered(fitted(), tmp_path, part(key, MOMENTS[-1])))
+            load(altered(fitted(), tmp_path, key, value))
+    model = load(altered(fitted(), tmp_path, key, MOMENTS[-1]))
     model.samples_.set_subject("7", "ada")
     moments = [model.samples_.expiry(name) for name in model.samples_.ids()]
     assert all(moment is None or moment in MOMENTS for moment in moments)
@@ -100,11 +95,10 @@ def test_times_of_a_file_can_be_written_as_dates(tmp_path: Path, key: str) -> No
     "change",
     [
         lambda m: m.samples_.note_additions(["0"], 0, None), lambda m: m.samples_.note_additions(["0"], -5, None),
-        lambda m: m.samples_.note_additions(["0"], 2**70, None),
-        lambda m: m.samples_.note_additions(["0"], 5, "\ud800"), lambda m: m.samples_.set_origins(["0"], 2**70),
-        lambda m: m.samples_.set_origins(["0"], 2**63 - 1), lambda m: m.samples_.set_retention("ada", 1, 2**70),
-        lambda m: m.samples_.set_retention("ada", 2**62, 1), lambda m: m.samples_.set_expiry("0", MOMENTS[-1] + 1),
-        lambda m: m.restrict(["0"], {"ada": Mark(2**70, keeps=False)}),
+        lambda m: m.samples_.note_additions(["0"], 2**70, None), lambda m: m.samples_.set_origins(["0"], 2**70),
+        lambda m: m.samples_.note_additions(["0"], 5, "\ud800"), lambda m: m.samples_.set_origins(["0"], 2**63 - 1),
+        lambda m: m.samples_.set_retention("ada", 1, 2**70), lambda m: m.samples_.set_retention("ada", 2**62, 1),
+        lambda m: m.samples_.set_expiry("0", MOMENTS[-1] + 1), lambda m: m.restrict(["0"], {"ada": Mark(2**70, False)}),
         lambda m: m.plan_replace("0", [[1.0, 2.0]], "a", origin=2**70),
         lambda m: m.plan_add(Rows(X[:1], ["new"], origin=2**70), Y[:1]),
         lambda m: m.apply(m.plan_replace("7", [[1.0, 2.0]], "a", nonce=b"short")),
@@ -133,8 +127,5 @@ def test_what_is_kept_beside_a_model_can_be_read_again(tmp_path: Path, extra: di
 
 @pytest.mark.parametrize("source", [[3], [-1], [0, 1], []])
 def test_where_ids_come_from_is_checked(tmp_path: Path, source: list[int]) -> None:
-    def change(_: Any, arrays: dict[str, Any]) -> None:
-        arrays["samples.id_source"] = np.array(source, np.int64)
-
     with pytest.raises(FileError):
-        load(altered(fitted(), tmp_path, change))
+        load(altered(fitted(), tmp_path, "samples.id_source", source))

@@ -16,17 +16,18 @@ from oubli.core.forest.layout.blocks import ATTRIBUTE_SIZE, HI, LO, N_ATTRIBUTES
 from oubli.core.forest.parameters import ForestSettings
 from oubli.core.forest.state import FREE_ROOMS, MAX_ROOM, N_MEMBERS
 from oubli.core.jit.nodes import MISSING_LEFT
-from tests.unit.core.test_persistence import Arrays, aged, counters, fitted
+from tests.unit.core.mutated import counters, fitted, make
+from tests.unit.core.test_persistence import Arrays
 
 # What was written wrong, or on purpose, under a checksum that is right. A kernel that followed a wrong index would
 # end the process.
 
 
-@pytest.fixture(scope="module", params=["classification", "regression"])
+@pytest.fixture(scope="module", params=["forest", "forest-regressor"])
 def parts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Arrays]:
     path = tmp_path_factory.mktemp("parts") / "model"
     with counters():
-        aged(request.param).save(path)
+        make(request.param, 90).save(path)
     return persistence.read(path)
 
 
@@ -55,62 +56,47 @@ def test_the_parts_are_sound_as_they_are(tmp_path: Path, parts: tuple[dict[str, 
 
 
 ROOT = 0
+FAR, ALL = 2**31 - 1, slice(None)
 WRONG_INDICES = [
-    ("nodes.child", ROOT, 2**31 - 1),
-    ("nodes.child", ROOT, -(2**31)),
-    ("nodes.child", ROOT, 0),  # its own child
-    ("nodes.child", ROOT, 5),  # between two pairs
-    ("nodes.attribute", ROOT, 4),
-    ("nodes.attribute", ROOT, -1),
-    ("nodes.block", ROOT, 10_000),
-    ("nodes.block", ROOT, 0),  # the working space
-    ("nodes.n_samples", ROOT, 2**31 - 1),
-    ("nodes.n_samples", ROOT, 0),
-    ("nodes.n_samples", ROOT, -5),
-    ("nodes.kind", ROOT, 4),
-    ("leaves.starts", slice(None), 0),  # all leaves in one room
-    ("leaves.starts", slice(None), 2**31 - 1),
-    ("leaves.starts", slice(None), -2),
-    ("leaves.rooms", slice(None), 0),  # too small
-    ("leaves.rooms", slice(None), MAX_ROOM),
-    ("leaves.rooms", slice(None), 255),
-    ("leaves.statistics", 0, 1000),
-    ("members", slice(None), 0),
-    ("members", 3, 2**31 - 1),
-    ("members", 3, -(2**31)),
-    ("places", slice(None), 0),
-    ("places", 3, 2**31 - 1),
-    ("places", 3, -(2**31)),
-    ("meta", 0, 2**62),
-    ("meta", 1, 2**62),
-    ("meta", 1, 0),
-    ("meta", 2, 2**62),
-    ("meta", 4, 2**62),
-    ("meta", 4, 0),
-    ("meta", 5, 2**62),
-    ("meta", 7, 0),
-    ("meta", 8, -1),
-    ("meta", 9, 1),
-    ("meta", N_MEMBERS, 2**62),
-    ("meta", FREE_ROOMS + MAX_ROOM, 0),  # no room of that size
-    ("meta", FREE_ROOMS, 2**62),
-    ("blocks", (1, N_ATTRIBUTES), 2**30),
-    ("blocks", (1, N_ATTRIBUTES), -1),
-    ("blocks", (1, NEXT_FREE), 2**30),
+    ("nodes.child", ROOT, [FAR, -(2**31), 0, 5]),  # its own child, and one between two pairs
+    ("nodes.attribute", ROOT, [4, -1]),
+    ("nodes.block", ROOT, [10_000, 0]),  # the working space
+    ("nodes.n_samples", ROOT, [FAR, 0, -5]),
+    ("nodes.kind", ROOT, [4]),
+    ("leaves.starts", ALL, [0, FAR, -2]),  # all leaves in one room
+    ("leaves.rooms", ALL, [0, MAX_ROOM, 255]),  # too small
+    ("leaves.statistics", 0, [1000]),
+    ("members", ALL, [0]),
+    ("members", 3, [FAR, -(2**31)]),
+    ("places", ALL, [0]),
+    ("places", 3, [FAR, -(2**31)]),
+    ("meta", 0, [2**62]),
+    ("meta", 1, [2**62, 0]),
+    ("meta", 2, [2**62]),
+    ("meta", 4, [2**62, 0]),
+    ("meta", 5, [2**62]),
+    ("meta", 7, [0]),
+    ("meta", 8, [-1]),
+    ("meta", 9, [1]),
+    ("meta", N_MEMBERS, [2**62]),
+    ("meta", FREE_ROOMS + MAX_ROOM, [0]),  # no room of that size
+    ("meta", FREE_ROOMS, [2**62]),
+    ("blocks", (1, N_ATTRIBUTES), [2**30, -1]),
+    ("blocks", (1, NEXT_FREE), [2**30]),
     # An attribute and the number of its cells are the halves of two numbers at the end of an attribute.
-    ("blocks", (1, slice(16, None)), 2**40 + 4),
-    ("blocks", (1, slice(16, None)), -1),
+    ("blocks", (1, slice(16, None)), [2**40 + 4, -1]),
 ]
 
 
-@pytest.mark.parametrize(("name", "index", "value"), WRONG_INDICES)
+@pytest.mark.parametrize(("name", "index", "values"), WRONG_INDICES)
 def test_wrong_indices_are_refused(
-    tmp_path: Path, parts: tuple[dict[str, Any], Arrays], name: str, index: Any, value: int
+    tmp_path: Path, parts: tuple[dict[str, Any], Arrays], name: str, index: Any, values: list[int]
 ) -> None:
     document, arrays = parts
-    path = written(tmp_path / "model", document, tampered(arrays, f"forest.{name}", index, value))
-    with pytest.raises(FileError, match=": restore another file"):
-        load(path)
+    for value in values:
+        path = written(tmp_path / "model", document, tampered(arrays, f"forest.{name}", index, value))
+        with pytest.raises(FileError, match=": restore another file"):
+            load(path)
 
 
 def test_class_codes_beyond_the_trees_are_refused(tmp_path: Path) -> None:
@@ -125,48 +111,39 @@ def test_class_codes_beyond_the_trees_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("field", ["kind", "task"])
-@pytest.mark.parametrize("value", [None, "", "tree of life", 1, [], {}, ["forest"]])
 def test_unknown_kinds_of_models_ask_for_an_upgrade(
-    tmp_path: Path, parts: tuple[dict[str, Any], Arrays], field: str, value: Any
+    tmp_path: Path, parts: tuple[dict[str, Any], Arrays], field: str
 ) -> None:
     document, arrays = parts
-    with pytest.raises(FileError, match="a kind of model that this program does not know: upgrade oubli"):
-        load(written(tmp_path / "model", {**document, field: value}, arrays))
+    for value in (None, "", "tree of life", 1, [], {}, ["forest"]):
+        with pytest.raises(FileError, match="a kind of model that this program does not know: upgrade oubli"):
+            load(written(tmp_path / "model", {**document, field: value}, arrays))
 
 
 # Nothing of deleted samples
 
 MARK = 98765.4321
-TRACES = {
-    "cell": np.float32(MARK).tobytes(),
-    "category": "Chartreuse-Éclair".encode(),
-    "id": b"person to be forgotten",
-    "subject": b"subject to be forgotten",
-}
+PERSON, SUBJECT, CLASS, COLOUR = (f"{what} to be forgotten" for what in ("person", "subject", "class", "colour"))
 
 
-def traces(task: str) -> dict[str, bytes]:
-    label = b"class to be forgotten" if task == "classification" else np.float64(MARK + 1).tobytes()
-    return {**TRACES, "label": label}
+def traces(task: str) -> list[bytes]:
+    label = CLASS.encode() if task == "classification" else np.float64(MARK + 1).tobytes()
+    return [np.float32(MARK).tobytes(), label, *(text.encode() for text in (COLOUR, PERSON, SUBJECT))]
 
 
 def add_marked(model: Any) -> None:
     """Add a sample that leaves a trace wherever it goes."""
-    label = "class to be forgotten" if model.task is Task.CLASSIFICATION else MARK + 1
-    model.add([[MARK, "Chartreuse-Éclair", -MARK, True]], [label], ids=["person to be forgotten"])
-    model.samples_.set_subject("person to be forgotten", "subject to be forgotten")
+    label = CLASS if model.task is Task.CLASSIFICATION else MARK + 1
+    model.add([[MARK, COLOUR, -MARK, True]], [label], ids=[PERSON])
+    model.samples_.set_subject(PERSON, SUBJECT)
 
 
 def let_go(model: Any, way: str) -> None:
     """Make the marked sample leave."""
     if way == "replace":
-        model.replace("person to be forgotten", [5.0, "red", 3.0, True], 1.0 if model.task is Task.REGRESSION else "1")
-        model.samples_.set_subject("person to be forgotten", None)
-        model.delete("person to be forgotten")
-    elif way == "in a batch":
-        model.delete(["person to be forgotten", *(f"sample {i}" for i in range(0, 60, 2))])
-    else:
-        model.delete("person to be forgotten")
+        model.replace(PERSON, [5.0, "red", 3.0, True], 1.0 if model.task is Task.REGRESSION else "1")
+        model.samples_.set_subject(PERSON, None)
+    model.delete([PERSON, *(f"sample {i}" for i in range(0, 60, 2))] if way == "in a batch" else PERSON)
 
 
 def finite_numbers(path: Path) -> np.ndarray:
@@ -205,9 +182,9 @@ def test_a_file_holds_nothing_of_deleted_samples(
     let_go(model, way)
     model.save(tmp_path / "model")
     control, content = (tmp_path / "control").read_bytes(), (tmp_path / "model").read_bytes()
-    for what, trace in traces(task).items():
-        assert trace in control, what
-        assert trace not in content, what
+    for trace in traces(task):
+        assert trace in control, trace
+        assert trace not in content, trace
     # No threshold or range lies beyond the samples that are left.
     assert finite_numbers(tmp_path / "control").max() > 100
     rest = finite_numbers(tmp_path / "model")

@@ -1,27 +1,27 @@
-"""Kinds are imported when they are asked for, and are all there."""
+"""Kinds are imported when they are asked for, and adding one touches its folder and the registry, and nothing else."""
 
+from __future__ import annotations
+
+import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import oubli.core
+from oubli.core.data.schema import Task
 from oubli.core.estimators import KINDS
-from oubli.core.registry import ESTIMATORS
+from oubli.core.registry import ESTIMATORS, PLACES, parameters_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_each_kind_is_what_it_is_called() -> None:
     assert len(KINDS) == 7
-    for (kind, task), estimator in KINDS.items():
-        assert (estimator.kind, estimator.task) == (kind, task)
-        assert getattr(oubli.core, estimator.__name__) is estimator
+    assert all(getattr(oubli.core, estimator.__name__) is estimator for estimator in KINDS.values())
     assert set(oubli.core.__all__) == {*ESTIMATORS, "load"} <= set(dir(oubli.core))
-
-
-def test_what_is_not_there_is_refused() -> None:
     assert ("forest", "clustering") not in KINDS
     with pytest.raises(KeyError):
         KINDS["shrub", next(iter(KINDS))[1]]
@@ -38,3 +38,26 @@ def test_a_forest_does_not_bring_the_other_kinds_along() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_kind_from_elsewhere_is_fitted_changed_saved_loaded_verified_and_served(tmp_path: Path) -> None:
+    """In a process of its own, because the settings are made of all kinds when they are imported."""
+    command = [sys.executable, "-m", "tests.toy_kind", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("kind", "task"), list(KINDS))
+def test_the_constructor_is_what_the_table_says(kind: str, task: Task) -> None:
+    signature = inspect.signature(KINDS[kind, task].__init__)
+    defaults: dict[str, Any] = {name: one.default for name, one in signature.parameters.items() if name != "self"}
+    table = {one.name: one.of(task) for one in parameters_of(kind)}
+    assert defaults == {name: one.default for name, one in table.items()}
+    for one in table.values():
+        if one.name != "random_state":
+            one.check(one.default)
+
+
+def test_every_parameter_has_a_text_that_holds_for_all_kinds() -> None:
+    texts = [one.text for kind in PLACES for one in parameters_of(kind)]
+    assert all(text.endswith(".") and "\n" not in text for text in texts)

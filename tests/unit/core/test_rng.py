@@ -1,7 +1,6 @@
 """`oubli.core.rng` against the oracle's big-integer arithmetic, and against known answers."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,14 +46,10 @@ def test_bounded_stays_below_its_bound(word: int, bound: int) -> None:
 
 
 @given(words)
-def test_unit_is_below_one(word: int) -> None:
+def test_unit_is_below_one_and_coin_the_highest_bit(word: int) -> None:
     result = float(rng.unit(u64(word)))
     assert result == common.unit(word)
     assert 0.0 <= result < 1.0
-
-
-@given(words)
-def test_coin_is_the_highest_bit(word: int) -> None:
     assert bool(rng.coin(u64(word))) == (word >= 2**63)
 
 
@@ -83,13 +78,7 @@ def test_draw_trees_and_back(seed: int, text: str, n_trees: int, data: st.DataOb
 @given(st.text(max_size=40))
 def test_hash_text_hashes_utf8(text: str) -> None:
     assert rng.hash_text(text) == common.hash_bytes(text.encode("utf-8"))
-
-
-def test_known_hashes() -> None:
-    """Written down once: a snapshot restored elsewhere must see the same words."""
-    assert rng.hash_text("7") == common.hash_bytes(b"7")
-    assert rng.hash_text("7") != rng.hash_text("007")
-    assert int(rng.MISSING_CATEGORY) == common.MISSING_CATEGORY
+    assert int(rng.MISSING_CATEGORY) == common.MISSING_CATEGORY != rng.hash_text(text)
 
 
 def test_draws_spread_evenly() -> None:
@@ -102,9 +91,3 @@ def test_draws_spread_evenly() -> None:
             counts[int(rng.bounded(u64(rng.combine(key, u64(j))), 20))] += 1
     expected = counts.sum() / 20
     assert ((counts - expected) ** 2 / expected).sum() < 55
-
-
-@pytest.mark.parametrize("occurrence", [0.07, 0.1, 0.2, 0.29, 0.5, 1.0])
-def test_number_of_occurrences_is_not_rounded_up_by_an_ulp(occurrence: float) -> None:
-    """0.07 * 100 is 7.000000000000001: a bare ceil would say 8."""
-    assert oracle.occurrences(100, occurrence) == round(occurrence * 100)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import joblib
@@ -71,28 +70,20 @@ def test_grid_search_over_numpy_numbers() -> None:
     assert len(parallel.cv_results_["mean_test_score"]) == 2
 
 
-def test_cross_validation() -> None:
-    X, y = samples()
-    ids = np.array([f"id {i}" for i in range(len(X))])
-    scores = cross_val_score(make(), X, y, cv=3, params={"ids": ids}, error_score="raise")
-    assert scores.shape == (3,)
-    assert scores.mean() > 0.6
-    both = cross_validate(
-        make("regression"), *samples("regression"), cv=3, scoring={"r2": "r2", "mae": make_scorer(mean_error)}
-    )
-    assert both["test_r2"].shape == both["test_mae"].shape == (3,)
-    assert cross_val_predict(make(), X, y, cv=3, method="predict_proba").shape == (60, 2)
-
-
 def mean_error(y: np.ndarray, predicted: np.ndarray) -> float:
     return float(np.abs(y - predicted).mean())
 
 
-def test_learning_curve_with_partial_fit() -> None:
+def test_cross_validation_and_learning_curve() -> None:
     X, y = samples()
-    sizes, _, scores = learning_curve(
-        make(), X, y, cv=3, train_sizes=[10, 20, 40], exploit_incremental_learning=True, error_score="raise"
-    )
+    ids = np.array([f"id {i}" for i in range(len(X))])
+    assert cross_val_score(make(), X, y, cv=3, params={"ids": ids}, error_score="raise").mean() > 0.6
+    scoring = {"r2": "r2", "mae": make_scorer(mean_error)}
+    both = cross_validate(make("regression"), *samples("regression"), cv=3, scoring=scoring)
+    assert both["test_r2"].shape == both["test_mae"].shape == (3,)
+    assert cross_val_predict(make(), X, y, cv=3, method="predict_proba").shape == (60, 2)
+    options = {"train_sizes": [10, 20, 40], "exploit_incremental_learning": True, "error_score": "raise"}
+    sizes, _, scores = learning_curve(make(), X, y, cv=3, **options)
     assert sizes.tolist() == [10, 20, 40]
     assert np.isfinite(scores).all()
 
@@ -103,15 +94,10 @@ def test_learning_curve_with_partial_fit() -> None:
         CalibratedClassifierCV(make(), cv=3, method="sigmoid"),
         CalibratedClassifierCV(make(), cv=3, method="isotonic", ensemble=False),
         VotingClassifier([("a", make()), ("b", make(random_state=1))], voting="soft"),
-        BaggingClassifier(make(), n_estimators=2, random_state=0),
-        OneVsRestClassifier(make()),
-        RFE(make(), n_features_to_select=2),
-        make_pipeline(SelectFromModel(make()), make()),
-        CalibratedClassifierCV(make("tree"), cv=3, method="sigmoid"),
-        BaggingClassifier(make("tree"), n_estimators=2, random_state=0),
-        OneVsRestClassifier(make("tree")),
-        RFE(make("tree"), n_features_to_select=2),
-        make_pipeline(SelectFromModel(make("tree")), make("tree")),
+        *(BaggingClassifier(make(task), n_estimators=2, random_state=0) for task in ("classification", "tree")),
+        *(OneVsRestClassifier(make(task)) for task in ("classification", "tree")),
+        *(RFE(make(task), n_features_to_select=2) for task in ("classification", "tree")),
+        *(make_pipeline(SelectFromModel(make(task)), make(task)) for task in ("classification", "tree")),
     ],
     ids=lambda tool: type(tool).__name__,
 )
@@ -135,13 +121,7 @@ def test_inside_regressors() -> None:
 # Metadata routing
 
 
-@pytest.fixture
-def routing() -> Iterator[None]:
-    with sklearn.config_context(enable_metadata_routing=True):
-        yield
-
-
-@pytest.mark.usefixtures("routing")
+@sklearn.config_context(enable_metadata_routing=True)
 def test_metadata_is_routed_through_pipelines_and_searches() -> None:
     X, y = samples()
     ids, subjects = [f"id {i}" for i in range(len(X))], np.array(["ada", "bob", "eve"] * (len(X) // 3))
@@ -161,7 +141,7 @@ def test_metadata_is_routed_through_pipelines_and_searches() -> None:
     assert np.isfinite(scores["test_score"]).all()
 
 
-@pytest.mark.usefixtures("routing")
+@sklearn.config_context(enable_metadata_routing=True)
 @pytest.mark.parametrize("task", NAMES)
 def test_what_was_not_asked_for_is_refused_and_works_without(task: str) -> None:
     X, y = samples(task)

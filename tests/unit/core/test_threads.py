@@ -25,49 +25,29 @@ def test_results_come_in_the_order_of_the_pieces(n_threads):
     assert threads.run([piece(number) for number in range(20)], n_threads) == list(range(20))
 
 
-def test_one_thread_is_the_callers_own():
+def test_one_thread_is_the_callers_own_and_several_run_side_by_side():
     me = threading.get_ident()
     assert threads.run([threading.get_ident] * 3, 1) == [me] * 3
     assert threads.run([threading.get_ident], 4) == [me]
-
-
-def test_pieces_run_side_by_side():
     meeting = threading.Barrier(3, timeout=30)
     threads.run([meeting.wait] * 3, 3)
 
 
-def test_the_first_error_is_raised_after_all_that_were_begun():
-    ended = []
-    begun = threading.Barrier(2, timeout=30)
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_the_first_error_is_raised_after_all_that_were_begun(error):
+    ended, begun = [], threading.Barrier(2, timeout=30)
 
     def fails():
         begun.wait()
-        raise ValueError("the first")
+        raise error("the first")
 
     def ends():
         begun.wait()
-        time.sleep(0.05)
+        time.sleep(0.02)
         ended.append(True)
 
-    with pytest.raises(ValueError, match="the first"):
-        threads.run([fails, ends, *[lambda: time.sleep(0.01)] * 100], 2)
-    assert ended == [True]
-
-
-def test_an_interrupt_waits_for_the_pieces_that_run():
-    begun, ended = threading.Event(), []
-
-    def interrupted():
-        begun.wait(30)
-        raise KeyboardInterrupt
-
-    def slow():
-        begun.set()
-        time.sleep(0.05)
-        ended.append(True)
-
-    with pytest.raises(KeyboardInterrupt):
-        threads.run([interrupted, slow], 2)
+    with pytest.raises(error, match="the first"):
+        threads.run([fails, ends, *[lambda: time.sleep(0.01)] * 20], 2)
     assert ended == [True]
 
 
@@ -121,6 +101,9 @@ def test_work_is_done_without_threads_when_the_system_has_none(monkeypatch):
     monkeypatch.setattr(threads, "_take_helper", no_thread)
     assert threads.run([lambda: 1, lambda: 2], 2) == [1, 2]
     assert threads.lead(lambda: 3, lambda: 4, lambda: None, 2) == 3
+    done = []
+    assert threads.beside(lambda: done.append("work"), lambda: done.append("aside"), 2) == (None, None)
+    assert done == ["work", "aside"]
 
 
 def test_pieces_are_let_go_of():
@@ -151,21 +134,29 @@ def test_helpers_work_until_they_are_dismissed(n_threads):
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_helpers_have_left_when_the_leader_fails(error):
-    is_over, came, left = threading.Event(), threading.Event(), []
+@pytest.mark.parametrize("who", ["leader", "dismissal"])
+def test_helpers_have_left_when_an_error_is_raised(error, who):
+    is_over, came, left, calls = threading.Event(), threading.Event(), [], []
 
     def help_out():
         came.set()
         assert is_over.wait(30)
-        time.sleep(0.05)
+        time.sleep(0.02)
         left.append(True)
 
-    def fails():
+    def lead():
         assert came.wait(30)
-        raise error("of the leader")
+        if who == "leader":
+            raise error("on purpose")
 
-    with pytest.raises(error, match="of the leader"):
-        threads.lead(fails, help_out, is_over.set, 2)
+    def dismiss():
+        calls.append(True)
+        if who == "dismissal" and len(calls) == 1:
+            raise error("on purpose")
+        is_over.set()
+
+    with pytest.raises(error, match="on purpose"):
+        threads.lead(lead, help_out, dismiss, 2)
     assert left == [True]
 
 
@@ -180,25 +171,6 @@ def test_an_error_of_a_helper_is_raised_when_the_work_is_done():
         threads.lead(lambda: came.wait(30), help_out, lambda: None, 2)
 
 
-def test_an_interrupt_while_helpers_leave_is_raised_after_they_have_left():
-    is_over, came, left, calls = threading.Event(), threading.Event(), [], []
-
-    def help_out():
-        came.set()
-        assert is_over.wait(30)
-        left.append(True)
-
-    def dismiss():
-        calls.append(True)
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        is_over.set()
-
-    with pytest.raises(KeyboardInterrupt):
-        threads.lead(lambda: came.wait(30), help_out, dismiss, 2)
-    assert left == [True]
-
-
 def test_what_is_done_beside_work_meets_it_where_there_are_threads():
     meeting = threading.Barrier(2, timeout=30)
     assert sorted(threads.beside(meeting.wait, meeting.wait, 2)) == [0, 1]
@@ -207,26 +179,12 @@ def test_what_is_done_beside_work_meets_it_where_there_are_threads():
     assert threads.beside(threading.get_ident, lambda: "aside", 3) == (me, "aside")
 
 
-def test_what_is_to_be_done_beside_work_is_done_once_without_threads(monkeypatch):
-    monkeypatch.setattr(threads, "_take_helper", _refused)
-    done = []
-    assert threads.beside(lambda: done.append("work"), lambda: done.append("aside"), 2) == (None, None)
-    assert done == ["work", "aside"]
-
-
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_errors_beside_work_are_raised(n_threads):
-    def fail():
-        raise ValueError("aside")
-
-    def fail_too():
-        raise KeyError("work")
+    def fail(error):
+        raise error
 
     with pytest.raises(ValueError, match="aside"):
-        threads.beside(lambda: time.sleep(0.01), fail, n_threads)
+        threads.beside(lambda: None, lambda: fail(ValueError("aside")), n_threads)
     with pytest.raises(KeyError, match="work"):
-        threads.beside(fail_too, lambda: None, n_threads)
-
-
-def _refused():
-    raise RuntimeError("can't start new thread")
+        threads.beside(lambda: fail(KeyError("work")), lambda: None, n_threads)

@@ -165,7 +165,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     rows = [f"{i % 7},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(60)]
     (folder / "data.csv").write_text("\n".join(["age,job,income", *rows]) + "\n")
     (folder / "key").write_text("k" * 20)
-    make_certificate(folder, "127.0.0.1")
+    make_certificate(folder)
     flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "5", "--ephemeral")
     flags += ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem", "--api-key-file", "key")
     with serving(*flags, cwd=folder, running=Secured) as server:

@@ -7,7 +7,6 @@ import io
 import re
 import signal
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -123,45 +122,6 @@ def test_a_client_that_goes_away_leaves_nothing(server: Running) -> None:
     status, model = server.get("/model")
     assert (status, model["n_samples"]) == (200, 400)
     assert "failed" not in server.output
-
-
-def test_an_error_in_the_middle_can_be_told(server: Running) -> None:
-    with closing(connect(server)) as client:
-        send(client, HEADER + b"1,a\n" * 200_000 + b"SEKRET,a\n")
-        answer = b""
-        reading = True
-        client.sendall(b"0\r\n\r\n")
-        while reading:
-            piece = client.recv(2**16)
-            reading = bool(piece)
-            answer += piece
-    assert answer.startswith(b"HTTP/1.1 200")
-    assert b'#error {"type":"urn:oubli:problem:invalid-input"' in answer
-    assert b'"/instances/200000/age"' in answer
-    assert not answer.endswith(b"0\r\n\r\n"), "the body looks whole"
-    assert b"SEKRET" not in answer
-    assert "SEKRET" not in server.output
-
-
-def test_what_is_sent_behind_a_deletion_is_predicted_without_the_sample(server: Running) -> None:
-    version = server.get("/model")[1]["model_version"]
-    go_on = threading.Event()
-
-    def pieces() -> Iterator[bytes]:
-        yield HEADER + b"1,a\n" * 150_000
-        assert go_on.wait(60)
-        yield b"1,a\n" * 150_000
-
-    versions = []
-    for n, row in enumerate(exchanged(server, pieces())):
-        versions.append(int(row[-1]))
-        if n == 60_000:
-            status, receipt = server.ask("DELETE", "/samples/p7")
-            assert (status, receipt["model_version"]) == (200, version + 1)
-            go_on.set()
-    assert versions == sorted(versions)
-    assert versions[0] == version
-    assert set(versions[-150_000:]) == {version + 1}
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -7,7 +7,6 @@ import importlib
 import os
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,6 +63,7 @@ def generate(server: Running, document: str, folder: Path) -> None:
     assert "arning" not in made.stdout + made.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PARTS)
 def test_a_client_of_each_document_compiles(server: Running, tmp_path: Path, name: str) -> None:
     generate(server, f"/openapi/{name}.json", tmp_path)
@@ -168,34 +168,3 @@ def test_errors_are_typed(server: Running, package: Any, client: Any) -> None:
         assert answer.parsed.type_.startswith("urn:oubli:problem:")
     assert [one.pointer for one in refused[409].parsed.errors] == ["/samples/0/id"]
     assert [one.pointer for one in refused[422].parsed.errors] == ["/samples/0/features/age"]
-
-
-def result_of(package: Any, client: Any, job: Any) -> dict[str, Any]:
-    """The result of a job that succeeds."""
-    statuses = package.models.JobStatus
-    assert isinstance(job, package.models.Job)
-    deadline = time.monotonic() + 300  # kernels may have to be compiled
-    while job.status not in (statuses.SUCCEEDED, statuses.FAILED):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-        job = package.get_job.sync(job.id, client=client)
-    assert job.status == statuses.SUCCEEDED
-    return dict(job.result.to_dict())
-
-
-def test_long_work_files_and_the_model(package: Any, client: Any) -> None:
-    models = package.models
-    assert result_of(package, client, package.verify_model.sync(client=client))["ok"] is True
-    assert isinstance(package.get_model.sync(client=client), models.Model)
-    assert isinstance(package.get_readiness.sync(client=client), models.Readiness)
-    written = package.write_snapshot.sync(client=client)
-    assert isinstance(written, models.Snapshot)
-    file = package.download_snapshot.sync(client=client)
-    assert len(file.payload.read()) == written.bytes_
-    request = models.InfluenceRequest(instances=[list(ROW.values())], top=3)
-    ranked = package.rank_influence.sync(client=client, body=request)
-    if isinstance(ranked, models.Job):  # it took long: kernels were compiled, for one
-        assert result_of(package, client, ranked)["url"] == f"/jobs/{ranked.id}/result"
-        ranked = package.get_result.sync(ranked.id, client=client)
-    assert isinstance(ranked, models.Influence)
-    assert 0 < len(ranked.helpful) <= 3

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import http.client
 import json
-import logging
 import signal
-import socket
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oubli.app.errors import StartError
-from oubli.app.http.server import bind
-from oubli.app.logs import TextFormatter
 from tests.serving import Running, Start, serving, spawned
 
 FLAGS = ("--target", "income", "--id", "name", "--subject", "who", "--n-estimators", "20", "--random-state", "0")
@@ -99,69 +92,3 @@ def _load(server: Running, number: int, acknowledged: list[str], refused: dict[s
                 refused[name] = json.loads(content)["type"].rpartition("/")[2]
                 return
             acknowledged.append(name)
-
-
-def test_it_is_not_ready_at_once_and_answers_while_it_drains(folder):
-    with serve(folder) as server:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-        connection.request("GET", "/readyz")
-        assert connection.getresponse().read()
-        server.process.send_signal(signal.SIGTERM)
-        statuses = []
-        for _ in range(3):
-            time.sleep(0.03)
-            connection.request("GET", "/readyz")
-            answer = connection.getresponse()
-            answer.read()
-            statuses.append(answer.status)
-        assert statuses == [503] * 3
-        connection.close()
-        assert server.process.wait(60) == 0
-
-
-def test_the_log_holds_nothing_that_was_sent(folder):
-    with serve(folder) as server:
-        server.get("/samples/SECRET")
-        server.get("/samples?subject=SECRET3")
-        server.ask("DELETE", "/samples/SECRET")
-        server.ask("POST", "/samples", {"samples": [{"id": "SECRET", "features": ["SECRET"], "label": "SECRET"}]})
-        server.ask("POST", "/predict", {"instances": [["SECRET", "SECRET"]]})
-        with socket.create_connection(("127.0.0.1", server.port)) as raw:
-            raw.sendall(b"SECRET this is not HTTP\r\n\r\n")
-            raw.recv(1000)
-        server.stop()
-        assert "SECRET" not in server.output
-        assert "listening on 127.0.0.1" in server.output
-
-
-@pytest.fixture
-def taken() -> Iterator[int]:
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        yield other.getsockname()[1]
-
-
-def test_a_taken_port_is_explained(taken):
-    with pytest.raises(StartError, match=rf"cannot listen on 127.0.0.1 port {taken}: .*--port"):
-        bind("127.0.0.1", taken)
-    with pytest.raises(StartError, match=r"cannot listen on 203\.0\.113\.1"):
-        bind("203.0.113.1", 0)
-
-
-def test_hosts_are_bound_as_named():
-    for host in ("127.0.0.1", "localhost"):
-        sockets = bind(host, 0)
-        assert all(each.getsockname()[0] in ("127.0.0.1", "::1") for each in sockets)
-        for each in sockets:
-            each.close()
-
-
-def test_exceptions_are_logged_without_their_text():
-    try:
-        raise RuntimeError("SECRET")
-    except RuntimeError:
-        record = logging.LogRecord("x", logging.ERROR, "", 0, "failed", None, sys.exc_info())
-    text = TextFormatter().format(record)
-    assert "an internal error at test_server.py" in text
-    assert "SECRET" not in text

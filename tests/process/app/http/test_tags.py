@@ -8,8 +8,8 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,11 @@ COLUMNS = (Column(), Column(), Column("categorical"))
 FOREST = {"n_estimators": 12, "occurrence": 0.3, "max_features": 2, "n_thresholds": 4, "max_depth": 14}
 FLAGS = [part for name, value in FOREST.items() for part in (f"--{name.replace('_', '-')}", str(value))]
 
-pytestmark = pytest.mark.skipif(usable_cores() < 2, reason="with one core tags are resolved on the event loop")
+# In the ordinary tier are `tests/exact/app/service/test_tag_thread.py` and `tests/unit/app/service/test_tag_thread.py`.
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(usable_cores() < 2, reason="with one core tags are resolved on the event loop"),
+]
 
 
 def sample(rng: random.Random) -> tuple[list[Any], str]:
@@ -75,28 +79,12 @@ class Asker:
         self._connection.close()
 
 
-@contextmanager
-def threads(works: list[Any]) -> Iterator[list[BaseException]]:
-    """Run functions in threads beside the block; what they raise is listed."""
-    errors: list[BaseException] = []
-
-    def run(work: Any) -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    begun = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in begun:
-        thread.start()
-    yield errors
-    for thread in begun:
-        thread.join()
-
-
 def test_seven_clients_get_the_answers_of_the_oracle(folder: Path, held: Held) -> None:
-    """Two change the model, one sample a time, and five ask; each version is compared with what remained then."""
-    changes: dict[int, tuple[str, tuple[list[Any], str] | None]] = {}
+    """Two change the model, one sample a time, and five ask; each version is compared with what remained then.
+
+    The tags go while requests come without a pause, and the server stops in the middle of some.
+    """
+    changes: Changes = {}
     answers: dict[int, list[tuple[list[Any], list[float]]]] = {}
     is_over = threading.Event()
 
@@ -123,14 +111,25 @@ def test_seven_clients_get_the_answers_of_the_oracle(folder: Path, held: Held) -
                 answers.setdefault(found["model_version"], []).append((row, found["probabilities"][0]))
                 time.sleep(rng.random() * 2e-3)
 
-    with serve(folder) as server:
-        with threads([lambda n=n: predict(server, n) for n in range(5)]) as asking:
-            with threads([lambda n=n: change(server, n) for n in range(2)]) as changing:
-                pass
+    with serve(folder) as server, ThreadPoolExecutor(7) as pool:
+        asking = [pool.submit(predict, server, n) for n in range(5)]
+        try:
+            for one in [pool.submit(change, server, n) for n in range(2)]:
+                one.result()
+            wait_for(lambda: server.get("/model")[1]["lazy_tags"] == 0, "an end of the tags")
+        finally:
             is_over.set()
-        assert not asking
-        assert not changing
+        for one in asking:
+            one.result()
         assert len(changes) == 240
+        assert _resolved(server) > 200
+        assert finish(server, "/model/verify")["ok"]
+        n_samples = server.get("/model")[1]["n_samples"]
+        for name in list(held_at(held, changes, max(changes)))[:30]:
+            assert server.ask("DELETE", f"/samples/{name}")[0] == 200
+        assert server.stop(signal.SIGTERM) == 0
+    with serve(folder) as server:
+        assert server.get("/model")[1]["n_samples"] == n_samples - 30
         assert finish(server, "/model/verify")["ok"]
     seen = sorted(answers)
     assert len(seen) > 20
@@ -140,8 +139,10 @@ def test_seven_clients_get_the_answers_of_the_oracle(folder: Path, held: Held) -
             assert probabilities == oracle.predict_proba(forest, [row])[0], f"version {version}"
 
 
-def fitted(held: Held, changes: dict[int, tuple[str, tuple[list[Any], str] | None]], version: int) -> oracle.Forest:
-    """The oracle's forest of what was held at a version."""
+Changes = dict[int, tuple[str, tuple[list[Any], str] | None]]  # what each version added, or None for a deletion
+
+
+def held_at(held: Held, changes: Changes, version: int) -> Held:
     now = dict(held)
     for number in sorted(number for number in changes if number <= version):
         name, content = changes[number]
@@ -149,43 +150,14 @@ def fitted(held: Held, changes: dict[int, tuple[str, tuple[list[Any], str] | Non
             del now[name]
         else:
             now[name] = content
+    return now
+
+
+def fitted(held: Held, changes: Changes, version: int) -> oracle.Forest:
+    """The oracle's forest of what was held at a version."""
     parameters = {"n_attributes" if name == "max_features" else name: value for name, value in FOREST.items()}
-    rows = [oracle.Row(name, tuple(row), label) for name, (row, label) in now.items()]
+    rows = [oracle.Row(name, tuple(row), label) for name, (row, label) in held_at(held, changes, version).items()]
     return oracle.fit(rows, oracle.Parameters(seed=0, **parameters), COLUMNS, "classification")  # type: ignore[arg-type]
-
-
-def test_tags_go_while_requests_come_without_a_pause_and_the_server_stops_in_the_middle(
-    folder: Path, held: Held
-) -> None:
-    """The same row again and again resolves nothing but its own paths; the rest is the thread's."""
-    is_over = threading.Event()
-
-    def predict(server: Running) -> None:
-        with closing(Asker(server)) as asker:
-            while not is_over.is_set():
-                asker.ask("POST", "/predict", {"instances": [[0.1, 0.2, "red"]]})
-
-    def delete(server: Running, names: list[str]) -> None:
-        with closing(Asker(server)) as asker:
-            for name in names:
-                asker.ask("DELETE", f"/samples/{name}")
-
-    names = list(held)
-    with serve(folder) as server:
-        with threads([lambda: predict(server)]) as failed:
-            delete(server, names[:200])
-            try:
-                wait_for(lambda: server.get("/model")[1]["lazy_tags"] == 0, "an end of the tags")
-            finally:
-                is_over.set()
-        assert not failed
-        n_resolved = _resolved(server)
-        delete(server, names[200:260])
-        assert server.stop(signal.SIGTERM) == 0
-    assert n_resolved > 200
-    with serve(folder) as server:
-        assert server.get("/model")[1]["n_samples"] == N_SAMPLES - 260
-        assert finish(server, "/model/verify")["ok"]
 
 
 def _resolved(server: Running) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import http.client
 import json
 import signal
@@ -10,46 +9,26 @@ import socket
 import ssl
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
-from tests.serving import ROOT, Running, environment, free_port, paste, run_cli, serving
+from tests.serving import ROOT, Running, environment, free_port, paste, serving
+from tests.unit.app.outgoing.certificates import authority, certificate
 
 HEADERS = {"Content-Type": "application/json"}
 PREDICT = json.dumps({"instances": [[3, "a"]]})
 
 
-def make_certificate(folder: Path, name: str) -> bytes:
-    """Write a certificate and its key, and return the certificate."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+def make_certificate(folder: Path) -> bytes:
+    """Write a certificate with that of its authority, and its key; return both certificates."""
+    issuer = authority()
+    path, _ = certificate(folder, issuer, "127.0.0.1")
+    pem = path.read_bytes() + issuer.pem.encode()
     (folder / "cert.pem").write_bytes(pem)
     return pem
 
@@ -84,7 +63,7 @@ class Tls(Running):
 
 @pytest.fixture
 def server(folder: Path) -> Iterator[Running]:
-    make_certificate(folder, "first")
+    make_certificate(folder)
     flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "3", "--ephemeral")
     tls = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
     with serving(*flags, *tls, cwd=folder, running=Tls, TEST_FIXED='{"head_timeout": 2}') as running:
@@ -110,7 +89,7 @@ def test_tls_with_a_certificate_that_is_renewed(server: Running, folder: Path) -
         wait_for(server, "nothing was reloaded: tls_cert_file")
         assert ask(server.port, first, "GET", "/model")[0] == 200
 
-        second = make_certificate(folder, "second")
+        second = make_certificate(folder)
         server.process.send_signal(signal.SIGHUP)
         wait_for(server, "reloaded certificates, keys and log level")
         assert ask(server.port, second, "GET", "/model")[0] == 200
@@ -150,59 +129,13 @@ def wait_for(server: Running, text: str) -> None:
         time.sleep(0.02)
 
 
-def test_health_is_answered_while_it_trains_and_while_it_stops(tmp_path: Path) -> None:
-    """Training takes a while here, as many trees of many rows do; so does the last snapshot."""
-    rows = [f"{i % 977},{i * 7 % 1013},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(30_000)]
-    (tmp_path / "data.csv").write_text("\n".join(["age,size,job,income", *rows]) + "\n")
-    port, found = free_port(), []
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.is_set():
-            try:
-                with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
-                    connection.request("GET", "/healthz")
-                    health = connection.getresponse().status
-                with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
-                    connection.request("GET", "/readyz")
-                    answer = connection.getresponse()
-                    content = json.loads(answer.read())
-                found.append((health, answer.status, content.get("detail", "")))
-            except TimeoutError:
-                found.append((0, 0, "a request was not answered"))
-            except (OSError, http.client.HTTPException):
-                pass
-            time.sleep(0.01)
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    try:
-        flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "20")
-        with serving(*flags, cwd=tmp_path, port=port) as server:
-            assert (
-                server.ask("POST", "/samples", {"samples": [{"id": "x", "features": [1, 2, "a"], "label": "no"}]})[0]
-                == 201
-            )
-            assert server.stop() == 0
-    finally:
-        done.set()
-        watching.join()
-    assert {health for health, _, _ in found} == {200}
-    assert (200, 503, "The server is starting.") in found
-    assert (200, 200, "") in found
-    assert any(status == 503 and "stopping" in detail for _, status, detail in found)
-    first_ready = found.index((200, 200, ""))
-    assert all(status == 503 for _, status, _ in found[:first_ready])
-
-
-def test_a_certificate_that_cannot_be_used_is_refused_at_once(tmp_path: Path) -> None:
-    (tmp_path / "cert.pem").write_text("no certificate")
-    (tmp_path / "key.pem").write_text("no key")
-    (tmp_path / "data.csv").write_text("a,b\n1,2\n")
-    flags = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
-    ended = run_cli("serve", "--data", "data.csv", "--target", "b", *flags, cwd=tmp_path)
-    assert ended.returncode == 2
-    assert "tls_cert_file" in ended.stderr
-    ended = run_cli("serve", "--data", "data.csv", "--target", "b", *flags[:2], cwd=tmp_path)
-    assert ended.returncode == 2
-    assert "belong together" in ended.stderr
+@pytest.mark.parametrize(("n_flags", "says"), [(4, "tls_cert_file"), (2, "belong together")])
+def test_a_certificate_that_cannot_be_used_is_refused_at_once(tmp_path: Path, n_flags: int, says: str) -> None:
+    for name, text in (("cert.pem", "no certificate"), ("key.pem", "no key"), ("data.csv", "a,b\n1,2\n")):
+        (tmp_path / name).write_text(text)
+    flags = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")[:n_flags]
+    with (
+        pytest.raises(AssertionError, match=f"(?s)the server ended with 2.*{says}"),
+        serving("--data", "data.csv", "--target", "b", *flags, cwd=tmp_path),
+    ):
+        pass

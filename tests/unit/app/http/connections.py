@@ -9,10 +9,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from oubli.app.access.keys import AccessKeys
 from oubli.app.http.app import create_app
+from oubli.app.http.auth import AccessRules
 from oubli.app.http.connection.connections import ConnectionLimits, Connections
 from oubli.app.http.connection.fastpath import protocol_for
 from oubli.app.http.monitoring.observer import Observer
@@ -100,6 +103,19 @@ class Host:
         self._connections.append(Connection(protocol, transport))
         return self._connections[-1]
 
+    def count_hot(self) -> list[bool]:
+        """Note from now on which requests were answered on the short way."""
+        noted: list[bool] = []
+        begin = self.hot.begin
+
+        def noting(*arguments: Any) -> Any:
+            found = begin(*arguments)
+            noted.append(found is not None)
+            return found
+
+        self.hot.begin = noting
+        return noted
+
     def forget(self, connection: Connection) -> None:
         """Keep no connection that is over."""
         self._connections.remove(connection)
@@ -134,6 +150,10 @@ class Connection:
         """Whether an answer is due that no task will bring."""
         cycle = self.protocol.cycle
         return cycle is not None and not cycle.response_complete and not self.transport.closed
+
+    @property
+    def statuses(self) -> list[int]:
+        return [int(answer.status[9:12]) for answer in self.answers]
 
     @property
     def answers(self) -> list[Answered]:
@@ -211,3 +231,36 @@ def request(
         headers = (("Host", "127.0.0.1"), ("Content-Type", "application/json"), ("Content-Length", str(len(body))))
     lines = [f"{method} {target} HTTP/{version}", *(f"{name}: {value}" for name, value in headers)]
     return "\r\n".join(lines).encode("utf-8") + b"\r\n\r\n" + body
+
+
+PREDICT = request(body=b'{"instances": [[1, "a", true]]}')
+ADD = request(target="/samples", body=b'{"samples": [{"id": "n", "features": [1, "a", true], "label": "yes"}]}')
+DELETE = request("DELETE", "/samples/c1", headers=(("Host", "127.0.0.1"),))
+MODEL = request("GET", "/model", headers=(("Host", "127.0.0.1"),))
+
+both_ways = pytest.mark.parametrize("hot", [True, False])
+
+
+def with_limits(**limits: Any) -> pytest.MarkDecorator:
+    """Have the fixture `host` limit its connections."""
+    return pytest.mark.parametrize("options", [{"limits": ConnectionLimits(**limits)}])
+
+
+def asgi_scope(method: str, path: str, **headers: str) -> dict[str, Any]:
+    """What an ASGI server gives an application of a request."""
+    fields = [
+        (name.replace("_", "-").encode(), value.encode()) for name, value in {"host": "127.0.0.1", **headers}.items()
+    ]
+    return {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+        "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "headers": fields,
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+    }  # fmt: skip
+
+
+def access_rules(*, limit: int = 1000, **given: Any) -> AccessRules:
+    """Rules of a server on this machine; without keys unless some are given."""
+    limits = {f"max_{name}_bytes": limit for name in ("body", "bulk", "snapshot")}
+    return AccessRules(
+        **{"allowed_hosts": ["127.0.0.1"], "api_key": None, "access_keys": AccessKeys(None), **limits, **given}
+    )

@@ -40,57 +40,43 @@ def sample(**more: Any) -> dict[str, Any]:
     return {"samples": [GOOD, {**GOOD, **more}]}
 
 
+def named(age: Any, **more: Any) -> dict[str, Any]:
+    """Features by name, with MARK in them."""
+    return {"age": age, "job": MARK, **more}
+
+
+def predict(*instances: Any) -> dict[str, Any]:
+    return {"instances": [[1, "a", True], *instances]}
+
+
 def raw(features: str, label: str = '"yes"') -> bytes:
     return b'{"samples": [{"id": "XYZZY", "features": %s, "label": %s}]}' % (features.encode(), label.encode())
 
 
+GOOD_ROWS = [[1, "a", True]] * 2998
 DEEP = b'{"samples": ' + b"[" * 5000 + b"]" * 5000 + b"}"
 CASES = [
     Bad("too few features", 422, "/samples/1/features", sample(features=[98765.4375, MARK])),
     Bad("too many features", 422, "/samples/1/features", sample(features=[1, "a", True, MARK])),
-    Bad(
-        "an unknown feature name",
-        422,
-        "/samples/1/features",
-        sample(features={"age": 1, "job": MARK, "member": True, MARK: 1}),
-    ),
-    Bad("a missing feature name", 422, "/samples/1/features/member", sample(features={"age": 1, "job": MARK})),
+    Bad("an unknown feature name", 422, "/samples/1/features", sample(features=named(1, member=True, **{MARK: 1}))),
+    Bad("a missing feature name", 422, "/samples/1/features/member", sample(features=named(1))),
     Bad("text where a number belongs", 422, "/samples/1/features/0", sample(features=[MARK, "a", True])),
-    Bad(
-        "text where a number belongs, by name",
-        422,
-        "/samples/1/features/age",
-        sample(features={"age": MARK, "job": "a", "member": True}),
-    ),
-    Bad("a boolean where a number belongs", 422, "/samples/1/features/0", sample(features=[True, MARK, True])),
+    Bad("text for a number, by name", 422, "/samples/1/features/age", sample(features=named(MARK, member=True))),
     Bad("a number where a boolean belongs", 422, "/samples/1/features/2", sample(features=[1, MARK, 98765.4375])),
-    Bad("a list where a category belongs", 422, "/samples/1/features/1", sample(features=[1, [MARK], True])),
     Bad("infinity", 400, None, raw("[Infinity, 1, true]")),
-    Bad("infinity by overflow", 400, None, raw("[1e999, 1, true]")),
     Bad("NaN", 400, None, raw("[NaN, 1, true]")),
     Bad("a repeated id", 422, "/samples/1/id", {"samples": [{**GOOD, "id": MARK}, {**GOOD, "id": MARK}]}),
-    Bad(
-        "a repeated id, as text and integer",
-        422,
-        "/samples/1/id",
-        {"samples": [{**GOOD, "id": 98765}, {**GOOD, "id": "98765"}]},
-    ),
+    Bad("one id as text and integer", 422, "/samples/1/id", {"samples": [{**GOOD, "id": n} for n in (98765, "98765")]}),
     Bad("an id too long", 422, "/samples/1/id", sample(id=MARK * 60)),
     Bad("an empty id", 422, "/samples/1/id", sample(id="")),
-    Bad("an id that is no text", 422, "/samples/1/id", sample(id=98765.4375)),
-    Bad("a subject too long", 422, "/samples/1/subject", sample(subject=MARK * 60)),
     Bad("a label of the wrong type", 422, "/samples/1/label", sample(label=98765.4375)),
-    Bad("a label that is a list", 422, "/samples/1/label", sample(label=[MARK])),
     Bad("a label that is null", 422, "/samples/1/label", sample(label=None)),
-    Bad("a boolean label among texts", 422, "/samples/1/label", sample(label=True)),
     Bad("an unknown key of a sample", 422, "/samples/1", sample(**{MARK: 1})),
     Bad("a word for readd", 422, "/samples/1/readd", sample(readd=MARK)),
     Bad("an expiry in the past", 422, "/samples/1/expires_at", sample(expires_at="2020-01-01T00:00:00Z")),
     Bad("features that are text", 422, "/samples/1/features", sample(features=MARK)),
-    Bad("a sample that is text", 422, "/samples/0", {"samples": [MARK]}),
     Bad("an expiry", 422, "/samples/1/expires_at", sample(expires_at=MARK)),
     Bad("an empty list", 422, "/samples", {"samples": []}),
-    Bad("no list", 422, "/samples", {"samples": {MARK: MARK}}),
     Bad("no samples", 422, "/samples", {}),
     Bad("an unknown key", 422, "", {"samples": [GOOD], MARK: 1}),
     Bad("a list for a body", 422, "", [MARK]),
@@ -101,37 +87,15 @@ CASES = [
     Bad("JSON that is not UTF-8", 400, None, b'{"samples": "XYZZY\xff"}'),
     Bad("a lone surrogate", 400, None, raw("[1, 2, true]", '"\\ud800XYZZY"')),
     Bad("deep JSON", 422, "", DEEP),
-    Bad("JSON a little too deep", 422, "", DEEP.replace(b"[" * 5000, b"[" * 40).replace(b"]" * 5000, b"]" * 40)),
     Bad("another content type", 415, None, sample(id=MARK), headers={"Content-Type": "text/plain"}),
     Bad("another host", 421, None, sample(id=MARK), headers={**JSON, "Host": "xyzzy.example"}),
     Bad("another origin", 403, None, sample(id=MARK), headers={**JSON, "Origin": "http://xyzzy.example"}),
     Bad("held with other content", 409, "/samples/1/id", sample(id="c1")),
-    Bad("predict: too few features", 422, "/instances/1", {"instances": [[1, "a", True], [MARK]]}, "/predict"),
-    Bad(
-        "predict: an unknown name",
-        422,
-        "/instances/0",
-        {"instances": [{"age": 1, "job": "a", "member": 1, MARK: 1}]},
-        "/predict",
-    ),
-    Bad(
-        "predict: text for a number",
-        422,
-        "/instances/1/0",
-        {"instances": [[1, "a", True], [MARK, "a", True]]},
-        "/predict",
-    ),
-    Bad("predict: an empty list", 422, "/instances", {"instances": []}, "/predict"),
+    Bad("predict: an unknown name", 422, "/instances/1", predict(named(1, member=1, **{MARK: 1})), "/predict"),
+    Bad("predict: text for a number", 422, "/instances/1/0", predict([MARK, "a", True]), "/predict"),
     Bad("predict: too many rows", 413, None, {"instances": [GOOD["features"]] * 3001}, "/predict"),
-    Bad(
-        "predict: many rows with one wrong",
-        422,
-        "/instances/2999/0",
-        {"instances": [[1, "a", True]] * 2999 + [[MARK, "a", True]]},
-        "/predict",
-    ),
+    Bad("predict: one of many rows", 422, "/instances/2999/0", predict(*GOOD_ROWS, [MARK, "a", True]), "/predict"),
     Bad("put: a wrong value", 422, "/features/0", {**GOOD, "features": [MARK, "a", True]}, "/samples/c1", "PUT"),
-    Bad("put: a wrong label", 422, "/label", {**GOOD, "label": {MARK: 1}}, "/samples/c1", "PUT"),
     Bad("put: no label", 422, "/label", {"features": [1, MARK, True]}, "/samples/c1", "PUT"),
     Bad("put: another id", 422, "/id", {**GOOD, "id": MARK}, "/samples/c1", "PUT"),
     Bad("put: not held", 404, None, GOOD, f"/samples/{MARK}", "PUT"),
@@ -139,7 +103,6 @@ CASES = [
     Bad("get: an id too long", 422, "/id", b"", f"/samples/{MARK * 60}", "GET"),
     Bad("get: a subject not held", 404, None, b"", f"/samples?subject={MARK}", "GET"),
     Bad("get: a wrong cursor", 422, "/cursor", b"", f"/samples?cursor={MARK}", "GET"),
-    Bad("get: a wrong limit", 422, "/limit", b"", f"/samples?limit={MARK}", "GET"),
     Bad("get: a wrong parameter", 422, "", b"", f"/samples?{MARK}=1", "GET"),
     Bad("delete: nothing named", 422, "", b"", "/samples", "DELETE"),
     Bad("delete: ids and subjects", 422, "", b"", "/samples?id=c1&subject=s1", "DELETE"),
@@ -147,13 +110,10 @@ CASES = [
     Bad("delete: a wrong id among right ones", 422, "/id/1", b"", f"/samples?id=c1&id={MARK * 60}", "DELETE"),
     Bad("batch-delete: neither", 422, "", {}, "/samples/batch-delete"),
     Bad("batch-delete: both", 422, "", {"ids": ["c1"], "subjects": ["s1"]}, "/samples/batch-delete"),
-    Bad("batch-delete: an empty list", 422, "/ids", {"ids": []}, "/samples/batch-delete"),
     Bad("batch-delete: a wrong id", 422, "/ids/1", {"ids": ["c1", {MARK: 1}]}, "/samples/batch-delete"),
     Bad("batch-delete: too many", 413, None, {"ids": ["c1"] * 3001}, "/samples/batch-delete"),
     Bad("search: no subject", 422, "/subject", {}, "/samples/search"),
-    Bad("search: a wrong limit", 422, "/limit", {"subject": "s1", "limit": MARK}, "/samples/search"),
     Bad("restore: a foreign file", 422, None, b"XYZZY" * 100, "/snapshot/file", "PUT", {}),
-    Bad("restore: an empty file", 422, None, b"", "/snapshot/file", "PUT", {}),
     Bad("no such route", 404, None, b"", f"/{MARK}", "GET"),
     Bad("no such method", 405, None, b"", f"/samples/{MARK}", "POST"),
 ]
@@ -194,31 +154,22 @@ def client_lines(caplog: pytest.LogCaptureFixture) -> str:
     return "\n".join(record.getMessage() for record in caplog.records if record.name.startswith(("httpx", "httpcore")))
 
 
-@pytest.mark.parametrize("cut", [0.1, 0.5, 0.99])
-def test_a_truncated_snapshot_is_refused(client: Any, cut: float) -> None:
+def damaged(whole: bytes, how: float) -> bytes:
+    if how < 1:
+        return whole[: int(len(whole) * how)]
+    return whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:]
+
+
+@pytest.mark.parametrize(
+    ("how", "says"), [(0.1, ""), (0.5, ""), (0.99, ""), (1, "checksum"), ("newer", "upgrade oubli")]
+)
+def test_a_damaged_or_newer_snapshot_is_refused(client: Any, how: Any, says: str, newer_file: bytes) -> None:
     before = state(client)
-    whole = client.get("/snapshot/file").content
-    response = client.put("/snapshot/file", content=whole[: int(len(whole) * cut)])
+    file = newer_file if how == "newer" else damaged(client.get("/snapshot/file").content, how)
+    response = client.put("/snapshot/file", content=file)
     assert response.status_code == 422
     assert response.json()["type"].endswith("unreadable-file")
-    assert state(client) == before
-
-
-def test_an_altered_snapshot_is_refused(client: Any) -> None:
-    before = state(client)
-    altered = bytearray(client.get("/snapshot/file").content)
-    altered[-3] ^= 1
-    response = client.put("/snapshot/file", content=bytes(altered))
-    assert response.status_code == 422
-    assert "checksum" in response.json()["detail"]
-    assert state(client) == before
-
-
-def test_a_snapshot_of_a_newer_format_is_refused(client: Any, newer_file: bytes) -> None:
-    before = state(client)
-    response = client.put("/snapshot/file", content=newer_file)
-    assert response.status_code == 422
-    assert "upgrade oubli" in response.json()["detail"]
+    assert says in response.json()["detail"]
     assert state(client) == before
 
 

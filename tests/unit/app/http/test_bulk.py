@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import io
 import json
 from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,12 @@ from oubli.app.http.formats import Format, answer_format, body_format
 from oubli.app.service.service import Service
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor, IncrementalBoostingClassifier
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from tests.tiers import covering
 from tests.unit.app.http.bulk_cases import BULK, arrow, predictions, written
-from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, rows, samples, served, served_here
+from tests.unit.app.http.connections import asgi_scope
+from tests.unit.app.support import NUMBERS, forest, make_service, rows, samples, served, served_here
+
+pytestmark = pytest.mark.anyio
 
 NAMES = ("age", "job", "member")
 ALL = (*BULK, Format.JSON)
@@ -108,28 +110,25 @@ def test_every_format_answers_as_json_does_for_all_labels_and_cells(label_type: 
             assert [row[1] for row in found] == [row[1] for row in expected]
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        forest(60, NUMBERS),
-        DynamicForestRegressor(n_estimators=3, random_state=0).fit(np.eye(5), [0.1, 1e300, -2.5, 3, 1e-9]),
-        IncrementalBoostingClassifier(n_estimators=3, random_state=0).fit(np.eye(6), [0, 1, 2, 0, 1, 2]),
-    ],
-    ids=["mixed", "numbers", "boosting"],
-)
+OTHER_KINDS = [
+    forest(60, NUMBERS),
+    DynamicForestRegressor(n_estimators=3, random_state=0).fit(np.eye(5), [0.1, 1e300, -2.5, 3, 1e-9]),
+    IncrementalBoostingClassifier(n_estimators=3, random_state=0).fit(np.eye(6), [0, 1, 2, 0, 1, 2]),
+]
+
+
+@pytest.mark.parametrize("model", OTHER_KINDS, ids=["mixed", "numbers", "boosting"])
 def test_every_format_answers_as_json_does_for_other_kinds(model: Any) -> None:
     names = model.schema_.names
     cells = rows(30) if len(names) == 3 else np.eye(len(names)).tolist()
     with served(make_service(model)) as client:
         plain = client.post("/predict", json={"instances": cells})
-        for given in BULK:
+        expected = predictions(Format.JSON, plain.content)
+        for given, wanted in zip(BULK, (*BULK[1:], BULK[0]), strict=True):
             body = written(given, names, cells, chunk=4)
             assert post(client, "/predict", body, given).content == plain.content
-            for wanted in BULK:
-                found = predictions(wanted, post(client, "/predict", body, given, wanted).content)
-                expected = predictions(Format.JSON, plain.content)
-                assert [row[1:] for row in found] == [row[1:] for row in expected]
-                assert [float(row[0]) for row in found] == [float(row[0]) for row in expected]
+            found = predictions(wanted, post(client, "/predict", body, given, wanted).content)
+            assert [(float(row[0]), *row[1:]) for row in found] == [(float(row[0]), *row[1:]) for row in expected]
 
 
 def test_columns_stand_in_any_order_and_a_dictionary_is_as_good_as_texts(client: TestClient) -> None:
@@ -187,8 +186,7 @@ def sample_body(given: Format, content: list[dict[str, Any]]) -> bytes:
     return written(given, [*beside, *NAMES, "income"], table)
 
 
-@pytest.mark.parametrize("given", BULK)
-@pytest.mark.parametrize("wanted", ALL)
+@pytest.mark.parametrize(("wanted", "given"), covering(ALL, BULK))
 def test_samples_in_bulk_are_those_in_json(given: Format, wanted: Format) -> None:
     content = samples(200, subject="s", expires_at="2999-01-01T00:00:00Z", readd=False)["samples"]
     found = []
@@ -222,13 +220,6 @@ def test_ids_are_generated_where_there_are_none_and_a_key_repeats_them() -> None
         assert table["id"].to_pylist() == ["2"]
 
 
-def test_a_list_of_samples_in_csv_can_be_added_as_it_is() -> None:
-    with served(make_service(forest(40))) as client:
-        text = client.get("/samples?limit=40", headers={"Accept": "text/csv"}).text
-        answer = post(client, "/samples", text, Format.CSV)
-        assert (answer.status_code, answer.json()["model_version"]) == (200, 1)
-
-
 def test_columns_beside_give_way_to_features_of_their_names() -> None:
     schema = Schema(
         (Column("id", ColumnType.NUMERIC), Column("label", ColumnType.NUMERIC)),
@@ -248,15 +239,12 @@ def test_columns_beside_give_way_to_features_of_their_names() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.decimal128(30, 0), pa.float64(), pa.int32()])
-@pytest.mark.parametrize("value", [2**24 + 1, 2**60 + 1])
-def test_numbers_that_float32_cannot_hold_are_rounded_in_tables(tmp_path: Path, kind: pa.DataType, value: int) -> None:
-    if kind == pa.int32() and value > 2**31:
-        return
+def test_numbers_that_float32_cannot_hold_are_rounded_in_tables(kind: pa.DataType) -> None:
+    value = 2**24 + 1 if kind == pa.int32() else 2**60 + 1
     make = Decimal if pa.types.is_decimal(kind) else float if pa.types.is_floating(kind) else int
-    ages = pa.array([make(value), None], kind)
-    columns = {"age": ages, "job": ["a", "b"], "member": [True, False]}
+    columns = {"age": pa.array([make(value), None], kind), "job": ["a", "b"], "member": [True, False]}
     table = pa.table({"id": ["p", "q"], **columns, "income": ["yes", "no"]})
-    with served(make_service(forest(), tmp_path)) as client:
+    with served() as client:
         added = [post(client, "/samples", arrow(table), Format.ARROW) for _ in range(2)]
         assert [answer.status_code for answer in added] == [201, 200]
         held = float(np.float32(float(value)))
@@ -384,21 +372,10 @@ def test_a_large_answer_in_json_is_refused_with_the_way_out(client: TestClient) 
     assert "'Accept'" in answer.json()["detail"]
 
 
-def test_other_types_are_refused(client: TestClient) -> None:
-    for path, kind in (
-        ("/predict", "text/plain"),
-        ("/predict", "text/csv; charset=utf-16"),
-        ("/samples/search", "text/csv"),
-        ("/influence", "application/x-ndjson"),
-    ):
-        answer = client.post(path, content=HEADER, headers={"Content-Type": kind})
-        assert (answer.status_code, answer.json()["type"]) == (415, "urn:oubli:problem:not-json")
-
-
 # --- what goes wrong in the middle
 
 
-async def cut_answer(service: Service, body: AsyncIterator[bytes], given: Format, wanted: Format) -> bytes:
+async def cut_answer(service: Service, body: AsyncIterator[bytes], wanted: Format) -> bytes:
     """What comes of an answer until it is cut off."""
     received = b""
     async with served_here(service) as client:
@@ -414,12 +391,7 @@ async def cut_answer(service: Service, body: AsyncIterator[bytes], given: Format
             assert message.get("status", 200) == 200
             received += message.get("body", b"")
 
-        headers = [(b"host", b"127.0.0.1"), (b"content-type", given.encode()), (b"accept", wanted.encode())]
-        scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
-            "path": "/predict", "raw_path": b"/predict", "query_string": b"", "root_path": "", "headers": headers,
-            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
-        }  # fmt: skip
+        scope = asgi_scope("POST", "/predict", content_type=Format.CSV, accept=wanted)
         with pytest.raises(ConnectionAbortedError):
             await app(scope, receive, send)
     return received
@@ -439,23 +411,23 @@ def failure(wanted: Format, body: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("wanted", BULK)
-def test_an_error_in_the_middle_is_the_last_record_and_the_answer_is_cut_off(wanted: Format) -> None:
-    good = written(Format.CSV, NAMES, rows(2000) * 20)
+async def test_an_error_in_the_middle_is_the_last_record_and_the_answer_is_cut_off(wanted: Format) -> None:
+    good = written(Format.CSV, NAMES, rows(2000) * 10)
 
     async def body() -> AsyncIterator[bytes]:
         yield good
         yield b"SEKRET,a,true\n"
         yield good  # is read and dropped
 
-    received = asyncio.run(cut_answer(make_service(), body(), Format.CSV, wanted))
+    received = await cut_answer(make_service(), body(), wanted)
     problem = failure(wanted, received)
     assert problem["type"] == "urn:oubli:problem:invalid-input"
-    assert problem["errors"][0]["pointer"] == "/instances/40000/age"
+    assert problem["errors"][0]["pointer"] == "/instances/20000/age"
     assert SECRET.encode() not in received
 
 
 @pytest.mark.parametrize("wanted", [Format.CSV, Format.NDJSON])
-def test_each_row_says_its_version_and_classes_may_change_where_each_row_names_them(wanted: Format) -> None:
+async def test_each_row_says_its_version_and_classes_may_change_where_each_row_names_them(wanted: Format) -> None:
     service = make_service()
     good = written(Format.CSV, NAMES, rows(2000) * 20)
 
@@ -467,7 +439,7 @@ def test_each_row_says_its_version_and_classes_may_change_where_each_row_names_t
         yield good[len(HEADER) :]
         yield b"broken"
 
-    received = asyncio.run(cut_answer(service, body(), Format.CSV, wanted))
+    received = await cut_answer(service, body(), wanted)
     lines = received.splitlines()[:-1]
     rows_found = predictions(wanted, b"\n".join(lines))
     versions = [row[2] for row in rows_found]
@@ -501,7 +473,3 @@ def test_the_format_of_an_answer_is_the_one_wanted_most() -> None:
     assert body_format("text/csv; charset=UTF-8") is Format.CSV
     assert body_format("text/csv; charset=latin1") is None
     assert body_format("text/plain") is None
-
-
-def test_the_schema_of_tests_is_the_one_that_is_written() -> None:
-    assert CLASSES.names == NAMES

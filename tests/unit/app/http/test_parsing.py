@@ -1,9 +1,24 @@
+"""What requests hold: places of errors, ids, limits; large bodies, read in a thread or not at all; and problems."""
+
 from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import nullcontext
+from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import oubli.app.http.inference
+import oubli.app.http.parsing
+import oubli.app.http.routes.pages
+import oubli.app.http.routes.samples
+from oubli.app import errors
 from oubli.app.http.parsing import (
+    SHORT_BODY,
     Reader,
     explain,
     one_value,
@@ -11,13 +26,11 @@ from oubli.app.http.parsing import (
     parse_limit,
     parse_names,
     parse_query,
-    parse_ref,
+    require_few_values,
 )
-from oubli.app.http.problems import ProblemError
-from oubli.app.service.changes.deletions import Replacement
-from oubli.core.errors import InputError
-from oubli.core.planning import KEEP
-from tests.unit.app.support import CLASSES
+from oubli.app.http.problems import KINDS, MEDIA_TYPE, ProblemError, pointer, to_problem
+from oubli.core.errors import CapacityError, FileError, InputError, UnknownIdError, UnusableModelError
+from tests.unit.app.support import CLASSES, served
 
 NOW_MS = 1_900_000_000_000  # in March 2030
 READER = Reader(CLASSES, max_rows=3, max_depth=8, now_ms=lambda: NOW_MS)
@@ -49,13 +62,6 @@ def test_rows_are_put_in_feature_order():
     assert READER.rows(plain) is plain
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"{", b'{"instances": [NaN]}', b'{"instances": [1e999]}', b'{"a": "\xff"}', b"\xff", b"[Infinity]"]
-)
-def test_broken_json_is_told_apart(body):
-    assert refused(READER.prediction, body).kind.slug == "broken-json"
-
-
 @pytest.mark.parametrize("depth", [9, 500, 5000])
 def test_deep_json_is_refused_wherever_it_is(depth):
     deep = b"[" * depth + b"]" * depth
@@ -63,45 +69,6 @@ def test_deep_json_is_refused_wherever_it_is(depth):
         body = before + deep + after
         problem = refused(lambda body=body: DEEP.prediction(body))
         assert "nested too deeply: at most 8 levels" in str(problem.content())
-
-
-def test_samples_are_read_column_by_column():
-    named = {"member": 1, "job": None, "age": 3}
-    sent = [SAMPLE, {**SAMPLE, "id": 7, "subject": 8, "readd": True}, {**SAMPLE, "features": named}]
-    samples, returned = READER.samples(dumps({"samples": sent}))
-    assert returned == sent
-    assert samples.rows == [[1, "a", True], [1, "a", True], [3, None, 1]]
-    assert samples.labels == ["yes"] * 3
-    assert samples.ids == [None, "7", None]
-    assert samples.subjects == [None, "8", None]
-
-
-def test_replacements():
-    row = [1, "a", True]
-    assert READER.replacement(dumps(SAMPLE), "7") == (Replacement("7", row, "yes", KEEP, KEEP), row)
-    assert READER.replacement(dumps({**SAMPLE, "subject": None, "id": 7}), "7")[0].subject is None
-    assert READER.replacement(dumps({**SAMPLE, "subject": "p"}), "7")[0].subject == "p"
-    assert READER.replacement(dumps({**SAMPLE, "expires_at": None}), "7")[0].expires is None
-    later = {**SAMPLE, "expires_at": "2031-01-01T00:00:00Z"}
-    assert READER.replacement(dumps(later), "7")[0].expires == 1_924_992_000_000
-    assert places(READER.replacement, dumps({**SAMPLE, "id": "SECRET"}), "7") == ["/id"]
-    assert places(READER.replacement, dumps({"label": "SECRET"}), "7") == ["/features"]
-    assert places(READER.replacement, dumps({"features": [1, "a", True]}), "7") == ["/label"]
-    assert places(READER.replacement, dumps({**SAMPLE, "expires_at": 1}), "7") == ["/expires_at"]
-    assert places(READER.replacement, dumps({**SAMPLE, "readd": True}), "7") == [""]
-
-
-def test_targets():
-    assert READER.targets(dumps({"ids": [7, "a"]})) == (["7", "a"], None, None, False)
-    asked = {"subjects": ["p"], "ref": UUID.upper(), "list_found": True}
-    assert READER.targets(dumps(asked)) == (None, ["p"], UUID, True)
-    assert places(READER.targets, dumps({**asked, "list_found": "SECRET"})) == ["/list_found"]
-    assert places(READER.targets, dumps({})) == [""]
-    assert places(READER.targets, dumps({"ids": ["SECRET"], "subjects": ["SECRET"]})) == [""]
-    assert places(READER.targets, dumps({"ids": []})) == ["/ids"]
-    assert places(READER.targets, dumps({"ids": ["a", 1.5]})) == ["/ids/1"]
-    assert places(READER.targets, dumps({"ids": ["a"], "ref": "SECRET"})) == ["/ref"]
-    assert refused(READER.targets, dumps({"ids": list("abcd")})).kind.status == 413
 
 
 def test_core_errors_are_explained_by_place():
@@ -136,14 +103,192 @@ def test_ids_in_paths_are_any_text():
     assert places(parse_id, b"/samples/" + b"x" * 257, b"/samples/") == ["/id"]
 
 
-@pytest.mark.parametrize("value", ["SECRET", "", UUID[:-1], UUID.replace("-", ""), f"{{{UUID}}}", 7, "g" * 36])
-def test_a_case_number_is_a_uuid(value):
-    assert places(parse_ref, value, "/ref") == ["/ref"]
-
-
 def test_limits():
     assert parse_limit(None, 100, 50) == 50
     assert parse_limit("7", 100, 50) == 7
     assert parse_limit(7, 100, 50) == 7
     for value in ("0", "51", "-1", "1.5", "", "x", "٣", 0, 51, 1.0, True, [7]):
         assert places(parse_limit, value, 100, 50) == ["/limit"]
+
+
+N = 4000
+ROW = [1, "a", True]
+NAMES = [f"n{i:05}" for i in range(N)]
+SUBJECTS = {"subjects": NAMES}
+TENSOR = {"name": "age", "shape": [N], "datatype": "FP64", "data": [1 / 3] * N}
+PADDED = {"subject": "x" * (SHORT_BODY + 1)}
+LARGE: list[tuple[str, str, dict[str, Any]]] = [
+    ("POST", "/predict", {"instances": [ROW] * N}),
+    ("POST", "/v2/models/oubli/infer", {"inputs": [TENSOR]}),
+    ("POST", "/predict/without", {"instances": [ROW], "ids": NAMES}),
+    ("POST", "/influence", {"instances": [ROW] * N}),
+    ("POST", "/samples", {"samples": [{"features": ROW, "label": "yes"}] * N}),
+    ("PUT", "/samples/c1", {"features": ["x" * SHORT_BODY, "a", True], "label": "yes"}),
+    ("POST", "/samples/search", {"ids": NAMES}),
+    ("POST", "/samples/batch-delete", {"ids": NAMES}),
+    ("POST", "/samples/absence-proofs", PADDED),
+    ("POST", "/subjects/restrict", SUBJECTS),
+    ("POST", "/subjects/release", SUBJECTS),
+    ("POST", "/subjects/retain", {**SUBJECTS, "seconds": None}),
+    ("POST", "/subjects/export", PADDED),
+    ("POST", "/model/fit", {"kind": "x" * SHORT_BODY}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(LARGE)))
+def test_large_bodies_are_read_beside_the_event_loop(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    method, path, content = LARGE[number]
+    on_loop: list[bool] = []
+
+    def noted(*arguments: Any) -> None:
+        on_loop.append(is_on_loop())
+        require_few_values(*arguments)
+
+    for module in (oubli.app.http.parsing, oubli.app.http.inference):
+        monkeypatch.setattr(module, "require_few_values", noted)
+    body = orjson.dumps(content)
+    assert len(body) > SHORT_BODY
+    with served(max_rows=5000) as client:
+        headers = {"Content-Type": "application/json"}
+        assert client.request(method, path, content=body, headers=headers).status_code < 500
+        assert on_loop == [False]
+        assert client.request(method, path, content=b"{}", headers=headers).status_code < 500
+        assert on_loop == [False, True]
+
+
+@pytest.mark.parametrize(("method", "path"), [(method, path) for method, path, _ in LARGE])
+def test_more_values_than_rows_can_have_are_not_parsed(method: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b'{"x": [' + b",".join([b"[]"] * 300_000) + b"]}"
+
+    parsed: list[bytes] = []
+
+    def noting(parse: Any) -> Any:
+        return lambda text, **more: parsed.append(text) or parse(text, **more)
+
+    monkeypatch.setattr(orjson, "loads", noting(orjson.loads))
+    monkeypatch.setattr(oubli.app.http.inference, "from_json", noting(oubli.app.http.inference.from_json))
+    with served(max_rows=5000) as client:
+        answer = client.request(method, path, content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 413
+        assert "more values" in answer.text
+        assert body not in parsed
+
+
+def test_a_body_as_large_as_it_may_be_passes() -> None:
+    with served(max_rows=5000) as client:
+        texts = [[1, ',[{"\\' * 20, True]] * 5000
+        assert client.post("/predict", json={"instances": texts}).status_code == 200
+        names = [{"age": 1, "job": "a,,,,", "member": True}] * 5000
+        assert client.post("/predict", json={"instances": names}).status_code == 200
+
+
+def is_on_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def test_long_pages_and_the_document_are_written_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    routes, on_loop = oubli.app.http.routes, list[bool]()
+
+    def noting(write: Any) -> Any:
+        def noted(*arguments: Any, **more: Any) -> Any:
+            on_loop.append(is_on_loop())
+            return write(*arguments, **more)
+
+        return noted
+
+    monkeypatch.setattr(routes.samples, "DEFAULT_PAGE", 40)
+    monkeypatch.setattr(routes.samples, "page_answer", noting(routes.samples.page_answer))
+    monkeypatch.setattr(routes.pages, "to_json", noting(routes.pages.to_json))
+    with served() as client:
+        assert len(client.get("/samples?limit=40").json()["samples"]) == 40
+        assert on_loop.pop()
+        for ask in (
+            client.get("/samples?limit=50"),
+            client.get("/samples?limit=50&format=csv"),
+            client.post("/samples/search", json={"ids": [f"c{i}" for i in range(45)]}),
+            client.get("/openapi.json"),
+        ):
+            assert ask.status_code == 200
+            assert not on_loop.pop()
+
+
+@given(
+    st.recursive(
+        st.text(st.sampled_from('a"\\,[{') | st.characters(), max_size=20) | st.integers() | st.none(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(st.sampled_from('",\\[')), inner),
+        max_leaves=60,
+    ),
+    st.booleans(),
+)
+def test_what_is_counted_is_what_is_in_the_text(value: Any, is_ascii: bool) -> None:
+    def count(one: Any) -> int:
+        if not isinstance(one, (list, dict)):
+            return 0
+        return 1 + max(0, len(one) - 1) + sum(map(count, one.values() if isinstance(one, dict) else one))
+
+    body = json.dumps(value, ensure_ascii=is_ascii).encode(errors="surrogatepass")
+    padded = body + b" " * 5000
+    n = count(value)
+    for most, is_refused in ((n, False), (n - 1, True)):
+        if most < 0:
+            continue
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(oubli.app.http.parsing, "_FEW_VALUES", most)  # taken whatever the rows are
+            with pytest.raises(ProblemError, match="too-many-rows") if is_refused else nullcontext():
+                require_few_values(padded, 0, 0)
+
+
+@pytest.mark.parametrize("slug", KINDS)
+def test_every_kind_has_the_one_shape(slug):
+    response = ProblemError(slug, errors=KINDS[slug].example).response()
+    body = orjson.loads(response.body)
+    assert response.headers["content-type"] == MEDIA_TYPE
+    assert response.status_code == body["status"] == KINDS[slug].status
+    assert body["type"].endswith(":" + slug)
+    assert body["title"]
+    assert body["detail"].endswith(".")
+
+
+def test_a_retry_is_told_when():
+    for slug in ("queue-full", "not-ready", "storage"):
+        assert int(ProblemError(slug).response().headers["retry-after"]) > 0
+
+
+ERRORS = {
+    "queue-full": errors.BusyError(),
+    "not-ready": errors.UnavailableError("starting"),
+    "changes-stopped": errors.UnavailableError("failed"),
+    "storage": errors.StorageError("No space left on device"),
+    "capacity": CapacityError("SECRET"),
+    "model-unusable": UnusableModelError(),
+    "unreadable-file": FileError("is truncated: take another copy"),
+    "invalid-input": InputError("must be a number", row=3, field="age", value="SECRET"),
+}
+
+
+@pytest.mark.parametrize("slug", ERRORS)
+def test_errors_become_problems_without_their_text(slug):
+    """Those of the service that routes do not meet in other tests."""
+    problem = to_problem(ERRORS[slug])
+    assert problem is not None
+    assert problem.kind.slug == slug
+    assert "SECRET" not in str(problem.content())
+
+
+@pytest.mark.parametrize("error", [UnknownIdError(["SECRET"]), ValueError("SECRET"), errors.ServiceError("SECRET")])
+def test_what_nobody_expected_is_no_problem(error):
+    assert to_problem(error) is None
+
+
+def test_pointers_are_escaped():
+    assert pointer("samples", 0, "features", "a/b~c") == "/samples/0/features/a~1b~0c"
+
+
+def test_a_replacement_may_have_another_expiry():
+    for sent, expires in ((None, None), ("2031-01-01T00:00:00Z", 1_924_992_000_000)):
+        body = orjson.dumps({"features": [1, "a", True], "label": "yes", "expires_at": sent})
+        assert READER.replacement(body, "7")[0].expires == expires

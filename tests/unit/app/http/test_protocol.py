@@ -1,103 +1,93 @@
-"""The short way in, as connections see it."""
+"""Connections without sockets: the short way in, the order of answers, and limits of number, size and time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
+import tracemalloc
 from typing import Any
 
 import orjson
 import pytest
 
 import oubli.app.http.connection.fastpath
-from oubli.app.http.connection.connections import ConnectionLimits
-from tests.unit.app.http.connections import Connection, Host, hosting, request
-from tests.unit.app.support import forest, make_service
+from oubli.app.http.connection.connections import ConnectionLimits, parse_networks
+from oubli.app.http.connection.protocol import LEAST_BODY_RATE, MOST_FIELDS, MOST_HEAD_BYTES
+from tests.unit.app.http.connections import (
+    ADD,
+    DELETE,
+    MODEL,
+    PREDICT,
+    Connection,
+    Host,
+    both_ways,
+    hosting,
+    request,
+    with_limits,
+)
+from tests.unit.app.http.test_fastpath import settle
+from tests.unit.app.support import make_service
 
-PREDICT = request(body=b'{"instances": [[1, "a", true]]}')
-ADD = request(target="/samples", body=b'{"samples": [{"id": "n", "features": [1, "a", true], "label": "yes"}]}')
-DELETE = request("DELETE", "/samples/c1", headers=(("Host", "127.0.0.1"),))
-MODEL = request("GET", "/model", headers=(("Host", "127.0.0.1"),))
-
-
-def served(work: Any, **settings: Any) -> Any:
-    """Run a coroutine function on a host that is ready."""
-
-    async def run() -> Any:
-        async with hosting(make_service(), **settings) as host:
-            return await work(host)
-
-    return asyncio.run(run())
+pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize(("data", "status"), [(PREDICT, b"200 OK"), (ADD, b"201 Created"), (DELETE, b"200 OK")])
-def test_the_common_case_is_answered_without_the_parser(data: bytes, status: bytes) -> None:
-    async def work(host: Host) -> None:
-        connection = host.connect()
-        never_parsed(connection)
-        connection.send(data)
-        # No task, no loop in between: a prediction is there when the bytes were read.
-        assert bool(connection.transport.written) == (data is PREDICT)
-        await host.settle()
-        (answer,) = connection.answers
-        assert answer.status == b"HTTP/1.1 " + status
-        assert b"date: today" in answer.headers
-        assert b"cache-control: no-store" in answer.headers
-        assert host.state.total_requests == 1
-
-    served(work)
+async def test_the_common_case_is_answered_without_the_parser(host: Host, data: bytes, status: bytes) -> None:
+    connection = host.connect()
+    never_parsed(connection)
+    connection.send(data)
+    # No task, no loop in between: a prediction is there when the bytes were read.
+    assert bool(connection.transport.written) == (data is PREDICT)
+    await host.settle()
+    (answer,) = connection.answers
+    assert answer.status == b"HTTP/1.1 " + status
+    assert b"date: today" in answer.headers
+    assert b"cache-control: no-store" in answer.headers
+    assert host.state.total_requests == 1
 
 
-def test_predictions_that_came_together_are_written_together() -> None:
-    async def work(host: Host) -> None:
-        connections = [host.connect() for _ in range(3)]
-        written = [one.transport for one in connections]
-        for one in connections:
-            one.send(PREDICT)
-        assert [one.writes for one in written] == [0, 0, 0]
-        await asyncio.sleep(0)
-        assert [one.writes for one in written] == [1, 1, 1]
-        connections[0].send(PREDICT)
-        connections[1].send(PREDICT)
-        connections[0].protocol.eof_received()
-        assert [one.writes for one in written] == [2, 2, 1], "a transport closes after the end of what it reads"
-        connections[0].send(PREDICT + b"nonsense")
-        first, last = (one.status.split()[1] for one in connections[0].answers[-2:])
-        assert (first, last) == (b"200", b"400")
-
-    served(work)
+async def test_predictions_that_came_together_are_written_together(host: Host) -> None:
+    connections = [host.connect() for _ in range(3)]
+    written = [one.transport for one in connections]
+    for one in connections:
+        one.send(PREDICT)
+    assert [one.writes for one in written] == [0, 0, 0]
+    await asyncio.sleep(0)
+    assert [one.writes for one in written] == [1, 1, 1]
+    connections[0].send(PREDICT)
+    connections[1].send(PREDICT)
+    connections[0].protocol.eof_received()
+    assert [one.writes for one in written] == [2, 2, 1], "a transport closes after the end of what it reads"
+    connections[0].send(PREDICT + b"nonsense")
+    assert connections[0].statuses[-2:] == [200, 400]
 
 
 @pytest.mark.parametrize("look", ["holders", "timer", "late"])
-def test_an_answer_that_waits_is_written_before_anything_else(look: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(host: Host) -> None:
-        connection, _ = host.connect(), host.connect()
-        if look == "late":
-            monkeypatch.setattr(oubli.app.http.connection.fastpath, "LONGEST_WAIT", -1.0)
-        connection.send(PREDICT)
-        if look == "holders":
-            host.service.model.holders._forget_until(0)
-        elif look == "timer":
-            connection.protocol.look(time.monotonic(), 1.0)
-        assert len(connection.answers) == 1
-
-    served(work)
+async def test_an_answer_that_waits_is_written_before_anything_else(
+    host: Host, look: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, _ = host.connect(), host.connect()
+    if look == "late":
+        monkeypatch.setattr(oubli.app.http.connection.fastpath, "LONGEST_WAIT", -1.0)
+    connection.send(PREDICT)
+    if look == "holders":
+        host.service.model.holders._forget_until(0)
+    elif look == "timer":
+        connection.protocol.look(time.monotonic(), 1.0)
+    assert len(connection.answers) == 1
 
 
 @pytest.mark.parametrize("size", [1, 40, len(PREDICT) - 31, len(PREDICT) - 1])
-def test_a_request_in_pieces_is_answered_once(size: int) -> None:
-    async def work(host: Host) -> None:
-        connection = host.connect()
-        for i in range(0, len(PREDICT), size):
-            assert connection.transport.written == b""
-            connection.send(PREDICT[i : i + size])
-        await host.settle()
-        assert len(connection.answers) == 1
-        # A head that came whole waits for its body, and is not parsed.
-        assert (connection.protocol.cycle is None) == (size >= len(PREDICT) - 31)
-
-    served(work)
+async def test_a_request_in_pieces_is_answered_once(host: Host, size: int) -> None:
+    connection = host.connect()
+    for i in range(0, len(PREDICT), size):
+        assert connection.transport.written == b""
+        connection.send(PREDICT[i : i + size])
+    await host.settle()
+    assert len(connection.answers) == 1
+    # A head that came whole waits for its body, and is not parsed.
+    assert (connection.protocol.cycle is None) == (size >= len(PREDICT) - 31)
 
 
 LONGER = request(body=b'{"instances": [[10.25, "b", false], [1, null, true]]}')
@@ -113,18 +103,15 @@ def never_parsed(connection: Connection) -> None:
     connection.protocol.parser = Refusing()
 
 
-def test_a_request_like_the_one_before_is_not_parsed() -> None:
-    async def work(host: Host) -> None:
-        connection = host.connect()
-        connection.send(PREDICT)
-        never_parsed(connection)
-        for data in (PREDICT, LONGER, PREDICT):
-            connection.send(data)
-        assert [answer.status for answer in connection.answers] == [b"HTTP/1.1 200 OK"] * 4
-        assert len(orjson.loads(connection.answers[2].body)["predictions"]) == 2
-        assert host.state.total_requests == 4
-
-    served(work)
+async def test_a_request_like_the_one_before_is_not_parsed(host: Host) -> None:
+    connection = host.connect()
+    connection.send(PREDICT)
+    never_parsed(connection)
+    for data in (PREDICT, LONGER, PREDICT):
+        connection.send(data)
+    assert [answer.status for answer in connection.answers] == [b"HTTP/1.1 200 OK"] * 4
+    assert len(orjson.loads(connection.answers[2].body)["predictions"]) == 2
+    assert host.state.total_requests == 4
 
 
 @pytest.mark.parametrize(
@@ -148,198 +135,440 @@ def test_a_request_like_the_one_before_is_not_parsed() -> None:
         b"",
     ],
 )
-def test_a_request_that_is_not_quite_like_the_one_before_is_answered_as_if_it_came_first(data: bytes) -> None:
-    async def work(host: Host) -> list[Any]:
-        connection = host.connect()
-        connection.send(PREDICT)
-        connection.send(data)
-        await host.settle(50)
-        connection.protocol.look(time.monotonic(), 1.0)  # a request that is not whole goes to the parser
-        await host.settle(50)
-        connection.protocol.connection_lost(None)
-        return [connection.answers, connection.transport.closed, connection.protocol.is_reading]
-
-    assert served(work) == served(work, hot=False)
-
-
-def test_a_body_that_looks_like_a_request_is_a_body() -> None:
-    async def work(host: Host) -> None:
-        connection = host.connect()
-        connection.send(PREDICT)
-        for first, second in ((LONGER, PREDICT), (PREDICT, DELETE)):
-            headers = (("Host", "127.0.0.1"), ("Content-Type", "application/json"), ("Transfer-Encoding", "chunked"))
-            body = first + second
-            connection.send(request(target="/samples/search", headers=headers) + b"%x\r\n" % len(body))
-            for part in (first, second, b"\r\n0\r\n\r\n"):
-                connection.send(part)
-            await host.settle()
-        assert [answer.status[9:12] for answer in connection.answers] == [b"200", b"400", b"400"]
-        assert host.service.model.state.version == 1
-
-    served(work)
+async def test_a_request_that_is_not_quite_like_the_one_before_is_answered_as_if_it_came_first(data: bytes) -> None:
+    seen = []
+    for hot in (True, False):
+        async with hosting(make_service(), hot=hot) as host:
+            connection = host.connect()
+            connection.send(PREDICT)
+            connection.send(data)
+            await host.settle(50)
+            connection.protocol.look(time.monotonic(), 1.0)  # a request that is not whole goes to the parser
+            await settle(host, connection)
+            connection.protocol.connection_lost(None)
+            seen.append((connection.answers, connection.transport.closed, connection.protocol.is_reading))
+    assert seen[0] == seen[1]
 
 
-def test_a_known_head_that_is_refused_now_takes_the_ordinary_way() -> None:
-    async def work(host: Host) -> None:
-        connection = host.connect()
-        connection.send(PREDICT)
-        host.service.model.state.phase = "starting"
-        connection.send(PREDICT)
+async def test_a_body_that_looks_like_a_request_is_a_body(host: Host) -> None:
+    connection = host.connect()
+    connection.send(PREDICT)
+    for first, second in ((LONGER, PREDICT), (PREDICT, DELETE)):
+        headers = (("Host", "127.0.0.1"), ("Content-Type", "application/json"), ("Transfer-Encoding", "chunked"))
+        body = first + second
+        connection.send(request(target="/samples/search", headers=headers) + b"%x\r\n" % len(body))
+        for part in (first, second, b"\r\n0\r\n\r\n"):
+            connection.send(part)
         await host.settle()
-        host.service.model.state.phase = "ready"
-        connection.protocol.pause_writing()
-        connection.send(PREDICT)
-        connection.protocol.resume_writing()
-        await host.settle()
-        assert [answer.status[9:12] for answer in connection.answers] == [b"200", b"503", b"200"]
-
-    served(work)
+    assert connection.statuses == [200, 400, 400]
+    assert host.service.model.state.version == 1
 
 
-def test_answers_keep_the_order_of_the_requests() -> None:
-    async def work(host: Host) -> list[Any]:
-        connection = host.connect()
-        connection.send(DELETE + MODEL + PREDICT + ADD + MODEL + PREDICT)
-        await host.settle()
-        return [orjson.loads(answer.body) for answer in connection.answers]
-
-    bodies = served(work)
-    assert [body["model_version"] for body in bodies] == [2, 2, 2, 3, 3, 3]
-    assert ["kind" in body for body in bodies] == [True, True, False, False, True, False]
+async def test_a_known_head_that_is_refused_now_takes_the_ordinary_way(host: Host) -> None:
+    connection = host.connect()
+    connection.send(PREDICT)
+    host.service.model.state.phase = "starting"
+    connection.send(PREDICT)
+    await host.settle()
+    host.service.model.state.phase = "ready"
+    connection.protocol.pause_writing()  # as for a client that does not read
+    connection.send(PREDICT)
+    await asyncio.sleep(0.01)
+    assert connection.statuses == [200, 503]
+    connection.protocol.resume_writing()
+    await host.settle()
+    assert connection.statuses == [200, 503, 200]
 
 
 @pytest.mark.parametrize("data", [ADD, DELETE])
-def test_a_client_that_left_is_not_written_to(data: bytes) -> None:
-    async def work(host: Host) -> None:
-        left, stays = host.connect(), host.connect()
-        left.send(data)
-        stays.send(PREDICT)
-        left.transport.close()
-        left.protocol.connection_lost(None)
-        await host.settle()
-        assert left.transport.written == b""
-        assert host.service.model.state.version == 2
-        assert len(stays.answers) == 1
-
-    served(work)
+async def test_a_client_that_left_is_not_written_to(host: Host, data: bytes) -> None:
+    left, stays = host.connect(), host.connect()
+    left.send(data)
+    stays.send(PREDICT)
+    left.transport.close()
+    left.protocol.connection_lost(None)
+    await host.settle()
+    assert left.transport.written == b""
+    assert host.service.model.state.version == 2
+    assert len(stays.answers) == 1
 
 
-def test_what_is_no_http_is_told_after_the_answers_before_it(caplog: pytest.LogCaptureFixture) -> None:
-    async def work(host: Host) -> None:
-        connection = host.connect()
-        with caplog.at_level(logging.CRITICAL):
-            connection.send(PREDICT + b"no such thing\r\n\r\n")
-        await host.settle()
-        assert [answer.status for answer in connection.answers] == [b"HTTP/1.1 200 OK", b"HTTP/1.1 400 Bad Request"]
-        assert connection.transport.closed
-
-    served(work)
-
-
-def test_a_client_that_does_not_read_is_waited_for() -> None:
-    async def work(host: Host) -> None:
-        connection = host.connect()
-        connection.protocol.pause_writing()
+@with_limits(idle_seconds=500)
+async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(host: Host) -> None:
+    idle, busy, reading, asking = (host.connect() for _ in range(4))
+    for connection in (idle, busy, reading, asking):
         connection.send(PREDICT)
+    reading.send(PREDICT[:30])
+    asking.send(MODEL)
+    for connection in (idle, reading, asking):
+        connection.protocol.idle_since -= 1000
+    for connection in (idle, busy, reading, asking):
+        connection.protocol.look(time.monotonic(), 1.0)
+    assert [c.transport.closed for c in (idle, busy, reading, asking)] == [True, False, False, False]
+    reading.send(PREDICT[30:])
+    await host.settle()
+    assert [len(c.answers) for c in (busy, reading, asking)] == [1, 2, 2]
+    busy.protocol.idle_since -= 1000
+    busy.protocol.look(time.monotonic(), 1.0)
+    assert busy.transport.closed
+
+
+@with_limits(idle_seconds=0.05)
+@pytest.mark.parametrize("data", [PREDICT, PREDICT + MODEL])
+async def test_the_timer_closes(host: Host, data: bytes) -> None:
+    connection = host.connect()
+    connection.send(data)
+    while not connection.transport.closed:  # noqa: ASYNC110 - as a client would see it
         await asyncio.sleep(0.01)
-        assert connection.transport.written == b""
-        connection.protocol.resume_writing()
-        await host.settle()
-        assert len(connection.answers) == 1
-
-    served(work)
+    assert len(connection.answers) == data.count(b"HTTP/1.1")
 
 
-def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
-    async def work(host: Host) -> None:
-        idle, busy, reading, asking = (host.connect() for _ in range(4))
-        for connection in (idle, busy, reading, asking):
-            connection.send(PREDICT)
-        reading.send(PREDICT[:30])
-        asking.send(MODEL)
-        for connection in (idle, reading, asking):
-            connection.protocol.idle_since -= 1000
-        for connection in (idle, busy, reading, asking):
-            connection.protocol.look(time.monotonic(), 1.0)
-        assert [c.transport.closed for c in (idle, busy, reading, asking)] == [True, False, False, False]
-        reading.send(PREDICT[30:])
-        await host.settle()
-        assert [len(c.answers) for c in (busy, reading, asking)] == [1, 2, 2]
-        busy.protocol.idle_since -= 1000
-        busy.protocol.look(time.monotonic(), 1.0)
-        assert busy.transport.closed
-
-    served(work, limits=ConnectionLimits(idle_seconds=500))
+async def test_shutdown_lets_a_request_finish(host: Host) -> None:
+    idle, reading, answered = host.connect(), host.connect(), host.connect()
+    reading.send(PREDICT[:-5])
+    answered.send(PREDICT)
+    for connection in (idle, reading, answered):
+        connection.protocol.shutdown()
+    assert idle.transport.closed
+    assert answered.transport.closed
+    assert len(answered.answers) == 1
+    assert not reading.transport.closed
+    reading.send(PREDICT[-5:])
+    await host.settle()
+    (answer,) = reading.answers
+    assert answer.status == b"HTTP/1.1 200 OK"
+    assert b"connection: close" in answer.headers
+    assert reading.transport.closed
 
 
-def test_the_timer_closes() -> None:
-    async def work(host: Host) -> None:
-        connection = host.connect()
-        connection.send(PREDICT)
-        while not connection.transport.closed:  # noqa: ASYNC110 - as a client would see it
-            await asyncio.sleep(0.01)
-        assert len(connection.answers) == 1
-
-    served(work, limits=ConnectionLimits(idle_seconds=0.02))
-
-
-def test_after_an_ordinary_request_the_timer_closes_as_well() -> None:
-    async def work(host: Host) -> None:
-        connection = host.connect()
-        connection.send(PREDICT + MODEL)
-        await host.settle()
-        assert len(connection.answers) == 2
-        while not connection.transport.closed:  # noqa: ASYNC110 - as a client would see it
-            await asyncio.sleep(0.01)
-
-    served(work, limits=ConnectionLimits(idle_seconds=0.1))
-
-
-def test_shutdown_lets_a_request_finish() -> None:
-    async def work(host: Host) -> None:
-        idle, reading, answered = host.connect(), host.connect(), host.connect()
-        reading.send(PREDICT[:-5])
-        answered.send(PREDICT)
-        for connection in (idle, reading, answered):
-            connection.protocol.shutdown()
-        assert idle.transport.closed
-        assert answered.transport.closed
-        assert len(answered.answers) == 1
-        assert not reading.transport.closed
-        reading.send(PREDICT[-5:])
-        await host.settle()
-        (answer,) = reading.answers
-        assert answer.status == b"HTTP/1.1 200 OK"
-        assert b"connection: close" in answer.headers
-        assert reading.transport.closed
-
-    served(work)
-
-
-def test_a_mistake_of_ours_is_answered_like_everywhere(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_mistake_of_ours_is_answered_like_everywhere(
+    host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    model = forest()
-
     def broken(*_: Any) -> None:
         raise RuntimeError("SECRET")
 
-    monkeypatch.setattr(model, "apply", broken)
-
-    async def run() -> list[Any]:
-        async with hosting(make_service(model)) as host:
-            connection = host.connect()
-            with caplog.at_level(logging.INFO):
-                connection.send(DELETE + DELETE + PREDICT)
-                await host.settle()
-            host.service.model.state.halted = None  # so that it can be stopped without a word
-            return connection.answers
-
-    first, second, third = asyncio.run(run())
-    assert first.status == b"HTTP/1.1 500 Internal Server Error"
+    monkeypatch.setattr(host.service.model.state.model, "apply", broken)
+    connection = host.connect()
+    with caplog.at_level(logging.INFO):
+        connection.send(DELETE + DELETE + PREDICT)
+        await host.settle()
+    host.service.model.state.halted = None  # so that it can be stopped without a word
+    first, second, _ = connection.answers
+    assert connection.statuses == [500, 503, 200]
     assert b"content-type: application/problem+json" in first.headers
     assert orjson.loads(first.body)["type"] == "urn:oubli:problem:internal-error"
     assert orjson.loads(second.body)["type"] == "urn:oubli:problem:changes-stopped"
-    assert third.status == b"HTTP/1.1 200 OK"
     assert "SECRET" not in caplog.text + str((first, second))
     assert "an internal error at test_protocol.py" in caplog.text
+
+
+CHUNKED = (("Host", "127.0.0.1"), ("Content-Type", "application/json"), ("Transfer-Encoding", "chunked"))
+
+
+def with_fields(n: int, size: int = 1) -> bytes:
+    """A request with so many headers, four of them the usual ones."""
+    more = tuple((f"X-{i}", "v" * size) for i in range(n - 3))
+    usual = (("Host", "127.0.0.1"), ("Content-Type", "application/json"), ("Content-Length", "31"))
+    return request(body=b'{"instances": [[1, "a", true]]}', headers=(*usual, *more))
+
+
+# --- heads
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (with_fields(MOST_FIELDS), 200),
+        (with_fields(MOST_FIELDS + 1), 431),
+        (with_fields(12, MOST_HEAD_BYTES // 8), 431),
+        (with_fields(10, MOST_HEAD_BYTES // 8 - 200), 200),
+        (request("GET", "/" + "x" * MOST_HEAD_BYTES), 431),
+        (request("GET", "/model?" + "x" * (MOST_HEAD_BYTES - 500)), 200),
+        (b"X" * 100_000, 400),
+        (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 2 * MOST_HEAD_BYTES, 431),
+    ],
+)
+@pytest.mark.parametrize("size", [1000, 65_536, 10**9])
+async def test_a_head_has_a_limit(host: Host, data: bytes, status: bytes, size: int) -> None:
+    connection = host.connect()
+    for start in range(0, len(data), size):
+        connection.send(data[start : start + size])
+    await host.settle()
+    if not connection.transport.written:  # all of it in one piece, and the last field without an end
+        connection.send(b"x")
+    assert connection.statuses == [status]
+    assert connection.transport.closed == (status != 200)
+    if status != 200:
+        assert b"content-type: application/problem+json" in connection.answers[0].headers
+        assert b"connection: close" in connection.answers[0].headers
+        connection.transport.closed = False
+        connection.protocol.data_received(PREDICT)
+        assert len(connection.answers) == 1, "nothing is looked at any more"
+
+
+@both_ways
+@pytest.mark.parametrize("line", [b"X: 1\r\n", b"x" * 1000])
+async def test_an_endless_head_takes_little_memory(host: Host, line: bytes) -> None:
+    connection = host.connect()
+    connection.send(b"GET /model HTTP/1.1\r\nHost: 127.0.0.1\r\nY: ")
+    piece = line * (4096 // len(line))
+    tracemalloc.start()
+    for _ in range(4000):
+        connection.protocol.data_received(piece)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert connection.statuses == [431]
+    assert peak < 2**20
+
+
+@both_ways
+@pytest.mark.parametrize(
+    "end",
+    [
+        b"0\r\n" + b"X: 1\r\n" * (MOST_FIELDS + 1) + b"\r\n",
+        b"0\r\nX: " + b"x" * (2 * MOST_HEAD_BYTES),
+        b"1;" + b"x" * (2 * MOST_HEAD_BYTES),
+    ],
+)
+async def test_trailers_and_extensions_have_the_limit_too(host: Host, end: bytes) -> None:
+    connection = host.connect()
+    data = request(headers=CHUNKED) + b"2\r\n{}\r\n" + end
+    for start in range(0, len(data), 4096):
+        connection.send(data[start : start + 4096])
+        await asyncio.sleep(0)
+    await host.settle()
+    assert connection.statuses == [431]
+    assert connection.transport.closed
+
+
+@both_ways
+async def test_trailers_are_no_headers(host: Host) -> None:
+    """What is in front of the server does not check them."""
+    for name in ("Host", "Content-Type"):
+        headers = tuple(header for header in CHUNKED if header[0] != name)
+        connection = host.connect()
+        body = b'1f\r\n{"instances": [[1, "a", true]]}\r\n0\r\n'
+        trailer = b"".join(b"%b: %b\r\n" % (a.encode(), b.encode()) for a, b in CHUNKED[:2])
+        connection.send(request(headers=headers) + body + trailer + b"\r\n" + PREDICT)
+        await host.settle()
+        assert connection.statuses == [421 if name == "Host" else 415, 200]
+
+
+# --- order of answers
+
+
+@both_ways
+@pytest.mark.parametrize("durable", [True])
+@pytest.mark.parametrize("bad", [b"no such thing\r\n\r\n", with_fields(MOST_FIELDS + 1)])
+@pytest.mark.parametrize("before", [MODEL, MODEL + ADD, ADD + MODEL + PREDICT, PREDICT])
+async def test_what_cannot_be_read_is_answered_after_the_requests_before_it(
+    host: Host, bad: bytes, before: bytes
+) -> None:
+    """An answer in the wrong place would be taken for that of a change that was made."""
+    connection = host.connect()
+    connection.send(before + bad)
+    await host.settle()
+    expected = before.count(b"HTTP/1.1\r\n")
+    assert [status // 100 for status in connection.statuses] == [2] * expected + [4]
+    assert connection.transport.closed
+
+
+@both_ways
+@pytest.mark.parametrize("before", [b"", MODEL, PREDICT, ADD])
+async def test_a_body_that_breaks_off_is_answered_in_its_place(host: Host, before: bytes) -> None:
+    for target in ("/predict", "/samples"):
+        connection = host.connect()
+        connection.send(before + request(target=target, headers=CHUNKED) + b"5\r\nabc")
+        await host.settle(20)
+        connection.send(b"de!\r\n")
+        await host.settle()
+        assert [status // 100 for status in connection.statuses] == [2] * bool(before) + [4]
+        assert connection.transport.closed
+
+
+@both_ways
+async def test_after_the_last_request_of_a_connection_nothing_is_done(host: Host) -> None:
+    for last in (MODEL.replace(b"\r\n", b"\r\nConnection: close\r\n", 1), MODEL.replace(b"1.1", b"1.0")):
+        connection = host.connect()
+        connection.send(last + ADD)
+        await host.settle()
+        assert connection.statuses == [200]
+        assert host.service.model.state.version == 1
+
+
+@both_ways
+async def test_a_request_for_another_protocol_is_the_last_one(host: Host) -> None:
+    """What follows may be its body, which the parser takes for a request."""
+    upgrade = b"\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+    for before in (b"", PREDICT):
+        connection = host.connect()
+        connection.send(before + MODEL.replace(b"\r\n", upgrade, 1) + ADD)
+        connection.send(ADD)
+        await host.settle()
+        assert connection.statuses == [200] * (1 + bool(before))
+        assert connection.transport.closed
+        assert host.service.model.state.version == 1
+
+
+# --- time
+
+
+def age(connection: Connection, seconds: float) -> None:
+    """Have so much time pass for a connection."""
+    protocol = connection.protocol
+    protocol._began = (protocol._began or time.monotonic()) - seconds  # a look notes it
+    protocol.idle_since -= seconds
+    protocol._unread_since -= seconds
+    protocol.look(time.monotonic(), seconds)
+
+
+@both_ways
+@pytest.mark.parametrize("n_sent", [1, 20, len(PREDICT) - 32])
+async def test_a_head_has_a_time(host: Host, n_sent: int) -> None:
+    connection = host.connect()
+    connection.send(PREDICT)
+    await host.settle()
+    connection.send(PREDICT[:n_sent])
+    age(connection, 9)
+    assert not connection.transport.closed
+    age(connection, 2)
+    assert connection.statuses == [200, 408]
+    assert connection.transport.closed
+
+
+@both_ways
+@pytest.mark.parametrize("target", ["/predict", "/samples/search"])
+async def test_a_body_has_a_time(host: Host, target: str) -> None:
+    connection = host.connect()
+    connection.send(request(target=target, body=b"x" * 1000)[:-10])
+    await host.settle(20)
+    age(connection, 59)
+    assert not connection.transport.closed
+    age(connection, 2)
+    await host.settle()
+    assert connection.statuses == [408]
+    assert connection.transport.closed
+
+
+@both_ways
+async def test_a_long_body_that_goes_on_has_more_time(host: Host) -> None:
+    size = 400 * LEAST_BODY_RATE
+    connection = host.connect()
+    connection.send(request(headers=(*CHUNKED[:2], ("Content-Length", str(size)))))
+    for _ in range(400):
+        connection.send(b" " * LEAST_BODY_RATE)
+        await host.settle(10)
+        age(connection, 1)
+    await host.settle()
+    assert connection.statuses == [400], "it was read, and is no JSON"
+
+
+@both_ways
+async def test_time_in_which_the_server_does_not_read_is_not_the_clients(host: Host) -> None:
+    connection = host.connect()
+    connection.send(request(target="/samples", body=b"x" * 200_000)[:100_000])
+    assert connection.protocol.flow.read_paused
+    age(connection, 500)
+    assert not connection.transport.closed
+    connection.protocol.flow.resume_reading()
+    connection.send(request(target="/samples", body=b"x" * 200_000)[100_000:])
+    await host.settle()
+    assert connection.statuses == [400]
+
+
+@both_ways
+async def test_a_client_that_never_reads_is_left(host: Host) -> None:
+    connection = host.connect()
+    connection.send(PREDICT)
+    await host.settle()
+    connection.transport.unread = 1000
+    age(connection, 0)
+    connection.transport.unread = 900  # it reads slowly
+    age(connection, 70)
+    age(connection, 50)
+    assert not connection.transport.closed
+    age(connection, 11)
+    assert connection.transport.closed
+
+
+@both_ways
+@pytest.mark.parametrize("durable", [True])
+async def test_a_slow_head_behind_a_request_is_answered_after_it(host: Host) -> None:
+    connection = host.connect()
+    async with host.service.model.lock.mutation():
+        connection.send(ADD + b"GET /mo")
+        age(connection, 11)
+        await host.settle(20)
+        assert connection.transport.written == b""
+    await host.settle()
+    assert connection.statuses == [201, 408]
+    assert connection.transport.closed
+
+
+# --- numbers
+
+
+@both_ways
+@pytest.mark.parametrize("options", [{"limits": ConnectionLimits(most=n, most_of_address=12 - n)} for n in (3, 9)])
+async def test_a_new_connection_takes_the_place_of_an_idle_one(host: Host) -> None:
+    first, second, third = (host.connect() for _ in range(3))
+    first.send(PREDICT)
+    second.send(PREDICT[:20])
+    await host.settle()
+    for connection in (first, second, third):
+        connection.protocol.idle_since -= 10
+    third.protocol.idle_since -= 10
+    newer = host.connect()
+    assert [one.transport.closed for one in (first, second, third, newer)] == [False, False, True, False]
+    host.connect()
+    assert first.transport.closed
+    refused = host.connect()
+    assert refused.statuses == [503]
+    assert b"retry-after: 1" in refused.answers[0].headers
+    assert refused.transport.closed
+    second.send(PREDICT[20:])
+    await host.settle()
+    assert second.statuses == [200]
+
+
+@with_limits(most=2, most_of_address=2)
+async def test_a_connection_that_ends_leaves_its_place(host: Host) -> None:
+    for _ in range(10):
+        connection = host.connect()
+        connection.send(PREDICT)
+        assert connection.statuses == [200]
+        connection.protocol.connection_lost(None)
+    refused = [host.connect() for _ in range(4)][2:]
+    assert all(one.statuses == [503] for one in refused)
+    for one in refused:
+        one.protocol.connection_lost(None)  # it had none to leave
+    assert host.connect().statuses == [503]
+
+
+@with_limits(most=8, most_of_address=2, trusted=parse_networks(["10.0.0.0/24", "fd00::1"]))
+async def test_one_address_does_not_get_all_connections(host: Host) -> None:
+    def admitted(address: str) -> bool:
+        connection = host.connect((address, 1))
+        return not connection.transport.closed
+
+    assert [admitted("192.0.2.1") for _ in range(3)] == [True, True, False]
+    assert admitted("192.0.2.2")
+    assert [admitted(f"2001:db8::{i}") for i in range(3)] == [True, True, False]
+    assert [admitted("10.0.0.7") for _ in range(3)] == [True, True, True]
+    assert not admitted("fd00::1"), "there are no more in all"
+
+
+async def test_a_connection_that_is_made_while_the_server_stops_is_refused_and_closed(host: Host) -> None:
+    """Its handshake has taken until then; no one else would close it, and the server would wait for it."""
+    early = host.connect()
+    host.config.http_protocol_class.is_stopping = True  # type: ignore[attr-defined]
+    late = host.connect()
+    late.send(MODEL)
+    early.send(MODEL)
+    await host.settle()
+    assert late.transport.closed
+    (answer,) = late.answers
+    assert late.statuses == [503]
+    assert b"The server is stopping." in answer.body
+    assert early.statuses == [200]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from oubli.app.access.keys import AccessKeys
 from oubli.app.http import server
 from oubli.app.http.auth import AccessRules
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.server import Reloader
 from oubli.app.settings import Settings, load_settings
+from tests.unit.app.http.connections import access_rules
 
 OLD, NEW = "0123456789abcdef-old", "0123456789abcdef-new"
 
@@ -25,17 +25,6 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return load_settings(api_key_file=tmp_path / "key")
 
 
-def rules_for(settings: Settings) -> AccessRules:
-    return AccessRules(
-        allowed_hosts=("127.0.0.1",),
-        api_key=settings.read_api_key(),
-        max_body_bytes=1000,
-        max_bulk_bytes=1000,
-        max_snapshot_bytes=1000,
-        access_keys=AccessKeys(None),
-    )
-
-
 def passes(rules: AccessRules, key: str) -> bool:
     try:
         rules.check("GET", "/model", {b"host": b"127.0.0.1", b"x-api-key": key.encode()})
@@ -45,7 +34,7 @@ def passes(rules: AccessRules, key: str) -> bool:
 
 
 def test_a_new_key_replaces_the_old_one(settings: Settings, tmp_path: Path) -> None:
-    rules = rules_for(settings)
+    rules = access_rules(api_key=settings.read_api_key())
     epoch = rules.access_keys.epoch
     (tmp_path / "key").write_text(NEW)
     Reloader(settings, rules, None)()
@@ -57,7 +46,7 @@ def test_a_new_key_replaces_the_old_one(settings: Settings, tmp_path: Path) -> N
 def test_a_key_that_cannot_be_used_leaves_the_old_one(
     settings: Settings, tmp_path: Path, text: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rules = rules_for(settings)
+    rules = access_rules(api_key=settings.read_api_key())
     if text is None:
         (tmp_path / "key").unlink()
     else:
@@ -74,7 +63,7 @@ def test_a_server_with_a_key_is_not_opened_by_its_settings_file(
     (tmp_path / "key").write_text(OLD)
     (tmp_path / "oubli.toml").write_text('api_key_file = "key"\n')
     settings = load_settings()
-    rules = rules_for(settings)
+    rules = access_rules(api_key=settings.read_api_key())
     (tmp_path / "oubli.toml").write_text("")
     Reloader(settings, rules, None)()
     assert not passes(rules, "")
@@ -86,10 +75,10 @@ def test_other_settings_wait_for_a_restart(
 ) -> None:
     (tmp_path / "oubli.toml").write_text("max_rows = 8\nport = 9\n")
     with caplog.at_level(logging.INFO, logger="oubli.server"):
-        Reloader(settings, rules_for(settings), None)()
+        Reloader(settings, access_rules(api_key=settings.read_api_key()), None)()
     assert "wait for a restart: max_rows" in caplog.text
     (tmp_path / "oubli.toml").write_text('max_rows = "no"\n')
-    Reloader(settings, rules_for(settings), None)()
+    Reloader(settings, access_rules(api_key=settings.read_api_key()), None)()
     assert "nothing was reloaded: max_rows" in caplog.text
 
 
@@ -99,5 +88,5 @@ def test_the_log_level_is_that_of_the_settings_file(
     levels: list[str] = []
     monkeypatch.setattr(server, "set_level", levels.append)
     (tmp_path / "oubli.toml").write_text('log_level = "debug"\n')
-    Reloader(settings, rules_for(settings), None)()
+    Reloader(settings, access_rules(api_key=settings.read_api_key()), None)()
     assert levels == ["debug"]

@@ -10,8 +10,6 @@ import pytest
 from starlette.testclient import TestClient
 
 from oubli.app.http.app import REMOVED, create_app
-from oubli.app.http.connection.fastpath import FastPath
-from tests.unit.app.http.connections import request
 from tests.unit.app.support import JSON, described, make_service, make_settings, served
 
 LITERALS = ("search", "batch-delete", "absence-proofs")
@@ -73,43 +71,6 @@ def test_a_route_below_samples_is_no_sample(client: TestClient, name: str) -> No
     assert client.get("/model").json()["n_samples"] == held
 
 
-def test_the_fast_path_answers_routes_of_the_table(client: TestClient) -> None:
-    fast: FastPath = client.app.state.fast_path  # type: ignore[attr-defined]
-    paths = described(client.app)["paths"]
-    targets = (b"/predict", b"/samples", b"/v2/models/oubli/infer")
-    for method, target in (*(("POST", target) for target in targets), ("DELETE", b"/samples/c1")):
-        head = fast.head_of(request(method, target.decode(), b"{}" if method == "POST" else b""))
-        assert head is not None
-        assert head.route.method.lower() in paths[head.route.path]
-
-
-@pytest.mark.parametrize("name", LITERALS)
-def test_the_fast_path_leaves_it_to_the_routes(client: TestClient, name: str) -> None:
-    fast: FastPath = client.app.state.fast_path  # type: ignore[attr-defined]
-    for target in (f"/samples/{name}", f"/samples/%{ord(name[0]):x}{name[1:]}"):
-        data = request("DELETE", target)
-        head = fast.head_of(data)
-        assert head is not None
-        assert fast.begin(head, target.removeprefix("/samples/").encode(), b"") is None
-
-
-@pytest.mark.parametrize("name", LITERALS)
-def test_a_sample_of_that_name_is_reached_by_query_and_body(client: TestClient, name: str) -> None:
-    [read] = client.get("/samples", params={"id": name}).json()["samples"]
-    assert read["id"] == name
-    assert client.get("/samples", params={"id": name, "format": "csv"}).text.splitlines()[1].startswith(name)
-    content = {"features": [2, "b", False], "label": "no"}
-    assert client.put("/samples", params={"id": name}, json=content).json()["kind"] == "rectification"
-    assert client.get("/samples", params={"id": name}).json()["samples"][0]["label"] == "no"
-    assert client.delete("/samples", params={"id": name}).json()["unlearned"] == 1
-    assert client.get("/samples", params={"id": name}).status_code == 404
-    assert client.put("/samples", params={"id": name}, json=content).status_code == 404
-    sample = {"id": name, "readd": True, "features": [1, "a", True], "label": "yes"}
-    assert client.post("/samples", json={"samples": [sample]}).status_code == 201
-    assert client.post("/samples/batch-delete", json={"ids": [name]}).json()["unlearned"] == 1
-    assert client.post("/samples", json={"samples": [sample]}).status_code == 201
-
-
 @pytest.mark.parametrize(
     ("method", "query", "pointer"),
     [
@@ -121,9 +82,6 @@ def test_a_sample_of_that_name_is_reached_by_query_and_body(client: TestClient, 
         ("GET", "cursor=", "/cursor"),
         ("PUT", "", "/id"),
         ("PUT", "id=c1&id=c2", "/id"),
-        ("DELETE", "ref=b5a6b1c6-0000-4000-8000-000000000000", ""),
-        ("DELETE", "id=c1&ref=b5a6b1c600004000-8000-0000-0000-0000", "/ref"),
-        ("DELETE", "id=c1&subject=s1", ""),
     ],
 )
 def test_wrong_queries_are_refused(client: TestClient, method: str, query: str, pointer: str) -> None:

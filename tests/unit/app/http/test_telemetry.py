@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
-from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +20,10 @@ from oubli.app.http.monitoring import telemetry
 from oubli.app.http.monitoring.observer import ALONE, Correlation
 from oubli.app.http.monitoring.telemetry import Tracing
 from oubli.app.times import Cost, Stages
-from tests.unit.app.http.connections import hosting, request
-from tests.unit.app.support import make_service, samples
+from tests.unit.app.http.connections import Host, both_ways, request
+from tests.unit.app.support import samples
+
+pytestmark = pytest.mark.anyio
 
 ONE_ROW = json.dumps({"instances": [[1, "a", True]]}).encode()
 TRACE, PARENT = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331
@@ -59,6 +58,24 @@ class Traced:
         return found
 
 
+@pytest.fixture
+def traced() -> Traced:
+    return Traced()
+
+
+@pytest.fixture
+def options(traced: Traced) -> dict[str, Any]:
+    """Of the host."""
+    return {"observer": traced.observe}
+
+
+async def send(host: Host, *sent: bytes) -> None:
+    connection = host.connect()
+    for one in sent:
+        connection.send(one)
+        await host.settle()
+
+
 def with_parent(method: str, target: str, body: bytes, traceparent: str) -> bytes:
     headers = (
         ("Host", "127.0.0.1"),
@@ -70,96 +87,59 @@ def with_parent(method: str, target: str, body: bytes, traceparent: str) -> byte
     return request(method, target, body, headers=headers)
 
 
-@pytest.mark.parametrize("hot", [True, False])
-def test_a_span_has_the_parent_that_its_request_names(hot: bool) -> None:
-    async def work() -> None:
-        traced = Traced()
-        async with hosting(make_service(), hot=hot, observer=traced.observe) as host:
-            connection = host.connect()
-            for sent in (
-                with_parent("POST", "/predict", ONE_ROW, TRACEPARENT),
-                with_parent("POST", "/predict", ONE_ROW, TRACEPARENT),
-                request("POST", "/predict", ONE_ROW),
-                with_parent("DELETE", "/samples/c1", b"", TRACEPARENT),
-            ):
-                connection.send(sent)
-                await host.settle()
-        first, second, alone, deleted = traced.spans
-        for span in (first, second, deleted):
-            assert span.context is not None
-            assert span.parent is not None
-            assert span.context.trace_id == span.parent.trace_id == TRACE
-            assert span.parent.span_id == PARENT
-            assert span.parent.is_remote
-        assert alone.parent is None
-        assert len({span.context.span_id for span in traced.spans if span.context}) == 4
-        assert [span.name for span in traced.spans] == ["POST /predict"] * 3 + ["DELETE /samples/{id}"]
-        assert all(span.kind is SpanKind.SERVER for span in traced.spans)
-        assert dict(deleted.attributes or {}) == {
-            "http.request.method": "DELETE",
-            "http.route": "/samples/{id}",
-            "http.response.status_code": 200,
-        }
-        for span in traced.spans:
-            assert span.start_time is not None
-            assert span.end_time is not None
-            assert 0 <= span.end_time - span.start_time < 60e9
-
-    asyncio.run(work())
-
-
-def test_a_caller_that_does_not_sample_is_heeded() -> None:
-    traced = Traced()
-    traced.observe("GET", "/model", 200, 0.001, b"x", Correlation(None, f"{TRACEPARENT[:-2]}00".encode()))
-    assert traced.spans == ()
+@both_ways
+async def test_a_span_has_the_parent_that_its_request_names(host: Host, traced: Traced) -> None:
+    await send(
+        host,
+        with_parent("POST", "/predict", ONE_ROW, TRACEPARENT),
+        with_parent("POST", "/predict", ONE_ROW, TRACEPARENT),
+        request("POST", "/predict", ONE_ROW),
+        with_parent("DELETE", "/samples/c1", b"", TRACEPARENT),
+        with_parent("POST", "/predict", ONE_ROW, f"{TRACEPARENT[:-2]}00"),  # not sampled
+    )
+    first, second, alone, deleted = traced.spans
+    for span in (first, second, deleted):
+        assert span.context is not None
+        assert span.parent is not None
+        assert span.context.trace_id == span.parent.trace_id == TRACE
+        assert (span.parent.span_id, span.parent.is_remote) == (PARENT, True)
+    assert alone.parent is None
+    assert len({span.context.span_id for span in traced.spans if span.context}) == 4
+    assert [span.name for span in traced.spans] == ["POST /predict"] * 3 + ["DELETE /samples/{id}"]
+    expected = {"http.request.method": "DELETE", "http.route": "/samples/{id}", "http.response.status_code": 200}
+    assert dict(deleted.attributes or {}) == expected
+    assert all(0 <= (span.end_time or 0) - (span.start_time or 0) < 60e9 for span in traced.spans)
 
 
 @pytest.mark.parametrize("malformed", [b"", b"SECRET", b"00-SECRET-SECRET-01", b"\xff\xfe", TRACEPARENT.encode()[:-1]])
-def test_what_is_malformed_is_ignored(malformed: bytes) -> None:
-    traced = Traced()
+def test_what_is_malformed_is_ignored(traced: Traced, malformed: bytes) -> None:
     traced.observe("GET", "/model", 200, 0.001, b"x", Correlation(None, malformed))
     (span,) = traced.spans
     assert span.parent is None
     assert "SECRET" not in span.to_json()
 
 
-def test_a_request_without_a_route_is_named_by_its_method() -> None:
-    traced = Traced()
+def test_a_request_without_a_route_and_a_mistake_of_the_server(traced: Traced) -> None:
     traced.observe("GET", "unknown", 404, 0.001, b"x", ALONE)
-    (span,) = traced.spans
-    assert span.name == "GET"
-    assert "http.route" not in (span.attributes or {})
-    assert span.status.status_code is StatusCode.UNSET
-
-
-def test_a_mistake_of_the_server_is_an_error() -> None:
-    traced = Traced()
     traced.observe("GET", "/model", 500, 0.001, b"x", ALONE)
-    (span,) = traced.spans
-    assert span.status.status_code is StatusCode.ERROR
-    assert (span.attributes or {})["error.type"] == "500"
-    assert span.status.description is None
+    unknown, failed = traced.spans
+    assert (unknown.name, unknown.status.status_code) == ("GET", StatusCode.UNSET)
+    assert "http.route" not in (unknown.attributes or {})
+    assert (failed.status.status_code, failed.status.description) == (StatusCode.ERROR, None)
+    assert (failed.attributes or {})["error.type"] == "500"
 
 
-def test_spans_hold_nothing_that_was_sent() -> None:
-    async def work() -> None:
-        traced = Traced()
-        async with hosting(make_service(), observer=traced.observe) as host:
-            connection = host.connect()
-            for method, target, body in (
-                ("GET", "/samples/SECRET", b""),
-                ("GET", "/samples?subject=SECRET", b""),
-                ("DELETE", "/samples/SECRET", b""),
-                ("POST", "/predict", json.dumps({"instances": [["SECRET"]]}).encode()),
-                ("GET", "/SECRET", b""),
-            ):
-                connection.send(with_parent(method, target, body, TRACEPARENT))
-                await host.settle()
-        assert len(traced.spans) == 5
-        found: Any = "".join(span.to_json() for span in traced.all_spans)
-        assert "SECRET" not in found
-
-    asyncio.run(work())
+async def test_spans_hold_nothing_that_was_sent(host: Host, traced: Traced) -> None:
+    asked = (
+        ("GET", "/samples/SECRET", b""),
+        ("GET", "/samples?subject=SECRET", b""),
+        ("DELETE", "/samples/SECRET", b""),
+        ("POST", "/predict", json.dumps({"instances": [["SECRET"]]}).encode()),
+        ("GET", "/SECRET", b""),
+    )
+    await send(host, *(with_parent(method, target, body, TRACEPARENT) for method, target, body in asked))
+    assert len(traced.spans) == 5
+    assert "SECRET" not in "".join(span.to_json() for span in traced.all_spans)
 
 
 def test_a_collector_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,34 +152,19 @@ def test_a_collector_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.
     answered.set()
 
 
-def stages_of(
-    directory: Path | None, *sent: bytes, hot: bool = True, change: Callable[[Any], None] | None = None
-) -> list[list[str]]:
-    """The names of the stages of some requests, which must follow each other and fill the time of the request."""
-
-    async def work() -> list[list[str]]:
-        traced = Traced()
-        async with hosting(make_service(directory=directory), hot=hot, observer=traced.observe) as host:
-            if change is not None:
-                change(host.service)
-            connection = host.connect()
-            for one in sent:
-                connection.send(one)
-                await host.settle()
-        names = []
-        for span in traced.spans:
-            ends: Any = [(one.start_time, one.end_time) for one in traced.below(span)]
-            for (_, before), (after, _) in pairwise(ends):
-                assert before == after
-            if ends:
-                # Two clocks are read one after the other.
-                assert abs(ends[0][0] - (span.start_time or 0)) < 50e6
-                assert abs(ends[-1][1] - (span.end_time or 0)) < 50e6
-            assert all(not one.attributes for one in traced.below(span))
-            names.append([one.name for one in traced.below(span)])
-        return names
-
-    return asyncio.run(work())
+def stages_of(traced: Traced) -> list[list[str]]:
+    """The names of the stages of each request, which must follow each other and fill the time of the request."""
+    names = []
+    for span in traced.spans:
+        stages = traced.below(span)
+        ends: Any = [(one.start_time, one.end_time) for one in stages]
+        assert all(before == after for (_, before), (after, _) in pairwise(ends))
+        if ends:  # two clocks are read one after the other
+            assert abs(ends[0][0] - (span.start_time or 0)) < 50e6
+            assert abs(ends[-1][1] - (span.end_time or 0)) < 50e6
+        assert all(not one.attributes for one in stages)
+        names.append([one.name for one in stages])
+    return names
 
 
 SAMPLE = json.dumps(samples(1)).encode()
@@ -207,10 +172,11 @@ PREDICTED = ["parse", "model", "answer"]
 CHANGED = ["parse", "wait", "plan", "journal", "model", "answer"]
 
 
-@pytest.mark.parametrize("hot", [True, False])
+@both_ways
 @pytest.mark.parametrize("durable", [True, False])
-def test_stages_of_a_request_are_spans_below_its_own(tmp_path: Path, hot: bool, durable: bool) -> None:
-    sent = (
+async def test_stages_of_a_request_are_spans_below_its_own(host: Host, traced: Traced) -> None:
+    await send(
+        host,
         request("POST", "/predict", ONE_ROW),
         request("POST", "/predict", ONE_ROW),
         request("POST", "/samples", SAMPLE),
@@ -220,44 +186,28 @@ def test_stages_of_a_request_are_spans_below_its_own(tmp_path: Path, hot: bool, 
         request("POST", "/predict", b'{"instances": [[1]]}'),
     )
     unchanged = ["parse", "wait", "answer"]
-    found = stages_of(tmp_path / "data" if durable else None, *sent, hot=hot)
-    assert found == [PREDICTED, PREDICTED, CHANGED, unchanged, CHANGED, [], []]
+    assert stages_of(traced) == [PREDICTED, PREDICTED, CHANGED, unchanged, CHANGED, [], []]
 
 
-def test_long_work_waits_and_is_done_on_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(service: Any) -> None:
-        monkeypatch.setattr(Cost, "is_short", lambda cost, n_items: False)
-
-    sent = (request("POST", "/predict", ONE_ROW), request("POST", "/samples", SAMPLE))
-    predicted, added = stages_of(None, *sent, change=slow)
+async def test_long_work_waits_and_is_done_on_a_copy(
+    host: Host, traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cost, "is_short", lambda cost, n_items: False)
+    await send(host, request("POST", "/predict", ONE_ROW), request("POST", "/samples", SAMPLE))
+    predicted, added = stages_of(traced)
     assert predicted == ["parse", "wait", "model", "answer"]
     assert added == ["parse", "wait", "model", "journal", "answer"]
 
 
-def test_requests_that_are_not_sampled_have_no_spans_at_all() -> None:
-    async def work() -> None:
-        traced = Traced()
-        async with hosting(make_service(), observer=traced.observe) as host:
-            connection = host.connect()
-            connection.send(with_parent("POST", "/predict", ONE_ROW, f"{TRACEPARENT[:-2]}00"))
-            await host.settle()
-        assert traced.all_spans == ()
-
-    asyncio.run(work())
-
-
-@pytest.mark.parametrize("hot", [True, False])
-def test_without_traces_no_stage_is_noted(monkeypatch: pytest.MonkeyPatch, hot: bool) -> None:
+@both_ways
+@pytest.mark.parametrize("options", [{}])
+async def test_without_traces_no_stage_is_noted(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("a stage is noted")
 
-    async def work() -> None:
-        async with hosting(make_service(), hot=hot) as host:
-            connection = host.connect()
-            for sent in (request("POST", "/predict", ONE_ROW), request("POST", "/samples", SAMPLE)):
-                connection.send(sent)
-                await host.settle()
-            assert [answer.status[9:12] for answer in connection.answers] == [b"200", b"201"]
-
     monkeypatch.setattr(Stages, "__init__", refuse)
-    asyncio.run(work())
+    connection = host.connect()
+    for sent in (request("POST", "/predict", ONE_ROW), request("POST", "/samples", SAMPLE)):
+        connection.send(sent)
+        await host.settle()
+    assert connection.statuses == [200, 201]

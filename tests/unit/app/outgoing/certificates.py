@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,11 @@ def authority() -> Authority:
 
 
 def certificate(folder: Path, issuer: Authority, domain: str, kind: str = "ec") -> tuple[Path, Path]:
-    """Write a certificate for a domain and its key; return the two files."""
+    """Write a certificate for a domain, or an address, and its key; return the two files."""
     key = ec.generate_private_key(ec.SECP256R1()) if kind == "ec" else rsa.generate_private_key(65537, 2048)
     builder = _builder(issuer.certificate.subject, domain, key, ca=False)
-    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(domain)]), critical=False)
+    name = x509.IPAddress(ip_address(domain)) if domain[0].isdigit() else x509.DNSName(domain)
+    builder = builder.add_extension(x509.SubjectAlternativeName([name]), critical=False)
     by = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.key.public_key())
     builder = builder.add_extension(by, critical=False)
     files = folder / "certificate.pem", folder / "key.pem"

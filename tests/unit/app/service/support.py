@@ -7,26 +7,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
-from oubli.app.service.build import compose, open_directory
 from oubli.app.service.changes.additions import NewSamples
-from oubli.app.service.recovery.start import LedgerChoice
 from oubli.app.service.service import Service
 from oubli.core.data.schema import Schema
-from tests.closing import closed_at_the_end
 from tests.unit.app.support import CLASSES, rows
 
 _PATIENCE = 60.0
-
-
-def reopened(directory: Path, choice: LedgerChoice | None = None, **more: Any) -> Service:
-    """The service of a data directory that was used before."""
-    opened = open_directory(directory)
-    closed_at_the_end(opened)
-    assert opened.snapshots is not None
-    return compose(opened.recover(opened.snapshots.recover(), choice), idle_resolve=False, **more)
 
 
 @asynccontextmanager

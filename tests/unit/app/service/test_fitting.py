@@ -9,8 +9,8 @@ import pytest
 import oubli.app.service.recovery.rebuild as rebuild
 from oubli.app.errors import JournalFullError
 from oubli.app.service.service import Service
-from tests.unit.app.service.support import ended_here, reopened, until
-from tests.unit.app.support import JSON, make_service, samples, served_here
+from tests.unit.app.service.support import ended_here, until
+from tests.unit.app.support import JSON, make_service, reopened, samples, served_here
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,7 @@ from starlette.testclient import TestClient
 
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
 from oubli.app.times import to_text
-from tests.unit.app.service.support import reopened
-from tests.unit.app.support import JSON, make_service, samples, served
+from tests.unit.app.support import JSON, make_service, reopened, samples, served
 
 BODY = samples(2, prefix="p", subject="person")
 

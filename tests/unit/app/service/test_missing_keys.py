@@ -18,8 +18,7 @@ from oubli.app.service.build import OpenDirectory, compose, open_directory
 from oubli.app.service.recovery.start import LedgerChoice
 from oubli.app.service.service import Service
 from oubli.app.storage.journal import Record, SqliteJournal
-from tests.unit.app.service.support import reopened
-from tests.unit.app.support import forest, samples, served, served_here
+from tests.unit.app.support import forest, reopened, samples, served, served_here
 
 # Two keys of each sort: the ones in use, and those that were rotated away.
 NAMES = ("signing new", "signing old", "hashing new", "hashing old")

@@ -15,9 +15,9 @@ from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from oubli.app.service.service import Service
 from oubli.core import DynamicTreeClassifier
 from oubli.core.planning import Turn
-from tests.unit.app.service.support import ended_here, erased, reopened, until
+from tests.unit.app.service.support import ended_here, erased, until
 from tests.unit.app.service.test_fitting import begin_fit
-from tests.unit.app.support import CLASSES, JSON, forest, make_service, rows, samples, served_here
+from tests.unit.app.support import CLASSES, JSON, forest, make_service, reopened, rows, samples, served_here
 
 pytestmark = pytest.mark.anyio
 STRANGE = 12345.678  # far from the ages of all others: a threshold beside it is a trace

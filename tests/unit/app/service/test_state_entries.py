@@ -19,8 +19,18 @@ from oubli.core import IncrementalBoostingClassifier, OnlineBoostingClassifier
 from oubli.verifier import FailedError, check_absence, check_state, read_policy
 from oubli.verifier.sets import set_root
 from tests.unit.app.hosted import wait_until
-from tests.unit.app.service.support import ended, reopened
-from tests.unit.app.support import CLASSES, forest, make_service, require_conforms, rows, samples, served, served_here
+from tests.unit.app.service.support import ended
+from tests.unit.app.support import (
+    CLASSES,
+    forest,
+    make_service,
+    reopened,
+    require_conforms,
+    rows,
+    samples,
+    served,
+    served_here,
+)
 
 LATER = CheckpointPolicy(erasure_deadline=600)
 

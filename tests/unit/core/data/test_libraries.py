@@ -18,23 +18,13 @@ from oubli.core.data.tables import read_table
 from oubli.core.errors import DataConversionWarning, InputError
 
 
-class Exchanged:
-    """A table that has one protocol only, as those of libraries that `tables` does not know."""
-
-    def __init__(self, table: Any, protocol: str) -> None:
-        setattr(type(self), protocol, getattr(table, protocol))
-
-
 def exchanged(protocol: str) -> Callable[[pd.DataFrame], Any]:
-    return lambda frame: type("Table", (Exchanged,), {})(arrow(frame), protocol)
+    """Make tables that have one protocol only, as those of libraries that `tables` does not know."""
+    return lambda frame: type("Table", (), {protocol: staticmethod(getattr(arrow(frame), protocol))})()
 
 
 def arrow(frame: pd.DataFrame) -> pa.Table:
     return pa.Table.from_pandas(frame, preserve_index=False)
-
-
-def in_polars(frame: pd.DataFrame) -> Any:
-    return pl.from_arrow(arrow(frame))
 
 
 LIBRARIES: dict[str, Callable[[pd.DataFrame], Any]] = {
@@ -42,7 +32,7 @@ LIBRARIES: dict[str, Callable[[pd.DataFrame], Any]] = {
     "table": arrow,
     "batch": lambda frame: pa.RecordBatch.from_pandas(frame, preserve_index=False),
     "reader": lambda frame: arrow(frame).to_reader(),
-    "polars": in_polars,
+    "polars": lambda frame: pl.from_arrow(arrow(frame)),
     "capsule": exchanged("__arrow_c_stream__"),
     "interchange": exchanged("__dataframe__"),
 }
@@ -109,23 +99,24 @@ def test_a_table_that_only_pyarrow_reads_is_refused_without_it(monkeypatch: pyte
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 def test_a_numpy_matrix_is_an_array() -> None:
     X, y = np.arange(12.0).reshape(6, 2), [1, 0] * 3
+    forest = DynamicForestClassifier(2, random_state=0)
     for values in (X, X.astype(int), X > 5):
         for named in (None, [0]):
-            model = DynamicForestClassifier(2, random_state=0).fit(np.matrix(values), y, categorical_features=named)
-            expected = DynamicForestClassifier(2, random_state=0).fit(values, y, categorical_features=named)
-            assert model.digest() == expected.digest()
-            assert np.array_equal(model.predict_proba(np.matrix(values)), expected.predict_proba(values))
+            expected = forest.fit(values, y, categorical_features=named).copy()
+            assert forest.fit(np.matrix(values), y, categorical_features=named).digest() == expected.digest()
+            assert np.array_equal(forest.predict_proba(np.matrix(values)), expected.predict_proba(values))
     with pytest.warns(DataConversionWarning):
-        DynamicForestClassifier(2, random_state=0).fit(X, np.matrix(y).T)
-    mixed_matrix = np.matrix([["a", 1.0], ["b", 2.0]], dtype=object)
-    assert DynamicForestClassifier(2).fit(mixed_matrix, ["x", "y"]).n_features_in_ == 2
+        forest.fit(X, np.matrix(y).T)
+    assert forest.fit(np.matrix([["a", 1.0], ["b", 2.0]], dtype=object), ["x", "y"]).n_features_in_ == 2
+
+
+DATE, MOMENT = datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 
 
 @pytest.mark.parametrize(
     ("column", "rule"),
     [
-        (pa.array([datetime.date(2024, 1, 1), None]), "holds dates or times"),
-        (pa.array([datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC), None]), "holds dates or times"),
+        (pa.array([DATE, None]), "holds dates or times"), (pa.array([MOMENT, None]), "holds dates or times"),
         (pa.array([b"a", None]), "must be text, a number"), (pa.array([[1], None]), "must be text, a number"),
         (pa.array([2**60 + 1, None]), "is an integer that float64 cannot hold"),
     ],
@@ -136,36 +127,26 @@ def test_what_no_column_can_hold_is_refused_in_arrow_too(column: pa.Array, rule:
 
 
 @pytest.mark.parametrize(
-    ("column", "kind"),
-    [
-        (pa.array([None, None]), "numeric"), (pa.array([None, None], pa.string()), "categorical"),
-        (pa.array([None, None], pa.large_string()), "categorical"), (pa.array([1, None]), "numeric"),
-        (pa.array([True, None]), "boolean"), (pa.array([1, 2], pa.uint8()), "numeric"),
-        (pa.DictionaryArray.from_arrays([0, None], ["p"]), "categorical"),
-        (pa.DictionaryArray.from_arrays([0, None], [5]), "categorical"),
-    ],
-)  # fmt: skip
-def test_types_of_arrow(column: pa.Array, kind: str) -> None:
-    model = DynamicForestClassifier(1).fit(pa.table({"a": column}), ["x", "y"])
-    assert model.schema_.columns[0].type.value == kind
-
-
-@pytest.mark.parametrize(
     ("column", "kind", "values"),
     [
-        (pl.Series([2**60 + 1, None, 2**60]), None, ["1152921504606846977", None, "1152921504606846976"]),
+        (pa.array([None, None]), "numeric", [None, None]), (pa.array([1, None]), "numeric", [1, None]),
+        (pa.array([None, None], pa.string()), "categorical", [None, None]),
+        (pa.array([None, None], pa.large_string()), "categorical", [None, None]),
+        (pa.array([True, None]), "boolean", [True, None]), (pa.array([1, 2], pa.uint8()), "numeric", [1, 2]),
+        (pa.DictionaryArray.from_arrays([0, None], ["p"]), "categorical", ["p", None]),
+        (pa.DictionaryArray.from_arrays([0, None], [5]), "categorical", ["5", None]),
+        (pl.Series([2**60 + 1, None, 2**60]), None, [str(2**60 + 1), None, str(2**60)]),
         (pl.Series([0.1, None], dtype=pl.Float32), None, ["0.1", None]),
         (pl.Series([None, None], dtype=pl.String), "categorical", [None, None]),
         (pl.Series(["a", None], dtype=pl.Categorical), "categorical", ["a", None]),
         (pl.Series([2**24 + 1, None]), "numeric", [2**24 + 1, None]),
         (pl.Series([True, None]), "boolean", [True, None]),
     ],
-)
-def test_values_of_polars_stay_what_they_are(column: pl.Series, kind: str | None, values: list[Any]) -> None:
+)  # fmt: skip
+def test_values_of_arrow_and_polars_stay_what_they_are(column: Any, kind: str | None, values: list[Any]) -> None:
     """Beside a null as well; with no `kind` the column is declared categorical."""
-    y = ["x", "y", "x"][: len(column)]
-    model = DynamicForestClassifier(1).fit(
-        pl.DataFrame({"a": column}), y, categorical_features=["a"] if kind is None else None
-    )
+    X = pl.DataFrame({"a": column}) if isinstance(column, pl.Series) else pa.table({"a": column})
+    y, declared = ["x", "y", "x"][: len(column)], None if kind else ["a"]
+    model = DynamicForestClassifier(1).fit(X, y, categorical_features=declared)
     assert model.schema_.columns[0].type.value == (kind or "categorical")
     assert [model.samples_.get(name).features[0] for name in model.samples_.ids()] == values

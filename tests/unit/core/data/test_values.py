@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oubli.core.data.values import (
+    Distinct,
     RefusedError,
     boolean,
     category_text,
@@ -19,7 +20,6 @@ from oubli.core.data.values import (
     loses_integer,
     normalise_id,
     number,
-    significant_bits,
 )
 from oubli.core.errors import InputError
 
@@ -102,14 +102,6 @@ def test_integers_that_are_lost(value, dtype, expected):
     assert loses_integer(value, dtype) is expected
 
 
-@given(st.integers())
-def test_significant_bits_is_what_float64_needs(value):
-    bits = significant_bits(value)
-    if abs(value) < 2**1000:
-        assert (bits <= 53) == (int(float(value)) == value)
-    assert value == 0 or 1 <= bits <= value.bit_length()
-
-
 @given(st.integers(-(2**127), 2**127))
 def test_integers_that_float32_holds_are_not_lost(value):
     assert loses_integer(value, "float32") == (int(np.float32(number(value))) != value)
@@ -180,15 +172,10 @@ def test_ids_are_text(value, text):
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_ids_that_are_refused(value):
-    with pytest.raises(InputError) as info:
-        normalise_id(value, row=3)
-    assert (info.value.row, info.value.field, info.value.value) == (3, "id", value)
-
-
-def test_an_id_of_another_field_is_named_so():
-    with pytest.raises(InputError) as info:
-        normalise_id("", field="subject")
-    assert info.value.field == "subject"
+    for named, field in (({}, "id"), ({"field": "subject"}, "subject")):
+        with pytest.raises(InputError) as info:
+            normalise_id(value, row=3, **named)
+        assert (info.value.row, info.value.field, info.value.value) == (3, field, value)
 
 
 def test_rules_never_repeat_the_value():
@@ -197,3 +184,13 @@ def test_rules_never_repeat_the_value():
         with pytest.raises(RefusedError) as info:
             refuse(secret)
         assert secret not in info.value.rule
+
+
+def test_what_is_made_of_a_value_is_made_once_and_kept_unless_it_fails():
+    asked = []
+    made = Distinct(lambda value: asked.append(value) or int(value))
+    assert [made[value] for value in ["22", "1", "22", "333", "1"]] == [22, 1, 22, 333, 1]
+    assert asked == ["22", "1", "333"]
+    with pytest.raises(ValueError, match="invalid literal"):
+        made["x"]
+    assert "x" not in made

@@ -1,4 +1,4 @@
-"""Arrays that begin with a cache line."""
+"""Arrays that begin with a cache line, and instructions of the processor."""
 
 from pathlib import Path
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from oubli.core import DynamicForestClassifier, load
+from oubli.core.jit import aligned
 from oubli.core.jit.aligned import copy, prefetch_to_read, zeros
 from oubli.core.jit.policy import kernel
 
@@ -62,3 +63,20 @@ def _ask_for(array: Any, place: int) -> int:
 @pytest.mark.parametrize("place", [0, -5, 10**9])
 def test_asking_for_memory_that_is_not_there_does_no_harm(place: int) -> None:
     assert _ask_for(np.zeros(3), place) == 3
+
+
+WORDS = [0, 1, 2, 3, 0b1011000, 2**32, 2**63, 2**63 + 2**40, 2**64 - 1]
+
+
+@kernel
+def look_at(word):
+    """Both instructions, as kernels use them."""
+    return aligned.count_ones(word), aligned.trailing_zeros(word)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_ones_and_zeros(word: int) -> None:
+    text = f"{word:064b}"
+    expected = text.count("1"), 64 - len(text.rstrip("0"))
+    assert look_at(np.uint64(word)) == expected
+    assert (aligned._ones(np.uint64(word)), aligned._trailing_zeros(np.uint64(word))) == expected

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
 
 import numpy as np
@@ -18,6 +19,7 @@ from oubli.core.jit.crew import (
     call_in,
     dismiss,
     end_piece,
+    is_set,
     make_crew,
     take,
     wait_for_piece,
@@ -107,3 +109,35 @@ def test_kernels_that_call_the_c_library_are_found_in_the_cache_by_other_process
     script = "from oubli.core.jit import crew, policy; print(policy.origin_of(crew.dismiss).hex())"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == origin_of(dismiss).hex()
+
+
+@kernel
+def looks(signal, most):
+    """How often a signal was not set, up to `most` times."""
+    n = 0
+    while n < most and not is_set(signal):
+        n += 1
+    return n
+
+
+def test_it_is_set_when_it_is_not_zero():
+    signal = np.zeros(1, np.int64)
+    assert looks(signal, 3) == 3
+    for number in (1, -1, 2**40):
+        signal[0] = number
+        assert looks(signal, 3) == 0
+
+
+@compiled
+def test_a_kernel_sees_what_another_thread_sets():
+    """An ordinary load in a loop that writes nothing is done once, and the loop never ends."""
+    signal, most = np.zeros(1, np.int64), 2**40
+    looks(signal, 1)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(looks(signal, most)), daemon=True)
+    thread.start()
+    time.sleep(0.02)
+    signal[0] = 1
+    thread.join(20)
+    assert not thread.is_alive()
+    assert found[0] < most

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -15,8 +16,10 @@ import oubli.core.samples.slots
 from oubli.core.concurrency.slices import MadeOf, cut
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.samples.store import SampleStore
+from tests.imports import modules, nodes
 
 N_SAMPLES = 600
+IDS = [str(i) for i in range(N_SAMPLES)]
 N_THREADS = 4
 
 
@@ -60,58 +63,44 @@ def in_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oubli.core.samples.indexes, "cut", slowly)
 
 
-def look_ups(store: SampleStore) -> dict[str, Callable[[SampleStore], Any]]:
-    """Everything that is read through an index; each twice, since the first makes it."""
-    ids = store.ids()
-    return {
-        "find": lambda s: s.find(ids).tolist(),
-        "contains": lambda s: [s.contains(name) for name in ids],
-        "ids": lambda s: s.ids(),
-        "slots in order": lambda s: s.slots_in_order().tolist(),
-        "next ids": lambda s: s.next_ids(3),
-        "subjects": lambda s: [s.subject(name) for name in ids],
-        "samples of a subject": lambda s: sorted(s.ids_of_subject("subject 2")),
-        "state": lambda s: {name: array.tolist() for name, array in s.state().items()},
-        "copy": lambda s: s.copy().ids(),
-        "classes": lambda s: s.classes.classes_array().tolist(),
-        "nbytes": lambda s: s.nbytes > 0,
-        "due": lambda s: s.due(10**12 + 9, 100),
-    }
+# Everything that is read through an index.
+LOOK_UPS: dict[str, Callable[[SampleStore], Any]] = {
+    "find": lambda s: s.find(IDS).tolist(),
+    "samples of a subject": lambda s: sorted(s.ids_of_subject("subject 2")),
+    "contains": lambda s: [s.contains(name) for name in IDS],
+    "ids": lambda s: s.ids(),
+    "slots in order": lambda s: s.slots_in_order().tolist(),
+    "next ids": lambda s: s.next_ids(3),
+    "subjects": lambda s: [s.subject(name) for name in IDS],
+    "state": lambda s: {name: array.tolist() for name, array in s.state().items()},
+    "copy": lambda s: s.copy().ids(),
+    "classes": lambda s: s.classes.classes_array().tolist(),
+    "nbytes": lambda s: s.nbytes > 0,
+    "due": lambda s: s.due(10**12 + 9, 100),
+}
 
 
-NAMES = (
-    "find", "contains", "ids", "slots in order", "next ids", "subjects", "samples of a subject", "state", "copy",
-    "classes", "nbytes", "due",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LOOK_UPS)
 def test_threads_that_look_into_a_fresh_copy_see_all_of_it(
     monkeypatch: pytest.MonkeyPatch, store: SampleStore, name: str
 ) -> None:
-    look = look_ups(store)[name]
-    expected = look(store)
-    beside = look_ups(store)["find"], look_ups(store)["samples of a subject"]
+    expected = LOOK_UPS[name](store)
     in_step(monkeypatch)
     for _ in range(3):
         fresh = store.copy()
         start = threading.Barrier(N_THREADS)
 
-        def work(number: int, fresh: SampleStore = fresh, start: threading.Barrier = start) -> Any:
+        def work(beside: str | None, fresh: SampleStore = fresh, start: threading.Barrier = start) -> Any:
             start.wait()
-            if number >= 2:
-                beside[number - 2](fresh)
-            return look(fresh)
+            if beside is not None:
+                LOOK_UPS[beside](fresh)
+            return LOOK_UPS[name](fresh)
 
         with ThreadPoolExecutor(N_THREADS) as pool:
-            found = list(pool.map(work, range(N_THREADS)))
+            found = list(pool.map(work, [None, None, "find", "samples of a subject"]))
         assert found == [expected] * N_THREADS
         fresh.check_invariants()
         assert fresh.ids() == store.ids()
-
-
-def test_every_name_is_tried(store: SampleStore) -> None:
-    assert set(NAMES) == set(look_ups(store))
 
 
 class _Made:
@@ -137,50 +126,35 @@ def test_all_threads_get_the_one_that_was_published_first() -> None:
     assert made.source == ()
 
 
-def test_a_making_that_fails_leaves_the_source() -> None:
-    failures = [MemoryError()]
+def test_it_is_made_again_after_a_failure_and_then_only_read() -> None:
+    failures, calls = [MemoryError()], list[Any]()
 
     def make(source: Any) -> list[int]:
         if failures:
             raise failures.pop()
+        calls.append(source)
         return list(source)
 
     made = _Made(make)
     with pytest.raises(MemoryError):
         _ = made.value
     assert made.value == [1, 2]
-
-
-def test_reading_again_does_not_make_it_again() -> None:
-    calls: list[Any] = []
-    made = _Made(lambda source: calls.append(source) or calls)
     assert made.value is made.value
-    assert len(calls) == 1
+    assert calls == [(1, 2)]
     assert isinstance(_Made.value, MadeOf)
 
 
 def test_no_cached_property_is_made_of_what_changes() -> None:
     """`functools.cached_property` has no lock from 3.12 on: only what is the same for each thread may be one."""
-    from oubli.core.boosting.online.retrain import Retraining
-    from oubli.core.influence.views import View
-
-    allowed = {(Schema, "names"), (Schema, "cell_dtype"), (Schema, "categorical_mask"), (View, "trace"),
-               (View, "refitted_values"),
-               (Retraining, "slots")}  # fmt: skip
-    import functools
-    import importlib
-    import pkgutil
-
-    import oubli.app
-    import oubli.core
-
-    found = set()
-    for package in (oubli.core, oubli.app):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if module.name.endswith("__main__"):
-                continue
-            for made in vars(importlib.import_module(module.name)).values():
-                if isinstance(made, type) and made.__module__ == module.name:
-                    found |= {(made, name) for name, value in vars(made).items()
-                              if isinstance(value, functools.cached_property)}  # fmt: skip
+    allowed = {"Schema.names", "Schema.cell_dtype", "Schema.categorical_mask", "View.trace", "View.refitted_values",
+               "Retraining.slots"}  # fmt: skip
+    found = {
+        f"{owner.name}.{node.name}"
+        for package in ("core", "app")
+        for path in modules(package).values()
+        for owner in nodes(path)
+        if isinstance(owner, ast.ClassDef)
+        for node in owner.body
+        if isinstance(node, ast.FunctionDef) and any("cached_property" in ast.unparse(d) for d in node.decorator_list)
+    }
     assert found == allowed

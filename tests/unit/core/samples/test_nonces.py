@@ -11,14 +11,14 @@ import pytest
 
 import oubli
 from oubli.core.errors import FileError, InputError, UnknownIdError
-from oubli.core.samples.indexes import NONCE_BYTES, NonceIndex
+from oubli.core.samples.indexes import NONCE_BYTES
 from oubli.core.samples.owners import Mark
 from oubli.core.samples.store import SampleStore
 from tests.unit.app.support import CLASSES, forest
 
 
-def nonces(n: int, first: int = 1) -> bytes:
-    return b"".join(bytes([number]) * NONCE_BYTES for number in range(first, first + n))
+def nonces(n: int) -> bytes:
+    return b"".join(bytes([number]) * NONCE_BYTES for number in range(1, n + 1))
 
 
 def model_with(n: int = 12) -> Any:
@@ -40,6 +40,7 @@ def test_they_are_noted_and_overwritten():
     model = model_with()
     store = model.samples_
     assert store.nonce("c3") == bytes([4]) * NONCE_BYTES
+    assert model.digest() == forest(12).digest(), "they are no part of it"
     (slot,) = store.find(["c3"]).tolist()
     model.delete("c3")
     assert not store.nonces.values[slot].any()
@@ -52,14 +53,9 @@ def test_they_are_noted_and_overwritten():
         store.note_nonces(["c0"], b"short")
     store.note_nonces([], b"")
     model.add([[1, "a", True]], ["yes"], ids=["c3"])
-    assert store.nonce("c3") is None, "it is another sample"
-
-
-def test_one_that_is_rectified_needs_another():
-    model = model_with()
-    model.replace("c3", [1, "a", True], "no")
-    assert model.samples_.nonce("c3") is None
-    assert model.samples_.nonce("c2") is not None
+    model.replace("c2", [1, "a", True], "no")
+    assert store.nonce("c3") is store.nonce("c2") is None, "these are other samples"
+    assert store.nonce("c1") is not None
 
 
 def test_they_stay_with_restricted_samples():
@@ -91,34 +87,16 @@ def test_they_are_in_copies_pickles_and_files(tmp_path: Path):
     assert model.samples_.nonce("c5") is not None
 
 
-def test_they_are_no_part_of_the_digest():
-    assert model_with().digest() == forest(12).digest()
-
-
-def test_room_is_made_for_them_and_what_was_there_is_overwritten():
-    index = NonceIndex()
-    index.note([1], nonces(1))
-    old = index.values
-    index.note(np.array([9]), nonces(1, 5))
-    assert not old.any()
-    assert index.get(1) == bytes([1]) * NONCE_BYTES
-    assert index.get(500) is None
-    assert index.slots().tolist() == [1, 9]
-    with pytest.raises(AssertionError, match="a free slot has a nonce"):
-        index.check_invariants(np.zeros(20, np.bool_))
-
-
-@pytest.mark.parametrize("wrong", ["short", "foreign", "twice", "type"])
-def test_files_with_wrong_ones_are_refused(wrong):
-    arrays = dict(model_with().samples_.state())
-    slots, held = arrays["samples.nonce_slots"].copy(), arrays["samples.nonces"]
-    if wrong == "short":
-        held = held[:-1]
-    elif wrong == "foreign":
-        slots[0] = 999
-    elif wrong == "twice":
-        slots[0] = slots[1]
-    else:
-        held = held.astype(np.uint16)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda slots, held: (slots, held[:-1]), lambda slots, held: ([999, *slots[1:]], held),
+        lambda slots, held: ([slots[1], *slots[1:]], held), lambda slots, held: (slots, held.astype(np.uint16)),
+    ],
+    ids=["short", "foreign", "twice", "type"],
+)  # fmt: skip
+def test_files_with_wrong_ones_are_refused(change: Any):
+    state = model_with().samples_.state()
+    slots, held = change(state["samples.nonce_slots"], state["samples.nonces"])
     with pytest.raises(FileError, match="nonces do not fit"):
-        SampleStore.from_state(CLASSES, {**arrays, "samples.nonce_slots": slots, "samples.nonces": held})
+        SampleStore.from_state(CLASSES, {**state, "samples.nonce_slots": np.array(slots), "samples.nonces": held})

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from oubli.core import load
 from oubli.core.errors import FileError, InputError
-from oubli.core.samples.owners import Mark
 from oubli.core.samples.store import SampleStore
 from tests.unit.app.support import forest
 
@@ -34,17 +31,9 @@ def test_samples_go_when_the_period_since_their_addition_is_over():
     assert [store.belongings(name).expires_ms for name in ("c1", "c6")] == [None, AT + 50]
     assert store.get("c1").expires_ms == AT + 100
     assert store.next_expiry() == AT + 50
-    assert store.due(AT + 49, 10) == []
-    assert store.due(AT + 100, 10) == ["c6", "c1"]
-    assert store.due(AT + 200, 3) == ["c6", "c1", "c11"]
-    assert store.due(AT + 200, 1) == ["c6"]
+    for now, limit, names in ((49, 10, []), (100, 10, ["c6", "c1"]), (200, 3, ["c6", "c1", "c11"]), (200, 1, ["c6"])):
+        assert store.due(AT + now, limit) == names
     store.check_invariants()
-
-
-def test_a_period_can_be_changed_and_taken_back():
-    store = held().samples_
-    store.set_expiry("c6", AT + 50)
-    store.set_retention("s1", 100, AT + 7)
     store.set_retention("s1", 10, AT + 90)
     assert [store.expiry(name) for name in ("c1", "c6", "c11")] == [AT + 10, AT + 15, AT + 17], "since the first time"
     store.set_retention("s1", None, AT)
@@ -54,29 +43,15 @@ def test_a_period_can_be_changed_and_taken_back():
     store.check_invariants()
 
 
-def test_later_samples_of_the_subject_get_it_too():
-    model = held()
-    store = model.samples_
-    store.set_retention("s1", 100, AT)
-    model.add([[1, "a", True]], ["yes"], ids=["n"])
-    store.set_subject("n", "s1")
-    assert store.expiry("n") == AT + 100, "until the time of its addition is known"
-    store.note_additions(["n"], AT + 40, None)
-    assert store.expiry("n") == AT + 140
-    store.set_subject("n", "s2")
-    assert store.expiry("n") is None
-    store.set_subject("c2", "s1")
-    assert store.expiry("c2") == AT + 100
-    store.check_invariants()
-
-
 def test_a_period_goes_with_the_last_sample_of_its_subject():
     model = held()
     store = model.samples_
     store.set_retention("s1", 100, AT)
-    model.delete(["c1", "c6", "c11"])
-    assert store.retention("s1") is not None
-    model.delete(["c16"])
+    model.delete(["c6", "c11", "c16"])
+    model.replace("c1", [9, "b", None], "no")
+    store.set_subject("c1", "s1")
+    assert store.expiry("c1") == AT + 100, "also when it is the only one and rectified"
+    model.delete(["c1"])
     assert (store.periods, len(store.limits)) == ({}, 0)
     store.set_retention("s1", 100, AT)
     assert store.periods == {}, "nothing is kept of a subject of whom nothing is held"
@@ -87,64 +62,13 @@ def test_a_period_goes_with_the_last_sample_of_its_subject():
     store.check_invariants()
 
 
-def test_a_rectified_sample_keeps_its_period_also_when_it_is_the_only_one():
-    model = held()
-    store = model.samples_
-    model.delete(["c6", "c11", "c16"])
-    store.set_retention("s1", 100, AT)
-    model.replace("c1", [9, "b", None], "no")
-    store.set_subject("c1", "s1")
-    assert store.expiry("c1") == AT + 100
-    store.check_invariants()
-
-
-def test_a_period_goes_with_its_subject_into_restriction_and_back():
-    model = held()
-    store, restricted = model.samples_, model.samples_.restricted
-    store.set_expiry("c6", AT + 50)
-    store.set_retention("s1", 100, AT)
-    model.restrict(store.ids_of_subject("s1"), {"s1": Mark(AT, False)})
-    assert store.periods == {}
-    assert restricted.due_unless_kept(AT + 100)[:2] == ["c6", "c1"]
-    model.apply(model.plan_replace("c1", [[9, "b", None]], "no"))
-    assert restricted.expiry("c1") == AT + 100
-    copy = model.copy()
-    for one in (model, copy):
-        one.check_invariants()
-        one.release(one.samples_.restricted.ids_of_subject("s1"))
-        assert [one.samples_.expiry(name) for name in ("c1", "c6")] == [AT + 100, AT + 50]
-        assert one.samples_.restricted.periods == {}
-        one.check_invariants()
-
-
-def test_copies_pickles_and_files_have_it(tmp_path: Path):
-    model = held()
-    model.samples_.set_retention("s1", 100, AT)
-    model.samples_.set_retention("s2", 200, AT)
-    model.restrict(model.samples_.ids_of_subject("s2"), {"s2": Mark(AT, False)})
-    model.save(tmp_path / "model")
-    pickled = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own bytes
-    for other in (model.copy(), pickled, load(tmp_path / "model")):
-        other.check_invariants()
-        assert other.samples_.expiry("c1") == AT + 100
-        assert other.samples_.restricted.expiry("c2") == AT + 200
-        other.samples_.set_retention("s1", None, AT)
-    assert model.samples_.expiry("c1") == AT + 100, "copies are independent"
-
-
-def test_a_file_without_periods_has_none_of_their_parts():
-    state = held().samples_.state()
-    assert not any(name.startswith("samples.retain") for name in state)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [("samples.retentions", [0]), ("samples.retentions", []), ("samples.retained_since", [1, 2])],
 )
 def test_a_damaged_file_is_refused(name: str, value: list[int]):
-    import numpy as np
-
     model = held()
+    assert not any(name.startswith("samples.retain") for name in model.samples_.state()), "without periods"
     model.samples_.set_retention("s1", 100, AT)
     state = model.samples_.state() | {name: np.array(value, np.int64)}
     with pytest.raises(FileError, match="retention"):

@@ -1,15 +1,12 @@
-import copy
 import math
-import pickle
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from oubli.core.data.schema import Column, Schema
-from oubli.core.errors import CapacityError, DuplicateIdError, FeatureCountError, InputError, UnknownIdError
+from oubli.core.errors import CapacityError, DuplicateIdError, InputError, UnknownIdError
 from oubli.core.samples import slots
-from oubli.core.samples.records import HeldSample, Prepared
+from oubli.core.samples.records import Prepared
 from oubli.core.samples.store import SampleStore
 from tests.reach import array_bytes, texts
 
@@ -62,20 +59,6 @@ def unchanged(store, call, error):
 # Adding -------------------------------------------------------------------------------------------
 
 
-def test_a_new_store_is_empty():
-    store = SampleStore(mixed_schema())
-    assert (len(store), store.ids(), store.slots().tolist(), store.next_id, store.capacity) == (0, [], [], 0, 0)
-    store.check_invariants()
-
-
-def test_what_is_held_is_returned():
-    store = filled()
-    assert store.get("a") == HeldSample("a", [39.0, True, "clerk", "Paris"], "no", None)
-    assert store.get("b") == HeldSample("b", [40.5, False, None, "Lyon"], "yes", None)
-    assert store.get("c") == HeldSample("c", [None, None, "clerk", None], "no", None)
-    assert [type(v) for v in store.get("a").features] == [float, bool, str, str]
-
-
 def test_prepare_changes_nothing():
     store = filled()
     before = fingerprint(store)
@@ -98,15 +81,6 @@ def test_capacity_doubles():
     assert store.capacity == 1200
 
 
-def test_freed_slots_are_used_before_new_ones():
-    store = SampleStore(numeric_schema())
-    add(store, np.arange(20.0).reshape(10, 2), np.arange(10))
-    store.remove([2, 5, 7])
-    assert sorted(add(store, np.zeros((5, 2)), np.zeros(5, int)).tolist()) == [2, 5, 7, 10, 11]
-    store.check_invariants()
-    assert store.slots().tolist() == list(range(12))
-
-
 def test_too_many_samples_are_refused_before_anything_changes(monkeypatch):
     monkeypatch.setattr(slots, "MAX_SLOTS", 20)
     store = SampleStore(numeric_schema())
@@ -114,15 +88,6 @@ def test_too_many_samples_are_refused_before_anything_changes(monkeypatch):
     unchanged(store, lambda: add(store, np.zeros((3, 2)), np.zeros(3, int)), CapacityError)
     add(store, np.zeros((2, 2)), np.zeros(2, int))
     assert store.capacity == 20
-
-
-def test_cells_are_copied_at_prepare():
-    store = SampleStore(numeric_schema())
-    X = np.ones((1, 2), np.float32)
-    prepared = store.prepare(X, [0], ["a"])
-    X[:] = 7
-    store.commit(prepared)
-    assert store.get("a").features == [1.0, 1.0]
 
 
 def test_an_id_added_since_prepare_is_refused_before_anything_changes():
@@ -133,31 +98,20 @@ def test_an_id_added_since_prepare_is_refused_before_anything_changes():
     assert error.row == 1
 
 
-def test_rows_can_be_taken_from_a_prepared_batch():
+def test_batches_can_be_taken_apart_and_put_together():
     store = filled()
-    prepared = store.prepare(ROWS, ["x", "y", "z"], ["d", "e", "f"])
-    part = prepared.take([2, 0])
-    assert (part.n, part.ids, part.labels) == (2, ["f", "d"], ["z", "x"])
-    store.commit(part)
-    assert store.get("d").label == "x"
-    assert store.get("f").features == [None, None, "clerk", None]
-    assert store.commit(prepared.take([])).tolist() == []
-    regression = SampleStore(numeric_schema(task="regression"))
-    assert regression.prepare(np.zeros((3, 2)), [1, 2, 3]).take([1]).labels.tolist() == [2.0]
-    assert regression.prepare(np.zeros((3, 2)), [1, 2, 3]).take([1]).ids is None
-
-
-def test_batches_can_be_put_together():
-    store = filled()
-    parts = [store.prepare(ROWS[:2], LABELS[:2], ["d", "e"]), store.prepare(ROWS[2:], LABELS[2:], ["f"])]
     whole = store.prepare(ROWS, LABELS, ["d", "e", "f"])
-    merged = Prepared.merged(parts)
+    part = whole.take([2, 0])
+    assert (part.n, part.ids, part.labels) == (2, ["f", "d"], ["no", "no"])
+    assert store.commit(whole.take([])).tolist() == []
+    merged = Prepared.merged([whole.take([0, 1]), whole.take([2])])
     assert (merged.n, merged.ids, merged.labels, merged.texts) == (3, whole.ids, whole.labels, whole.texts)
     assert merged.cells.tobytes() == whole.cells.tobytes()
     store.commit(merged)
     assert [store.get(name).features for name in "def"] == [store.get(name).features for name in "abc"]
     store.check_invariants()
     regression = SampleStore(numeric_schema(task="regression"))
+    assert regression.prepare(np.zeros((3, 2)), [1, 2, 3]).take([1]).labels.tolist() == [2.0]
     merged = Prepared.merged([regression.prepare([[i, i]], [i / 2]) for i in range(3)])
     assert (merged.ids, merged.labels.tolist()) == (None, [0.0, 0.5, 1.0])
     assert regression.commit(merged).tolist() == [0, 1, 2]
@@ -175,78 +129,29 @@ def test_batches_that_do_not_fit_together():
             Prepared.merged(parts)
 
 
-BAD = [
-    (([], []), "X has no rows"),
-    ((np.zeros((0, 4)), []), "X has no rows"),
-    ((ROWS, LABELS[:2]), "X has 3 rows, y has 2"),
-    ((ROWS, LABELS, ["x", "y"]), "X has 3 rows, but 2 ids are given"),
-    ((ROWS, LABELS, {"x", "y", "z"}), "not a set"),
-    ((ROWS, LABELS, "xyz"), "must be a list"),
-    ((ROWS, LABELS, ["x", "y", ""]), "1 to 256 characters"),
-    ((ROWS, LABELS, ["x", "y", "z" * 257]), "1 to 256 characters"),
-    ((ROWS, LABELS, ["x", "y", "\ud800"]), "surrogate"),
-    ((ROWS, LABELS, ["x", "y", 1.0]), "or an integer"),
-    ((ROWS, ["no", "yes", None]), "must not be missing"),
-    ((ROWS, ["no", "new", True]), "must be text"),
-    (([*ROWS[:2], [1, 2, "new", "new"]], LABELS), "true, false or null"),
-    (([*ROWS[:2], [-math.inf, True, "new", "new"]], LABELS), "infinity"),
-    (([*ROWS[:2], [1, True, "new", math.inf]], LABELS), "finite"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "text"), BAD, ids=[text for _, text in BAD])
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (([], []), "X has no rows"), ((np.zeros((0, 4)), []), "X has no rows"),
+        ((ROWS, LABELS[:2]), "X has 3 rows, y has 2"), ((ROWS, LABELS, ["x", "y"]), "X has 3 rows, but 2 ids"),
+        ((ROWS, LABELS, {"x", "y", "z"}), "not a set"), ((ROWS, LABELS, "xyz"), "must be a list"),
+        ((ROWS, LABELS, ["x", "y", ""]), "1 to 256 characters"),
+        ((ROWS, LABELS, ["x", "y", "\ud800"]), "surrogate"), ((ROWS, LABELS, ["x", "y", 1.0]), "or an integer"),
+        ((ROWS, LABELS, ["7", 7, "8"]), "row 1, 'id': is repeated"),
+        ((ROWS, LABELS, [7, 8, np.int64(7)]), "row 2, 'id': is repeated"),
+        ((ROWS, ["no", "yes", None]), "must not be missing"), ((ROWS, ["no", "new", True]), "must be text"),
+        (([*ROWS[:2], [1, 2, "new", "new"]], LABELS), "true, false or null"),
+        (([*ROWS[:2], [-math.inf, True, "new", "new"]], LABELS), "infinity"),
+        (([*ROWS[:2], [1, True, "new", math.inf]], LABELS), "finite"),
+    ],
+)  # fmt: skip
 def test_a_refused_batch_changes_nothing(arguments, text):
     store = filled()
     assert text in str(unchanged(store, lambda: store.prepare(*arguments), InputError))
     assert "new" not in texts(store)
 
 
-@pytest.mark.parametrize("ids", [["x", "y", "x"], ["7", 7, "8"], [7, 8, np.int64(7)]])
-def test_an_id_twice_in_one_call_is_refused(ids):
-    store = filled()
-    error = unchanged(store, lambda: store.prepare(ROWS, LABELS, ids), DuplicateIdError)
-    assert (error.field, error.rule[:11]) == ("id", "is repeated")
-    assert error.row in {1, 2}
-
-
-def test_the_estimator_is_named_in_messages():
-    store = filled()
-    assert store.owner == "Model"
-    error = unchanged(store, lambda: store.prepare(np.ones((1, 3)), ["no"]), FeatureCountError)
-    assert "but Model is expecting 4 features" in str(error)
-
-
-def test_a_frame_with_shuffled_columns():
-    store = SampleStore(mixed_schema())
-    frame = pd.DataFrame(ROWS, columns=["age", "member", "job", "town"])
-    add(store, frame[["town", "job", "age", "member"]], pd.Series(LABELS), pd.Series(["a", "b", "c"]))
-    for name in "abc":
-        assert store.get(name) == filled().get(name)
-
-
 # Ids ----------------------------------------------------------------------------------------------
-
-
-def test_generated_ids_count_from_0_and_are_never_issued_again():
-    store = SampleStore(numeric_schema())
-
-    def generate(n=1):
-        prepared = store.prepare(np.zeros((n, 2)), np.zeros(n, int))
-        store.commit(prepared)
-        return prepared.ids
-
-    assert generate(3) == ["0", "1", "2"]
-    store.remove(store.slots())
-    assert generate() == ["3"]
-    add(store, np.zeros((1, 2)), [0], ["10"])
-    assert generate(2) == ["11", "12"]
-    add(store, np.zeros((2, 2)), [0, 0], ["5", "0"])
-    assert generate() == ["13"]
-    for odd in ("020", "-30", "40.0", " 50", "1e3", "٦٠", str(2**53)):
-        add(store, np.zeros((1, 2)), [0], [odd])
-    assert generate() == ["14"]
-    store = SampleStore.from_state(store.schema, store.state())
-    assert generate() == ["15"]
 
 
 def test_generated_ids_skip_held_ones():
@@ -273,29 +178,22 @@ def test_the_ids_of_the_next_commit_can_be_asked_for():
     assert store.next_id == other.next_id == 3
 
 
-def test_unknown_ids_are_listed():
+def test_ids_that_are_not_held_or_none():
     store = filled()
     error = unchanged(store, lambda: store.find(["a", "x", "b", "y", "x"]), UnknownIdError)
     assert error.ids == ["x", "y"]
-    for call in (store.get, store.subject, lambda i: store.set_subject(i, "ann")):
+    for call in (
+        store.get, store.subject, lambda name: store.set_subject(name, "ann"), store.expiry, store.origin,
+        lambda name: store.set_expiry(name, 1), lambda name: store.set_origins(["b", name], 5),
+    ):  # fmt: skip
         assert unchanged(store, lambda call=call: call("x"), UnknownIdError).ids == ["x"]
-
-
-def test_an_id_named_twice_is_refused():
-    assert unchanged(filled(), lambda: filled().find(["a", "b", "a"]), DuplicateIdError).row == 2
-
-
-def test_finding_nothing_and_what_is_no_list():
-    assert filled().find([]).tolist() == []
-    assert filled().find({"a"}).shape == (1,)
-    unchanged(filled(), lambda: filled().find("a"), InputError)
-    unchanged(filled(), lambda: filled().find([True]), InputError)
-    unchanged(filled(), lambda: filled().contains(None), InputError)
+    assert store.origin("b") == 0
+    assert unchanged(store, lambda: store.find(["a", "b", "a"]), DuplicateIdError).row == 2
+    assert (store.find([]).tolist(), store.find({"a"}).shape) == ([], (1,))
+    for call in (lambda: store.find("a"), lambda: store.find([True]), lambda: store.contains(None)):
+        unchanged(store, call, InputError)
     with pytest.raises(IndexError):
-        filled().id_of(3)
-
-
-# Comparing ----------------------------------------------------------------------------------------
+        store.id_of(3)
 
 
 # Removing -----------------------------------------------------------------------------------------
@@ -330,15 +228,7 @@ def test_free_slots_and_repeated_ones_are_refused(wrong):
     unchanged(store, lambda: store.remove(np.array(wrong)), IndexError)
 
 
-def test_removing_nothing_is_allowed():
-    store = filled()
-    before = fingerprint(store)
-    store.remove([])
-    store.remove(np.zeros(0, np.int64))
-    assert fingerprint(store) == before
-
-
-# Subjects -----------------------------------------------------------------------------------------
+# Subjects, expiries and origins -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("subject", ["", "x" * 257, 1.0, True, "\ud800"])
@@ -350,21 +240,6 @@ def test_subjects_that_are_refused(subject):
     assert unchanged(store, lambda: store.ids_of_subject(subject), InputError).field == "subject"
 
 
-# Expiries and origins -----------------------------------------------------------------------------
-
-
-def test_origins():
-    store = filled()
-    assert store.origin("a") == 0
-    store.set_origins(["a", "c"], 3)
-    store.set_origins([], 9)
-    assert list(map(store.origin, "abc")) == [3, 0, 3]
-    with pytest.raises(UnknownIdError):
-        store.set_origins(["b", "x"], 5)
-    assert store.origin("b") == 0
-    store.check_invariants()
-
-
 @pytest.mark.parametrize("moment", [1.5, "5", True, 2**63 - 1, -(2**63) - 1, 2**64])
 def test_expiries_that_are_refused(moment):
     store = filled()
@@ -372,56 +247,6 @@ def test_expiries_that_are_refused(moment):
     with pytest.raises(InputError):
         store.set_expiry("a", moment)
     assert store.expiry("a") == 5
-
-
-def test_what_is_kept_with_samples_asks_for_their_ids():
-    store = filled()
-    for call in (store.expiry, store.origin, lambda name: store.set_expiry(name, 1)):
-        with pytest.raises(UnknownIdError):
-            call("x")
-
-
-# Queries ------------------------------------------------------------------------------------------
-
-
-# Copies -------------------------------------------------------------------------------------------
-
-
-def saved(store):
-    return SampleStore.from_state(store.schema, store.state(), store.owner)
-
-
-def pickled(store):
-    return pickle.loads(pickle.dumps(store))  # noqa: S301 - our own bytes
-
-
-@pytest.mark.parametrize("way", [SampleStore.copy, copy.deepcopy, pickled, saved])
-def test_copies_are_equal_and_independent(way):
-    store = filled()
-    store.set_subject("b", "ann")
-    store.set_expiry("c", 50)
-    store.set_origins(["b"], 2)
-    store.remove(store.find(["a"]))
-    other = way(store)
-    other.check_invariants()
-    assert (other.ids(), other.next_id, other.owner, other.schema) == (
-        store.ids(),
-        store.next_id,
-        store.owner,
-        store.schema,
-    )
-    assert other.find(["b", "c"]).tolist() == store.find(["b", "c"]).tolist()
-    for name in "bc":
-        assert other.get(name) == store.get(name)
-    assert other.ids_of_subject("ann") == ["b"]
-    assert (other.expiry("c"), other.next_expiry(), other.origin("b"), other.origin("c")) == (50, 50, 2, 0)
-    store.remove(store.slots())
-    add(store, [[1, True, "x", "y"]], ["z"], ["b"])
-    assert other.ids() == ["b", "c"]
-    assert other.get("b").features == [40.5, False, None, "Lyon"]
-    other.check_invariants()
-    add(other, ROWS, LABELS)
-    assert len(store) == 1
 
 
 def test_memory_is_accounted_for():
@@ -437,27 +262,17 @@ def test_memory_is_accounted_for():
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda s: s.held.__setitem__(5, True),
-        lambda s: s.cells.__setitem__((5, 0), 1.0),
-        lambda s: s.cells.__setitem__((0, 0), math.inf),
-        lambda s: s.cells.__setitem__((0, 0), -0.0),
-        lambda s: s.cells.__setitem__((0, 2), 1.0),
-        lambda s: s.class_codes.__setitem__(0, 1),
-        lambda s: s.class_codes.__setitem__(5, 1),
-        lambda s: s.id_hashes.__setitem__(0, 1),
-        lambda s: s.id_hashes.__setitem__(5, 1),
-        lambda s: s.id_at.__setitem__(5, "x"),
-        lambda s: s.id_at.__setitem__(0, "x"),
-        lambda s: s.slot_of.update(x=5),
-        lambda s: s.free.append(0),
-        lambda s: s.subjects.link(5, "ann"),
-        lambda s: s.expiries.set(5, 1),
-        lambda s: s.origins.__setitem__(5, 1),
-        lambda s: s.categories.counts.__setitem__(0, 9),
-        lambda s: setattr(s, "cells", np.asfortranarray(s.cells)),
+        lambda s: s.held.__setitem__(5, True), lambda s: s.cells.__setitem__((5, 0), 1.0),
+        lambda s: s.cells.__setitem__((0, 0), math.inf), lambda s: s.cells.__setitem__((0, 0), -0.0),
+        lambda s: s.cells.__setitem__((0, 2), 1.0), lambda s: s.class_codes.__setitem__(0, 1),
+        lambda s: s.class_codes.__setitem__(5, 1), lambda s: s.id_hashes.__setitem__(0, 1),
+        lambda s: s.id_hashes.__setitem__(5, 1), lambda s: s.id_at.__setitem__(5, "x"),
+        lambda s: s.id_at.__setitem__(0, "x"), lambda s: s.slot_of.update(x=5), lambda s: s.free.append(0),
+        lambda s: s.subjects.link(5, "ann"), lambda s: s.expiries.set(5, 1), lambda s: s.origins.__setitem__(5, 1),
+        lambda s: s.categories.counts.__setitem__(0, 9), lambda s: setattr(s, "cells", np.asfortranarray(s.cells)),
         lambda s: setattr(s, "id_hashes", s.id_hashes[:-1]),
     ],
-)
+)  # fmt: skip
 def test_a_broken_store_is_noticed(spoil):
     store = filled()
     store.check_invariants()

@@ -8,6 +8,7 @@ import json
 import shutil
 import time
 import weakref
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,34 @@ from starlette.testclient import TestClient
 from oubli.api.model import Model
 from oubli.app.errors import StartError
 from oubli.app.progress import silent
-from oubli.app.service.build import begin_directory, compose, open_directory, open_nothing
+from oubli.app.service.build import begin_directory, open_nothing
 from oubli.app.service.recovery.start import LedgerChoice
 from oubli.app.settings import Settings
 from oubli.core import DynamicForestClassifier
 from oubli.core.forest.engine import ForestEngine
-from tests.closing import closed_at_the_end
-from tests.unit.app.support import JSON, forest, make_service, require_conforms, samples, served, served_here, state
+from tests.unit.app.support import (
+    JSON,
+    ended,
+    forest,
+    make_service,
+    problem_of,
+    reopened,
+    require_conforms,
+    served,
+    served_here,
+    state,
+)
+
+pytestmark = pytest.mark.anyio
 
 CLOSED = "must be one of the classes of the model, which are closed: correct it, or fit with classes 'open'"
 
 
+ROW = [1, "a", True]
+
+
 def sample(label: str, name: str = "n0", **more: Any) -> dict[str, Any]:
-    return {"id": name, "features": [1, "a", True], "label": label, **more}
+    return {"id": name, "features": ROW, "label": label, **more}
 
 
 def limited(classes: str | None, max_classes: int | None = None) -> Any:
@@ -41,9 +57,7 @@ def limited(classes: str | None, max_classes: int | None = None) -> Any:
 def fit(client: TestClient, **content: Any) -> dict[str, Any]:
     answer = client.post("/model/fit", json={"score": False, **content})
     assert answer.status_code == 202, answer.text
-    while (job := client.get(answer.headers["Location"]).json())["status"] not in ("succeeded", "failed"):
-        time.sleep(0.01)
-    assert job["status"] == "succeeded", job
+    assert ended(client, answer.json())["status"] == "succeeded"
     return dict(client.get("/model").json())
 
 
@@ -64,7 +78,7 @@ def test_a_typo_is_refused_by_every_route_that_takes_labels() -> None:
         for answer, place in (
             (client.post("/samples", json={"samples": [sample("hgih")]}), "/samples/0/label"),
             (client.post("/samples", json=several), "/samples/2/label"),
-            (client.put("/samples/c1", json={"features": [1, "a", True], "label": "hgih"}), "/label"),
+            (client.put("/samples/c1", json={"features": ROW, "label": "hgih"}), "/label"),
             (
                 client.post("/samples", content=lines, headers={"Content-Type": "application/x-ndjson"}),
                 "/samples/1/label",
@@ -74,16 +88,6 @@ def test_a_typo_is_refused_by_every_route_that_takes_labels() -> None:
             assert refusal(answer) == (422, place, CLOSED)
         assert client.get("/model").json() == before
         assert client.post("/samples", json={"samples": [sample("no")]}).status_code == 201
-
-
-def test_a_class_that_has_lost_its_last_sample_comes_back() -> None:
-    with served(make_service(limited("closed"))) as client:
-        client.post("/samples/batch-delete", json={"ids": [f"c{i}" for i in range(0, 60, 4)]})
-        model = client.get("/model").json()
-        assert (model["classes"], model["closed_classes"]) == (["yes"], ["no", "yes"])
-        assert refusal(client.post("/samples", json={"samples": [sample("hgih")]}))[0] == 422
-        assert client.post("/samples", json={"samples": [sample("no")]}).status_code == 201
-        assert client.get("/model").json()["classes"] == ["no", "yes"]
 
 
 def test_one_class_more_than_may_be_is_refused() -> None:
@@ -96,37 +100,30 @@ def test_one_class_more_than_may_be_is_refused() -> None:
         assert client.post("/samples", json={"samples": [sample("fourth")]}).status_code == 201
 
 
-def test_changes_that_are_committed_together_do_not_exceed_the_limit(tmp_path: Path) -> None:
-    async def work() -> list[int]:
-        service = make_service(limited(None, 5), tmp_path)
-        async with served_here(service) as client:
-            asked = [client.post("/samples", json={"samples": [sample(f"l{i}", f"n{i}")]}) for i in range(40)]
-            asked += [
-                client.put(f"/samples/c{i}", json={"features": [1, "a", True], "label": f"k{i}"}) for i in range(1, 20)
-            ]
-            answers = await asyncio.gather(*asked)
-            assert len((await client.get("/model")).json()["classes"]) == 5
-            assert service.model.state.stopped is None
-            return [answer.status_code for answer in answers]
-
-    statuses = asyncio.run(work())
+async def test_changes_that_are_committed_together_do_not_exceed_the_limit(tmp_path: Path) -> None:
+    service = make_service(limited(None, 5), tmp_path)
+    async with served_here(service) as client:
+        asked = [client.post("/samples", json={"samples": [sample(f"l{i}", f"n{i}")]}) for i in range(40)]
+        asked += [client.put(f"/samples/c{i}", json={"features": ROW, "label": f"k{i}"}) for i in range(1, 20)]
+        statuses = [answer.status_code for answer in await asyncio.gather(*asked)]
+        assert len((await client.get("/model")).json()["classes"]) == 5
+        assert service.model.state.stopped is None
     assert statuses.count(422) == 59 - 3
     assert set(statuses) <= {200, 201, 422}
 
 
-def test_a_fit_closes_and_opens_classes_and_says_how_many(tmp_path: Path) -> None:
-    with served(make_service(directory=tmp_path)) as client:
-        client.post("/samples", json={"samples": [sample("rare", "r", subject="ada")]})
-        client.post("/subjects/restrict", json={"subjects": ["ada"]})
-        model = fit(client, classes="closed", max_classes=4)
-        assert (model["closed_classes"], model["max_classes"]) == (["no", "rare", "yes"], 4)
-        assert refusal(client.post("/samples", json={"samples": [sample("hgih")]}))[2] == CLOSED
-        assert client.post("/subjects/release", json={"subjects": ["ada"]}).json()["samples"] == 1
-        assert fit(client, parameters={"n_estimators": 3})["closed_classes"] == ["no", "rare", "yes"], "a fit keeps it"
-        model = fit(client, classes="open")
-        assert (model["closed_classes"], model["max_classes"]) == (None, 4)
-        assert client.post("/samples", json={"samples": [sample("fourth", "f")]}).status_code == 201
-        assert "max_classes" in refusal(client.post("/samples", json={"samples": [sample("hgih")]}))[2]
+def test_a_fit_closes_and_opens_classes_and_says_how_many(kept: TestClient) -> None:
+    kept.post("/samples", json={"samples": [sample("rare", "r", subject="ada")]})
+    kept.post("/subjects/restrict", json={"subjects": ["ada"]})
+    model = fit(kept, classes="closed", max_classes=4)
+    assert (model["closed_classes"], model["max_classes"]) == (["no", "rare", "yes"], 4)
+    assert refusal(kept.post("/samples", json={"samples": [sample("hgih")]}))[2] == CLOSED
+    assert kept.post("/subjects/release", json={"subjects": ["ada"]}).json()["samples"] == 1
+    assert fit(kept, parameters={"n_estimators": 3})["closed_classes"] == ["no", "rare", "yes"], "a fit keeps it"
+    model = fit(kept, classes="open")
+    assert (model["closed_classes"], model["max_classes"]) == (None, 4)
+    assert kept.post("/samples", json={"samples": [sample("fourth", "f")]}).status_code == 201
+    assert "max_classes" in refusal(kept.post("/samples", json={"samples": [sample("hgih")]}))[2]
 
 
 @pytest.mark.parametrize("snapshots", [False, True])
@@ -139,10 +136,7 @@ def test_a_restart_keeps_the_rules(tmp_path: Path, *, snapshots: bool) -> None:
         copy = tmp_path / "copy"  # as a crash leaves it
         shutil.copytree(tmp_path / "data", copy)
     (copy / "lock").unlink(missing_ok=True)
-    opened = open_directory(copy)
-    closed_at_the_end(opened.database)
-    assert opened.snapshots is not None
-    with served(compose(opened.recover(opened.snapshots.recover()))) as client:
+    with served(reopened(copy)) as client:
         model = client.get("/model").json()
         assert (model["classes"], model["closed_classes"], model["max_classes"]) == (["yes"], ["no", "yes"], 7)
         assert refusal(client.post("/samples", json={"samples": [sample("hgih")]}))[2] == CLOSED
@@ -150,33 +144,14 @@ def test_a_restart_keeps_the_rules(tmp_path: Path, *, snapshots: bool) -> None:
         assert client.post("/model/verify", headers=JSON).status_code == 202
 
 
-@pytest.mark.parametrize(
-    ("content", "place"),
-    [
-        ({"classes": "shut"}, "/classes"),
-        ({"classes": ["yes"]}, "/classes"),
-        ({"max_classes": 0}, "/max_classes"),
-        ({"max_classes": True}, "/max_classes"),
-        ({"max_classes": 1}, "/max_classes"),
-    ],
-)
-def test_rules_that_are_none_are_refused(content: dict[str, Any], place: str) -> None:
-    with served() as client:
-        answer = client.post("/model/fit", json=content)
-        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, place)
-
-
-def test_rows_to_predict_have_no_say() -> None:
-    with served(make_service(limited("closed"))) as client:
-        assert client.post("/predict", json={"instances": samples(1)["samples"][0]["features"]}).status_code == 422
-        assert client.post("/predict", json={"instances": [[1, "z", None]]}).status_code == 200
-
-
 def of_no_memory(*arguments: Any, **more: Any) -> None:
     raise MemoryError
 
 
-def test_a_class_that_there_is_no_memory_for_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+NO_MEMORY = (503, "out-of-memory")
+
+
+def test_a_class_that_there_is_no_memory_for_changes_nothing(kept: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     copies: list[weakref.ref[Any]] = []
     copy = DynamicForestClassifier.copy
 
@@ -185,91 +160,82 @@ def test_a_class_that_there_is_no_memory_for_changes_nothing(tmp_path: Path, mon
         copies.append(weakref.ref(made))
         return made
 
-    with served(make_service(directory=tmp_path)) as client:
-        before = state(client)
-        gc.disable()
-        try:
-            with monkeypatch.context() as patched:
-                patched.setattr(DynamicForestClassifier, "copy", copied)
-                patched.setattr(ForestEngine, "widen", of_no_memory)
-                patched.setattr("oubli.core.planning.SMALL_MODEL", 0)
-                asked = client.put("/samples/c1", json={"features": [1, "a", True], "label": "third"})
-                assert (asked.status_code, asked.json()["type"]) == (503, "urn:oubli:problem:out-of-memory")
-                asked = client.post("/samples", json={"samples": [sample("third")]})
-                assert (asked.status_code, asked.json()["type"]) == (503, "urn:oubli:problem:out-of-memory")
-                assert asked.headers["retry-after"]
-                assert client.post("/samples", json={"samples": [sample("no", "known")]}).status_code == 201
-                client.delete("/samples/known")
-            assert len(copies) == 2
-            assert [one() for one in copies] == [None, None], "what was half made is let go of at once"
-        finally:
-            gc.enable()
-        after = state(client)
-        assert after[0] == before[0]
-        assert after[2] == before[2]
-        assert client.post("/samples", json={"samples": [sample("third")]}).status_code == 201
+    before = state(kept)
+    gc.disable()
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(DynamicForestClassifier, "copy", copied)
+            patched.setattr(ForestEngine, "widen", of_no_memory)
+            patched.setattr("oubli.core.planning.SMALL_MODEL", 0)
+            assert problem_of(kept.put("/samples/c1", json={"features": ROW, "label": "third"})) == NO_MEMORY
+            asked = kept.post("/samples", json={"samples": [sample("third")]})
+            assert problem_of(asked) == NO_MEMORY
+            assert asked.headers["retry-after"]
+            assert kept.post("/samples", json={"samples": [sample("no", "known")]}).status_code == 201
+            kept.delete("/samples/known")
+        assert [one() for one in copies] == [None, None], "what was half made is let go of at once"
+    finally:
+        gc.enable()
+    after = state(kept)
+    assert (after[0], after[2]) == (before[0], before[2])
+    assert kept.post("/samples", json={"samples": [sample("third")]}).status_code == 201
 
 
 @pytest.mark.parametrize("path", ["/predict", "/model/verify", "/snapshot"])
-def test_what_there_is_no_memory_for_says_so(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with served(make_service(directory=tmp_path)) as client:
-        monkeypatch.setattr(DynamicForestClassifier, "query", of_no_memory)
-        monkeypatch.setattr(DynamicForestClassifier, "copy", of_no_memory)
-        answer = client.post(path, json={"instances": [[1, "a", True]]})
-        if answer.status_code == 202:
-            while (job := client.get(answer.headers["Location"]).json())["status"] not in ("succeeded", "failed"):
-                time.sleep(0.01)
-            assert job["error"] == "the server has no memory for it: nothing was changed"
-            return
-        assert (answer.status_code, answer.json()["type"]) == (503, "urn:oubli:problem:out-of-memory")
-        monkeypatch.undo()
-        assert client.post("/predict", json={"instances": [[1, "a", True]]}).status_code == 200
+def test_what_there_is_no_memory_for_says_so(kept: TestClient, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DynamicForestClassifier, "query", of_no_memory)
+    monkeypatch.setattr(DynamicForestClassifier, "copy", of_no_memory)
+    answer = kept.post(path, json={"instances": [ROW]})
+    if answer.status_code == 202:
+        while (job := kept.get(answer.headers["Location"]).json())["status"] not in ("succeeded", "failed"):
+            time.sleep(0.01)
+        assert job["error"] == "the server has no memory for it: nothing was changed"
+        return
+    assert problem_of(answer) == NO_MEMORY
+    monkeypatch.undo()
+    assert kept.post("/predict", json={"instances": [ROW]}).status_code == 200
 
 
 def test_a_change_that_the_journal_has_and_the_model_has_no_memory_for_is_not_denied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with served(make_service(directory=tmp_path)) as client:
-        with monkeypatch.context() as patched:
-            patched.setattr(DynamicForestClassifier, "apply", of_no_memory)
-            answer = client.post("/samples", json={"samples": [sample("no")]})
-        assert (answer.status_code, answer.json()["type"]) == (503, "urn:oubli:problem:changes-stopped")
-        assert client.post("/predict", json={"instances": [[1, "a", True]]}).status_code == 200
+    with monkeypatch.context() as patched:
+        patched.setattr(DynamicForestClassifier, "apply", of_no_memory)
+        answer = kept.post("/samples", json={"samples": [sample("no")]})
+    assert problem_of(answer) == (503, "changes-stopped")
+    assert kept.post("/predict", json={"instances": [ROW]}).status_code == 200
 
 
-def test_the_settings_say_which_classes_a_new_model_may_have(tmp_path: Path) -> None:
-    data, schema = tmp_path / "data.csv", tmp_path / "schema.json"
-    data.write_text("x,y\n" + "".join(f"{i},{'low' if i % 2 else 'high'}\n" for i in range(20)))
-    content = {
-        "task": "classification",
-        "label": {"name": "y", "type": "string", "classes": ["low", "high", "none"]},
-        "columns": [{"name": "x", "type": "numeric"}],
-    }
-    schema.write_text(json.dumps(content))
-    common = {"n_estimators": 2, "ephemeral": True}
+LISTED = {"classes": ["low", "high", "none"]}
+DATA = "x,y\n" + "".join(f"{i},{'low' if i % 2 else 'high'}\n" for i in range(20))
 
-    def rules(**settings: Any) -> tuple[Any, int]:
-        start = begin_directory(Settings(**common, **settings), open_nothing(), LedgerChoice(), silent, print)
-        return start.state.model.schema_.classes, start.state.model.schema_.max_classes
 
-    assert rules(data=data, target="y") == (None, 1000)
-    assert rules(data=data, target="y", classes="closed") == (("high", "low"), 1000)
-    assert rules(data=data, schema_file=schema) == (("high", "low", "none"), 1000)
-    assert rules(data=data, schema_file=schema, classes="open") == (None, 1000)
-    assert rules(schema_file=schema) == (("high", "low", "none"), 1000)
-    content["label"]["max_classes"] = 9  # type: ignore[index]
-    schema.write_text(json.dumps(content))
-    assert rules(schema_file=schema) == (("high", "low", "none"), 9)
-    content["label"]["max_classes"] = 1  # type: ignore[index]
-    schema.write_text(json.dumps(content))
-    with pytest.raises(StartError, match="max_classes"):
-        rules(data=data, target="y", schema_file=schema)
-    del content["label"]["max_classes"]  # type: ignore[attr-defined]
-    numbers = tmp_path / "numbers.csv"
-    numbers.write_text("x,y\n" + "".join(f"{i},{i}\n" for i in range(20)))
-    del content["label"]["classes"]  # type: ignore[attr-defined]
-    schema.write_text(json.dumps(content))
-    with pytest.raises(StartError, match="list them in the schema file"):
-        rules(schema_file=schema, classes="closed")
-    with pytest.raises(StartError, match="a regression has no classes"):
-        rules(data=numbers, target="y", task="regression", classes="closed")
+@pytest.mark.parametrize(
+    ("label", "settings", "expected"),
+    [
+        (None, {"data": True, "target": "y"}, (None, 1000)),
+        (None, {"data": True, "target": "y", "classes": "closed"}, (("high", "low"), 1000)),
+        (LISTED, {"data": True}, (("high", "low", "none"), 1000)),
+        (LISTED, {"data": True, "classes": "open"}, (None, 1000)),
+        (LISTED, {}, (("high", "low", "none"), 1000)),
+        ({**LISTED, "max_classes": 9}, {}, (("high", "low", "none"), 9)),
+        ({**LISTED, "max_classes": 1}, {"data": True, "target": "y"}, "max_classes"),
+        ({}, {"classes": "closed"}, "list them in the schema file"),
+        (None, {"data": True, "target": "x", "task": "regression", "classes": "closed"}, "a regression has no classes"),
+    ],
+)
+def test_the_settings_say_which_classes_a_new_model_may_have(
+    tmp_path: Path, label: dict[str, Any] | None, settings: dict[str, Any], expected: Any
+) -> None:
+    if "data" in settings:
+        settings = {**settings, "data": tmp_path / "data.csv"}
+        settings["data"].write_text(DATA)
+    if label is not None:
+        settings = {**settings, "schema_file": tmp_path / "schema.json"}
+        named = {"name": "y", "type": "string", **label}
+        content = {"task": "classification", "label": named, "columns": [{"name": "x", "type": "numeric"}]}
+        settings["schema_file"].write_text(json.dumps(content))
+    given = Settings(n_estimators=2, ephemeral=True, **settings)
+    with nullcontext() if isinstance(expected, tuple) else pytest.raises(StartError, match=expected):
+        schema = begin_directory(given, open_nothing(), LedgerChoice(), silent, print).state.model.schema_
+        assert (schema.classes, schema.max_classes) == expected

@@ -1,13 +1,14 @@
-"""The streams of events over HTTP: what they tell, and that nothing of a sample is in them."""
+"""The streams of events over HTTP, and the feeds behind them; nothing of a sample is in them."""
 
 from __future__ import annotations
 
+import asyncio
+import http.client
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ import pytest
 import oubli.app.http.monitoring.events
 from oubli.api.server import MetricsEvent, StateEvent
 from oubli.app.access.keys import FILE_NAME, create_key, now_ms, revoke_key
-from oubli.app.http.monitoring.events import quantile_ms
+from oubli.app.http.monitoring.events import BYE, COMMENT, MOST_WAITING, Feed, encode_event, quantile_ms
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from oubli.app.times import BOUNDS, Histogram
 from oubli.core import DynamicForestClassifier
+from tests.tiers import covering
 from tests.unit.app.hosted import Hosted, hosted
 from tests.unit.app.support import make_service, require_conforms, rows, samples
 
@@ -27,36 +29,24 @@ SECTIONS = {"model", "changes", "expiry", "erasures", "snapshot", "check", "scru
 
 
 class Stream:
-    """Reads server-sent events off a socket."""
+    """Reads server-sent events."""
 
-    def __init__(self, client: socket.socket) -> None:
-        self.client = client
-        self.text = b""
+    def __init__(self, answer: http.client.HTTPResponse) -> None:
+        self.answer = answer
         self.raw = b""
-        while b"\r\n\r\n" not in self.text:
-            self._read()
-        self.head, _, self.text = self.text.partition(b"\r\n\r\n")
-
-    def _read(self) -> bool:
-        piece = self.client.recv(2**16)
-        self.raw += piece
-        self.text += piece
-        return bool(piece)
 
     def next(self) -> tuple[str, str | None, Any]:
         """Name, id and data of the next event."""
+        fields: dict[str, str] = {}
         while True:
-            block, end, rest = self.text.partition(b"\n\n")
-            if not end:
-                assert self._read(), "the stream has ended"
-                continue
-            self.text = rest
-            # Chunks are framed by lines of their own.
-            lines = [line.strip(b"\r") for line in block.splitlines()]
-            fields = dict(line.split(b": ", 1) for line in lines if b": " in line)
-            if b"event" in fields:
-                name = fields.get(b"id")
-                return fields[b"event"].decode(), name and name.decode(), json.loads(fields[b"data"])
+            line = self.answer.readline()
+            assert line, "the stream has ended"
+            self.raw += line
+            name, _, value = line.decode().strip().partition(": ")
+            if value:
+                fields[name] = value
+            elif "event" in fields:
+                return fields["event"], fields.get("id"), json.loads(fields["data"])
 
     def until(self, name: str, fits: Any = lambda data: True) -> Any:
         while True:
@@ -67,13 +57,9 @@ class Stream:
 
 @contextmanager
 def listening(host: Hosted, path: str, **headers: str) -> Iterator[Stream]:
-    client = host.connect()
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    client.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept-Encoding: gzip, zstd\r\n{lines}\r\n".encode())
-    try:
-        yield Stream(client)
-    finally:
-        client.close()
+    with closing(http.client.HTTPConnection("127.0.0.1", host.port, timeout=240)) as connection:
+        connection.request("GET", path, headers={"Accept-Encoding": "gzip, zstd", **headers})
+        yield Stream(connection.getresponse())
 
 
 @pytest.fixture
@@ -85,8 +71,8 @@ def host(tmp_path: Path) -> Iterator[Hosted]:
 
 def test_the_state_is_told_whole_and_then_as_it_changes(host: Hosted) -> None:
     with listening(host, "/events") as stream:
-        assert b"content-type: text/event-stream" in stream.head
-        assert b"content-encoding" not in stream.head
+        assert stream.answer.headers["content-type"].startswith("text/event-stream")
+        assert stream.answer.headers["content-encoding"] is None
         name, first_id, hello = stream.next()
         assert name == "hello"
         require_conforms(StateEvent, json.dumps(hello))
@@ -106,15 +92,11 @@ def test_the_state_is_told_whole_and_then_as_it_changes(host: Hosted) -> None:
         assert (now["resumed"], now["erasures"]["pending"], now["erasures"]["erased"]) == (False, 0, 1)
         assert now["scrub"] is not None
         assert now["snapshot"]["model_version"] == now["model"]["model_version"]
-        for word in (b"n1", b"s1", receipt["id"].encode(), b"abc"):
-            assert word not in stream.raw
-
-
-def test_a_verification_is_told_with_its_version(host: Hosted) -> None:
-    with listening(host, "/events") as stream:
         assert host.ask("POST", "/model/verify")[0] == 202
         check = stream.until("check", lambda data: data is not None)
         assert (check["model_version"], check["ok"]) == (host.ask("GET", "/model")[1]["model_version"], True)
+        for word in (b"n1", b"s1", receipt["id"].encode(), b"abc"):
+            assert word not in stream.raw
 
 
 def test_erasures_that_were_finished_late_are_counted(tmp_path: Path) -> None:
@@ -207,6 +189,10 @@ def test_metrics_come_with_rates(host: Hosted, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_quantiles_are_read_off_buckets() -> None:
+    edges = Histogram()
+    for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, BOUNDS[-1], 2 * BOUNDS[-1]):
+        edges.observe(seconds)
+    assert edges.counts == [2, 1, *[0] * (len(BOUNDS) - 3), 1, 1]
     histogram = Histogram()
     assert quantile_ms(histogram.counts, 0.5) is None
     for _ in range(99):
@@ -216,13 +202,10 @@ def test_quantiles_are_read_off_buckets() -> None:
     assert quantile_ms(histogram.counts, 0.999) == 1000 * BOUNDS[-1]
 
 
-@pytest.mark.parametrize("path", ["/events", "/events?topic=metrics"])
-def test_a_head_ends_at_once(host: Hosted, path: str) -> None:
-    assert host.ask_bytes("HEAD", path) == (200, b"")
-    assert host.ask("POST", path, {})[0] == 405
-
-
-def test_another_topic_is_refused(host: Hosted) -> None:
+def test_a_head_ends_at_once_and_another_topic_is_refused(host: Hosted) -> None:
+    for path in ("/events", "/events?topic=metrics"):
+        assert host.ask_bytes("HEAD", path) == (200, b"")
+        assert host.ask("POST", path, {})[0] == 405
     for query in ("topic=weather", "topic=", "topic=state&topic=metrics", "subject=metrics"):
         for method in ("GET", "HEAD"):
             assert host.ask_bytes(method, f"/events?{query}")[0] == 422, query
@@ -231,8 +214,7 @@ def test_another_topic_is_refused(host: Hosted) -> None:
 STREAMS = ("/events", "/events?topic=metrics", "job")
 
 
-@pytest.mark.parametrize("path", STREAMS)
-@pytest.mark.parametrize("how", ["revoked", "expired", "replaced"])
+@pytest.mark.parametrize(("path", "how"), covering(STREAMS, ("revoked", "expired", "replaced")))
 def test_a_stream_ends_within_a_second_of_its_key(tmp_path, monkeypatch, path, how):
     gate, compare = threading.Event(), DynamicForestClassifier.verify
 
@@ -275,3 +257,158 @@ def test_a_stream_ends_within_a_second_of_its_key(tmp_path, monkeypatch, path, h
         gate.set()
         ending.close()
         lasting.close()
+
+
+pytestmark = pytest.mark.anyio
+
+
+class Numbers:
+    """Tells a number at each look, or what it is given."""
+
+    def __init__(self) -> None:
+        self.n_looks = 0
+        self.error: Exception | None = None
+        self.is_quiet = False
+
+    def look(self) -> bytes:
+        if self.error is not None:
+            raise self.error
+        self.n_looks += 1
+        return b"" if self.is_quiet else b"%d;" % self.n_looks
+
+    def hello(self, last_id: str | None) -> bytes:
+        return f"hello {last_id};".encode()
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams look often, so that tests wait for little."""
+    monkeypatch.setattr(oubli.app.http.monitoring.events, "TICK", 0.005)
+
+
+async def test_all_who_listen_get_the_same_bytes_of_one_look() -> None:
+    source = Numbers()
+    feed = Feed(source, lambda: False)
+    async with aclosing(feed.listen("7")) as one, aclosing(feed.listen()) as other:
+        assert await anext(one) == b"hello 7;"
+        assert await anext(other) == b"hello None;"
+        first = await anext(one)
+        assert first.startswith(b"2;")  # the look when the other one came
+        while not first.endswith(b"9;"):
+            first += await anext(one)
+        second = await anext(other)
+        assert second.startswith(b"3;")
+        assert feed.n_listeners == 2
+        assert second[:6] in first
+        n_looks = source.n_looks
+        assert n_looks < 30
+
+
+async def test_nothing_is_looked_at_when_nobody_listens() -> None:
+    source = Numbers()
+    feed = Feed(source, lambda: False)
+    async with aclosing(feed.listen()) as stream:
+        await anext(stream)
+        await anext(stream)
+        assert feed.is_running
+    while feed.is_running:  # noqa: ASYNC110 - asked as anyone would
+        await asyncio.sleep(0.001)
+    seen = source.n_looks
+    await asyncio.sleep(0.02)
+    assert source.n_looks == seen
+    assert feed.n_listeners == 0
+    async with aclosing(feed.listen()) as stream:  # and it begins again
+        assert await anext(stream) == b"hello None;"
+        assert await anext(stream)
+
+
+async def test_who_does_not_read_is_dropped_and_holds_little() -> None:
+    feed = Feed(Numbers(), lambda: False)
+    async with aclosing(feed.listen()) as slow, aclosing(feed.listen()) as fast:
+        await anext(slow)
+        await anext(fast)
+        told = b""
+        for _ in range(3 * MOST_WAITING):
+            told += await anext(fast)
+            assert all(len(one.waiting) <= MOST_WAITING for one in feed._listeners)
+        with pytest.raises(ConnectionAbortedError):
+            await anext(slow)
+        assert feed.n_listeners == 1
+        assert told.count(b";") >= 3 * MOST_WAITING
+
+
+class Client:
+    """Takes chunks in, or does not."""
+
+    def __init__(self) -> None:
+        self.read: list[bytes] = []
+        self.is_paused = False
+
+    def push(self, chunk: bytes) -> bool:
+        if self.is_paused:
+            return False
+        size, _, rest = chunk.partition(b"\r\n")
+        assert len(rest) == int(size, 16) + 2
+        assert rest.endswith(b"\r\n")
+        self.read.append(rest[:-2])
+        return True
+
+
+async def test_chunks_are_pushed_once_the_answer_has_begun_and_wait_while_they_cannot_be() -> None:
+    client, source, is_ending = Client(), Numbers(), False
+    feed = Feed(source, lambda: is_ending)
+    yielded: list[bytes] = []
+
+    async def send() -> None:
+        async with aclosing(feed.listen(push=client.push)) as stream:
+            async for piece in stream:
+                yielded.append(piece)  # noqa: PERF401 - as they come
+
+    sending = asyncio.create_task(send())
+    while len(client.read) < 5:  # noqa: ASYNC110 - asked as anyone would
+        await asyncio.sleep(0.001)
+    n_yielded, client.is_paused = len(yielded), True
+    while len(yielded) == n_yielded:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    n_read, client.is_paused = len(client.read), False
+    while len(client.read) < n_read + 5:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    is_ending = True
+    await sending
+    assert yielded[0] == b"hello None;"
+    assert client.read[-1] == BYE
+    told = b"".join([*yielded[1:], *client.read[:-1]])
+    assert sorted(int(number) for number in told.split(b";") if number) == list(range(2, source.n_looks + 1))
+    pushed = [int(number) for number in b"".join(client.read[:-1]).split(b";") if number]
+    assert pushed == sorted(pushed)
+
+
+async def test_silence_is_broken_by_comments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oubli.app.http.monitoring.events, "HEARTBEAT", 0.01)
+    source = Numbers()
+    source.is_quiet = True
+    async with aclosing(Feed(source, lambda: False).listen()) as stream:
+        await anext(stream)
+        assert await anext(stream) == COMMENT
+        assert await anext(stream) == COMMENT
+
+
+async def test_a_source_that_fails_ends_its_streams_and_can_be_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    source = Numbers()
+    feed = Feed(source, lambda: False)
+    async with aclosing(feed.listen()) as stream:
+        await anext(stream)
+        source.error = RuntimeError("SEKRET")
+        rest = b"".join([piece async for piece in stream])
+    assert rest.endswith(BYE)
+    source.error = None
+    async with aclosing(feed.listen()) as again:
+        await anext(again)
+        assert await anext(again)
+    assert "has failed" in caplog.text
+    assert "SEKRET" not in caplog.text
+
+
+def test_an_event_is_encoded_as_the_standard_says() -> None:
+    assert encode_event("name", {"a": "x\ny"}, "s.1") == b'event: name\nid: s.1\ndata: {"a":"x\\ny"}\n\n'
+    assert encode_event("name", {}) == b"event: name\ndata: {}\n\n"

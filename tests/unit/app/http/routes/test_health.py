@@ -1,29 +1,28 @@
 from __future__ import annotations
 
-import asyncio
 import errno
-import threading
-import time
+from contextlib import suppress
 
-import httpx2
 import pytest
 
 from oubli.app.errors import StopReason
-from oubli.app.http.app import create_app
-from tests.unit.app.support import BASE, make_service, make_settings, rows, samples, served, served_here
+from oubli.app.service.roles import Role
+from tests.unit.app.hosted import wait_until
+from tests.unit.app.support import make_service, problem_of, rows, samples, served, served_here
+
+pytestmark = pytest.mark.anyio
 
 PASSING = (StopReason.DISK_FULL, StopReason.NO_DESCRIPTORS)
 
 
-def test_alive_and_ready():
-    with served() as client:
-        assert client.get("/healthz").json() == {"status": "alive"}
-        ready = {"status": "ready", "model_version": 1, "changes": "accepted"}
-        for path in ("/readyz", "/readyz?for=changes", "/readyz?for=predictions", "/readyz?_=1"):
-            assert client.get(path).json() == ready
-        response = client.get("/readyz?for=SECRET")
-        assert response.status_code == 422
-        assert "SECRET" not in response.text
+def test_alive_and_ready(client):
+    assert client.get("/healthz").json() == {"status": "alive"}
+    ready = {"status": "ready", "model_version": 1, "changes": "accepted"}
+    for path in ("/readyz", "/readyz?for=changes", "/readyz?for=predictions", "/readyz?_=1"):
+        assert client.get(path).json() == ready
+    response = client.get("/readyz?for=SECRET")
+    assert response.status_code == 422
+    assert "SECRET" not in response.text
 
 
 @pytest.mark.parametrize("reason", StopReason)
@@ -50,63 +49,53 @@ def test_ready_for_predictions_and_not_for_changes(reason):
             assert client.get("/model").json()["changes_stopped"] is None
 
 
-def test_not_ready_before_the_kernels_are_compiled():
-    compiled = threading.Event()
-    service = make_service(warm_up=lambda: compiled.wait(10))
-
-    async def run() -> None:
-        app = create_app(make_settings(), service)
-        transport = httpx2.ASGITransport(app=app)
-        async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url=BASE) as client:
-            assert (await client.get("/healthz")).status_code == 200
-            for response in (
-                await client.get("/readyz"),
-                await client.post("/predict", json={"instances": rows(1)}),
-                await client.delete("/samples/c1"),
-                await client.get("/model"),
-            ):
-                assert response.status_code == 503
-                assert int(response.headers["retry-after"]) > 0
-            compiled.set()
-            while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - asked as anyone would
-                await asyncio.sleep(0.001)
-            assert (await client.get("/model")).json()["n_samples"] == 60
-
-    asyncio.run(run())
-
-
-def test_not_ready_while_it_drains_but_requests_are_answered():
-    async def run() -> None:
-        service = make_service()
-        async with served_here(service) as client:
-            service.lifecycle.drain()
-            response = await client.get("/readyz")
-            assert response.status_code == 503
-            assert response.headers["retry-after"]
-            assert (await client.get("/healthz")).status_code == 200
-            assert (await client.delete("/samples/c1")).json()["unlearned"] == 1
-
-    asyncio.run(run())
+async def test_not_ready_while_it_drains_but_requests_are_answered():
+    service = make_service()
+    async with served_here(service) as client:
+        service.lifecycle.drain()
+        response = await client.get("/readyz")
+        assert response.status_code == 503
+        assert response.headers["retry-after"]
+        assert (await client.get("/healthz")).status_code == 200
+        assert (await client.delete("/samples/c1")).json()["unlearned"] == 1
 
 
 def test_changes_are_accepted_again_when_there_is_room(tmp_path, monkeypatch):
     """Anyone who sends changes only where they are accepted would otherwise never find out."""
-    full = threading.Event()
-    full.set()
+    n_refused, is_full = 0, True
     service = make_service(directory=tmp_path / "d")
 
     def probe(directory, n_bytes):
-        if full.is_set():
+        nonlocal n_refused
+        if is_full:
+            n_refused += 1
             raise OSError(errno.ENOSPC, "")
 
     monkeypatch.setattr("oubli.app.storage.journal.probe_room", probe)
     with served(service) as client:
         service.model.state.hindered = StopReason.DISK_FULL
-        time.sleep(0.6)
+        wait_until(lambda: n_refused > 1)
         assert client.get("/readyz?for=changes").status_code == 503
-        full.clear()
-        deadline = time.monotonic() + 30
-        while client.get("/readyz?for=changes").status_code != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        is_full = False
+        wait_until(lambda: client.get("/readyz?for=changes").status_code == 200)
         assert client.get("/readyz").json()["changes"] == "accepted"
+
+
+async def test_the_service_is_stopped_when_the_server_breaks_off():
+    service = make_service()
+    with suppress(RuntimeError):
+        async with served_here(service):
+            assert service.model.state.phase == "ready"
+            raise RuntimeError("broken off")
+    assert service.model.state.phase == "stopping"
+
+
+def test_a_server_that_is_alone_cannot_be_removed() -> None:
+    service = make_service()
+    service.lifecycle.role = Role("me")
+    with served(service) as client:
+        refused = client.delete("/cluster/nodes/me")
+        assert problem_of(refused) == (409, "node-alive")
+        assert "leads" in refused.json()["detail"]
+        assert problem_of(client.delete("/cluster/nodes/other")) == (404, "no-node")
+        assert "node-removed" not in client.get("/ledger").text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import logging
 import math
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +45,11 @@ def inputs(instances: list[list[Any]]) -> list[dict[str, Any]]:
             (("age", "FP32"), ("job", "BYTES"), ("member", "BOOL")), zip(*instances, strict=True), strict=True
         )
     ]
+
+
+def infer(client: TestClient, sent: list[dict[str, Any]], **more: Any) -> Any:
+    """Ask for predictions with JSON alone."""
+    return client.post(INFER, content=orjson.dumps({"inputs": sent, **more}))
 
 
 def outputs(answer: Any) -> dict[str, Any]:
@@ -90,28 +94,29 @@ def test_the_name_of_the_model_is_a_setting():
         assert parameters[0]["schema"]["enum"] == ["adult.v1"]
 
 
-def test_health_and_readiness(client):
-    assert client.get("/v2/health/live").json() == {"live": True}
-    assert client.get("/v2/health/ready").json() == {"live": True, "ready": True}
-    for path in ("/v2/models/oubli/ready", "/v2/models/oubli/versions/1/ready"):
-        assert client.get(path).json() == {"name": "oubli", "ready": True}
-
-
-def test_a_server_that_is_not_ready_says_503():
+def test_health_and_readiness():
     service = make_service()
+    body = orjson.dumps({"inputs": inputs(rows(1))})
+    asked = (
+        ("GET", "/v2/health/live", {"live": True}),
+        ("GET", "/v2", None),
+        ("GET", "/v2/health/ready", {"live": True, "ready": True}),
+        ("GET", "/v2/models/oubli", None),
+        ("GET", "/v2/models/oubli/ready", {"name": "oubli", "ready": True}),
+        ("GET", "/v2/models/oubli/versions/1/ready", {"name": "oubli", "ready": True}),
+        ("POST", INFER, None),
+    )
     with served(service) as client:
+        for method, path, expected in asked:
+            answer = client.request(method, path, content=body)
+            assert answer.status_code == 200
+            assert expected is None or answer.json() == expected
         service.model.state.phase = "starting"
-        assert client.get("/v2/health/live").status_code == client.get("/v2").status_code == 200
-        for method, path in (
-            ("GET", "/v2/health/ready"),
-            ("GET", "/v2/models/oubli"),
-            ("GET", "/v2/models/oubli/ready"),
-            ("POST", INFER),
-        ):
-            refused = client.request(method, path, content=orjson.dumps({"inputs": inputs(rows(1))}))
-            assert refused.status_code == 503, path
-            assert list(refused.json()) == ["error"]
+        for method, path, _ in asked[2:]:
+            refused = client.request(method, path, content=body)
+            assert (refused.status_code, list(refused.json())) == (503, ["error"]), path
             assert int(refused.headers["retry-after"]) > 0
+        assert [client.get(path).status_code for _, path, _ in asked[:2]] == [200, 200]
         service.model.state.phase = "ready"
 
 
@@ -161,45 +166,20 @@ def test_bytes_are_read_and_answered(client):
 
 def test_outputs_are_chosen_one_by_one(client):
     chosen = [{"name": "classes"}, {"name": "probabilities", "parameters": {"binary_data": True}}]
-    answer = client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(2)), "outputs": chosen}))
+    answer = infer(client, inputs(rows(2)), outputs=chosen)
     told = orjson.loads(answer.content[: int(answer.headers[LENGTH])])
     assert [(one["name"], "data" in one) for one in told["outputs"]] == [("classes", True), ("probabilities", False)]
     assert answer.content[int(answer.headers[LENGTH]) :] == forest().predict_proba(rows(2)).tobytes()
     chosen = [{"name": "predictions", "parameters": {"binary_data": False}}]
-    body = {"inputs": inputs(rows(2)), "outputs": chosen, "parameters": {"binary_data_output": True}}
-    assert list(outputs(client.post(INFER, content=orjson.dumps(body)))) == ["predictions"]
+    answer = infer(client, inputs(rows(2)), outputs=chosen, parameters={"binary_data_output": True})
+    assert list(outputs(answer)) == ["predictions"]
 
 
 def test_many_rows_take_a_thread_and_are_the_same(client):
-    many = outputs(client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(3000))})))
+    many = outputs(infer(client, inputs(rows(3000))))
     assert np.array_equal(many["probabilities"], forest().predict_proba(rows(3000)))
-    refused = client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(3001))}))
+    refused = infer(client, inputs(rows(3001)))
     assert (refused.status_code, list(refused.json())) == (413, ["error"])
-
-
-def test_a_long_prediction_leaves_the_loop_to_others(monkeypatch):
-    service = make_service()
-    begun, go_on = threading.Event(), threading.Event()
-    model, query = service.model.state.model, service.model.state.model.query
-
-    def wait(X: Any, *, frozen: bool = False) -> Any:
-        if len(X) > 1:
-            begun.set()
-            assert go_on.wait(30)
-        return query(X, frozen=frozen)
-
-    with served(service) as client:
-        service.questions._row_cost = type(service.questions._row_cost)(1.0)
-        monkeypatch.setattr(model, "query", wait)
-        thread = threading.Thread(
-            target=lambda: client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(500))}))
-        )
-        thread.start()
-        assert begun.wait(30)
-        assert client.get("/v2/health/live").status_code == 200
-        assert client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(1))})).status_code == 200
-        go_on.set()
-        thread.join(30)
 
 
 def test_missing_values_are_null_and_the_literal_nan(client):
@@ -215,12 +195,11 @@ def test_missing_values_are_null_and_the_literal_nan(client):
 
 def test_regression_has_one_output():
     with served(make_service(forest(60, NUMBERS))) as client:
-        answer = client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(5))}))
+        answer = infer(client, inputs(rows(5)))
         assert outputs(answer)["predictions"].tolist() == forest(60, NUMBERS).predict(rows(5)).tolist()
         assert list(outputs(answer)) == ["predictions"]
         assert answer.json()["outputs"][0]["datatype"] == "FP64"
-        asked = {"inputs": inputs(rows(5)), "outputs": [{"name": "classes"}]}
-        assert client.post(INFER, content=orjson.dumps(asked)).status_code == 422
+        assert infer(client, inputs(rows(5)), outputs=[{"name": "classes"}]).status_code == 422
 
 
 WIDTHS = ("float32", "float64", "float32")
@@ -236,10 +215,8 @@ def numeric() -> Iterator[tuple[TestClient, Any]]:
     X = np.random.default_rng(0).normal(size=(200, 3))
     model = DynamicForestClassifier(n_estimators=7, random_state=1)
     model.fit(X.tolist(), [int(v) for v in (X.sum(axis=1) > 0) + (X[:, 0] > 1)], schema=WIDE)
-    other = DynamicForestClassifier(n_estimators=7, random_state=1)
-    other.fit(X.tolist(), [int(v) for v in (X.sum(axis=1) > 0) + (X[:, 0] > 1)], schema=WIDE)
-    with served(make_service(model)) as client:
-        yield client, other
+    with served(make_service(model.copy())) as client:
+        yield client, model
 
 
 def test_a_numeric_model_takes_all_features_at_once(numeric):
@@ -275,8 +252,8 @@ def test_every_type_of_number_predicts_as_the_library_does(numeric, data):
     for sent, parts in (([one], [X.tobytes()]), (columns[::-1], [X[:, j].tobytes() for j in (2, 1, 0)])):
         body, headers = packed({"inputs": sent}, *parts)
         assert np.array_equal(outputs(client.post(INFER, content=body, headers=headers))["probabilities"], expected)
-    body = orjson.dumps({"inputs": [tensor("x", datatype, X.tolist(), [n, 3])]})
-    assert np.array_equal(outputs(client.post(INFER, content=body))["probabilities"], expected)
+    answer = infer(client, [tensor("x", datatype, X.tolist(), [n, 3])])
+    assert np.array_equal(outputs(answer)["probabilities"], expected)
 
 
 def test_categories_come_as_numbers_as_well(client):
@@ -284,7 +261,7 @@ def test_categories_come_as_numbers_as_well(client):
         sent = [*inputs([[1, "a", True], [2, "a", False]])]
         sent[1] = tensor("job", datatype, values)
         plain = client.post("/predict", json={"instances": [[1, cells[0], True], [2, cells[1], False]]}).json()
-        found = outputs(client.post(INFER, content=orjson.dumps({"inputs": sent})))
+        found = outputs(infer(client, sent))
         assert np.array_equal(found["probabilities"], plain["probabilities"])
 
 
@@ -299,8 +276,8 @@ def test_labels_of_every_type_come_back():
         model = DynamicForestClassifier(n_estimators=3, random_state=0)
         model.fit([[float(i)] for i in range(40)], [labels[i < 20] for i in range(40)], schema=schema)
         with served(make_service(model)) as client:
-            sent = {"inputs": [tensor("a", "FP32", [0.0, 39.0])]}
-            told = {one["name"]: one for one in client.post(INFER, content=orjson.dumps(sent)).json()["outputs"]}
+            sent = [tensor("a", "FP32", [0.0, 39.0])]
+            told = {one["name"]: one for one in infer(client, sent).json()["outputs"]}
             plain = client.post("/predict", json={"instances": [[0.0], [39.0]]}).json()
             assert told["classes"]["datatype"] == datatype
             if listed is None:
@@ -310,8 +287,7 @@ def test_labels_of_every_type_come_back():
             else:
                 assert told["classes"]["data"] == listed == plain["classes"]
                 assert told["predictions"]["data"] == plain["predictions"]
-            sent["parameters"] = {"binary_data_output": True}
-            assert client.post(INFER, content=orjson.dumps(sent)).status_code == 200
+            assert infer(client, sent, parameters={"binary_data_output": True}).status_code == 200
 
 
 def test_versions_are_the_models():
@@ -326,13 +302,13 @@ def test_versions_are_the_models():
             assert "version 2" in refused.json()["error"]
             assert client.request(method, f"/v2/models/oubli/versions/2{path}", content=body).status_code == 200
         for least, status in ((2, 200), (3, 503), (-1, 422), ("2", 422), (True, 422)):
-            asked = orjson.dumps({"inputs": inputs(rows(1)), "parameters": {"min_version": least}})
-            assert client.post(INFER, content=asked).status_code == status, least
+            asked = infer(client, inputs(rows(1)), parameters={"min_version": least})
+            assert asked.status_code == status, least
 
 
 def test_an_empty_model_says_so():
     with served(make_service(forest(0))) as client:
-        refused = client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(1))}))
+        refused = infer(client, inputs(rows(1)))
         assert (refused.status_code, list(refused.json())) == (409, ["error"])
         assert client.get("/v2/models/oubli/ready").status_code == 200
 
@@ -380,8 +356,6 @@ LONG = orjson.dumps(one("age")).replace(b"[2]", b"[" + b"9" * 4000 + b"]", 1)
 TOP = {"name": "classes", "parameters": {"classification": 2}}
 CASES = [
     Bad("no JSON", 400, "JSON", b"XYZZY"),
-    Bad("no UTF-8", 400, "JSON", b'{"id": "\xff"}'),
-    Bad("a lone surrogate", 400, "JSON", b'{"id": "\\ud800"}'),
     Bad("depth", 400, "JSON", b'{"inputs": ' + b"[" * 5000 + b"]" * 5000 + b"}"),
     Bad("depth that is JSON", 422, "/inputs/0", b'{"inputs": ' + b"[" * 100 + b"]" * 100 + b"}"),
     Bad("no object", 422, "object", [MARK]),
@@ -390,30 +364,22 @@ CASES = [
     Bad("no inputs", 422, "/inputs", {"id": MARK}),
     Bad("empty inputs", 422, "/inputs", {"inputs": []}),
     Bad("too many inputs", 422, "/inputs", {"inputs": [tensor(MARK, "FP32", [1])] * 4}),
-    Bad("an input that is no object", 422, "/inputs/0", {"inputs": [MARK]}),
     Bad("an unknown key of an input", 422, "/inputs/1", one("job", **{MARK: 1})),
     Bad("a name that is no feature", 422, "/inputs/0/name", one("age", name=MARK)),
     Bad("a feature twice", 422, "/inputs/1/name", one("job", name="age", datatype="FP32", data=[1, 2])),
     Bad("a missing feature", 422, "'member'", {"inputs": inputs(rows(2))[:2]}),
     Bad("an unknown datatype", 422, "/inputs/0/datatype", one("age", datatype=MARK)),
-    Bad("another datatype", 422, "/inputs/0/data", one("age", datatype="INT32", data=[NUMBER, 1])),
-    Bad("text for a number", 422, "row 0, feature 'age'", one("age", datatype="BYTES", data=["1", MARK])),
     Bad("infinity", 422, "feature 'age'", b'{"inputs": [{"name":"age","datatype":"FP64","shape":[1],"data":[1e999]},'
         b'{"name":"job","datatype":"BYTES","shape":[1],"data":["XYZZY"]},'
         b'{"name":"member","datatype":"BOOL","shape":[1],"data":[true]}]}'),
-    Bad("a number for a boolean", 422, "feature 'member'", one("member", datatype="FP64", data=[NUMBER, 1])),
     Bad("fewer elements", 422, "/inputs/0/data", one("age", data=[1])),
     Bad("other rows", 422, "/inputs/1/shape", one("job", shape=[1], data=[MARK])),
     Bad("nested otherwise", 422, "/inputs/0/data", one("age", shape=[2, 1], data=[[1], 2])),
     Bad("no data", 422, "/inputs/0", one("age", data=None)),
     Bad("data that are no list", 422, "/inputs/0/data", one("age", data=MARK)),
     Bad("a shape of three", 422, "/inputs/0/shape", one("age", shape=[2, 1, 1])),
-    Bad("no shape", 422, "/inputs/0/shape", one("age", shape=None)),
-    Bad("an empty shape", 422, "/inputs/0/shape", one("age", shape=[])),
     Bad("a negative shape", 422, "/inputs/0/shape", one("age", shape=[-2])),
-    Bad("a shape of fractions", 422, "/inputs/0/shape", one("age", shape=[NUMBER])),
     Bad("no rows", 422, "/inputs/0/shape", one("age", shape=[0], data=[])),
-    Bad("a huge shape of nothing", 422, "/inputs/0/shape", one("age", shape=[2**40, 0], data=[])),
     Bad("a huge shape", 413, "3000 rows", one("age", shape=[2**40], data=[1])),
     Bad("a shape of thousands of digits", 413, "3000 rows", LONG),
     Bad("all features in a mixed shape", 422, "/inputs/0/shape", {"inputs": [tensor("x", "FP32", [1, 2], [1, 2])]}),
@@ -431,10 +397,7 @@ CASES = [
     Bad("more bytes than announced", 422, "1 bytes behind", *raw(sized(8), bytes(9))),
     Bad("fewer bytes than the shape takes", 422, "/inputs/0", *raw(sized(7), bytes(7))),
     Bad("a negative size", 422, "binary_data_size", *raw(sized(-8), bytes(8))),
-    Bad("a size that is no number", 422, "binary_data_size", *raw(sized(MARK), bytes(8))),
-    Bad("a huge size", 422, "binary_data_size", *raw(sized(2**62), bytes(8))),
     Bad("bytes of a huge shape", 413, "3000 rows", *raw(sized(8, shape=[2**40]), bytes(8))),
-    Bad("bytes of a huge shape of nothing", 422, "/inputs/0/shape", *raw(sized(0, shape=[2**40, 0]), b"")),
     Bad("bytes that overlap", 422, "binary_data_size", *raw(OVERLAP, bytes(16))),
     Bad("texts whose lengths lie", 422, "/inputs/0", *raw(sized(8, "BYTES"), b"\xff\xff\xff\xff\x00\x00\x00\x00")),
     Bad("bytes that are no booleans", 422, "/inputs/0", *raw(sized(2, "BOOL"), b"\x02\x01")),
@@ -443,13 +406,10 @@ CASES = [
     Bad("the JSON too long", 400, "JSON", *raw(sized(8), bytes(8), 1)),
     Bad("a length beyond the body", 422, LENGTH, *raw(sized(8), bytes(8), 100_000)),
     Bad("a length that is no number", 422, LENGTH, one(""), ((LENGTH, MARK),)),
-    Bad("a length of many digits", 422, LENGTH, one(""), ((LENGTH, "9" * 5000),)),
     Bad("a length twice", 422, LENGTH, one(""), ((LENGTH, "3"), (LENGTH, "3"))),
-    Bad("an encoding that is none", 415, "gzip", one(""), (("Content-Encoding", MARK),)),
     Bad("a body that does not decode", 400, "Content-Encoding", b"XYZZY", (("Content-Encoding", "gzip"),)),
     Bad("a body over the limit", 413, "limit", {"id": MARK * 60_000}),
     Bad("another host", 421, "host", one(""), (("Host", "xyzzy.example"),)),
-    Bad("another origin", 403, "origin", one(""), (("Origin", "http://xyzzy.example"),)),
     Bad("another model", 404, "'oubli'", one(""), (), f"/v2/models/{MARK}/infer"),
     Bad("another version", 404, "version 1", one(""), (), f"/v2/models/oubli/versions/{MARK}/infer"),
     Bad("no such route", 404, "route", one(""), (), f"/v2/{MARK}"),
@@ -474,35 +434,22 @@ def test_refused(client, bad, caplog):
 
 
 def test_keys_open_what_their_scopes_say(tmp_path):
-    keys = {
-        scope: create_key(tmp_path / FILE_NAME, name="n", scopes=[scope], expires_ms=None)[1]
+    predict, write = (
+        {"Authorization": f"Bearer {create_key(tmp_path / FILE_NAME, name='n', scopes=[scope], expires_ms=None)[1]}"}
         for scope in ("predict", "write")
-    }
+    )
     body = orjson.dumps({"inputs": inputs(rows(1))})
     with served(data_dir=tmp_path) as client:
         for path in ("/v2/health/live", "/v2/health/ready"):
             assert client.get(path, headers={"Host": "probe.example"}).status_code == 200
-        for method, path in (
-            ("GET", "/v2"),
-            ("GET", "/v2/models/oubli/ready"),
-            ("POST", INFER),
-            ("GET", "/v2/nowhere"),
-        ):
+        for method, path in (("GET", "/v2"), ("POST", INFER), ("GET", "/v2/nowhere")):
             refused = client.request(method, path, content=body)
             assert (refused.status_code, list(refused.json())) == (401, ["error"])
             assert refused.headers["www-authenticate"].startswith("Bearer")
-        right, wrong = ({"Authorization": f"Bearer {keys[scope]}"} for scope in ("predict", "write"))
-        assert client.post(INFER, content=body, headers=right).status_code == 200
-        refused = client.post(INFER, content=body, headers=wrong)
+        assert client.post(INFER, content=body, headers=predict).status_code == 200
+        refused = client.post(INFER, content=body, headers=write)
         assert (refused.status_code, list(refused.json())) == (403, ["error"])
-        assert client.get("/v2/models/oubli", headers=wrong).status_code == 200
-
-
-def test_requests_are_counted_by_their_routes(client):
-    client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(1))}))
-    told = client.get("/metrics").text
-    assert 'route="/v2/models/{model_name}/infer"' in told
-    assert 'route="/v2/models/{model_name}/versions/{model_version}/infer"' in told
+        assert client.get("/v2/models/oubli", headers=write).status_code == 200
 
 
 def test_large_answers_are_compressed_where_that_is_accepted(client):

@@ -1,4 +1,4 @@
-"""Questions about influence: answered at once or as a job, forgotten with erasures."""
+"""Questions about influence, and predictions without some samples: answered at once or as a job, and forgotten."""
 
 from __future__ import annotations
 
@@ -11,12 +11,27 @@ import pytest
 
 import oubli.app.service.compiling
 import oubli.app.service.model.influence
-from oubli.api.predictions import Influence
+from oubli.api.predictions import Influence, WithoutAnswer
 from oubli.app.service.jobs.jobs import Asked, JobBoard
-from oubli.core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingRegressor
+from oubli.core import (
+    DynamicTreeClassifier,
+    IncrementalBoostingClassifier,
+    OnlineBoostingClassifier,
+    OnlineBoostingRegressor,
+)
 from oubli.core.data.schema import Schema, Task
 from oubli.core.influence import influence
-from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, require_conforms, rows, served
+from tests.unit.app.support import (
+    CLASSES,
+    NUMBERS,
+    ended,
+    forest,
+    make_service,
+    problem_of,
+    require_conforms,
+    rows,
+    served,
+)
 
 
 def boosted(schema: Schema = CLASSES, n: int = 60) -> Any:
@@ -24,13 +39,17 @@ def boosted(schema: Schema = CLASSES, n: int = 60) -> Any:
     estimator = IncrementalBoostingClassifier if is_classification else OnlineBoostingRegressor
     model = estimator(n_estimators=5, min_child_weight=0.1, random_state=0)
     labels = [("yes" if i % 4 else "no") if is_classification else i / 8 for i in range(n)]
-    return model.fit(rows(n), labels, ids=[f"c{i}" for i in range(n)], schema=schema)
+    model.fit(rows(n), labels, ids=[f"c{i}" for i in range(n)], schema=schema)
+    for i in range(n):
+        model.samples_.set_subject(f"c{i}", f"s{i % 5}")
+    return model
 
 
 @pytest.fixture(autouse=True)
-def _kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Questions are answered at once, however long their kernels take to be compiled or loaded."""
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions are answered at once, however slow the machine is and long their kernels take to be compiled."""
     monkeypatch.setattr(oubli.app.service.model.influence, "is_influence_prepared", lambda model: True)
+    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 120.0)
 
 
 def pairs(found: list[tuple[str, float]]) -> list[dict[str, Any]]:
@@ -66,28 +85,43 @@ def test_without_labels_the_predicted_ones_are_meant():
         assert "structure" in answer["note"]
 
 
-@pytest.mark.parametrize(
-    ("body", "pointer"),
-    [
+ONE = {"instances": rows(1)}
+WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "/influence": [
         ({}, "/instances"),
         ({"instances": []}, "/instances"),
         ({"instances": [[1, "a"]]}, "/instances/0"),
+        ({"instances": [[1, "a", True], ["strange", "a", True]], "labels": ["no", "no"]}, "/instances/1/0"),
         ({"instances": rows(2), "labels": ["yes"]}, "/labels"),
         ({"instances": rows(2), "labels": ["yes", 7]}, "/labels/1"),
-        ({"instances": [[1, "a", True], ["strange", "a", True]], "labels": ["no", "no"]}, "/instances/1/0"),
-        ({"instances": rows(1), "method": "guess"}, "/method"),
-        ({"instances": rows(1), "method": "leave-one-out", "update_set": "single"}, "/method"),
-        ({"instances": rows(1), "update_set": 0}, "/update_set"),
-        ({"instances": rows(1), "top": 0}, "/top"),
-        ({"instances": rows(1), "tops": 3}, ""),
+        ({**ONE, "method": "guess"}, "/method"),
+        ({**ONE, "method": "leave-one-out", "update_set": "single"}, "/method"),
+        ({**ONE, "update_set": 0}, "/update_set"),
+        ({**ONE, "top": 0}, "/top"),
+        ({**ONE, "tops": 3}, ""),
     ],
-)
-def test_what_cannot_be_asked_is_refused(body, pointer):
-    with served(make_service(boosted())) as client:
-        answer = client.post("/influence", json=body)
-        assert answer.status_code == 422
-        assert answer.json()["errors"][0]["pointer"] == pointer
-        assert "strange" not in answer.text
+    "/predict/without": [
+        ({"ids": ["c1"]}, "/instances"),
+        (ONE, ""),
+        ({**ONE, "ids": ["c1"], "subjects": ["s1"]}, ""),
+        ({**ONE, "ids": []}, "/ids"),
+        ({**ONE, "subjects": [[]]}, "/subjects/0"),
+        ({"instances": [[1, "a", True], ["strange", "a", True]], "ids": ["c1"]}, "/instances/1/0"),
+        ({"instances": rows(101), "ids": ["c1"]}, "/instances"),
+        ({**ONE, "ids": ["c1"], "top": 1}, ""),
+    ],
+}
+
+
+@pytest.mark.parametrize("path", WRONG)
+def test_what_cannot_be_asked_is_refused(path):
+    service = make_service(boosted())
+    with served(service) as client:
+        for body, pointer in WRONG[path]:
+            answer = client.post(path, json=body)
+            assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer), body
+            assert "strange" not in answer.text
+            assert not service.model.holders._holds
 
 
 def test_the_kind_decides_which_methods_there_are():
@@ -114,9 +148,7 @@ def test_the_progress_of_a_job_moves(monkeypatch, body):
     monkeypatch.setattr(JobBoard, "_advance", listen)
     with served(make_service(boosted(n=300))) as client:
         job = client.post("/influence", json={"instances": rows(2), **body}).json()
-        while job["status"] in ("queued", "running"):
-            time.sleep(0.01)
-            job = client.get(f"/jobs/{job['id']}").json()
+        job = ended(client, job)
     assert job["status"] == "succeeded"
     assert len(told) >= 4
     assert told == sorted(set(told))
@@ -124,34 +156,27 @@ def test_the_progress_of_a_job_moves(monkeypatch, body):
     assert told[-1] == job["progress"] == 1.0
 
 
-def test_by_default_only_long_questions_are_jobs():
-    with served(make_service(boosted())) as client:
-        for body in ({}, {"update_set": 2}, {"method": "leaf-refit"}, {"method": "leave-one-out"}):
-            assert client.post("/influence", json={"instances": rows(2), **body}).status_code == 200
-
-
-def test_a_long_question_is_a_job_whose_ranking_goes_with_the_next_erasure(monkeypatch, tmp_path):
-    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.0)
+@pytest.mark.parametrize(
+    ("path", "more", "message"),
+    [("/influence", {}, Influence), ("/predict/without", {"ids": ["c1", "c2"]}, WithoutAnswer)],
+)
+def test_what_takes_long_is_a_job_whose_answer_goes_with_the_next_erasure(path, more, message, monkeypatch, tmp_path):
+    body = {"instances": rows(2), **more}
     with served(make_service(boosted(), tmp_path / "data")) as client:
-        answer = client.post("/influence", json={"instances": rows(2)})
-        assert answer.status_code == 202
-        job = answer.json()
-        assert answer.headers["Location"] == f"/jobs/{job['id']}"
-        while job["status"] in ("queued", "running"):
-            time.sleep(0.01)
-            job = client.get(f"/jobs/{job['id']}").json()
-        assert (job["status"], job["kind"]) == ("succeeded", "influence")
-        assert set(job["result"]) == {"url", "n_samples", "model_version"}
-        path = job["result"]["url"]
-        ranking = client.get(path).json()
-        require_conforms(Influence, ranking)
-        model = boosted()
-        found = influence(model, rows(2), model.predict(rows(2)))
-        assert np.allclose([one["score"] for one in ranking["helpful"]], [score for _, score in found.helpful()])
-        assert client.delete(f"/samples/{ranking['helpful'][0]['id']}").status_code == 200
+        expected = client.post(path, json=body)
+        assert expected.status_code == 200
+        monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.0)
+        begun = client.post(path, json=body)
+        assert (begun.status_code, begun.headers["Location"]) == (202, f"/jobs/{begun.json()['id']}")
+        job = ended(client, begun.json())
+        assert (job["status"], job["kind"]) == ("succeeded", path.rpartition("/")[2])
+        assert set(job["result"]) - {"n_samples"} == {"url", "model_version"}
+        answer = client.get(job["result"]["url"])
+        require_conforms(message, answer.json())
+        assert answer.json() == expected.json()
+        assert client.delete("/samples/c9").status_code == 200
         assert client.post("/snapshot").status_code == 201
-        gone = client.get(path)
-        assert (gone.status_code, gone.json()["type"].rpartition(":")[2]) == (404, "no-result")
+        assert problem_of(client.get(job["result"]["url"])) == (404, "no-result")
 
 
 def test_a_cancelled_question_ends_and_holds_nothing_any_more(monkeypatch):
@@ -172,9 +197,7 @@ def test_a_cancelled_question_ends_and_holds_nothing_any_more(monkeypatch):
             answer = client.delete(f"/jobs/{job['id']}")
             assert (answer.status_code, answer.json()["status"]) == (200, "failed")
         go_on.set()
-        kept = client.post("/influence", json={"instances": rows(2)}).json()
-        while kept["status"] in ("queued", "running"):
-            kept = client.get(f"/jobs/{kept['id']}").json()
+        kept = ended(client, client.post("/influence", json={"instances": rows(2)}).json())
         assert kept["status"] == "succeeded"
         assert service.model.holders.is_rid(service.model.state.period)
 
@@ -199,22 +222,107 @@ def test_a_question_whose_kernels_take_long_is_a_job_and_then_is_not(monkeypatch
         assert begun.status_code == 202
         assert client.get("/healthz").status_code == 200
         compiled.set()
-        while (job := client.get(begun.headers["Location"]).json())["status"] in ("queued", "running"):
-            time.sleep(0.01)
+        job = ended(client, begun.json())
         assert job["status"] == "succeeded", job
         kept = client.get(job["result"]["url"])
         at_once = client.post("/influence", json=body)
         assert (kept.status_code, at_once.status_code) == (200, 200)
         assert kept.json() == at_once.json()
+        monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 30.0)
+        oubli.app.service.compiling._prepared.clear()
+        assert client.post("/influence", json={**body, "labels": ["no", "never"]}).status_code == 422
 
 
-def test_a_wrong_question_is_refused_also_when_kernels_have_to_be_loaded(monkeypatch):
-    monkeypatch.setattr(oubli.app.service.compiling, "_prepared", set())
-    monkeypatch.setattr(
-        oubli.app.service.model.influence, "is_influence_prepared", oubli.app.service.compiling.is_influence_prepared
+@pytest.mark.parametrize("make", [forest, lambda: forest(schema=NUMBERS), boosted])
+@pytest.mark.parametrize("by_subject", [False, True])
+def test_the_answer_is_that_of_a_model_that_was_never_told(make: Any, by_subject: bool) -> None:
+    gone = {i for i in range(60) if (i % 5 in (1, 3) if by_subject else i in (4, 5, 17))}
+    named = {"subjects": ["s1", "s3", "nobody"]} if by_subject else {"ids": ["c4", "c5", "c17", "c4", "x1", "x2"]}
+    model, rest = make(), [i for i in range(60) if i not in gone]
+    held = [model.samples_.get(f"c{i}") for i in rest]
+    fresh = type(model)(**model.get_params()).fit(
+        [one.features for one in held], [one.label for one in held], ids=[one.id for one in held], schema=model.schema_
     )
-    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 30.0)
-    monkeypatch.setattr(oubli.app.service.compiling, "_prepare", oubli.app.service.compiling._prepared.add)
-    with served(make_service(boosted())) as client:
-        answer = client.post("/influence", json={"instances": rows(2), "labels": ["no", "never"]})
-        assert answer.status_code == 422
+    with served(make_service(make())) as client:
+        before = client.get("/model").json()
+        answer = client.post("/predict/without", json={"instances": rows(7), **named}).json()
+        require_conforms(WithoutAnswer, answer)
+        now = client.post("/predict", json={"instances": rows(7)}).json()
+        assert answer["with"] == {name: value for name, value in now.items() if name != "model_version"}
+        assert answer["without"]["predictions"] == fresh.query(rows(7)).labels.tolist()
+        if model.schema_ is CLASSES:
+            assert answer["without"]["classes"] == fresh.classes_.tolist()
+            assert np.array_equal(answer["without"]["probabilities"], fresh.predict_proba(rows(7)))
+        assert (answer["removed"], answer["n_samples"]) == (len(gone), len(rest))
+        assert answer["absent"] == (1 if by_subject else 2)
+        after = client.get("/model").json()
+        assert {**after, "memory_bytes": 0} == {**before, "memory_bytes": 0}
+
+
+def test_without_anybody_there_is_no_prediction() -> None:
+    with served(make_service(forest(10))) as client:
+        answer = client.post("/predict/without", json={"instances": rows(1), "subjects": [f"s{i}" for i in range(5)]})
+        assert (answer.json()["without"], answer.json()["n_samples"], answer.json()["removed"]) == (None, 0, 10)
+        assert client.post("/predict", json={"instances": rows(1)}).status_code == 200
+
+
+def test_what_is_restricted_is_not_learned_from() -> None:
+    with served(make_service()) as client:
+        client.post("/subjects/restrict", json={"subjects": ["s2"]})
+        for named in ({"subjects": ["s2"]}, {"ids": ["c7"]}):
+            answer = client.post("/predict/without", json={"instances": rows(2), **named}).json()
+            assert (answer["removed"], answer["absent"]) == (0, 1)
+            assert answer["with"] == answer["without"]
+
+
+@pytest.mark.parametrize("estimator", [DynamicTreeClassifier, OnlineBoostingClassifier])
+def test_kinds_that_are_not_exact_are_refused(estimator: Any) -> None:
+    model = estimator(random_state=0).fit(rows(60), ["yes" if i % 4 else "no" for i in range(60)], schema=CLASSES)
+    with served(make_service(model)) as client:
+        answer = client.post("/predict/without", json={"instances": rows(1), "ids": ["1"]})
+        assert (answer.status_code, answer.json()["type"]) == (409, "urn:oubli:problem:not-exact")
+
+
+def test_there_is_one_copy_at_a_time_and_few_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, compare = threading.Event(), oubli.app.service.model.influence._compare
+    n_copies: list[int] = []
+
+    def slow(*arguments: Any) -> Any:
+        n_copies.append(1)
+        assert gate.wait(60)
+        return compare(*arguments)
+
+    monkeypatch.setattr(oubli.app.service.model.influence, "_compare", slow)
+    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.05)
+    with served(make_service()) as client:
+        body = {"instances": rows(1), "ids": ["c1"]}
+        begun = [client.post("/predict/without", json=body) for _ in range(4)]
+        assert [one.status_code for one in begun] == [202] * 4
+        assert client.post("/predict/without", json=body).status_code == 429
+        assert len(n_copies) == 1
+        assert client.post("/predict", json={"instances": rows(1)}).status_code == 200
+        gate.set()
+        assert {ended(client, one.json())["status"] for one in begun} == {"succeeded"}
+        assert len(n_copies) == 4
+        assert client.post("/predict/without", json=body).status_code in (200, 202)
+        while client.app.state.context.service.model.holders._holds:  # type: ignore[attr-defined]
+            time.sleep(0.01)
+
+
+def test_a_question_that_fails_leaves_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    shredded = []
+    let_go = oubli.app.service.model.influence.let_go_of
+
+    def fail(*arguments: Any) -> Any:
+        raise MemoryError("SEKRET")
+
+    monkeypatch.setattr(oubli.app.service.model.influence, "_compare", fail)
+    monkeypatch.setattr(oubli.app.service.model.influence, "let_go_of", lambda copy: (shredded.append(1), let_go(copy)))
+    with served(make_service()) as client:
+        answer = client.post("/predict/without", json={"instances": rows(1), "ids": ["c1"]})
+        assert answer.status_code == 503
+        assert "SEKRET" not in answer.text
+        assert shredded == [1]
+        assert not client.app.state.context.service.model.holders._holds  # type: ignore[attr-defined]
+        monkeypatch.undo()
+        assert client.post("/predict/without", json={"instances": rows(1), "ids": ["c1"]}).status_code in (200, 202)

@@ -1,27 +1,148 @@
-from oubli.api.model import Model
-from tests.unit.app.support import NUMBERS, forest, make_service, require_conforms, samples, served
+"""The model as it is described: its parameters, importances, trees, columns and kinds; while others use it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from oubli.api.model import ColumnsAnswer, ImportancesAnswer, KindsAnswer, Model, TreeAnswer
+from oubli.core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingRegressor
+from oubli.core.drawing import look_at_tree
+from oubli.core.registry import parameters_of
+from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, require_conforms, rows, samples, served
 
 
-def test_describes_the_model():
-    with served() as client:
-        body = client.get("/model").json()
-        require_conforms(Model, body)
-        assert body["kind"] == "forest"
-        assert body["guarantee"] == "exact"
-        assert body["task"] == "classification"
-        assert body["parameters"]["n_estimators"] == 5
-        assert body["features"][1] == {"name": "job", "type": "categorical", "dtype": "float32"}
-        assert body["label"] == {"name": "income", "type": "string"}
-        assert body["classes"] == ["no", "yes"]
-        assert (body["n_samples"], body["model_version"], body["durable"]) == (60, 1, False)
-        assert (body["pending_erasures"], body["overdue_erasures"]) == (0, 0)
-        assert body["memory_bytes"] > 1000
-        client.post("/samples", json=samples(10))
-        assert client.get("/model").json()["lazy_tags"] > 0
+def _of(estimator: Any, schema: Any, **parameters: Any) -> Any:
+    y: list[Any] = [("yes" if i % 4 else "no") if schema is CLASSES else i / 8 for i in range(60)]
+    return estimator(random_state=0, **parameters).fit(rows(60), y, ids=[f"c{i}" for i in range(60)], schema=schema)
 
 
-def test_regression_has_no_classes():
-    with served(make_service(forest(10, NUMBERS))) as client:
-        body = client.get("/model").json()
-        require_conforms(Model, body)
-        assert (body["task"], body["classes"]) == ("regression", None)
+KINDS: dict[str, Any] = {
+    "forest": forest,
+    "forest of numbers": lambda: forest(schema=NUMBERS),
+    "tree": lambda: _of(DynamicTreeClassifier, CLASSES),
+    "incremental-boosting": lambda: _of(IncrementalBoostingClassifier, CLASSES, n_estimators=3, min_child_weight=0.1),
+    "online-boosting": lambda: _of(OnlineBoostingRegressor, NUMBERS, n_estimators=3),
+}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with served(make_service()) as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_told_is_the_library_s_with_all_tags_resolved(name: str) -> None:
+    model = KINDS[name]()
+    with served(make_service(KINDS[name]())) as client:
+        label: Any = "yes" if model.schema_ is CLASSES else 3.5
+        new = [{"id": f"n{i}", "features": row, "label": label} for i, row in enumerate(rows(9))]
+        assert client.post("/samples", json={"samples": new}).status_code == 201
+        model.add(rows(9), [label] * 9, ids=[f"n{i}" for i in range(9)])
+        told = client.get("/model/importances").json()
+        require_conforms(ImportancesAnswer, told)
+        assert [one["importance"] for one in told["features"]] == pytest.approx(model.feature_importances_)
+        assert (told["model_version"], told["n_samples"]) == (2, 69)
+        assert told["measure"] == ("gain" if model.is_boosted else "impurity")
+        assert client.get("/model").json()["lazy_tags"] == 0
+        text = client.get("/model/trees/0?levels=8").text
+        assert not any(f'"c{i}"' in text or f'"s{i}"' in text for i in range(60))
+        answer = json.loads(text)
+        require_conforms(TreeAnswer, answer)
+        expected = look_at_tree(model, 0, "", 8)
+        assert answer == {"kind": model.kind, **expected, "model_version": 2}  # type: ignore[dict-item]
+        assert client.get("/model/trees/0?node=l&levels=0").json()["node"]["path"] == "l"
+
+
+@pytest.mark.parametrize("path", ["/model/trees/5", "/model/trees/0?node=" + "l" * 60, "/model/trees/999999999"])
+def test_what_is_not_there_is_not_found(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert (answer.status_code, answer.json()["type"]) == (404, "urn:oubli:problem:no-tree")
+
+
+@pytest.mark.parametrize(
+    ("path", "pointer"),
+    [
+        ("/model/trees/x", "/n"),
+        ("/model/trees/-1", "/n"),
+        ("/model/trees/99999999999", "/n"),
+        ("/model/trees/0?node=x", "/node"),
+        ("/model/trees/0?node=" + "l" * 513, "/node"),
+        ("/model/trees/0?node=l&node=r", "/node"),
+        ("/model/trees/0?levels=9", "/levels"),
+        ("/model/trees/0?levels=", "/levels"),
+        ("/model/trees/0?level=1", ""),
+    ],
+)
+def test_what_cannot_be_looked_at_is_refused(client: TestClient, path: str, pointer: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+def test_columns_are_told_with_ranges_and_categories() -> None:
+    with served(make_service()) as client:
+        strange = '<img src=x onerror="alert(1)">\u202eabc'
+        new = {"samples": [{"id": "n", "features": [None, strange, None], "label": "yes"}]}
+        assert client.post("/samples", json=new).status_code == 201
+        answer = client.get("/model/columns").json()
+        require_conforms(ColumnsAnswer, answer)
+        age, job, member = answer["columns"]
+        ages = np.array([row[0] for row in rows(60)], float)
+        assert (age["least"], age["greatest"], age["missing"]) == (ages.min(), ages.max(), 1)
+        assert job["categories"] == ["a", "b", "c", strange]
+        assert (job["n_categories"], job["missing"], member["missing"]) == (4, 0, 1)
+        client.request("DELETE", "/samples/n")
+        assert strange not in client.get("/model/columns").json()["columns"][1]["categories"]
+    with served(make_service(forest(0))) as client:
+        empty = client.get("/model/columns").json()["columns"]
+        assert (empty[0]["least"], empty[1]["categories"]) == (None, [])
+
+
+def test_kinds_are_told_as_a_fit_takes_them(client: TestClient) -> None:
+    answer = client.get("/model/kinds").json()
+    require_conforms(KindsAnswer, answer)
+    kinds = {one["kind"]: one for one in answer["kinds"]}
+    assert set(kinds) == {"forest", "tree", "online-boosting", "incremental-boosting"}
+    assert [name for name, one in kinds.items() if one["in_force"]] == ["forest"]
+    told = {one["name"]: one for one in kinds["forest"]["parameters"]}
+    assert set(told) == {one.name for one in parameters_of("forest")} - {"n_jobs"}
+    trees = told["n_estimators"]
+    assert (trees["default"], trees["value"], trees["least"], trees["types"]) == (100, 5, 1, ["integer"])
+    assert told["criterion"]["choices"] == ["gini", "entropy"]
+    with served(make_service(forest(schema=NUMBERS))) as other:
+        numbers = {one["kind"]: one for one in other.get("/model/kinds").json()["kinds"]}
+        assert "tree" not in numbers
+        assert {one["name"]: one for one in numbers["forest"]["parameters"]}["occurrence"]["default"] == 0.5
+
+
+def test_samples_are_found_by_ids_in_a_body(client: TestClient) -> None:
+    found = client.post("/samples/search", json={"ids": ["c7", 9, "nobody", "c3", "c7"]})
+    assert [one["id"] for one in found.json()["samples"]] == ["c7", "c3"]
+    assert found.json()["next"] is None
+    assert client.post("/samples/search", json={"ids": ["nobody"]}).status_code == 404
+    for body in ({"ids": []}, {"ids": "c1"}, {"ids": ["c1"], "limit": 3}, {"ids": ["c1"] * 51}, {"ids": [{}]}):
+        assert client.post("/samples/search", json=body).status_code == 422
+
+
+def test_describes_the_model(client):
+    body = client.get("/model").json()
+    require_conforms(Model, body)
+    assert body["kind"] == "forest"
+    assert body["guarantee"] == "exact"
+    assert body["task"] == "classification"
+    assert body["parameters"]["n_estimators"] == 5
+    assert body["features"][1] == {"name": "job", "type": "categorical", "dtype": "float32"}
+    assert body["label"] == {"name": "income", "type": "string"}
+    assert body["classes"] == ["no", "yes"]
+    assert (body["n_samples"], body["model_version"], body["durable"]) == (60, 1, False)
+    assert (body["pending_erasures"], body["overdue_erasures"]) == (0, 0)
+    assert body["memory_bytes"] > 1000
+    client.post("/samples", json=samples(10))
+    assert client.get("/model").json()["lazy_tags"] > 0

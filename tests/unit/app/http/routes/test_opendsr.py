@@ -33,7 +33,9 @@ from oubli.app.service.service import Service
 from tests.unit.app.outgoing.certificates import authority, certificate
 from tests.unit.app.outgoing.receiver import Receiver
 from tests.unit.app.service.slow_journal import SlowJournal
-from tests.unit.app.support import forest, require_conforms, served, served_here
+from tests.unit.app.support import JSON, forest, require_conforms, served_here
+
+pytestmark = pytest.mark.anyio
 
 DOMAIN = "opendsr.processor.example"
 FOLDER = "/opendsr/v2"
@@ -104,12 +106,10 @@ async def here(folder: Path, limits: Limits | None = None) -> AsyncIterator[Here
             yield Here(service, client, receiver)
 
 
-def run(folder: Path, script: Callable[[Here], Any], limits: Limits | None = None) -> None:
-    async def whole() -> None:
-        async with here(folder, limits) as place:
-            await script(place)
-
-    asyncio.run(whole())
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Here]:
+    async with here(tmp_path) as one:
+        yield one
 
 
 async def until(happens: Callable[[], bool]) -> None:
@@ -118,10 +118,9 @@ async def until(happens: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_an_erasure_that_finds_nothing_may_have_no_receipt_and_is_completed(tmp_path):
+async def test_an_erasure_that_finds_nothing_may_have_no_receipt_and_is_completed(tmp_path):
     content, found = asked("nobody"), asked("s1")
-
-    async def script(place: Here) -> None:
+    async with here(tmp_path, Limits(max_empty_erasures=0)) as place:
         for one in ({**content, "status_callback_urls": [CALLBACK]}, found):
             assert (await place.post(one)).status_code == 201
         assert (await place.status(content))["request_status"] == "completed"
@@ -130,234 +129,225 @@ def test_an_erasure_that_finds_nothing_may_have_no_receipt_and_is_completed(tmp_
         assert place.receiver.requests[0].content["request_status"] == "completed"
         receipts = (await place.client.get("/erasures")).json()["erasures"]
         assert [one["ref"] for one in receipts] == [found["subject_request_id"]]
-
-    async def again(place: Here) -> None:
+    async with here(tmp_path) as place:
         assert (await place.status(content))["request_status"] == "completed"
 
-    run(tmp_path, script, Limits(max_empty_erasures=0))
-    run(tmp_path, again)
 
+async def test_an_erasure_from_the_request_to_its_last_callback(place):
+    told = await place.client.get(f"{FOLDER}/discovery")
+    require_conforms(OpendsrDiscovery, told.content)
+    assert told.json()["supported_subject_request_types"] == ["erasure", "access", "portability"]
+    assert told.json()["processor_certificate"] == f"https://{DOMAIN}/opendsr/v2/certificate"
 
-def test_what_is_taken(tmp_path):
-    async def script(place: Here) -> None:
-        answer = await place.client.get(f"{FOLDER}/discovery")
-        require_conforms(OpendsrDiscovery, answer.content)
-        assert answer.json() == {
+    content = asked(status_callback_urls=[CALLBACK], more_that_is_not_known=1)
+    name = content["subject_request_id"]
+    answer = await place.post(content)
+    assert answer.status_code == 201, answer.text
+    require_conforms(OpendsrReply, answer.content)
+    reply = answer.json()
+    assert json.loads(base64.b64decode(reply["encoded_request"])) == content
+    assert (reply["controller_id"], reply["subject_request_id"]) == ("acme", name)
+    assert reply["expected_completion_time"] > reply["received_time"]
+    await place.check(answer.content, dict(answer.headers))
+    assert answer.headers["x-opengdpr-signature"] == answer.headers["x-opendsr-signature"]
+
+    assert (await place.status(content))["request_status"] == "in_progress"
+    listed = (await place.client.get(f"/erasures?ref={name}")).json()["erasures"]
+    assert [(one["unlearned"], one["status"]) for one in listed] == [(12, "unlearned")]
+    assert (await place.client.post("/samples/search", json={"subject": "s1"})).status_code == 404
+
+    # The same again is the same; its id for anything else is refused.
+    again = await place.post(content)
+    assert (again.status_code, again.json()) == (201, reply)
+    assert refusal(await place.post({**content, "regulation": "ccpa"})) == (400, "request-repeated")
+    assert len((await place.client.get("/erasures")).json()["erasures"]) == 1
+    assert refusal(await place.client.delete(f"{FOLDER}/requests/{name}")) == (400, "request-begun")
+
+    assert (await place.client.post("/snapshot")).status_code == 201
+    await until(lambda: len(place.receiver.accepted) == 2)
+    assert (await place.status(content))["request_status"] == "completed"
+    for request, status in zip(place.receiver.accepted, ("in_progress", "completed"), strict=True):
+        assert request.content == {
+            "controller_id": "acme",
+            "expected_completion_time": reply["expected_completion_time"],
+            "status_callback_url": CALLBACK,
+            "subject_request_id": name,
+            "request_status": status,
             "api_version": "2.0",
-            "supported_identities": [{"identity_type": "controller_customer_id", "identity_format": "raw"}],
-            "supported_subject_request_types": ["erasure", "access", "portability"],
-            "processor_certificate": f"https://{DOMAIN}/opendsr/v2/certificate",
         }
-
-    run(tmp_path, script)
-
-
-def test_an_erasure_from_the_request_to_its_last_callback(tmp_path):
-    async def script(place: Here) -> None:
-        content = asked(status_callback_urls=[CALLBACK], more_that_is_not_known=1)
-        answer = await place.post(content)
-        assert answer.status_code == 201, answer.text
-        require_conforms(OpendsrReply, answer.content)
-        reply = answer.json()
-        assert json.loads(base64.b64decode(reply["encoded_request"])) == content
-        assert (reply["controller_id"], reply["subject_request_id"]) == ("acme", content["subject_request_id"])
-        assert reply["expected_completion_time"] > reply["received_time"]
-        await place.check(answer.content, dict(answer.headers))
-        assert answer.headers["x-opengdpr-signature"] == answer.headers["x-opendsr-signature"]
-
-        assert (await place.status(content))["request_status"] == "in_progress"
-        listed = (await place.client.get(f"/erasures?ref={content['subject_request_id']}")).json()["erasures"]
-        assert [(one["unlearned"], one["status"]) for one in listed] == [(12, "unlearned")]
-        assert (await place.client.post("/samples/search", json={"subject": "s1"})).status_code == 404
-
-        # The same again is the same; its id for anything else is refused.
-        again = await place.post(content)
-        assert (again.status_code, again.json()) == (201, reply)
-        other = await place.post({**content, "regulation": "ccpa"})
-        assert (other.status_code, other.json()["error"]["errors"][0]["reason"]) == (400, "request-repeated")
-        assert len((await place.client.get("/erasures")).json()["erasures"]) == 1
-
-        cancelled = await place.client.delete(f"{FOLDER}/requests/{content['subject_request_id']}")
-        assert (cancelled.status_code, cancelled.json()["error"]["errors"][0]["reason"]) == (400, "request-begun")
-
-        assert (await place.client.post("/snapshot")).status_code == 201
-        await until(lambda: len(place.receiver.accepted) == 2)
-        assert (await place.status(content))["request_status"] == "completed"
-        for request, status in zip(place.receiver.accepted, ("in_progress", "completed"), strict=True):
-            told = request.content
-            assert told == {
-                "controller_id": "acme",
-                "expected_completion_time": reply["expected_completion_time"],
-                "status_callback_url": CALLBACK,
-                "subject_request_id": content["subject_request_id"],
-                "request_status": status,
-                "api_version": "2.0",
-            }
-            await place.check(request.body, request.headers)
-
-    run(tmp_path, script)
+        await place.check(request.body, request.headers)
 
 
-def test_a_request_is_known_after_a_restart(tmp_path):
+async def test_a_request_is_known_after_a_restart_with_other_keys(tmp_path):
     content = asked("a-subject-like-no-other")
-    replies = []
-
-    async def script(place: Here) -> None:
-        replies.append((await place.post(content)).json())
-
-    async def later(place: Here) -> None:
+    async with here(tmp_path) as place:
+        reply = (await place.post(content)).json()
+    LedgerKeys(tmp_path / "data" / KEYS_NAME).rotate("hashing")
+    async with here(tmp_path) as place:
         assert (await place.status(content))["request_status"] == "completed"
-        replies.append((await place.post(content)).json())
+        assert (await place.post(content)).json() == reply
         files = [path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()]
         assert any(content["subject_request_id"].encode() in held for held in files), "the search is blind"
         assert not any(b"like-no-other" in held for held in files)
 
-    run(tmp_path, script)
-    run(tmp_path, later)
-    assert replies[0] == replies[1]
+
+def refusal(answer: httpx2.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error"]["errors"][0]["reason"]
 
 
-def test_samples_are_named_by_the_extension(tmp_path):
-    async def script(place: Here) -> None:
-        extensions = {DOMAIN: {"sample_ids": ["c1", "c2", "nobody"]}, "other.example": {"property_id": 1}}
-        content = asked(subject_identities=None, extensions=extensions)
-        assert (await place.post(content)).status_code == 201
-        (receipt,) = (await place.client.get(f"/erasures?ref={content['subject_request_id']}")).json()["erasures"]
-        assert (receipt["unlearned"], receipt["absent"]) == (2, 1)
-
-    run(tmp_path, script)
+def named(**more: Any) -> dict[str, Any]:
+    """A request for somebody who is named in another way."""
+    usual = {"identity_type": "controller_customer_id", "identity_value": "SECRET", "identity_format": "raw"}
+    return asked(subject_identities=[{**usual, **more}])
 
 
-def identity(**more: Any) -> list[dict[str, Any]]:
-    content = {"identity_type": "controller_customer_id", "identity_value": "SECRET", "identity_format": "raw", **more}
-    return [content]
+def by_extension(extension: Any, **more: Any) -> dict[str, Any]:
+    return asked(subject_identities=None, extensions={DOMAIN: extension}, **more)
 
 
 WRONG: dict[str, Any] = {
     "no JSON": b"{SECRET",
     "no object": b"[]",
-    "no id": asked(subject_request_id=None),
+    **{f"no {field}": asked(**{field: None}) for field in ("subject_request_id", "regulation", "submitted_time")},
+    "no kind": asked(subject_request_type=None),
     "an id in capitals": asked(subject_request_id=str(uuid.uuid4()).upper()),
     "an id of another version": asked(subject_request_id=str(uuid.uuid1())),
-    "no kind": asked(subject_request_type=None),
     "another kind": asked(subject_request_type="SECRET"),
-    "no regulation": asked(regulation=None),
     "another regulation": asked(regulation=["SECRET"]),
-    "no time": asked(submitted_time=None),
     "a time without a zone": asked(submitted_time="2026-10-02T15:00:00"),
     "another version": asked(api_version="1.0"),
     "nobody": asked(subject_identities=[]),
     "no list": asked(subject_identities="SECRET"),
     "no identity": asked(subject_identities=["SECRET"]),
-    "an identity that is not known": asked(subject_identities=identity(identity_type="email")),
-    "a hashed identity": asked(subject_identities=identity(identity_format="sha256")),
-    "an unknown format": asked(subject_identities=identity(identity_format="SECRET")),
-    "no text": asked(subject_identities=identity(identity_value=7)),
-    "an empty text": asked(subject_identities=identity(identity_value="")),
+    "an identity that is not known": named(identity_type="email"),
+    "a hashed identity": named(identity_format="sha256"),
+    "an unknown format": named(identity_format="SECRET"),
+    "no text": named(identity_value=7),
+    "an empty text": named(identity_value=""),
     "both": asked(extensions={DOMAIN: {"sample_ids": ["SECRET"]}}),
     "an extension that is none": asked(extensions=["SECRET"]),
-    "an extension with more": asked(subject_identities=None, extensions={DOMAIN: {"SECRET": 1}}),
-    "ids that are none": asked(subject_identities=None, extensions={DOMAIN: {"sample_ids": [None]}}),
+    "an extension with more": by_extension({"SECRET": 1}),
+    "ids that are none": by_extension({"sample_ids": [None]}),
     "a callback that is not known": asked(status_callback_urls=["https://controller.example/SECRET"]),
     "a callback on this machine": asked(status_callback_urls=["http://127.0.0.1:22/"]),
     "no callbacks": asked(status_callback_urls="SECRET"),
     "a bundle of two": asked(
-        subject_request_type="access", subject_identities=identity() + identity(identity_value="b")
+        subject_request_type="access",
+        subject_identities=asked()["subject_identities"] + asked("b")["subject_identities"],
     ),
-    "a bundle of samples": asked(
-        subject_request_type="access", subject_identities=None, extensions={DOMAIN: {"sample_ids": ["SECRET"]}}
-    ),
+    "a bundle of samples": by_extension({"sample_ids": ["SECRET"]}, subject_request_type="access"),
 }
 
 
-def test_wrong_requests_change_nothing_and_repeat_nothing(tmp_path):
-    async def script(place: Here) -> None:
-        for name, content in WRONG.items():
-            sent = content if isinstance(content, bytes) else orjson.dumps(content)
-            headers = {"Content-Type": "application/json"}
-            answer = await place.client.post(f"{FOLDER}/requests", content=sent, headers=headers)
-            assert answer.status_code == 400, name
-            require_conforms(OpendsrError, answer.content)
-            assert answer.json()["error"]["code"] == 400
-            assert "SECRET" not in answer.text, name
-        assert (await place.client.get("/erasures")).json()["erasures"] == []
-        for path in (str(uuid.uuid4()), "SECRET"):
-            for method in ("GET", "DELETE"):
-                answer = await place.client.request(method, f"{FOLDER}/requests/{path}")
-                assert (answer.status_code, answer.json()["error"]["code"]) == (404, 404)
-                assert "SECRET" not in answer.text
-        form = await place.client.post(f"{FOLDER}/requests", content=b"a=1", headers={"Content-Type": "text/plain"})
-        assert form.status_code == 400
-
-    run(tmp_path, script)
+async def test_wrong_requests_change_nothing_and_repeat_nothing(place):
+    for name, content in WRONG.items():
+        sent = content if isinstance(content, bytes) else orjson.dumps(content)
+        answer = await place.client.post(f"{FOLDER}/requests", content=sent, headers=JSON)
+        assert answer.status_code == answer.json()["error"]["code"] == 400, name
+        require_conforms(OpendsrError, answer.content)
+        assert "SECRET" not in answer.text, name
+    assert (await place.client.get("/erasures")).json()["erasures"] == []
+    for path in (str(uuid.uuid4()), "SECRET"):
+        for method in ("GET", "DELETE"):
+            answer = await place.client.request(method, f"{FOLDER}/requests/{path}")
+            assert answer.status_code == answer.json()["error"]["code"] == 404
+            assert "SECRET" not in answer.text
+    form = await place.client.post(f"{FOLDER}/requests", content=b"a=1", headers={"Content-Type": "text/plain"})
+    assert form.status_code == 400
 
 
-def test_a_server_without_opendsr(tmp_path):
-    with served() as client:
-        for method, path in (("GET", "discovery"), ("GET", "certificate"), ("GET", "requests/x"), ("POST", "requests")):
-            answer = client.request(method, f"{FOLDER}/{path}", json={} if method == "POST" else None)
-            assert (answer.status_code, answer.json()["error"]["errors"][0]["reason"]) == (404, "no-opendsr")
+def test_a_server_without_opendsr(client):
+    for method, path in (("GET", "discovery"), ("GET", "certificate"), ("GET", "requests/x"), ("POST", "requests")):
+        answer = client.request(method, f"{FOLDER}/{path}", json={} if method == "POST" else None)
+        assert refusal(answer) == (404, "no-opendsr")
 
 
-def test_each_kind_of_request_needs_its_scope(tmp_path):
+async def test_each_kind_of_request_needs_its_scope(place, tmp_path):
     path = tmp_path / FILE_NAME
     keys = {
         scope: create_key(path, name=scope, scopes=[scope], expires_ms=None)[1] for scope in ("erase", "read", "write")
     }
-
-    async def script(place: Here) -> None:
-        transport: Any = place.client._transport
-        transport.app.state.rules.access_keys = AccessKeys(path, now_ms=now_ms)
-        for scope, status in (("erase", 201), ("read", 403), ("write", 403)):
-            headers = {"X-API-Key": keys[scope]}
-            answer = await place.client.post(f"{FOLDER}/requests", json=asked("s3"), headers=headers)
-            assert answer.status_code == status, scope
-        assert (await place.client.post(f"{FOLDER}/requests", json=asked())).status_code == 401
-        for name in ("discovery", "certificate"):
-            assert (await place.client.get(f"{FOLDER}/{name}")).status_code == 200
-
-    run(tmp_path, script)
+    place.client._transport.app.state.rules.access_keys = AccessKeys(path, now_ms=now_ms)
+    for scope, status in (("erase", 201), ("read", 403), ("write", 403)):
+        answer = await place.client.post(f"{FOLDER}/requests", json=asked("s3"), headers={"X-API-Key": keys[scope]})
+        assert answer.status_code == status, scope
+    assert (await place.client.post(f"{FOLDER}/requests", json=asked())).status_code == 401
+    for name in ("discovery", "certificate"):
+        assert (await place.client.get(f"{FOLDER}/{name}")).status_code == 200
 
 
 @pytest.mark.parametrize("callbacks", [0, 1])
-def test_two_at_once_with_one_id_are_one_request(tmp_path, callbacks):
-    async def script(place: Here) -> None:
-        content = asked("s4", status_callback_urls=[CALLBACK] * callbacks)
-        answers = await asyncio.gather(*(place.post(content) for _ in range(5)))
-        assert {answer.status_code for answer in answers} == {201}
-        assert len({answer.text for answer in answers}) == 1
-        assert len((await place.client.get("/erasures")).json()["erasures"]) == 1
-
-    run(tmp_path, script)
+async def test_two_at_once_with_one_id_are_one_request(place, callbacks):
+    content = asked("s4", status_callback_urls=[CALLBACK] * callbacks)
+    answers = await asyncio.gather(*(place.post(content) for _ in range(5)))
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.text for answer in answers}) == 1
+    assert len((await place.client.get("/erasures")).json()["erasures"]) == 1
 
 
 @pytest.mark.parametrize("kind", ["access", "portability"])
-def test_a_bundle_from_the_request_to_the_erasure(tmp_path, kind):
-    async def script(place: Here) -> None:
-        content = asked("s1", subject_request_type=kind, status_callback_urls=[CALLBACK])
-        answer = await place.post(content)
-        assert answer.status_code == 201, answer.text
-        await until(lambda: len(place.receiver.accepted) == 2)
-        told = [request.content for request in place.receiver.accepted]
-        assert [one["request_status"] for one in told] == ["in_progress", "completed"]
-        status = await place.status(content)
-        assert status["request_status"] == "completed"
-        assert told[1]["results_url"] == status["results_url"]
-        assert (told[1]["results_count"], status["results_count"]) == (12, 12)
-        address = status["results_url"].removeprefix(f"https://{DOMAIN}")
-        bundle = await place.client.get(address)
-        assert bundle.status_code == 200
-        assert len(bundle.json()["samples"]) == 12
+async def test_a_bundle_from_the_request_to_the_erasure(place, kind):
+    content = asked("s1", subject_request_type=kind, status_callback_urls=[CALLBACK])
+    answer = await place.post(content)
+    assert answer.status_code == 201, answer.text
+    await until(lambda: len(place.receiver.accepted) == 2)
+    told = [request.content for request in place.receiver.accepted]
+    assert [one["request_status"] for one in told] == ["in_progress", "completed"]
+    status = await place.status(content)
+    assert status["request_status"] == "completed"
+    assert told[1]["results_url"] == status["results_url"]
+    assert (told[1]["results_count"], status["results_count"]) == (12, 12)
+    address = status["results_url"].removeprefix(f"https://{DOMAIN}")
+    bundle = await place.client.get(address)
+    assert (bundle.status_code, len(bundle.json()["samples"])) == (200, 12)
 
-        assert (await place.post(asked("s1"))).status_code == 201
-        assert (await place.client.post("/snapshot")).status_code == 201
-        assert "results_url" not in await place.status(content)
-        assert (await place.client.get(address)).status_code == 404
+    by_ids = by_extension({"sample_ids": ["c1", "c2", "nobody"]})
+    assert (await place.post(by_ids)).status_code == 201
+    (receipt,) = (await place.client.get(f"/erasures?ref={by_ids['subject_request_id']}")).json()["erasures"]
+    assert (receipt["unlearned"], receipt["absent"]) == (2, 1)
+    assert (await place.client.post("/snapshot")).status_code == 201
+    assert "results_url" not in await place.status(content)
+    assert (await place.client.get(address)).status_code == 404
 
-    run(tmp_path, script)
+
+@pytest.mark.parametrize(("kind", "seconds"), [("erasure", 0), ("access", 0), ("access", 0.1)])
+async def test_a_request_whose_controller_goes_is_taken_all_the_same(place, kind, seconds):
+    """It comes again at once, or when what it has begun is over."""
+    content = asked("s1", subject_request_type=kind, status_callback_urls=[CALLBACK])
+    await SlowJournal(place.service, content["subject_request_id"].encode()).leave(place.post(content))
+    await asyncio.sleep(seconds)
+    again = await place.post(content)
+    assert again.status_code == 201, again.text
+    receipts = (await place.client.get("/erasures")).json()["erasures"]
+    assert len(receipts) == (kind == "erasure")
+    assert (await place.client.post("/snapshot")).status_code == 201
+    await until(lambda: len(place.receiver.accepted) == 2)
+    told = [request.content["request_status"] for request in place.receiver.accepted]
+    assert told == ["in_progress", "completed"]
+    assert (await place.status(content))["request_status"] == "completed"
 
 
-def test_a_bundle_that_was_not_made_before_a_restart_never_will_be(tmp_path, monkeypatch):
+async def test_the_end_of_a_request_that_cannot_be_noted_is_noted_later(place, monkeypatch):
+    monkeypatch.setattr("oubli.app.service.outbox.deliveries._RETRY_NOTES", 0.01)
+    journal, n_refused = place.service.disk.storage.journal, 0
+    append = journal.append
+
+    def refusing(records: Any, *, reserve: bool = False) -> None:
+        nonlocal n_refused
+        if b"ended" in records[0].notes and n_refused < 3:
+            n_refused += 1
+            raise JournalFullError("no room on the disk")
+        append(records, reserve=reserve)
+
+    monkeypatch.setattr(journal, "append", refusing)
+    content = asked("s1", subject_request_type="access", status_callback_urls=[CALLBACK])
+    assert (await place.post(content)).status_code == 201
+    await until(lambda: len(place.receiver.accepted) == 2)
+    assert n_refused == 3
+    assert (await place.status(content))["request_status"] == "completed"
+
+
+async def test_a_bundle_that_was_not_made_before_a_restart_never_will_be(tmp_path, monkeypatch):
     content = asked("s1", subject_request_type="access", status_callback_urls=[CALLBACK])
     stopped = asyncio.Event()
 
@@ -365,112 +355,15 @@ def test_a_bundle_that_was_not_made_before_a_restart_never_will_be(tmp_path, mon
         await stopped.wait()
         raise OSError
 
-    async def script(place: Here) -> None:
+    async with here(tmp_path) as place:
         with monkeypatch.context() as patched:
             patched.setattr(type(place.service.jobs.exporter), "_make_held", never)
             assert (await place.post(content)).status_code == 201
             assert (await place.status(content))["request_status"] == "in_progress"
-            await until(lambda: len(place.receiver.accepted) == 1)
             async with place.service.model.lock.mutation():  # what a kill would leave
                 shutil.copytree(tmp_path / "data", tmp_path / "killed" / "data")
             stopped.set()
-
-    async def later(place: Here) -> None:
+    async with here(tmp_path / "killed") as place:
         assert (await place.status(content))["request_status"] == "cancelled"
-        told = place.receiver.accepted
-        await until(lambda: bool(told) and told[-1].content["request_status"] == "cancelled")
         cancelled = await place.client.delete(f"{FOLDER}/requests/{content['subject_request_id']}")
         assert cancelled.status_code == 202
-
-    run(tmp_path, script)
-    run(tmp_path / "killed", later)
-
-
-@pytest.mark.parametrize(("kind", "seconds"), [("erasure", 0), ("access", 0), ("access", 0.1)])
-def test_a_request_whose_controller_goes_is_taken_all_the_same(tmp_path, kind, seconds):
-    """It comes again at once, or when what it has begun is over."""
-
-    async def script(place: Here) -> None:
-        content = asked("s1", subject_request_type=kind, status_callback_urls=[CALLBACK])
-        await SlowJournal(place.service, content["subject_request_id"].encode()).leave(place.post(content))
-        await asyncio.sleep(seconds)
-        again = await place.post(content)
-        assert again.status_code == 201, again.text
-        receipts = (await place.client.get("/erasures")).json()["erasures"]
-        assert len(receipts) == (kind == "erasure")
-        assert (await place.client.post("/snapshot")).status_code == 201
-        await until(lambda: len(place.receiver.accepted) == 2)
-        told = [request.content["request_status"] for request in place.receiver.accepted]
-        assert told == ["in_progress", "completed"]
-        assert (await place.status(content))["request_status"] == "completed"
-
-    run(tmp_path, script)
-
-
-def test_the_end_of_a_request_that_cannot_be_noted_is_noted_later(tmp_path, monkeypatch):
-    monkeypatch.setattr("oubli.app.service.outbox.deliveries._RETRY_NOTES", 0.01)
-
-    async def script(place: Here) -> None:
-        journal, n_refused = place.service.disk.storage.journal, 0
-        append = journal.append
-
-        def refusing(records: Any, *, reserve: bool = False) -> None:
-            nonlocal n_refused
-            if b"ended" in records[0].notes and n_refused < 3:
-                n_refused += 1
-                raise JournalFullError("no room on the disk")
-            append(records, reserve=reserve)
-
-        monkeypatch.setattr(journal, "append", refusing)
-        content = asked("s1", subject_request_type="access", status_callback_urls=[CALLBACK])
-        assert (await place.post(content)).status_code == 201
-        await until(lambda: len(place.receiver.accepted) == 2)
-        assert n_refused == 3
-        assert (await place.status(content))["request_status"] == "completed"
-
-    run(tmp_path, script)
-
-
-def test_a_request_is_known_after_a_rotation_of_the_keys(tmp_path):
-    content = asked()
-    replies = []
-
-    async def script(place: Here) -> None:
-        replies.append((await place.post(content)).json())
-
-    run(tmp_path, script)
-    LedgerKeys(tmp_path / "data" / KEYS_NAME).rotate("hashing")
-    run(tmp_path, script)
-    assert replies[0] == replies[1]
-
-
-def test_who_asks_for_what_another_has_erased_follows_that_erasure(tmp_path):
-    """At the same time, while it is not finished, and later."""
-    at_once, later, last = asked("s1"), asked("s1"), asked("s1")
-
-    async def script(place: Here) -> None:
-        client = place.client
-        answers = await asyncio.gather(
-            client.delete("/samples", params={"subject": "s1"}),
-            place.post({**at_once, "status_callback_urls": [CALLBACK]}),
-        )
-        assert [one.status_code for one in answers] == [200, 201]
-        (receipt,) = (await client.get("/erasures")).json()["erasures"]
-        assert receipt["held"] is True
-        assert (await place.post({**later, "status_callback_urls": [CALLBACK]})).status_code == 201
-        assert (await place.status(later))["request_status"] == "in_progress"
-        assert (await client.post("/snapshot")).status_code == 201
-        assert (await place.post({**last, "status_callback_urls": [CALLBACK]})).status_code == 201
-        for one in (at_once, later, last):
-            assert (await place.status(one))["request_status"] == "completed"
-        assert len((await client.get("/erasures")).json()["erasures"]) == 1
-        names = [one["subject_request_id"] for one in (at_once, later, last)]
-
-        def told() -> list[tuple[str, str]]:
-            return [
-                (one.content["subject_request_id"], one.content["request_status"]) for one in place.receiver.requests
-            ]
-
-        await until(lambda: {(name, "completed") for name in names} <= {*told()})
-
-    run(tmp_path, script)

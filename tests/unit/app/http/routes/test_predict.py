@@ -22,22 +22,14 @@ def test_predicts_what_the_estimator_predicts(client):
     assert np.array_equal(answer["probabilities"], model.predict_proba(rows(20)))
     assert answer["model_version"] == 1
     require_conforms(PredictAnswer, answer)
+    unseen = client.post("/predict", json={"instances": [[None, None, None], [1, "never seen", False]]})
+    assert (unseen.status_code, unseen.headers["cache-control"]) == (200, "no-store")
 
 
 def test_objects_are_taken_by_name_in_any_order_and_beside_lists(client):
     instances = [{"member": True, "age": 3, "job": "a"}, [3, "a", True]]
     answer = client.post("/predict", json={"instances": instances}).json()
     assert answer["probabilities"][0] == answer["probabilities"][1]
-
-
-def test_missing_values_and_unseen_categories_are_accepted(client):
-    response = client.post("/predict", json={"instances": [[None, None, None], [1, "never seen", False]]})
-    assert response.status_code == 200
-
-
-def test_nobody_may_keep_a_copy(client):
-    response = client.post("/predict", json={"instances": rows(1)})
-    assert response.headers["cache-control"] == "no-store"
 
 
 def test_many_rows_at_once_are_the_same(client):
@@ -70,24 +62,18 @@ def test_an_empty_model_says_so_and_starts_again():
 
 def test_a_receipt_says_which_model_has_answered(client):
     policy = read_policy(f"log {client.get('/ledger/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
-    state = client.post("/model/states").json()
-    for instances in (rows(1), rows(20), [{"member": None, "age": 3.5, "job": "ä"}], rows(700)):
+    state, nonces = client.post("/model/states").json(), set()
+    for instances in (rows(1), rows(1), rows(20), [{"member": None, "age": 3.5, "job": "ä"}], rows(700)):
         answer = client.post("/predict", json={"instances": instances, "receipt": True}).json()
         require_conforms(PredictAnswer, answer)
+        nonces.add(answer["receipt"]["nonce"])
         plain = client.post("/predict", json={"instances": instances}).json()
         assert {name: answer[name] for name in plain} == plain
         checked = check_prediction({"instances": instances, "answer": answer}, policy)
         assert (checked.model_version, checked.set_root) == (1, state["set_root"])
         with pytest.raises(FailedError):
             check_prediction({"instances": instances, "answer": {**answer, "predictions": ["other"]}}, policy)
-
-
-def test_receipts_of_the_same_rows_have_nothing_in_common(client):
-    one, other = (
-        client.post("/predict", json={"instances": rows(1), "receipt": True}).json()["receipt"] for _ in range(2)
-    )
-    assert one["nonce"] != other["nonce"]
-    assert one["signature"] != other["signature"]
+    assert len(nonces) == 5
 
 
 def test_receipts_of_regression_are_signed_too():

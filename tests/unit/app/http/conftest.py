@@ -1,0 +1,54 @@
+"""A client of a small server, and a server without sockets in the event loop of the test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.unit.app.http.connections import Host, hosting
+from tests.unit.app.support import make_service, served
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def client() -> Iterator[TestClient]:
+    with served() as one:
+        yield one
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[TestClient]:
+    """A client of a server with a data directory."""
+    with served(make_service(directory=tmp_path / "data")) as one:
+        yield one
+
+
+@pytest.fixture
+def hot() -> bool:
+    """Whether there is a fast path; tests of both ways parametrize it."""
+    return True
+
+
+@pytest.fixture
+def durable() -> bool:
+    return False
+
+
+@pytest.fixture
+def options() -> dict[str, Any]:
+    return {}
+
+
+@pytest.fixture
+async def host(tmp_path: Path, hot: bool, durable: bool, options: dict[str, Any]) -> AsyncIterator[Host]:
+    service = make_service(directory=tmp_path / "data" if durable else None)
+    async with hosting(service, hot=hot, **options) as one:
+        yield one
