@@ -15,7 +15,16 @@ from oubli.core.errors import CapacityError, ensure
 from oubli.core.forest import serialise
 from oubli.core.forest.inspection import ForestLook, feature_importances
 from oubli.core.forest.invariants import Part, find_faults
-from oubli.core.forest.layout.blocks import Blocks, Forest, Layout, blocks_over, layout_of, parameters_of, relaid
+from oubli.core.forest.layout.blocks import (
+    CHOSEN,
+    Blocks,
+    Forest,
+    Layout,
+    blocks_over,
+    layout_of,
+    parameters_of,
+    relaid,
+)
 from oubli.core.forest.layout.cells import ForestData, bit_rows_of, no_bit_rows
 from oubli.core.forest.parameters import MAX_ENTRIES, ForestSettings
 from oubli.core.forest.state import BLOCKS, LEAVES, N_MEMBERS, NODE_DTYPE, PAIRS, POOLS, Trees, empty_trees
@@ -44,6 +53,7 @@ class KeptForest(Engine):
     trees, blocks, bits, parameters, scratch : see `state.py`, `layout/` and `workspace.py`.
     targets : those of a regression; None of a classification.
     smallest_block : samples from which on a node keeps counters; None: where that is cheaper than counting.
+    n_chosen : samples of a node that its candidates depend on, at most; tests have fewer.
     n_planted : samples of the largest tree when the trees were planted.
     is_planted : whether the pools have yet to be made as large as the trees will be.
     """
@@ -55,6 +65,8 @@ class KeptForest(Engine):
 
     settings: ForestSettings
     parameters: Array
+
+    n_chosen = CHOSEN
 
     def __init__(self, settings: ForestSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
@@ -113,7 +125,8 @@ class KeptForest(Engine):
     def set_block_minimum(self, n_planted: int) -> None:
         """Decide which nodes keep counters, by the samples of the largest tree."""
         self.n_planted = n_planted
-        self.parameters = parameters_of(self.settings, self.layout, self.width, self._block_minimum())
+        minimum = self._block_minimum()
+        self.parameters = parameters_of(self.settings, self.layout, self.width, minimum, self.n_chosen)
 
     # -- room -----------------------------------------------------------------------------------
 

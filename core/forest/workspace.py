@@ -18,6 +18,7 @@ PARAMETERS = np.dtype(
                 "n_trees", "occurrences", "max_depth", "min_samples_split", "max_features", "n_thresholds", "criterion",
                 "is_regression",
                 "block_minimum",  # samples from which on a node keeps candidate counters
+                "n_chosen",  # samples of a node that its candidates depend on, at most
                 "width",  # columns of statistics
                 # See `Layout` in `blocks.py`.
                 "n_counters", "totals_at", "skipped_at", "attributes_at", "counters_at", "counters_stride",

@@ -17,9 +17,11 @@ from oubli.core.boosting.presorted import state as presorted_table
 from oubli.core.boosting.quantised import regions, split
 from oubli.core.forest import engine as forest_engine
 from oubli.core.forest.engine import ForestEngine
+from oubli.core.forest.layout.blocks import CHOSEN
 from oubli.core.tree import engine as tree_engine
 from tests.histories import comparisons
 from tests.histories.worlds import Chooser, History, World, awkward_world, learnable_world
+from tests.oracles import forest as forest_oracle
 from tests.oracles.boosting import presorted, quantised, quantised_parts
 
 MANY = 10**9
@@ -54,7 +56,9 @@ RESTRICTING = (
 
 
 @contextmanager
-def tuned_forest(counters_from: int = 2, replant_share: float = math.inf) -> Iterator[None]:
+def tuned_forest(
+    counters_from: int = 2, replant_share: float = math.inf, n_chosen: int = CHOSEN
+) -> Iterator[None]:
     """Let small models work as large ones do.
 
     Parameters
@@ -64,8 +68,9 @@ def tuned_forest(counters_from: int = 2, replant_share: float = math.inf) -> Ite
     replant_share : a batch of a larger share of the samples is not learned or unlearned one by one, but
         the trees are planted again; by default so small that all that happens to a few samples does
         that, and their updating would never be tested.
+    n_chosen : samples of a node that its candidates depend on, at most; small data has fewer than the default.
 
-    Neither may ever show in the model.
+    The first two may never show in the model.
     """
 
     def block_minimum(engine: ForestEngine) -> int:
@@ -74,6 +79,8 @@ def tuned_forest(counters_from: int = 2, replant_share: float = math.inf) -> Ite
     with (
         patch.object(ForestEngine, "_block_minimum", block_minimum),
         patch.object(forest_engine, "_REPLANT_SHARE", replant_share),
+        patch.object(ForestEngine, "n_chosen", n_chosen),
+        patch.object(forest_oracle, "CHOSEN", n_chosen),
     ):
         yield
 
@@ -266,7 +273,8 @@ class Kind:
     def long_life(self, seed: int, n_operations: int) -> History:
         """Make a history of single mutations of a model with deep trees."""
         choose = Chooser.of_seed(seed)
-        world = replace(self.choose_world(choose, 60, "deep"), tuning={"counters_from": choose.one([2, 5, 12, MANY])})
+        tuning = {"counters_from": choose.one([2, 5, 12, MANY]), "n_chosen": choose.one([2, 5, CHOSEN])}
+        world = replace(self.choose_world(choose, 60, "deep"), tuning=tuning)
         operations = [("fit", 40)]
         operations += [(choose.one(["add", "delete", "replace"]), choose.integer(1, 4)) for _ in range(n_operations)]
         return History(world, tuple(operations), seed)
@@ -309,7 +317,11 @@ ROWS = (
     Kind(
         "forest", "forest", comparisons.ForestOracle, forest_parameters, ("shallow", "deep"),
         (FOREST, FOREST, (*FOREST, *ANY, *RARE)), tuned_forest,
-        {"counters_from": [2, 2, 5, 12, MANY], "replant_share": [math.inf, math.inf, 0.3, 0.08]},
+        {
+            "counters_from": [2, 2, 5, 12, MANY],
+            "replant_share": [math.inf, math.inf, 0.3, 0.08],
+            "n_chosen": [2, 4, 8, CHOSEN],
+        },
     ),
     _TREE,
     replace(_TREE, name="feasible", parameters=feasible_parameters),

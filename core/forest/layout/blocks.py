@@ -190,13 +190,14 @@ def _lines(n_longs: int) -> int:
     return -(-n_longs // _LINE) * _LINE
 
 
-def parameters_of(settings: ForestSettings, layout: Layout, width: int, block_minimum: int) -> Array:
+def parameters_of(settings: ForestSettings, layout: Layout, width: int, block_minimum: int, n_chosen: int) -> Array:
     """The parameters as the kernels read them, PARAMETERS[1]."""
     values = {
         **vars(settings),
         **layout._asdict(),
         "width": width,
         "block_minimum": block_minimum,
+        "n_chosen": n_chosen,
         "seed_key": mix(np.uint64(settings.seed)),
     }
     parameters = np.zeros(1, PARAMETERS)
@@ -352,13 +353,14 @@ def choice_hash(node_key, id_hash):
 
 
 @pasted
-def choice_limit(blocks, block, node_key, n_samples):
+def choice_limit(parameters, blocks, block, node_key, n_samples):
     """Write the limit of the hashes of chosen samples to a block's head; returns whether all samples are chosen."""
     size = 1.0 + unit(combine(node_key, CHOICE_SIZES))
     while size < n_samples:
         size *= 2.0
-    is_all = size <= CHOSEN
-    limit = _ALL if is_all else np.uint64(CHOSEN / size * _TWO_TO_63) << np.uint64(1)
+    wanted = np.float64(parameters[0]["n_chosen"])
+    is_all = size <= wanted
+    limit = _ALL if is_all else np.uint64(wanted / size * _TWO_TO_63) << np.uint64(1)
     blocks.keys[block, CHOICE_LIMIT] = limit
     blocks.halves[block, N_LEAST] = np.int32(size / 2.0) + np.int32(1)
     blocks.halves[block, N_MOST] = np.int32(size)

@@ -537,14 +537,14 @@ def is_spread(chosen):
 
 
 @pasted
-def choose_samples(data, scratch, blocks, block, key, start, end):
+def choose_samples(data, parameters, scratch, blocks, block, key, start, end):
     """List the chosen ones of the samples scratch.order[start:end], from 0, in scratch.chosen; returns their number.
 
     When all are chosen nothing is listed. Completes the head of the block.
     """
     halves = blocks.halves
     n_samples = end - start
-    is_all = choice_limit(blocks, block, key, n_samples)
+    is_all = choice_limit(parameters, blocks, block, key, n_samples)
     limit = blocks.keys[block, CHOICE_LIMIT]
     n_chosen = np.int64(0)
     if not is_all:
@@ -660,7 +660,7 @@ def count_candidates(data, parameters, scratch, blocks, block, key, start, end, 
         clear_block(blocks, block)
     if count_targets(parameters, scratch, blocks, block, start, end):
         return False
-    n_chosen = choose_samples(data, scratch, blocks, block, key, start, end)
+    n_chosen = choose_samples(data, parameters, scratch, blocks, block, key, start, end)
     find_constants(data, scratch, start, end)
     n_features = data.cells.shape[1]
     order_key = combine(key, ATTRIBUTE_ORDER)

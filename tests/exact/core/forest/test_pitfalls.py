@@ -46,7 +46,7 @@ def attributes(player: Player) -> list[int]:
     """The attributes that the first root uses, all samples being in every tree."""
     p = player.world.parameters
     samples = [
-        oracle._Sample(tuple(common.cell(v, c) for v, c in zip(f, player.world.columns, strict=True)), 0)
+        oracle._Sample(tuple(common.cell(v, c) for v, c in zip(f, player.world.columns, strict=True)), 0, 0)
         for f, _ in player.held.values()
     ]
     return oracle.attributes_of(common.tree_key(p["random_state"], 0), samples, p["max_features"])
