@@ -240,6 +240,33 @@ def update_samples(trees, data, parameters, scratch, blocks, slots, sign, first)
 
 
 @kernel
+def find_ends(trees, data, parameters, scratch, slots, ends):
+    """Write the rows of the leaves' nodes that samples are in, or would be in, to ends int32[m, k]; O(k depth) each."""
+    nodes = trees.nodes
+    n_trees = parameters[0]["n_trees"]
+    occurrences = parameters[0]["occurrences"]
+    seed_key = parameters[0]["seed_key"]
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        id_hash = data.id_hashes[slot]
+        draw_trees(seed_key, id_hash, n_trees, occurrences, scratch.permutation)
+        for draw in range(occurrences):
+            ends[i, draw] = scratch.permutation[draw]
+        restore_order(seed_key, id_hash, n_trees, occurrences, scratch.permutation)
+        n_moving = occurrences
+        while n_moving > 0:  # all trees in step, so that their waits for memory overlap
+            n_moving = 0
+            for draw in range(occurrences):
+                node = np.int64(ends[i, draw])
+                if leaf_of(nodes, node) == NIL:
+                    side = goes_right(nodes, node, data.cells, slot, data.category_hashes)
+                    node = np.int64(nodes[node]["child"]) + side
+                    prefetch_to_write(nodes, (node,))
+                    ends[i, draw] = np.int32(node)
+                    n_moving += 1
+
+
+@kernel
 def plant(trees, data, parameters, slots, drawn, counts):
     """Put samples into root leaves, all to be grown: how a fit begins.
 

@@ -21,9 +21,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal
@@ -330,6 +330,14 @@ class ModelLock:
         while self.n_readers:
             await self._unread.wait()
         self.own()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Have the live model, inside a mutation's turn, while no thread reads it and none begins to."""
+        async with self._turnstile:
+            await self.unread()
+            with self.reading():
+                yield
 
     @contextmanager
     def reading(self) -> Iterator[None]:
