@@ -30,7 +30,7 @@ from oubli.core.samples.arrays import Problem
 _MOST_TREES = 10  # that are named
 # What work takes, roughly, in seconds.
 _CHANGING = 1e-4  # a sample that comes or goes
-_ENCODING = 3e-7  # a cell
+_ENCODING = 5e-7  # a cell
 _ANSWERING = 1e-7  # a row in a tree
 
 

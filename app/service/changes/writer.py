@@ -39,7 +39,7 @@ from oubli.app.service.memory import without_collector
 from oubli.app.service.model.live import Disk, LiveModel
 from oubli.app.service.model.state import ModelState
 from oubli.app.storage.journal import Record
-from oubli.app.times import LOOP_BUDGET, Histogram, stages
+from oubli.app.times import LONGEST_PAUSE, LOOP_BUDGET, Histogram, stages
 from oubli.core.model import Model
 from oubli.core.planning import Plan
 
@@ -138,7 +138,8 @@ class Writer:
         command.received_ms = self._live.clock.now_ms()
         if command.n_items > MANY_NAMES:  # already planning takes long
             return False
-        if not self._disk.storage.journal.is_durable and not self._waiting and self._live.lock.free:
+        is_first = not self._waiting and self._live.lock.free
+        if is_first and not self._disk.storage.journal.is_durable and self._is_short(command):
             self._commit_now(command)  # nothing is written, so there is nothing to wait for
         elif command.is_refusable and len(self._waiting) >= self._live.lock.max_queue:
             raise BusyError
@@ -146,6 +147,10 @@ class Writer:
             self._waiting.append(command)
             self._wake.set()
         return True
+
+    def _is_short(self, command: Command[Any]) -> bool:
+        n_items = command.n_items
+        return n_items <= 1 or self._live.state.model.seconds_to_change(n_items) <= LONGEST_PAUSE
 
     async def execute(self, command: Command[R]) -> R:
         """Commit a command, long or short, and return its result."""

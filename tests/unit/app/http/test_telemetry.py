@@ -22,9 +22,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 from oubli.app.http.monitoring import telemetry
 from oubli.app.http.monitoring.observer import ALONE, Correlation
 from oubli.app.http.monitoring.telemetry import Tracing
-from oubli.app.times import Cost, Stages
+from oubli.app.times import Stages
 from tests.unit.app.http.connections import hosting, request
-from tests.unit.app.support import make_service, samples
+from tests.unit.app.support import make_answers_long, make_changes_long, make_service, rows, samples
 
 ONE_ROW = json.dumps({"instances": [[1, "a", True]]}).encode()
 TRACE, PARENT = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331
@@ -203,6 +203,8 @@ def stages_of(
 
 
 SAMPLE = json.dumps(samples(1)).encode()
+TWO_ROWS = json.dumps({"instances": rows(2)}).encode()
+TWO_SAMPLES = json.dumps(samples(2)).encode()
 PREDICTED = ["parse", "model", "answer"]
 CHANGED = ["parse", "wait", "plan", "journal", "model", "answer"]
 
@@ -226,9 +228,10 @@ def test_stages_of_a_request_are_spans_below_its_own(tmp_path: Path, hot: bool, 
 
 def test_long_work_waits_and_is_done_on_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(service: Any) -> None:
-        monkeypatch.setattr(Cost, "is_short", lambda cost, n_items: False)
+        make_changes_long(monkeypatch)
+        make_answers_long(monkeypatch)
 
-    sent = (request("POST", "/predict", ONE_ROW), request("POST", "/samples", SAMPLE))
+    sent = (request("POST", "/predict", TWO_ROWS), request("POST", "/samples", TWO_SAMPLES))
     predicted, added = stages_of(None, *sent, change=slow)
     assert predicted == ["parse", "wait", "model", "answer"]
     assert added == ["parse", "wait", "model", "journal", "answer"]

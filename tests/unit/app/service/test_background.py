@@ -31,18 +31,13 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(QUIET_SECONDS)
 
 
-def test_slices_grow_while_they_are_quick():
-    model, slices, n_steps = Tagged(), TagSlices(1.0), 1
+@pytest.mark.parametrize(("yields", "n_steps"), [(True, 10), (False, 1000)])
+def test_a_slice_is_of_so_many_tags_or_of_one_where_a_tag_may_take_long(yields, n_steps):
+    model, counted = Tagged(yields_=yields), []
+    slices = TagSlices(100, counted.append)
     while slices.step(model):
-        n_steps += 1
-    assert n_steps == 10  # 1 + 2 + 4 + ... + 512 >= 1000
-
-
-def test_slices_shrink_when_they_take_too_long():
-    model, slices = Tagged(), TagSlices(0.0)
-    slices.step(model)
-    slices.step(model)
-    assert model.n_lazy_tags_ == 998
+        pass
+    assert (len(counted), sum(counted)) == (n_steps, 1000)
 
 
 def test_resolves_when_nothing_else_is_to_do():

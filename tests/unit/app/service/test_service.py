@@ -18,7 +18,17 @@ from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.service import Service
 from oubli.core.errors import InputError, UnusableModelError
 from tests.unit.app.service.slow_journal import SlowJournal
-from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, rows, samples, served_here
+from tests.unit.app.support import (
+    CLASSES,
+    NUMBERS,
+    forest,
+    make_answers_long,
+    make_changes_long,
+    make_service,
+    rows,
+    samples,
+    served_here,
+)
 
 
 def new_samples(n: int, prefix: str | None = "n", schema: Any = CLASSES) -> NewSamples:
@@ -145,14 +155,15 @@ def test_the_version_grows_by_one_with_every_change_and_only_then():
 
 
 @pytest.mark.parametrize("schema", [CLASSES, NUMBERS])
-def test_long_work_ends_where_short_work_does(schema):
+def test_long_work_ends_where_short_work_does(monkeypatch, schema):
     """The same history on the loop, and aside on copies."""
     digests = []
-    for cost in (0.0, 1.0):
+    for is_long in (False, True):
         model = forest(60, schema)
         service = make_service(model)
-        for each in (service.questions._row_cost, service.changes.writer.cost):
-            each._seconds = cost
+        if is_long:
+            make_changes_long(monkeypatch)
+            make_answers_long(monkeypatch)
 
         async def work(service: Service = service) -> Any:
             await service.changes.add(new_samples(40, schema=schema))
@@ -169,9 +180,9 @@ def test_long_work_ends_where_short_work_does(schema):
     assert digests[0][0] != fresh.digest()
 
 
-def test_predictions_and_health_go_on_during_a_long_mutation():
+def test_predictions_and_health_go_on_during_a_long_mutation(monkeypatch):
     service = make_service()
-    service.changes.writer.cost._seconds = 1.0
+    make_changes_long(monkeypatch)
     copies: list[Any] = []
     make_copy = service.model.state.model.copy
 
@@ -242,9 +253,9 @@ def test_everything_goes_on_while_a_snapshot_is_written(tmp_path):
     run(service, work)
 
 
-def test_a_long_prediction_sees_one_version_and_writers_wait_for_it():
+def test_a_long_prediction_sees_one_version_and_writers_wait_for_it(monkeypatch):
     service = make_service()
-    service.questions._row_cost._seconds = 1.0
+    make_answers_long(monkeypatch)
 
     async def work() -> None:
         await service.changes.add(new_samples(5))  # leaves tags, which are resolved before the thread reads
@@ -262,9 +273,9 @@ def test_a_long_prediction_sees_one_version_and_writers_wait_for_it():
     run(service, work)
 
 
-def test_work_in_a_thread_ends_even_if_the_caller_is_gone():
+def test_work_in_a_thread_ends_even_if_the_caller_is_gone(monkeypatch):
     service = make_service()
-    service.changes.writer.cost._seconds = 1.0
+    make_changes_long(monkeypatch)
     gate = Gate(service.model.state.model, "copy")
 
     async def work() -> None:
@@ -338,9 +349,9 @@ def test_a_confirmation_that_cannot_be_noted_changes_nothing(tmp_path, monkeypat
     run(service, work)
 
 
-def test_a_full_queue_refuses_additions_but_never_erasures():
+def test_a_full_queue_refuses_additions_but_never_erasures(monkeypatch):
     service = make_service(max_queue=2)
-    service.changes.writer.cost._seconds = 1.0
+    make_changes_long(monkeypatch)
     gate = Gate(service.model.state.model, "copy")
 
     async def work() -> None:
@@ -362,13 +373,14 @@ def test_a_full_queue_refuses_additions_but_never_erasures():
     run(service, work)
 
 
-def test_many_requests_at_once_end_in_the_state_of_their_answers():
+@pytest.mark.parametrize("a_slice", [0, 1])
+def test_many_requests_at_once_end_in_the_state_of_their_answers(monkeypatch, a_slice):
     """Additions, deletions and predictions together; afterwards the model is a fresh fit on what is held."""
     service = make_service()
 
     async def main() -> None:
         async with served_here(service) as client:
-            service.changes.writer.cost._seconds = 0.003  # batches of four and more go aside
+            make_changes_long(monkeypatch, a_slice=a_slice)
             calls: list[Any] = []
             for i in range(30):
                 calls.append(client.post("/samples", json=samples(1 + i % 7, f"b{i}-")))

@@ -25,7 +25,7 @@ from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.service import Service
 from oubli.app.storage.journal import Record
 from tests.unit.app.service.test_service import new_samples, run
-from tests.unit.app.support import forest, make_service, rows
+from tests.unit.app.support import forest, make_changes_long, make_service, rows
 
 
 class Appends:
@@ -205,9 +205,9 @@ def test_after_a_failed_flush_nothing_changes_and_predictions_go_on(service):
 
 
 @pytest.mark.parametrize("error", [JournalFullError("full"), JournalError("failed")])
-def test_a_long_change_that_is_refused_leaves_the_model_as_it_was(service, error):
+def test_a_long_change_that_is_refused_leaves_the_model_as_it_was(monkeypatch, service, error):
     appends = Appends(service)
-    service.changes.writer.cost._seconds = 1.0
+    make_changes_long(monkeypatch)
 
     async def work() -> None:
         appends.refusals = [error]
@@ -219,7 +219,7 @@ def test_a_long_change_that_is_refused_leaves_the_model_as_it_was(service, error
     run(service, work)
 
 
-def test_while_the_journal_is_away_everything_is_refused_and_nothing_stops(service):
+def test_while_the_journal_is_away_everything_is_refused_and_nothing_stops(monkeypatch, service):
     appends = Appends(service)
 
     async def work() -> None:
@@ -233,7 +233,7 @@ def test_while_the_journal_is_away_everything_is_refused_and_nothing_stops(servi
                 await each
         assert appends.reserved == [False], "there is no reserve to try again with"
         assert service.model.state.stopped is StopReason.JOURNAL_UNREACHABLE
-        service.changes.writer.cost._seconds = 1.0
+        make_changes_long(monkeypatch)
         with pytest.raises(JournalUnreachableError):
             await service.changes.add(new_samples(40))
         with pytest.raises(JournalUnreachableError):

@@ -22,7 +22,16 @@ from oubli.app.access.keys import FILE_NAME, create_key
 from oubli.app.http.inference import DTYPES, to_bytes
 from oubli.core import DynamicForestClassifier
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from tests.unit.app.support import NUMBERS, forest, make_service, require_conforms, rows, samples, served
+from tests.unit.app.support import (
+    NUMBERS,
+    forest,
+    make_answers_long,
+    make_service,
+    require_conforms,
+    rows,
+    samples,
+    served,
+)
 
 INFER = "/v2/models/oubli/infer"
 LENGTH = "Inference-Header-Content-Length"
@@ -189,7 +198,7 @@ def test_a_long_prediction_leaves_the_loop_to_others(monkeypatch):
         return query(X, frozen=frozen)
 
     with served(service) as client:
-        service.questions._row_cost = type(service.questions._row_cost)(1.0)
+        make_answers_long(monkeypatch)
         monkeypatch.setattr(model, "query", wait)
         thread = threading.Thread(
             target=lambda: client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(500))}))
