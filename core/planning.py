@@ -468,7 +468,7 @@ class Changeable(Keepable):
         """
         self.check_is_fitted()
         store, engine = self.samples_, self.engine_
-        with store.changes as changes:
+        with self.lock.change(), store.changes as changes:
             before = self._beside()
             before.hold(store.aside(), engine.reader())
             changes.undo = []
