@@ -151,5 +151,5 @@ def section(server: Server, data: Samples, sizes: Sequence[int], rounds: int) ->
         cells = (route, f"{k:,}", *(shown(1e3 * seconds) for seconds in (cpu, wall, singly, *waits)))
         rows.append(Row(cells, cpu / (1.3 * singly + 0.02), at_most(1.0)))
     wait = longest_wait(server, data, rounds)
-    text = f"{TEXT} {rounds} rounds. An addition beside a deletion of {SIZES[-1]:,} waited {1e3 * wait:,.0f} ms at most."
-    return TITLE, text, table(HEAD, rows)
+    waited = f"An addition beside a deletion of {SIZES[-1]:,} waited {1e3 * wait:,.0f} ms at most."
+    return TITLE, f"{TEXT} {rounds} rounds. {waited}", table(HEAD, rows)

@@ -35,10 +35,9 @@ from oubli.core.forest.predict import (
     sum_leaves_of_many,
     sum_unseen_leaves,
 )
-from oubli.core.forest.slices import ReachedLeaves
 from oubli.core.forest.state import LEAVES, N_MEMBERS, N_TAGS, PAIRS, POOLS, Trees, drawn_trees
 from oubli.core.forest.storage import KeptForest
-from oubli.core.forest.update import find_ends, plant, resolve, update_samples
+from oubli.core.forest.update import ReachedLeaves, find_ends, plant, resolve, update_samples
 from oubli.core.forest.workspace import WORKED, Scratch, UpdateScratch
 from oubli.core.jit import aligned
 from oubli.core.jit.policy import Direct
