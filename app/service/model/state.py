@@ -8,7 +8,8 @@ else that is short. Work that leaves the loop for a thread is what this file is 
     short prediction: resolves the tags it meets;   long prediction: reads the live model, which has no tags
       while a thread reads, it looks through them   snapshot: likewise, and mutations wait
     short mutation: writes, once no thread reads    long mutation: reads the live model to copy it, changes
-                                                      the copy; then the loop swaps the two
+    long mutation, in slices: writes likewise;        the copy; then the loop swaps the two
+      in between all have the model as it was
     nothing that needs the trees                    tags are resolved: the loop lends the live model, and takes it
                                                       back before anything else of this table (`own`)
 
