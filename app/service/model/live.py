@@ -237,7 +237,9 @@ class LiveModel:
     holders: Holders
     clock: Clock
 
-    async def read(self, work: Callable[[Model], T], run: Run, *, refusable: bool = True) -> tuple[T, int]:
+    async def read(
+        self, work: Callable[[Model], T], run: Run, *, refusable: bool = True, predicts: bool = False
+    ) -> tuple[T, int]:
         """Call a function with the live model when all its tags are resolved; return its result and the model version.
 
         It runs to its end even if the caller is cancelled.
@@ -250,19 +252,21 @@ class LiveModel:
             Calls it in a thread.
         refusable
             Whether a full queue raises `BusyError`.
+        predicts
+            Whether it does nothing but predict.
         """
-        return await self.threads.finish(self._read(work, run, refusable))
+        return await self.threads.finish(self._read(work, run, refusable, predicts))
 
-    async def _read(self, work: Callable[[Model], T], run: Run, refusable: bool) -> tuple[T, int]:
+    async def _read(self, work: Callable[[Model], T], run: Run, refusable: bool, predicts: bool) -> tuple[T, int]:
         async with self.lock.long_read(refusable=refusable):
             # A model without tags is only read: no working space is written, so short predictions can run beside it.
             slices = TagSlices(TAGS_AT_ONCE, self.state.count_resolved)
-            await self.lock.pass_turnstile()
+            await self.lock.pass_turnstile(predicts=predicts)
             while self.state.model.n_lazy_tags_:
                 await self.lock.unread()
                 slices.step(self.state.model)
                 await asyncio.sleep(0)
-                await self.lock.pass_turnstile()
+                await self.lock.pass_turnstile(predicts=predicts)
             model, version = self.state.model, self.state.version
             end_stage("wait")
             with self.lock.reading():
@@ -302,16 +306,18 @@ class LiveModel:
     async def change_in_slices(self, plan: Plan) -> None:
         """Make a planned change in slices between requests; in the turn of a mutation, and without tags.
 
-        Until the last one is made, predictions and all that reads samples have the model as it was before.
+        Until the last one is made, predictions and all that reads samples have the model as it was before. Other reads
+        of trees wait.
         """
         state = self.state
-        async with self.lock.alone():
+        async with self.lock.slices():
             model = state.model
+            state.tagged.clear()
             try:
                 with closing(model.change_in_slices(plan)) as slices:
                     for before in slices:
                         state.model = before
-                        await asyncio.sleep(0)
+                        await self.lock.pause()
             finally:
                 state.model = model
 

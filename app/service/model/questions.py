@@ -255,7 +255,8 @@ class Questions:
         def predict(model: Model) -> QueryResult:
             return model.query(rows, frozen=True)
 
-        result, version = await self._live.read(predict, self._live.threads.read, refusable=refusable)
+        run = self._live.threads.read
+        result, version = await self._live.read(predict, run, refusable=refusable, predicts=True)
         end_stage("model")
         return Predicted(result, version)
 

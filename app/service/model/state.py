@@ -253,6 +253,10 @@ class ModelLock:
         The same.
     tag_thread
         To which the live model may be lent while no thread reads it.
+    n_readers
+        How many threads read the live model.
+    is_sliced
+        Whether it is being changed in slices.
     """
 
     def __init__(self, max_queue: int) -> None:
@@ -265,11 +269,13 @@ class ModelLock:
         self.n_readers = 0
         self._unread = asyncio.Event()
         self._unread.set()
+        self.is_sliced = False
+        self._gap = asyncio.Event()
 
     @property
     def frozen(self) -> bool:
-        """Whether a thread reads the live model now, so that it must not be written."""
-        return self.n_readers > 0
+        """Whether a thread reads the live model now, or it is changed in slices, so that it must not be written."""
+        return self.n_readers > 0 or self.is_sliced
 
     @property
     def quiet(self) -> bool:
@@ -311,10 +317,19 @@ class ModelLock:
         """
         return _Place(self, self._long_reads, refusable)
 
-    async def pass_turnstile(self) -> None:
-        """Wait until no mutation wants the model for itself. Read at once after it, without an ``await``."""
-        async with self._turnstile:
-            pass
+    async def pass_turnstile(self, *, predicts: bool = False) -> None:
+        """Wait until no mutation wants the model for itself. Read at once after it, without an ``await``.
+
+        Parameters
+        ----------
+        predicts
+            Whether all that is done is to predict, which can be done between two slices of a mutation as well.
+        """
+        if predicts and self.is_sliced:
+            await self._gap.wait()
+        if not (predicts and self.is_sliced):
+            async with self._turnstile:
+                pass
 
     async def exclusive(self) -> None:
         """Wait, inside a mutation's turn, until no thread reads the live model.
@@ -333,12 +348,24 @@ class ModelLock:
         self.own()
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """Have the live model, inside a mutation's turn, while no thread reads it and none begins to."""
+    async def slices(self) -> AsyncIterator[None]:
+        """Change the live model in slices, inside a mutation's turn; only predictions begin in between, see `pause`."""
         async with self._turnstile:
             await self.unread()
-            with self.reading():
+            self._gap.clear()
+            self.is_sliced = True
+            try:
                 yield
+            finally:
+                self.is_sliced = False
+                self._gap.set()
+
+    async def pause(self) -> None:
+        """Between two slices: let requests be answered, and a long prediction that waits be made in its thread."""
+        self._gap.set()
+        await asyncio.sleep(0)
+        self._gap.clear()
+        await self.unread()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
