@@ -337,5 +337,5 @@ class Histogram:
         return other
 
 
-LONGEST_PAUSE = 0.050  # seconds that a model may spend on the event loop on rebuilding parts of itself
-LOOP_BUDGET = 0.010  # seconds of work that may run on the event loop in one piece
+LONGEST_PAUSE = 0.050  # seconds that a change may spend on the event loop in one piece
+LOOP_BUDGET = 0.010  # seconds of other work that may run there in one piece, and of changes that wait for each other

@@ -10,7 +10,7 @@ import pytest
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.errors import UnusableModelError
 from oubli.core.forest.engine import ForestEngine
-from oubli.core.planning import Plan
+from oubli.core.planning import Plan, Turn
 from oubli.core.samples.records import Rows
 
 N = 900
@@ -106,6 +106,15 @@ def test_what_readers_would_not_know_is_made_at_once() -> None:
     assert not model.can_be_sliced(model.plan_delete(["c1"]))
     assert not model.can_be_sliced(model.plan_replace("c1", [row(5)], "x"))
     assert not fitted("classification", lazy=False).can_be_sliced(model.plan_delete(["c1", "c2"]))
+
+
+def test_what_a_change_takes_is_estimated_from_counts() -> None:
+    small, large = fitted("classification"), fitted("classification", occurrence=1.0)
+    seconds = small.seconds_to_change
+    assert 0 < seconds(1) == seconds(20) / 20 == pytest.approx(large.seconds_to_change(1) * 5 / 6, rel=0.2)
+    assert seconds(N // 2) == seconds(N // 3) > seconds(N // 20)  # planting again takes as long for any number
+    assert not small.plan_delete(["c1", "c2"], turn=Turn(longest_pause=seconds(2))).takes_long
+    assert small.plan_delete(["c1", "c2"], turn=Turn(longest_pause=seconds(2), n_items=1)).takes_long
 
 
 def test_few_tags_may_be_resolved_before_and_many_are_not() -> None:
