@@ -1,7 +1,7 @@
 """The follower of a journal: applies the leader's records to the model, the ledger, and the list of erasures.
 
     journal thread   reads what is new; a notification ends the wait
-    event loop       applies short changes in the turn of a mutation, long ones on a copy in a thread
+    event loop       applies short changes in the turn of a mutation, long ones in slices, or on a copy in a thread
 
 A gap, a record that does not fit the model, or a restore (whose record has no body) makes the node rejoin. A journal
 that does not have what was applied here was set back: a person has to settle that, and the files stay. They also stay

@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.results import Row, at_most, shown, table
-from benchmarks.serving.client import connect, is_whole
+from benchmarks.serving.client import connect, is_whole, load
 from benchmarks.serving.samples import Samples, post
 from benchmarks.serving.servers import Server
 
 SIZES = (1, 2, 3, 5, 12, 100, 1000)
-_N_SINGLE = 100
+_N_SINGLE, _N_AT_ONCE = 100, 4
 TITLE = "HTTP: a change of some samples"
 TEXT = (
     "Samples of one subject are added in one request, and deleted by their ids and by the subject; Adult, defaults, "
     "without a data directory. CPU is that of the server until the answer, after it has come to rest. *One by one* is "
-    f"that of as many requests of one sample, measured on {_N_SINGLE} that follow one another. The share is of 1.3 "
-    "times that and 20 ms. Predictions of one row come one after the other on a connection of their own, in rounds "
+    f"that of as many requests of one sample, of {_N_SINGLE} over {_N_AT_ONCE} connections. The share is of 1.3 times "
+    "that and 20 ms. Predictions of one row come one after the other on a connection of their own, in rounds "
     "that do not wait for rest, so that tags are waiting. All in milliseconds."
 )
 HEAD = ("route:", "samples", "CPU", "wall", "one by one", "predict p50", "p99", "worst", "share")
@@ -116,14 +116,13 @@ def measure(server: Server, data: Samples, sizes: Sequence[int], rounds: int) ->
 
 
 def single_cost(server: Server, data: Samples) -> dict[str, float]:
-    """CPU seconds of a request of one sample by route, of many that follow one another."""
-    client, found = _Client(server), dict[str, float]()
+    """CPU seconds of a request of one sample by route, of many at once."""
+    found = dict[str, float]()
     persons = [_requests(data, 1, f"person{i}") for i in range(_N_SINGLE)]
     for step in zip(*persons, strict=True):
         server.wait_until_quiet()
         before = _cpu_seconds(server)
-        for _, request in step:
-            client.ask(request)
+        load(server.port, [request for _, request in step], _N_AT_ONCE, _N_SINGLE)  # leaves no time for deferred work
         found[step[0][0]] = (_cpu_seconds(server) - before) / _N_SINGLE
     return found
 

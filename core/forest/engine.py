@@ -261,6 +261,7 @@ class ForestEngine(KeptForest):
             return
         data, occurrences, size = self.data(problem), self.settings.occurrences, self._slice_size(problem)
         leaves, ends = ReachedLeaves(self.trees, len(slots) * occurrences), np.empty((size, occurrences), np.int32)
+        yield  # making room may have taken as long as a slice
         self.changes.undo = None
         for start in range(0, len(slots), size):
             some = slots[start : start + size]

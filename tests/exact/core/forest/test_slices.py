@@ -75,7 +75,7 @@ def test_readers_have_the_model_before_and_the_end_is_that_of_a_change_at_once(t
         assert said(reader) == before
         assert reader.n_lazy_tags_ == 0
         n_slices += 1
-    assert n_slices == -(-N_CHANGED // A_SLICE)
+    assert n_slices == 1 + -(-N_CHANGED // A_SLICE)  # the first makes room
     at_once.apply(planned(at_once, task, change))
     assert model.n_lazy_tags_ == at_once.n_lazy_tags_ > 0  # nothing was resolved
     assert said(model.copy()) == said(at_once)
@@ -137,15 +137,22 @@ def test_a_scale_that_moves_has_all_targets_counted_again() -> None:
     assert model.verify().ok
 
 
+@pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("change", ["add", "delete"])
-def test_one_that_is_left_off_or_fails_leaves_no_model(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
-    model = fitted("classification")
-    slices = model.change_in_slices(planned(model, "classification", change))
+def test_one_that_is_left_off_or_fails_leaves_no_model(monkeypatch: pytest.MonkeyPatch, task: str, change: str) -> None:
+    model = fitted(task)
+    before, slices = said(model), model.change_in_slices(planned(model, task, change))
+    next(slices)
+    slices.close()
+    assert said(model) == before  # there was room, and nothing else yet
+    model.check_invariants()
+    slices = model.change_in_slices(planned(model, task, change))
+    next(slices)
     next(slices)
     slices.close()
     with pytest.raises(UnusableModelError):
         model.query([row(1)])
-    model, update, calls = fitted("classification"), ForestEngine.update, iter(range(9))
+    model, update, calls = fitted(task), ForestEngine.update, iter(range(9))
 
     def fail(engine: Any, *arguments: Any) -> None:
         if next(calls) == 2:
@@ -153,9 +160,9 @@ def test_one_that_is_left_off_or_fails_leaves_no_model(monkeypatch: pytest.Monke
         update(engine, *arguments)
 
     monkeypatch.setattr(ForestEngine, "update", fail)
-    slices = model.change_in_slices(planned(model, "classification", change))
-    next(slices)
-    next(slices)
+    slices = model.change_in_slices(planned(model, task, change))
+    for _ in range(3):
+        next(slices)
     with pytest.raises(MemoryError):
         next(slices)
     with pytest.raises(UnusableModelError):
