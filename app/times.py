@@ -20,8 +20,8 @@ end early when the clock is set forward. It goes by `steady_ms`, which does not 
     now_ms         10:00  10:01  10:01   10:01    12:00
     steady_ms      10:00  10:01  10:02   10:03    10:04
 
-Durations are counted in histograms, for metrics, and averaged to estimate how long the next piece of work takes. The
-stages of a request follow one another. They are noted only where traces are read:
+Durations are counted in histograms, for metrics. How work is done is decided by what there is to count, never by them.
+The stages of a request follow one another. They are noted only where traces are read:
 
     parse -> wait -> plan -> journal -> model -> answer        a change
     parse -> (wait) -> model -> answer                         a prediction; only a long one waits
@@ -337,37 +337,5 @@ class Histogram:
         return other
 
 
-LONGEST_PAUSE = 0.050  # seconds that a model may spend on the event loop on rebuilding parts of itself
-LOOP_BUDGET = 0.010  # seconds of work that may run on the event loop in one piece
-_WEIGHT = 0.1  # of the newest measurement in the moving average
-
-
-class Cost:
-    """A moving average of the time for one item.
-
-    Parameters
-    ----------
-    seconds
-        First guess for one item.
-    budget
-        Seconds that may be spent on the event loop, while nothing else is answered.
-    """
-
-    __slots__ = ("_budget", "_seconds")
-
-    def __init__(self, seconds: float, budget: float = LOOP_BUDGET) -> None:
-        self._seconds = seconds
-        self._budget = budget
-
-    def is_short(self, n_items: int) -> bool:
-        """Whether `n_items` may run on the loop. A single item always may: a thread would not make it shorter."""
-        return n_items <= 1 or n_items * self._seconds <= self._budget
-
-    def guess(self, n_items: int) -> float:
-        """Return how many seconds `n_items` will take."""
-        return n_items * self._seconds
-
-    def observe(self, n_items: int, seconds: float) -> None:
-        """Take a measurement into the average."""
-        if n_items:
-            self._seconds += _WEIGHT * (seconds / n_items - self._seconds)
+LONGEST_PAUSE = 0.050  # seconds that a change may spend on the event loop in one piece
+LOOP_BUDGET = 0.010  # seconds of other work that may run there in one piece, and of changes that wait for each other

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks import higgs_like
 from benchmarks.problems import SETTINGS
 from benchmarks.results import Row, at_least, at_most, shown, table, write_report
-from benchmarks.serving import wrk
+from benchmarks.serving import few, wrk
 from benchmarks.serving.client import Load, load
 from benchmarks.serving.samples import Samples, adult, command, higgs_csv
 from benchmarks.serving.servers import Server, run_here, serving
@@ -58,6 +58,7 @@ class Sizes:
     n_requests: int  # of one measurement with 16 connections; a quarter of them with one
     n_mutations: int
     wrk_seconds: int
+    few: Sequence[int] = few.SIZES  # samples of one person
 
 
 @dataclass
@@ -171,6 +172,8 @@ def run(cache: Path, sizes: Sizes) -> dict[str, tuple[str, str, str]]:
                 times += [time_rows("POST /predict", data, setting, n, one, 1.0) for n, one in found.items()]
                 mutations = measure_mutations(ours, baselines["FastAPI"], data, sizes)
                 times += [time_rows(route, data, setting, n, one, 2.0) for (route, n), one in mutations.items()]
+        with serving("ours", command(problems[1], "defaults")) as ours:
+            few_samples = few.section(ours, problems[1], sizes.few, sizes.rounds)
         clients = compare_clients(baselines["bare ASGI"], problems[0], sizes)
     median_of = f"Median of {sizes.rounds} rounds."
     sections = {
@@ -181,6 +184,7 @@ def run(cache: Path, sizes: Sizes) -> dict[str, tuple[str, str, str]]:
             table(TIMES_HEAD, sorted(times, key=lambda row: row.cells[0])),
         ),
     }
+    sections["http-few-samples"] = few_samples
     if clients:
         sections["http-clients"] = (CLIENTS_TITLE, f"{CLIENTS_TEXT} {median_of}", table(CLIENTS_HEAD, clients))
     return sections
@@ -196,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     sizes = Sizes(N_HIGGS, options.rounds, 20_000, 1_000, 3)
     if options.quick:
-        sizes = Sizes(2_000, 2, 1_000, 100, 1)
+        sizes = Sizes(2_000, 2, 1_000, 100, 1, (1, 12, 100))
     write_report(run(options.cache, sizes), write=options.write_results)
 
 

@@ -28,6 +28,10 @@ from oubli.core.jit import aligned
 from oubli.core.samples.arrays import Problem
 
 _MOST_TREES = 10  # that are named
+# What work takes, roughly, in seconds.
+_CHANGING = 1e-4  # a sample that comes or goes
+_ENCODING = 5e-7  # a cell
+_ANSWERING = 1e-7  # a row in a tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +276,11 @@ class Engine(ABC):
         """Number of tagged nodes: what is put off."""
         return 0
 
+    @property
+    def is_planted_only(self) -> bool:
+        """Whether all trees have yet to be built."""
+        return False
+
     def resolve(self, problem: Problem, max_tags: int | None = None) -> int:
         """Do what was put off and return how many tags there were; or work on `max_tags` at most."""
         return 0
@@ -334,7 +343,15 @@ class Engine(ABC):
     def seconds_to_verify(self, problem: Problem) -> float:
         """How long `verify` takes, roughly: as a fit, and reading the samples one by one."""
 
-    def takes_long(
+    def seconds_to_answer(self, n_rows: int) -> float:
+        """How long it takes to predict so many rows, roughly."""
+        return n_rows * (self.n_features * _ENCODING + self.n_drawn_trees * _ANSWERING)
+
+    def seconds_to_change(self, n_changed: int, problem: Problem) -> float:
+        """How long it may take to learn or unlearn so many samples, roughly; see `builds_long` for what they cause."""
+        return n_changed * _CHANGING
+
+    def builds_long(
         self, n_changed: int, row: Callable[[], tuple[Array, Hashes]], problem: Callable[[], Problem], seconds: float
     ) -> bool:
         """Whether so many added or deleted samples may cause more than some seconds of building.
@@ -342,6 +359,21 @@ class Engine(ABC):
         row : returns the features of the first of them, encoded.
         """
         return False
+
+    def can_be_sliced(self, n_changed: int, problem: Problem) -> bool:
+        """Whether `change_in_slices` can learn or unlearn so many samples."""
+        return False
+
+    def reader(self) -> Self:
+        """Another engine with the same arrays, for predictions between two slices of a change."""
+        return self.aside()
+
+    def change_in_slices(self, problem: Problem, slots: Slots, sign: int) -> Iterator[None]:
+        """Learn (1) or unlearn (-1) samples, as `add` and `delete` do, in slices of some milliseconds.
+
+        Between two slices what a `reader` that was made before predicts is what it did before.
+        """
+        raise NotImplementedError
 
     # -- keeping --------------------------------------------------------------------------------
 

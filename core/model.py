@@ -340,6 +340,12 @@ class Model(Changeable):
             return 0
         return lock.resolve(partial(engine.resolve, self.problem(), max_tags))
 
+    def build_planted(self) -> None:
+        """Build the trees if all of them have yet to be built, as after a change of very many samples."""
+        self.check_is_fitted()
+        if self.engine_.is_planted_only:
+            self.resolve()
+
     @reads
     def resolve_until(self, stop: Ints) -> int:
         """Rebuild what was put off until nothing is left, or `stop` is set, and return how many tags were worked on.
@@ -478,6 +484,10 @@ class Model(Changeable):
         """Share of each feature in what all splits gain, float64[d]; resolves all tags. O(model)."""
         self.resolve()
         return self.engine_.importances()
+
+    def seconds_to_answer(self, n_rows: int) -> float:
+        """How long it takes to predict so many rows, roughly."""
+        return self.engine_.seconds_to_answer(n_rows)
 
     @reads
     def seconds_to_verify(self) -> float:

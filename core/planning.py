@@ -8,12 +8,12 @@ restricted. It holds ids and no slots, so it is good for a copy of the model as 
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from oubli.core.array_types import Array, Hashes, Slots
 from oubli.core.base import Keepable
@@ -47,7 +47,7 @@ class Turn(NamedTuple):
     n_more : how many samples more the model holds after them.
     n_items : how many samples they are about.
     next_id : the smallest number that may be generated as an id after them.
-    longest_pause : seconds that a change may spend on building before it `takes_long`; infinite: it never does.
+    longest_pause : seconds that a change may take before it `takes_long`; infinite: it never does.
     """
 
     n_more: int = 0
@@ -71,7 +71,7 @@ class Plan:
     n_more : how many samples more the model holds afterwards.
     n_classes : how many classes it adds to those held.
     guarantee : that of the model.
-    takes_long : whether it causes long work, so that it should be made on a copy.
+    takes_long : whether it takes longer than a pause may be, so that it should be made in slices, or on a copy.
     """
 
     ids: Collection[str] = ()
@@ -365,7 +365,7 @@ class Changeable(Keepable):
 
     @reads
     def takes_long(self, adds: Prepared | None, deletes: Sequence[str], n_classes: int, turn: Turn) -> bool:
-        """Whether a change may rebuild for longer than a pause may be, so that it should be made on a copy.
+        """Whether a change may take longer than a pause may be, so that it should be made in slices, or on a copy.
 
         Parameters
         ----------
@@ -379,9 +379,13 @@ class Changeable(Keepable):
         # More classes than there is room for widen every leaf: that memory is allocated before the journal is written.
         if n_classes and n_classes > self.samples_.classes.n_free and self.nbytes_ > SMALL_MODEL:
             return True
-        if self.lazy or not (adds or deletes):
-            return False
         n_changed = (0 if adds is None else adds.n) + len(deletes) + turn.n_items
+        if not (adds or deletes):
+            return False
+        if self.seconds_to_change(n_changed) > turn.longest_pause:
+            return True
+        if self.lazy:
+            return False
 
         def row() -> tuple[Array, Hashes]:
             """The first sample that is added or deleted."""
@@ -393,7 +397,22 @@ class Changeable(Keepable):
                     features[column] = texts[0]
             return self.samples_.encode_queries([features])
 
-        return self.engine_.takes_long(n_changed, row, self.samples_.problem, turn.longest_pause)
+        return self.engine_.builds_long(n_changed, row, self.samples_.problem, turn.longest_pause)
+
+    def seconds_to_change(self, n_changed: int) -> float:
+        """How long it may take to learn or unlearn so many samples, roughly, by what there is to count."""
+        return self.engine_.seconds_to_change(n_changed, self.samples_.problem())
+
+    @reads
+    def can_be_sliced(self, plan: Plan) -> bool:
+        """Whether `change_in_slices` can make a planned change."""
+        store, n = self.samples_, 0
+        if isinstance(plan, DeletePlan):
+            n = len(plan.learned)
+        elif isinstance(plan, AddPlan) and plan.prepared is not None and not plan.n_classes:
+            # The readers between two slices know no new classes and categories.
+            n = 0 if store.categories.new_values(plan.prepared.texts) else plan.prepared.n
+        return self.lazy and n > 1 and self.engine_.can_be_sliced(n, store.problem())
 
     @reads
     def leaving(self, n_new: int) -> tuple[list[str], list[str]]:
@@ -434,27 +453,59 @@ class Changeable(Keepable):
                         raise InputError("a plan with conflicts or restrictions cannot be applied")
                     self._add([(plan.prepared, plan.rows) for plan in part if plan.prepared is not None])
                     for plan in part:
-                        for subject, period_ms in plan.rows.retentions.items():
-                            self.samples_.set_retention(subject, period_ms, plan.rows.at_ms)
+                        self._note_retentions(plan)
                 else:
                     for one in part:
                         self._replace(one)
         return len(self.samples_)
 
+    def change_in_slices(self, plan: Plan) -> Generator[Self]:
+        """Make a planned change as `apply` does, in slices of some milliseconds; see `can_be_sliced`.
+
+        Nothing but this may use the model until the last slice is made. In between, predictions and all that reads
+        samples can have the model that is yielded: it is this one as it was. Whatever else reads trees has to wait.
+        An exception, or leaving off, makes the model unusable.
+        """
+        self.check_is_fitted()
+        store, engine = self.samples_, self.engine_
+        with self.lock.change(), store.changes as changes:
+            before = self._beside()
+            before.hold(store.aside(), engine.reader())
+            changes.undo = []
+            if isinstance(plan, DeletePlan):
+                slots = store.find(plan.learned)
+                departures = store.stage_removal(slots)
+                for _ in engine.change_in_slices(store.problem(), slots, -1):
+                    yield before
+                store.let_go(departures)
+                self._discard(plan.restricted)
+            elif isinstance(plan, AddPlan) and plan.prepared is not None:
+                arrivals = store.stage(plan.prepared)
+                changes.undo = [(store.blank, arrivals.slots)]
+                store.write_ahead(arrivals)
+                for _ in engine.change_in_slices(store.problem_with(arrivals.slots), arrivals.slots, 1):
+                    yield before
+                self._attach(store.hold(arrivals), [(plan.prepared, plan.rows)])
+                self._note_retentions(plan)
+
     def _delete(self, slots: Slots, restricted: Sequence[str] = ()) -> None:
         """Unlearn the samples in slots, and remove restricted ones."""
-        store = self.samples_
-        owners = set(map(store.restricted.subject, restricted)) if restricted else set()
         if len(slots) or restricted:
-            with store.changes as changes:
+            with self.samples_.changes as changes:
                 changes.undo = []
                 if len(slots):
                     self._unlearn(slots)
-                if restricted:
-                    changes.undo = None
-                    store.restricted.discard(restricted)
-                    store.restricted.drop_marks(owners)
+                self._discard(restricted)
             self._settle()
+
+    def _discard(self, restricted: Sequence[str]) -> None:
+        """Remove restricted samples; in a critical section."""
+        if restricted:
+            store, changes = self.samples_.restricted, self.samples_.changes
+            owners = set(map(store.subject, restricted))
+            changes.undo = None
+            store.discard(restricted)
+            store.drop_marks(owners)
 
     def _add(self, parts: Sequence[tuple[Prepared, Rows]]) -> None:
         """Learn rows that were prepared, all at once; their subjects, expiries and so on are kept with them."""
@@ -468,12 +519,21 @@ class Changeable(Keepable):
             changes.undo = None
             slots = store.hold(arrivals)
             changes.undo = [(store.remove, slots), (store.take_id_source, store.id_source)]
-            is_first, end = len(store) == len(slots) and not len(store.restricted), 0
-            for part, rows in parts:
-                start, end = end, end + part.n
-                store.attach_many(slots[start:end], rows, is_first=is_first)
+            self._attach(slots, parts)
             self._learn(slots)
         self._settle()
+
+    def _attach(self, slots: Slots, parts: Sequence[tuple[Prepared, Rows]]) -> None:
+        """Keep the subjects, expiries and so on of rows that are held by now."""
+        store, end = self.samples_, 0
+        is_first = len(store) == len(slots) and not len(store.restricted)
+        for part, rows in parts:
+            start, end = end, end + part.n
+            store.attach_many(slots[start:end], rows, is_first=is_first)
+
+    def _note_retentions(self, plan: AddPlan) -> None:
+        for subject, period_ms in plan.rows.retentions.items():
+            self.samples_.set_retention(subject, period_ms, plan.rows.at_ms)
 
     def _replace(self, plan: ReplacePlan) -> None:
         store, restricted, name, prepared = self.samples_, self.samples_.restricted, plan.id, plan.prepared

@@ -128,6 +128,10 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
             model.delete(model.samples_.ids()[0])
             model.resolve()
             model.take_threads()
+        plan = model.plan_delete(model.samples_.ids()[:2])
+        if model.can_be_sliced(plan):
+            for before in model.change_in_slices(plan):
+                before.query(rows[:1])
 
     def check() -> None:
         model.digest()

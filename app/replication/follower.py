@@ -1,7 +1,7 @@
 """The follower of a journal: applies the leader's records to the model, the ledger, and the list of erasures.
 
     journal thread   reads what is new; a notification ends the wait
-    event loop       applies short changes in the turn of a mutation, long ones on a copy in a thread
+    event loop       applies short changes in the turn of a mutation, long ones in slices, or on a copy in a thread
 
 A gap, a record that does not fit the model, or a restore (whose record has no body) makes the node rejoin. A journal
 that does not have what was applied here was set back: a person has to settle that, and the files stay. They also stay
@@ -37,7 +37,7 @@ from oubli.app.ledger.entries import ERASED, EXPORT, REGROWN, RESTORE, UNLEARNED
 from oubli.app.logs import cause_of
 from oubli.app.replication.lease import Lease, View
 from oubli.app.service.changes.additions import AddBody
-from oubli.app.service.changes.command import Names, names_of
+from oubli.app.service.changes.command import MANY_NAMES, Names, names_of
 from oubli.app.service.changes.deletions import DeleteBody
 from oubli.app.service.changes.restrictions import RestrictionBody, RetainBody
 from oubli.app.service.compiling import prepare_kernels
@@ -52,7 +52,7 @@ from oubli.app.storage.postgres.journal import PostgresJournal
 from oubli.app.storage.postgres.records import Positioned
 from oubli.app.storage.segment_keys import SegmentKeys
 from oubli.app.storage.snapshots import Facts
-from oubli.app.times import LONGEST_PAUSE, LOOP_BUDGET, Cost, parse_time
+from oubli.app.times import LONGEST_PAUSE, LOOP_BUDGET, parse_time
 from oubli.core.errors import OubliError
 from oubli.core.estimators import KINDS
 from oubli.core.model import Model
@@ -230,7 +230,6 @@ _AT_ONCE = 256  # records
 _WAIT = 0.2  # seconds for a notification
 _RETRY_READ = 0.2  # seconds
 _ATTEMPTS = 10  # to read what seems damaged: the key of a segment may be on its way
-_SECONDS_A_SAMPLE = 300e-6  # first guess
 
 
 class RejoinError(Exception):
@@ -278,7 +277,6 @@ class Follower:
         self._state = host.live.state
         self._journal = journal
         self._boundary = boundary
-        self._cost = Cost(_SECONDS_A_SAMPLE)
         self._last = last
         self._is_ending = False
         host.live.holders.register("records", lambda _: journal.forget())
@@ -434,24 +432,30 @@ class Follower:
         if isinstance(body, FitBody):
             await self._refit(body)
             return None
-        n_items = len(body.ids) if isinstance(body, AddBody | DeleteBody) else 1
-        plan, names = (None, None) if not self._cost.is_short(n_items) else _planned(body, model, state.exports)
-        n_items = sum(kind == "id" for kind, _ in names or ())
-        if names is None or not self._cost.is_short(n_items) or (plan is not None and plan.takes_long):
+        plan_it = partial(_planned, body, model, state.exports)
+        if isinstance(body, AddBody | DeleteBody) and len(body.ids) > MANY_NAMES:
             with host.live.lock.reading():
-                copy, names = await host.live.threads.save(partial(_redone, model, body, state.exports))
-            state.model = copy
-            await self._host.live.let_go(model)
+                plan, names = await host.live.threads.save(plan_it)
+        else:
+            plan, names = plan_it()
+        n_samples = sum(kind == "id" for kind, _ in names)
+        takes_long = model.seconds_to_change(n_samples) > LONGEST_PAUSE if plan is None else plan.takes_long
+        if takes_long and plan is not None and model.can_be_sliced(plan):
+            await host.live.resolve()
+            await host.live.change_in_slices(plan)
+            return names
+        if takes_long:
+            with host.live.lock.reading():
+                state.model = await host.live.threads.save(partial(_redone, model, body, state.exports))
+            await host.live.let_go(model)
             return names
         if host.live.lock.n_readers:
             await host.live.lock.exclusive()
         host.live.lock.own()
-        started = time.perf_counter()
         if plan is None:
             body.redo(model, state.exports)
         else:
             model.apply(plan)
-        self._cost.observe(n_items, time.perf_counter() - started)
         return names
 
     async def _refit(self, body: FitBody) -> None:
@@ -477,10 +481,8 @@ def _planned(body: SampleBody, model: Model, exports: int) -> tuple[Plan | None,
     return None, names_of(chain.from_iterable(held), body.subjects)
 
 
-def _redone(model: Model, body: SampleBody, exports: int) -> tuple[Model, Names]:
-    """Apply a change to a copy; return it, and the ids and subjects that the change is about."""
-    copy = model.copy()
-    _, names = _planned(body, copy, exports)
-    copy = body.redo(copy, exports)
-    copy.resolve()  # or the first predictions would do it on the event loop
-    return copy, names
+def _redone(model: Model, body: SampleBody, exports: int) -> Model:
+    """Apply a change to a copy, and return it."""
+    copy = body.redo(model.copy(), exports)
+    copy.build_planted()
+    return copy

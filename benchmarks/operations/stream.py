@@ -14,7 +14,7 @@ from benchmarks.operations.mutations import deletes_of
 from benchmarks.problems import Problem
 from benchmarks.results import Mark, Row, at_most, shown
 from benchmarks.timing import median, rounds_of
-from oubli.app.service.model.live import SLICE_SECONDS, TagSlices
+from oubli.app.service.model.live import IDLE_TAGS_AT_ONCE, TagSlices
 from oubli.core import DynamicForestClassifier
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ TEXT = (
     "are random. *Untagged us* is the mean of the same queries when no work is deferred, measured before in the same "
     "round; *times untagged* is the multiple of it. *With idle time*: each request comes "
     f"{1e3 * IDLE_SECONDS:g} ms after the last answer, and the deferred work is done during that time in the "
-    f"service's slices of {1e3 * SLICE_SECONDS:g} ms; the part of a slice that runs past the arrival counts as "
+    f"service's slices of {IDLE_TAGS_AT_ONCE} tags; the part of a slice that runs past the arrival counts as "
     "the query's. *CPU times untagged* is the same by the clock of CPU time, which does not see what else the "
     "machine does. Medians of the rounds."
 )
@@ -114,7 +114,7 @@ class Idleness:
 
     def __init__(self, forest: DynamicForestClassifier) -> None:
         self._forest = forest
-        self._slices = TagSlices(SLICE_SECONDS)
+        self._slices = TagSlices(IDLE_TAGS_AT_ONCE, lambda n_tags: None)
 
     def until_next_request(self) -> tuple[float, float]:
         """Resolve slice by slice until the next request comes.

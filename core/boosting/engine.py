@@ -281,14 +281,8 @@ class BoostedEngine(Engine):
         return problem.n_samples * self.n_features / _READ_A_SECOND + 10 * self.seconds_to_fit(problem)
 
     def seconds_to_change(self, n_changed: int, problem: Problem) -> float:
-        """How long it may take to make so many samples come or go, roughly."""
         # Mostly a small part of it, but how far a change reaches is not known before it is made.
         return self.seconds_to_fit(problem)
-
-    def takes_long(
-        self, n_changed: int, row: Callable[[], tuple[Array, Hashes]], problem: Callable[[], Problem], seconds: float
-    ) -> bool:
-        return self.seconds_to_change(n_changed, problem()) > seconds
 
     # -- checking -------------------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ import threading
 import time
 import weakref
 from _thread import get_ident
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -102,6 +103,16 @@ class ModelLock:
             if self.changing.acquire(timeout=_LONGEST):
                 self.open()  # an exception has left it closed: no change is being made
                 self.changing.release()
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        """Be the thread that changes the model, also between the steps of a generator."""
+        with self.changing:
+            self.changer = get_ident()
+            try:
+                yield
+            finally:
+                self.changer = 0
 
     def ask_alone(self, question: Callable[[], T]) -> T:
         """Ask something while no other thread changes or resolves the model."""

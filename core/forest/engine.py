@@ -6,8 +6,9 @@ allocate. When a pool is full they stop in a consistent state and say so; the me
 again.
 """
 
+import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -36,7 +37,7 @@ from oubli.core.forest.predict import (
 )
 from oubli.core.forest.state import LEAVES, N_MEMBERS, N_TAGS, PAIRS, POOLS, Trees, drawn_trees
 from oubli.core.forest.storage import KeptForest
-from oubli.core.forest.update import plant, resolve, update_samples
+from oubli.core.forest.update import ReachedLeaves, find_ends, plant, resolve, update_samples
 from oubli.core.forest.workspace import WORKED, Scratch, UpdateScratch
 from oubli.core.jit import aligned
 from oubli.core.jit.policy import Direct
@@ -53,6 +54,9 @@ _WHOLE_BELOW = 512  # samples below which a subtree is grown in one step, well u
 _SHORT_WORK = 8192  # samples looked at, counted again at each level, in one short piece of resolving
 _LONG_WORK = 2**22  # the same in one long piece: some tenths of a second
 
+_SLICE = 0.02  # seconds of one slice of a change, roughly
+_MOST_REACHED = 2**19  # leaves that a change in slices may reach: in the end they change all at once
+
 _FIRST_TREES = 1, 8  # so many tell how much room the next need, and those how much all others
 _MARGIN = 1.1  # times what they take
 _SPARE_ROWS = 512
@@ -62,6 +66,7 @@ _SPARE_ROWS_ALONE = 64
 _GROWING = 200e-9  # a sample, all levels of its tree
 _RESOLVING = 1e-6  # a tag
 _ANSWERING = 100e-9  # a row in a tree
+_PASSING = 4e-7  # a node on a sample's way down, counted
 _PREPARING = 5e-7  # times as much work as else is needed, a byte of a working space
 
 
@@ -201,14 +206,8 @@ class ForestEngine(KeptForest):
         # Tags are left in any case: what a mutation has to do is never more than counting.
         if len(problem.ranks) > self.width and self.is_classification:
             self.widen(len(problem.ranks))
-        scale_moved = self.targets is not None and self._take_targets(self.targets, problem.y, slots)
-        n_before = problem.n_samples - len(slots)
-        if scale_moved or len(slots) > _REPLANT_SHARE * n_before or self._has_many_pieces(len(slots)):
-            planted = self._planted(problem, self.targets, problem.slots())
-            self.changes.undo = None
-            self.become(planted)
+        if self._is_planted_with(problem, slots):
             return
-        self._reserve(slots)
         data = self.data(problem)
         self.changes.undo = None
         try:
@@ -217,25 +216,73 @@ class ForestEngine(KeptForest):
             # Planting needs nothing of what has been left halfway, and gives the same trees in the end.
             self.become(self._planted(problem, self.targets, problem.slots()))
 
+    def _is_planted_with(self, problem: Problem, slots: Slots) -> bool:
+        """Plant all samples again if new ones ask for that; otherwise make room for these."""
+        scale_moved = self.targets is not None and self._take_targets(self.targets, problem.y, slots)
+        n_before = problem.n_samples - len(slots)
+        if scale_moved or len(slots) > _REPLANT_SHARE * n_before or self._has_many_pieces(len(slots)):
+            planted = self._planted(problem, self.targets, problem.slots())
+            self.changes.undo = None
+            self.become(planted)
+            return True
+        self._reserve(slots)
+        return False
+
     def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
-        targets = self.targets
-        is_large = len(slots) > _REPLANT_SHARE * problem.n_samples
-        if is_large or (targets is not None and targets.moves_without(problem.y[slots])):
-            self._plant_without(problem, slots)
+        if self._is_planted_without(problem, slots):
             return
         data = self.data(problem)
         self.changes.undo = None
         self.update(data, slots, DELETE)
-        if targets is not None:
-            targets.scale.count(problem.y[slots], -1)
-            targets.numbers[slots] = 0
+        self._let_go_of_targets(problem, slots)
+
+    def _is_planted_without(self, problem: Problem, slots: Slots) -> bool:
+        """Plant the other samples again if those that leave ask for that."""
+        targets = self.targets
+        is_large = len(slots) > _REPLANT_SHARE * problem.n_samples
+        if is_large or (targets is not None and targets.moves_without(problem.y[slots])):
+            self._plant_without(problem, slots)
+            return True
+        return False
+
+    def _let_go_of_targets(self, problem: Problem, slots: Slots) -> None:
+        if self.targets is not None:
+            self.targets.scale.count(problem.y[slots], -1)
+            self.targets.numbers[slots] = 0
+
+    def reader(self) -> Self:
+        other, trees = self.aside(), self.trees
+        other.trees = trees._replace(meta=trees.meta.copy(), tree_tags=trees.tree_tags.copy())
+        return other
+
+    def change_in_slices(self, problem: Problem, slots: Slots, sign: int) -> Iterator[None]:
+        is_planted = self._is_planted_with if sign == ADD else self._is_planted_without
+        if is_planted(problem, slots):
+            return
+        data, occurrences, size = self.data(problem), self.settings.occurrences, self._slice_size(problem)
+        leaves, ends = ReachedLeaves(self.trees, len(slots) * occurrences), np.empty((size, occurrences), np.int32)
+        yield  # making room may have taken as long as a slice
+        self.changes.undo = None
+        for start in range(0, len(slots), size):
+            some = slots[start : start + size]
+            find_ends(self.trees, data, self.parameters, self._scratch_of_updates(), some, ends)
+            leaves.reach(ends[: len(some)])
+            self.update(data, some, sign)
+            leaves.hide()
+            yield
+        leaves.show()
+        if sign == DELETE:
+            self._let_go_of_targets(problem, slots)
+
+    def _scratch_of_updates(self) -> UpdateScratch:
+        if self._update_scratch.permutation is not self.scratch.permutation:
+            self._update_scratch = UpdateScratch.part_of(self.scratch)
+        return self._update_scratch
 
     def update(self, data: ForestData, slots: Slots, sign: int) -> None:
         """Learn (ADD) or unlearn (DELETE) samples; their cells, targets and id hashes are in place."""
         done = 0
-        scratch = self._update_scratch
-        if scratch.permutation is not self.scratch.permutation:
-            scratch = self._update_scratch = UpdateScratch.part_of(self.scratch)
+        scratch = self._scratch_of_updates()
         while done < len(slots) * self.settings.occurrences:
             done = self._update_samples.call(self.trees, data, self.parameters, scratch, self.blocks, slots, sign, done)
             if done < len(slots) * self.settings.occurrences:
@@ -279,11 +326,34 @@ class ForestEngine(KeptForest):
         if self.targets is not None:
             self.targets.numbers[slots] = 0
 
+    # -- what it costs --------------------------------------------------------------------------
+
+    def seconds_to_change(self, n_changed: int, problem: Problem) -> float:
+        occurrences, n = self.settings.occurrences, max(problem.n_samples, n_changed)
+        if n_changed > _REPLANT_SHARE * n:
+            return n * occurrences * _GROWING
+        return n_changed * occurrences * math.log2(n + 2) * _PASSING
+
+    def _slice_size(self, problem: Problem) -> int:
+        """Samples in a slice of a change."""
+        return max(1, int(_SLICE / self.seconds_to_change(1, problem)))
+
+    def can_be_sliced(self, n_changed: int, problem: Problem) -> bool:
+        n_reached = n_changed * self.settings.occurrences
+        # Readers in between pass no tags: these are resolved before, unless that is more work than the change.
+        if self.n_tags > n_reached * math.log2(problem.n_samples + 2) or n_reached > _MOST_REACHED:
+            return False
+        return n_changed <= _REPLANT_SHARE * problem.n_samples
+
     # -- resolving ------------------------------------------------------------------------------
 
     @property
     def n_tags(self) -> int:
         return int(self.trees.meta[N_TAGS])
+
+    @property
+    def is_planted_only(self) -> bool:
+        return self.n_tags > 0 and bool((self.trees.nodes["child"][: self.settings.n_trees] < 0).all())
 
     def _resolve(
         self, data: ForestData, first: int = 0, end: int = 0, *, queries: tuple[Array, Hashes] | None = None,

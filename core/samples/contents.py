@@ -15,6 +15,7 @@ from typing import Any, Self, cast
 import numpy as np
 
 from oubli.core.array_types import Array, Hashes, Ints, Reals
+from oubli.core.concurrency.changes import Changes
 from oubli.core.concurrency.locks import reads, writes
 from oubli.core.data.encoding import Encoder
 from oubli.core.data.schema import Schema
@@ -124,6 +125,12 @@ class Contents(OwnedSlots):
         ranks, n_classes = classes.ranking or classes.rank()
         problem: Problem = _new(Problem, (data, ranks, n_classes, self.y, self.held, n_samples, classes.counts))
         return problem
+
+    def problem_with(self, slots: Ints) -> Problem:
+        """The samples as engines read them, and those that were written ahead to some slots as if they were held."""
+        problem, held = self.problem(), self.held.copy()
+        held[slots] = True
+        return problem._replace(held=held, n_samples=problem.n_samples + len(slots))
 
     def _label(self, slot: int) -> Label:
         return self.classes.value(int(self.class_codes[slot])) if self._classification else float(self.y[slot])
@@ -388,23 +395,16 @@ class Contents(OwnedSlots):
         self.id_at[slot] = name
 
     def _hold_many(self, arrivals: Arrivals) -> None:
-        prepared, names, slots = arrivals.prepared, arrivals.names, arrivals.slots
+        names, slots = arrivals.names, arrivals.slots
         numbers = slots.tolist()
         # A slice copies faster than a list of slots, and those that have never been used follow one another.
         where = slots if self.free else slice(numbers[0], numbers[0] + len(numbers))
+        self._write(arrivals, where)
         self._take_slots(len(numbers))
-        if self.cells is not prepared.cells:
-            self.cells[where] = prepared.cells
         if arrivals.categories is not None:
-            for column, cells in arrivals.categories.cells.items():
-                self.cells[where, column] = cells
             self.categories.take_in(arrivals.categories)
         if arrivals.classes is not None:
-            self.class_codes[where] = arrivals.classes.codes
             self.classes.take_in(arrivals.classes)
-        else:
-            self.y[where] = prepared.labels
-        self.id_hashes[where] = arrivals.hashes
         self.held[where] = True
         self.slot_of.update(zip(names, numbers, strict=True))
         if isinstance(where, slice):
@@ -412,6 +412,39 @@ class Contents(OwnedSlots):
         else:
             for slot, name in zip(numbers, names, strict=True):
                 self.id_at[slot] = name
+
+    def write_ahead(self, arrivals: Arrivals) -> None:
+        """Write what was staged last, several rows of known categories, to slots that are free until `hold`."""
+        self._write(arrivals, arrivals.slots)
+
+    def _write(self, arrivals: Arrivals, where: Ints | slice) -> None:
+        prepared = arrivals.prepared
+        if self.cells is not prepared.cells:
+            self.cells[where] = prepared.cells
+        if arrivals.categories is not None:
+            for column, cells in arrivals.categories.cells.items():
+                self.cells[where, column] = cells
+        if arrivals.classes is not None:
+            self.class_codes[where] = arrivals.classes.codes
+        else:
+            self.y[where] = prepared.labels
+        self.id_hashes[where] = arrivals.hashes
+
+    def blank(self, slots: Ints) -> None:
+        """Overwrite the features, labels and hashes of slots that are free."""
+        (self.class_codes if self._classification else self.y)[slots] = 0
+        self.cells[slots] = 0.0
+        self.id_hashes[slots] = 0
+
+    def aside(self) -> Self:
+        """Return a store with the same contents and changes of its own: to be read while this one is changed.
+
+        It is up to date as long as what is held here stays.
+        """
+        other: Self = object.__new__(type(self))
+        other.__dict__.update(vars(self))
+        other.changes = Changes()
+        return other
 
     # Removing -------------------------------------------------------------------------------------
 
@@ -499,12 +532,8 @@ class Contents(OwnedSlots):
             self.categories.let_go(departures.categories)
         if departures.classes is not None:
             self.classes.let_go(departures.classes)
-            self.class_codes[where] = 0
-        else:
-            self.y[where] = 0.0
+        self.blank(where)
         self.held[where] = False
-        self.cells[where] = 0.0
-        self.id_hashes[where] = 0
         self.origins[where] = 0
         slots = departures.slots
         self._forget(slots)

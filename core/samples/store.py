@@ -189,6 +189,13 @@ class SampleStore(Contents):
         other.restricted.changes = other.changes
         return other
 
+    def aside(self) -> Self:
+        """Return a store with the same contents and changes of its own: to be read while this one is changed."""
+        other = super().aside()
+        other.restricted = self.restricted.aside()
+        other.restricted.changes = other.changes
+        return other
+
     def shred(self) -> None:
         """Overwrite the arrays that hold samples: the store is no longer needed, and no thread reads it."""
         super().shred()

@@ -332,7 +332,12 @@ class TreeEngine(Engine):
         depth = min(self.settings.tree.max_depth, 32)
         return problem.n_samples * self.n_features * (depth + _CELLS_OF_READING) / _CELLS_A_SECOND
 
-    def takes_long(
+    def seconds_to_change(self, n_changed: int, problem: Problem) -> float:
+        if n_changed > 1 and self._is_rebuilt(n_changed, problem.n_samples):
+            return self.n_features * problem.n_samples / _CELLS_A_SECOND
+        return super().seconds_to_change(n_changed if self.window is None else 2 * n_changed, problem)
+
+    def builds_long(
         self, n_changed: int, row: Callable[[], tuple[Array, Hashes]], problem: Callable[[], Problem], seconds: float
     ) -> bool:
         n_rows = int(seconds * _CELLS_A_SECOND / self.n_features)

@@ -34,13 +34,14 @@ from oubli.app.errors import (
     StorageError,
     UnavailableError,
 )
-from oubli.app.service.changes.command import Body, Command, Transaction, apply_all
-from oubli.app.service.memory import let_go_of, without_collector
+from oubli.app.service.changes.command import MANY_NAMES, Body, Command, Transaction, apply_all
+from oubli.app.service.memory import without_collector
 from oubli.app.service.model.live import Disk, LiveModel
 from oubli.app.service.model.state import ModelState
 from oubli.app.storage.journal import Record
-from oubli.app.times import LOOP_BUDGET, Cost, Histogram, stages
+from oubli.app.times import LONGEST_PAUSE, LOOP_BUDGET, Histogram, stages
 from oubli.core.model import Model
+from oubli.core.planning import Plan
 
 log = logging.getLogger("oubli.service")
 
@@ -87,8 +88,6 @@ class Writer:
 
     Attributes
     ----------
-    cost
-        What a sample takes on the event loop.
     commits
         How long records took until they were on the disk.
     """
@@ -96,7 +95,6 @@ class Writer:
     _live: LiveModel
     _disk: Disk
     _begin: Callable[[], Transaction]
-    cost: Cost = field(default_factory=lambda: Cost(200e-6), init=False)
     commits: Histogram = field(default_factory=Histogram, init=False)
     _waiting: deque[Command[Any]] = field(default_factory=deque, init=False)
     _followers: list[list[Command[Any]]] = field(default_factory=list, init=False)
@@ -111,7 +109,7 @@ class Writer:
     # --- asking for a change
 
     def submit(self, command: Command[R], done: Callable[[BaseException | None], None]) -> bool:
-        """Have a short command committed; false, and nothing is done, when it takes long: see `execute`.
+        """Have a command committed; false, and nothing is done, when already planning it takes long: see `execute`.
 
         Parameters
         ----------
@@ -138,9 +136,10 @@ class Writer:
         if noted is not None:
             noted.end("parse")
         command.received_ms = self._live.clock.now_ms()
-        if not self.cost.is_short(command.n_items):
+        if command.n_items > MANY_NAMES:  # already planning takes long
             return False
-        if not self._disk.storage.journal.is_durable and not self._waiting and self._live.lock.free:
+        is_first = not self._waiting and self._live.lock.free
+        if is_first and not self._disk.storage.journal.is_durable and self._is_short(command):
             self._commit_now(command)  # nothing is written, so there is nothing to wait for
         elif command.is_refusable and len(self._waiting) >= self._live.lock.max_queue:
             raise BusyError
@@ -148,6 +147,10 @@ class Writer:
             self._waiting.append(command)
             self._wake.set()
         return True
+
+    def _is_short(self, command: Command[Any]) -> bool:
+        n_items = command.n_items
+        return n_items <= 1 or self._live.state.model.seconds_to_change(n_items) <= LONGEST_PAUSE
 
     async def execute(self, command: Command[R]) -> R:
         """Commit a command, long or short, and return its result."""
@@ -279,7 +282,7 @@ class Writer:
         long = self._take_waiting(transaction)
         if not transaction.commands:
             if long is not None:
-                await self._commit_long(self._waiting.popleft(), transaction)
+                await self._commit_next(self._waiting.popleft(), transaction)
             return
         transaction.end_stage("plan")
         try:
@@ -312,8 +315,7 @@ class Writer:
         Command or None
             The first that waits, when it is planned and takes long.
         """
-        seconds = 0.0
-        while self._waiting and len(transaction.commands) < _MOST_AT_ONCE and seconds < LOOP_BUDGET:
+        while self._waiting and not self._is_full(transaction):
             command = self._waiting[0]
             if self._use_reserve and command.is_refusable:
                 if transaction.commands:
@@ -322,8 +324,14 @@ class Writer:
             if not self._take(transaction, command):
                 return command
             self._waiting.popleft()
-            seconds += self.cost.guess(command.n_items)
         return None
+
+    def _is_full(self, transaction: Transaction) -> bool:
+        """Whether the commands of a transaction are so many, or add so much to what a single sample takes."""
+        if not transaction.commands or len(transaction.commands) >= _MOST_AT_ONCE:
+            return bool(transaction.commands)
+        seconds = self._live.state.model.seconds_to_change
+        return seconds(transaction.turn.n_items) - seconds(1) >= LOOP_BUDGET
 
     def _take(self, transaction: Transaction, command: Command[Any]) -> bool:
         """Plan a command and take it into a transaction; false when it has to wait for the next one, or takes long."""
@@ -344,75 +352,96 @@ class Writer:
             command.tell_unchanged(state)
         return True
 
-    async def _commit_long(self, command: Command[Any], transaction: Transaction) -> None:
-        """Commit a command that looked short, and sets off long work in the model, on a copy."""
-        try:
-            with self._live.lock.reading():
-                copy = await self._live.threads.save(partial(_copy_with, self._live.state.model, command))
-            await self._commit_copy(transaction, command, copy)
-        except Exception as error:
-            command.tell(error)
-
     async def _commit_aside(self, command: Command[Any]) -> None:
-        """Apply a long command to a copy in a thread; then the copy replaces the model in one step."""
+        """Plan a command of very many names in a thread, and commit it."""
         async with self._live.lock.mutation(refusable=command.is_refusable):
             self._live.state.require_changeable()
             if command.stages is not None:
                 command.stages.end("wait")
             transaction = self._begin()
             with self._live.lock.reading():
-                copy = await self._live.threads.save(
-                    partial(_planned_copy, self._live.state.model, transaction, command)
-                )
-            await self._commit_copy(transaction, command, copy)
+                await self._live.threads.save(partial(_plan, transaction, command))
+            await self._commit_long(command, transaction)
 
-    async def _commit_copy(self, transaction: Transaction, command: Command[Any], copy: Model | None) -> None:
-        """Commit a command that was applied to a copy."""
-        state = self._live.state
+    async def _commit_next(self, command: Command[Any], transaction: Transaction) -> None:
+        """Commit a planned command that takes long, and tell who asked what is wrong."""
+        try:
+            await self._commit_long(command, transaction)
+        except Exception as error:
+            command.tell(error)
+
+    async def _commit_long(self, command: Command[Any], transaction: Transaction) -> None:
+        """Commit a planned command in slices; on a copy, which then takes the model's place, if it has none."""
+        state, copy = self._live.state, None
         if not command.is_written:
             command.tell_unchanged(state)
             return
+        plan = command.planned if command.takes_long else None
+        if plan is not None and state.model.can_be_sliced(plan):
+            await self._live.resolve()
+        elif command.body is not None and command.takes_long:
+            plan = None
+            with self._live.lock.reading():
+                copy = await self._live.threads.save(partial(_copy_with, state.model, command))
         # It may be about ten thousand names, which are hashed. The turn is ours: no other command writes to the ledger.
         await self._live.threads.save(partial(transaction.add, command))
-        transaction.end_stage("model")  # the copy was changed before
+        transaction.end_stage("plan" if copy is None else "model")
+        if not await self._is_durable(transaction, reserve=not command.is_refusable):
+            return
+        if copy is None:
+            await self._apply_alone(transaction, plan)
+            return
+        old, state.model = state.model, copy
+        self._answer(transaction)
+        await self._live.let_go(old)
+
+    async def _is_durable(self, transaction: Transaction, *, reserve: bool) -> bool:
+        """Write the records of a transaction with a long command; false when it is refused."""
         try:
-            await self._append(transaction.records, reserve=not command.is_refusable)
+            await self._append(transaction.records, reserve=reserve)
         except JournalFullError as error:
             transaction.rewind()
-            state.hinder(error.reason)
+            self._live.state.hinder(error.reason)
             transaction.refuse(error if isinstance(error, JournalUnreachableError) else StorageError(str(error)))
-            return
+            return False
         except JournalError as error:
             transaction.rewind()
             self._fail(transaction, error)
-            return
+            return False
         transaction.end_stage("journal")
-        old = state.model
-        if copy is not None:
-            state.model = copy
+        return True
+
+    async def _apply_alone(self, transaction: Transaction, plan: Plan | None) -> None:
+        """Change the model by what is on the disk now, in slices if there is a plan for that, and answer."""
+        if plan is None:
+            await self._live.lock.exclusive()
+            self._apply(transaction)
+            return
+        try:
+            await self._live.change_in_slices(plan)
+        except BaseException as mistake:
+            self._stop_after(transaction, mistake)
+            return
+        transaction.end_stage("model")
         self._answer(transaction)
-        if copy is not None:
-            await self._live.lock.exclusive()  # a thread that reads the old one has begun before
-            await self._live.threads.save(partial(let_go_of, old))
 
     def _apply(self, transaction: Transaction) -> None:
         """Change the model by what is on the disk now, and answer."""
-        started = time.perf_counter()
         self._live.lock.own()
         try:
             transaction.apply()
         except BaseException as mistake:
-            # How far it got is not known: a snapshot or a further change could make it worse.
-            transaction.log_error("a mutation failed inside the model: no further mutation is accepted until a restart")
-            self._fail(transaction, mistake)
-            if not isinstance(mistake, Exception):
-                raise
+            self._stop_after(transaction, mistake)
             return
         transaction.end_stage("model")
-        if len(transaction.commands) == 1:
-            (command,) = transaction.commands
-            self.cost.observe(command.n_items, time.perf_counter() - started)
         self._answer(transaction)
+
+    def _stop_after(self, transaction: Transaction, mistake: BaseException) -> None:
+        """Change nothing any more: how far a change got is not known, and a snapshot or another one could be worse."""
+        transaction.log_error("a mutation failed inside the model: no further mutation is accepted until a restart")
+        self._fail(transaction, mistake)
+        if not isinstance(mistake, Exception):
+            raise mistake
 
     def _answer(self, transaction: Transaction) -> None:
         """Answer what is on the disk and in the model; then the ledger's file and the set tree may follow."""
@@ -471,10 +500,9 @@ def _settle(future: asyncio.Future[R], command: Command[R], error: BaseException
 
 
 @without_collector()
-def _planned_copy(model: Model, transaction: Transaction, command: Command[Any]) -> Model | None:
-    """Plan a command and apply it to a copy; None where nothing changes."""
+def _plan(transaction: Transaction, command: Command[Any]) -> None:
+    """Plan a command; in a thread."""
     transaction.accepts(command)
-    return None if command.body is None else _copy_with(model, command)
 
 
 @without_collector()
@@ -482,6 +510,5 @@ def _copy_with(model: Model, command: Command[Any]) -> Model:
     """Apply a planned command to a copy."""
     copy = model.copy()
     apply_all(copy, [command])
-    # Resolved here, or the first predictions would rebuild half the forest on the event loop.
-    copy.resolve()
+    copy.build_planted()
     return copy

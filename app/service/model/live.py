@@ -14,6 +14,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -28,20 +29,19 @@ from oubli.app.threads import Run, Threads
 from oubli.app.times import Clock, end_stage
 from oubli.core.errors import UnusableModelError
 from oubli.core.model import Model, QueryResult
+from oubli.core.planning import Plan
 
 T = TypeVar("T")
 
 log = logging.getLogger("oubli.service")
-TAG_SLICE = 0.002  # seconds of one piece of long work that resolves tags; requests are answered in between
+TAGS_AT_ONCE = 256  # that one piece of long work resolves, some milliseconds; requests are answered in between
 QUIET_SECONDS = 0.005  # without a request before idle work begins
-SLICE_SECONDS = 0.0005  # aimed at for one piece; a request that arrives waits for the rest of it
-
+IDLE_TAGS_AT_ONCE = 64  # that idle work resolves; a request that arrives waits for the rest of them
 
 # From so many queries on since the last change, which may have met tags, the next change waits for tags to be resolved
 # for so many seconds at most. Longer waits make changes much slower and queries hardly any faster.
 MANY_QUERIES = 4
 LONGEST_WAIT = 0.005
-_MOST_TAGS = 4096
 _SHORT_LOAN = 0.0003  # seconds; after a loan that was shorter ...
 _PAUSE = 0.001  # ... so many must have passed without a request before the next one ...
 _HELD_BACK = 16  # ... for so many times
@@ -55,35 +55,26 @@ class Predicted(NamedTuple):
 
 
 class TagSlices:
-    """Resolve some tags at a time, as many as fit a time.
+    """Resolve some tags at a time, in a piece of work that is short whatever is below them, if the kind can do that.
 
     Parameters
     ----------
-    seconds
-        Aimed at for one slice. A single tag can take longer; it is the smallest piece there is.
+    n_tags
+        How many at most. Where a single tag can take long it is one.
     count
-        Takes the number of tags that a slice has resolved; None: nothing does.
+        Takes the number of tags that a slice has resolved.
     """
 
-    def __init__(self, seconds: float, count: Callable[[int], object] | None = None) -> None:
-        self._seconds = seconds
+    def __init__(self, n_tags: int, count: Callable[[int], object]) -> None:
+        self._n_tags = n_tags
         self._count = count
-        self._n_tags = 1
 
     def step(self, model: Model) -> bool:
         """Resolve one slice; return whether tags are left."""
-        started = time.perf_counter()
         try:
-            n_resolved = model.resolve(max_tags=self._n_tags)
+            self._count(model.resolve(max_tags=self._n_tags if model.yields_ else 1))
         except UnusableModelError:
             return False
-        spent = time.perf_counter() - started
-        if self._count is not None:
-            self._count(n_resolved)
-        if spent > self._seconds:
-            self._n_tags = max(1, self._n_tags // 2)
-        elif spent < self._seconds / 2:
-            self._n_tags = min(_MOST_TAGS, 2 * self._n_tags)
         return model.n_lazy_tags_ > 0
 
 
@@ -113,7 +104,7 @@ class IdleResolver:
         self._state = state
         self._lock = lock
         self._has_core = has_core
-        self._slices = TagSlices(SLICE_SECONDS, state.count_resolved)
+        self._slices = TagSlices(IDLE_TAGS_AT_ONCE, state.count_resolved)
         self.tagged = state.tagged
         self.last_request = 0.0
         self.n_queries = 0
@@ -246,7 +237,9 @@ class LiveModel:
     holders: Holders
     clock: Clock
 
-    async def read(self, work: Callable[[Model], T], run: Run, *, refusable: bool = True) -> tuple[T, int]:
+    async def read(
+        self, work: Callable[[Model], T], run: Run, *, refusable: bool = True, predicts: bool = False
+    ) -> tuple[T, int]:
         """Call a function with the live model when all its tags are resolved; return its result and the model version.
 
         It runs to its end even if the caller is cancelled.
@@ -259,19 +252,21 @@ class LiveModel:
             Calls it in a thread.
         refusable
             Whether a full queue raises `BusyError`.
+        predicts
+            Whether it does nothing but predict.
         """
-        return await self.threads.finish(self._read(work, run, refusable))
+        return await self.threads.finish(self._read(work, run, refusable, predicts))
 
-    async def _read(self, work: Callable[[Model], T], run: Run, refusable: bool) -> tuple[T, int]:
+    async def _read(self, work: Callable[[Model], T], run: Run, refusable: bool, predicts: bool) -> tuple[T, int]:
         async with self.lock.long_read(refusable=refusable):
             # A model without tags is only read: no working space is written, so short predictions can run beside it.
-            slices = TagSlices(TAG_SLICE, self.state.count_resolved)
-            await self.lock.pass_turnstile()
+            slices = TagSlices(TAGS_AT_ONCE, self.state.count_resolved)
+            await self.lock.pass_turnstile(predicts=predicts)
             while self.state.model.n_lazy_tags_:
                 await self.lock.unread()
                 slices.step(self.state.model)
                 await asyncio.sleep(0)
-                await self.lock.pass_turnstile()
+                await self.lock.pass_turnstile(predicts=predicts)
             model, version = self.state.model, self.state.version
             end_stage("wait")
             with self.lock.reading():
@@ -294,15 +289,37 @@ class LiveModel:
         read
             Reads the model then; called in a thread.
         """
-        state, slices = self.state, TagSlices(TAG_SLICE, self.state.count_resolved)
+        await self.resolve()
+        with self.lock.reading():
+            found = await self.threads.uncut(self.threads.save(partial(_wiped, read, self.state.model)))
+        self.state.period += 1
+        return found
+
+    async def resolve(self) -> None:
+        """Resolve all tags, in slices between requests; in the turn of a mutation."""
+        state, slices = self.state, TagSlices(TAGS_AT_ONCE, self.state.count_resolved)
         await self.lock.exclusive()
         while state.model.n_lazy_tags_ and slices.step(state.model):
             await asyncio.sleep(0)
             await self.lock.exclusive()
-        with self.lock.reading():
-            found = await self.threads.uncut(self.threads.save(partial(_wiped, read, state.model)))
-        state.period += 1
-        return found
+
+    async def change_in_slices(self, plan: Plan) -> None:
+        """Make a planned change in slices between requests; in the turn of a mutation, and without tags.
+
+        Until the last one is made, predictions and all that reads samples have the model as it was before. Other reads
+        of trees wait.
+        """
+        state = self.state
+        async with self.lock.slices():
+            model = state.model
+            state.tagged.clear()
+            try:
+                with closing(model.change_in_slices(plan)) as slices:
+                    for before in slices:
+                        state.model = before
+                        await self.lock.pause()
+            finally:
+                state.model = model
 
     async def let_go(self, old: Model) -> None:
         """Overwrite a model that another one has replaced."""

@@ -6,10 +6,9 @@ Short predictions are made on the event loop, long ones in a thread.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence, Sized
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,7 @@ from oubli.app.errors import NotHeldError, NoTreeError, StaleCursorError
 from oubli.app.service.jobs.fits import estimator_of
 from oubli.app.service.model.influence import Comparer, InfluenceRanker
 from oubli.app.service.model.live import LiveModel, Predicted
-from oubli.app.times import Cost, end_stage
+from oubli.app.times import LOOP_BUDGET, end_stage
 from oubli.core.data.schema import Task
 from oubli.core.data.values import ColumnType
 from oubli.core.drawing import look_at_tree
@@ -208,7 +207,6 @@ class Questions:
     inspector: Inspector
     influence: InfluenceRanker
     comparer: Comparer
-    _row_cost: Cost = field(default_factory=lambda: Cost(50e-6), init=False)
 
     def predict_now(self, rows: Sized) -> Predicted | None:
         """Predict for some rows if that is short; None when it takes a thread: see `predict`.
@@ -222,10 +220,11 @@ class Questions:
         """
         self._live.state.require_started()
         end_stage("parse")
-        if not self._row_cost.is_short(len(rows)):
-            return None
         state = self._live.state
         model, n_tags = state.model, 0
+        # A single one always is: a thread would not make it shorter.
+        if len(rows) > 1 and model.seconds_to_answer(len(rows)) > LOOP_BUDGET:
+            return None
         if self._live.idle.tagged.is_set():  # there may be some
             self._live.lock.own()
             n_tags = model.n_lazy_tags_
@@ -233,12 +232,7 @@ class Questions:
                 self._live.idle.n_queries += 1
             else:
                 self._live.idle.tagged.clear()
-        if len(rows) == 1:  # always short, and no measure of a row among many
-            result = model.query(rows, frozen=self._live.lock.frozen)
-        else:
-            started = time.perf_counter()
-            result = model.query(rows, frozen=self._live.lock.frozen)
-            self._row_cost.observe(len(rows), time.perf_counter() - started)
+        result = model.query(rows, frozen=self._live.lock.frozen)
         if n_tags:
             state.n_resolved += n_tags - model.n_lazy_tags_
         end_stage("model")
@@ -258,13 +252,11 @@ class Questions:
         return predicted if predicted is not None else await self._predict_long(rows, refusable)
 
     async def _predict_long(self, rows: Sized, refusable: bool) -> Predicted:
-        def predict(model: Model) -> tuple[QueryResult, float]:
-            started = time.perf_counter()
-            result = model.query(rows, frozen=True)
-            return result, time.perf_counter() - started
+        def predict(model: Model) -> QueryResult:
+            return model.query(rows, frozen=True)
 
-        (result, seconds), version = await self._live.read(predict, self._live.threads.read, refusable=refusable)
-        self._row_cost.observe(len(rows), seconds)
+        run = self._live.threads.read
+        result, version = await self._live.read(predict, run, refusable=refusable, predicts=True)
         end_stage("model")
         return Predicted(result, version)
 

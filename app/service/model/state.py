@@ -8,7 +8,8 @@ else that is short. Work that leaves the loop for a thread is what this file is 
     short prediction: resolves the tags it meets;   long prediction: reads the live model, which has no tags
       while a thread reads, it looks through them   snapshot: likewise, and mutations wait
     short mutation: writes, once no thread reads    long mutation: reads the live model to copy it, changes
-                                                      the copy; then the loop swaps the two
+    long mutation, in slices: writes likewise;        the copy; then the loop swaps the two
+      in between all have the model as it was
     nothing that needs the trees                    tags are resolved: the loop lends the live model, and takes it
                                                       back before anything else of this table (`own`)
 
@@ -21,9 +22,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal
@@ -252,6 +253,10 @@ class ModelLock:
         The same.
     tag_thread
         To which the live model may be lent while no thread reads it.
+    n_readers
+        How many threads read the live model.
+    is_sliced
+        Whether it is being changed in slices.
     """
 
     def __init__(self, max_queue: int) -> None:
@@ -264,11 +269,13 @@ class ModelLock:
         self.n_readers = 0
         self._unread = asyncio.Event()
         self._unread.set()
+        self.is_sliced = False
+        self._gap = asyncio.Event()
 
     @property
     def frozen(self) -> bool:
-        """Whether a thread reads the live model now, so that it must not be written."""
-        return self.n_readers > 0
+        """Whether a thread reads the live model now, or it is changed in slices, so that it must not be written."""
+        return self.n_readers > 0 or self.is_sliced
 
     @property
     def quiet(self) -> bool:
@@ -310,10 +317,19 @@ class ModelLock:
         """
         return _Place(self, self._long_reads, refusable)
 
-    async def pass_turnstile(self) -> None:
-        """Wait until no mutation wants the model for itself. Read at once after it, without an ``await``."""
-        async with self._turnstile:
-            pass
+    async def pass_turnstile(self, *, predicts: bool = False) -> None:
+        """Wait until no mutation wants the model for itself. Read at once after it, without an ``await``.
+
+        Parameters
+        ----------
+        predicts
+            Whether all that is done is to predict, which can be done between two slices of a mutation as well.
+        """
+        if predicts and self.is_sliced:
+            await self._gap.wait()
+        if not (predicts and self.is_sliced):
+            async with self._turnstile:
+                pass
 
     async def exclusive(self) -> None:
         """Wait, inside a mutation's turn, until no thread reads the live model.
@@ -330,6 +346,26 @@ class ModelLock:
         while self.n_readers:
             await self._unread.wait()
         self.own()
+
+    @asynccontextmanager
+    async def slices(self) -> AsyncIterator[None]:
+        """Change the live model in slices, inside a mutation's turn; only predictions begin in between, see `pause`."""
+        async with self._turnstile:
+            await self.unread()
+            self._gap.clear()
+            self.is_sliced = True
+            try:
+                yield
+            finally:
+                self.is_sliced = False
+                self._gap.set()
+
+    async def pause(self) -> None:
+        """Between two slices: let requests be answered, and a long prediction that waits be made in its thread."""
+        self._gap.set()
+        await asyncio.sleep(0)
+        self._gap.clear()
+        await self.unread()
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -144,6 +144,7 @@ def _of(case: Case, columns: str, n_classes: int) -> Iterator[tuple[str, Callabl
             "predict arrays",
             lambda: (model.query(numbers), model.query(np.clip(numbers, -9, 9).astype(np.float32)[:1])),
         )
+    yield "change in slices", lambda: _change_in_slices(model, held(1, 3))
     yield "add one", lambda: model.add(rows[:1], y[:1])
     yield "delete one", lambda: model.delete(held(3))
     yield "predict through tags", lambda: (model.query(rows[:3], frozen=True), model.query(rows[:9]))
@@ -168,6 +169,14 @@ def _of(case: Case, columns: str, n_classes: int) -> Iterator[tuple[str, Callabl
         yield "save and load", lambda: (model.save(path), _use(load(path), rows, y))
     yield "delete all", lambda: (model.delete(held(0, None)), model.digest(), model.verify())
     yield "add again", lambda: (model.add(rows[:1], y[:1]), model.add(rows[:9], y[:9]), model.query(rows[:2]))
+
+
+def _change_in_slices(model: Any, ids: list[str]) -> None:
+    model.resolve()
+    plan = model.plan_delete(ids)
+    assert model.can_be_sliced(plan) == (model.kind == "forest")
+    if model.can_be_sliced(plan):
+        assert list(model.change_in_slices(plan))
 
 
 def _score(model: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import httpx2
 import jsonschema
 import orjson
+import pytest
 from starlette.testclient import TestClient
 
 from oubli.api.base import Message
@@ -30,6 +31,7 @@ from oubli.app.service.service import Service
 from oubli.app.settings import Settings
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.forest.engine import ForestEngine
 from tests.closing import closed_at_the_end
 
 COLUMNS = (
@@ -115,6 +117,20 @@ def make_settings(**values: Any) -> Settings:
     settings = Settings(**{"max_rows": 3000, **values})
     vars(settings).update({"page_size_max": 50, **constants})
     return settings
+
+
+def make_changes_long(monkeypatch: pytest.MonkeyPatch, *, a_slice: int = 0) -> None:
+    """Have changes of two samples and more of a forest take long: on a copy, or in slices of so many samples."""
+    monkeypatch.setattr(ForestEngine, "seconds_to_change", lambda engine, n_changed, problem: n_changed - 1.0)
+    if a_slice:
+        monkeypatch.setattr(ForestEngine, "_slice_size", lambda engine, problem: a_slice)
+    else:
+        monkeypatch.setattr(ForestEngine, "can_be_sliced", lambda engine, n_changed, problem: False)
+
+
+def make_answers_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have predictions of two rows and more take long."""
+    monkeypatch.setattr(ForestEngine, "seconds_to_answer", lambda engine, n_rows: n_rows * 1.0)
 
 
 def mentions(content: Any, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Times and periods as they are written; the clock, whatever is done to that of the machine; what work costs."""
+"""Times and periods as they are written; the clock, whatever is done to that of the machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from oubli.app.times import (
     LARGEST_LEAP_MS,
     Clock,
-    Cost,
     TimeError,
     parse_future,
     parse_period,
@@ -250,25 +249,3 @@ class Clocks(RuleBasedStateMachine):
 
 Clocks.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
 TestClocks = Clocks.TestCase
-
-
-# --- what work costs
-
-
-def test_one_item_is_always_short():
-    assert Cost(10.0, budget=0.01).is_short(1)
-
-
-def test_many_items_are_long_once_they_are_known_to_be():
-    cost = Cost(0.001, budget=0.01)
-    assert cost.is_short(10)
-    assert not cost.is_short(11)
-    for _ in range(100):
-        cost.observe(10, 0.0001)
-    assert cost.is_short(500)
-
-
-def test_nothing_measured_changes_nothing():
-    cost = Cost(0.001, budget=0.01)
-    cost.observe(0, 5.0)
-    assert cost.is_short(10)

@@ -12,6 +12,7 @@ import numpy as np
 
 from oubli.core.data.schema import Task
 from oubli.core.samples.owners import Mark
+from oubli.core.samples.records import Rows
 from tests.histories import cases
 
 N = 90
@@ -104,6 +105,25 @@ def _delete(*ids: str) -> Callable[[Any, Case], None]:
     return delete
 
 
+def _in_slices(change: str) -> Callable[[Any, Case], None]:
+    """Make a change one sample after the other, where that can be."""
+
+    def make(model: Any, case: Case) -> None:
+        model.resolve()
+        rows, labels = case.samples(3, seed=2)
+        ids = [f"new {i}" for i in range(3)]
+        names = [name for name in ("id 20", "id 3", "id 61", "id 70") if model.samples_.holding(name)]
+        plan = model.plan_add(Rows(rows, ids), labels) if change == "add" else model.plan_delete(names)
+        if not model.can_be_sliced(plan):
+            model.apply(plan)
+            return
+        model.engine_._slice_size = lambda problem: 1
+        for before in model.change_in_slices(plan):
+            before.query(rows)
+
+    return make
+
+
 def _fit(model: Any, case: Case) -> None:
     rows, labels = case.samples(40, seed=3)
     model.fit(rows, labels, ids=[f"other {i}" for i in range(40)], schema=case.schema())
@@ -119,6 +139,8 @@ OPERATIONS: dict[str, Callable[[Any, Case], Any]] = {
     "delete the rare one": _delete("id 7"),
     "delete a few": _delete("id 20", "id 3", "id 7", "x"),
     "delete many": _delete(*_HELD),
+    "add a few in slices": _in_slices("add"),
+    "delete a few in slices": _in_slices("delete"),
     "replace": lambda model, case: model.replace("id 3", [0.3, "strange", 0.1, True], case.label("often")),
     "replace the rare one": lambda model, case: model.replace("id 7", [0.3, "red", 0.1, False], case.label("often")),
     "partial_fit": lambda model, case: model.partial_fit(

@@ -253,7 +253,7 @@ def test_a_column_that_looks_like_ids_is_noted(load: Callable[..., Table]) -> No
 
 LONG = b"a,y\n" + b"1,p\n" * 1000
 DAMAGED = (
-    *(compress(LONG)[:-20] for compress in (gzip.compress, lzma.compress, bz2.compress)),
+    *(data[:-20] for data in (gzip.compress(LONG, mtime=0), lzma.compress(LONG), bz2.compress(LONG))),
     gzip.compress(LONG, mtime=0)[:30] + b"\0" * 30,
 )
 

@@ -19,9 +19,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 from oubli.app.http.monitoring import telemetry
 from oubli.app.http.monitoring.observer import ALONE, Correlation
 from oubli.app.http.monitoring.telemetry import Tracing
-from oubli.app.times import Cost, Stages
+from oubli.app.times import Stages
 from tests.unit.app.http.connections import Host, both_ways, request
-from tests.unit.app.support import samples
+from tests.unit.app.support import make_answers_long, make_changes_long, rows, samples
 
 pytestmark = pytest.mark.anyio
 
@@ -168,6 +168,8 @@ def stages_of(traced: Traced) -> list[list[str]]:
 
 
 SAMPLE = json.dumps(samples(1)).encode()
+TWO_ROWS = json.dumps({"instances": rows(2)}).encode()
+TWO_SAMPLES = json.dumps(samples(2)).encode()
 PREDICTED = ["parse", "model", "answer"]
 CHANGED = ["parse", "wait", "plan", "journal", "model", "answer"]
 
@@ -192,8 +194,9 @@ async def test_stages_of_a_request_are_spans_below_its_own(host: Host, traced: T
 async def test_long_work_waits_and_is_done_on_a_copy(
     host: Host, traced: Traced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Cost, "is_short", lambda cost, n_items: False)
-    await send(host, request("POST", "/predict", ONE_ROW), request("POST", "/samples", SAMPLE))
+    make_changes_long(monkeypatch)
+    make_answers_long(monkeypatch)
+    await send(host, request("POST", "/predict", TWO_ROWS), request("POST", "/samples", TWO_SAMPLES))
     predicted, added = stages_of(traced)
     assert predicted == ["parse", "wait", "model", "answer"]
     assert added == ["parse", "wait", "model", "journal", "answer"]

@@ -250,16 +250,13 @@ async def test_what_fails_is_told_and_left_to_the_queries(model, caplog):
 # --- kinds that do not stop soon are resolved on the loop, in slices
 
 
-@pytest.mark.parametrize(
-    ("seconds", "n_left"),
-    [(1.0, [999, 997, 993, 985, 969, 937, 873, 745, 489, 0]), (0.0, [999, 998, 997])],
-    ids=["they grow while they are quick", "they shrink when they take too long"],
-)
-def test_slices(seconds, n_left):
-    tagged, slices = Tagged(), TagSlices(seconds)
-    for n in n_left:
-        assert slices.step(tagged) == (n > 0)
-        assert tagged.n_lazy_tags_ == n
+@pytest.mark.parametrize(("yields", "n_steps"), [(True, 10), (False, 1000)])
+def test_a_slice_is_of_so_many_tags_or_of_one_where_a_tag_may_take_long(yields, n_steps):
+    model, counted = Tagged(yields_=yields), []
+    slices = TagSlices(100, counted.append)
+    while slices.step(model):
+        pass
+    assert (len(counted), sum(counted)) == (n_steps, 1000)
 
 
 async def test_resolves_when_nothing_else_is_to_do():

@@ -17,7 +17,17 @@ from oubli.app.service.service import Service
 from oubli.core.errors import InputError, UnusableModelError
 from tests.unit.app.service.slow_journal import SlowJournal
 from tests.unit.app.service.support import Gate, new_samples, running, until
-from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, rows, samples, served_here
+from tests.unit.app.support import (
+    CLASSES,
+    NUMBERS,
+    forest,
+    make_answers_long,
+    make_changes_long,
+    make_service,
+    rows,
+    samples,
+    served_here,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -89,13 +99,14 @@ async def test_the_version_grows_by_one_with_every_change_and_only_then():
 
 
 @pytest.mark.parametrize("schema", [CLASSES, NUMBERS])
-async def test_long_work_ends_where_short_work_does(schema):
+async def test_long_work_ends_where_short_work_does(monkeypatch, schema):
     """The same history on the loop, and aside on copies."""
     digests: list[Any] = []
-    for cost in (0.0, 1.0):
+    for is_long in (False, True):
         service = make_service(forest(60, schema))
-        for each in (service.questions._row_cost, service.changes.writer.cost):
-            each._seconds = cost
+        if is_long:
+            make_changes_long(monkeypatch)
+            make_answers_long(monkeypatch)
 
         async with running(service):
             await service.changes.add(new_samples(40, schema=schema))
@@ -110,9 +121,9 @@ async def test_long_work_ends_where_short_work_does(schema):
     assert digests[0][0] != forest(60, schema).digest()
 
 
-async def test_predictions_and_health_go_on_during_a_long_mutation():
+async def test_predictions_and_health_go_on_during_a_long_mutation(monkeypatch):
     service = make_service()
-    service.changes.writer.cost._seconds = 1.0
+    make_changes_long(monkeypatch)
     gates: list[Gate] = []
     on_copies(service, lambda copy: gates.append(Gate(copy, "apply")))
     async with served_here(service) as client:
@@ -167,9 +178,9 @@ async def test_everything_goes_on_while_a_snapshot_is_written(tmp_path):
         on_copies(service, lambda copy: None)
 
 
-async def test_a_long_prediction_sees_one_version_and_writers_wait_for_it():
+async def test_a_long_prediction_sees_one_version_and_writers_wait_for_it(monkeypatch):
     service = make_service()
-    service.questions._row_cost._seconds = 1.0
+    make_answers_long(monkeypatch)
 
     async with running(service):
         await service.changes.add(new_samples(5))  # leaves tags, which are resolved before the thread reads
@@ -185,9 +196,9 @@ async def test_a_long_prediction_sees_one_version_and_writers_wait_for_it():
         assert (await deleting).model_version == 3
 
 
-async def test_work_in_a_thread_ends_even_if_the_caller_is_gone():
+async def test_work_in_a_thread_ends_even_if_the_caller_is_gone(monkeypatch):
     service = make_service()
-    service.changes.writer.cost._seconds = 1.0
+    make_changes_long(monkeypatch)
     gate = Gate(service.model.state.model, "copy")
 
     async with running(service):
@@ -253,9 +264,9 @@ async def test_a_confirmation_that_cannot_be_noted_changes_nothing(tmp_path, mon
         assert (await events(service)).count("expiry-confirmed") == 1
 
 
-async def test_a_full_queue_refuses_additions_but_never_erasures():
+async def test_a_full_queue_refuses_additions_but_never_erasures(monkeypatch):
     service = make_service(max_queue=2)
-    service.changes.writer.cost._seconds = 1.0
+    make_changes_long(monkeypatch)
     gate = Gate(service.model.state.model, "copy")
 
     async with running(service):
@@ -275,11 +286,12 @@ async def test_a_full_queue_refuses_additions_but_never_erasures():
         assert [(await each).unlearned for each in erasures] == [1] * 20
 
 
-async def test_many_requests_at_once_end_in_the_state_of_their_answers():
+@pytest.mark.parametrize("a_slice", [0, 1])
+async def test_many_requests_at_once_end_in_the_state_of_their_answers(monkeypatch, a_slice):
     """Additions, deletions and predictions together; afterwards the model is a fresh fit on what is held."""
     service = make_service()
     async with served_here(service) as client:
-        service.changes.writer.cost._seconds = 0.003  # batches of four and more go aside
+        make_changes_long(monkeypatch, a_slice=a_slice)
         calls: list[Any] = []
         for i in range(30):
             calls.append(client.post("/samples", json=samples(1 + i % 7, f"b{i}-")))

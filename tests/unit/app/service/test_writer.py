@@ -25,7 +25,7 @@ from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.service import Service
 from oubli.app.storage.journal import Record
 from tests.unit.app.service.support import new_samples, running
-from tests.unit.app.support import forest, make_service, rows
+from tests.unit.app.support import forest, make_changes_long, make_service, rows
 
 pytestmark = pytest.mark.anyio
 
@@ -190,9 +190,9 @@ async def test_after_a_failed_flush_nothing_changes_and_predictions_go_on(servic
 
 
 @pytest.mark.parametrize("error", [JournalFullError("full"), JournalError("failed")])
-async def test_a_long_change_that_is_refused_leaves_the_model_as_it_was(service, error):
+async def test_a_long_change_that_is_refused_leaves_the_model_as_it_was(monkeypatch, service, error):
     appends = Appends(service)
-    service.changes.writer.cost._seconds = 1.0
+    make_changes_long(monkeypatch)
 
     async with running(service):
         appends.refusals = [error]
@@ -202,7 +202,7 @@ async def test_a_long_change_that_is_refused_leaves_the_model_as_it_was(service,
         assert service.model.state.version == 1
 
 
-async def test_while_the_journal_is_away_everything_is_refused_and_nothing_stops(service):
+async def test_while_the_journal_is_away_everything_is_refused_and_nothing_stops(monkeypatch, service):
     appends = Appends(service)
 
     async with running(service):
@@ -210,7 +210,7 @@ async def test_while_the_journal_is_away_everything_is_refused_and_nothing_stops
         await refuses_both(service, JournalUnreachableError)
         assert appends.reserved == [False], "there is no reserve to try again with"
         assert service.model.state.stopped is StopReason.JOURNAL_UNREACHABLE
-        service.changes.writer.cost._seconds = 1.0
+        make_changes_long(monkeypatch)
         with pytest.raises(JournalUnreachableError):
             await service.changes.add(new_samples(40))
         with pytest.raises(JournalUnreachableError):

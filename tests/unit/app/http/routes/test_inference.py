@@ -21,7 +21,15 @@ from oubli.app.access.keys import FILE_NAME, create_key
 from oubli.app.http.inference import DTYPES, to_bytes
 from oubli.core import DynamicForestClassifier
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from tests.unit.app.support import NUMBERS, forest, make_service, require_conforms, rows, samples, served
+from tests.unit.app.support import (
+    NUMBERS,
+    forest,
+    make_service,
+    require_conforms,
+    rows,
+    samples,
+    served,
+)
 
 INFER = "/v2/models/oubli/infer"
 LENGTH = "Inference-Header-Content-Length"

@@ -1,0 +1,291 @@
+"""A change of some samples costs what as many single ones cost: no copy, nothing resolved, and nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oubli.app.errors import UnavailableError
+from oubli.app.service.changes.deletions import DeleteSamples
+from oubli.app.service.service import Service
+from oubli.core.data.schema import Task
+from oubli.core.errors import UnusableModelError
+from oubli.core.estimators import KINDS
+from oubli.core.forest.engine import ForestEngine
+from tests.unit.app.service.test_rebuild import recovered
+from tests.unit.app.service.test_service import new_samples, run
+from tests.unit.app.support import (
+    CLASSES,
+    forest,
+    make_answers_long,
+    make_changes_long,
+    make_service,
+    rows,
+)
+
+N = 1500
+A_SLICE = 8
+MANY = [f"c{i}" for i in range(100)]
+
+
+def large(**parameters: Any) -> Any:
+    return forest(N, **parameters)
+
+
+def copies_of(monkeypatch: pytest.MonkeyPatch, model: Any) -> list[Any]:
+    """The copies that are made from now on of models of this kind."""
+    made, copy = [], type(model).copy
+
+    def noted(self: Any) -> Any:
+        made.append(copied := copy(self))
+        return copied
+
+    monkeypatch.setattr(type(model), "copy", noted)
+    return made
+
+
+def without(names: list[str]) -> Any:
+    """A model that has unlearned samples, and resolved nothing."""
+    model = large()
+    model.resolve()
+    model.delete(names)
+    return model
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("k", [2, 5, 20, 100])
+def test_no_copy_is_made_and_nothing_is_resolved(monkeypatch, tmp_path, k, durable):
+    model = large()
+    model.resolve()
+    service, copies = make_service(model, tmp_path / "data" if durable else None), copies_of(monkeypatch, model)
+
+    async def work() -> None:
+        before = len(copies)
+        deleted = await service.changes.delete(ids=MANY[:k])
+        assert deleted.unlearned == k
+        assert model.n_lazy_tags_ == without(MANY[:k]).n_lazy_tags_
+        assert (await service.changes.add(new_samples(k))).n_new == k
+        assert (await service.changes.delete(ids=[f"n{i}" for i in range(k)])).unlearned == k
+        assert service.model.state.model is model
+        assert len(copies) == before
+        assert service.model.state.n_resolved == 0
+
+    run(service, work)
+
+
+def test_a_copy_resolves_nothing_that_the_original_has_not(monkeypatch):
+    service = make_service(large())
+    make_changes_long(monkeypatch)
+
+    async def work() -> None:
+        model = service.model.state.model
+        model.resolve()
+        await service.changes.delete(ids=["c7"])
+        await service.changes.delete(ids=MANY[10:30])
+        assert service.model.state.model is not model
+        expected = without(["c7"])
+        expected.delete(MANY[10:30])
+        assert service.model.state.model.n_lazy_tags_ == expected.n_lazy_tags_
+        assert service.model.state.model.digest() == expected.digest()
+
+    run(service, work)
+
+
+def test_where_all_trees_are_planted_again_they_are_built_before_they_are_served(monkeypatch):
+    service = make_service(large())
+    make_changes_long(monkeypatch)
+
+    async def work() -> None:
+        names = [f"c{i}" for i in range(N // 2)]
+        await service.changes.delete(ids=names)
+        assert service.model.state.model.n_lazy_tags_ == 0
+        assert service.model.state.model.digest() == without(names).digest()
+
+    run(service, work)
+
+
+@pytest.mark.parametrize("kind", ["tree", "online-boosting", "incremental-boosting"])
+def test_other_kinds_decide_by_counts_as_well(kind):
+    """A few samples of a small model are changed in place, whatever the machine does meanwhile."""
+    model = KINDS[kind, Task.CLASSIFICATION]()
+    labels = ["yes" if i % 3 else "no" for i in range(300)]
+    model.fit(rows(300), labels, ids=[f"c{i}" for i in range(300)], schema=CLASSES)
+    service = make_service(model)
+
+    async def work() -> None:
+        assert (await service.changes.delete(ids=MANY[:20])).unlearned == 20
+        assert (await service.changes.add(new_samples(20))).n_new == 20
+        assert service.model.state.model is model
+
+    run(service, work)
+
+
+def asked(service: Service) -> list[Any]:
+    """What a reader on the loop gets, with the version that it is told."""
+    questions, state = service.questions, service.model.state
+    one, some = questions.predict_now(rows(1)), questions.predict_now(rows(7))
+    assert one is not None
+    assert some is not None
+    assert one.model_version == some.model_version == state.version
+    numbers = [one.result.probabilities.tolist(), some.result.probabilities.tolist()]
+    page = questions.page(subject=None, after=None, limit=3)
+    return [state.version, numbers, state.model.n_samples_, [sample.id for sample in page.samples]]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("change", ["add", "delete", "subject"])
+def test_readers_between_slices_have_the_model_before_or_after(monkeypatch, tmp_path, change, durable):
+    service = make_service(large(), tmp_path / "data" if durable else None)
+    make_changes_long(monkeypatch, a_slice=A_SLICE)
+
+    async def work() -> None:
+        state = service.model.state
+        state.model.resolve()
+        before, seen = asked(service), []
+        if change == "add":
+            making = asyncio.create_task(service.changes.add(new_samples(100)))
+        elif change == "delete":
+            making = asyncio.create_task(service.changes.delete(ids=MANY))
+        else:
+            for i in range(5, 105):
+                state.model.samples_.set_subject(f"c{i}", "ada")
+            making = asyncio.create_task(service.changes.delete(subjects=["ada"]))
+        n_slices, model = 0, state.model
+        while not making.done():
+            n_slices += state.model is not model
+            seen.append(asked(service))
+            await asyncio.sleep(0)
+        after = asked(service)
+        assert (await making).model_version == 2
+        assert after[0] == 2
+        assert all(one in (before, after) for one in seen)
+        assert n_slices >= 100 // A_SLICE
+        assert state.model is model
+        assert model.verify().ok
+
+    run(service, work)
+
+
+def test_long_predictions_are_made_between_slices_and_all_else_in_threads_and_changes_wait(monkeypatch):
+    service = make_service(large())
+    make_changes_long(monkeypatch, a_slice=A_SLICE)
+    make_answers_long(monkeypatch)
+
+    async def work() -> None:
+        model, order = service.model.state.model, []
+        model.resolve()
+        expected = model.query(rows(30), frozen=True).probabilities.tolist()
+        deleting = asyncio.create_task(service.changes.delete(ids=MANY))
+        while service.model.state.model is model:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+
+        async def note(what: str, answer: Any) -> Any:
+            found = await answer
+            order.append(what)
+            return found
+
+        others = [
+            note("predict", service.questions.predict(rows(30))),
+            note("look", service.questions.inspector.importances()),
+            note("add", service.changes.add(new_samples(1))),
+        ]
+        tasks = [asyncio.create_task(note("delete", deleting)), *map(asyncio.create_task, others)]
+        predicted, added = (await asyncio.gather(*tasks))[1::2]
+        assert order[:2] == ["predict", "delete"]
+        assert predicted.model_version == 1
+        assert predicted.result.probabilities.tolist() == expected
+        assert added.model_version == 3
+
+    run(service, work)
+
+
+def fail_in_slice(monkeypatch: pytest.MonkeyPatch, number: int, error: BaseException) -> None:
+    calls, update = iter(range(1000)), ForestEngine.update
+
+    def failing(engine: Any, *arguments: Any) -> None:
+        if next(calls) == number:
+            raise error
+        update(engine, *arguments)
+
+    monkeypatch.setattr(ForestEngine, "update", failing)
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_an_error_in_a_slice_stops_changes_and_is_made_good_by_a_restart(monkeypatch, tmp_path, number):
+    service = make_service(large(), tmp_path / "data")
+
+    async def work() -> None:
+        service.model.state.model.resolve()
+        make_changes_long(monkeypatch, a_slice=A_SLICE)
+        fail_in_slice(monkeypatch, number, MemoryError())
+        with pytest.raises(UnavailableError):
+            await service.changes.delete(ids=MANY)
+        assert service.model.state.failed
+        with pytest.raises(UnusableModelError):
+            service.questions.predict_now(rows(1))
+        with pytest.raises(UnavailableError):
+            await service.changes.add(new_samples(1))
+
+    run(service, work)
+    monkeypatch.undo()
+    assert recovered_digest(tmp_path / "data") == without(MANY).digest()
+
+
+def test_a_server_that_is_killed_between_slices_has_the_whole_change_afterwards(monkeypatch, tmp_path):
+    service = make_service(large(), tmp_path / "data")
+    make_changes_long(monkeypatch, a_slice=A_SLICE)
+
+    async def work() -> None:
+        model = service.model.state.model
+        model.resolve()
+        deleting = asyncio.create_task(service.changes.delete(ids=MANY))
+        while service.model.state.model is model:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+        shutil.copytree(tmp_path / "data", tmp_path / "left")
+        await deleting
+
+    run(service, work)
+    assert recovered_digest(tmp_path / "left") == without(MANY).digest()
+
+
+def recovered_digest(directory: Path) -> str:
+    service = recovered(directory)
+    assert service.model.state.version == 2
+    digest: str = service.model.state.model.digest()
+    service.lifecycle.close()
+    return digest
+
+
+def test_a_caller_that_is_gone_leaves_the_change_whole(monkeypatch):
+    service = make_service(large())
+    make_changes_long(monkeypatch, a_slice=A_SLICE)
+
+    async def work() -> None:
+        model = service.model.state.model
+        deleting = asyncio.create_task(service.changes.delete(ids=MANY))
+        while service.model.state.model is model:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+        deleting.cancel()
+        await asyncio.gather(deleting, return_exceptions=True)
+        assert (await service.changes.delete(ids=["c200"])).model_version == 3
+        assert model.digest() == without([*MANY, "c200"]).digest()
+
+    run(service, work)
+
+
+def test_very_many_names_of_which_few_are_held_are_no_long_change(monkeypatch):
+    service = make_service(large())
+    copies = copies_of(monkeypatch, service.model.state.model)
+
+    async def work() -> None:
+        names = [f"nobody{i}" for i in range(2000)]
+        command = DeleteSamples([*names, "c1"])
+        receipt = await service.changes.writer.execute(command)
+        assert (receipt.unlearned, receipt.absent) == (1, 2000)
+        assert not copies
+
+    run(service, work)
