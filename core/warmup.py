@@ -1,20 +1,27 @@
 """Compiling the kernels ahead of the first request.
 
-Numba compiles a kernel when it is first called with new types. `warm_up` calls them all on a tiny
-model of the types to come; with a filled kernel cache this takes well under a second.
+Numba compiles a kernel when it is first called with new types. `call_kernels` calls them all on a tiny model of the
+types to come; with a filled kernel cache this takes well under a second. `warm_up` fills the cache by other processes.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from functools import partial
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from oubli.core.boosting.quantised.split import parting_few
 from oubli.core.boosting.rows import without_grain
+from oubli.core.concurrency.lines import Lines
 from oubli.core.concurrency.threads import sharing_all
 from oubli.core.data.encoding import convert, is_clean
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.errors import InputError
 from oubli.core.estimators import KINDS
+from oubli.core.jit.compilation import Compilation, Report
+from oubli.core.jit.policy import compiling_log, filled_by, is_writable
 from oubli.core.model import grow_some
 from oubli.core.registry import parameters_of
 from oubli.core.rng import mix
@@ -27,12 +34,113 @@ _N_SAMPLES = 64  # so many that one more is learned in place and not by planting
 
 
 def variant_of(kind: str, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return those of a model's parameters that decide which kernels it uses; for `warm_up`."""
+    """Return those of a model's parameters that decide which kernels it uses."""
     names = [parameter.name for parameter in parameters_of(kind) if parameter.chooses_kernels]
     return {name: None for name in names if parameters is not None and parameters.get(name, "auto") is None}
 
 
-def warm_up(
+What = Literal["model", "influence"]
+WHAT: tuple[What, ...] = get_args(What)
+
+
+class Usage(NamedTuple):
+    """What is done with models of some types, which decides what is compiled.
+
+    Attributes
+    ----------
+    what : all that a model does, or the questions about the influence of samples.
+    kind, task, cell_dtype : of the models.
+    variant : `variant_of` their parameters, as JSON.
+    """
+
+    what: What
+    kind: str
+    task: str
+    cell_dtype: str
+    variant: str = "{}"
+
+
+def do(usage: Usage, progress: Callable[[int, int], object] | None = None, steps: Sequence[str] = STEPS) -> None:
+    """Do all that is done with such models, or the first steps of it: compiles here what is not in the cache."""
+    what, kind, task, cell_dtype, variant = usage
+    parameters = json.loads(variant)
+    with filled_by(lambda: None):
+        if what == "influence":
+            call_influence_kernels(task, cell_dtype, kind=kind, parameters=parameters)
+        else:
+            call_kernels(task, cell_dtype, progress, kind=kind, parameters=parameters, steps=steps)
+
+
+def _do_listed(*arguments: Any) -> None:
+    """Do what `Compilation` asks for."""
+    *usage, progress = arguments
+    do(Usage(*usage), lambda n_done, _: progress(n_done))
+
+
+def compilation_of(usages: Sequence[Usage], niceness: int = 0, report: Report | None = None) -> Compilation:
+    """Begin to compile in other processes; raises OSError when none can be started."""
+    return Compilation(f"{__name__}:{_do_listed.__name__}", usages, niceness=niceness, report=report)
+
+
+def warm_up(*kinds: str, progress: Callable[[str, int, int], object] | None = None) -> None:
+    """Compile all that models of some kinds use, or of all kinds, and keep it for this and later processes.
+
+    As many processes as there are cores compile, as far as memory allows. After it, nothing compiles that has to do with
+    models of these kinds, for any task, type of numbers and number of threads, as long as the cache stays.
+
+    Parameters
+    ----------
+    kinds : of `"forest"`, `"tree"`, `"online-boosting"` and `"incremental-boosting"`.
+    progress : called with a stage, and how many kernels are compiled and how many there are, 0 while that is not known.
+        When left out, the logger `oubli.kernels.compiling` tells it every 10 seconds.
+
+    Raises
+    ------
+    InputError
+        When there is no such kind.
+    """
+    known = list(dict.fromkeys(kind for kind, _ in KINDS))
+    for kind in kinds:
+        if kind not in known:
+            raise InputError(f"there is no kind {kind!r}: choose among {', '.join(known)}")
+    for kind in kinds or known:
+        usages = [
+            Usage(what, kind, task.value, dtype, variant)
+            for task in Task
+            if (kind, task) in KINDS
+            for dtype in ("float32", "float64")
+            for variant in _variants(kind)
+            for what in WHAT
+        ]
+        _compile(usages, progress)
+
+
+def compile_for_fit(kind: str, task: Task, cell_dtype: Any, parameters: Mapping[str, Any]) -> None:
+    """Compile all that a model uses, in other processes, before the first of it would be compiled in this one."""
+    variant = json.dumps(variant_of(kind, parameters))
+    _compile([Usage("model", kind, task.value, np.dtype(cell_dtype).name, variant)], None)
+
+
+def _compile(usages: Sequence[Usage], progress: Callable[[str, int, int], object] | None) -> None:
+    """Compile in other processes, and here what they leave; tells the logger where nothing takes the progress."""
+    stage = f"compiling the kernels of {usages[0].kind}, which later processes load from the cache"
+    report = partial(Lines(compiling_log.warning) if progress is None else progress, stage)
+    report(0, 0)
+    if is_writable():
+        with suppress(OSError), compilation_of(usages, report=report) as compilation:
+            if compilation.wait() == 0:
+                return
+    for usage in usages:
+        do(usage)
+
+
+def _variants(kind: str) -> list[str]:
+    """All that `variant_of` gives, as JSON."""
+    names = [parameter.name for parameter in parameters_of(kind) if parameter.chooses_kernels]
+    return ["{}", *(json.dumps({name: None}) for name in names)]
+
+
+def call_kernels(
     task: Task | str = Task.CLASSIFICATION,
     cell_dtype: Any = np.float32,
     progress: Callable[[int, int], None] | None = None,
@@ -153,12 +261,12 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
     }
 
 
-def warm_up_influence(
+def call_influence_kernels(
     task: Task | str, cell_dtype: Any, *, kind: str, parameters: Mapping[str, Any] | None = None
 ) -> None:
     """Compile every kernel that questions about the influence of samples use; nothing for kinds without answers.
 
-    Parameters are those of `warm_up`.
+    Parameters are those of `call_kernels`.
     """
     from oubli.core.influence.methods import influence  # takes long to import, and many programs never ask
 

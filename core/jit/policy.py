@@ -38,7 +38,9 @@ processor. So an edit of a callee in another file is a miss, and an edit elsewhe
 
 A file that is damaged, foreign, unreadable or missing is a miss: the kernel is compiled. A file that cannot be written
 is left out: the next process compiles again. Neither is ever an error of the call that needed the kernel. A file is
-written beside its place and moved there, so that processes which write at the same time need no lock.
+written beside its place and moved there, so that processes which write at the same time need no lock. A process that
+compiles a kernel holds a lock on a byte of the file `claims`, so that others wait for the kernel instead of compiling it
+as well.
 
 Loading runs what the files hold: their directory must belong to the user.
 
@@ -85,6 +87,9 @@ from numba.misc.appdirs import AppDirs
 
 from oubli.core.jit.linking import FORM, InnerCompiler, KernelCompiler
 
+if os.name == "posix":
+    import fcntl
+
 VARIABLE = "NUMBA_CACHE_DIR"
 SUFFIX = ".kernel"
 _TEMPORARY = ".writing"
@@ -94,6 +99,9 @@ _DIGEST_SIZE = 32
 _FLAGS = ("BOUNDSCHECK", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "DEBUGINFO_DEFAULT", "FULL_TRACEBACKS")
 _DAY = 86_400.0
 _KEPT_DAYS = 30  # files of a kernel that were not loaded for so long are removed when it is compiled again
+
+_LONGEST_WAIT = 300.0  # seconds for a kernel that another process compiles
+_PAUSE = 0.05  # seconds between two looks
 
 _LONG = 3.0  # seconds of compiling after which a process says so
 
@@ -115,6 +123,32 @@ def only_kept() -> Iterator[None]:
         yield
     finally:
         _here.only_kept = False
+
+
+@contextmanager
+def filled_by(fill: Callable[[], object]) -> Iterator[None]:
+    """Call a function once, instead of compiling, when this thread meets a kernel that is not in the cache.
+
+    What it has not put there is compiled in this process. The outermost of several blocks counts.
+    """
+    if hasattr(_here, "fill"):
+        yield
+        return
+    _here.fill = fill
+    try:
+        yield
+    finally:
+        del _here.fill
+
+
+def _fill() -> bool:
+    """Call the function of `filled_by`, if there is one; return whether there was."""
+    fill = getattr(_here, "fill", None)
+    if fill is None:
+        return False
+    _here.fill = None
+    fill()
+    return True
 
 
 class KernelCache(NullCache):  # type: ignore[misc]
@@ -147,14 +181,33 @@ class KernelCache(NullCache):  # type: ignore[misc]
         types = _argument_types(sig)
         try:
             key = self._key(types, target_context.codegen())
-            for directory in self._directories():
-                payload = _read(directory / self._file_name(key), key, types)
-                if payload is not None:
-                    return CompileResult._rebuild(target_context, *payload)
+            payload = self._kept(key, types)
+            if payload is None and not getattr(_here, "only_kept", False):
+                payload = (self._kept(key, types) if _fill() else None) or self._awaited(key, types)
+            if payload is not None:
+                return CompileResult._rebuild(target_context, *payload)
         except Exception as error:  # whatever is wrong with a cache: compiling does not need it
             _tell(f"compiled code could not be loaded ({type(error).__name__}): it is compiled again")
         if getattr(_here, "only_kept", False):
             raise NotKeptError(self._name)
+        return None
+
+    def _kept(self, key: bytes, types: Any) -> Any:
+        """Return what the cache has, None when it has nothing."""
+        found = (_read(directory / self._file_name(key), key, types) for directory in directories(self._source))
+        return next((payload for payload in found if payload is not None), None)
+
+    def _awaited(self, key: bytes, types: Any) -> Any:
+        """Claim a kernel, which this process compiles then; or wait for the one that does, and return the code."""
+        for directory in directories(self._source):
+            with suppress(OSError):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if _claims.take(directory, key):
+                    return None
+                payload = self._kept(key, types)
+                if payload is not None:
+                    _claims.give_back(key)
+                return payload
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -169,7 +222,7 @@ class KernelCache(NullCache):  # type: ignore[misc]
             _tell(f"compiled code could not be kept ({type(error).__name__}): the next process compiles again")
             return
         refusal = "no directory"
-        for directory in self._directories():
+        for directory in directories(self._source):
             try:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _write(directory / self._file_name(key), content)
@@ -177,20 +230,16 @@ class KernelCache(NullCache):  # type: ignore[misc]
                 refusal = f"{directory}: {getattr(error, 'strerror', None) or type(error).__name__}"
                 continue
             self._remove_old(directory)
-            return
-        _tell(f"compiled code could not be kept ({refusal}): the next process compiles again")
+            break
+        else:
+            _tell(f"compiled code could not be kept ({refusal}): the next process compiles again")
+        _claims.give_back(key)
 
     # --- names
 
-    def _directories(self) -> Iterator[Path]:
-        """Where compiled code may be: where the user says, else in the user's cache, else beside the source."""
-        named = os.environ.get(VARIABLE) or config.CACHE_DIR
-        if named:
-            yield Path(named)
-            return
-        with suppress(RuntimeError):  # a user without a home directory
-            yield Path(AppDirs("oubli", False).user_cache_dir).expanduser() / "kernels"
-        yield Path(self._dispatcher.py_func.__code__.co_filename).parent / "__pycache__"
+    @property
+    def _source(self) -> str:
+        return str(self._dispatcher.py_func.__code__.co_filename)
 
     def _file_name(self, key: bytes) -> str:
         return f"{self._name}-{hashlib.blake2b(key, digest_size=16).hexdigest()}{SUFFIX}"
@@ -316,6 +365,66 @@ def _argument_types(sig: Any) -> Any:
 
 
 # --- files
+
+
+def directories(source: str = __file__) -> Iterator[Path]:
+    """Where compiled code may be: where the user says, else in the user's cache, else beside the source."""
+    named = os.environ.get(VARIABLE) or config.CACHE_DIR
+    if named:
+        yield Path(named)
+        return
+    with suppress(RuntimeError):  # a user without a home directory
+        yield Path(AppDirs("oubli", False).user_cache_dir).expanduser() / "kernels"
+    yield Path(source).parent / "__pycache__"
+
+
+def is_writable() -> bool:
+    """Whether a process that compiles can keep what it compiled where this one finds it."""
+    for directory in directories():
+        with suppress(OSError):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(directory, os.W_OK | os.X_OK):
+                return True
+    return False
+
+
+class _Claims:
+    """Which kernels this process compiles: locks on single bytes of a file, which end with the process at the latest."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, int] = {}
+        self._held: dict[bytes, int] = {}  # the open file, by key
+
+    def take(self, directory: Path, key: bytes) -> bool:
+        """Claim a kernel and return True at once; if another process has it, wait until it has compiled it."""
+        if os.name != "posix":
+            return True
+        if directory not in self._files:
+            self._files[directory] = os.open(directory / "claims", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file, deadline, has_waited = self._files[directory], time.monotonic() + _LONGEST_WAIT, False
+        while time.monotonic() < deadline:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte_of(key))
+            except (BlockingIOError, PermissionError):
+                has_waited = True
+                time.sleep(_PAUSE)
+                continue
+            self._held[key] = file
+            return not has_waited
+        return True
+
+    def give_back(self, key: bytes) -> None:
+        """Let others have a kernel that is in the cache now."""
+        file = self._held.pop(key, None)
+        if file is not None:
+            fcntl.lockf(file, fcntl.LOCK_UN, 1, _byte_of(key))
+
+
+_claims = _Claims()
+
+
+def _byte_of(key: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(key, digest_size=3).digest(), "little")
 
 
 def _packed(key: bytes, types: Any, payload: Any) -> bytes:
