@@ -20,7 +20,7 @@ from oubli.core.data.encoding import convert, is_clean
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import InputError
 from oubli.core.estimators import KINDS
-from oubli.core.jit.compilation import Compilation, Report
+from oubli.core.jit.compilation import Compilation
 from oubli.core.jit.policy import compiling_log, filled_by, is_writable
 from oubli.core.model import grow_some
 from oubli.core.registry import parameters_of
@@ -29,7 +29,8 @@ from oubli.core.samples.set_tree import DEPTH, HASH_BYTES, Kept, hash_tree
 from oubli.core.scoring import out_of_bag
 
 STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load")
-FIT_STEPS = ("encode", "grow")  # those of them that have everything ready that `fit` runs
+FIT_STEPS = STEPS[:2]  # those of them that have everything ready that `fit` runs
+PREDICTION_STEPS = STEPS[:3]  # and that predictions run, where there are no tags
 _N_SAMPLES = 64  # so many that one more is learned in place and not by planting all again
 
 
@@ -77,16 +78,16 @@ def _do_listed(*arguments: Any) -> None:
     do(Usage(*usage), lambda n_done, _: progress(n_done))
 
 
-def compilation_of(usages: Sequence[Usage], niceness: int = 0, report: Report | None = None) -> Compilation:
+def compilation_of(usages: Sequence[Usage], niceness: int = 0) -> Compilation:
     """Begin to compile in other processes; raises OSError when none can be started."""
-    return Compilation(f"{__name__}:{_do_listed.__name__}", usages, niceness=niceness, report=report)
+    return Compilation(f"{__name__}:{_do_listed.__name__}", usages, niceness)
 
 
 def warm_up(*kinds: str, progress: Callable[[str, int, int], object] | None = None) -> None:
     """Compile all that models of some kinds use, or of all kinds, and keep it for this and later processes.
 
-    As many processes as there are cores compile, as far as memory allows. After it, nothing compiles that has to do with
-    models of these kinds, for any task, type of numbers and number of threads, as long as the cache stays.
+    As many processes as there are cores compile, as far as memory allows. Afterwards nothing compiles that has to do
+    with models of these kinds, for any task, type of numbers and number of threads, as long as the cache stays.
 
     Parameters
     ----------
@@ -127,8 +128,8 @@ def _compile(usages: Sequence[Usage], progress: Callable[[str, int, int], object
     report = partial(Lines(compiling_log.warning) if progress is None else progress, stage)
     report(0, 0)
     if is_writable():
-        with suppress(OSError), compilation_of(usages, report=report) as compilation:
-            if compilation.wait() == 0:
+        with suppress(OSError), compilation_of(usages) as compilation:
+            if compilation.wait(report=report) == 0:
                 return
     for usage in usages:
         do(usage)

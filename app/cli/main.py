@@ -160,7 +160,9 @@ def _start_service(settings: Settings, url: str, answer: Callable[[], object]) -
                 from oubli.app.replication.start import build_node as build  # needs psycopg
             service = build(settings, stages, tell=tell, warn=warn)
             model = service.model.state.model
-            prepare_kernels(model.kind, model.schema_, model.get_params(), progress, answers=False)
+            prepare_kernels(
+                model.kind, model.schema_, model.get_params(), progress, answers=False, part="predictions"
+            )
             lines = tour(url, model.samples_, settings.api_key_file, settings.tls_cert_file)
             gc.freeze()  # these objects stay, and the collector need not search them
         return service, lines
@@ -349,19 +351,17 @@ def verify(
             tell(f"Its predictions are {result.distance_to_fresh:.2%} away from those of a fresh fit.")
 
 
-def warm_up() -> None:
+def warm_up(
+    kinds: Annotated[
+        list[str] | None,
+        typer.Argument(help="Kinds of model: forest, tree, online-boosting, incremental-boosting; all when left out."),
+    ] = None,
+) -> None:
     """Compile the kernels into the cache (NUMBA_CACHE_DIR), so that the first start is fast. Use it to build images."""
-    from oubli.app.progress import within
-    from oubli.core.estimators import KINDS
     from oubli.core.warmup import warm_up as compile_kernels
-    from oubli.core.warmup import warm_up_influence
 
     with Bars() as progress:
-        for kind, task in KINDS:
-            for cell_dtype in ("float32", "float64"):
-                stage = f"compiling a {kind} for {task}, {cell_dtype}"
-                compile_kernels(task, cell_dtype, within(progress, stage), kind=kind)
-                warm_up_influence(task, cell_dtype, kind=kind)
+        compile_kernels(*kinds or (), progress=progress)
 
 
 _GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {

@@ -28,6 +28,7 @@ from oubli.app.http.auth import (
     first_values,
     is_change,
     require_version,
+    runs_kernels,
 )
 from oubli.app.http.formats import decoded
 from oubli.app.http.problems import ProblemError, body_too_large, report_mistake
@@ -61,6 +62,8 @@ class Middleware:
         Returns the model's.
     reach
         Waits for a moment until the model has a version.
+    completion
+        Waits until the kernels are there that predictions do not run.
     """
 
     app: ASGIApp
@@ -69,6 +72,7 @@ class Middleware:
     role: Role
     version: Callable[[], int]
     reach: Callable[[int], Awaitable[None]]
+    completion: Callable[[], Awaitable[None]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, pass it to the application, and answer its exceptions."""
@@ -98,6 +102,8 @@ class Middleware:
             limit = self.rules.check(method, resource, headers, scope.get("scheme", "http"))
             if depends and self._is_cut_off():
                 raise _CutOffError
+            if runs_kernels(method, resource):
+                await self.completion()
             if MIN_VERSION in headers:
                 await self._require_version(path, headers)
             if limit is not None:

@@ -54,7 +54,6 @@ class Compilation:
     work : module and name of the function that calls the kernels.
     calls : the arguments of each call.
     niceness : of the processes.
-    report : called in a thread.
 
     Attributes
     ----------
@@ -67,11 +66,8 @@ class Compilation:
         When no process can be started.
     """
 
-    def __init__(
-        self, work: str, calls: Sequence[Sequence[str]], *, niceness: int = 0, report: Report | None = None
-    ) -> None:
+    def __init__(self, work: str, calls: Sequence[Sequence[str]], niceness: int = 0) -> None:
         self.n_steps = self.n_done = self.n_kernels = 0
-        self._report = report
         self._exit_code: int | None = None
         self._changed = threading.Condition()
         n_compilers = _affordable()
@@ -79,13 +75,15 @@ class Compilation:
         self._process = _start(arguments, stdin=subprocess.DEVNULL, interpreted=n_compilers > 1)
         threading.Thread(target=self._follow, name="oubli-compilation", daemon=True).start()
 
-    def wait(self, n_steps: int | None = None) -> int:
-        """Wait until the first steps have their kernels, or all; return the exit code, 0 when there are others."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._exit_code is not None or (n_steps is not None and self.n_steps >= n_steps)
-            )
-            return self._exit_code or 0
+    def wait(self, n_steps: int | None = None, report: Report | None = None) -> int:
+        """Wait until the first steps have their kernels, or all; return the exit code, 0 while there is none."""
+        while True:
+            with self._changed:
+                if self.is_over or (n_steps is not None and self.n_steps >= n_steps):
+                    return self._exit_code or 0
+                self._changed.wait()
+            if report is not None:
+                report(self.n_done, self.n_kernels)
 
     @property
     def is_over(self) -> bool:
@@ -108,8 +106,6 @@ class Compilation:
                 with self._changed, suppress(ValueError):
                     self.n_steps, self.n_done, self.n_kernels = map(int, line.split())
                     self._changed.notify_all()
-                if self._report is not None:
-                    self._report(self.n_done, self.n_kernels)
         too_long.cancel()
         with self._changed:
             self._exit_code = self._process.returncode
@@ -189,16 +185,16 @@ class _Lister:
         self._step = 0
         self._is_complete = False
         self._n_done = 0
-        self._listed: set[str] = set()
+        self._listed: set[tuple[str, tuple[Any, ...]]] = set()
         self._open: Counter[int] = Counter()  # kernels that are not compiled, by step
         self._waiting: queue.PriorityQueue[tuple[int, int, int, str]] = queue.PriorityQueue()
         self._lock = threading.Lock()
 
     def note(self, name: str, types: tuple[Any, ...]) -> None:
         """Take in a kernel that the work calls."""
-        line = f"{name} {base64.b64encode(dumps(types)).decode()}"
-        if line not in self._listed:
-            self._listed.add(line)
+        if (name, types) not in self._listed:
+            self._listed.add((name, types))
+            line = f"{name} {base64.b64encode(dumps(types)).decode()}"
             with self._lock:
                 self._open[self._step] += 1
             # Of one step, those with the most arguments first: they are the largest.

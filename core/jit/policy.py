@@ -39,8 +39,8 @@ processor. So an edit of a callee in another file is a miss, and an edit elsewhe
 A file that is damaged, foreign, unreadable or missing is a miss: the kernel is compiled. A file that cannot be written
 is left out: the next process compiles again. Neither is ever an error of the call that needed the kernel. A file is
 written beside its place and moved there, so that processes which write at the same time need no lock. A process that
-compiles a kernel holds a lock on a byte of the file `claims`, so that others wait for the kernel instead of compiling it
-as well.
+compiles a kernel holds a lock on a byte of the file `claims`, so that others wait for the kernel instead of compiling
+it as well.
 
 Loading runs what the files hold: their directory must belong to the user.
 
@@ -389,7 +389,7 @@ def is_writable() -> bool:
 
 
 class _Claims:
-    """Which kernels this process compiles: locks on single bytes of a file, which end with the process at the latest."""
+    """Which kernels this process compiles: locks on single bytes of a file, which end with the process at last."""
 
     def __init__(self) -> None:
         self._files: dict[Path, int] = {}

@@ -17,7 +17,7 @@ import pytest
 from numba import config
 
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
-from oubli.core.warmup import warm_up
+from oubli.core.warmup import call_kernels
 from tests.process.core import smoke
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -69,18 +69,18 @@ print(json.dumps({{name: dispatcher.targetoptions for name, dispatcher in dispat
 
 @compiled
 def test_a_second_process_compiles_nothing() -> None:
-    warm_up("classification", np.float64)
-    warm_up("regression", np.float32)
-    warm_up("classification", np.float32, kind="tree")
+    call_kernels("classification", np.float64)
+    call_kernels("regression", np.float32)
+    call_kernels("classification", np.float32, kind="tree")
     smoke.run()
     script = f"""{DISPATCHERS}
 import numpy as np
-from oubli.core.warmup import warm_up
+from oubli.core.warmup import call_kernels
 from tests.process.core import smoke
 
-warm_up("classification", np.float64)
-warm_up("regression", np.float32)
-warm_up("classification", np.float32, kind="tree")
+call_kernels("classification", np.float64)
+call_kernels("regression", np.float32)
+call_kernels("classification", np.float32, kind="tree")
 smoke.run()
 stats = {{name: dispatcher.stats for name, dispatcher in dispatchers().items()}}
 print(json.dumps({{

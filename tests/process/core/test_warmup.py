@@ -31,7 +31,7 @@ import json, sys, warnings
 
 warnings.simplefilter("ignore")  # interpreted integers overflow aloud
 import tests.process.core.signatures as signatures
-from oubli.core.warmup import warm_up
+from oubli.core.warmup import call_kernels
 from tests.process.core.operations import cases, operations
 
 kind, extent = sys.argv[1:]
@@ -42,7 +42,7 @@ for case in cases():
     if case.kind != kind or not (whole or is_first and case.task == extent):
         continue
     signatures.called.clear()
-    warm_up(case.task, case.dtype, kind=kind, parameters=case.parameters)
+    call_kernels(case.task, case.dtype, kind=kind, parameters=case.parameters)
     known = set(signatures.called)
     assert known
     n_classes = 3 if case.task == "classification" else 2
@@ -82,5 +82,5 @@ def test_nothing_is_left_to_be_compiled_with_any_parameters_types_and_columns(ki
 
 
 def test_what_is_not_warmed_is_noticed() -> None:
-    script = SCRIPT.replace("warm_up(case.task, case.dtype,", 'warm_up(case.task, "float64",')
+    script = SCRIPT.replace("call_kernels(case.task, case.dtype,", 'call_kernels(case.task, "float64",')
     assert played("forest", "classification", script)["new"] != []
