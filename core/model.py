@@ -27,7 +27,8 @@ from oubli.core.errors import EmptyModelError, InputError, UnknownIdError
 from oubli.core.jit.policy import filled_by
 from oubli.core.planning import Changeable
 from oubli.core.samples.arrays import Data, Problem
-from oubli.core.samples.identity import Rows, check_rows, read_row, read_rows, read_targets
+from oubli.core.samples.identity import check_rows, read_row, read_rows, read_targets
+from oubli.core.samples.records import Rows
 from oubli.core.samples.store import SampleStore
 
 T = TypeVar("T")

@@ -61,7 +61,7 @@ class Usage(NamedTuple):
     variant: str = "{}"
 
 
-def do(usage: Usage, progress: Callable[[int, int], object] | None = None, steps: Sequence[str] = STEPS) -> None:
+def do(usage: Usage, progress: Callable[[int, int], None] | None = None, steps: Sequence[str] = STEPS) -> None:
     """Do all that is done with such models, or the first steps of it: compiles here what is not in the cache."""
     what, kind, task, cell_dtype, variant = usage
     parameters = json.loads(variant)

@@ -31,7 +31,7 @@ from oubli.app.http.auth import (
     runs_kernels,
 )
 from oubli.app.http.formats import decoded
-from oubli.app.http.problems import ProblemError, body_too_large, report_mistake
+from oubli.app.http.problems import ProblemError, body_too_large, report_mistake, to_problem
 from oubli.app.service.model.live import IdleResolver
 from oubli.app.service.roles import Role
 from oubli.app.times import elapsed
@@ -121,7 +121,7 @@ class Middleware:
         except Exception as error:
             if isinstance(error, _CutOffError):
                 error = ProblemError("not-ready", self.role.unready())
-            problem = error if isinstance(error, ProblemError) else report_mistake(error)
+            problem = error if isinstance(error, ProblemError) else to_problem(error) or report_mistake(error)
             if has_started:
                 raise ConnectionAbortedError from None  # half an answer is out: all that is left is to cut it off
             await problem.response(path)(scope, receive, send)
