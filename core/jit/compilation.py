@@ -269,7 +269,8 @@ def main(arguments: Sequence[str]) -> None:
         _do(work, calls, lambda n_done: _tell(n_done, n_done, 0))
         return
     lister = _Lister()
-    threads = [threading.Thread(target=lister.feed) for _ in range(n_compilers)]
+    # When the work raises, this ends with an exit code: daemons do not keep it.
+    threads = [threading.Thread(target=lister.feed, daemon=True) for _ in range(n_compilers)]
     for thread in threads:
         thread.start()
     note_calls(lister.note)

@@ -72,7 +72,8 @@ def test_the_image_has_a_health_check_and_the_kernels() -> None:
     (check,) = values("HEALTHCHECK")
     assert "healthcheck.py" in check
     assert "--start-period" in check
-    assert any("oubli warm-up" in value for value in values("RUN"))
+    (compiling,) = (value for value in values("RUN") if "oubli warm-up" in value)
+    assert ". /opt/oubli/docker/processor.sh" in compiling.partition("oubli warm-up")[0]
 
 
 def test_nothing_is_added_or_fetched_on_the_side() -> None:
@@ -203,6 +204,29 @@ def test_the_entry_point_copies_the_kernels_to_where_numba_can_write(bin_folder:
         assert done.stdout.startswith("oubli ")
         assert (cache / "compiled").read_text() == "code"
         assert not (cache / "image").exists()
+
+
+OLD = "flags\t\t: fpu sse2 avx avx2 fma"
+NEW = OLD + " abm bmi1 bmi2 f16c movbe"
+
+
+@pytest.mark.parametrize(("machine", "flags", "own", "named"), [
+    ("x86_64", NEW, "", "x86-64-v3"),
+    ("x86_64", NEW + " avx512f", "", "x86-64-v3"),
+    ("x86_64", NEW, "znver4", "znver4"),
+    ("x86_64", OLD, "", ""),
+    ("aarch64", "", "", "generic"),
+])  # fmt: skip
+def test_kernels_are_compiled_for_a_processor_that_is_named(
+    tmp_path: Path, machine: str, flags: str, own: str, named: str
+) -> None:
+    (tmp_path / "uname").write_text(f"#!/bin/sh\necho {machine}\n")
+    (tmp_path / "uname").chmod(0o755)
+    (tmp_path / "cpuinfo").write_text(f"model name\t: any\n{flags}\n{flags}\n")
+    script = f". {ROOT}/docker/processor.sh; echo ${{NUMBA_CPU_NAME:-}}; echo ${{NUMBA_CPU_FEATURES-unset}}"
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CPUINFO": str(tmp_path / "cpuinfo"), "NUMBA_CPU_NAME": own}
+    done = subprocess.run(["sh", "-euc", script], env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [named, "" if named and not own else "unset"]
 
 
 def test_the_entry_point_copies_secrets_so_that_nobody_else_may_read_them(bin_folder: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import signal
 import subprocess
 import sys
@@ -65,6 +67,30 @@ def test_two_programs_at_a_time_compile_nothing_twice(notes: Path) -> None:
     programs = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(3)]
     assert [program.wait() for program in programs] == [0, 0, 0]
     assert compiled(notes) == ALL
+
+
+ELSEWHERE = """
+import llvmlite.binding as llvm
+
+llvm.get_host_cpu_name = lambda: "znver99"
+features = llvm.get_host_cpu_features()
+features["avx512f"] = not features.get("avx512f", False)
+llvm.get_host_cpu_features = lambda: features
+from tests.unit.core.jit.counted import work
+work("3", lambda n: None)
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names a processor of this architecture")
+def test_kernels_for_a_named_processor_are_of_use_on_another_machine(notes: Path) -> None:
+    """As in the image; see docker/processor.sh."""
+    here = ELSEWHERE.partition("features[")[0] + ELSEWHERE.partition("lambda: features")[2]
+    n = []
+    for named in ({"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}, {}):
+        for script in (here, ELSEWHERE):
+            subprocess.run([sys.executable, "-c", script], env={**os.environ, **named}, check=True)
+            n.append(compiled(notes).total())
+    assert n == [3, 3, 6, 9]
 
 
 def test_a_kernel_whose_process_was_killed_is_compiled_by_who_waits(tmp_path: Path) -> None:
