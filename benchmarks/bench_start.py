@@ -29,8 +29,8 @@ from benchmarks.serving.servers import free_port
 ROOT = Path(__file__).resolve().parents[1]
 TITLE = "From nothing to the first prediction"
 TEXT = (
-    "`make run` in a clean clone creates the environment, compiles what a fit and predictions use, trains a forest on the "
-    "example data and answers a prediction; changes wait for the kernels that are compiled meanwhile. `pip` and `uv` "
+    "`make run` in a clean clone creates the environment, compiles what a fit and predictions use, trains a forest on "
+    "the example data and answers a prediction; changes wait for the kernels that are compiled meanwhile. `pip` and `uv` "
     "install the same files. The other lines begin with packages installed. A server is ready for changes when "
     "`/readyz?for=changes` says so."
 )
@@ -40,7 +40,7 @@ _ROW = [39, "State-gov", 77516, "Bachelors", 13, "Never-married", "Adm-clerical"
 
 
 class Times(NamedTuple):
-    """Seconds: until the first prediction, until changes are accepted, and of CPU; NaN where there is no such moment."""
+    """Seconds until the first prediction, until changes are accepted, and of CPU; NaN where there is no such moment."""
 
     prediction: float
     changes: float
@@ -81,7 +81,7 @@ def _cpu() -> float:
 
 def _answers(port: int, path: str, body: object = None) -> bool:
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, {"Content-Type": "application/json"})  # noqa: S310
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=60):  # noqa: S310
             return True
@@ -93,7 +93,7 @@ def clean_clone(uv: str) -> Times:
     """`make run` in a clone of this commit, with an empty cache."""
     with tempfile.TemporaryDirectory() as name:
         folder, port = Path(name) / "oubli", free_port()
-        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
+        subprocess.run([shutil.which("git") or "git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
         variables = {"NUMBA_CACHE_DIR": str(Path(name) / "cache"), "PYTHONPATH": ""}
         return measured(["make", "run", f"UV={uv}", f"ARGS=--port {port}"], folder, variables, port)
 

@@ -224,7 +224,8 @@ def test_kernels_are_compiled_for_a_processor_that_is_named(
     (tmp_path / "uname").chmod(0o755)
     (tmp_path / "cpuinfo").write_text(f"model name\t: any\n{flags}\n{flags}\n")
     script = f". {ROOT}/docker/processor.sh; echo ${{NUMBA_CPU_NAME:-}}; echo ${{NUMBA_CPU_FEATURES-unset}}"
-    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CPUINFO": str(tmp_path / "cpuinfo"), "NUMBA_CPU_NAME": own}
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    variables = {"PATH": path, "CPUINFO": str(tmp_path / "cpuinfo"), "NUMBA_CPU_NAME": own}
     done = subprocess.run(["sh", "-euc", script], env=variables, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [named, "" if named and not own else "unset"]
 
