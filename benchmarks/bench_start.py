@@ -30,8 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 TITLE = "From nothing to the first prediction"
 TEXT = (
     "`make run` in a clean clone creates the environment, compiles what a fit and predictions use, trains a forest on "
-    "the example data and answers a prediction; changes wait for the kernels that are compiled meanwhile. `pip` and `uv` "
-    "install the same files. The other lines begin with packages installed. A server is ready for changes when "
+    "the example data and answers a prediction; changes wait for the kernels that are compiled meanwhile. `pip` and "
+    "`uv` install the same files. The other lines begin with packages installed. A server is ready for changes when "
     "`/readyz?for=changes` says so."
 )
 _EXAMPLE = ("--data", str(ROOT / "examples" / "adult.csv.gz"), "--target", "income")

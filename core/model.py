@@ -11,7 +11,6 @@ What a service needs of a model is public.
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import import_module
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -24,11 +23,9 @@ from oubli.core.data.schema import Schema
 from oubli.core.data.targets import read_label_column
 from oubli.core.engine import Progress
 from oubli.core.errors import EmptyModelError, InputError, UnknownIdError
-from oubli.core.jit.policy import filled_by
 from oubli.core.planning import Changeable
 from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.identity import check_rows, read_row, read_rows, read_targets
-from oubli.core.samples.records import Rows
 from oubli.core.samples.store import SampleStore
 
 T = TypeVar("T")
@@ -47,11 +44,6 @@ class QueryResult(NamedTuple):
     labels: Array
     probabilities: Reals | None
     classes: Array | None
-
-
-def _compile_all(*model: Any) -> None:
-    """Have all compiled that a model uses; few programs come to that, and it takes long to import."""
-    import_module("oubli.core.warmup").compile_for_fit(*model)
 
 
 class Model(Changeable):
@@ -127,19 +119,7 @@ class Model(Changeable):
         if schema is None:
             schema = Schema.infer(rows.X, y, task=self.task, categorical_features=categorical_features, dtype=dtype)
         settings = self.checked_settings(schema)
-        with filled_by(partial(_compile_all, self.kind, self.task, schema.cell_dtype, self.get_params())):
-            return self._fit_rows(rows, y, settings, schema, classes, max_classes, progress)
-
-    def _fit_rows(
-        self,
-        rows: Rows,
-        y: Any,
-        settings: Any,
-        schema: Schema,
-        classes: str | Sequence[Any] | None,
-        max_classes: int | None,
-        progress: Progress | None,
-    ) -> Self:
+        self.expect_kernels(schema)
         store = SampleStore(schema, owner=type(self).__name__)
         store.n_threads = threads_of(self.n_jobs)
         prepared = store.prepare(rows.X, y, rows.ids)

@@ -21,9 +21,9 @@ from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import InputError
 from oubli.core.estimators import KINDS
 from oubli.core.jit.compilation import Compilation
-from oubli.core.jit.policy import compiling_log, filled_by, is_writable
+from oubli.core.jit.policy import compiling_here, compiling_log, is_writable
 from oubli.core.model import grow_some
-from oubli.core.registry import parameters_of
+from oubli.core.registry import parameters_of, variant_of
 from oubli.core.rng import mix
 from oubli.core.samples.set_tree import DEPTH, HASH_BYTES, Kept, hash_tree
 from oubli.core.scoring import out_of_bag
@@ -32,12 +32,6 @@ STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load
 FIT_STEPS = STEPS[:2]  # those of them that have everything ready that `fit` runs
 PREDICTION_STEPS = STEPS[:3]  # and that predictions run, where there are no tags
 _N_SAMPLES = 64  # so many that one more is learned in place and not by planting all again
-
-
-def variant_of(kind: str, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return those of a model's parameters that decide which kernels it uses."""
-    names = [parameter.name for parameter in parameters_of(kind) if parameter.chooses_kernels]
-    return {name: None for name in names if parameters is not None and parameters.get(name, "auto") is None}
 
 
 What = Literal["model", "influence"]
@@ -65,7 +59,7 @@ def do(usage: Usage, progress: Callable[[int, int], None] | None = None, steps: 
     """Do all that is done with such models, or the first steps of it: compiles here what is not in the cache."""
     what, kind, task, cell_dtype, variant = usage
     parameters = json.loads(variant)
-    with filled_by(lambda: None):
+    with compiling_here():
         if what == "influence":
             call_influence_kernels(task, cell_dtype, kind=kind, parameters=parameters)
         else:
@@ -116,10 +110,9 @@ def warm_up(*kinds: str, progress: Callable[[str, int, int], object] | None = No
         _compile(usages, progress)
 
 
-def compile_for_fit(kind: str, task: Task, cell_dtype: Any, parameters: Mapping[str, Any]) -> None:
-    """Compile all that a model uses, in other processes, before the first of it would be compiled in this one."""
-    variant = json.dumps(variant_of(kind, parameters))
-    _compile([Usage("model", kind, task.value, np.dtype(cell_dtype).name, variant)], None)
+def fill_cache(usage: tuple[Any, ...]) -> None:
+    """Have other processes compile what models use that this process has; see `Keepable.expect_kernels`."""
+    _compile([Usage(*usage)], None)
 
 
 def _compile(usages: Sequence[Usage], progress: Callable[[str, int, int], object] | None) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import gc
 import json
-import logging
 import os
 import signal
 import sys
@@ -103,7 +102,6 @@ def serve(settings: Settings) -> None:
 
     from oubli.app.http.standby import Standby, bind, tls_context
 
-    logging.getLogger("oubli.kernels.compiling").setLevel(logging.ERROR)  # the progress bars say it
     tls = tls_context(settings)
     # Training may take minutes: a port that is taken should be known before.
     with _ignoring_hangups(), Standby(bind(settings.host, settings.port), settings, tls) as standby:

@@ -23,7 +23,7 @@ from oubli.app.progress import Activities, Progress, silent
 from oubli.app.service.changes.changes import Changes, IdempotencyKeys
 from oubli.app.service.changes.command import Transaction, give_nonces
 from oubli.app.service.changes.writer import Writer
-from oubli.app.service.compiling import compilation_of_model, compiled_for_file, load_beside_file, prepare_kernels
+from oubli.app.service.compiling import compilation_of_model, load_beside_file, prepare_kernels
 from oubli.app.service.erasure.checkpoint import Checkpointer, CheckpointPolicy, Erasing
 from oubli.app.service.erasure.erasures import Erasures, Retention
 from oubli.app.service.erasure.holders import Fingerprints, Holders
@@ -551,9 +551,8 @@ def build_service(
             newest = opened.snapshots.newest_file()
             if newest is not None:
                 load_beside_file(newest)
-            with compiled_for_file(newest, progress):
-                recovered = opened.snapshots.recover()
-                start = opened.recover(recovered, choice)
+            recovered = opened.snapshots.recover()
+            start = opened.recover(recovered, choice)
             for note in (*recovered.notes, *opened.notes):
                 warn(note)
             _tell_recovered(settings, recovered, start, tell, warn)

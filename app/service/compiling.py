@@ -19,11 +19,9 @@ and holds nothing but compiled code. Deleting it costs the time to compile again
 import json
 import logging
 import os
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -34,10 +32,11 @@ from oubli.app.progress import Progress, silent, within
 from oubli.core.data.schema import Schema, Task
 from oubli.core.errors import FileError
 from oubli.core.jit.compilation import Compilation, Report
-from oubli.core.jit.policy import VARIABLE, NotKeptError, filled_by, is_writable, only_kept
+from oubli.core.jit.policy import VARIABLE, NotKeptError, directories, is_writable, only_kept
 from oubli.core.model import Model
 from oubli.core.persistence import read_metadata
-from oubli.core.warmup import FIT_STEPS, PREDICTION_STEPS, STEPS, Usage, What, compilation_of, do, variant_of
+from oubli.core.registry import variant_of
+from oubli.core.warmup import FIT_STEPS, PREDICTION_STEPS, STEPS, Usage, What, compilation_of, do
 
 
 def use_kernel_cache() -> Path:
@@ -45,10 +44,9 @@ def use_kernel_cache() -> Path:
 
     A directory that ``NUMBA_CACHE_DIR`` already names is left as it is.
     """
-    named = os.environ.get(VARIABLE)
-    if named:
-        return Path(named)
-    directory = _home() / "kernels"
+    directory = next(directories())
+    if os.environ.get(VARIABLE):
+        return directory
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(directory, os.W_OK | os.X_OK):
@@ -58,19 +56,6 @@ def use_kernel_cache() -> Path:
         directory = Path(tempfile.mkdtemp(prefix="oubli-kernels-"))
     os.environ[VARIABLE] = str(directory)
     return directory
-
-
-def _home() -> Path:
-    """The user's cache directory, as the platform has it."""
-    named = os.environ.get("XDG_CACHE_HOME")
-    if named:
-        return Path(named) / "oubli"
-    if sys.platform == "darwin":
-        return Path("~/Library/Caches/oubli").expanduser()
-    try:
-        return Path("~/.cache/oubli").expanduser()
-    except RuntimeError:  # a user without a home directory
-        return Path(tempfile.mkdtemp(prefix="oubli-kernels-"))
 
 
 log = logging.getLogger("oubli.compiling")
@@ -186,20 +171,6 @@ def prepare_model_file(path: Path) -> None:
         _prepare(needs)
 
 
-@contextmanager
-def compiled_for_file(path: Path | None, progress: Progress) -> Iterator[None]:
-    """Have other processes compile what the model in a file runs, once this thread needs something that is not kept."""
-
-    def fill() -> None:
-        with suppress(FileError, OSError):
-            needs = None if path is None else _needs_of_file(path)
-            if needs is not None:
-                _compile_elsewhere(needs, within(progress, COMPILING), niceness=0)
-
-    with filled_by(fill):
-        yield
-
-
 def _needs_of_file(path: Path) -> _Needs | None:
     document = read_metadata(path)
     try:
@@ -255,11 +226,6 @@ def _compile_elsewhere(needs: _Needs, report: Report | None, niceness: int) -> N
         return
     if exit_code:
         log.warning("kernels are compiled in this process, and answers are slow meanwhile: exit code %d", exit_code)
-
-
-def is_prepared(model: Model) -> bool:
-    """Whether all that a model does runs without compiling or loading anything."""
-    return _needs_of(model) in _prepared
 
 
 def compilation_of_model(model: Model) -> Compilation | None:

@@ -44,8 +44,8 @@ it as well.
 
 Loading runs what the files hold: their directory must belong to the user.
 
-When a process has compiled for long it says so, once, by the logger `oubli.kernels.compiling`. Where a program has not
-set up logging, Python writes that to stderr.
+A kernel that is not in the cache is compiled where it is called, unless somebody has said how the cache is filled
+(`fill_with`): models say that other processes compile all that such models use.
 
 Calling a kernel time and again with arguments of the same types.
 
@@ -78,7 +78,6 @@ from numba import config, njit, typeof
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
-from numba.core.event import Event, Listener, register
 from numba.core.extending import _Intrinsic
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
@@ -103,8 +102,6 @@ _KEPT_DAYS = 30  # files of a kernel that were not loaded for so long are remove
 _LONGEST_WAIT = 300.0  # seconds for a kernel that another process compiles
 _PAUSE = 0.05  # seconds between two looks
 
-_LONG = 3.0  # seconds of compiling after which a process says so
-
 log = logging.getLogger("oubli.kernels")
 compiling_log = log.getChild("compiling")
 _told: set[str] = set()
@@ -126,29 +123,36 @@ def only_kept() -> Iterator[None]:
 
 
 @contextmanager
-def filled_by(fill: Callable[[], object]) -> Iterator[None]:
-    """Call a function once, instead of compiling, when this thread meets a kernel that is not in the cache.
-
-    What it has not put there is compiled in this process. The outermost of several blocks counts.
-    """
-    if hasattr(_here, "fill"):
-        yield
-        return
-    _here.fill = fill
+def compiling_here() -> Iterator[None]:
+    """Compile in this thread whatever is not in the cache, and fill it in no other way."""
+    before, _here.compiles = getattr(_here, "compiles", False), True
     try:
         yield
     finally:
-        del _here.fill
+        _here.compiles = before
+
+
+_wanted: dict[Any, Callable[[Any], object]] = {}
+_filled: set[Any] = set()
+
+
+def fill_with(fill: Callable[[Any], object], usage: Any) -> None:
+    """Call a function with what it fills the cache for, once, when this process meets a kernel that is not there.
+
+    Whatever is missing afterwards is compiled in this process.
+    """
+    if usage not in _filled:
+        _wanted[usage] = fill
 
 
 def _fill() -> bool:
-    """Call the function of `filled_by`, if there is one; return whether there was."""
-    fill = getattr(_here, "fill", None)
-    if fill is None:
-        return False
-    _here.fill = None
-    fill()
-    return True
+    """Call what `fill_with` was given; return whether there was something."""
+    is_due = bool(_wanted)
+    while _wanted:
+        usage, fill = _wanted.popitem()
+        _filled.add(usage)
+        fill(usage)
+    return is_due
 
 
 class KernelCache(NullCache):  # type: ignore[misc]
@@ -165,6 +169,7 @@ class KernelCache(NullCache):  # type: ignore[misc]
         self._name = f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__qualname__}".replace("<", "").replace(
             ">", ""
         )
+        self._is_ours = self._name.startswith("oubli.core.")
         self._is_kept = not dispatcher.targetoptions.get("no_cpython_wrapper")  # code of others is in their kernels
         self._origin: bytes | None = None
         self.own: tuple[bytes, list[Any]] | None = None  # see `_own_origin`
@@ -183,7 +188,8 @@ class KernelCache(NullCache):  # type: ignore[misc]
             key = self._key(types, target_context.codegen())
             payload = self._kept(key, types)
             if payload is None and not getattr(_here, "only_kept", False):
-                payload = (self._kept(key, types) if _fill() else None) or self._awaited(key, types)
+                is_filled = self._is_ours and not getattr(_here, "compiles", False) and _fill()
+                payload = (self._kept(key, types) if is_filled else None) or self._awaited(key, types)
             if payload is not None:
                 return CompileResult._rebuild(target_context, *payload)
         except Exception as error:  # whatever is wrong with a cache: compiling does not need it
@@ -475,39 +481,6 @@ def _tell(text: str) -> None:
     if text not in _told:
         _told.add(text)
         log.warning(text)
-
-
-class _Notice(Listener):  # type: ignore[misc]
-    """Says once that kernels compile, as soon as that has taken long; Numba holds a lock while it calls."""
-
-    def __init__(self) -> None:
-        self._depth = 0  # a kernel compiles those that it calls
-        self._began = self._seconds = 0.0
-        self._is_told = False
-
-    def on_start(self, event: Event) -> None:
-        """Take note that a kernel begins to compile."""
-        self._count(event, 1)
-
-    def on_end(self, event: Event) -> None:
-        """Take note that it is compiled, or failed to be."""
-        self._count(event, -1)
-
-    def _count(self, event: Event, change: int) -> None:
-        if self._is_told or not isinstance(event.data["dispatcher"]._cache, KernelCache):
-            return
-        now = time.monotonic()
-        if self._depth:
-            self._seconds += now - self._began
-        self._began, self._depth = now, self._depth + change
-        if self._seconds > _LONG:
-            self._is_told = True
-            compiling_log.warning(
-                "Oubli compiles its kernels, which can take a minute; later processes load them from the cache"
-            )
-
-
-register("numba:compile", _Notice())
 
 
 # -- the decorators ---------------------------------------------------------------------------------

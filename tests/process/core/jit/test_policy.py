@@ -378,36 +378,6 @@ def test_processes_that_write_the_same_files_at_the_same_time(tmp_path: Path) ->
     assert len(list(tmp_path.iterdir())) == 200
 
 
-def test_long_compiling_is_said_once_and_can_be_switched_off(directory: Path) -> None:
-    script = textwrap.dedent("""
-        import logging
-        import sys
-
-        import numpy as np
-        from oubli.core.data.encoding import is_clean
-        from oubli.core.jit import policy
-        from oubli.core.rng import mix
-
-        policy._LONG = 0.0
-        logging.getLogger("oubli.kernels.compiling").setLevel(sys.argv[1])
-        for dtype in (np.float32, np.float64):
-            is_clean(np.zeros((2, 2), dtype))
-            mix(np.uint64(5))
-    """)
-
-    def said(level: str) -> str:
-        command = [sys.executable, "-W", "error", "-c", script, level]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stderr
-
-    assert said("ERROR") == ""
-    assert len(files(directory)) >= 3
-    assert said("WARNING") == "", "loaded"
-    for path in files(directory):
-        path.unlink()
-    (line,) = said("WARNING").splitlines()
-    assert line.startswith("Oubli compiles its kernels")
-
-
 def test_a_process_runs_the_kernels_of_a_model_with_a_damaged_cache(directory: Path) -> None:
     """Each file of a cache that another process has filled is damaged in some way."""
     script = textwrap.dedent("""

@@ -321,17 +321,3 @@ def test_a_wrong_guess_of_what_will_be_learned_does_no_harm(
     load_beside("tree", Task.REGRESSION, np.float32, part="fit").join()  # there is none
     assert compiling._prepared == set()
     assert not [one for one in caplog.records if one.levelno > logging.DEBUG]
-
-
-def test_a_model_in_a_file_is_compiled_when_something_of_it_is_missing(
-    monkeypatch: pytest.MonkeyPatch, done: list[Any], tmp_path: Path
-) -> None:
-    model = KINDS["incremental-boosting", Task.REGRESSION](n_estimators=2, quantization=None)
-    model.fit(rows(9), labels("number", 9), schema=SCHEMA)
-    model.save(tmp_path / "model.oubli")
-    with compiling.compiled_for_file(tmp_path / "model.oubli", silent):
-        assert done == []
-        assert oubli.core.jit.policy._fill()
-        assert not oubli.core.jit.policy._fill()
-    assert done == [([USAGE], 0), "wait for None"]
-    assert compiling.compilation_of_model(model) is compiling._compilations[USAGE]

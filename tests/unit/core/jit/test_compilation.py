@@ -11,16 +11,19 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numba import config
 
+from oubli.core import IncrementalBoostingClassifier, warmup
 from oubli.core.concurrency.lines import Lines
 from oubli.core.errors import InputError
 from oubli.core.jit import compilation, policy
 from oubli.core.jit.compilation import Compilation
 from oubli.core.warmup import warm_up
+from tests.unit.core.jit.counted import double
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
 WORK = "tests.unit.core.jit.counted:work"
@@ -128,15 +131,46 @@ def test_few_processes_compile_where_memory_is_small(monkeypatch: pytest.MonkeyP
         assert compilation._affordable() == n
 
 
-def test_a_thread_that_misses_a_kernel_has_them_compiled_once() -> None:
-    from tests.unit.core.jit.counted import double
+def test_a_process_that_misses_a_kernel_of_ours_has_the_cache_filled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "_wanted", {})
+    monkeypatch.setattr(policy, "_filled", set())
+    filled: list[str] = []
 
-    calls: list[str] = []
-    with policy.filled_by(lambda: calls.append("outer")):
-        with policy.filled_by(lambda: calls.append("inner")):
-            assert double(np.float32(2)) == 4
-        assert double(np.int16(2)) == 4
-    assert calls == ["outer"]
+    def call(x: Any) -> None:
+        policy.fill_with(filled.append, "one model")
+        policy.fill_with(filled.append, "another")
+        assert double(x) == 2 * x
+
+    call(np.float32(2))  # no kernel of the package
+    assert filled == []
+    monkeypatch.setattr(double._cache, "_is_ours", True)
+    with policy.compiling_here():
+        call(np.int16(2))
+    assert filled == []
+    call(np.int8(2))
+    assert sorted(filled) == ["another", "one model"]
+    call(np.uint8(2))
+    assert len(filled) == 2
+
+
+@pytest.mark.parametrize("is_writable", [True, False])
+def test_what_other_processes_leave_is_compiled_here(monkeypatch: pytest.MonkeyPatch, is_writable: bool) -> None:
+    """A model says what to compile; when nothing can be kept, or no process can be started, this one does it."""
+    done: list[Any] = []
+
+    def begin(*_: Any) -> Any:
+        done.append("processes")
+        raise OSError
+
+    monkeypatch.setattr(policy, "_wanted", {})
+    monkeypatch.setattr(policy, "_filled", set())
+    monkeypatch.setattr(warmup, "is_writable", lambda: is_writable)
+    monkeypatch.setattr(warmup, "Compilation", begin)
+    monkeypatch.setattr(warmup, "do", done.append)
+    IncrementalBoostingClassifier(n_estimators=1, quantization=None).fit(np.eye(4), [0, 1, 0, 1])
+    policy._fill()
+    usage = warmup.Usage("model", "incremental-boosting", "classification", "float32", '{"quantization": null}')
+    assert done == (["processes"] if is_writable else []) + [usage]
 
 
 def test_only_kinds_that_there_are_can_be_warmed_up() -> None:
