@@ -23,7 +23,6 @@ import queue
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -40,7 +39,7 @@ from oubli.core.jit import policy
 _MODULE = "oubli.core.jit.compilation"
 _MEMORY = 400 * 2**20  # bytes that a process takes while it compiles
 _LONGEST = 1800  # seconds
-_BEAT = 1.0
+_BEAT = 1.0  # seconds between two reports
 
 Report = Callable[[int, int], object]
 """Called with how many kernels are compiled and how many there are; 0: they are not all listed."""
@@ -81,7 +80,7 @@ class Compilation:
             with self._changed:
                 if self.is_over or (n_steps is not None and self.n_steps >= n_steps):
                     return self._exit_code or 0
-                self._changed.wait()
+                self._changed.wait(_BEAT)
             if report is not None:
                 report(self.n_done, self.n_kernels)
 
@@ -236,24 +235,13 @@ class _Lister:
             _tell(ready, self._n_done, len(self._listed) if self._is_complete else 0)
 
 
-_last = [0, 0, 0]  # what the caller was told
-
-
 def _tell(*numbers: int) -> None:
     """Tell the caller how far this is."""
-    _last[:] = numbers
     try:
         sys.stdout.write(" ".join(map(str, numbers)) + "\n")
         sys.stdout.flush()
     except OSError:
         os._exit(1)  # it is gone, and what is compiled is kept
-
-
-def _tell_again() -> None:
-    """Tell the caller every second that this goes on."""
-    while True:
-        time.sleep(_BEAT)
-        _tell(*_last)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -264,7 +252,6 @@ def main(arguments: Sequence[str]) -> None:
     niceness, n_compilers, work, calls = int(arguments[0]), int(arguments[1]), arguments[2], json.loads(arguments[3])
     if hasattr(os, "nice"):
         os.nice(niceness)
-    threading.Thread(target=_tell_again, daemon=True).start()
     if not config.DISABLE_JIT:
         _do(work, calls, lambda n_done: _tell(n_done, n_done, 0))
         return

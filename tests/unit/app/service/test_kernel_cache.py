@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from numba import config
 
 from oubli.app.service.compiling import VARIABLE, use_kernel_cache
 
@@ -14,6 +15,7 @@ from oubli.app.service.compiling import VARIABLE, use_kernel_cache
 def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr(config, "CACHE_DIR", "")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
