@@ -14,13 +14,12 @@ import numpy as np
 
 from oubli.core.boosting.quantised.split import parting_few
 from oubli.core.boosting.rows import without_grain
-from oubli.core.concurrency.lines import Lines
 from oubli.core.concurrency.threads import sharing_all
 from oubli.core.data.encoding import convert, is_clean
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import InputError
 from oubli.core.estimators import KINDS
-from oubli.core.jit.compilation import Compilation
+from oubli.core.jit.compilation import Compilation, Lines
 from oubli.core.jit.policy import compiling_here, compiling_log, is_writable
 from oubli.core.model import grow_some
 from oubli.core.registry import parameters_of, variant_of

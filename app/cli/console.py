@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from oubli.core.concurrency.lines import Lines
+from oubli.core.jit.compilation import Lines
 
 log = logging.getLogger("oubli.cli")
 messages = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)

@@ -12,17 +12,16 @@ The work is a function that is named as ``module:function``; it takes arguments 
 with the number of steps that are done.
 """
 
-import base64
 import functools
 import inspect
 import itertools
 import json
 import os
-import pickle
 import queue
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -31,7 +30,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from numba import config, typeof
-from numba.core.serialize import dumps
 
 from oubli.core.concurrency.threads import usable_cores
 from oubli.core.jit import policy
@@ -40,6 +38,7 @@ _MODULE = "oubli.core.jit.compilation"
 _MEMORY = 400 * 2**20  # bytes that a process takes while it compiles
 _LONGEST = 1800  # seconds
 _BEAT = 1.0  # seconds between two reports
+_EVERY = 10.0  # seconds between two lines
 
 Report = Callable[[int, int], object]
 """Called with how many kernels are compiled and how many there are; 0: they are not all listed."""
@@ -143,6 +142,29 @@ def _affordable() -> int:
     return max(1, min([usable_cores(), *(n_bytes // _MEMORY for n_bytes in free)]))
 
 
+class Lines:
+    """Progress where no bar can be drawn: a line when a stage begins, and one every ten seconds while it is reported.
+
+    Parameters
+    ----------
+    write : takes a line.
+    """
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+        self._stage: str | None = None
+        self._next = 0.0
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Take in how far a stage is; `total` 0: the total is not known."""
+        now, is_new = time.monotonic(), stage != self._stage
+        if not is_new and now < self._next:
+            return
+        self._stage, self._next = stage, now + _EVERY
+        count = f": {done:,} of {total:,}" if total else f": {done:,}"
+        self._write(f"{stage} ..." if is_new else stage + count)
+
+
 # -- the lister ---------------------------------------------------------------------------------------
 
 
@@ -181,6 +203,7 @@ class _Lister:
     """Hands kernels to compilers, and tells the caller how far they are."""
 
     def __init__(self) -> None:
+        self.has_failed = False
         self._step = 0
         self._is_complete = False
         self._n_done = 0
@@ -193,7 +216,7 @@ class _Lister:
         """Take in a kernel that the work calls."""
         if (name, types) not in self._listed:
             self._listed.add((name, types))
-            line = f"{name} {base64.b64encode(dumps(types)).decode()}"
+            line = f"{name} {policy.text_of(types)}"
             with self._lock:
                 self._open[self._step] += 1
             # Of one step, those with the most arguments first: they are the largest.
@@ -213,21 +236,19 @@ class _Lister:
 
     def feed(self) -> None:
         """Give kernels to one compiler until there are none left."""
-        with _start([], stdin=subprocess.PIPE) as compiler:
-            if compiler.stdin is None or compiler.stdout is None:
-                raise RuntimeError
-            while True:
-                step, *_, line = self._waiting.get()
-                if not line:
-                    break
-                compiler.stdin.write(f"{line}\n")
-                compiler.stdin.flush()
-                if not compiler.stdout.readline():
-                    os._exit(1)  # it was killed: whoever waits compiles by itself
-                with self._lock:
-                    self._open[step] -= 1
-                    self._n_done += 1
-                self._tell()
+        try:
+            with _start([], stdin=subprocess.PIPE) as compiler:
+                while True:
+                    step, *_, line = self._waiting.get()
+                    if not line:
+                        return
+                    _ask(compiler, line)
+                    with self._lock:
+                        self._open[step] -= 1
+                        self._n_done += 1
+                    self._tell()
+        except OSError:  # it was killed, or the caller was: whoever waits compiles the rest by itself
+            self.has_failed = True
 
     def _tell(self) -> None:
         with self._lock:
@@ -235,13 +256,19 @@ class _Lister:
             _tell(ready, self._n_done, len(self._listed) if self._is_complete else 0)
 
 
+def _ask(compiler: "subprocess.Popen[str]", line: str) -> None:
+    """Have a kernel compiled; raises OSError when the process has ended."""
+    if compiler.stdin is not None and compiler.stdout is not None:
+        compiler.stdin.write(f"{line}\n")
+        compiler.stdin.flush()
+        if not compiler.stdout.readline():
+            raise BrokenPipeError
+
+
 def _tell(*numbers: int) -> None:
-    """Tell the caller how far this is."""
-    try:
-        sys.stdout.write(" ".join(map(str, numbers)) + "\n")
-        sys.stdout.flush()
-    except OSError:
-        os._exit(1)  # it is gone, and what is compiled is kept
+    """Tell the caller how far this is; raises OSError when it has ended."""
+    sys.stdout.write(" ".join(map(str, numbers)) + "\n")
+    sys.stdout.flush()
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -265,6 +292,7 @@ def main(arguments: Sequence[str]) -> None:
     lister.complete(n_compilers)
     for thread in threads:
         thread.join()
+    sys.exit(int(lister.has_failed))
 
 
 def _do(work: str, calls: Sequence[Sequence[str]], progress: Callable[[int], object]) -> None:
@@ -279,7 +307,7 @@ def _compile() -> None:
         kernel, types = line.split()
         module, _, name = kernel.partition(":")
         with suppress(Exception):  # whoever calls the kernel is told what is wrong with it
-            getattr(import_module(module), name).compile(pickle.loads(base64.b64decode(types)))  # noqa: S301 - ours
+            getattr(import_module(module), name).compile(policy.types_of(types))
         sys.stdout.write("\n")
         sys.stdout.flush()
 

@@ -54,6 +54,7 @@ that take all of a forest that is some 7 us, which is as long as walking down a 
 callers whose types stay the same.
 """
 
+import base64
 import hashlib
 import logging
 import os
@@ -364,6 +365,16 @@ def _platform() -> bytes:
     flags = [(name, str(getattr(config, name, None))) for name in _FLAGS]
     versions = (numba.__version__, llvmlite.__version__, np.__version__, sys.implementation.cache_tag, sys.version)
     return repr((versions, FORM, platform.system(), platform.machine(), flags)).encode()
+
+
+def text_of(types: Any) -> str:
+    """Return the types of arguments as text for another process of ours."""
+    return base64.b64encode(dumps(types)).decode()
+
+
+def types_of(text: str) -> Any:
+    """Return what `text_of` was given."""
+    return pickle.loads(base64.b64decode(text))  # noqa: S301 - our own
 
 
 def _argument_types(sig: Any) -> Any:

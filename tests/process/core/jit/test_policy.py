@@ -294,7 +294,7 @@ def test_a_kernel_runs_when_it_cannot_be_kept(
         else:
             broken.setattr(Path, step, refuse)
         assert call() == (21, 1)
-    assert not directory.exists() or list(directory.iterdir()) == []
+    assert not directory.exists() or {path.name for path in directory.iterdir()} <= {"claims"}
     assert call() == (21, 1)
     assert call() == (21, 0)
 

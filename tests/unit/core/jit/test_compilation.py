@@ -18,10 +18,9 @@ import pytest
 from numba import config
 
 from oubli.core import IncrementalBoostingClassifier, warmup
-from oubli.core.concurrency.lines import Lines
 from oubli.core.errors import InputError
 from oubli.core.jit import compilation, policy
-from oubli.core.jit.compilation import Compilation
+from oubli.core.jit.compilation import Compilation, Lines
 from oubli.core.warmup import warm_up
 from tests.unit.core.jit.counted import double
 
