@@ -20,16 +20,16 @@ from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import InputError
 from oubli.core.estimators import KINDS
 from oubli.core.jit.compilation import Compilation, Lines
-from oubli.core.jit.policy import compiling_here, compiling_log, is_writable
+from oubli.core.jit.policy import compiling_here, compiling_log, is_writable, note_filled
 from oubli.core.model import grow_some
 from oubli.core.registry import parameters_of, variant_of
 from oubli.core.rng import mix
 from oubli.core.samples.set_tree import DEPTH, HASH_BYTES, Kept, hash_tree
 from oubli.core.scoring import out_of_bag
 
-STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load")
+STEPS = ("encode", "grow", "predict", "save", "add", "delete", "resolve", "check", "load")
 FIT_STEPS = STEPS[:2]  # those of them that have everything ready that `fit` runs
-PREDICTION_STEPS = STEPS[:3]  # and that predictions run, where there are no tags
+PREDICTION_STEPS = STEPS[:4]  # and that a server runs before it answers predictions, where there are no tags
 _N_SAMPLES = 64  # so many that one more is learned in place and not by planting all again
 
 
@@ -63,6 +63,8 @@ def do(usage: Usage, progress: Callable[[int, int], None] | None = None, steps: 
             call_influence_kernels(task, cell_dtype, kind=kind, parameters=parameters)
         else:
             call_kernels(task, cell_dtype, progress, kind=kind, parameters=parameters, steps=steps)
+    if steps == STEPS or what == "influence":
+        note_filled(usage)
 
 
 def _do_listed(*arguments: Any) -> None:
@@ -71,9 +73,20 @@ def _do_listed(*arguments: Any) -> None:
     do(Usage(*usage), lambda n_done, _: progress(n_done))
 
 
-def compilation_of(usages: Sequence[Usage], niceness: int = 0) -> Compilation:
-    """Begin to compile in other processes; raises OSError when none can be started."""
-    return Compilation(f"{__name__}:{_do_listed.__name__}", usages, niceness)
+_running: dict[tuple[Usage, ...], Compilation] = {}
+
+
+def running(*usages: Usage) -> Compilation | None:
+    """Return the processes that compile this, None when there are none."""
+    compilation = _running.get(usages)
+    return None if compilation is None or compilation.is_over else compilation
+
+
+def compilation_of(*usages: Usage, niceness: int = 0) -> Compilation:
+    """Begin to compile in other processes, unless some do; raises OSError when none can be started."""
+    compilation = running(*usages) or Compilation(f"{__name__}:{_do_listed.__name__}", usages, niceness)
+    _running[usages] = compilation
+    return compilation
 
 
 def warm_up(*kinds: str, progress: Callable[[str, int, int], object] | None = None) -> None:
@@ -120,7 +133,7 @@ def _compile(usages: Sequence[Usage], progress: Callable[[str, int, int], object
     report = partial(Lines(compiling_log.warning) if progress is None else progress, stage)
     report(0, 0)
     if is_writable():
-        with suppress(OSError), compilation_of(usages) as compilation:
+        with suppress(OSError), compilation_of(*usages) as compilation:
             if compilation.wait(report=report) == 0:
                 return
     for usage in usages:
@@ -231,7 +244,6 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
             model.take_threads()
 
     def check() -> None:
-        model.digest()
         _ = model.feature_importances_
         out_of_bag(model, _N_SAMPLES)
         model.verify()
@@ -246,6 +258,7 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
         "grow": grow,
         # Many rows are read by kernels of their own.
         "predict": lambda: (model.query(rows[:1]), model.query(rows[:2]), model.query(rows * 8)),
+        "save": lambda: (model.digest(), model.to_parts()),
         "add": add,
         "delete": delete,
         "resolve": resolve,

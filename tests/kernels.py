@@ -97,7 +97,7 @@ def main() -> None:
                 compile_all(changed, progress)
         else:
             usages = [Usage(what, kind, Task(task).value, "float32") for kind, task in KINDS for what in WHAT]
-            with compilation_of(usages) as going_on:
+            with compilation_of(*usages) as going_on:
                 going_on.wait(report=lambda *told: progress("compiling the kernels that tests use", *told))
     for old in directory.glob("tests-*"):
         old.unlink(missing_ok=True)

@@ -36,7 +36,7 @@ from oubli.core.jit.policy import VARIABLE, NotKeptError, directories, is_writab
 from oubli.core.model import Model
 from oubli.core.persistence import read_metadata
 from oubli.core.registry import variant_of
-from oubli.core.warmup import FIT_STEPS, PREDICTION_STEPS, STEPS, Usage, What, compilation_of, do
+from oubli.core.warmup import FIT_STEPS, PREDICTION_STEPS, STEPS, Usage, What, compilation_of, do, running
 
 
 def use_kernel_cache() -> Path:
@@ -86,7 +86,6 @@ class _Needs(NamedTuple):
 
 
 _prepared: set[_Needs] = set()  # in this process
-_compilations: dict[Usage, Compilation] = {}  # that go on
 _one_at_a_time = threading.Lock()
 
 
@@ -213,12 +212,9 @@ def _compile_elsewhere(needs: _Needs, report: Report | None, niceness: int) -> N
     """Fill the kernel cache by other processes; it does not matter whether that works out."""
     if not is_writable():
         return
-    usage = needs.usage
-    compilation = _compilations.get(usage)
+    log.info("compiling the kernels of %s (%s, %s) in other processes", *needs.usage[1:4])
     try:
-        if compilation is None or compilation.is_over:
-            log.info("compiling the kernels of %s (%s, %s) in other processes", *usage[1:4])
-            _compilations[usage] = compilation = compilation_of([usage], niceness)
+        compilation = compilation_of(needs.usage, niceness=niceness)
         is_all = needs.part in ("model", "influence")
         exit_code = compilation.wait(None if is_all else len(_STEPS[needs.part]), report)
     except OSError as error:
@@ -230,8 +226,7 @@ def _compile_elsewhere(needs: _Needs, report: Report | None, niceness: int) -> N
 
 def compilation_of_model(model: Model) -> Compilation | None:
     """Return the processes that compile what a model does, None when there are none."""
-    compilation = _compilations.get(_needs_of(model).usage)
-    return None if compilation is None or compilation.is_over else compilation
+    return running(_needs_of(model).usage)
 
 
 def _needs_of(model: Model, part: Part = "model") -> _Needs:

@@ -146,6 +146,12 @@ def fill_with(fill: Callable[[Any], object], usage: Any) -> None:
         _wanted[usage] = fill
 
 
+def note_filled(usage: Any) -> None:
+    """Note that nothing is missing for it any more."""
+    _filled.add(usage)
+    _wanted.pop(usage, None)
+
+
 def _fill() -> bool:
     """Call what `fill_with` was given; return whether there was something."""
     is_due = bool(_wanted)

@@ -244,7 +244,6 @@ class Elsewhere:
 def done(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is done to have kernels ready, in order; only those of a fit are kept."""
     monkeypatch.setattr(compiling, "_prepared", set())
-    monkeypatch.setattr(compiling, "_compilations", {})
     done: list[Any] = []
 
     def do(usage: Usage, *, steps: Any) -> None:
@@ -254,8 +253,8 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         if not compiles and steps != FIT_STEPS:
             raise NotKeptError("a kernel")
 
-    def begin(usages: list[Usage], niceness: int) -> Elsewhere:
-        done.append((usages, niceness))
+    def begin(usage: Usage, *, niceness: int) -> Elsewhere:
+        done.append((usage, niceness))
         return Elsewhere(done)
 
     monkeypatch.setattr(compiling, "do", do)
@@ -275,7 +274,7 @@ def prepare(progress: Progress = silent, part: compiling.Part = "model") -> None
 def test_what_is_not_kept_is_compiled_by_other_processes_once(done: list[Any]) -> None:
     for _ in range(2):
         prepare(lambda *told: done.append(told))
-    assert done == ["load 8", ([USAGE], 10), "wait for None", ("compiling the kernels", 1, 3), "compile 8"]
+    assert done == ["load 9", (USAGE, 10), "wait for None", ("compiling the kernels", 1, 3), "compile 9"]
 
 
 def test_who_needs_less_waits_for_less_and_the_rest_is_compiled_by_the_same_processes(done: list[Any]) -> None:
@@ -285,15 +284,15 @@ def test_who_needs_less_waits_for_less_and_the_rest_is_compiled_by_the_same_proc
     prepare()
     for part in ("model", "fit", "predictions"):
         prepare(part=part)
-    of_predictions = ["load 2", "load 3", ([USAGE], 10), "wait for 3", "compile 3"]
-    assert done == [*of_predictions, "load 8", "wait for None", "compile 8"]
+    of_predictions = ["load 2", "load 4", (USAGE, 10), "wait for 4", "compile 4"]
+    assert done == [*of_predictions, "load 9", (USAGE, 10), "wait for None", "compile 9"]
 
 
 @pytest.mark.parametrize("fault", ["exit code 7", "OSError", "not writable"])
 def test_what_other_processes_cannot_do_is_left_to_this_one(
     monkeypatch: pytest.MonkeyPatch, done: list[Any], caplog: pytest.LogCaptureFixture, fault: str
 ) -> None:
-    def begin(*_: Any) -> Elsewhere:
+    def begin(*_: Any, **__: Any) -> Elsewhere:
         if fault == "OSError":
             raise OSError
         return Elsewhere(done, 7)
@@ -301,7 +300,7 @@ def test_what_other_processes_cannot_do_is_left_to_this_one(
     monkeypatch.setattr(compiling, "compilation_of", begin)
     monkeypatch.setattr(compiling, "is_writable", lambda: fault != "not writable")
     prepare()
-    assert [done[0], done[-1]] == ["load 8", "compile 8"]
+    assert [done[0], done[-1]] == ["load 9", "compile 9"]
     assert ("answers are slow meanwhile" in caplog.text) is (fault != "not writable")
 
 
@@ -311,7 +310,7 @@ def test_what_a_fit_runs_is_loaded_before_the_rest(done: list[Any]) -> None:
     prepare(part="fit")
     assert done == ["load 2"]
     load_beside(*of_it).join()  # compiles nothing, whatever is missing
-    assert done == ["load 2", "load 8"]
+    assert done == ["load 2", "load 9"]
 
 
 def test_a_wrong_guess_of_what_will_be_learned_does_no_harm(

@@ -166,6 +166,7 @@ def test_what_other_processes_leave_is_compiled_here(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(warmup, "is_writable", lambda: is_writable)
     monkeypatch.setattr(warmup, "Compilation", begin)
     monkeypatch.setattr(warmup, "do", done.append)
+    monkeypatch.setattr(warmup, "_running", {})
     IncrementalBoostingClassifier(n_estimators=1, quantization=None).fit(np.eye(4), [0, 1, 0, 1])
     policy._fill()
     usage = warmup.Usage("model", "incremental-boosting", "classification", "float32", '{"quantization": null}')
