@@ -50,9 +50,9 @@ class Times(NamedTuple):
 def measured(command: Sequence[str], folder: Path, variables: dict[str, str], port: int | None) -> Times:
     """Run a command to its end, or until a server of it accepts changes; return how long that took."""
     before, started = _cpu(), time.monotonic()
-    log = (folder / "output.txt").open("w")
     environment = {**os.environ, **variables}
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
+    with (folder / "output.txt").open("w") as log:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
     prediction = changes = float("nan")
     try:
         if port is None:

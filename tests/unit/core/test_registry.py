@@ -18,7 +18,7 @@ def test_each_kind_is_what_it_is_called() -> None:
     for (kind, task), estimator in KINDS.items():
         assert (estimator.kind, estimator.task) == (kind, task)
         assert getattr(oubli.core, estimator.__name__) is estimator
-    assert set(oubli.core.__all__) == {*ESTIMATORS, "load"} <= set(dir(oubli.core))
+    assert set(oubli.core.__all__) == {*ESTIMATORS, "load", "warm_up"} <= set(dir(oubli.core))
 
 
 def test_what_is_not_there_is_refused() -> None:
