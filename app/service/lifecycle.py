@@ -294,7 +294,9 @@ class Lifecycle:
     async def _complete(self) -> None:
         """Get everything ready that waits for kernels."""
         complete, self._options.complete = self._options.complete, None
-        while self._options.compiling() is not None:  # noqa: ASYNC110 - other processes set no event
+        while self._options.compiling() is not None:
+            if self.live.state.phase == "stopping":
+                return
             await asyncio.sleep(_LOOK)
         await self._call(complete)
         del complete

@@ -294,6 +294,10 @@ def test_a_key_is_needed_when_there_is_one(key_file):
         assert client.get("/nowhere").status_code == 401
 
 
+async def _at_once() -> None:
+    pass
+
+
 async def _never(version: int) -> None:
     raise AssertionError(version)
 
@@ -305,6 +309,7 @@ def _guarded(inner) -> TestClient:
         role=Role(),
         version=lambda: 1,
         reach=_never,
+        completion=_at_once,
         rules=AccessRules(
             allowed_hosts=["127.0.0.1"],
             api_key=None,
