@@ -16,11 +16,12 @@ COPY pyproject.toml README.md LICENSE ./
 COPY core core
 COPY app app
 COPY oubli oubli
+COPY docker/entrypoint.sh docker/healthcheck.py docker/processor.sh /opt/oubli/docker/
 # An image keeps whole seconds only: the times of the source files are set before compiling, so that every build is alike.
 RUN /opt/oubli/venv/bin/pip install --no-deps --no-build-isolation . \
  && find /opt/oubli/venv -path '*/site-packages/oubli/core/*' -name '*.py' -exec touch -d '2020-01-01 00:00:00 UTC' {} + \
+ && . /opt/oubli/docker/processor.sh \
  && NUMBA_CACHE_DIR=/opt/oubli/kernels /opt/oubli/venv/bin/oubli warm-up
-COPY docker/entrypoint.sh docker/healthcheck.py /opt/oubli/docker/
 COPY examples/README.md examples/adult.csv.gz /opt/oubli/examples/
 
 # --- run: no compiler, no package index, no root

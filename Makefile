@@ -5,6 +5,9 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
+# uv installs in a fraction of pip's time, the same files with the same hashes; `make run UV=` takes pip.
+UV     ?= $(shell command -v uv 2>/dev/null)
+INSTALL := $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python,$(PIP) install --quiet)
 ARGS   ?=
 WORKERS ?= 3
 
@@ -22,6 +25,7 @@ run: $(VENV)/.installed  ## serve the forest trained on Adult on http://127.0.0.
 
 # Three workers on two cores: tests that wait for servers and disks leave a third of two workers' time unused.
 test: lint  ## ruff, mypy and the ordinary tests: minutes, and nothing but Python is needed
+	$(BIN)/python -m tests.kernels
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart=0 $(ARGS)
 
 test-long: $(VENV)/.installed-dev  ## the long tests: hours, with a browser, PostgreSQL and Prometheus, see tests/tiers.py (ARGS="--seconds 1800 --rotate" runs a share)
@@ -75,17 +79,17 @@ clean:  ## remove the environment and what tools left behind; data directories s
 $(VENV)/.installed: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Oubli needs Python 3.11 or newer: install it, or name it with PYTHON=/path/to/python" >&2; exit 1; }
 	@echo "Creating the environment in $(VENV) with $(PYTHON) (once) ..."
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) install --quiet --require-hashes --requirement requirements.lock
-	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@test -x $(BIN)/python || $(if $(UV),$(UV) venv --quiet --python $(PYTHON),$(PYTHON) -m venv) $(VENV)
+	@$(INSTALL) --require-hashes --requirement requirements.lock
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.installed-dev: requirements-dev.lock $(VENV)/.installed
 	@echo "Adding the tools for development ..."
-	@$(PIP) install --quiet --require-hashes --requirement requirements-dev.lock
+	@$(INSTALL) --require-hashes --requirement requirements-dev.lock
 	@touch $@
 
 $(VENV)/.installed-benchmarks: requirements-benchmarks.lock $(VENV)/.installed-dev
 	@echo "Adding what the benchmarks compare with ..."
-	@$(PIP) install --quiet --require-hashes --requirement requirements-benchmarks.lock
+	@$(INSTALL) --require-hashes --requirement requirements-benchmarks.lock
 	@touch $@

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from oubli.core.estimators import load
     from oubli.core.forest.estimator import DynamicForestClassifier, DynamicForestRegressor
     from oubli.core.tree.estimator import DynamicTreeClassifier
+    from oubli.core.warmup import warm_up
 
 __all__ = [
     "DynamicForestClassifier",
@@ -25,6 +26,7 @@ __all__ = [
     "OnlineBoostingClassifier",
     "OnlineBoostingRegressor",
     "load",
+    "warm_up",
 ]
 
 
@@ -34,7 +36,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from oubli.core.registry import ESTIMATORS
 
-    globals()[name] = getattr(import_module(ESTIMATORS.get(name, "oubli.core.estimators")), name)
+    other = "oubli.core.warmup" if name == "warm_up" else "oubli.core.estimators"
+    globals()[name] = getattr(import_module(ESTIMATORS.get(name, other)), name)
     return globals()[name]
 
 

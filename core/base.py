@@ -7,10 +7,12 @@ imported it.
 """
 
 import inspect
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import partial
+from importlib import import_module
 from os import PathLike
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
@@ -37,8 +39,9 @@ from oubli.core.engine import (
     named_classes,
 )
 from oubli.core.errors import FileError, InputError, NotFittedError, for_scikit_learn, warn_caller
+from oubli.core.jit.policy import fill_with
 from oubli.core.parameters import N_JOBS
-from oubli.core.registry import PLACES
+from oubli.core.registry import PLACES, variant_of
 from oubli.core.samples.serialise import canonical_parts, store_bytes
 from oubli.core.samples.store import SampleStore
 
@@ -217,6 +220,11 @@ _SHORT = 1.0  # seconds
 _MOST_COMPARED = 10_000  # samples that a distance is measured on
 
 
+def _fill_cache(usage: Any) -> None:
+    """Fill the kernel cache; few programs come to that, and what it needs takes long to import."""
+    import_module("oubli.core.warmup").fill_cache(usage)
+
+
 class Keepable(Estimator, ABC):
     """A model as its files know it; `Model` says the rest.
 
@@ -341,12 +349,19 @@ class Keepable(Estimator, ABC):
             store.remove(engine.enqueue(store.slots_in_order()))
         self.hold(store, engine)
 
+    def expect_kernels(self, schema: Schema, what: str = "model") -> None:
+        """Say what this process is going to compile: if a kernel is missing, other processes compile all of that."""
+        if self.kind in PLACES:
+            variant = json.dumps(variant_of(self.kind, self.get_params()))
+            fill_with(_fill_cache, (what, self.kind, self.task.value, schema.cell_dtype.name, variant))
+
     def _columns(self, settings: Any, schema: Schema) -> tuple[Any, ...]:
         """What an engine is made with."""
         return settings, schema.n_features, schema.cell_dtype, schema.categorical_mask, self.task is Task.CLASSIFICATION
 
     def hold(self, store: SampleStore, engine: Engine) -> None:
         """Belong to an engine over the samples of a store."""
+        self.expect_kernels(store.schema)
         store.changes.lock = self.lock
         engine.changes = store.changes
         self.schema_ = schema = store.schema

@@ -119,6 +119,7 @@ class Model(Changeable):
         if schema is None:
             schema = Schema.infer(rows.X, y, task=self.task, categorical_features=categorical_features, dtype=dtype)
         settings = self.checked_settings(schema)
+        self.expect_kernels(schema)
         store = SampleStore(schema, owner=type(self).__name__)
         store.n_threads = threads_of(self.n_jobs)
         prepared = store.prepare(rows.X, y, rows.ids)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from oubli.core.data.values import Task
 from oubli.core.parameters import Parameter
@@ -46,6 +46,12 @@ def parameters_of(kind: str) -> tuple[Parameter, ...]:
     """Return the table of what can be set of a kind."""
     table: tuple[Parameter, ...] = import_module(PLACES[kind].parameters).PARAMETERS
     return table
+
+
+def variant_of(kind: str, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return those of a model's parameters that decide which kernels it uses."""
+    names = [parameter.name for parameter in parameters_of(kind) if parameter.chooses_kernels]
+    return {name: None for name in names if parameters is not None and parameters.get(name, "auto") is None}
 
 
 def is_known(kind: str, task: str) -> bool:

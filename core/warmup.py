@@ -1,11 +1,14 @@
 """Compiling the kernels ahead of the first request.
 
-Numba compiles a kernel when it is first called with new types. `warm_up` calls them all on a tiny
-model of the types to come; with a filled kernel cache this takes well under a second.
+Numba compiles a kernel when it is first called with new types. `call_kernels` calls them all on a tiny model of the
+types to come; with a filled kernel cache this takes well under a second. `warm_up` fills the cache by other processes.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from functools import partial
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -14,25 +17,136 @@ from oubli.core.boosting.rows import without_grain
 from oubli.core.concurrency.threads import sharing_all
 from oubli.core.data.encoding import convert, is_clean
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.errors import InputError
 from oubli.core.estimators import KINDS
+from oubli.core.jit.compilation import Compilation, Lines
+from oubli.core.jit.policy import compiling_here, compiling_log, is_writable, note_filled
 from oubli.core.model import grow_some
-from oubli.core.registry import parameters_of
+from oubli.core.registry import parameters_of, variant_of
 from oubli.core.rng import mix
 from oubli.core.samples.set_tree import DEPTH, HASH_BYTES, Kept, hash_tree
 from oubli.core.scoring import out_of_bag
 
-STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load")
-FIT_STEPS = ("encode", "grow")  # those of them that have everything ready that `fit` runs
+STEPS = ("encode", "grow", "predict", "save", "add", "delete", "resolve", "check", "load")
+FIT_STEPS = STEPS[:2]  # those of them that have everything ready that `fit` runs
+PREDICTION_STEPS = STEPS[:4]  # and that a server runs before it answers predictions, where there are no tags
 _N_SAMPLES = 64  # so many that one more is learned in place and not by planting all again
 
 
-def variant_of(kind: str, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return those of a model's parameters that decide which kernels it uses; for `warm_up`."""
+What = Literal["model", "influence"]
+WHAT: tuple[What, ...] = get_args(What)
+
+
+class Usage(NamedTuple):
+    """What is done with models of some types, which decides what is compiled.
+
+    Attributes
+    ----------
+    what : all that a model does, or the questions about the influence of samples.
+    kind, task, cell_dtype : of the models.
+    variant : `variant_of` their parameters, as JSON.
+    """
+
+    what: What
+    kind: str
+    task: str
+    cell_dtype: str
+    variant: str = "{}"
+
+
+def do(usage: Usage, progress: Callable[[int, int], None] | None = None, steps: Sequence[str] = STEPS) -> None:
+    """Do all that is done with such models, or the first steps of it: compiles here what is not in the cache."""
+    what, kind, task, cell_dtype, variant = usage
+    parameters = json.loads(variant)
+    with compiling_here():
+        if what == "influence":
+            call_influence_kernels(task, cell_dtype, kind=kind, parameters=parameters)
+        else:
+            call_kernels(task, cell_dtype, progress, kind=kind, parameters=parameters, steps=steps)
+    if steps == STEPS or what == "influence":
+        note_filled(usage)
+
+
+def _do_listed(*arguments: Any) -> None:
+    """Do what `Compilation` asks for."""
+    *usage, progress = arguments
+    do(Usage(*usage), lambda n_done, _: progress(n_done))
+
+
+_running: dict[tuple[Usage, ...], Compilation] = {}
+
+
+def running(*usages: Usage) -> Compilation | None:
+    """Return the processes that compile this, None when there are none."""
+    compilation = _running.get(usages)
+    return None if compilation is None or compilation.is_over else compilation
+
+
+def compilation_of(*usages: Usage, niceness: int = 0) -> Compilation:
+    """Begin to compile in other processes, unless some do; raises OSError when none can be started."""
+    compilation = running(*usages) or Compilation(f"{__name__}:{_do_listed.__name__}", usages, niceness)
+    _running[usages] = compilation
+    return compilation
+
+
+def warm_up(*kinds: str, progress: Callable[[str, int, int], object] | None = None) -> None:
+    """Compile all that models of some kinds use, or of all kinds, and keep it for this and later processes.
+
+    As many processes as there are cores compile, as far as memory allows. Afterwards nothing compiles that has to do
+    with models of these kinds, for any task, type of numbers and number of threads, as long as the cache stays.
+
+    Parameters
+    ----------
+    kinds : of `"forest"`, `"tree"`, `"online-boosting"` and `"incremental-boosting"`.
+    progress : called with a stage, and how many kernels are compiled and how many there are, 0 while that is not known.
+        When left out, the logger `oubli.kernels.compiling` tells it every 10 seconds.
+
+    Raises
+    ------
+    InputError
+        When there is no such kind.
+    """
+    known = list(dict.fromkeys(kind for kind, _ in KINDS))
+    for kind in kinds:
+        if kind not in known:
+            raise InputError(f"there is no kind {kind!r}: choose among {', '.join(known)}")
+    for kind in kinds or known:
+        usages = [
+            Usage(what, kind, task.value, dtype, variant)
+            for task in Task
+            if (kind, task) in KINDS
+            for dtype in ("float32", "float64")
+            for variant in _variants(kind)
+            for what in WHAT
+        ]
+        _compile(usages, progress)
+
+
+def fill_cache(usage: tuple[Any, ...]) -> None:
+    """Have other processes compile what models use that this process has; see `Keepable.expect_kernels`."""
+    _compile([Usage(*usage)], None)
+
+
+def _compile(usages: Sequence[Usage], progress: Callable[[str, int, int], object] | None) -> None:
+    """Compile in other processes, and here what they leave; tells the logger where nothing takes the progress."""
+    stage = f"compiling the kernels of {usages[0].kind}, which later processes load from the cache"
+    report = partial(Lines(compiling_log.warning) if progress is None else progress, stage)
+    report(0, 0)
+    if is_writable():
+        with suppress(OSError), compilation_of(*usages) as compilation:
+            if compilation.wait(report=report) == 0:
+                return
+    for usage in usages:
+        do(usage)
+
+
+def _variants(kind: str) -> list[str]:
+    """All that `variant_of` gives, as JSON."""
     names = [parameter.name for parameter in parameters_of(kind) if parameter.chooses_kernels]
-    return {name: None for name in names if parameters is not None and parameters.get(name, "auto") is None}
+    return ["{}", *(json.dumps({name: None}) for name in names)]
 
 
-def warm_up(
+def call_kernels(
     task: Task | str = Task.CLASSIFICATION,
     cell_dtype: Any = np.float32,
     progress: Callable[[int, int], None] | None = None,
@@ -134,7 +248,6 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
                 before.query(rows[:1])
 
     def check() -> None:
-        model.digest()
         _ = model.feature_importances_
         out_of_bag(model, _N_SAMPLES)
         model.verify()
@@ -149,6 +262,7 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
         "grow": grow,
         # Many rows are read by kernels of their own.
         "predict": lambda: (model.query(rows[:1]), model.query(rows[:2]), model.query(rows * 8)),
+        "save": lambda: (model.digest(), model.to_parts()),
         "add": add,
         "delete": delete,
         "resolve": resolve,
@@ -157,12 +271,12 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
     }
 
 
-def warm_up_influence(
+def call_influence_kernels(
     task: Task | str, cell_dtype: Any, *, kind: str, parameters: Mapping[str, Any] | None = None
 ) -> None:
     """Compile every kernel that questions about the influence of samples use; nothing for kinds without answers.
 
-    Parameters are those of `warm_up`.
+    Parameters are those of `call_kernels`.
     """
     from oubli.core.influence.methods import influence  # takes long to import, and many programs never ask
 

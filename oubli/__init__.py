@@ -14,6 +14,7 @@ if _typing.TYPE_CHECKING:
         OnlineBoostingClassifier,
         OnlineBoostingRegressor,
         load,
+        warm_up,
     )
 
     __version__: str
@@ -27,6 +28,7 @@ __all__ = [
     "OnlineBoostingClassifier",
     "OnlineBoostingRegressor",
     "load",
+    "warm_up",
 ]
 # Not in `__all__`: they need an extra, without which `from oubli import *` works as well.
 _CLIENTS = ("AsyncClient", "Client")

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from oubli.core.jit.compilation import Lines
+
 log = logging.getLogger("oubli.cli")
 messages = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
@@ -44,7 +46,7 @@ def _logged(level: int, text: str) -> bool:
 
 
 class Bars:
-    """A progress callback that draws one bar for each stage; without a terminal, one line for each.
+    """A progress callback that draws one bar for each stage; without a terminal, it writes lines.
 
     Used as ``with Bars() as progress: ...``. Stages may report from any thread.
     """
@@ -53,6 +55,7 @@ class Bars:
         self._console = console
         self._draws = console.is_terminal and not console.quiet
         self._lock = threading.Lock()
+        self._lines = Lines(self._write)
         self._stage = ""
         self._task: TaskID | None = None
         self._progress = Progress(
@@ -80,15 +83,19 @@ class Bars:
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Show where a stage is; see :data:`oubli.app.progress.Progress`."""
         with self._lock:
+            if not self._draws:
+                self._lines(stage, done, total)
+                return
             if stage != self._stage:
                 self._finish()
                 self._stage = stage
-                if self._draws:
-                    self._task = self._progress.add_task(stage, total=total or None)
-                elif not _logged(logging.INFO, stage):
-                    self._console.print(escape(f"{stage} ..."))
+                self._task = self._progress.add_task(stage, total=total or None)
             if self._task is not None:
                 self._progress.update(self._task, completed=done, total=total or None)
+
+    def _write(self, line: str) -> None:
+        if not _logged(logging.INFO, line):
+            self._console.print(escape(line))
 
     def _finish(self) -> None:
         """The next stage has begun, so the last one is done, known total or not."""

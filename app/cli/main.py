@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import gc
 import json
-import logging
 import os
 import signal
 import sys
@@ -103,7 +102,6 @@ def serve(settings: Settings) -> None:
 
     from oubli.app.http.standby import Standby, bind, tls_context
 
-    logging.getLogger("oubli.kernels.compiling").setLevel(logging.ERROR)  # the progress bars say it
     tls = tls_context(settings)
     # Training may take minutes: a port that is taken should be known before.
     with _ignoring_hangups(), Standby(bind(settings.host, settings.port), settings, tls) as standby:
@@ -160,7 +158,9 @@ def _start_service(settings: Settings, url: str, answer: Callable[[], object]) -
                 from oubli.app.replication.start import build_node as build  # needs psycopg
             service = build(settings, stages, tell=tell, warn=warn)
             model = service.model.state.model
-            prepare_kernels(model.kind, model.schema_, model.get_params(), progress, answers=False)
+            prepare_kernels(
+                model.kind, model.schema_, model.get_params(), progress, answers=False, part="predictions"
+            )
             lines = tour(url, model.samples_, settings.api_key_file, settings.tls_cert_file)
             gc.freeze()  # these objects stay, and the collector need not search them
         return service, lines
@@ -349,19 +349,17 @@ def verify(
             tell(f"Its predictions are {result.distance_to_fresh:.2%} away from those of a fresh fit.")
 
 
-def warm_up() -> None:
+def warm_up(
+    kinds: Annotated[
+        list[str] | None,
+        typer.Argument(help="Kinds of model: forest, tree, online-boosting, incremental-boosting; all when left out."),
+    ] = None,
+) -> None:
     """Compile the kernels into the cache (NUMBA_CACHE_DIR), so that the first start is fast. Use it to build images."""
-    from oubli.app.progress import within
-    from oubli.core.estimators import KINDS
     from oubli.core.warmup import warm_up as compile_kernels
-    from oubli.core.warmup import warm_up_influence
 
     with Bars() as progress:
-        for kind, task in KINDS:
-            for cell_dtype in ("float32", "float64"):
-                stage = f"compiling a {kind} for {task}, {cell_dtype}"
-                compile_kernels(task, cell_dtype, within(progress, stage), kind=kind)
-                warm_up_influence(task, cell_dtype, kind=kind)
+        compile_kernels(*kinds or (), progress=progress)
 
 
 _GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {

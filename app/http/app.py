@@ -186,6 +186,7 @@ def create_app(settings: Settings, service: Service, observer: Observer | None =
         role=service.lifecycle.role,
         version=lambda: service.model.state.version,
         reach=service.lifecycle.reach,
+        completion=service.lifecycle.completion,
     )
     app.add_middleware(
         CompressMiddleware, minimum_size=LEAST_COMPRESSED, brotli=False, gzip_level=_GZIP_LEVEL, zstd_level=_ZSTD_LEVEL

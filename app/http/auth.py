@@ -41,6 +41,7 @@ _SAMPLELESS = OPEN_PATHS | {
     "/model/kinds",
 }
 _SAMPLELESS_FOLDERS = ("/cluster/nodes/", "/erasures/", "/ledger/", "/log/")
+_COMPUTED = {"/model/importances", "/snapshot/file"}
 UPLOAD_PATH = "/snapshot/file"
 # Between nodes, which share a secret and may use any name of each other.
 NODE_PATHS = "/cluster/node/"
@@ -88,6 +89,13 @@ def is_open(path: str) -> bool:
 def depends_on_samples(path: str) -> bool:
     """Whether the answer may hold something of the samples."""
     return path not in _SAMPLELESS and not path.startswith(_SAMPLELESS_FOLDERS)
+
+
+def runs_kernels(method: str, path: str) -> bool:
+    """Whether a request runs compiled code that predictions do not run."""
+    if method in _SAFE_METHODS:
+        return path in _COMPUTED or path.startswith("/model/trees/")
+    return depends_on_samples(path) and path != "/predict" and not path.startswith("/v2/")
 
 
 def is_change(method: str, path: str) -> bool:

@@ -28,9 +28,10 @@ from oubli.app.http.auth import (
     first_values,
     is_change,
     require_version,
+    runs_kernels,
 )
 from oubli.app.http.formats import decoded
-from oubli.app.http.problems import ProblemError, body_too_large, report_mistake
+from oubli.app.http.problems import ProblemError, body_too_large, report_mistake, to_problem
 from oubli.app.service.model.live import IdleResolver
 from oubli.app.service.roles import Role
 from oubli.app.times import elapsed
@@ -61,6 +62,8 @@ class Middleware:
         Returns the model's.
     reach
         Waits for a moment until the model has a version.
+    completion
+        Waits until the kernels are there that predictions do not run.
     """
 
     app: ASGIApp
@@ -69,6 +72,7 @@ class Middleware:
     role: Role
     version: Callable[[], int]
     reach: Callable[[int], Awaitable[None]]
+    completion: Callable[[], Awaitable[None]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, pass it to the application, and answer its exceptions."""
@@ -98,6 +102,8 @@ class Middleware:
             limit = self.rules.check(method, resource, headers, scope.get("scheme", "http"))
             if depends and self._is_cut_off():
                 raise _CutOffError
+            if runs_kernels(method, resource):
+                await self.completion()
             if MIN_VERSION in headers:
                 await self._require_version(path, headers)
             if limit is not None:
@@ -115,7 +121,7 @@ class Middleware:
         except Exception as error:
             if isinstance(error, _CutOffError):
                 error = ProblemError("not-ready", self.role.unready())
-            problem = error if isinstance(error, ProblemError) else report_mistake(error)
+            problem = error if isinstance(error, ProblemError) else to_problem(error) or report_mistake(error)
             if has_started:
                 raise ConnectionAbortedError from None  # half an answer is out: all that is left is to cut it off
             await problem.response(path)(scope, receive, send)

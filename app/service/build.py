@@ -23,7 +23,7 @@ from oubli.app.progress import Activities, Progress, silent
 from oubli.app.service.changes.changes import Changes, IdempotencyKeys
 from oubli.app.service.changes.command import Transaction, give_nonces
 from oubli.app.service.changes.writer import Writer
-from oubli.app.service.compiling import load_beside_file, prepare_kernels
+from oubli.app.service.compiling import compilation_of_model, load_beside_file, prepare_kernels
 from oubli.app.service.erasure.checkpoint import Checkpointer, CheckpointPolicy, Erasing
 from oubli.app.service.erasure.erasures import Erasures, Retention
 from oubli.app.service.erasure.holders import Fingerprints, Holders
@@ -35,7 +35,7 @@ from oubli.app.service.jobs.exports import Exporter
 from oubli.app.service.jobs.fits import new_estimator, take_cores, train
 from oubli.app.service.jobs.jobs import JobBoard
 from oubli.app.service.jobs.model_jobs import Jobs, Scorer
-from oubli.app.service.lifecycle import Lifecycle, StartOptions
+from oubli.app.service.lifecycle import Lifecycle, StartOptions, no_compilation
 from oubli.app.service.model.influence import Comparer, InfluenceRanker
 from oubli.app.service.model.live import Disk, IdleResolver, LiveModel, facts_of
 from oubli.app.service.model.questions import Inspector, Questions
@@ -67,6 +67,7 @@ from oubli.app.threads import Threads
 from oubli.app.times import Clock
 from oubli.core.concurrency.threads import set_default
 from oubli.core.data.values import ColumnType
+from oubli.core.jit.compilation import Compilation
 from oubli.core.model import Model
 
 WITNESS_TIMEOUT = 5.0  # seconds for one attempt
@@ -365,6 +366,8 @@ def compose(
     uploads: UploadPolicy | None = None,
     idle_resolve: bool = True,
     warm_up: Callable[[], object] | None = None,
+    complete: Callable[[], object] | None = None,
+    compiling: Callable[[], Compilation | None] = no_compilation,
     means: Means | None = None,
     accept_missing: bool = False,
     role: Role | None = None,
@@ -377,7 +380,7 @@ def compose(
         The model, and where it is kept.
     limits, policy, uploads
         What is refused, when things are done by themselves, and how long an upload may take.
-    idle_resolve, warm_up
+    idle_resolve, warm_up, complete, compiling
         See `StartOptions`.
     means
         What the service works with besides its files.
@@ -440,7 +443,7 @@ def compose(
 
     erasing, outbox = Erasing(checkpointer, erasures, retention), Outbox(deliveries, requests)
     evidence = Evidence(live, receipts, states, sample_set, publisher, PredictionSigner(live, sample_set, ledger))
-    options = StartOptions(idle_resolve, warm_up, means.n_threads, grace_ms)
+    options = StartOptions(idle_resolve, warm_up, complete, compiling, means.n_threads, grace_ms)
     return Service(
         model=live,
         disk=disk,
@@ -570,13 +573,16 @@ def build_service(
 
 def compose_from(settings: Settings, start: Start, means: Means, role: Role | None = None) -> Service:
     """Put a service together as the settings ask for it; see `compose`."""
+    model = start.state.model
     return compose(
         start,
         limits=_set_by(settings, Limits),
         policy=_set_by(settings, CheckpointPolicy),
         uploads=UploadPolicy(settings.upload_pause, settings.upload_deadline),
         idle_resolve=settings.idle_resolve,
-        warm_up=partial(_warm_up, start.state.model),
+        warm_up=partial(_warm_up, model),
+        complete=partial(prepare_kernels, model.kind, model.schema_, model.get_params()),
+        compiling=partial(compilation_of_model, model),
         means=means,
         accept_missing=settings.accept_missing_erasures,
         role=role or Role(settings.node_name),
@@ -624,8 +630,8 @@ def _set_by(settings: Settings, part: type[T]) -> T:
 
 
 def _warm_up(model: Model) -> None:
-    """Compile what requests will need, and encode rows as JSON has them once."""
-    prepare_kernels(model.kind, model.schema_, model.get_params())
+    """Compile what predictions will need, and encode rows as JSON has them once."""
+    prepare_kernels(model.kind, model.schema_, model.get_params(), part="predictions")
     for cell in (1, 0.5, None):
         row = [cell if column.type is ColumnType.NUMERIC else None for column in model.schema_.columns]
         for n_rows in (1, 2, 64):

@@ -1,13 +1,14 @@
 """Compiling kernels by another process.
 
 Numba holds the interpreter while it compiles, for most of a second at a time: a server that compiles in a thread stops
-answering for as long. A process that has compiled also keeps a gigabyte for the rest of its life. So what is not in the
-kernel cache is compiled by another process, which fills the cache, and then loaded by this one. When the cache cannot
+answering for as long. A process that has compiled also keeps the memory for the rest of its life. So what is not in the
+kernel cache is compiled by other processes, which fill the cache, and then loaded by this one. When the cache cannot
 be written, this process compiles after all.
 
 Nothing compiles on the event loop: whatever is about to be served is prepared before it is. A start loads what a fit
 runs while the data file is read, and the rest while the model is trained, or all while a snapshot is read; threads that
-do that compile nothing.
+do that compile nothing. What a fit and predictions run is compiled first: a server trains and predicts while the other
+processes compile the rest, for which changes wait.
 
 Where compiled kernels are kept, so that only the first start compiles.
 
@@ -18,15 +19,11 @@ and holds nothing but compiled code. Deleting it costs the time to compile again
 import json
 import logging
 import os
-import subprocess
-import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -34,12 +31,12 @@ from oubli.app.logs import cause_of
 from oubli.app.progress import Progress, silent, within
 from oubli.core.data.schema import Schema, Task
 from oubli.core.errors import FileError
-from oubli.core.jit.policy import NotKeptError, only_kept
+from oubli.core.jit.compilation import Compilation, Report
+from oubli.core.jit.policy import VARIABLE, NotKeptError, directories, is_writable, only_kept
 from oubli.core.model import Model
 from oubli.core.persistence import read_metadata
-from oubli.core.warmup import FIT_STEPS, STEPS, variant_of, warm_up, warm_up_influence
-
-VARIABLE = "NUMBA_CACHE_DIR"
+from oubli.core.registry import variant_of
+from oubli.core.warmup import FIT_STEPS, PREDICTION_STEPS, STEPS, Usage, What, compilation_of, do, running
 
 
 def use_kernel_cache() -> Path:
@@ -47,10 +44,9 @@ def use_kernel_cache() -> Path:
 
     A directory that ``NUMBA_CACHE_DIR`` already names is left as it is.
     """
-    named = os.environ.get(VARIABLE)
-    if named:
-        return Path(named)
-    directory = _home() / "kernels"
+    directory = next(directories())
+    if os.environ.get(VARIABLE):
+        return directory
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(directory, os.W_OK | os.X_OK):
@@ -62,41 +58,34 @@ def use_kernel_cache() -> Path:
     return directory
 
 
-def is_writable() -> bool:
-    """Whether a process that compiles can keep what it compiled where this one finds it."""
-    named = os.environ.get(VARIABLE)
-    if not named:
-        return True  # the user's cache or beside the sources
-    try:
-        Path(named).mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(named, os.W_OK | os.X_OK)
-
-
-def _home() -> Path:
-    """The user's cache directory, as the platform has it."""
-    named = os.environ.get("XDG_CACHE_HOME")
-    if named:
-        return Path(named) / "oubli"
-    if sys.platform == "darwin":
-        return Path("~/Library/Caches/oubli").expanduser()
-    try:
-        return Path("~/.cache/oubli").expanduser()
-    except RuntimeError:  # a user without a home directory
-        return Path(tempfile.mkdtemp(prefix="oubli-kernels-"))
-
-
 log = logging.getLogger("oubli.compiling")
 
 COMPILING = "compiling the kernels"  # a stage of progress
-What = Literal["fit", "model", "influence"]
-_Report = Callable[[int, int], None]
-_Key = tuple[What, str, Task, np.dtype[Any], str]
-_NICENESS = 10  # of the process that compiles for a server that answers: requests come first
-_LONGEST = 1800  # seconds
+Part = Literal["fit", "predictions", "model", "influence"]
+"""What of the work with a model: the steps of a fit, those of predictions as well, all; and questions of influence."""
 
-_prepared: set[_Key] = set()  # in this process
+_STEPS = {"fit": FIT_STEPS, "predictions": PREDICTION_STEPS, "model": STEPS, "influence": ()}
+_NICENESS = 10  # of processes that compile for a server that answers: requests come first
+
+
+class _Needs(NamedTuple):
+    """What is needed of the work with models of some types."""
+
+    part: Part
+    usage: Usage
+
+    def with_all(self) -> Iterator["_Needs"]:
+        """Return this and all that it is a part of."""
+        parts: list[Part] = ["fit", "predictions", "model"]
+        for part in parts[parts.index(self.part) :] if self.part in parts else [self.part]:
+            yield _Needs(part, self.usage)
+
+    def do(self) -> None:
+        """Call the kernels."""
+        do(self.usage, steps=_STEPS[self.part])
+
+
+_prepared: set[_Needs] = set()  # in this process
 _one_at_a_time = threading.Lock()
 
 
@@ -107,7 +96,7 @@ def prepare_kernels(
     progress: Progress = silent,
     *,
     answers: bool = True,
-    only_fit: bool = False,
+    part: Part = "model",
 ) -> None:
     """Have what a model of this schema runs ready in this process; call it in a thread of a server.
 
@@ -116,18 +105,18 @@ def prepare_kernels(
     kind, schema, parameters
         Of the model.
     progress
-        Called after the steps of compiling.
+        Called while others compile.
     answers
         Whether this process answers requests at the same time, which come first then.
-    only_fit
-        Whether what training runs is enough for now.
+    part
+        What is enough for now. If it has to be compiled, the other processes compile the rest after it.
     """
-    key = _key("fit" if only_fit else "model", kind, schema.task, schema.cell_dtype, parameters)
-    _prepare(key, within(progress, COMPILING), _NICENESS if answers else 0)
+    needs = _needs(part, kind, schema.task, schema.cell_dtype, parameters)
+    _prepare(needs, within(progress, COMPILING), _NICENESS if answers else 0)
 
 
 def load_beside(
-    kind: str, task: Task, cell_dtype: Any, parameters: Mapping[str, Any] | None = None, *, only_fit: bool = False
+    kind: str, task: Task, cell_dtype: Any, parameters: Mapping[str, Any] | None = None, *, part: Part = "model"
 ) -> threading.Thread:
     """Load in a thread what `prepare_kernels` would, as far as it is kept; whatever is left, that has to do.
 
@@ -137,35 +126,35 @@ def load_beside(
     -------
     The thread, which has begun.
     """
-    return _begin_to_load(_key("fit" if only_fit else "model", kind, task, cell_dtype, parameters))
+    return _begin_to_load(_needs(part, kind, task, cell_dtype, parameters))
 
 
 def load_beside_file(path: Path) -> threading.Thread | None:
     """Load in a thread what the model in a file runs, as far as it is kept; None when the file does not tell."""
     try:
-        key = _key_of_file(path)
+        needs = _needs_of_file(path)
     except (FileError, OSError):  # reading it says what is wrong
         return None
-    return None if key is None else _begin_to_load(key)
+    return None if needs is None else _begin_to_load(needs)
 
 
-def _begin_to_load(key: _Key) -> threading.Thread:
-    thread = threading.Thread(target=_load, args=(key,), name="oubli-loader", daemon=True)
+def _begin_to_load(needs: _Needs) -> threading.Thread:
+    thread = threading.Thread(target=_load, args=(needs,), name="oubli-loader", daemon=True)
     thread.start()
     return thread
 
 
-def _load(key: _Key) -> None:
+def _load(needs: _Needs) -> None:
     with _one_at_a_time:
-        if not _prepared.isdisjoint((key, _all_of(key))):
+        if not _prepared.isdisjoint(needs.with_all()):
             return
         try:
             with only_kept():
-                _work(key)()
+                needs.do()
         except Exception as error:  # who needs it will see, if it was no wrong guess
             log.debug("kernels were not loaded ahead: %s", cause_of(error))
         else:
-            _prepared.add(key)
+            _prepared.add(needs)
 
 
 def prepare_model_file(path: Path) -> None:
@@ -176,78 +165,58 @@ def prepare_model_file(path: Path) -> None:
     FileError
         When it is not a model file.
     """
-    key = _key_of_file(path)
-    if key is not None:  # otherwise loading says what is wrong with it
-        _prepare(key)
+    needs = _needs_of_file(path)
+    if needs is not None:  # otherwise loading says what is wrong with it
+        _prepare(needs)
 
 
-def _key_of_file(path: Path) -> _Key | None:
+def _needs_of_file(path: Path) -> _Needs | None:
     document = read_metadata(path)
     try:
         schema = Schema.from_dict(document["schema"])
-        return _key("model", document["kind"], schema.task, schema.cell_dtype, document["parameters"])
+        return _needs("model", document["kind"], schema.task, schema.cell_dtype, document["parameters"])
     except Exception:
         return None
 
 
 def prepare_influence(model: Model) -> None:
     """Have ready what questions about the influence of samples run; call it in a thread of a server."""
-    _prepare(_influence_key(model))
+    _prepare(_needs_of(model, "influence"))
 
 
 def is_influence_prepared(model: Model) -> bool:
     """Whether questions about influence can be answered without compiling or loading anything."""
-    return _influence_key(model) in _prepared
+    return _needs_of(model, "influence") in _prepared
 
 
-def _influence_key(model: Model) -> _Key:
-    return _key("influence", model.kind, model.task, model.schema_.cell_dtype, model.get_params())
+def _needs(part: Part, kind: str, task: Task, cell_dtype: Any, parameters: Mapping[str, Any] | None) -> _Needs:
+    what: What = "influence" if part == "influence" else "model"
+    variant = json.dumps(variant_of(kind, parameters))
+    return _Needs(part, Usage(what, kind, task.value, np.dtype(cell_dtype).name, variant))
 
 
-def _key(what: What, kind: str, task: Task, cell_dtype: Any, parameters: Mapping[str, Any] | None) -> _Key:
-    return what, kind, task, np.dtype(cell_dtype), json.dumps(variant_of(kind, parameters))
-
-
-def _prepare(key: _Key, report: _Report | None = None, niceness: int = _NICENESS) -> None:
+def _prepare(needs: _Needs, report: Report | None = None, niceness: int = _NICENESS) -> None:
     with _one_at_a_time:
-        if not _prepared.isdisjoint((key, _all_of(key))):
+        if not _prepared.isdisjoint(needs.with_all()):
             return
-        work = _work(key)
         try:
             with only_kept():
-                work()
+                needs.do()
         except NotKeptError:
-            _compile_elsewhere(_all_of(key), report, niceness)
-            work()
-        _prepared.add(key)
+            _compile_elsewhere(needs, report, niceness)
+            needs.do()
+        _prepared.add(needs)
 
 
-def _all_of(key: _Key) -> _Key:
-    """What has to be ready in the end: who trains a model uses it."""
-    what, *rest = key
-    return "model" if what == "fit" else what, *rest  # type: ignore[return-value]
-
-
-def _work(key: _Key) -> partial[None]:
-    what, kind, task, cell_dtype, variant = key
-    if what == "influence":
-        return partial(warm_up_influence, task, cell_dtype, kind=kind, parameters=json.loads(variant))
-    steps = FIT_STEPS if what == "fit" else STEPS
-    return partial(warm_up, task, cell_dtype, kind=kind, parameters=json.loads(variant), steps=steps)
-
-
-def _compile_elsewhere(key: _Key, report: _Report | None, niceness: int) -> None:
-    """Fill the kernel cache by another process; it does not matter whether that works out."""
+def _compile_elsewhere(needs: _Needs, report: Report | None, niceness: int) -> None:
+    """Fill the kernel cache by other processes; it does not matter whether that works out."""
     if not is_writable():
         return
-    what, kind, task, cell_dtype, variant = key
-    command = [sys.executable, "-m", __name__, str(niceness), what, kind, task.value, cell_dtype.name, variant]
-    root = str(Path(__file__).resolve().parent.parent)
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    log.info("compiling the kernels of %s (%s, %s) in a process of its own", kind, task.value, cell_dtype.name)
+    log.info("compiling the kernels of %s (%s, %s) in other processes", *needs.usage[1:4])
     try:
-        exit_code = _follow(command, environment, report)
+        compilation = compilation_of(needs.usage, niceness=niceness)
+        is_all = needs.part in ("model", "influence")
+        exit_code = compilation.wait(None if is_all else len(_STEPS[needs.part]), report)
     except OSError as error:
         log.warning("kernels are compiled in this process, and answers are slow meanwhile: %s", cause_of(error))
         return
@@ -255,50 +224,10 @@ def _compile_elsewhere(key: _Key, report: _Report | None, niceness: int) -> None
         log.warning("kernels are compiled in this process, and answers are slow meanwhile: exit code %d", exit_code)
 
 
-def _follow(command: list[str], environment: dict[str, str], report: _Report | None) -> int:
-    """Run a process that writes a line for each step it has done; return its exit code."""
-    process = subprocess.Popen(  # noqa: S603 - ourselves
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    too_long = threading.Timer(_LONGEST, process.kill)
-    too_long.daemon = True
-    too_long.start()
-    try:
-        with process:
-            for line in process.stdout or ():
-                done, _, total = line.strip().partition("/")
-                if report is not None and done.isdecimal() and total.isdecimal():
-                    report(int(done), int(total))
-    finally:
-        too_long.cancel()
-        process.kill()
-    return process.returncode
+def compilation_of_model(model: Model) -> Compilation | None:
+    """Return the processes that compile what a model does, None when there are none."""
+    return running(_needs_of(model).usage)
 
 
-def main(arguments: list[str]) -> None:
-    """Compile what the arguments name, as nicely as the first says, into the cache that the environment names."""
-    niceness, what, kind, task, cell_dtype, variant = arguments
-    if hasattr(os, "nice"):
-        os.nice(int(niceness))
-    if what == "model":
-        _work(("model", kind, Task(task), np.dtype(cell_dtype), variant))(progress=_tell)
-    elif what == "influence":
-        _work(("influence", kind, Task(task), np.dtype(cell_dtype), variant))()
-    else:
-        raise SystemExit(2)
-
-
-def _tell(done: int, total: int) -> None:
-    """Tell the process that waits how far it is."""
-    with suppress(OSError):  # it is gone: what is compiled is kept all the same
-        sys.stdout.write(f"{done}/{total}\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def _needs_of(model: Model, part: Part = "model") -> _Needs:
+    return _needs(part, model.kind, model.task, model.schema_.cell_dtype, model.get_params())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from oubli.app.errors import JournalError, ServiceError, StopReason
+from oubli.app.errors import JournalError, ServiceError, StopReason, UnavailableError
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.entries import NODE_REMOVED
 from oubli.app.ledger.ledger import Tombstones
@@ -24,10 +24,17 @@ from oubli.app.service.model.live import Disk, LiveModel
 from oubli.app.service.outbox.subject_requests import Outbox
 from oubli.app.service.roles import Role
 from oubli.core.concurrency.threads import set_default
+from oubli.core.jit.compilation import Compilation
 
 log = logging.getLogger("oubli.service")
 
+_LOOK = 0.05  # seconds between two looks whether the kernels are compiled
 _REACHING = 1.0  # seconds for which a request waits for a version that another node has made
+
+
+def no_compilation() -> Compilation | None:
+    """Return None."""
+    return None
 
 
 @dataclass(slots=True)
@@ -39,7 +46,11 @@ class StartOptions:
     idle_resolve
         Whether tags are resolved when nothing is asked.
     warm_up
-        Compiles what the first requests would otherwise wait for; called in a thread once, and forgotten.
+        Compiles what predictions would otherwise wait for; called in a thread once, and forgotten.
+    complete
+        Does the same for everything else, once `compiling` returns None.
+    compiling
+        Returns the processes that compile for that, None when there are none.
     n_threads
         For long work; once the service is ready, one of them is left to requests.
     grace_ms
@@ -48,6 +59,8 @@ class StartOptions:
 
     idle_resolve: bool = True
     warm_up: Callable[[], object] | None = None
+    complete: Callable[[], object] | None = None
+    compiling: Callable[[], Compilation | None] = no_compilation
     n_threads: int = 1
     grace_ms: int = 0
 
@@ -75,6 +88,8 @@ class Lifecycle:
         Knows other nodes.
     stop_error
         What could not be written at the end.
+    is_complete
+        Whether the kernels are there for everything; before, predictions are answered and the rest waits.
     """
 
     live: LiveModel
@@ -88,9 +103,27 @@ class Lifecycle:
     _tombstones: Tombstones
     _options: StartOptions
     stop_error: str | None = field(default=None, init=False)
+    is_complete: bool = field(default=False, init=False)
     _when_ready: Callable[[], object] | None = field(default=None, init=False)
     _keeping: list[asyncio.Task[None]] = field(default_factory=list, init=False)
     _moved: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _completed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    async def completion(self) -> None:
+        """Wait until more than predictions can be answered; raises `UnavailableError` when the server stops instead."""
+        if self.live.state.phase == "ready" and not self.is_complete:
+            await self._completed.wait()
+            if not self.is_complete:
+                raise UnavailableError("stopping")
+
+    def missing(self) -> str | None:
+        """Return what changes wait for, None when they do not wait."""
+        if self.is_complete:
+            return None
+        compilation = self._options.compiling()
+        if compilation is None or not compilation.n_kernels:
+            return "their kernels are being compiled or loaded"
+        return f"{compilation.n_done} of {compilation.n_kernels} kernels are compiled"
 
     def when_ready(self, call: Callable[[], object]) -> None:
         """Call a function once, just before the service is ready, or now if it is."""
@@ -150,6 +183,7 @@ class Lifecycle:
     def drain(self) -> None:
         """Say no to readiness from now on; requests are answered as before."""
         self.live.state.phase = "stopping"
+        self._completed.set()
         self._jobs.drain()
 
     async def stop(self) -> None:
@@ -236,20 +270,17 @@ class Lifecycle:
         await self.role.remove(name)
 
     async def _make_ready(self) -> None:
-        try:
-            # Forgotten at once: it holds the first model, which another one may replace.
-            warm_up, self._options.warm_up = self._options.warm_up, None
-            if warm_up is not None:
-                await self.live.threads.save(warm_up)
-            del warm_up
-        except Exception as error:
-            log.error("warming up failed, so the first requests are slow: %s", cause_of(error))
+        state = self.live.state
+        # Forgotten at once: it holds the first model, which another one may replace.
+        warm_up, self._options.warm_up = self._options.warm_up, None
+        await self._call(warm_up)
+        del warm_up
+        if state.following or state.model.n_lazy_tags_:
+            await self._complete()  # predictions need it as well
+        else:
+            self.live.threads.begin(self._complete(), endless=True)
         set_default(max(1, self._options.n_threads - 1))
-        self.live.state.model.take_threads()
-        if self._options.idle_resolve:
-            self.live.threads.begin(self.live.idle.run(), endless=True)
-        self.live.idle.tagged.set()
-        self.live.threads.begin(self._evidence.sample_set.run(), endless=True)
+        state.model.take_threads()
         if not self.live.state.following:
             await self._compare_log()
         if not self.disk.storage.is_unchecked:
@@ -259,6 +290,30 @@ class Lifecycle:
         async with self.live.lock.mutation(refusable=False):
             self._begin_to_serve()
             await self._check_first_snapshot()
+
+    async def _complete(self) -> None:
+        """Get everything ready that waits for kernels."""
+        complete, self._options.complete = self._options.complete, None
+        while self._options.compiling() is not None:
+            if self.live.state.phase == "stopping":
+                return
+            await asyncio.sleep(_LOOK)
+        await self._call(complete)
+        del complete
+        self._options.compiling = no_compilation
+        if self._options.idle_resolve:
+            self.live.threads.begin(self.live.idle.run(), endless=True)
+        self.live.idle.tagged.set()
+        self.live.threads.begin(self._evidence.sample_set.run(), endless=True)
+        self.is_complete = True
+        self._completed.set()
+
+    async def _call(self, warm_up: Callable[[], object] | None) -> None:
+        try:
+            if warm_up is not None:
+                await self.live.threads.save(warm_up)
+        except Exception as error:
+            log.error("warming up failed, so the first requests are slow: %s", cause_of(error))
 
     def _begin_to_serve(self) -> None:
         if self.live.state.phase == "starting":

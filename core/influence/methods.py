@@ -146,6 +146,8 @@ def influence(
     if reduce not in ("mean", None):
         raise InputError(f"reduce={reduce!r} must be 'mean' or None")
     _check_kind(model, method)
+    if not isinstance(model, View):
+        model.expect_kernels(model.schema_, "influence")
     if method == "leave-one-out":
         if not (isinstance(update_set, str) and update_set == "all"):
             raise InputError("update_set is for leaf-influence and leaf-refit: leave it out")

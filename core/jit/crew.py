@@ -88,8 +88,7 @@ def make_crew(n_threads: int) -> Ints:
     crew: Ints = aligned.zeros(CREW_SIZE, np.int64)
     crew[_ADDRESS] = crew.ctypes.data
     crew[_N_THREADS] = n_threads if IS_SUPPORTED else 1
-    if crew[_N_THREADS] > 1:
-        _prepare(crew)
+    _prepare(crew)
     return crew
 
 

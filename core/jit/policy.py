@@ -38,12 +38,14 @@ processor. So an edit of a callee in another file is a miss, and an edit elsewhe
 
 A file that is damaged, foreign, unreadable or missing is a miss: the kernel is compiled. A file that cannot be written
 is left out: the next process compiles again. Neither is ever an error of the call that needed the kernel. A file is
-written beside its place and moved there, so that processes which write at the same time need no lock.
+written beside its place and moved there, so that processes which write at the same time need no lock. A process that
+compiles a kernel holds a lock on a byte of the file `claims`, so that others wait for the kernel instead of compiling
+it as well.
 
 Loading runs what the files hold: their directory must belong to the user.
 
-When a process has compiled for long it says so, once, by the logger `oubli.kernels.compiling`. Where a program has not
-set up logging, Python writes that to stderr.
+A kernel that is not in the cache is compiled where it is called, unless somebody has said how the cache is filled
+(`fill_with`): models say that other processes compile all that such models use.
 
 Calling a kernel time and again with arguments of the same types.
 
@@ -52,6 +54,7 @@ that take all of a forest that is some 7 us, which is as long as walking down a 
 callers whose types stay the same.
 """
 
+import base64
 import hashlib
 import logging
 import os
@@ -76,7 +79,6 @@ from numba import config, njit, typeof
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
-from numba.core.event import Event, Listener, register
 from numba.core.extending import _Intrinsic
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
@@ -84,6 +86,9 @@ from numba.core.types.misc import unliteral
 from numba.misc.appdirs import AppDirs
 
 from oubli.core.jit.linking import FORM, InnerCompiler, KernelCompiler
+
+if os.name == "posix":
+    import fcntl
 
 VARIABLE = "NUMBA_CACHE_DIR"
 SUFFIX = ".kernel"
@@ -95,7 +100,8 @@ _FLAGS = ("BOUNDSCHECK", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX",
 _DAY = 86_400.0
 _KEPT_DAYS = 30  # files of a kernel that were not loaded for so long are removed when it is compiled again
 
-_LONG = 3.0  # seconds of compiling after which a process says so
+_LONGEST_WAIT = 300.0  # seconds for a kernel that another process compiles
+_PAUSE = 0.05  # seconds between two looks
 
 log = logging.getLogger("oubli.kernels")
 compiling_log = log.getChild("compiling")
@@ -117,6 +123,45 @@ def only_kept() -> Iterator[None]:
         _here.only_kept = False
 
 
+@contextmanager
+def compiling_here() -> Iterator[None]:
+    """Compile in this thread whatever is not in the cache, and fill it in no other way."""
+    before, _here.compiles = getattr(_here, "compiles", False), True
+    try:
+        yield
+    finally:
+        _here.compiles = before
+
+
+_wanted: dict[Any, Callable[[Any], object]] = {}
+_filled: set[Any] = set()
+
+
+def fill_with(fill: Callable[[Any], object], usage: Any) -> None:
+    """Call a function with what it fills the cache for, once, when this process meets a kernel that is not there.
+
+    Whatever is missing afterwards is compiled in this process.
+    """
+    if usage not in _filled:
+        _wanted[usage] = fill
+
+
+def note_filled(usage: Any) -> None:
+    """Note that nothing is missing for it any more."""
+    _filled.add(usage)
+    _wanted.pop(usage, None)
+
+
+def _fill() -> bool:
+    """Call what `fill_with` was given; return whether there was something."""
+    is_due = bool(_wanted)
+    while _wanted:
+        usage, fill = _wanted.popitem()
+        _filled.add(usage)
+        fill(usage)
+    return is_due
+
+
 class KernelCache(NullCache):  # type: ignore[misc]
     """What Numba asks for compiled code of one kernel, and gives it to.
 
@@ -131,6 +176,7 @@ class KernelCache(NullCache):  # type: ignore[misc]
         self._name = f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__qualname__}".replace("<", "").replace(
             ">", ""
         )
+        self._is_ours = self._name.startswith("oubli.core.")
         self._is_kept = not dispatcher.targetoptions.get("no_cpython_wrapper")  # code of others is in their kernels
         self._origin: bytes | None = None
         self.own: tuple[bytes, list[Any]] | None = None  # see `_own_origin`
@@ -147,14 +193,34 @@ class KernelCache(NullCache):  # type: ignore[misc]
         types = _argument_types(sig)
         try:
             key = self._key(types, target_context.codegen())
-            for directory in self._directories():
-                payload = _read(directory / self._file_name(key), key, types)
-                if payload is not None:
-                    return CompileResult._rebuild(target_context, *payload)
+            payload = self._kept(key, types)
+            if payload is None and not getattr(_here, "only_kept", False):
+                is_filled = self._is_ours and not getattr(_here, "compiles", False) and _fill()
+                payload = (self._kept(key, types) if is_filled else None) or self._awaited(key, types)
+            if payload is not None:
+                return CompileResult._rebuild(target_context, *payload)
         except Exception as error:  # whatever is wrong with a cache: compiling does not need it
             _tell(f"compiled code could not be loaded ({type(error).__name__}): it is compiled again")
         if getattr(_here, "only_kept", False):
             raise NotKeptError(self._name)
+        return None
+
+    def _kept(self, key: bytes, types: Any) -> Any:
+        """Return what the cache has, None when it has nothing."""
+        found = (_read(directory / self._file_name(key), key, types) for directory in directories(self._source))
+        return next((payload for payload in found if payload is not None), None)
+
+    def _awaited(self, key: bytes, types: Any) -> Any:
+        """Claim a kernel, which this process compiles then; or wait for the one that does, and return the code."""
+        for directory in directories(self._source):
+            with suppress(OSError):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if _claims.take(directory, key):
+                    return None
+                payload = self._kept(key, types)
+                if payload is not None:
+                    _claims.give_back(key)
+                return payload
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -169,7 +235,7 @@ class KernelCache(NullCache):  # type: ignore[misc]
             _tell(f"compiled code could not be kept ({type(error).__name__}): the next process compiles again")
             return
         refusal = "no directory"
-        for directory in self._directories():
+        for directory in directories(self._source):
             try:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _write(directory / self._file_name(key), content)
@@ -177,20 +243,16 @@ class KernelCache(NullCache):  # type: ignore[misc]
                 refusal = f"{directory}: {getattr(error, 'strerror', None) or type(error).__name__}"
                 continue
             self._remove_old(directory)
-            return
-        _tell(f"compiled code could not be kept ({refusal}): the next process compiles again")
+            break
+        else:
+            _tell(f"compiled code could not be kept ({refusal}): the next process compiles again")
+        _claims.give_back(key)
 
     # --- names
 
-    def _directories(self) -> Iterator[Path]:
-        """Where compiled code may be: where the user says, else in the user's cache, else beside the source."""
-        named = os.environ.get(VARIABLE) or config.CACHE_DIR
-        if named:
-            yield Path(named)
-            return
-        with suppress(RuntimeError):  # a user without a home directory
-            yield Path(AppDirs("oubli", False).user_cache_dir).expanduser() / "kernels"
-        yield Path(self._dispatcher.py_func.__code__.co_filename).parent / "__pycache__"
+    @property
+    def _source(self) -> str:
+        return str(self._dispatcher.py_func.__code__.co_filename)
 
     def _file_name(self, key: bytes) -> str:
         return f"{self._name}-{hashlib.blake2b(key, digest_size=16).hexdigest()}{SUFFIX}"
@@ -311,11 +373,81 @@ def _platform() -> bytes:
     return repr((versions, FORM, platform.system(), platform.machine(), flags)).encode()
 
 
+def text_of(types: Any) -> str:
+    """Return the types of arguments as text for another process of ours."""
+    return base64.b64encode(dumps(types)).decode()
+
+
+def types_of(text: str) -> Any:
+    """Return what `text_of` was given."""
+    return pickle.loads(base64.b64decode(text))  # noqa: S301 - our own
+
+
 def _argument_types(sig: Any) -> Any:
     return tuple(normalize_signature(sig)[0])
 
 
 # --- files
+
+
+def directories(source: str = __file__) -> Iterator[Path]:
+    """Where compiled code may be: where the user says, else in the user's cache, else beside the source."""
+    named = os.environ.get(VARIABLE) or config.CACHE_DIR
+    if named:
+        yield Path(named)
+        return
+    with suppress(RuntimeError):  # a user without a home directory
+        yield Path(AppDirs("oubli", False).user_cache_dir).expanduser() / "kernels"
+    yield Path(source).parent / "__pycache__"
+
+
+def is_writable() -> bool:
+    """Whether a process that compiles can keep what it compiled where this one finds it."""
+    for directory in directories():
+        with suppress(OSError):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(directory, os.W_OK | os.X_OK):
+                return True
+    return False
+
+
+class _Claims:
+    """Which kernels this process compiles: locks on single bytes of a file, which end with the process at last."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, int] = {}
+        self._held: dict[bytes, int] = {}  # the open file, by key
+
+    def take(self, directory: Path, key: bytes) -> bool:
+        """Claim a kernel and return True at once; if another process has it, wait until it has compiled it."""
+        if os.name != "posix":
+            return True
+        if directory not in self._files:
+            self._files[directory] = os.open(directory / "claims", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file, deadline, has_waited = self._files[directory], time.monotonic() + _LONGEST_WAIT, False
+        while time.monotonic() < deadline:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte_of(key))
+            except (BlockingIOError, PermissionError):
+                has_waited = True
+                time.sleep(_PAUSE)
+                continue
+            self._held[key] = file
+            return not has_waited
+        return True
+
+    def give_back(self, key: bytes) -> None:
+        """Let others have a kernel that is in the cache now."""
+        file = self._held.pop(key, None)
+        if file is not None:
+            fcntl.lockf(file, fcntl.LOCK_UN, 1, _byte_of(key))
+
+
+_claims = _Claims()
+
+
+def _byte_of(key: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(key, digest_size=3).digest(), "little")
 
 
 def _packed(key: bytes, types: Any, payload: Any) -> bytes:
@@ -366,39 +498,6 @@ def _tell(text: str) -> None:
     if text not in _told:
         _told.add(text)
         log.warning(text)
-
-
-class _Notice(Listener):  # type: ignore[misc]
-    """Says once that kernels compile, as soon as that has taken long; Numba holds a lock while it calls."""
-
-    def __init__(self) -> None:
-        self._depth = 0  # a kernel compiles those that it calls
-        self._began = self._seconds = 0.0
-        self._is_told = False
-
-    def on_start(self, event: Event) -> None:
-        """Take note that a kernel begins to compile."""
-        self._count(event, 1)
-
-    def on_end(self, event: Event) -> None:
-        """Take note that it is compiled, or failed to be."""
-        self._count(event, -1)
-
-    def _count(self, event: Event, change: int) -> None:
-        if self._is_told or not isinstance(event.data["dispatcher"]._cache, KernelCache):
-            return
-        now = time.monotonic()
-        if self._depth:
-            self._seconds += now - self._began
-        self._began, self._depth = now, self._depth + change
-        if self._seconds > _LONG:
-            self._is_told = True
-            compiling_log.warning(
-                "Oubli compiles its kernels, which can take a minute; later processes load them from the cache"
-            )
-
-
-register("numba:compile", _Notice())
 
 
 # -- the decorators ---------------------------------------------------------------------------------

@@ -277,6 +277,7 @@ class FastPath:
         return partial(self._added, samples, sent)
 
     async def _added(self, samples: NewSamples, sent: list[Any]) -> Answer:
+        await self._lifecycle.completion()
         added = await learn(self._context, samples, sent)
         content = to_json(addition_content(added, durable=self.service.disk.is_durable))
         return _in_json(201, _CREATED, content) if added.n_new else _in_json(200, _OK, content)
@@ -286,6 +287,7 @@ class FastPath:
         return None if name in self._reserved else partial(self._deleted, name, head.caller)
 
     async def _deleted(self, name: str, caller: str) -> Answer:
+        await self._lifecycle.completion()
         receipt = await self.service.changes.delete(ids=[name], caller=caller)
         return _in_json(200, _OK, to_json(receipt_content(receipt, durable=self.service.disk.is_durable)))
 

@@ -13,7 +13,7 @@ from oubli.app.http.monitoring.events import EventStream, Feed, stream_of
 from oubli.app.http.monitoring.metrics import OPENMETRICS, PLAIN, Exposition, encode
 from oubli.app.http.openapi import LAST_EVENT_ID, answers, events_of, parameter, problems
 from oubli.app.http.parsing import context_of, parse_values, service_of
-from oubli.app.http.problems import OtherLeaderError, changes_stopped, invalid
+from oubli.app.http.problems import OtherLeaderError, ProblemError, changes_stopped, invalid
 from oubli.app.http.responses import NO_STORE, json_answer
 from oubli.app.times import to_text
 
@@ -28,7 +28,8 @@ async def get_health() -> HealthAnswer:
 
 _FOR = parameter(
     "for",
-    "What you want to send; with `changes` the answer is 503 while changes are not accepted.",
+    "What you want to send; with `changes` the answer is 503 while changes are not accepted, or wait for kernels that "
+    "are being compiled.",
     {"type": "string", "enum": ["predictions", "changes"], "default": "predictions"},
 )
 
@@ -43,7 +44,8 @@ _FOR = parameter(
 async def get_readiness(request: Request) -> Readiness:
     """Say whether the server answers requests: not before the kernels are compiled, and not after a signal to stop.
 
-    Predictions are answered even when the model accepts no changes: the answer is still 200, and says so.
+    Predictions are answered even when the model accepts no changes: the answer is still 200, and says so. After a first
+    start they are answered while the kernels of changes are being compiled; changes wait for these.
     """
     context = context_of(request)
     service = context.service
@@ -56,6 +58,9 @@ async def get_readiness(request: Request) -> Readiness:
         raise OtherLeaderError(state.leader_url, is_redirected=False)
     if stopped is not None and wanted == "changes":
         raise changes_stopped(stopped)
+    missing = service.lifecycle.missing()
+    if missing is not None and wanted == "changes":
+        raise ProblemError("not-ready", f"Predictions are answered; changes wait: {missing}.")
     changes: Changes = "accepted" if stopped is None and not state.following else "stopped"
     return Readiness(status="ready", model_version=service.model.state.version, changes=changes, reason=stopped)
 

@@ -139,14 +139,14 @@ def train(settings: Settings, progress: Progress = silent, *, serves: bool = Fal
     take_cores(settings)
     # What is learned from most files; if it is not from this one, other kernels are loaded when that is known.
     task = Task(settings.task or Task.CLASSIFICATION)
-    loading = load_beside(settings.model, task, np.float32, settings.model_parameters(), only_fit=True)
+    loading = load_beside(settings.model, task, np.float32, settings.model_parameters(), part="fit")
     # pyarrow takes long to import, and a server that recovers reads no data file.
     from oubli.app.datasets.loading import load_table
 
     table = load_table(settings, progress)
     loading.join()
     schema, estimator = table.schema, new_estimator(settings, table.schema.task)
-    prepare_kernels(settings.model, schema, estimator.get_params(), progress, answers=False, only_fit=True)
+    prepare_kernels(settings.model, schema, estimator.get_params(), progress, answers=False, part="fit")
     if serves:
         load_beside(settings.model, schema.task, schema.cell_dtype, estimator.get_params())
     try:

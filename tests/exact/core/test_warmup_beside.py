@@ -12,7 +12,7 @@ from oubli.core.boosting.rows import is_without_grain, without_grain
 from oubli.core.concurrency.threads import is_long, sharing_all
 from oubli.core.data.values import Task
 from oubli.core.estimators import KINDS
-from oubli.core.warmup import warm_up
+from oubli.core.warmup import call_kernels
 
 N_HISTORIES = 15
 
@@ -36,7 +36,7 @@ def test_a_warm_up_beside_changes_no_model(kind: str, task: Task) -> None:
 
     def warm() -> None:
         while not is_over.is_set():
-            warm_up(task, np.dtype(np.float32), kind=kind)
+            call_kernels(task, np.dtype(np.float32), kind=kind)
 
     thread = threading.Thread(target=warm)
     thread.start()

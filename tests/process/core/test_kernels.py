@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numba import config
 
-from oubli.core.warmup import warm_up
+from oubli.core.warmup import call_kernels
 from tests.process.core import smoke
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -62,18 +62,18 @@ def test_every_kernel_releases_the_lock_is_cached_and_keeps_to_the_order_of_arit
 
 @compiled
 def test_a_second_process_compiles_nothing() -> None:
-    warm_up("classification", np.float64)
-    warm_up("regression", np.float32)
-    warm_up("classification", np.float32, kind="tree")
+    call_kernels("classification", np.float64)
+    call_kernels("regression", np.float32)
+    call_kernels("classification", np.float32, kind="tree")
     smoke.run()
     script = f"""{DISPATCHERS}
 import numpy as np
-from oubli.core.warmup import warm_up
+from oubli.core.warmup import call_kernels
 from tests.process.core import smoke
 
-warm_up("classification", np.float64)
-warm_up("regression", np.float32)
-warm_up("classification", np.float32, kind="tree")
+call_kernels("classification", np.float64)
+call_kernels("regression", np.float32)
+call_kernels("classification", np.float32, kind="tree")
 smoke.run()
 stats = {{name: dispatcher.stats for name, dispatcher in dispatchers().items()}}
 print(json.dumps({{

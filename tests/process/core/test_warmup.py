@@ -31,7 +31,7 @@ import json, sys, warnings
 
 warnings.simplefilter("ignore")  # interpreted integers overflow aloud
 import tests.process.core.signatures as signatures
-from oubli.core.warmup import warm_up
+from oubli.core.warmup import call_kernels
 from tests.process.core.operations import cases, operations
 
 kind, extent = sys.argv[1:]
@@ -42,7 +42,7 @@ for case in cases():
     if case.kind != kind or not (whole or is_first and case.task == extent):
         continue
     signatures.called.clear()
-    warm_up(case.task, case.dtype, kind=kind, parameters=case.parameters)
+    call_kernels(case.task, case.dtype, kind=kind, parameters=case.parameters)
     known = set(signatures.called)
     assert known
     n_classes = 3 if case.task == "classification" else 2
@@ -81,6 +81,55 @@ def test_nothing_is_left_to_be_compiled_with_any_parameters_types_and_columns(ki
     assert played(kind, "whole")["new"] == []
 
 
+EMPTY = """
+import sys
+from numba.core.event import Listener, register
+import oubli
+from oubli.core.jit.policy import KernelCache
+from tests.process.core.operations import cases, operations
+
+kind, what = sys.argv[1:]
+compiled = []
+
+
+class Notes(Listener):
+    def on_start(self, event):
+        if isinstance(event.data["dispatcher"]._cache, KernelCache):
+            compiled.append(event.data["dispatcher"].py_func.__qualname__)
+
+    def on_end(self, event):
+        pass
+
+
+register("numba:compile", Notes())
+if what == "warm-up":
+    oubli.warm_up(kind)
+chosen = [case for case in cases() if case.kind == kind]
+if what != "warm-up":
+    chosen = [case for case in chosen if case.dtype == what and case.label in ("integer", "number")][:1]
+for case in chosen:
+    has_begun = what == "warm-up"
+    for name, step in operations(case):
+        has_begun = has_begun or name.startswith("fit (")
+        if has_begun:
+            step()
+assert has_begun
+assert compiled == [], compiled
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("what", ["warm-up", "float32", "float64"])
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_with_an_empty_cache_nothing_compiles_after_the_warm_up_or_the_first_fit(
+    kind: str, what: str, tmp_path: Path
+) -> None:
+    """Nor in the process that fits: others compile for it."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", EMPTY, kind, what], cwd=ROOT, env=environment, check=True)
+
+
 def test_what_is_not_warmed_is_noticed() -> None:
-    script = SCRIPT.replace("warm_up(case.task, case.dtype,", 'warm_up(case.task, "float64",')
+    script = SCRIPT.replace("call_kernels(case.task, case.dtype,", 'call_kernels(case.task, "float64",')
     assert played("forest", "classification", script)["new"] != []

@@ -62,7 +62,8 @@ def test_the_image_serves_the_example_as_a_numeric_user_and_gets_signals(compose
     assert "--start-period" in last["HEALTHCHECK"]
     test = compose["services"]["oubli"]["healthcheck"]["test"]
     assert f'CMD ["{test[1]}", "{test[2]}"]' in last["HEALTHCHECK"]
-    assert any("oubli warm-up" in value for value in values("RUN"))
+    (compiling,) = (value for value in values("RUN") if "oubli warm-up" in value)
+    assert ". /opt/oubli/docker/processor.sh" in compiling.partition("oubli warm-up")[0]
 
 
 def test_every_file_that_is_copied_is_there_and_not_ignored() -> None:
@@ -147,6 +148,30 @@ def test_the_entry_point_copies_the_kernels_to_where_numba_can_write(search_path
         assert done.stdout.startswith("oubli ")
         assert (cache / "compiled").read_text() == "code"
         assert not (cache / "image").exists()
+
+
+OLD = "flags\t\t: fpu sse2 avx avx2 fma"
+NEW = OLD + " abm bmi1 bmi2 f16c movbe"
+
+
+@pytest.mark.parametrize(("machine", "flags", "own", "named"), [
+    ("x86_64", NEW, "", "x86-64-v3"),
+    ("x86_64", NEW + " avx512f", "", "x86-64-v3"),
+    ("x86_64", NEW, "znver4", "znver4"),
+    ("x86_64", OLD, "", ""),
+    ("aarch64", "", "", "generic"),
+])  # fmt: skip
+def test_kernels_are_compiled_for_a_processor_that_is_named(
+    tmp_path: Path, machine: str, flags: str, own: str, named: str
+) -> None:
+    (tmp_path / "uname").write_text(f"#!/bin/sh\necho {machine}\n")
+    (tmp_path / "uname").chmod(0o755)
+    (tmp_path / "cpuinfo").write_text(f"model name\t: any\n{flags}\n{flags}\n")
+    script = f". {ROOT}/docker/processor.sh; echo ${{NUMBA_CPU_NAME:-}}; echo ${{NUMBA_CPU_FEATURES-unset}}"
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    variables = {"PATH": path, "CPUINFO": str(tmp_path / "cpuinfo"), "NUMBA_CPU_NAME": own}
+    done = subprocess.run(["sh", "-euc", script], env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [named, "" if named and not own else "unset"]
 
 
 def test_the_entry_point_copies_secrets_so_that_nobody_else_may_read_them(search_path: str, tmp_path: Path) -> None:

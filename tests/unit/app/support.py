@@ -23,6 +23,7 @@ from oubli.app.http.monitoring.observer import Observer
 from oubli.app.http.openapi import MAIN, PARTS
 from oubli.app.service.build import Limits, Means, compose, open_directory, open_nothing
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
+from oubli.app.service.lifecycle import no_compilation
 from oubli.app.service.outbox.deliveries import Push
 from oubli.app.service.outbox.subject_requests import Processor
 from oubli.app.service.recovery.start import LedgerChoice
@@ -72,6 +73,8 @@ def make_service(
     policy: CheckpointPolicy | None = None,
     uploads: UploadPolicy | None = None,
     warm_up: Callable[[], object] | None = None,
+    complete: Callable[[], object] | None = None,
+    compiling: Callable[[], Any] = no_compilation,
     processor: Processor | None = None,
     push: Push | None = None,
     max_empty_erasures: int = 1000,
@@ -86,6 +89,8 @@ def make_service(
         uploads=uploads,
         idle_resolve=idle_resolve,
         warm_up=warm_up,
+        complete=complete,
+        compiling=compiling,
         means=Means(push=push, processor=processor),
     )
 

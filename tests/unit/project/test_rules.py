@@ -33,8 +33,8 @@ def test_importing_core_loads_no_service_and_no_scikit_learn() -> None:
 
 def test_every_kernel_goes_through_the_one_decorator() -> None:
     users = {name(path) for path in CODE if any(module.split(".")[0] == "numba" for module in imported(nodes(path)))}
-    # Decorators and cache, calls of the C library, instructions of the processor.
-    assert users == {f"core/jit/{name}.py" for name in ("policy", "linking", "crew", "aligned")}
+    # Decorators and cache, other processes that compile, calls of the C library, instructions of the processor.
+    assert users == {f"core/jit/{name}.py" for name in ("policy", "linking", "compilation", "crew", "aligned")}
 
 
 @pytest.mark.parametrize("option", ["parallel", "fastmath"])

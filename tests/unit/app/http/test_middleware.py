@@ -231,8 +231,11 @@ def test_half_an_answer_is_cut_off(caplog):
     async def never(version: int) -> None:
         raise AssertionError(version)
 
+    async def at_once() -> None:
+        pass
+
     state = {"idle": make_service().model.idle, "role": Role(), "version": lambda: 1, "reach": never}
-    guards = Middleware(broken, **state, rules=access_rules())
+    guards = Middleware(broken, **state, completion=at_once, rules=access_rules())
     with pytest.raises(ConnectionAbortedError):
         TestClient(guards, base_url="http://127.0.0.1").get("/")
     assert "SECRET" not in caplog.text

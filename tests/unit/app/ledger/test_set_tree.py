@@ -114,10 +114,10 @@ def test_after_the_warm_up_nothing_is_compiled_for_a_tree():
     script = """
 import numpy as np
 from oubli.core.samples import set_tree
-from oubli.core.warmup import warm_up
+from oubli.core.warmup import call_kernels
 from oubli.app.ledger.set_tree import SetTree
 
-warm_up("classification", np.float32, kind="tree")
+call_kernels("classification", np.float32, kind="tree")
 before = len(set_tree._plant.signatures)
 for n in (0, 1, 2, 50):
     SetTree(n).fill(range(n), bytes(32 * n))

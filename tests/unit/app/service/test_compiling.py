@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
-import subprocess
 import sys
 import time
 import urllib.request
@@ -17,15 +15,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba import config
 
-import oubli.app.service.compiling
 import oubli.core.jit.policy
 from oubli.app.progress import Progress, silent
+from oubli.app.service import compiling
 from oubli.app.service.compiling import VARIABLE, load_beside, prepare_kernels, use_kernel_cache
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.estimators import KINDS
 from oubli.core.jit.policy import NotKeptError
-from oubli.core.warmup import FIT_STEPS
+from oubli.core.warmup import FIT_STEPS, Usage
 from tests.serving import Running, serving, spawned
 
 GUARDED = (sys.executable, "-m", "tests.unit.app.http.guarded_server")
@@ -168,118 +167,102 @@ def test_with_an_empty_cache_nothing_is_compiled_on_the_event_loop_by_any_kind_a
 # What gets kernels ready
 
 
+class Elsewhere:
+    """Processes that compile: what is waited for is there at once."""
+
+    is_over = False
+
+    def __init__(self, done: list[Any], exit_code: int = 0) -> None:
+        self.done, self.exit_code = done, exit_code
+
+    def wait(self, n_steps: int | None, report: Any) -> int:
+        self.done.append(f"wait for {n_steps}")
+        if report is not None:
+            report(1, 3)
+        return self.exit_code
+
+
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def done(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is done to have kernels ready, in order; only those of a fit are kept."""
+    monkeypatch.setattr(compiling, "_prepared", set())
     done: list[Any] = []
     monkeypatch.setattr(oubli.app.service.compiling, "_prepared", set())
 
-    def warm_up(task: Task, dtype: Any, *, kind: str, parameters: Any, steps: Any) -> None:
-        assert (task, dtype, kind, parameters) == (Task.REGRESSION, np.float64, "incremental-boosting",
-                                                   {"quantization": None})  # fmt: skip
+    def do(usage: Usage, *, steps: Any) -> None:
+        assert usage == USAGE
         compiles = not getattr(oubli.core.jit.policy._here, "only_kept", False)
-        done.append(("compile" if compiles else "load") + (" for a fit" if steps == FIT_STEPS else ""))
+        done.append(("compile" if compiles else "load") + f" {len(steps)}")
         if not compiles and steps != FIT_STEPS:
             raise NotKeptError("a kernel")
 
-    monkeypatch.setattr(oubli.app.service.compiling, "warm_up", warm_up)
+    def begin(usage: Usage, *, niceness: int) -> Elsewhere:
+        done.append((usage, niceness))
+        return Elsewhere(done)
+
+    monkeypatch.setattr(compiling, "do", do)
+    monkeypatch.setattr(compiling, "compilation_of", begin)
     return done
 
 
-def prepare(progress: Progress = silent) -> None:
-    schema = schema_of("regression", "number", "float64")
-    prepare_kernels("incremental-boosting", schema, {"quantization": None, "n_estimators": 7}, progress)
+USAGE = Usage("model", "incremental-boosting", "regression", "float64", '{"quantization": null}')
+SCHEMA = schema_of("regression", "number", "float64")
+PARAMETERS = {"quantization": None, "n_estimators": 7}
 
 
-# A process that does two steps of three and ends.
-TWO_STEPS = """
-import sys
-assert sys.argv[1:] == ["10", "model", "incremental-boosting", "regression", "float64", '{"quantization": null}']
-print("1/3\\n2/3\\nno number", flush=True)
-sys.exit(EXIT_CODE)
-"""
+def prepare(progress: Progress = silent, part: compiling.Part = "model") -> None:
+    prepare_kernels("incremental-boosting", SCHEMA, PARAMETERS, progress, part=part)
 
 
-@pytest.mark.parametrize("exit_code", [0, 1])
-def test_what_is_not_kept_is_compiled_by_another_process_and_else_here(
-    monkeypatch: pytest.MonkeyPatch, steps: list[Any], exit_code: int
+def test_what_is_not_kept_is_compiled_by_other_processes_once(done: list[Any]) -> None:
+    for _ in range(2):
+        prepare(lambda *told: done.append(told))
+    assert done == ["load 9", (USAGE, 10), "wait for None", ("compiling the kernels", 1, 3), "compile 9"]
+
+
+def test_who_needs_less_waits_for_less_and_the_rest_is_compiled_by_the_same_processes(done: list[Any]) -> None:
+    for _ in range(2):
+        prepare(part="fit")
+        prepare(part="predictions")
+    prepare()
+    for part in ("model", "fit", "predictions"):
+        prepare(part=part)
+    of_predictions = ["load 2", "load 4", (USAGE, 10), "wait for 4", "compile 4"]
+    assert done == [*of_predictions, "load 9", (USAGE, 10), "wait for None", "compile 9"]
+
+
+@pytest.mark.parametrize("fault", ["exit code 7", "OSError", "not writable"])
+def test_what_other_processes_cannot_do_is_left_to_this_one(
+    monkeypatch: pytest.MonkeyPatch, done: list[Any], caplog: pytest.LogCaptureFixture, fault: str
 ) -> None:
-    class Other(subprocess.Popen[str]):
-        def __init__(self, command: list[str], **options: Any) -> None:
-            code = TWO_STEPS.replace("EXIT_CODE", str(exit_code))
-            super().__init__([sys.executable, "-c", code, *command[3:]], **options)
-            steps.append("process")
+    def begin(*_: Any, **__: Any) -> Elsewhere:
+        if fault == "OSError":
+            raise OSError
+        return Elsewhere(done, 7)
 
-    monkeypatch.setattr(oubli.app.service.compiling.subprocess, "Popen", Other)
-    for _ in range(2):
-        prepare(lambda *told: steps.append(told))
-    told = [("compiling the kernels", done, 3) for done in (1, 2)]
-    assert steps == ["load", "process", *told, "compile"]
+    monkeypatch.setattr(compiling, "compilation_of", begin)
+    monkeypatch.setattr(compiling, "is_writable", lambda: fault != "not writable")
+    prepare()
+    assert [done[0], done[-1]] == ["load 9", "compile 9"]
+    assert ("answers are slow meanwhile" in caplog.text) is (fault != "not writable")
 
 
-def test_what_a_fit_runs_is_ready_before_the_rest(steps: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oubli.app.service.compiling, "is_writable", lambda: False)
-    schema, parameters = schema_of("regression", "number", "float64"), {"quantization": None}
-    of_it = "incremental-boosting", schema.task, schema.cell_dtype, parameters
-    load_beside(*of_it, only_fit=True).join()
-    for _ in range(2):
-        prepare_kernels("incremental-boosting", schema, parameters, only_fit=True)
-    assert steps == ["load for a fit"]
+def test_what_a_fit_runs_is_loaded_before_the_rest(done: list[Any]) -> None:
+    of_it = "incremental-boosting", SCHEMA.task, SCHEMA.cell_dtype, PARAMETERS
+    load_beside(*of_it, part="fit").join()
+    prepare(part="fit")
+    assert done == ["load 2"]
     load_beside(*of_it).join()  # compiles nothing, whatever is missing
-    assert steps == ["load for a fit", "load"]
-    for _ in range(2):
-        prepare()
-    prepare_kernels("incremental-boosting", schema, parameters, only_fit=True)
-    assert steps == ["load for a fit", "load", "load", "compile"]
+    assert done == ["load 2", "load 9"]
 
 
 def test_a_wrong_guess_of_what_will_be_learned_does_no_harm(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(oubli.app.service.compiling, "_prepared", set())
-    load_beside("tree", Task.REGRESSION, np.float32, only_fit=True).join()  # there is none
-    assert oubli.app.service.compiling._prepared == set()
+    monkeypatch.setattr(compiling, "_prepared", set())
+    load_beside("tree", Task.REGRESSION, np.float32, part="fit").join()  # there is none
+    assert compiling._prepared == set()
     assert not [one for one in caplog.records if one.levelno > logging.DEBUG]
-
-
-class Endless(subprocess.Popen[str]):
-    """A process that does not end by itself."""
-
-    def __init__(self, _: list[str], **options: Any) -> None:
-        super().__init__([sys.executable, "-c", "import time; time.sleep(600)"], **options)
-
-
-@pytest.mark.parametrize("how", ["cannot be started", "takes too long", "cannot keep anything"])
-def test_without_another_process_the_work_is_done_here(
-    monkeypatch: pytest.MonkeyPatch, steps: list[Any], tmp_path: Path, how: str
-) -> None:
-    """One that takes too long is killed; where nothing can be kept, none is started."""
-
-    def start(*arguments: Any, **options: Any) -> Endless:
-        steps.append(how)
-        if how != "takes too long":
-            raise OSError
-        started.append(Endless(*arguments, **options))
-        return started[0]
-
-    started: list[Endless] = []
-    if how == "cannot keep anything":
-        (tmp_path / "file").touch()
-        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "kernels"))
-    monkeypatch.setattr(oubli.app.service.compiling.subprocess, "Popen", start)
-    monkeypatch.setattr(oubli.app.service.compiling, "_LONGEST", 0.1)
-    prepare()
-    assert steps == ["load", *([] if how == "cannot keep anything" else [how]), "compile"]
-    assert [one.returncode for one in started] == [-signal.SIGKILL] * len(started)
-
-
-def test_the_process_compiles_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Any] = []
-    monkeypatch.setattr(oubli.app.service.compiling, "warm_up_influence", lambda *a, **k: told.append((a, k)))
-    monkeypatch.setattr(oubli.app.service.compiling.os, "nice", told.append)
-    oubli.app.service.compiling.main(["10", "influence", "forest", "classification", "float32", "{}"])
-    named = {"kind": "forest", "parameters": {}}
-    assert told == [10, ((Task.CLASSIFICATION, np.dtype(np.float32)), named)]
 
 
 # --- the directory of compiled kernels: private, and never needed
@@ -289,6 +272,7 @@ def test_the_process_compiles_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -
 def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr(config, "CACHE_DIR", "")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 

@@ -58,7 +58,7 @@ def test_a_kernel_holds_all_that_it_calls_and_shows_itself_alone(
     shown = [one.name for one in library_of(_total).get_defined_functions() if one.linkage.name != "internal"]
     assert shown
     assert all("_total" in name for name in shown)
-    assert [path.name.partition("-")[0].rpartition(".")[2] for path in tmp_path.iterdir()] == ["_total"]
+    assert [path.name.partition("-")[0].rpartition(".")[2] for path in tmp_path.glob("*.kernel")] == ["_total"]
 
 
 def test_an_index_beyond_an_array_is_told_through_functions_that_have_no_environment(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import errno
+import threading
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,6 +50,45 @@ def test_ready_for_predictions_and_not_for_changes(reason):
             service.model.state.hindered = None
             assert client.get("/readyz?for=changes").status_code == 200
             assert client.get("/model").json()["changes_stopped"] is None
+
+
+async def test_predictions_are_answered_while_the_kernels_of_changes_compile_and_the_rest_waits():
+    going_on = [SimpleNamespace(n_done=12, n_kernels=60)]
+    loaded = threading.Event()
+    service = make_service(complete=loaded.set, compiling=lambda: going_on[0] if going_on else None)
+    async with served_here(service) as client:
+        assert (await client.post("/predict", json={"instances": rows(1)})).status_code == 200
+        ready, refused = await client.get("/readyz"), await client.get("/readyz?for=changes")
+        assert (ready.status_code, refused.status_code) == (200, 503)
+        assert refused.json()["type"] == "urn:oubli:problem:not-ready"
+        assert refused.json()["detail"] == "Predictions are answered; changes wait: 12 of 60 kernels are compiled."
+        assert (await client.get("/model")).json()["n_samples"] == 60
+        waiting = [
+            asyncio.create_task(request)
+            for request in (
+                client.delete("/samples/c1"),
+                client.post("/samples", json=samples(1)),
+                client.get("/model/importances"),
+            )
+        ]
+        await asyncio.sleep(0.2)
+        assert not any(task.done() for task in waiting)
+        assert (await client.post("/predict", json={"instances": rows(1)})).status_code == 200
+        assert not loaded.is_set()
+        going_on.clear()
+        assert [(await task).status_code for task in waiting] == [200, 201, 200]
+        assert loaded.is_set()
+        assert (await client.get("/readyz?for=changes")).status_code == 200
+
+
+async def test_a_change_that_waits_for_kernels_is_refused_when_the_server_stops():
+    service = make_service(compiling=lambda: SimpleNamespace(n_done=0, n_kernels=0))
+    async with served_here(service) as client:
+        waiting = asyncio.create_task(client.delete("/samples/c1"))
+        await asyncio.sleep(0.1)
+        assert "are being compiled" in (await client.get("/readyz?for=changes")).json()["detail"]
+        service.lifecycle.drain()
+        assert (await waiting).status_code == 503
 
 
 async def test_not_ready_while_it_drains_but_requests_are_answered():

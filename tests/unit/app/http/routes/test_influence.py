@@ -211,9 +211,9 @@ def test_a_question_whose_kernels_take_long_is_a_job_and_then_is_not(monkeypatch
     monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.5)
     compiled = threading.Event()
 
-    def prepare(key):
+    def prepare(needs):
         assert compiled.wait(30)
-        oubli.app.service.compiling._prepared.add(key)
+        oubli.app.service.compiling._prepared.add(needs)
 
     monkeypatch.setattr(oubli.app.service.compiling, "_prepare", prepare)
     body = {"instances": rows(2), "labels": ["no", "yes"]}
