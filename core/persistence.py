@@ -113,12 +113,12 @@ def read_tensor(file: Any, name: str) -> Array:
 
 
 FORMAT = "oubli"
-VERSION = 3
+VERSION = 5
 # Of files with restricted samples or retention periods: a program that knows of none must not pass them over. Others
 # are read by older ones.
-_WITH_RIGHTS, _WITHOUT = 3, 2
+_WITH_RIGHTS, _WITHOUT = 5, 4
 # Of the oldest version whose trees this program reads; those of older files are rebuilt from their samples.
-FIRST_READABLE_TREES = 2
+FIRST_READABLE_TREES = 4
 
 
 NOT_CANONICAL = "the samples hold numbers in another form than this program writes"

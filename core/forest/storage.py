@@ -59,7 +59,7 @@ class KeptForest(Engine):
     """
 
     prefix = serialise.PREFIX
-    format = 2
+    format = 3  # 2: ranges of all samples
     yields = True
     bytes_asked = staticmethod(serialise.bytes_asked)
 

@@ -70,7 +70,7 @@ def regressor() -> DynamicForestRegressor:
 
 
 def restricted() -> DynamicForestClassifier:
-    """The classifier, of which one person has restricted her samples: what format 3 is for."""
+    """The classifier, of which one person has restricted her samples: what format 5 is for."""
     model = classifier()
     model.samples_.set_subject("sample 9", "person ä")
     model.samples_.note_additions(["sample 7", "sample 10"], 1_600_000_000_000, "request-1")
@@ -79,7 +79,9 @@ def restricted() -> DynamicForestClassifier:
 
 
 def main() -> None:
-    restricted().save(HERE / "forest-classifier-v3.safetensors", {"written by": "tests/golden/make.py"})
+    models = {"classifier-v4": classifier(), "regressor-v4": regressor(), "classifier-v5": restricted()}
+    for name, model in models.items():
+        model.save(HERE / f"forest-{name}.safetensors", {"written by": "tests/golden/make.py"})
 
 
 if __name__ == "__main__":

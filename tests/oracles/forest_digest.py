@@ -61,7 +61,7 @@ def header(forest: Forest) -> dict[str, Any]:
     """All but the trees that decides a prediction."""
     p = forest.parameters
     return {
-        "format": 2,
+        "format": 3,
         "kind": "forest",
         "task": forest.task,
         "seed": p.seed,

@@ -67,9 +67,9 @@ def test_a_session_out_of_time_is_no_failure_and_the_table_tells_what_did_not_ru
 ) -> None:
     (tmp_path / "test_them.py").write_text(TESTS.format(quick="pass", slow=slow), encoding="utf-8")
     record = tmp_path / "long.1.record"
-    ended = run(tmp_path, "--seconds=1", f"--record={record}", "-W", "error", patience=patience)
+    ended = run(tmp_path, "--seconds=4", f"--record={record}", "-W", "error", patience=patience)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "the 1 s are over" in ended.stdout
+    assert "the 4 s are over" in ended.stdout
     _, line, _, file = table([record])
     assert line.split() == ["long", "1", "1", "0", *["2", "tests", "of", "1", "files"]]
     assert file.endswith("test_them.py: 2 of 3")

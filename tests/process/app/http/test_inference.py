@@ -93,7 +93,7 @@ def test_tritons_client_predicts(client, adult_server, adult, n, binary_in, bina
     answer = client.infer("oubli", asked(values, binary=binary_in), outputs=outputs, request_id="r-1")
     told, expected = answer.get_response(), plain(adult_server, values)
     version = expected["model_version"]
-    assert (told["id"], told["model_version"], told["parameters"]) == ("r-1", "1", {"model_version": version})
+    assert (told["id"], told["model_version"], told["parameters"]) == ("r-1", str(version), {"model_version": version})
     assert np.array_equal(answer.as_numpy("probabilities"), expected["probabilities"])
     for name in ("predictions", "classes"):
         found = [text.decode() if isinstance(text, bytes) else text for text in answer.as_numpy(name).tolist()]

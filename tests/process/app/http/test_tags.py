@@ -28,7 +28,7 @@ COLUMNS = (Column(), Column(), Column("categorical"))
 FOREST = {"n_estimators": 12, "occurrence": 0.3, "max_features": 2, "n_thresholds": 4, "max_depth": 14}
 FLAGS = [part for name, value in FOREST.items() for part in (f"--{name.replace('_', '-')}", str(value))]
 
-# In the ordinary tier are `tests/exact/app/service/test_tag_thread.py` and `tests/unit/app/service/test_tag_thread.py`.
+# In the ordinary tier are `tests/exact/app/service/test_tag_thread.py` and `tests/unit/app/service/test_live.py`.
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(usable_cores() < 2, reason="with one core tags are resolved on the event loop"),

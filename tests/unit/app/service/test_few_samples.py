@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,14 @@ from oubli.core.data.schema import Task
 from oubli.core.errors import UnusableModelError
 from oubli.core.estimators import KINDS
 from oubli.core.forest.engine import ForestEngine
-from tests.unit.app.service.test_rebuild import recovered
-from tests.unit.app.service.test_service import new_samples, run
+from tests.unit.app.service.support import new_samples, running
 from tests.unit.app.support import (
     CLASSES,
     forest,
     make_answers_long,
     make_changes_long,
     make_service,
+    reopened,
     rows,
 )
 
@@ -32,8 +33,18 @@ A_SLICE = 8
 MANY = [f"c{i}" for i in range(100)]
 
 
-def large(**parameters: Any) -> Any:
-    return forest(N, **parameters)
+def large() -> Any:
+    return forest(N)
+
+
+def run(service: Service, work: Callable[[], Awaitable[None]]) -> None:
+    """Do something with a service that is ready, and stop it."""
+
+    async def main() -> None:
+        async with running(service):
+            await work()
+
+    asyncio.run(main())
 
 
 def copies_of(monkeypatch: pytest.MonkeyPatch, model: Any) -> list[Any]:
@@ -253,7 +264,7 @@ def test_a_server_that_is_killed_between_slices_has_the_whole_change_afterwards(
 
 
 def recovered_digest(directory: Path) -> str:
-    service = recovered(directory)
+    service = reopened(directory)
     assert service.model.state.version == 2
     digest: str = service.model.state.model.digest()
     service.lifecycle.close()
