@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks import (
     bench_accuracy,
+    bench_attacks,
     bench_audit,
     bench_boosting,
     bench_bulk,
@@ -79,6 +80,7 @@ def main() -> None:
     bench_durability.main(["--cache", str(options.cache), "--write-results"])
     bench_paper.main(cached)
     bench_tree.main(cached)
+    bench_attacks.main(cached)
     bench_threads.main(cached)
     bench_limits.main([*cached, "--only", "growth"])
     bench_audit.main(cached)

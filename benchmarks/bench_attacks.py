@@ -36,7 +36,6 @@ from oubli.core import (
     DynamicForestClassifier,
     DynamicForestRegressor,
     DynamicTreeClassifier,
-    DynamicTreeRegressor,
     IncrementalBoostingClassifier,
     IncrementalBoostingRegressor,
 )
@@ -60,7 +59,7 @@ class Target:
 
     title: str
     classifier: Callable[..., Any]
-    regressor: Callable[..., Any]
+    regressor: Callable[..., Any] | None
     parameters: dict[str, Any]
     mark: Mark | None = None
 
@@ -76,7 +75,7 @@ TARGETS = {
         {"random_state": 0, "occurrence": 0.1},
         at_most(5.0),
     ),
-    "tree": Target("The tree", DynamicTreeClassifier, DynamicTreeRegressor, {"random_state": 0, "lazy": True}),
+    "tree": Target("The tree", DynamicTreeClassifier, None, {"random_state": 0, "lazy": True}),
     "boosting": Target(
         "Exact boosting", IncrementalBoostingClassifier, IncrementalBoostingRegressor, {"random_state": 0}
     ),
@@ -102,6 +101,8 @@ class Attacker:
         self.rng = np.random.default_rng(seed)
         self.is_regression = split.task == REGRESSION
         make = target.regressor if self.is_regression else target.classifier
+        if make is None:
+            raise ValueError(f"{target.title} has no regression")
         self.model = make(**target.parameters)
         self.fit_seconds = cpu_seconds(lambda: self.model.fit(self.X, self.y, ids=self.X.index))
         self.numeric: list[Any] = [name for name in self.X if name not in split.categorical]
@@ -269,6 +270,8 @@ def section(name: str) -> Callable[[Attacks], Section]:
         rows: list[Row] = []
         for data in SETS:
             split = load_split(data, bench.data, bench.cache, n_rows=bench.rows)
+            if split.task == REGRESSION and TARGETS[name].regressor is None:
+                continue
             rows += attacked(TARGETS[name], split, bench.rounds)
         text = TEXT.format(rows=bench.rows, rounds=bench.rounds)
         return Section(TARGETS[name].title, text, HEAD, rows)

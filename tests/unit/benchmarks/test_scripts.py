@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 import pytest
 from numba import config
 
-from benchmarks import bench_boosting, bench_influence, bench_operations, bench_paper, bench_tree, sections
+from benchmarks import (
+    bench_attacks,
+    bench_boosting,
+    bench_influence,
+    bench_operations,
+    bench_paper,
+    bench_tree,
+    sections,
+)
 from benchmarks.streams import cost
 from tests.serving import ROOT, environment
 from tests.unit.benchmarks.conftest import Pages
@@ -41,6 +49,7 @@ TOGETHER = [  # what shares a run
     ("exact", "exact-touched"), ("presorted",), ("stream",), ("backdoor", "membership"),
     ("prediction", "batch-prediction"),
 ]  # fmt: skip
+SMALL_ATTACKS = {"SETS": ("adult", "abalone"), "ROWS": 400, "TRIES": 2}
 SCRIPTS = [
     *(
         Script(
@@ -87,6 +96,13 @@ SCRIPTS = [
             "benchmarks.streams.curves.EPSILONS": (0.5, 0.1),
         },
         plots=tuple(set(bench_tree.QUESTIONS) - {"electricity", "build"}),
+    ),
+    Script(
+        "attacks",
+        tuple(bench_attacks.QUESTIONS),
+        "--rounds 2",
+        {f"benchmarks.bench_attacks.{name}": value for name, value in SMALL_ATTACKS.items()},
+        shown=("| abalone | target |", "| at most 5 |"),
     ),
     Script(
         "limits",

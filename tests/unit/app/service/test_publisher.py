@@ -197,7 +197,8 @@ async def test_a_directory_of_an_earlier_version_goes_on_with_a_log_over_all_its
         checkpoint = await until_cosigned(client, policy, receipt["ledger_index"])
         entries = (await get(client, "/ledger?limit=50"))["entries"]
         assert entries[: len(notes["ledger"])] == notes["ledger"]
-        assert [entry["type"] for entry in entries[len(notes["ledger"]) :]][-2:] == ["log-begun", "unlearned"]
+        types = [entry["type"] for entry in entries[len(notes["ledger"]) :]]
+        assert types[-3:] == ["log-begun", "trees-grown-anew", "unlearned"]
         check_since(entries[: checkpoint.size], checkpoint, policy)
         check_proof((await client.get(f"/erasures/{receipt['id']}/proof")).text, policy, kept=receipt)
         # What was written before is in the log as it is, and says nothing of names.

@@ -56,10 +56,10 @@ def test_a_restricted_sample_keeps_what_it_has_and_its_id_is_taken():
 def test_only_a_file_with_restricted_samples_has_the_new_format(tmp_path: Path):
     forest, path = model(), tmp_path / "model"
     forest.save(path)
-    assert b'"version":"3"' in path.read_bytes()[:1_000_000]
+    assert b'"version":"5"' in path.read_bytes()[:1_000_000]
     forest.apply(forest.plan_delete(["p3", "p5", "p19"]))
     forest.save(path)
-    assert b'"version":"2"' in path.read_bytes()[:1_000_000]
+    assert b'"version":"4"' in path.read_bytes()[:1_000_000]
     assert b"import-7" in path.read_bytes()  # of a sample that is held
     forest.delete("p4")
     forest.save(path)
