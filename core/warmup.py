@@ -20,7 +20,7 @@ from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import InputError
 from oubli.core.estimators import KINDS
 from oubli.core.jit.compilation import Compilation, Lines
-from oubli.core.jit.policy import compiling_here, compiling_log, is_writable, note_filled
+from oubli.core.jit.policy import NotKeptError, compiling_here, compiling_log, is_writable, note_filled, only_kept
 from oubli.core.model import grow_some
 from oubli.core.registry import parameters_of, variant_of
 from oubli.core.rng import mix
@@ -131,6 +131,8 @@ def _compile(usages: Sequence[Usage], progress: Callable[[str, int, int], object
     """Compile in other processes, and here what they leave; tells the logger where nothing takes the progress."""
     stage = f"compiling the kernels of {usages[0].kind}, which later processes load from the cache"
     report = partial(Lines(compiling_log.warning) if progress is None else progress, stage)
+    if _are_kept(usages):
+        return
     report(0, 0)
     if is_writable():
         with suppress(OSError), compilation_of(*usages) as compilation:
@@ -138,6 +140,15 @@ def _compile(usages: Sequence[Usage], progress: Callable[[str, int, int], object
                 return
     for usage in usages:
         do(usage)
+
+
+def _are_kept(usages: Sequence[Usage]) -> bool:
+    """Load all kernels; False when one is not in the cache."""
+    with suppress(NotKeptError), only_kept():
+        for usage in usages:
+            do(usage)
+        return True
+    return False
 
 
 def _variants(kind: str) -> list[str]:

@@ -93,8 +93,8 @@ async def observe(
                 for piece in pieces:
                     connection.send(piece)
                     await asyncio.sleep(0)
-                # In other states there is no answer until the state has ended.
-                if state == "ready":
+                # In other states there may be no answer until the state has ended.
+                if state in ("ready", "stopping", "failed"):
                     await settle(host, connection)
                 else:
                     await host.settle(most=100)
