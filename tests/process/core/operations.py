@@ -174,7 +174,7 @@ def _of(case: Case, columns: str, n_classes: int) -> Iterator[tuple[str, Callabl
 def _change_in_slices(model: Any, ids: list[str]) -> None:
     model.resolve()
     plan = model.plan_delete(ids)
-    assert model.can_be_sliced(plan) == (model.kind == "forest")
+    assert model.can_be_sliced(plan) == (model.kind == "forest" and model.lazy)
     if model.can_be_sliced(plan):
         assert list(model.change_in_slices(plan))
 

@@ -39,6 +39,9 @@ MAX_BODY, MAX_ROWS = 3000, 12
 MODELS = {"classes": forest(), "numbers": forest(schema=NUMBERS), "empty": forest(0)}
 
 
+DAY_MS = 86_400_000
+
+
 @dataclass(frozen=True)
 class Seen:
     """What can be told of a server after some requests."""
@@ -55,6 +58,8 @@ def seen(host: Host, answers: list[Answered], *, closed: bool, n_hot: int = 0) -
     state = host.service.model.state
     held = state.model.samples_
     samples = [held.get(name) for name in held.ids()]
+    # A retention period counts from the moment of its request, which is another one for each server.
+    samples = [replace(one, expires_ms=one.expires_ms and one.expires_ms // DAY_MS) for one in samples]
     return Seen(answers, closed, samples, held.next_id, state.version, n_hot)
 
 
