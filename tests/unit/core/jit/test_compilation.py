@@ -165,7 +165,12 @@ def test_what_other_processes_leave_is_compiled_here(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(policy, "_filled", set())
     monkeypatch.setattr(warmup, "is_writable", lambda: is_writable)
     monkeypatch.setattr(warmup, "Compilation", begin)
-    monkeypatch.setattr(warmup, "do", done.append)
+    def do(usage: Any) -> None:
+        if getattr(policy._here, "only_kept", False):
+            raise policy.NotKeptError("a kernel")
+        done.append(usage)
+
+    monkeypatch.setattr(warmup, "do", do)
     monkeypatch.setattr(warmup, "_running", {})
     IncrementalBoostingClassifier(n_estimators=1, quantization=None).fit(np.eye(4), [0, 1, 0, 1])
     policy._fill()
