@@ -10,7 +10,7 @@ the work that it defers (`resolve`), in CPU seconds of one thread. The model is 
     all columns   the same beyond the range of every numeric column
     duplicates    copies of one sample come
     boundaries    samples come whose values are the next floats above those of another sample
-    new category  a sample with categories that nobody has comes, and leaves
+    new category  a sample with categories that no other sample has comes, and leaves
     target        a regression's sample comes with a target a thousand times the largest, and leaves
     ids           the dearest of many ids for the same outlier, found by trying
     climbing      the dearest samples of some that left are put back, changed a little, and taken again
@@ -193,7 +193,7 @@ class Attacker:
             yield from self.come_and_go(table, self.y[row])
 
     def new_category(self) -> Iterator[float]:
-        """Add a row with categories that nobody has, and delete it."""
+        """Add a row with categories that no other row has, and delete it."""
         while self.categorical:
             row = self.some_row()
             table = self.copy(row)

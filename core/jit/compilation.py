@@ -92,7 +92,7 @@ class Compilation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()  # the others end when there is nobody to answer
+        self._process.kill()  # the others end when nothing reads their answers
 
     def _follow(self) -> None:
         """Read the lines of the lister."""
@@ -247,7 +247,7 @@ class _Lister:
                         self._open[step] -= 1
                         self._n_done += 1
                     self._tell()
-        except OSError:  # it was killed, or the caller was: whoever waits compiles the rest by itself
+        except OSError:  # it was killed, or the caller was: a caller that waits compiles the rest by itself
             self.has_failed = True
 
     def _tell(self) -> None:
@@ -306,7 +306,7 @@ def _compile() -> None:
     for line in sys.stdin:
         kernel, types = line.split()
         module, _, name = kernel.partition(":")
-        with suppress(Exception):  # whoever calls the kernel is told what is wrong with it
+        with suppress(Exception):  # the call of the kernel raises the same error
             getattr(import_module(module), name).compile(policy.types_of(types))
         sys.stdout.write("\n")
         sys.stdout.flush()

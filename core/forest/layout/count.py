@@ -557,7 +557,7 @@ def choose_samples(data, parameters, scratch, blocks, block, key, start, end):
     if n_chosen == 0:
         n_chosen = n_samples
         if not is_all:
-            # Whoever comes next may be the only one that is chosen.
+            # The next sample that is added may be the only one that is chosen.
             halves[block, N_LEAST] = np.int32(n_samples)
             halves[block, N_MOST] = np.int32(n_samples)
     halves[block, N_CHOSEN] = np.int32(n_chosen)
