@@ -5,7 +5,7 @@ Hooks of pytest, for `tests/conftest.py`:
     --rotate         begin with another file each day, and run the first case of every test before the second of any
     --part I/N       every N-th file only, so that several processes share the work
     --seconds S      stop after S seconds; that is no failure, unless a test has failed
-    --record FILE    write into a file what there is to run, and what has run
+    --record=FILE    write into a file what there is to run, and what has run
 
 `python -m tests.budget FILE ...` prints the table of such files. Those of a tier have one name up to the first dot.
 """
