@@ -52,6 +52,9 @@ MAX_COPIED_CELLS = 2**21
 # there are most, run through vector registers too.
 PADDING = 32
 
+# Candidates of a categorical attribute that the others are compared with; see `blocks.py`.
+N_COMPARED = 64
+
 # Slots of `Scratch.work`.
 WORKED = 0  # samples looked at, counted again at each level
 WORKING_BLOCK = 1  # where candidates of a node without a block of its own are counted
@@ -87,6 +90,9 @@ class Scratch(NamedTuple):
     category_keys: Hashes  # uint64[n_codes + 1] their hashes
     category_statistics: Ints  # int64[n_codes + 1, width]
     category_chosen: npt.NDArray[np.int32]  # int32[n_codes + 1] how many of the chosen samples they have
+    isolated: Hashes  # uint64[N_COMPARED] the categories that candidates isolate
+    isolated_places: npt.NDArray[np.int32]  # int32[s] where in `category_keys` that of a candidate is
+    divisions: Hashes  # uint64[N_COMPARED] how candidates divide them
     chosen: npt.NDArray[np.int32]  # int32[m] the chosen samples of the node at hand, counted from its first
     permutation: npt.NDArray[np.int32]  # int32[max(d, T)] identity between calls
     swaps: npt.NDArray[np.int32]  # int32[d] to undo the shuffle of `permutation`
@@ -207,6 +213,9 @@ def empty_scratch(
         category_keys=np.zeros(n_codes + 1, np.uint64),
         category_statistics=np.zeros((n_codes + 1, width), np.int64),
         category_chosen=np.zeros(n_codes + 1, np.int32),
+        isolated=np.zeros(N_COMPARED, np.uint64),
+        isolated_places=np.zeros(n_cells, np.int32),
+        divisions=np.zeros(N_COMPARED, np.uint64),
         chosen=np.zeros(n_rows, np.int32),
         permutation=np.arange(max(n_features, n_trees), dtype=np.int32),
         swaps=np.zeros(n_features, np.int32),

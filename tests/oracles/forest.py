@@ -244,8 +244,11 @@ def numeric_rules(
     ]
 
 
-def category_rules(chosen: Sequence[int], attr_key: int, s: int) -> list[Rule]:
-    """The candidates of a categorical attribute: one category against the rest, or a subset."""
+def category_rules(chosen: Sequence[int], attr_key: int, s: int) -> list[Rule | None]:
+    """The candidates of a categorical attribute: one category against the rest, or a subset.
+
+    None stands for a candidate that tells the isolated categories apart like one of the first 64 before it.
+    """
     rules: list[Rule] = []
     for j in range(s):
         key = combine(attr_key, j)
@@ -254,7 +257,16 @@ def category_rules(chosen: Sequence[int], attr_key: int, s: int) -> list[Rule]:
             rules.append({"kind": "one-vs-rest", "category": isolated})
         else:
             rules.append({"kind": "subset", "key": key})
-    return rules
+    known = {rule["category"] for rule in rules[:64:2]}
+    seen: set[frozenset[frozenset[int]]] = set()
+    kept: list[Rule | None] = []
+    for j, rule in enumerate(rules):
+        passed = frozenset(h for h in known if goes_left(h, rule))
+        division = frozenset({passed, frozenset(known - passed)})
+        kept.append(None if division in seen else rule)
+        if j < 64:
+            seen.add(division)
+    return kept
 
 
 def goes_left(value: Any, rule: Rule) -> bool:
@@ -270,7 +282,7 @@ def goes_left(value: Any, rule: Rule) -> bool:
 
 def rules_of(
     node_key: int, attribute: int, samples: Sequence[_Sample], columns: Sequence[Column], s: int
-) -> list[Rule]:
+) -> Sequence[Rule | None]:
     """All candidates of one attribute of a node, in the order of their index j."""
     attr_key = combine(combine(node_key, 3), attribute)
     cells = [sample.cells[attribute] for sample in samples]
@@ -351,6 +363,8 @@ def grow(
     for attribute in sorted(attributes_of(node_key, samples, parameters.n_attributes)):
         rules = rules_of(node_key, attribute, samples, columns, parameters.n_thresholds)
         for j, rule in enumerate(rules):
+            if rule is None:
+                continue
             left = [sample for sample in samples if goes_left(sample.cells[attribute], rule)]
             right = [sample for sample in samples if not goes_left(sample.cells[attribute], rule)]
             if not left or not right:

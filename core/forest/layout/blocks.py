@@ -53,7 +53,12 @@ Two more rules that the paper leaves open:
     a) missing values: a coin of the candidate sends them left or right, whether or not there are any;
        an attribute whose chosen samples are equal but for missing values has one candidate, missing on the right;
     b) categories: even candidates isolate the category with the smallest hash among those of the chosen samples,
-       odd ones send each category left by a coin of its hash.
+       odd ones send each category left by a coin of its hash. Candidates that divide the categories which the first
+       N_COMPARED of them isolate in the same way count as one: the first of them stays, and the others *repeat* it.
+
+Without this rule several candidates of a column with few categories have one score. The first of them is taken, until
+a sample of another category comes, which each of them sends another way: then another one is the best, and the node is
+built again, at the root as well as below.
 """
 
 from typing import Any, NamedTuple
@@ -139,7 +144,7 @@ class Layout(NamedTuple):
     counters_stride: int  # counters an attribute
     n_counters: int  # rows of `width` counters an attribute; the last counts missing values
     categories_at: int  # keys
-    categories_stride: int  # keys an attribute, 0 without categorical columns; the last are counts, see `chosen_at`
+    categories_stride: int  # keys an attribute, 0 without categorical columns; see `chosen_at` and `repeats_at`
     size: int  # longs
 
 
@@ -172,7 +177,7 @@ def layout_of(settings: ForestSettings, n_features: int, width: int, *, has_cate
     stride = _lines(-(-n_counters * width // per_long))
     categories_at = counters_at + n_attributes * stride
     n_isolated = -(-n_thresholds // 2)
-    categories_stride = n_isolated + -(-n_isolated // 2) if has_categories else 0
+    categories_stride = n_isolated + -(-n_isolated // 2) + -(-n_thresholds // 64) if has_categories else 0
     return Layout(
         totals_at=head_size * per_long,
         skipped_at=skipped_at,
@@ -269,6 +274,26 @@ def categories_at(parameters, used):
 def chosen_at(parameters, used):
     """Place, in `halves`, of the number of chosen samples in an attribute's first isolated category."""
     return 2 * (categories_at(parameters, used) + (parameters[0]["n_thresholds"] + 1) // 2)
+
+
+@pasted
+def repeats_at(parameters, used):
+    """Place of the bits of an attribute's candidates: 1 where one repeats another."""
+    n_isolated = (parameters[0]["n_thresholds"] + 1) // 2
+    return categories_at(parameters, used) + n_isolated + (n_isolated + 1) // 2
+
+
+@pasted
+def note_repeat(parameters, blocks, block, used, candidate):
+    """Note that a candidate of a categorical attribute repeats one before it."""
+    blocks.keys[block, repeats_at(parameters, used) + candidate // 64] |= np.uint64(1) << np.uint64(candidate % 64)
+
+
+@pasted
+def is_repeat(parameters, blocks, block, used, candidate):
+    """Whether a candidate of a categorical attribute repeats one before it, and has no counts."""
+    bits = blocks.keys[block, repeats_at(parameters, used) + candidate // 64]
+    return (bits >> np.uint64(candidate % 64)) & np.uint64(1) != 0
 
 
 @pasted
@@ -531,13 +556,16 @@ def _update_categorical(
     n_thresholds = parameters[0]["n_thresholds"]
     # As many coins come up one way as the other: added up without asking, they cost no wrong guesses.
     for j in range(1, n_thresholds, 2):
+        if is_repeat(parameters, blocks, block, used, j):
+            continue
         lands_left = np.int64(in_subset(combine(key, np.uint64(j)), hashed))
         count_in(blocks.counters, block, first_place + j * width, target, sign * lands_left, is_regression)
     stands = True
     for j in range(0, n_thresholds, 2):
         isolated = blocks.keys[block, listed + j // 2]
         if hashed == isolated:
-            count_in(blocks.counters, block, first_place + j * width, target, sign, is_regression)
+            if not is_repeat(parameters, blocks, block, used, j):
+                count_in(blocks.counters, block, first_place + j * width, target, sign, is_regression)
             if is_chosen:
                 blocks.halves[block, chosen + j // 2] += np.int32(sign)
                 stands &= blocks.halves[block, chosen + j // 2] != 0

@@ -43,13 +43,14 @@ from oubli.core.forest.layout.blocks import (
     draw_phase,
     fit_scale,
     is_usable,
+    note_repeat,
     skip_attribute,
     take_attribute,
     totals_at,
 )
 from oubli.core.forest.layout.cells import count_ones_of, find_constants, is_bit_column
 from oubli.core.forest.state import count_in
-from oubli.core.forest.workspace import AT_HAND, PADDING
+from oubli.core.forest.workspace import AT_HAND, N_COMPARED, PADDING
 from oubli.core.jit.aligned import count_ones, trailing_zeros
 from oubli.core.jit.nodes import NIL, in_subset
 from oubli.core.jit.policy import inner, pasted
@@ -413,27 +414,18 @@ def _add_subset(parameters, scratch, counters, block, place, candidate_key, n_ca
             counters[block, place + c] += lands_left * statistics[category, c]
 
 
-@inner
-def count_categorical(data, parameters, scratch, blocks, block, used, key, n_chosen, n_samples):
-    """Choose the categories of the one-vs-rest candidates and count every candidate's left side.
+@pasted
+def _isolate(parameters, scratch, blocks, block, used, key, n_of_chosen):
+    """Choose the category that each one-vs-rest candidate isolates.
 
-    O(n + m s) for m categories at the node.
+    Lists the different ones of the first candidates in scratch.isolated; returns how many there are.
     """
     hashes = scratch.category_keys
-    width = parameters[0]["width"]
     listed = categories_at(parameters, used)
-    n_categories, n_of_chosen = list_categories(data, parameters, scratch, n_chosen, n_samples)
-    at = attribute_at(parameters, used)
-    _store_ends(blocks, block, at, 0.0, 0.0, 0, 0 if n_of_chosen > 1 else NOT_SPREAD)
-    if block == 0:
-        _clear_counters(parameters, blocks, used, parameters[0]["n_thresholds"])
-        blocks.halves[block, 2 * at + N_CELLS] = np.int32(0)
-    for j in range(parameters[0]["n_thresholds"]):
+    counted = chosen_at(parameters, used)
+    n_isolated = 0
+    for j in range(0, parameters[0]["n_thresholds"], 2):
         candidate_key = combine(key, np.uint64(j))
-        place = counters_at(parameters, used) + j * width
-        if j % 2 == 1:
-            _add_subset(parameters, scratch, blocks.counters, block, place, candidate_key, n_categories)
-            continue
         chosen = 0
         best = category_rank(candidate_key, hashes[0])
         for category in range(1, n_of_chosen):
@@ -442,9 +434,78 @@ def count_categorical(data, parameters, scratch, blocks, block, used, key, n_cho
                 best = rank
                 chosen = category
         blocks.keys[block, listed + j // 2] = hashes[chosen]
-        blocks.halves[block, chosen_at(parameters, used) + j // 2] = scratch.category_chosen[chosen]
+        blocks.halves[block, counted + j // 2] = scratch.category_chosen[chosen]
+        scratch.isolated_places[j // 2] = np.int32(chosen)
+        if j < N_COMPARED:
+            i = 0
+            while i < n_isolated and scratch.isolated[i] != hashes[chosen]:
+                i += 1
+            scratch.isolated[i] = hashes[chosen]
+            n_isolated = max(n_isolated, i + 1)
+    return n_isolated
+
+
+@pasted
+def _division_of(scratch, candidate_key, n_isolated):
+    """A name of how a subset candidate divides the isolated categories: the same whichever side is called left."""
+    left = np.uint64(0)
+    right = np.uint64(0)
+    for i in range(n_isolated):
+        hashed = scratch.isolated[i]
+        mask = np.uint64(0) - np.uint64(in_subset(candidate_key, hashed))
+        left ^= hashed & mask
+        right ^= hashed & ~mask
+    return min(left, right)
+
+
+@pasted
+def _repeats(scratch, j, division):
+    """Whether one of the first candidates before candidate j has the same division; notes that of candidate j."""
+    if j < N_COMPARED:
+        scratch.divisions[j] = division
+    for i in range(min(j, N_COMPARED)):
+        if scratch.divisions[i] == division:
+            return True
+    return False
+
+
+@inner
+def count_categorical(data, parameters, scratch, blocks, block, used, key, n_chosen, n_samples):
+    """Choose the categories of the one-vs-rest candidates and count every candidate's left side.
+
+    O(n + m s) for m categories at the node.
+    """
+    hashes = scratch.category_keys
+    width = parameters[0]["width"]
+    n_thresholds = parameters[0]["n_thresholds"]
+    listed = categories_at(parameters, used)
+    n_categories, n_of_chosen = list_categories(data, parameters, scratch, n_chosen, n_samples)
+    at = attribute_at(parameters, used)
+    _store_ends(blocks, block, at, 0.0, 0.0, 0, 0 if n_of_chosen > 1 else NOT_SPREAD)
+    if block == 0:
+        _clear_counters(parameters, blocks, used, n_thresholds)
+        blocks.halves[block, 2 * at + N_CELLS] = np.int32(0)
+    n_isolated = _isolate(parameters, scratch, blocks, block, used, key, n_of_chosen)
+    others = np.uint64(0)
+    for i in range(n_isolated):
+        others ^= scratch.isolated[i]
+    for j in range(n_thresholds):
+        candidate_key = combine(key, np.uint64(j))
+        if j % 2 == 1:
+            division = _division_of(scratch, candidate_key, n_isolated)
+        else:
+            isolated = blocks.keys[block, listed + j // 2]
+            division = min(isolated, isolated ^ others)
+        if _repeats(scratch, j, division):
+            note_repeat(parameters, blocks, block, used, j)
+            continue
+        place = counters_at(parameters, used) + j * width
+        if j % 2 == 1:
+            _add_subset(parameters, scratch, blocks.counters, block, place, candidate_key, n_categories)
+            continue
+        category = scratch.isolated_places[j // 2]
         for c in range(width):
-            blocks.counters[block, place + c] = scratch.category_statistics[chosen, c]
+            blocks.counters[block, place + c] = scratch.category_statistics[category, c]
 
 
 @pasted
