@@ -23,7 +23,7 @@ import numpy.typing as npt
 from oubli.core.array_types import Array, Bools, Hashes, Ints
 from oubli.core.concurrency.threads import is_long, run
 from oubli.core.forest.state import leaf_of, put_off_children
-from oubli.core.forest.workspace import AT_HAND, N_GATHERS, WORKED
+from oubli.core.forest.workspace import AT_HAND, N_GATHERS, PADDING, WORKED
 from oubli.core.jit import aligned
 from oubli.core.jit.aligned import prefetch_to_read, trailing_zeros
 from oubli.core.jit.nodes import NIL
@@ -297,6 +297,76 @@ def first_below(nodes, pair, side, first):
         return first
     smaller = np.int64(nodes[pair + 1]["n_samples"] < nodes[pair]["n_samples"])
     return first if side == smaller else first + np.int64(nodes[pair + smaller]["n_samples"])
+
+
+@pasted
+def padded(n_samples):
+    """Number of values that loops over a gathered column go through."""
+    return (n_samples + (PADDING - 1)) // PADDING * PADDING
+
+
+@pasted
+def gather_column(data, scratch, attribute, start, end, first_copied):
+    """Copy one column of the node's samples to scratch.values, padded with copies of the first.
+
+    first_copied  position of the first sample whose cells scratch.columns holds; NIL: it holds none of these
+    """
+    values = scratch.values
+    order = scratch.order
+    column = np.uint64(attribute)
+    if first_copied != NIL:
+        for i in range(start, end):
+            values[i - start] = scratch.columns[column, np.uint64(order[i] - first_copied)]
+    else:
+        for i in range(start, end):
+            values[i - start] = data.cells[np.uint64(scratch.slots[np.uint64(order[i])]), column]
+    first = values[0]
+    for i in range(end - start, padded(end - start)):
+        values[i] = first
+
+
+@pasted
+def _key_of(bits, x, magnitude):
+    """Order of a float, by its bits: an integer that grows with it. NaN, of which there is one, is the largest.
+
+    bits  any array of the bits' type: in that type, for twice as many of them are in a vector register as of int64
+    """
+    return bits.dtype.type(x ^ (magnitude if x < 0 else bits.dtype.type(0)))
+
+
+@pasted
+def _value_of(scratch, key, magnitude):
+    scratch.end_bits[0] = _key_of(scratch.end_bits, key, magnitude)
+    return np.float64(scratch.end[0])
+
+
+@pasted
+def find_range(scratch, n_samples):
+    """Range of the gathered values and number of those that are missing.
+
+    By integers, for LLVM vectorises no minimum of floats that may be NaN. With all values missing
+    the range is that of a NaN.
+    """
+    bits = scratch.value_bits
+    magnitude, largest = scratch.bit_constants
+    lo = _key_of(bits, bits[0], magnitude)
+    hi = lo
+    for i in range(padded(n_samples)):
+        key = _key_of(bits, bits[i], magnitude)
+        lo = min(lo, key)
+        hi = max(hi, key)
+    n_missing = 0
+    if hi > largest:
+        hi = bits.dtype.type(-magnitude)
+        for i in range(n_samples):
+            key = _key_of(bits, bits[i], magnitude)
+            if key > largest:
+                n_missing += 1
+            else:
+                hi = max(hi, key)
+        if n_missing == n_samples:
+            return np.nan, np.nan, n_missing
+    return _value_of(scratch, lo, magnitude), _value_of(scratch, hi, magnitude), n_missing
 
 
 @inner

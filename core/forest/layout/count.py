@@ -1,14 +1,10 @@
-"""The count of a node's samples into a block: ranges, grids and candidate counters."""
-
-from typing import NamedTuple
+"""The count of a node's samples into a block: grids and candidate counters."""
 
 import numpy as np
 
 from oubli.core.forest.layout.blocks import (
     AT_HI,
-    AT_LO,
     ATTRIBUTE,
-    CHOICE_LIMIT,
     COPIES_HI,
     COPIES_LO,
     FIRST,
@@ -19,13 +15,8 @@ from oubli.core.forest.layout.blocks import (
     MISSING,
     N_ATTRIBUTES,
     N_CELLS,
-    N_CHOSEN,
-    N_LEAST,
-    N_MOST,
-    NO_VALUE,
     NOT_SPREAD,
     PHASE,
-    REPRESENTATIVE,
     SCALE,
     TARGET_HI,
     TARGET_LO,
@@ -35,8 +26,6 @@ from oubli.core.forest.layout.blocks import (
     categories_at,
     category_rank,
     cell_number,
-    choice_hash,
-    choice_limit,
     chosen_at,
     clear_block,
     counters_at,
@@ -48,9 +37,25 @@ from oubli.core.forest.layout.blocks import (
     take_attribute,
     totals_at,
 )
-from oubli.core.forest.layout.cells import count_ones_of, find_constants, is_bit_column
+from oubli.core.forest.layout.cells import (
+    count_ones_of,
+    find_constants,
+    find_range,
+    gather_column,
+    is_bit_column,
+    padded,
+)
+from oubli.core.forest.layout.chosen import (
+    choose_samples,
+    chosen_bits,
+    chosen_numbers,
+    is_spread,
+    store_ends,
+    store_range,
+    store_value,
+)
 from oubli.core.forest.state import count_in
-from oubli.core.forest.workspace import AT_HAND, N_COMPARED, PADDING
+from oubli.core.forest.workspace import AT_HAND, N_COMPARED
 from oubli.core.jit.aligned import count_ones, trailing_zeros
 from oubli.core.jit.nodes import NIL, in_subset
 from oubli.core.jit.policy import inner, pasted
@@ -114,76 +119,6 @@ def count_targets(parameters, scratch, blocks, block, start, end):
 
 
 @pasted
-def padded(n_samples):
-    """Number of values that loops over a gathered column go through."""
-    return (n_samples + (PADDING - 1)) // PADDING * PADDING
-
-
-@pasted
-def gather_column(data, scratch, attribute, start, end, first_copied):
-    """Copy one column of the node's samples to scratch.values, padded with copies of the first.
-
-    first_copied  position of the first sample whose cells scratch.columns holds; NIL: it holds none of these
-    """
-    values = scratch.values
-    order = scratch.order
-    column = np.uint64(attribute)
-    if first_copied != NIL:
-        for i in range(start, end):
-            values[i - start] = scratch.columns[column, np.uint64(order[i] - first_copied)]
-    else:
-        for i in range(start, end):
-            values[i - start] = data.cells[np.uint64(scratch.slots[np.uint64(order[i])]), column]
-    first = values[0]
-    for i in range(end - start, padded(end - start)):
-        values[i] = first
-
-
-@pasted
-def _key_of(bits, x, magnitude):
-    """Order of a float, by its bits: an integer that grows with it. NaN, of which there is one, is the largest.
-
-    bits  any array of the bits' type: in that type, for twice as many of them are in a vector register as of int64
-    """
-    return bits.dtype.type(x ^ (magnitude if x < 0 else bits.dtype.type(0)))
-
-
-@pasted
-def _value_of(scratch, key, magnitude):
-    scratch.end_bits[0] = _key_of(scratch.end_bits, key, magnitude)
-    return np.float64(scratch.end[0])
-
-
-@pasted
-def find_range(scratch, n_samples):
-    """Range of the gathered values and number of those that are missing.
-
-    By integers, for LLVM vectorises no minimum of floats that may be NaN. With all values missing
-    the range is that of a NaN.
-    """
-    bits = scratch.value_bits
-    magnitude, largest = scratch.bit_constants
-    lo = _key_of(bits, bits[0], magnitude)
-    hi = lo
-    for i in range(padded(n_samples)):
-        key = _key_of(bits, bits[i], magnitude)
-        lo = min(lo, key)
-        hi = max(hi, key)
-    n_missing = 0
-    if hi > largest:
-        hi = bits.dtype.type(-magnitude)
-        for i in range(n_samples):
-            key = _key_of(bits, bits[i], magnitude)
-            if key > largest:
-                n_missing += 1
-            else:
-                hi = max(hi, key)
-        if n_missing == n_samples:
-            return np.nan, np.nan, n_missing
-    return _value_of(scratch, lo, magnitude), _value_of(scratch, hi, magnitude), n_missing
-
-
-@pasted
 def _is_constant(scratch, attribute):
     """Whether a column is known to be constant."""
     return (scratch.constants[AT_HAND, attribute >> 6] >> np.uint64(attribute & 63)) & np.uint64(1) != 0
@@ -214,52 +149,6 @@ def _restore_permutation(scratch, n_drawn):
     for i in range(n_drawn):
         other = scratch.swaps[i]
         scratch.permutation[np.uint64(other)] = other
-
-
-@pasted
-def _store_ends(blocks, block, at, lo, hi, at_lo, at_hi):
-    """Write the ends of an attribute's chosen values, and how many of them are there."""
-    blocks.reals[block, at + LO] = lo
-    blocks.reals[block, at + HI] = hi
-    blocks.halves[block, 2 * at + AT_LO] = np.int32(at_lo)
-    blocks.halves[block, 2 * at + AT_HI] = np.int32(at_hi)
-
-
-@pasted
-def _store_range(scratch, blocks, block, at, chosen, n_samples):
-    """Write the range of the chosen values of the gathered column to the attribute.
-
-    How many are at its ends is for mutations, which the working space never sees.
-    """
-    at_lo = 0
-    at_hi = 0
-    if block != 0:
-        for i in range(chosen.n):
-            x = np.float64(scratch.values[scratch.chosen[i] if chosen.n < n_samples else i])
-            at_lo += np.int64(x == chosen.lo)
-            at_hi += np.int64(x == chosen.hi)
-    _store_ends(blocks, block, at, chosen.lo, chosen.hi, at_lo, at_hi)
-
-
-@pasted
-def _store_value(data, scratch, blocks, block, at, chosen, n_samples):
-    """Write the only candidate of an attribute that is not spread; see `blocks.py`."""
-    if chosen.n_missing == chosen.n:
-        _store_ends(blocks, block, at, 0.0, 0.0, 0, NO_VALUE)
-        return
-    value = chosen.lo
-    n_above = np.int64(0)
-    n_below = np.int64(0)
-    for i in range(n_samples):
-        x = np.float64(scratch.values[i])
-        n_above += np.int64(x > value)
-        n_below += np.int64(x < value)
-    if n_above > 0:
-        _store_ends(blocks, block, at, value, np.inf, 0, NOT_SPREAD)
-    elif n_below > 0:
-        _store_ends(blocks, block, at, below(value, data.cells), value, 0, NOT_SPREAD)
-    else:
-        _store_ends(blocks, block, at, value, value, 0, NOT_SPREAD)
 
 
 @pasted
@@ -341,9 +230,9 @@ def count_numeric(data, parameters, scratch, blocks, block, used, key, chosen, n
     for i in range(n_samples):
         n_missing += np.int64(scratch.values[i] != scratch.values[i])
     if is_spread(chosen):
-        _store_range(scratch, blocks, block, at, chosen, n_samples)
+        store_range(scratch, blocks, block, at, chosen, n_samples)
     else:
-        _store_value(data, scratch, blocks, block, at, chosen, n_samples)
+        store_value(data, scratch, blocks, block, at, chosen, n_samples)
     blocks.halves[block, 2 * at + MISSING] = np.int32(n_missing)
     lay_grid(parameters, scratch, blocks, block, at, key)
     if block == 0:
@@ -481,7 +370,7 @@ def count_categorical(data, parameters, scratch, blocks, block, used, key, n_cho
     listed = categories_at(parameters, used)
     n_categories, n_of_chosen = list_categories(data, parameters, scratch, n_chosen, n_samples)
     at = attribute_at(parameters, used)
-    _store_ends(blocks, block, at, 0.0, 0.0, 0, 0 if n_of_chosen > 1 else NOT_SPREAD)
+    store_ends(blocks, block, at, 0.0, 0.0, 0, 0 if n_of_chosen > 1 else NOT_SPREAD)
     if block == 0:
         _clear_counters(parameters, blocks, used, n_thresholds)
         blocks.halves[block, 2 * at + N_CELLS] = np.int32(0)
@@ -516,11 +405,11 @@ def _count_bits(data, parameters, scratch, blocks, block, used, attribute, key, 
     is_regression = parameters[0]["is_regression"] != 0
     zeros = counters_at(parameters, used)
     if is_spread(chosen):
-        _store_ends(blocks, block, at, 0.0, 1.0, chosen.n - chosen.n_ones, chosen.n_ones)
+        store_ends(blocks, block, at, 0.0, 1.0, chosen.n - chosen.n_ones, chosen.n_ones)
     elif chosen.lo == 0.0:
-        _store_ends(blocks, block, at, 0.0, np.inf, 0, NOT_SPREAD)
+        store_ends(blocks, block, at, 0.0, np.inf, 0, NOT_SPREAD)
     else:
-        _store_ends(blocks, block, at, below(1.0, data.cells), 1.0, 0, NOT_SPREAD)
+        store_ends(blocks, block, at, below(1.0, data.cells), 1.0, 0, NOT_SPREAD)
     blocks.halves[block, 2 * at + MISSING] = np.int32(0)
     if block == 0:
         # The cells in between are left out, and the grid is laid when its split is chosen.
@@ -578,91 +467,6 @@ def _next_usable(scratch, attribute, n_features):
     return n_features
 
 
-# -- the chosen samples ------------------------------------------------------------------------------
-
-
-class ChosenValues(NamedTuple):
-    """What the chosen samples have in a column."""
-
-    n: int  # chosen samples
-    lo: float  # their smallest value; NaN when none has one
-    hi: float
-    n_missing: int
-    n_ones: int  # of a bit column
-
-
-@pasted
-def is_spread(chosen):
-    """Whether the chosen samples differ in a column."""
-    return chosen.lo < chosen.hi or 0 < chosen.n_missing < chosen.n
-
-
-@pasted
-def choose_samples(data, parameters, scratch, blocks, block, key, start, end):
-    """List the chosen ones of the samples scratch.order[start:end], from 0, in scratch.chosen; returns their number.
-
-    When all are chosen nothing is listed. Completes the head of the block.
-    """
-    halves = blocks.halves
-    n_samples = end - start
-    is_all = choice_limit(parameters, blocks, block, key, n_samples)
-    limit = blocks.keys[block, CHOICE_LIMIT]
-    n_chosen = np.int64(0)
-    if not is_all:
-        for i in range(start, end):
-            slot = np.uint64(scratch.slots[np.uint64(scratch.order[i])])
-            # As good as random, but for the few that are chosen: without a branch.
-            scratch.chosen[n_chosen] = np.int32(i - start)
-            n_chosen += np.int64(choice_hash(key, data.id_hashes[slot]) <= limit)
-    first = scratch.chosen[0] if n_chosen > 0 else np.int32(0)
-    if n_chosen == 0:
-        n_chosen = n_samples
-        if not is_all:
-            # The next sample that is added may be the only one that is chosen.
-            halves[block, N_LEAST] = np.int32(n_samples)
-            halves[block, N_MOST] = np.int32(n_samples)
-    halves[block, N_CHOSEN] = np.int32(n_chosen)
-    blocks.longs[block, REPRESENTATIVE] = scratch.slots[np.uint64(scratch.order[start + first])]
-    return n_chosen
-
-
-@pasted
-def _chosen_bits(scratch, attribute, n_chosen, n_samples):
-    """What the chosen samples have in a bit column."""
-    column = np.uint64(attribute)
-    word, bit = column >> np.uint64(6), column & np.uint64(63)
-    n_ones = np.int64(0)
-    for i in range(n_chosen):
-        position = np.uint64(scratch.chosen[i]) if n_chosen < n_samples else np.uint64(i)
-        n_ones += np.int64((scratch.node_words[word, position] >> bit) & np.uint64(1))
-    return ChosenValues(n_chosen, np.float64(n_ones == n_chosen), np.float64(n_ones > 0), np.int64(0), n_ones)
-
-
-@pasted
-def _chosen_numbers(data, scratch, attribute, start, end, first_copied, n_chosen):
-    """What the chosen samples have in a column that is no bit column; gathers it when all are chosen."""
-    if n_chosen == end - start:
-        gather_column(data, scratch, attribute, start, end, first_copied)
-        lo, hi, n_missing = find_range(scratch, n_chosen)
-        return ChosenValues(n_chosen, lo, hi, n_missing, np.int64(0))
-    lo = np.inf
-    hi = -np.inf
-    n_missing = np.int64(0)
-    column = np.uint64(attribute)
-    for i in range(n_chosen):
-        position = np.uint64(scratch.order[start + scratch.chosen[i]])
-        if first_copied != NIL:
-            x = np.float64(scratch.columns[column, position - np.uint64(first_copied)])
-        else:
-            x = np.float64(data.cells[np.uint64(scratch.slots[position]), column])
-        n_missing += np.int64(x != x)
-        lo = x if x < lo else lo
-        hi = x if x > hi else hi
-    if n_missing == n_chosen:
-        return ChosenValues(n_chosen, np.nan, np.nan, n_missing, np.int64(0))
-    return ChosenValues(n_chosen, lo, hi, n_missing, np.int64(0))
-
-
 @inner
 def _count_attribute(
     data, parameters, scratch, blocks, block, used, attribute, key, start, end, first_copied, n_chosen, must_be_spread
@@ -675,9 +479,9 @@ def _count_attribute(
     attributes_key = attribute_key(key, attribute)
     is_bit = is_bit_column(data, attribute)
     if is_bit:
-        chosen = _chosen_bits(scratch, attribute, n_chosen, n_samples)
+        chosen = chosen_bits(scratch, attribute, n_chosen, n_samples)
     else:
-        chosen = _chosen_numbers(data, scratch, attribute, start, end, first_copied, n_chosen)
+        chosen = chosen_numbers(data, scratch, attribute, start, end, first_copied, n_chosen)
     spread = is_spread(chosen)
     if not spread and (must_be_spread or n_chosen == n_samples):
         if n_chosen == n_samples:
