@@ -352,10 +352,10 @@ def _repeats(scratch, j, division):
     """Whether one of the first candidates before candidate j has the same division; notes that of candidate j."""
     if j < N_COMPARED:
         scratch.divisions[j] = division
+    found = False
     for i in range(min(j, N_COMPARED)):
-        if scratch.divisions[i] == division:
-            return True
-    return False
+        found |= scratch.divisions[i] == division
+    return found
 
 
 @inner
@@ -364,7 +364,6 @@ def count_categorical(data, parameters, scratch, blocks, block, used, key, n_cho
 
     O(n + m s) for m categories at the node.
     """
-    hashes = scratch.category_keys
     width = parameters[0]["width"]
     n_thresholds = parameters[0]["n_thresholds"]
     listed = categories_at(parameters, used)
