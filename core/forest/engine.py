@@ -340,6 +340,9 @@ class ForestEngine(KeptForest):
 
     def can_be_sliced(self, n_changed: int, problem: Problem) -> bool:
         n_reached = n_changed * self.settings.occurrences
+        # What tallies said before a change would have to be kept in places of its own.
+        if self.has_tallies:
+            return False
         # Readers in between pass no tags: these are resolved before, unless that is more work than the change.
         if self.n_tags > n_reached * math.log2(problem.n_samples + 2) or n_reached > _MOST_REACHED:
             return False
@@ -523,7 +526,7 @@ class ForestEngine(KeptForest):
         sums = np.zeros((len(slots), 1 if settings.is_regression else self.width))
         n_summed = np.zeros(len(slots), np.int64)
         sum_unseen_leaves(
-            trees.nodes, trees.statistics, settings.n_trees, settings.occurrences, settings.is_regression,
+            trees.nodes, trees.leaves(), settings.n_trees, settings.occurrences, settings.is_regression,
             self.parameters[0]["seed_key"], data.cells, data.id_hashes, data.category_hashes, slots,
             np.arange(settings.n_trees, dtype=np.int32), sums, n_summed,
         )  # fmt: skip
@@ -563,14 +566,14 @@ class ForestEngine(KeptForest):
         if len(cells) < MANY_ROWS:
             hashes = np.empty((int(self.has_categories), self.n_features), np.uint64)
             n_planted = self._sum_leaves_of.call(
-                trees.nodes, trees.statistics, settings.n_trees, settings.is_regression, cells, category_hashes, hashes,
+                trees.nodes, trees.leaves(), settings.n_trees, settings.is_regression, cells, category_hashes, hashes,
                 np.empty((3, inputs.N_LANES), np.int32), sums,
             )  # fmt: skip
             return int(n_planted)
         n_codes = len(category_hashes) if self.has_categories else -1
         scratch = batch_scratch(len(cells), self.n_features, self.cell_dtype, n_codes)
         n_planted = self._sum_leaves_of_many.call(
-            trees.nodes, trees.statistics, settings.n_trees, settings.is_regression, cells, category_hashes,
+            trees.nodes, trees.leaves(), settings.n_trees, settings.is_regression, cells, category_hashes,
             self.categorical, scratch, sums,
         )  # fmt: skip
         return int(n_planted)

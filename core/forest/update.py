@@ -45,8 +45,9 @@ from oubli.core.forest.state import (
     Trees,
     available_members,
     clear_dirty,
-    count_in,
+    count_in_leaf,
     is_full,
+    is_of_one_class,
     leaf_of,
     list_entry,
     move_leaf,
@@ -71,19 +72,18 @@ def update_leaf(trees, data, parameters, tree, node, depth, slot, entry, sign):
     is_regression = parameters[0]["is_regression"] != 0
     target = data.targets[slot]
     n_samples = np.int64(trees.nodes[node]["n_samples"])
-    count_in(trees.statistics, leaf, 0, target, sign, is_regression)
     trees.nodes[node]["n_samples"] = np.int32(n_samples + sign)
+    if sign == ADD and is_full(trees, leaf, n_samples):
+        move_leaf(trees, leaf, n_samples, np.int64(trees.rooms[leaf]) + 1)
+    count_in_leaf(trees, leaf, n_samples, target, sign, is_regression)
     if sign == DELETE:
         # A leaf stays a leaf: fewer samples, still pure or still all equal.
         unlist_entry(trees, leaf, n_samples, entry)
         return
-    if is_full(trees, leaf, n_samples):
-        move_leaf(trees, leaf, n_samples, np.int64(trees.rooms[leaf]) + 1)
     list_entry(trees, leaf, n_samples, entry)
     if must_be_leaf(parameters, n_samples + 1, depth):
         return
-    is_pure = not is_regression and trees.statistics[leaf, target] == n_samples + 1
-    if not is_pure:
+    if is_regression or not is_of_one_class(trees, leaf, n_samples + 1, target):
         set_tag(trees, tree, node)
 
 
