@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -37,7 +38,16 @@ from oubli.core.forest.predict import (
 )
 from oubli.core.forest.state import LEAVES, N_MEMBERS, N_TAGS, PAIRS, POOLS, Trees, drawn_trees
 from oubli.core.forest.storage import KeptForest
-from oubli.core.forest.update import ReachedLeaves, find_ends, plant, resolve, update_samples
+from oubli.core.forest.update import (
+    ReachedLeaves,
+    count_draws,
+    find_ends,
+    open_roots,
+    plant,
+    resolve,
+    tag_roots,
+    update_samples,
+)
 from oubli.core.forest.workspace import WORKED, Scratch, UpdateScratch
 from oubli.core.jit import aligned
 from oubli.core.jit.policy import Direct
@@ -65,6 +75,7 @@ _SPARE_ROWS_ALONE = 64
 # What work takes, roughly, in seconds.
 _GROWING = 200e-9  # a sample, all levels of its tree
 _RESOLVING = 1e-6  # a tag
+_PLANTING = 2e-8  # a sample in a tree
 _ANSWERING = 100e-9  # a row in a tree
 _PASSING = 4e-7  # a node on a sample's way down, counted
 _PREPARING = 5e-7  # times as much work as else is needed, a byte of a working space
@@ -189,10 +200,17 @@ class ForestEngine(KeptForest):
         self.blocks = self._empty_blocks()
         self.trees = self._empty_trees()
         self.reserve_entries((int(slots.max()) + 1 if len(slots) else 0) * self.settings.occurrences)
-        counts = np.bincount(drawn.ravel(), minlength=self.settings.n_trees)
+        n_trees = self.settings.n_trees
+        counts = np.zeros(n_trees, np.int64)
+        count_draws(drawn, counts)
         self.set_block_minimum(int(counts.max()))
         self.reserve_members(2 * int(counts.sum() + counts.max()) + len(counts))
-        plant(self.trees, self.data(problem), self.parameters, slots, drawn, counts)
+        open_roots(self.trees, counts)
+        data, n = self.data(problem), self.n_threads if is_long(_PLANTING * drawn.size) else 1
+        ends = np.linspace(0, n_trees, n + 1).astype(np.int64).tolist()
+        put = partial(plant, self.trees, data, self.parameters, slots, drawn)
+        run([partial(put, first, end) for first, end in pairwise(ends)], n)
+        tag_roots(self.trees, data, self.parameters)
         self.is_planted = True
 
     def _planted(self, problem: Problem, targets: Targets | None, slots: Slots) -> Self:
