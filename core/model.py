@@ -18,7 +18,7 @@ import numpy as np
 from oubli.core.array_types import Array, Hashes, Ints, Reals
 from oubli.core.concurrency.changes import Changes
 from oubli.core.concurrency.locks import reads, reads_long, writes
-from oubli.core.concurrency.threads import threads_of
+from oubli.core.concurrency.threads import beside, is_long, threads_of
 from oubli.core.data.schema import Schema
 from oubli.core.data.targets import read_label_column
 from oubli.core.engine import Progress
@@ -29,6 +29,8 @@ from oubli.core.samples.identity import check_rows, read_row, read_rows, read_ta
 from oubli.core.samples.store import SampleStore
 
 T = TypeVar("T")
+
+_INDEXING = 5e-7  # seconds that it takes to index an id, roughly
 
 
 class QueryResult(NamedTuple):
@@ -121,7 +123,7 @@ class Model(Changeable):
         settings = self.checked_settings(schema)
         self.expect_kernels(schema)
         store = SampleStore(schema, owner=type(self).__name__)
-        store.n_threads = threads_of(self.n_jobs)
+        store.n_threads = store.encoder.n_threads = threads_of(self.n_jobs)
         prepared = store.prepare(rows.X, y, rows.ids)
         check_rows(rows, prepared.n, store.restricted)
         if classes is not None or max_classes is not None:
@@ -166,7 +168,8 @@ class Model(Changeable):
     def _fit_store(self, settings: Any, store: SampleStore, progress: Progress | None) -> Self:
         fitted = self._beside()
         fitted.begin(store.schema, settings, store)
-        fitted.refit(progress)
+        n_threads = store.n_threads if is_long(_INDEXING * len(store)) else 1
+        beside(partial(fitted.refit, progress), store.build_index, n_threads)
         self._become(fitted)
         return self
 

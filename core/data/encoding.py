@@ -12,12 +12,14 @@ says which column has rounded an integer, or a number beyond its range, once for
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Bools
+from oubli.core.concurrency.threads import is_long, run
 from oubli.core.data.columns import (
     PLAIN_NUMBERS,
     encode_booleans,
@@ -57,6 +59,7 @@ LOST = 4  # see `columns.lost`
 
 # Up to so many rows of mixed types are encoded cell by cell rather than column by column.
 FEW_ROWS = 16
+_CONVERTING = 4e-9  # seconds a cell, roughly
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -144,6 +147,7 @@ class Encoder:
         self.is_plain = not self._boolean
         self._scalars = [scalar_encoder(column) for column in schema.columns]
         self.told: set[int] = set()  # columns of which the log has said that they round
+        self.n_threads = 1  # that many rows are converted in
 
     def encode(self, X: Any, look_ups: Mapping[int, LookUp] | None = None) -> Encoded:
         """Encode rows; the cells share no memory with X.
@@ -298,13 +302,24 @@ class Encoder:
         # One layout only, so that the kernel is compiled for one.
         source = values if values.flags.carray else np.array(values, order="C")
         cells = np.empty(source.shape, self.cell_dtype)
-        flags = convert(source, cells, self._narrow)
+        flags = self._convert(source, cells)
         if flags & REFUSED:
             row, j = np.argwhere(np.isinf(source))[0].tolist()
             raise InputError(NOT_FINITE, row=row, field=self.schema.names[j], value=source[row, j].item())
         if flags & LOST:
             self._tell_lost(source, cells)
         return cells
+
+    def _convert(self, source: npt.NDArray[Any], cells: npt.NDArray[Any]) -> int:
+        """Convert rows, in threads if they are many."""
+        if self.n_threads == 1 or not is_long(_CONVERTING * source.size):
+            return convert(source, cells, self._narrow)
+        step = -(-len(source) // self.n_threads)
+        parts = [slice(start, start + step) for start in range(0, len(source), step)]
+        flags = CLEAN
+        for some in run([partial(convert, source[part], cells[part], self._narrow) for part in parts], self.n_threads):
+            flags |= some
+        return flags
 
     def _integer_cells(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if values.dtype.itemsize > 4:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -37,7 +38,16 @@ from oubli.core.forest.predict import (
 )
 from oubli.core.forest.state import LEAVES, N_MEMBERS, N_TAGS, PAIRS, POOLS, Trees, drawn_trees
 from oubli.core.forest.storage import KeptForest
-from oubli.core.forest.update import ReachedLeaves, find_ends, plant, resolve, update_samples
+from oubli.core.forest.update import (
+    ReachedLeaves,
+    count_draws,
+    find_ends,
+    open_roots,
+    plant,
+    resolve,
+    tag_roots,
+    update_samples,
+)
 from oubli.core.forest.workspace import WORKED, Scratch, UpdateScratch
 from oubli.core.jit import aligned
 from oubli.core.jit.policy import Direct
@@ -65,6 +75,7 @@ _SPARE_ROWS_ALONE = 64
 # What work takes, roughly, in seconds.
 _GROWING = 200e-9  # a sample, all levels of its tree
 _RESOLVING = 1e-6  # a tag
+_PLANTING = 2e-8  # a sample in a tree
 _ANSWERING = 100e-9  # a row in a tree
 _PASSING = 4e-7  # a node on a sample's way down, counted
 _PREPARING = 5e-7  # times as much work as else is needed, a byte of a working space
@@ -189,10 +200,17 @@ class ForestEngine(KeptForest):
         self.blocks = self._empty_blocks()
         self.trees = self._empty_trees()
         self.reserve_entries((int(slots.max()) + 1 if len(slots) else 0) * self.settings.occurrences)
-        counts = np.bincount(drawn.ravel(), minlength=self.settings.n_trees)
+        n_trees = self.settings.n_trees
+        counts = np.zeros(n_trees, np.int64)
+        count_draws(drawn, counts)
         self.set_block_minimum(int(counts.max()))
         self.reserve_members(2 * int(counts.sum() + counts.max()) + len(counts))
-        plant(self.trees, self.data(problem), self.parameters, slots, drawn, counts)
+        open_roots(self.trees, counts)
+        data, n = self.data(problem), self.n_threads if is_long(_PLANTING * drawn.size) else 1
+        ends = np.linspace(0, n_trees, n + 1).astype(np.int64).tolist()
+        put = partial(plant, self.trees, data, self.parameters, slots, drawn)
+        run([partial(put, first, end) for first, end in pairwise(ends)], n)
+        tag_roots(self.trees, data, self.parameters)
         self.is_planted = True
 
     def _planted(self, problem: Problem, targets: Targets | None, slots: Slots) -> Self:
@@ -340,6 +358,9 @@ class ForestEngine(KeptForest):
 
     def can_be_sliced(self, n_changed: int, problem: Problem) -> bool:
         n_reached = n_changed * self.settings.occurrences
+        # What tallies said before a change would have to be kept in places of its own.
+        if self.has_tallies:
+            return False
         # Readers in between pass no tags: these are resolved before, unless that is more work than the change.
         if self.n_tags > n_reached * math.log2(problem.n_samples + 2) or n_reached > _MOST_REACHED:
             return False
@@ -523,7 +544,7 @@ class ForestEngine(KeptForest):
         sums = np.zeros((len(slots), 1 if settings.is_regression else self.width))
         n_summed = np.zeros(len(slots), np.int64)
         sum_unseen_leaves(
-            trees.nodes, trees.statistics, settings.n_trees, settings.occurrences, settings.is_regression,
+            trees.nodes, trees.leaves(), settings.n_trees, settings.occurrences, settings.is_regression,
             self.parameters[0]["seed_key"], data.cells, data.id_hashes, data.category_hashes, slots,
             np.arange(settings.n_trees, dtype=np.int32), sums, n_summed,
         )  # fmt: skip
@@ -563,14 +584,14 @@ class ForestEngine(KeptForest):
         if len(cells) < MANY_ROWS:
             hashes = np.empty((int(self.has_categories), self.n_features), np.uint64)
             n_planted = self._sum_leaves_of.call(
-                trees.nodes, trees.statistics, settings.n_trees, settings.is_regression, cells, category_hashes, hashes,
+                trees.nodes, trees.leaves(), settings.n_trees, settings.is_regression, cells, category_hashes, hashes,
                 np.empty((3, inputs.N_LANES), np.int32), sums,
             )  # fmt: skip
             return int(n_planted)
         n_codes = len(category_hashes) if self.has_categories else -1
         scratch = batch_scratch(len(cells), self.n_features, self.cell_dtype, n_codes)
         n_planted = self._sum_leaves_of_many.call(
-            trees.nodes, trees.statistics, settings.n_trees, settings.is_regression, cells, category_hashes,
+            trees.nodes, trees.leaves(), settings.n_trees, settings.is_regression, cells, category_hashes,
             self.categorical, scratch, sums,
         )  # fmt: skip
         return int(n_planted)

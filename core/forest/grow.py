@@ -16,7 +16,7 @@ from oubli.core.forest.state import (
     available_members,
     clear_dirty,
     clear_tag,
-    count_in,
+    count_in_leaf,
     free_leaf,
     free_pair,
     leaf_of,
@@ -102,7 +102,7 @@ def make_leaf(trees, parameters, scratch, node, start, end):
         trees.places[np.uint64(entry)] = np.int32(first + i)
         total += target
         if width > 2:
-            count_in(trees.statistics, leaf, 0, target, 1, is_regression)
+            count_in_leaf(trees, leaf, i - start, target, 1, is_regression)
     if width == 2:
         # The code of the second class is 1: its sum is its count.
         trees.statistics[leaf, 0] = end - start if is_regression else end - start - total

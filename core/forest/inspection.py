@@ -8,7 +8,7 @@ import numpy.typing as npt
 from oubli.core.array_types import Ints
 from oubli.core.engine import RecordLook, Split, TreeFacts, nodes_below
 from oubli.core.forest.split import SQUARED_ERROR, split_score, unsplit_score
-from oubli.core.forest.state import Trees, leaf_of
+from oubli.core.forest.state import Trees, leaf_of, read_leaf
 from oubli.core.jit.nodes import NIL, SUBSET
 from oubli.core.jit.policy import inner, kernel
 from oubli.core.rng import mix
@@ -51,8 +51,7 @@ def add_gains(trees, tree, criterion, listed, places, totals, gains):
         node = listed[position]
         leaf = leaf_of(nodes, node)
         if leaf != NIL:
-            for c in range(totals.shape[1]):
-                totals[position, c] = np.int64(trees.statistics[leaf, c])
+            read_leaf(trees, leaf, np.int64(nodes[node]["n_samples"]), totals, position)
             continue
         left = places[position]
         for c in range(totals.shape[1]):
@@ -99,7 +98,7 @@ class ForestLook(RecordLook):
 
     def __init__(self, trees: Trees, exponent: int | None, tree: int, class_order: Ints) -> None:
         self.nodes = trees.nodes
-        self._statistics = trees.statistics
+        self._trees = trees
         self._exponent = exponent
         self._order = class_order
         self.facts = TreeFacts("classes" if exponent is None else "mean")
@@ -113,12 +112,24 @@ class ForestLook(RecordLook):
 
     def says(self, node: int) -> tuple[list[int] | None, float | None]:
         child = self.nodes["child"]
-        below = child[nodes_below(child, np.array([node]))]
-        statistics = self._statistics[~below[below < 0]].sum(axis=0, dtype=np.int64)
+        below = nodes_below(child, np.array([node]))
+        ends = below[child[below] < 0]
+        if len(self._trees.tallies):
+            return self._tallies_of(ends)[self._order].tolist(), None
+        statistics = self._trees.statistics[~child[ends]].sum(axis=0, dtype=np.int64)
         if self._exponent is None:
             return statistics[self._order].tolist(), None
         count, total = statistics.tolist()
         return None, float(restore(np.array(total / count), self._exponent)) if count else None
+
+    def _tallies_of(self, ends: Ints) -> Ints:
+        """Class counts of some leaves' nodes together, from their tallies."""
+        starts, sizes = self._trees.starts[~self.nodes["child"][ends]], self.nodes["n_samples"][ends]
+        # Places behind the tallies of a leaf hold zero.
+        places = np.arange(sizes.sum()) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
+        classes, counts = self._trees.tallies[places].T
+        total: Ints = np.bincount(classes, counts, minlength=int(self._order.max()) + 1).astype(np.int64)
+        return total
 
 
 def _coin_of(key: int) -> Callable[[int], bool]:

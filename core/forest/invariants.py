@@ -107,6 +107,7 @@ def _in_use(forest: Forest) -> Forest:
         starts=trees.starts[:n_leaves],
         rooms=trees.rooms[:n_leaves],
         members=trees.members[: meta[N_MEMBERS]],
+        tallies=trees.tallies[: meta[N_MEMBERS]],
     )
     blocks = Blocks._make(array[: meta[BLOCKS]] for array in forest.blocks)
     return forest._replace(trees=trees, blocks=blocks)
@@ -116,7 +117,8 @@ def _check_unused(forest: Forest) -> None:
     """Check that rows that have never been used are zero."""
     trees, meta = forest.trees, forest.trees.meta
     unused = [trees.nodes[field][meta[PAIRS] :] for field in (*_SPLIT, "n_samples")]
-    unused += [trees.statistics[meta[LEAVES] :], trees.members[meta[N_MEMBERS] :], forest.blocks.longs[meta[BLOCKS] :]]
+    unused += [array[meta[N_MEMBERS] :] for array in (trees.members, trees.tallies)]
+    unused += [trees.statistics[meta[LEAVES] :], forest.blocks.longs[meta[BLOCKS] :]]
     expect(not any(rows.any() for rows in unused), "a row that was never used is not zeroed")
 
 
@@ -154,6 +156,11 @@ def _find_faults(
     expect(lists_are_right, "a leaf lists other samples than its own")
     rooms_are_apart = are_rooms_apart(trees, leaves, sizes, np.zeros(len(trees.members), np.bool_))
     expect(rooms_are_apart, "the rooms of the leaves overlap, or an unused place is not zeroed")
+    if len(trees.tallies):
+        tallies_are_right = are_tallies_right(
+            trees, data.targets, forest.settings.occurrences, leaves, sizes, np.zeros(forest.width, np.int64)
+        )
+        expect(tallies_are_right, "the tallies of a leaf are not those of its samples")
     no_node_is_empty = trees.meta[N_TAGS] > 0 or (routed.counts[used[n_trees:]] > 0).all()
     expect(no_node_is_empty, "a node has no samples")
     return [
@@ -183,7 +190,8 @@ def _take_from_fresh(parts: tuple[Part, Part], used: Ints, routed: Routed) -> In
     leaves, other_leaves = ~trees.nodes["child"][used][child < 0].astype(np.int64), ~child[child < 0]
     sizes = n_samples[child < 0]
     order, other_order = (live.order, fresh.order) if len(live.order) else (np.arange(2), np.arange(2))
-    routed.statistics[leaves[:, np.newaxis], order] = others.statistics[other_leaves[:, np.newaxis], other_order]
+    if not len(trees.tallies):
+        routed.statistics[leaves[:, np.newaxis], order] = others.statistics[other_leaves[:, np.newaxis], other_order]
     first = np.cumsum(sizes) - sizes
     entries = others.members[np.repeat(others.starts[other_leaves] - first, sizes) + np.arange(sizes.sum())]
     slot_of = np.zeros(len(others.places) // k, np.int64)
@@ -275,7 +283,7 @@ def _check_zeroed(forest: Forest, used: Ints, leaves: Ints) -> None:
     node_is_free[used] = leaf_is_free[leaves] = block_is_free[blocks[blocks != NIL]] = block_is_free[0] = False
     free_nodes = [trees.nodes[field][node_is_free] for field in (*_SPLIT, "n_samples")]
     expect(not any(field.any() for field in free_nodes), "a free node is not zeroed")
-    expect(not trees.statistics[leaf_is_free].any(), "a free leaf is not zeroed")
+    expect(len(trees.tallies) > 0 or not trees.statistics[leaf_is_free].any(), "a free leaf is not zeroed")
     expect(not np.delete(longs[block_is_free], NEXT_FREE, axis=1).any(), "free counters are not zeroed")
 
 
@@ -361,7 +369,8 @@ def _route_tree(trees, data, room, tree, n, occurrences, is_regression, routed):
             if leaf != NIL:
                 for i in range(start, end):
                     slot = np.int64(room.order[i])
-                    count_in(routed.statistics, leaf, 0, data.targets[slot], 1, is_regression)
+                    if trees.tallies.shape[0] == 0:
+                        count_in(routed.statistics, leaf, 0, data.targets[slot], 1, is_regression)
                     routed.owners[slot * occurrences + room.draw_of[slot]] = np.int32(leaf)
                 break
             block = np.int64(nodes[node]["block"])
@@ -426,6 +435,35 @@ def is_listed(trees, owners, leaves, sizes):
             entry = np.int64(trees.members[place])
             if entry >= owners.shape[0] or owners[entry] != leaves[i] or trees.places[entry] != place:
                 return False
+    return True
+
+
+@kernel
+def are_tallies_right(trees, targets, occurrences, leaves, sizes, counts):
+    """Tell whether each leaf's tallies count the samples that it lists, and places behind them hold zero.
+
+    sizes   int64[leaves] how many entries each lists, which are its own and in its room
+    counts  int64[width], zero, and so again at the end if they are right
+    """
+    tallies = trees.tallies
+    for i in range(leaves.shape[0]):
+        start = np.int64(trees.starts[leaves[i]])
+        end = start + (np.int64(1) << np.int64(trees.rooms[leaves[i]]))
+        for place in range(start, start + sizes[i]):
+            counts[targets[trees.members[place] // occurrences]] += 1
+        rest = sizes[i]
+        for place in range(start, end):
+            target, count = np.int64(tallies[place, 0]), np.int64(tallies[place, 1])
+            if rest == 0:
+                if target != 0 or count != 0:
+                    return False
+                continue
+            if count <= 0 or count != counts[target]:
+                return False
+            counts[target] = 0
+            rest -= count
+        if rest != 0:
+            return False
     return True
 
 

@@ -31,7 +31,7 @@ from oubli.core.forest.layout.blocks import as_cell, is_counted
 from oubli.core.forest.layout.cells import gather
 from oubli.core.forest.layout.count import count_candidates
 from oubli.core.forest.split import choose_split, is_same_split, store_split
-from oubli.core.forest.state import TAGGED, count_in, leaf_of, must_be_leaf
+from oubli.core.forest.state import TAGGED, Leaves, count_in, leaf_of, must_be_leaf
 from oubli.core.forest.workspace import ENDS, N_LANES, NODES, OWNERS, STACK_SIZE
 from oubli.core.jit.aligned import prefetch_to_read
 from oubli.core.jit.nodes import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, SUBSET, goes_right, in_subset
@@ -90,12 +90,12 @@ def pass_on(nodes, lane, node, child, following, lanes, n_kept):
 
 
 @pasted
-def add_leaf(statistics, leaf, n_samples, is_regression, sums, row):
-    """Add a leaf's class shares, or its mean in units of the quantised target, to sums[row]."""
+def add_counts(statistics, row_of_leaf, n_samples, is_regression, sums, row):
+    """Add the class shares, or the mean in units of the quantised target, of a row of statistics to sums[row]."""
     if is_regression:
-        sums[row, 0] += np.float64(statistics[leaf, 1]) / np.float64(statistics[leaf, 0])
+        sums[row, 0] += np.float64(statistics[row_of_leaf, 1]) / np.float64(statistics[row_of_leaf, 0])
         return
-    leaf, row, n = np.uint64(leaf), np.uint64(row), np.float64(n_samples)
+    leaf, row, n = np.uint64(row_of_leaf), np.uint64(row), np.float64(n_samples)
     if statistics.shape[1] == 2:  # the usual case, without a loop
         sums[row, _ZERO] += np.float64(statistics[leaf, _ZERO]) / n
         sums[row, _ONE] += np.float64(statistics[leaf, _ONE]) / n
@@ -105,11 +105,25 @@ def add_leaf(statistics, leaf, n_samples, is_regression, sums, row):
 
 
 @pasted
-def add_end(nodes, statistics, node, is_regression, sums, row):
+def add_leaf(leaves, leaf, n_samples, is_regression, sums, row):
+    """Add what a leaf says to sums[row], as `add_counts` does."""
+    if leaves.tallies.shape[0] == 0:
+        add_counts(leaves.statistics, leaf, n_samples, is_regression, sums, row)
+        return
+    n, rest, place = np.float64(n_samples), n_samples, np.uint64(leaves.starts[leaf])
+    while rest > 0:
+        count = np.int64(leaves.tallies[place, _ONE])
+        sums[row, np.uint64(leaves.tallies[place, _ZERO])] += np.float64(count) / n
+        rest -= count
+        place += _ONE
+
+
+@pasted
+def add_end(nodes, leaves, node, is_regression, sums, row):
     """Add the leaf where a walk has ended, if it has samples."""
     n_samples = np.int64(nodes[node]["n_samples"])
     if n_samples > 0:
-        add_leaf(statistics, leaf_of(nodes, node), n_samples, is_regression, sums, row)
+        add_leaf(leaves, leaf_of(nodes, node), n_samples, is_regression, sums, row)
 
 
 @pasted
@@ -160,7 +174,7 @@ def _walk_by_all(nodes, cells, row, hashes, lanes, n_moving):
 
 
 @inner
-def _sum_trees(nodes, statistics, n_trees, is_regression, cells, row, hashes, lanes, sums):
+def _sum_trees(nodes, leaves, n_trees, is_regression, cells, row, hashes, lanes, sums):
     """Add up all trees for one row, several trees in step."""
     for first in range(0, n_trees, N_LANES):
         n_lanes = min(N_LANES, n_trees - first)
@@ -171,16 +185,20 @@ def _sum_trees(nodes, statistics, n_trees, is_regression, cells, row, hashes, la
         else:
             _walk_by_numbers(nodes, cells, row, lanes, n_lanes)
         for lane in range(n_lanes):
-            prefetch_to_read(statistics, (leaf_of(nodes, lanes[ENDS, lane]), np.int64(0)))
+            leaf = leaf_of(nodes, lanes[ENDS, lane])
+            if leaves.tallies.shape[0] > 0:
+                prefetch_to_read(leaves.starts, (leaf,))
+            else:
+                prefetch_to_read(leaves.statistics, (leaf, np.int64(0)))
         for lane in range(n_lanes):
-            add_end(nodes, statistics, lanes[ENDS, lane], is_regression, sums, row)
+            add_end(nodes, leaves, lanes[ENDS, lane], is_regression, sums, row)
 
 
 @kernel
-def sum_leaves(nodes, statistics, n_trees, is_regression, cells, category_hashes, hashes, lanes, sums):
+def sum_leaves(nodes, leaves, n_trees, is_regression, cells, category_hashes, hashes, lanes, sums):
     """Sum the leaves that each row reaches, row by row; no tree may have a tag on the rows' paths.
 
-    nodes, statistics  of `Trees`, read only
+    nodes, leaves      of `Trees`, read only
     cells              float32/64[n, d] queries; categorical columns index `category_hashes`
     hashes             uint64[1, d] working space; no rows where there are no categories
     lanes              int32[3, N_LANES] working space
@@ -195,7 +213,7 @@ def sum_leaves(nodes, statistics, n_trees, is_regression, cells, category_hashes
     for row in range(cells.shape[0]):
         if hashes.shape[0] > 0:
             _look_up_hashes(cells, category_hashes, row, hashes)
-        _sum_trees(nodes, statistics, n_trees, is_regression, cells, row, hashes, lanes, sums)
+        _sum_trees(nodes, leaves, n_trees, is_regression, cells, row, hashes, lanes, sums)
     return n_planted
 
 
@@ -220,7 +238,7 @@ def add_ordered(parameters, scratch, end, sums, row):
         scratch.leaf[0, c] = 0
     for i in range(end):
         count_in(scratch.leaf, 0, 0, scratch.targets[scratch.order[i]], 1, is_regression)
-    add_leaf(scratch.leaf, 0, end, is_regression, sums, row)
+    add_counts(scratch.leaf, 0, end, is_regression, sums, row)
 
 
 @inner
@@ -280,7 +298,7 @@ def sum_leaves_frozen(trees, data, parameters, scratch, blocks, cells, category_
                     cells, row, category_hashes, sums,
                 )  # fmt: skip
             else:
-                add_end(nodes, trees.statistics, node, is_regression, sums, row)
+                add_end(nodes, Leaves(trees.statistics, trees.starts, trees.tallies), node, is_regression, sums, row)
     return n_planted
 
 
@@ -437,25 +455,35 @@ def _divide(nodes, node, scratch, start, end):
 
 
 @inner
-def _add_leaf_to(statistics, leaf, n_samples, is_regression, order, start, end, first, sums):
+def _add_leaf_to(leaves, leaf, n_samples, is_regression, order, start, end, first, sums):
     """Add a leaf's class shares, or its mean, to the rows order[start:end] of the piece; see `add_leaf`."""
     if is_regression:
-        mean = np.float64(statistics[leaf, 1]) / np.float64(statistics[leaf, 0])
+        mean = np.float64(leaves.statistics[leaf, 1]) / np.float64(leaves.statistics[leaf, 0])
         for i in range(start, end):
             sums[first + np.int64(order[i]), 0] += mean
         return
     n = np.float64(n_samples)
-    if statistics.shape[1] == 2:
-        share, other = np.float64(statistics[leaf, 0]) / n, np.float64(statistics[leaf, 1]) / n
+    if leaves.tallies.shape[0] > 0:
+        rest, place = n_samples, np.int64(leaves.starts[leaf])
+        while rest > 0:
+            count = np.int64(leaves.tallies[place, 1])
+            share = np.float64(count) / n
+            for i in range(start, end):
+                sums[first + np.int64(order[i]), leaves.tallies[place, 0]] += share
+            rest -= count
+            place += 1
+        return
+    if leaves.statistics.shape[1] == 2:
+        share, other = np.float64(leaves.statistics[leaf, 0]) / n, np.float64(leaves.statistics[leaf, 1]) / n
         for i in range(start, end):
             row = np.uint64(first + np.int64(order[i]))
             sums[row, _ZERO] += share
             sums[row, _ONE] += other
         return
-    for c in range(statistics.shape[1]):
-        if statistics[leaf, c] == 0:
+    for c in range(leaves.statistics.shape[1]):
+        if leaves.statistics[leaf, c] == 0:
             continue  # of many classes a leaf has few; adding zero changes nothing
-        share = np.float64(statistics[leaf, c]) / n
+        share = np.float64(leaves.statistics[leaf, c]) / n
         for i in range(start, end):
             sums[first + np.int64(order[i]), c] += share
 
@@ -464,7 +492,7 @@ def _add_leaf_to(statistics, leaf, n_samples, is_regression, order, start, end, 
 
 
 @inner
-def _walk_on(nodes, statistics, is_regression, scratch, n_walks, first, sums):
+def _walk_on(nodes, leaves, is_regression, scratch, n_walks, first, sums):
     """Take the rows of the walks down to their leaves, `N_LANES` in step, and add these."""
     lanes = scratch.lanes
     has_categories = scratch.hashes.shape[0] > 0
@@ -492,11 +520,11 @@ def _walk_on(nodes, statistics, is_regression, scratch, n_walks, first, sums):
             n_moving = n_kept
         for lane in range(n_lanes):
             row = first + np.int64(scratch.walk_rows[begin + lane])
-            add_end(nodes, statistics, lanes[ENDS, lane], is_regression, sums, row)
+            add_end(nodes, leaves, lanes[ENDS, lane], is_regression, sums, row)
 
 
 @inner
-def _add_tree(nodes, statistics, tree, is_regression, scratch, first, n_rows, sums):
+def _add_tree(nodes, leaves, tree, is_regression, scratch, first, n_rows, sums):
     """Add what a tree's leaves say to the rows first .. first + n_rows."""
     order, stack = scratch.order, scratch.stack
     for i in range(n_rows):
@@ -523,20 +551,20 @@ def _add_tree(nodes, statistics, tree, is_regression, scratch, first, n_rows, su
             size += 1
         if nodes[node]["child"] < 0:
             n_samples = np.int64(nodes[node]["n_samples"])
-            _add_leaf_to(statistics, leaf_of(nodes, node), n_samples, is_regression, order, start, end, first, sums)
+            _add_leaf_to(leaves, leaf_of(nodes, node), n_samples, is_regression, order, start, end, first, sums)
         else:
             for i in range(start, end):
                 scratch.walk_nodes[n_walks] = node
                 scratch.walk_rows[n_walks] = order[i]
                 n_walks += 1
-    _walk_on(nodes, statistics, is_regression, scratch, n_walks, first, sums)
+    _walk_on(nodes, leaves, is_regression, scratch, n_walks, first, sums)
 
 
 @kernel
-def sum_leaves_of_many(nodes, statistics, n_trees, is_regression, cells, category_hashes, categorical, scratch, sums):
+def sum_leaves_of_many(nodes, leaves, n_trees, is_regression, cells, category_hashes, categorical, scratch, sums):
     """Sum the leaves that each row reaches, as `sum_leaves` does and to the bit; for batches.
 
-    nodes, statistics  of `Trees`, read only; no tree may have a tag on the rows' paths
+    nodes, leaves      of `Trees`, read only; no tree may have a tag on the rows' paths
     cells              float32/64[n, d] queries; categorical columns index `category_hashes`
     categorical        bool[d]
     scratch            BatchScratch
@@ -558,13 +586,13 @@ def sum_leaves_of_many(nodes, statistics, n_trees, is_regression, cells, categor
                 _copy_numbers(cells, first, n, column, scratch.columns)
         for tree in range(n_trees):
             if nodes[tree]["n_samples"] > 0:
-                _add_tree(nodes, statistics, tree, is_regression, scratch, first, n, sums)
+                _add_tree(nodes, leaves, tree, is_regression, scratch, first, n, sums)
     return n_planted
 
 
 @kernel
 def sum_unseen_leaves(
-    nodes, statistics, n_trees, n_draws, is_regression, seed_key, cells, id_hashes, category_hashes, slots, order,
+    nodes, leaves, n_trees, n_draws, is_regression, seed_key, cells, id_hashes, category_hashes, slots, order,
     sums, n_summed,
 ):  # fmt: skip
     """Sum for each sample the leaves of the trees that it is not in; there are no tags.
@@ -587,5 +615,5 @@ def sum_unseen_leaves(
             n_summed[i] += 1
             while leaf_of(nodes, node) == NIL:
                 node = np.int64(nodes[node]["child"]) + goes_right(nodes, node, cells, slot, category_hashes)
-            add_end(nodes, statistics, node, is_regression, sums, i)
+            add_end(nodes, leaves, node, is_regression, sums, i)
         restore_order(seed_key, id_hashes[slot], n_trees, n_draws, order)

@@ -69,6 +69,8 @@ def pack(trees: Trees, longs: Ints) -> Arrays:
     for name in ("statistics", "starts", "rooms"):
         arrays[f"leaves.{name}"] = getattr(trees, name)[: meta[LEAVES]]
     arrays["members"] = trees.members[: meta[N_MEMBERS]]
+    if len(trees.tallies):
+        arrays["tallies"] = trees.tallies[: meta[N_MEMBERS]]
     arrays["places"] = trees.places
     arrays["meta"] = meta
     arrays["blocks"] = longs[: meta[BLOCKS]]
@@ -86,6 +88,7 @@ def unpack(arrays: Arrays, empty: Trees) -> tuple[Trees, Ints]:
         starts=np.array(arrays.pop("leaves.starts"), np.int32),
         rooms=np.array(arrays.pop("leaves.rooms"), np.uint8),
         members=np.array(arrays.pop("members"), np.int32),
+        tallies=np.array(arrays.pop("tallies", empty.tallies[:0]), np.int32),
         places=np.array(arrays.pop("places"), np.int32),
         meta=np.array(arrays.pop("meta"), np.int64),
     )
@@ -116,7 +119,7 @@ def check_description(document: Mapping[str, Any], arrays: Arrays, *, n_slots: i
         require_sound((codes < width).all(), "there are classes that the trees have no room for")
 
 
-def check_parts(document: Mapping[str, Any], arrays: Arrays) -> None:
+def check_parts(document: Mapping[str, Any], arrays: Arrays, *, has_tallies: bool) -> None:
     """Check numbers and shapes of everything, the trees included.
 
     Raises
@@ -126,13 +129,17 @@ def check_parts(document: Mapping[str, Any], arrays: Arrays) -> None:
     """
     settings, width = document["settings"], document["n_classes"]
     check_description(document, arrays, n_slots=len(arrays[PREFIX + "places"]) // settings["occurrences"])
-    for name, (dtype, shape) in _expected_types(document, settings, width).items():
+    for name, (dtype, shape) in _expected_types(document, settings, width, has_tallies=has_tallies).items():
         array = arrays[PREFIX + name]
         fits = array.dtype == np.dtype(dtype) and array.ndim == len(shape)
         fits = fits and all(size in {None, given} for size, given in zip(shape, array.shape, strict=True))
         require_sound(fits, f"{name} has another type or shape than the settings say")
     for group in ("nodes.", "leaves."):
-        lengths = {len(array) for name, array in arrays.items() if name.startswith(PREFIX + group)}
+        lengths = {
+            len(array)
+            for name, array in arrays.items()
+            if name.startswith(PREFIX + group) and not (has_tallies and name == PREFIX + "leaves.statistics")
+        }
         require_sound(len(lengths) == 1, f"the arrays of {group[:-1]} differ in length")
     # Every tree has a root and a leaf, and the split search has a block: what is as wide as the settings say is there.
     n_trees = settings["n_trees"]
@@ -142,7 +149,7 @@ def check_parts(document: Mapping[str, Any], arrays: Arrays) -> None:
 
 
 def _expected_types(
-    document: Mapping[str, Any], settings: Mapping[str, Any], width: int
+    document: Mapping[str, Any], settings: Mapping[str, Any], width: int, *, has_tallies: bool
 ) -> dict[str, tuple[str, tuple[int | None, ...]]]:
     """Types and shapes of the trees' arrays; None stands for any length."""
     columns = document["schema"]["columns"]
@@ -150,11 +157,12 @@ def _expected_types(
     layout = layout_of(ForestSettings(**settings), len(columns), width, has_categories=has_categories)
     return {
         **{f"nodes.{field}": (NODE_DTYPE[field].str, (None,)) for field in FIELDS},
-        "leaves.statistics": ("i8" if settings["is_regression"] else "i4", (None, width)),
+        "leaves.statistics": ("i8" if settings["is_regression"] else "i4", (0 if has_tallies else None, width)),
         "leaves.starts": ("i4", (None,)),
         "leaves.rooms": ("u1", (None,)),
         "members": ("i4", (None,)),
         "places": ("i4", (None,)),
+        **({"tallies": ("i4", (None, 2))} if has_tallies else {}),
         "meta": ("i8", (META_SIZE,)),
         "blocks": ("i8", (None, layout.size)),
     }
@@ -170,7 +178,10 @@ def check_bounds(forest: Forest, n_slots: int) -> None:
     sound = (
         n_nodes >= settings.n_trees
         and n_entries >= n_slots * settings.occurrences
-        and trees.statistics.shape == (n_leaves, forest.width)
+        and trees.statistics.shape == (0 if len(trees.tallies) else n_leaves, forest.width)
+        and len(trees.tallies) in {0, n_members}
+        and _within(trees.tallies[:, 0], 0, forest.width)
+        and _within(trees.tallies[:, 1], 0, n_entries + 1)
         and (child < n_nodes - 1).all()
         and (~child < n_leaves).all()
         and _within(records["attribute"], 0, forest.n_features)

@@ -10,6 +10,7 @@ allocated in pairs, so a step down is `child + goes_right`, and both siblings sh
     inner node     child >= 0: row of the left child           leaf     child = ~leaf
     leaves         statistics[leaf] = class counts, or (count, sum of quantised targets)
                    starts[leaf], rooms[leaf] = where its samples are listed
+                   tallies = with many classes, the class counts; see below
 
 The j-th tree of the sample in slot s is *entry* s * k + j; its id alone decides which tree that is. A leaf lists its
 entries side by side in a *room*, a stretch of `members` of 2^r places, so that they are read in the order of memory:
@@ -19,6 +20,12 @@ entries side by side in a *room*, a stretch of `members` of 2^r places, so that 
 
 An entry leaves in O(1): the last one takes its place. A full leaf moves to a room of twice the size. Free rooms of one
 size form a list through their first place; a larger one is cut in halves when none fits. Unused places hold zero.
+
+With many classes a counter for each of them in each leaf would take most of the memory. Then `statistics` has no rows,
+and a leaf has a *tally* (class, count) for each class that it has samples of. It has at most as many tallies as
+samples, so they are in the places of its room; those in use are the first whose counts add up to its samples:
+
+    tallies   | 7:2 3:1 .. | 3:1 | 5:2 .. | . . . . |
 
 The samples always are in the leaf that the stored splits lead to, tags or not. A *tag* says
 only that the split of its node (or its being a leaf) has yet to be checked against the samples
@@ -83,17 +90,30 @@ META_SIZE = FREE_ROOMS + MAX_ROOM + 1
 _DRAWING = 20e-9  # seconds that a draw takes, roughly
 
 
+class Leaves(NamedTuple):
+    """What predictions read of the leaves; the fields are those of `Trees`."""
+
+    statistics: Array
+    starts: Array
+    tallies: Array
+
+
 class Trees(NamedTuple):
     """All trees of a forest; modified by kernels, grown by `storage.py`."""
 
     nodes: Any  # NODE_DTYPE[capacity]
-    statistics: Array  # int32[leaf capacity, n_classes] or int64[leaf capacity, 2]
+    statistics: Array  # int32[leaf capacity, n_classes] or int64[leaf capacity, 2]; no rows where there are tallies
     starts: Array  # int32[leaf capacity]; next free leaf when free
     rooms: Array  # uint8[leaf capacity]
     members: Array  # int32[member capacity] entries, leaf by leaf
+    tallies: Array  # int32[member capacity, 2] class and count; no rows where there are statistics
     places: Array  # int32[slot capacity * k]: where in `members` an entry is
     tree_tags: Array  # int64[T] number of tagged nodes a tree
     meta: Array  # int64[META_SIZE]
+
+    def leaves(self) -> Leaves:
+        """The part that predictions read besides the nodes."""
+        return Leaves(self.statistics, self.starts, self.tallies)
 
 
 @inner
@@ -168,14 +188,15 @@ def free_pair(trees, pair):
     give_row(trees.meta, PAIRS, trees.nodes["child"], pair)
 
 
-def empty_trees(n_trees: int, width: int, *, is_regression: bool) -> Trees:
+def empty_trees(n_trees: int, width: int, *, is_regression: bool, has_tallies: bool) -> Trees:
     """Make a forest of `n_trees` empty root leaves.
 
     Parameters
     ----------
     n_trees : number of trees.
-    width : columns of the leaf statistics: classes, or 2 for regression.
+    width : classes, or 2 for regression.
     is_regression : whether the statistics are sums of targets.
+    has_tallies : whether leaves have tallies instead of a counter for each class.
     """
     first_pair = n_trees + n_trees % 2
     nodes = aligned.zeros(first_pair + 64, NODE_DTYPE)
@@ -192,14 +213,24 @@ def empty_trees(n_trees: int, width: int, *, is_regression: bool) -> Trees:
     meta[BLOCKS] = 1  # block 0 is the working space of the split search
     return Trees(
         nodes=nodes,
-        statistics=np.zeros((n_leaves, width), np.int64 if is_regression else np.int32),
+        statistics=np.zeros((0 if has_tallies else n_leaves, width), np.int64 if is_regression else np.int32),
         starts=np.arange(n_leaves, dtype=np.int32),
         rooms=np.zeros(n_leaves, np.uint8),
         members=np.zeros(n_trees + 64, np.int32),
+        tallies=np.zeros((n_trees + 64 if has_tallies else 0, 2), np.int32),
         places=np.zeros(0, np.int32),
         tree_tags=np.zeros(n_trees, np.int64),
         meta=meta,
     )
+
+
+def with_tallies(trees: Trees) -> Trees:
+    """Put tallies in place of a counter for each class."""
+    leaves, classes = np.nonzero(trees.statistics)
+    rank = np.arange(len(leaves)) - np.searchsorted(leaves, leaves)
+    tallies = aligned.zeros((len(trees.members), 2), np.int32)
+    tallies[trees.starts[leaves] + rank] = np.column_stack([classes, trees.statistics[leaves, classes]])
+    return trees._replace(statistics=trees.statistics[:0].copy(), tallies=tallies)
 
 
 # -- leaves and the samples in them ------------------------------------------------------------------
@@ -264,8 +295,13 @@ def unlist_room(meta, members, room):
 @inner
 def free_room(trees, start, room):
     """Zero a room and put it on the list of its size."""
-    for place in range(start, start + (np.int64(1) << room)):
+    end = start + (np.int64(1) << room)
+    for place in range(start, end):
         trees.members[place] = np.int32(0)
+    if trees.tallies.shape[0] > 0:
+        for place in range(start, end):
+            trees.tallies[place, 0] = np.int32(0)
+            trees.tallies[place, 1] = np.int32(0)
     list_room(trees.meta, trees.members, start, room)
 
 
@@ -283,8 +319,9 @@ def allocate_leaf(trees, n_samples):
 def free_leaf(trees, leaf):
     """Zero a leaf and its room and put both on their free lists; its samples are listed elsewhere afterwards."""
     free_room(trees, np.int64(trees.starts[leaf]), np.int64(trees.rooms[leaf]))
-    for c in range(trees.statistics.shape[1]):
-        trees.statistics[leaf, c] = 0
+    if trees.tallies.shape[0] == 0:
+        for c in range(trees.statistics.shape[1]):
+            trees.statistics[leaf, c] = 0
     trees.rooms[leaf] = np.uint8(0)
     give_row(trees.meta, LEAVES, trees.starts, leaf)
 
@@ -304,6 +341,10 @@ def move_leaf(trees, leaf, n_samples, room):
         entry = trees.members[old_start + i]
         trees.members[start + i] = entry
         trees.places[entry] = np.int32(start + i)
+    if trees.tallies.shape[0] > 0:
+        for i in range(n_samples):
+            trees.tallies[start + i, 0] = trees.tallies[old_start + i, 0]
+            trees.tallies[start + i, 1] = trees.tallies[old_start + i, 1]
     free_room(trees, old_start, np.int64(trees.rooms[leaf]))
     trees.starts[leaf] = np.int32(start)
     trees.rooms[leaf] = np.uint8(room)
@@ -340,6 +381,57 @@ def count_in(statistics, row, place, target, sign, is_regression):
         statistics[row, place + 1] += sign * target
     else:
         statistics[row, place + target] += sign
+
+
+@pasted
+def count_in_leaf(trees, leaf, n_samples, target, sign, is_regression):
+    """Add a sample's target to a leaf that counts `n_samples` (sign 1), or take it away (-1).
+
+    With tallies O(classes that the leaf has); there must be a place for one more.
+    """
+    tallies = trees.tallies
+    if tallies.shape[0] == 0:
+        count_in(trees.statistics, leaf, 0, target, sign, is_regression)
+        return
+    place = np.int64(trees.starts[leaf])
+    n_before = np.int64(0)
+    while n_before < n_samples and tallies[place, 0] != target:
+        n_before += tallies[place, 1]
+        place += 1
+    tallies[place, 0] = np.int32(target)
+    tallies[place, 1] += np.int32(sign)
+    if tallies[place, 1] == 0:
+        # The last tally takes its place.
+        last = place
+        while n_before < n_samples - 1:
+            last += 1
+            n_before += tallies[last, 1]
+        tallies[place, 0], tallies[place, 1] = tallies[last, 0], tallies[last, 1]
+        tallies[last, 0], tallies[last, 1] = np.int32(0), np.int32(0)
+
+
+@pasted
+def is_of_one_class(trees, leaf, n_samples, target):
+    """Whether all samples of a leaf, one of which is of class `target`, are of this class."""
+    if trees.tallies.shape[0] == 0:
+        return trees.statistics[leaf, target] == n_samples
+    return trees.tallies[np.int64(trees.starts[leaf]), 1] == n_samples
+
+
+@inner
+def read_leaf(trees, leaf, n_samples, rows, row):
+    """Write the statistics of a leaf to a row with a column for each class, or two for regression."""
+    if trees.tallies.shape[0] == 0:
+        for c in range(rows.shape[1]):
+            rows[row, c] = trees.statistics[leaf, c]
+        return
+    for c in range(rows.shape[1]):
+        rows[row, c] = 0
+    place = np.int64(trees.starts[leaf])
+    while n_samples > 0:
+        rows[row, trees.tallies[place, 0]] = trees.tallies[place, 1]
+        n_samples -= trees.tallies[place, 1]
+        place += 1
 
 
 @kernel

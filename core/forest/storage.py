@@ -27,7 +27,17 @@ from oubli.core.forest.layout.blocks import (
 )
 from oubli.core.forest.layout.cells import ForestData, bit_rows_of, no_bit_rows
 from oubli.core.forest.parameters import MAX_ENTRIES, ForestSettings
-from oubli.core.forest.state import BLOCKS, LEAVES, N_MEMBERS, NODE_DTYPE, PAIRS, POOLS, Trees, empty_trees
+from oubli.core.forest.state import (
+    BLOCKS,
+    LEAVES,
+    N_MEMBERS,
+    NODE_DTYPE,
+    PAIRS,
+    POOLS,
+    Trees,
+    empty_trees,
+    with_tallies,
+)
 from oubli.core.forest.workspace import Scratch, UpdateScratch, empty_scratch
 from oubli.core.jit import aligned
 from oubli.core.jit.nodes import N_FREE, NIL, tree_digest
@@ -54,6 +64,7 @@ class KeptForest(Engine):
     targets : those of a regression; None of a classification.
     smallest_block : samples from which on a node keeps counters; None: where that is cheaper than counting.
     n_chosen : samples of a node that its candidates depend on, at most; tests have fewer.
+    most_counters : classes up to which a leaf has a counter for each; tests have fewer.
     n_planted : samples of the largest tree when the trees were planted.
     is_planted : whether the pools have yet to be made as large as the trees will be.
     """
@@ -67,6 +78,7 @@ class KeptForest(Engine):
     parameters: Array
 
     n_chosen = CHOSEN
+    most_counters = 16
 
     def __init__(self, settings: ForestSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
@@ -78,6 +90,7 @@ class KeptForest(Engine):
     def clear(self, n_classes: int) -> None:
         """Hold nothing, with room for so many class codes."""
         self.width: int = 2 if self.settings.is_regression else n_classes
+        self.has_tallies = self.width > self.most_counters
         self.n_planted = 0
         self.is_planted = False
         self.trees = self._empty_trees()
@@ -131,7 +144,9 @@ class KeptForest(Engine):
     # -- room -----------------------------------------------------------------------------------
 
     def _empty_trees(self) -> Trees:
-        return empty_trees(self.settings.n_trees, self.width, is_regression=self.settings.is_regression)
+        return empty_trees(
+            self.settings.n_trees, self.width, is_regression=self.settings.is_regression, has_tallies=self.has_tallies
+        )
 
     def _blocks_over(self, longs: Ints) -> Blocks:
         return blocks_over(longs, is_regression=self.settings.is_regression)
@@ -162,7 +177,8 @@ class KeptForest(Engine):
                 "`n_estimators`"
             )
         capacity = min(max(needed, capacity + capacity // 8), MAX_ENTRIES)
-        self.trees = self.trees._replace(members=aligned.enlarged(members, capacity, n_used))
+        tallies = aligned.enlarged(self.trees.tallies, capacity if self.has_tallies else 0, n_used)
+        self.trees = self.trees._replace(members=aligned.enlarged(members, capacity, n_used), tallies=tallies)
 
     def reserve_entries(self, needed: int) -> None:
         """Make room for so many entries, a sample having one for each of its trees."""
@@ -202,7 +218,7 @@ class KeptForest(Engine):
         if n_nodes > len(trees.nodes):
             larger["nodes"] = aligned.enlarged(trees.nodes, n_nodes, n_used(PAIRS))
         if n_leaves > len(trees.starts):
-            for name in ("starts", "rooms", "statistics"):
+            for name in ("starts", "rooms") if self.has_tallies else ("starts", "rooms", "statistics"):
                 larger[name] = aligned.enlarged(getattr(trees, name), n_leaves, n_used(LEAVES))
         if larger:
             self.trees = trees._replace(**larger)
@@ -222,6 +238,8 @@ class KeptForest(Engine):
         wider.is_planted = self.is_planted
         statistics = np.pad(self.trees.statistics, ((0, 0), (0, n_classes - self.width)))
         wider.trees = self.trees._replace(statistics=statistics)
+        if wider.has_tallies and not self.has_tallies:
+            wider.trees = with_tallies(wider.trees)
         longs = relaid(self.blocks.longs, self.settings, self.layout, wider.layout, self.width, n_classes)
         wider.blocks = self._blocks_over(longs)
         wider.bits = self.bits
@@ -251,8 +269,11 @@ class KeptForest(Engine):
 
     def digest_of(self, tree: int, class_order: Ints) -> str:
         """Digest of one tree."""
-        nodes, statistics, is_regression = self.trees.nodes, self.trees.statistics, self.settings.is_regression
-        return tree_digest(nodes, statistics, tree, class_order, are_by_node=False, is_regression=is_regression)
+        trees = self.trees
+        return tree_digest(
+            trees.nodes, trees.statistics, tree, class_order, are_by_node=False,
+            is_regression=self.settings.is_regression, tallies=(trees.starts, trees.tallies),
+        )  # fmt: skip
 
     def digests(self, class_order: Ints) -> list[str]:
         n_threads = self.n_threads if is_long(_HASHING * int(self.trees.meta[PAIRS])) else 1
@@ -268,7 +289,8 @@ class KeptForest(Engine):
     def copy(self) -> Self:
         other = self.aside()
         other.trees, other.bits = copied(self.trees), copied(self.bits)
-        other.blocks = self._blocks_over(aligned.copy(self.blocks.longs))
+        longs = self.blocks.longs
+        other.blocks = self._blocks_over(aligned.enlarged(longs, len(longs), self.trees.meta.item(BLOCKS)))
         other.scratch = self.empty_scratch(*self._scratch_room)
         if self.targets is not None:
             other.targets = copied(self.targets)._replace(scale=self.targets.scale.copy())
@@ -326,7 +348,7 @@ class KeptForest(Engine):
     @classmethod
     def check_file(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:
         if with_trees:
-            serialise.check_parts(document, arrays)
+            serialise.check_parts(document, arrays, has_tallies=document["n_classes"] > cls.most_counters)
         else:
             serialise.check_description(document, arrays)
 

@@ -45,8 +45,9 @@ from oubli.core.forest.state import (
     Trees,
     available_members,
     clear_dirty,
-    count_in,
+    count_in_leaf,
     is_full,
+    is_of_one_class,
     leaf_of,
     list_entry,
     move_leaf,
@@ -71,19 +72,18 @@ def update_leaf(trees, data, parameters, tree, node, depth, slot, entry, sign):
     is_regression = parameters[0]["is_regression"] != 0
     target = data.targets[slot]
     n_samples = np.int64(trees.nodes[node]["n_samples"])
-    count_in(trees.statistics, leaf, 0, target, sign, is_regression)
     trees.nodes[node]["n_samples"] = np.int32(n_samples + sign)
+    if sign == ADD and is_full(trees, leaf, n_samples):
+        move_leaf(trees, leaf, n_samples, np.int64(trees.rooms[leaf]) + 1)
+    count_in_leaf(trees, leaf, n_samples, target, sign, is_regression)
     if sign == DELETE:
         # A leaf stays a leaf: fewer samples, still pure or still all equal.
         unlist_entry(trees, leaf, n_samples, entry)
         return
-    if is_full(trees, leaf, n_samples):
-        move_leaf(trees, leaf, n_samples, np.int64(trees.rooms[leaf]) + 1)
     list_entry(trees, leaf, n_samples, entry)
     if must_be_leaf(parameters, n_samples + 1, depth):
         return
-    is_pure = not is_regression and trees.statistics[leaf, target] == n_samples + 1
-    if not is_pure:
+    if is_regression or not is_of_one_class(trees, leaf, n_samples + 1, target):
         set_tag(trees, tree, node)
 
 
@@ -305,25 +305,56 @@ class ReachedLeaves:
 
 
 @kernel
-def plant(trees, data, parameters, slots, drawn, counts):
-    """Put samples into root leaves, all to be grown: how a fit begins.
+def count_draws(drawn, counts):
+    """Count how often each tree is drawn, int16[n, k] `drawn`, into `counts`, which are zero."""
+    for i in range(drawn.shape[0]):
+        for draw in range(drawn.shape[1]):
+            counts[drawn[i, draw]] += 1
 
-    drawn   int16[n, k] the trees of each sample
-    counts  int64[T] how many samples each tree gets
 
-    The trees are empty roots and there are places enough. Every leaf lists its samples in the order
-    of `slots`, so that growing reads them in the order of memory.
-    """
-    occurrences = drawn.shape[1]
+@kernel
+def open_roots(trees, counts):
+    """Give the leaves of empty roots room for int64[T] `counts` samples; there are places enough."""
     for tree in range(counts.shape[0]):
         if counts[tree] > 1:
             leaf = leaf_of(trees.nodes, tree)
             move_leaf(trees, leaf, 0, room_for(counts[tree]))
+
+
+@kernel
+def plant(trees, data, parameters, slots, drawn, first, end):
+    """Put samples into the root leaves of the trees first .. end, which have room: how a fit begins.
+
+    drawn  int16[n, k] the trees of each sample
+
+    Every leaf lists its samples in the order of `slots`, so that growing reads them in the order of memory. What is
+    written belongs to these trees alone. Tags are left to `tag_roots`.
+    """
+    occurrences = drawn.shape[1]
+    is_regression = parameters[0]["is_regression"] != 0
     for i in range(slots.shape[0]):
         slot = slots[i]
+        target = data.targets[slot]
         for draw in range(occurrences):
             tree = np.int64(drawn[i, draw])
-            update_leaf(trees, data, parameters, tree, tree, 0, slot, slot * occurrences + draw, ADD)
+            if first <= tree and tree < end:
+                leaf, n_samples = leaf_of(trees.nodes, tree), np.int64(trees.nodes[tree]["n_samples"])
+                count_in_leaf(trees, leaf, n_samples, target, ADD, is_regression)
+                list_entry(trees, leaf, n_samples, slot * occurrences + draw)
+                trees.nodes[tree]["n_samples"] = np.int32(n_samples + 1)
+
+
+@kernel
+def tag_roots(trees, data, parameters):
+    """Tag those of planted roots that may have to be split."""
+    occurrences = parameters[0]["occurrences"]
+    for tree in range(trees.tree_tags.shape[0]):
+        n_samples = np.int64(trees.nodes[tree]["n_samples"])
+        if not must_be_leaf(parameters, n_samples, 0):
+            leaf = leaf_of(trees.nodes, tree)
+            target = data.targets[np.int64(trees.members[trees.starts[leaf]]) // occurrences]
+            if parameters[0]["is_regression"] != 0 or not is_of_one_class(trees, leaf, n_samples, target):
+                set_tag(trees, tree, tree)
 
 
 @inner

@@ -20,9 +20,9 @@ import numpy.typing as npt
 from oubli.core.forest.layout.blocks import DELETE, is_counted, update_block
 from oubli.core.forest.layout.cells import gather
 from oubli.core.forest.layout.count import count_candidates
-from oubli.core.forest.predict import add_leaf, add_ordered, keep_side
+from oubli.core.forest.predict import add_counts, add_leaf, add_ordered, keep_side
 from oubli.core.forest.split import choose_split, is_block_pure, is_same_split, store_split
-from oubli.core.forest.state import count_in, leaf_of, must_be_leaf
+from oubli.core.forest.state import Leaves, count_in, leaf_of, must_be_leaf, read_leaf
 from oubli.core.jit.nodes import NIL, goes_right
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.rng import combine, draw_trees, restore_order, tree_key
@@ -57,7 +57,7 @@ def place_rows(trees, parameters, rows):
             n_samples = np.int64(trees.nodes[node]["n_samples"])
             if n_samples > 0:
                 leaf, place = leaf_of(trees.nodes, node), row * n_trees + tree
-                add_leaf(trees.statistics, leaf, n_samples, is_regression, rows.shares, place)
+                add_leaf(Leaves(trees.statistics, trees.starts, trees.tallies), leaf, n_samples, is_regression, rows.shares, place)
 
 
 @inner
@@ -119,11 +119,10 @@ def _say_less(trees, data, parameters, scratch, node, slot, rows, place):
     """Write the share of a row whose leaf loses a sample."""
     is_regression = parameters[0]["is_regression"] != 0
     leaf = leaf_of(trees.nodes, node)
-    for c in range(scratch.leaf.shape[1]):
-        scratch.leaf[0, c] = trees.statistics[leaf, c]
-    count_in(scratch.leaf, 0, 0, data.targets[slot], DELETE, is_regression)
     n_others = np.int64(trees.nodes[node]["n_samples"]) - 1
-    add_leaf(scratch.leaf, 0, n_others, is_regression, rows.shares, place)
+    read_leaf(trees, leaf, n_others + 1, scratch.leaf, 0)
+    count_in(scratch.leaf, 0, 0, data.targets[slot], DELETE, is_regression)
+    add_counts(scratch.leaf, 0, n_others, is_regression, rows.shares, place)
 
 
 @inner

@@ -43,6 +43,7 @@ N_FREE = 2
 _INNER = np.uint64(1)
 _LEAF = np.uint64(0)
 _DEEPEST = 64  # of trees whose leaves may be empty
+_WORDS_AT_A_TIME = 2**17  # that are hashed
 
 
 @inner
@@ -135,50 +136,80 @@ def _write_leaf(n_samples, statistics, row, is_regression, class_order, words, s
     return size + 2 + class_order.shape[0]
 
 
-@kernel
-def write_words(nodes, statistics, are_by_node, root, is_regression, class_order, walk, words):
-    """Write a tree's words to uint64 `words`; returns their number, or NIL when there are more than fit.
+@inner
+def _write_tallies(n_samples, tallies, place, ranks, n_classes, words, size):
+    words[size] = _LEAF
+    words[size + 1] = np.uint64(n_samples)
+    for c in range(n_classes):
+        words[size + 2 + c] = np.uint64(0)
+    rest = np.int64(n_samples)
+    while rest > 0:
+        words[size + 2 + ranks[tallies[place, 0]]] = np.uint64(tallies[place, 1])
+        rest -= tallies[place, 1]
+        place += 1
+    return size + 2 + n_classes
 
-    statistics   class counts, or count and sum of the targets: of each node, or in row i those of a leaf with child ~i
-    are_by_node  which of the two
-    walk         int64[depth + 2], working space
+
+@kernel
+def write_words(nodes, statistics, starts, tallies, ranks, are_by_node, is_regression, class_order, walk, words):
+    """Write the next words of a tree to uint64 `words`, as many as fit; returns their number, 0 when all are written.
+
+    statistics       class counts, or count and sum of the targets: of each node, or in row i those of a leaf with
+                     child ~i
+    starts, tallies  or int32[leaves] and int32[any, 2]: a leaf's tallies (class, count) from that place on, whose counts
+                     add up to its samples; without rows there are statistics
+    ranks            int64[codes] of the classes, for tallies
+    are_by_node      whether the statistics are of each node
+    walk             int64[depth + 3], the number of nodes that wait, and these; at first the root
     """
     leaf_size = 3 if is_regression else 2 + class_order.shape[0]
-    walk[0] = root
-    n_waiting = 1
+    n_waiting = walk[0]
     size = 0
-    while n_waiting > 0:
-        if size + max(leaf_size, 4) > words.shape[0]:
-            return NIL
-        n_waiting -= 1
+    while n_waiting > 0 and size + max(leaf_size, 4) <= words.shape[0]:
         node = walk[n_waiting]
+        n_waiting -= 1
         child = np.int64(nodes[node]["child"])
         if child < 0:
             row = node if are_by_node else ~child
             n_samples = nodes[node]["n_samples"]
-            size = _write_leaf(n_samples, statistics, row, is_regression, class_order, words, size)
+            if tallies.shape[0] > 0:
+                place = np.int64(starts[row])
+                size = _write_tallies(n_samples, tallies, place, ranks, class_order.shape[0], words, size)
+            else:
+                size = _write_leaf(n_samples, statistics, row, is_regression, class_order, words, size)
             continue
         words[size] = _INNER
         words[size + 1] = np.uint64(nodes[node]["attribute"])
         words[size + 2] = np.uint64(nodes[node]["kind"])
         words[size + 3] = nodes[node]["category"]
         size += 4
-        walk[n_waiting] = child + 1
-        walk[n_waiting + 1] = child
+        walk[n_waiting + 1] = child + 1
+        walk[n_waiting + 2] = child
         n_waiting += 2
+    walk[0] = n_waiting
     return size
 
 
 def tree_digest(
-    nodes: Any, statistics: Array, root: int, class_order: Ints, *, are_by_node: bool, is_regression: bool = False
+    nodes: Any,
+    statistics: Array,
+    root: int,
+    class_order: Ints,
+    *,
+    are_by_node: bool,
+    is_regression: bool = False,
+    tallies: tuple[Array, Array] = (np.zeros(0, np.int32), np.zeros((0, 2), np.int32)),
 ) -> str:
     """SHA-256 of one tree's words, hexadecimal; see `write_words`."""
-    n_samples = int(nodes["n_samples"][root])
-    walk = np.empty(n_samples + _DEEPEST + 2, np.int64)
-    words = np.empty(max(1024, 4 * n_samples), np.uint64)
-    size = write_words(nodes, statistics, are_by_node, root, is_regression, class_order, walk, words)
-    while size == NIL:
-        words = np.empty(2 * len(words), np.uint64)
-        size = write_words(nodes, statistics, are_by_node, root, is_regression, class_order, walk, words)
-    # A view: a copy as bytes would keep other threads waiting.
-    return hashlib.sha256(words[:size].astype("<u8", copy=False).view(np.uint8).data).hexdigest()
+    n_samples, n_classes = int(nodes["n_samples"][root]), len(class_order)
+    walk = np.empty(n_samples + _DEEPEST + 3, np.int64)
+    walk[:2] = 1, root
+    ranks = np.zeros(int(class_order.max(initial=-1)) + 1, np.int64)
+    ranks[class_order] = np.arange(n_classes)
+    words = np.empty(min(4 * n_samples, _WORDS_AT_A_TIME) + n_classes + 4, np.uint64)
+    digest = hashlib.sha256()
+    while walk[0]:
+        size = write_words(nodes, statistics, *tallies, ranks, are_by_node, is_regression, class_order, walk, words)
+        # A view: a copy as bytes would keep other threads waiting.
+        digest.update(words[:size].astype("<u8", copy=False).view(np.uint8).data)
+    return digest.hexdigest()

@@ -400,13 +400,19 @@ class Contents(OwnedSlots):
         # A slice copies faster than a list of slots, and those that have never been used follow one another.
         where = slots if self.free else slice(numbers[0], numbers[0] + len(numbers))
         self._write(arrivals, where)
+        is_first = self.top == 0
         self._take_slots(len(numbers))
         if arrivals.categories is not None:
             self.categories.take_in(arrivals.categories)
         if arrivals.classes is not None:
             self.classes.take_in(arrivals.classes)
         self.held[where] = True
-        self.slot_of.update(zip(names, numbers, strict=True))
+        if is_first:
+            # The index is made beside the growth of the trees, or when an id is first looked up.
+            self.unindexed = slots
+            del self.slot_of
+        else:
+            self.slot_of.update(zip(names, numbers, strict=True))
         if isinstance(where, slice):
             self.id_at[where] = names
         else:

@@ -146,13 +146,15 @@ class ClassTable:
     def new_rows(self, values: Sequence[Label]) -> list[int]:
         """Return the position of the first label of each class that is not held."""
         keys = list(map(self._key, values)) if self._typed else values
-        if self._codes.keys() >= set(keys):
-            return []
-        first: dict[Any, int] = {}
-        for row, key in enumerate(keys):
-            if key not in self._codes:
-                first.setdefault(key, row)
-        return list(first.values())
+        new = set(keys).difference(self._codes)
+        first = []
+        for row, key in enumerate(keys if new else ()):
+            if key in new:
+                first.append(row)
+                new.remove(key)
+                if not new:
+                    break
+        return first
 
     def reserve(self, values: Iterable[Label]) -> None:
         """Make room for the classes of these values, so that `acquire` cannot fail."""

@@ -75,15 +75,16 @@ class SlotTable:
         Decides the shapes and types of the arrays.
     """
 
-    # Slots by id, in the order of the ids; of a copy, made when an id is first looked up. A dictionary of many entries
-    # can be neither copied nor freed without keeping other threads waiting; and many copies only go to a file.
+    # Slots by id, in the order of the ids; of a copy or of the first samples, made when an id is first looked up. A
+    # dictionary of many entries can be neither copied nor freed without keeping other threads waiting; and many copies
+    # only go to a file. That of the first samples takes as long as growing some of the trees, and needs no kernel.
     slot_of: dict[str, int] = MadeOf("unindexed", _slots_by_id, _no_order)  # type: ignore[assignment]
 
     def __init__(self, schema: "Schema") -> None:
         self.schema = schema
         self._classification = schema.task is Task.CLASSIFICATION
         self.slot_of = {}
-        self.unindexed = _no_order()  # of a copy, until its ids are indexed: the slots in the order of the ids
+        self.unindexed = _no_order()  # until the ids are indexed: the slots in the order of the ids
         self.id_at: list[str | None] = []
         self.free: list[int] = []
         self.top = 0

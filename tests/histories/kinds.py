@@ -57,7 +57,10 @@ RESTRICTING = (
 
 @contextmanager
 def tuned_forest(
-    counters_from: int = 2, replant_share: float = math.inf, n_chosen: int = CHOSEN
+    counters_from: int = 2,
+    replant_share: float = math.inf,
+    n_chosen: int = CHOSEN,
+    most_counters: int = ForestEngine.most_counters,
 ) -> Iterator[None]:
     """Let small models work as large ones do.
 
@@ -70,7 +73,9 @@ def tuned_forest(
         that, and their updating would never be tested.
     n_chosen : samples of a node that its candidates depend on, at most; small data has fewer than the default.
 
-    The first two may never show in the model.
+    most_counters : classes up to which a leaf has a counter for each; small data has no more.
+
+    None of them but `n_chosen` may show in the model.
     """
 
     def block_minimum(engine: ForestEngine) -> int:
@@ -80,6 +85,7 @@ def tuned_forest(
         patch.object(ForestEngine, "_block_minimum", block_minimum),
         patch.object(forest_engine, "_REPLANT_SHARE", replant_share),
         patch.object(ForestEngine, "n_chosen", n_chosen),
+        patch.object(ForestEngine, "most_counters", most_counters),
         patch.object(forest_oracle, "CHOSEN", n_chosen),
     ):
         yield
@@ -273,7 +279,11 @@ class Kind:
     def long_life(self, seed: int, n_operations: int) -> History:
         """Make a history of single mutations of a model with deep trees."""
         choose = Chooser.of_seed(seed)
-        tuning = {"counters_from": choose.one([2, 5, 12, MANY]), "n_chosen": choose.one([2, 5, CHOSEN])}
+        tuning = {
+            "counters_from": choose.one([2, 5, 12, MANY]),
+            "n_chosen": choose.one([2, 5, CHOSEN]),
+            "most_counters": choose.one([2, ForestEngine.most_counters]),
+        }
         world = replace(self.choose_world(choose, 60, "deep"), tuning=tuning)
         operations = [("fit", 40)]
         operations += [(choose.one(["add", "delete", "replace"]), choose.integer(1, 4)) for _ in range(n_operations)]
@@ -321,6 +331,7 @@ ROWS = (
             "counters_from": [2, 2, 5, 12, MANY],
             "replant_share": [math.inf, math.inf, 0.3, 0.08],
             "n_chosen": [2, 4, 8, CHOSEN],
+            "most_counters": [2, 3, ForestEngine.most_counters],
         },
     ),
     _TREE,
