@@ -34,6 +34,7 @@ class IncrementalBoosting(BoostedModel):
         quantization: Any = "auto",
         early_stopping: int | None = None,
         validation_fraction: float = 0.1,
+        category_statistics: int | None = 32,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -83,6 +84,9 @@ class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
         the lowest.
     validation_fraction : float in (0, 0.5], default 0.1
         Share of the samples that validate, chosen by a hash of their ids; with `early_stopping` only.
+    category_statistics : int or None, default 32
+        A column with more categories is also read by statistics of the labels by category, and its categories with
+        fewer samples are read as one, as are those that no sample has; None: never. With quantization only.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
     n_jobs : int or None, default None
@@ -148,6 +152,9 @@ class IncrementalBoostingRegressor(IncrementalBoosting, Regressor):
         the lowest.
     validation_fraction : float in (0, 0.5], default 0.1
         Share of the samples that validate, chosen by a hash of their ids; with `early_stopping` only.
+    category_statistics : int or None, default 32
+        A column with more categories is also read by statistics of the labels by category, and its categories with
+        fewer samples are read as one, as are those that no sample has; None: never. With quantization only.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
     n_jobs : int or None, default None
