@@ -19,7 +19,10 @@ class IncrementalBoosting(BoostedModel):
     kind = "incremental-boosting"
     guarantee = "exact"
     influence_methods = ("leaf-influence", "leaf-refit", "leave-one-out")
-    small_parameters = ({"n_estimators": 3, "random_state": 0, "min_child_weight": 0.0},)
+    small_parameters = (
+        {"n_estimators": 3, "random_state": 0, "min_child_weight": 0.0},
+        {"n_estimators": 3, "random_state": 0, "min_child_weight": 0.0, "category_statistics": 2},
+    )
 
     def __init__(
         self,
