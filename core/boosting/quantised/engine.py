@@ -219,20 +219,21 @@ class QuantisedTrees(ExactEngine):
         return tuple(column for column, n in enumerate(n_held) if most and n > most)
 
     def _labels(self, problem: Problem) -> Labels:
-        return Labels.make(self.roles, self.labels, problem.y, self.sums.exponent)
+        return Labels(self.roles, self.labels, problem.y, self.sums.exponent)
 
     def _as_read(self, problem: Problem, moved: Moved | None = None) -> Problem:
         """The problem with the cells that trees read, for as many slots as the engine has, those of `moved` included."""
         if self.statistics is None:
             return problem
         data, id_hashes, y = problem.data, problem.data.id_hashes, problem.y
-        if self.capacity > len(id_hashes) or (moved is not None and len(moved.recoded)):
-            id_hashes = room.longer(id_hashes, 0, self.capacity)
-            y = room.longer(y, 0, self.capacity) if len(y) else y
-        if moved is not None:
+        if moved is not None and len(moved.recoded):
+            id_hashes = room.longer(id_hashes, 0, max(self.capacity, len(id_hashes)))
             id_hashes[moved.stand_ins] = id_hashes[moved.recoded]
             if len(y):
+                y = room.longer(y, 0, max(self.capacity, len(y)))
                 y[moved.stand_ins] = y[moved.recoded]
+        elif 0 < len(y) < self.capacity:
+            y = room.longer(y, 0, self.capacity)
         read = data._replace(
             cells=self.cells,
             id_hashes=id_hashes,

@@ -79,8 +79,9 @@ class Table(NamedTuple):
 
 
 @kernel
-def estimate(hashes, counts, sums, rule, key, values):
+def estimate(hashes, counts, sums, rule, seed, column, values):
     """Write the statistics of some categories: each fold's of the others, the last part's of all folds."""
+    key = combine(combine(mix(seed), STATISTICS), np.uint64(column))
     for i in range(hashes.shape[0]):
         for target in range(values.shape[2]):
             offset = unit(combine(combine(key, np.uint64(target)), hashes[i]))
@@ -119,24 +120,17 @@ class Labels(NamedTuple):
 
     roles: npt.NDArray[np.uint8]
     labels: npt.NDArray[np.int32]  # ranks of the classes
-    fixed: Ints  # targets of a regression in fixed point, 0 where a sample does not train; or empty
-
-    @classmethod
-    def make(cls, roles: npt.NDArray[np.uint8], labels: npt.NDArray[np.int32], y: Reals, exponent: int) -> "Labels":
-        """Of the samples in all slots; y: targets of a regression, or empty."""
-        trains = (roles[: len(y)] & TRAINS) != 0
-        return cls(roles, labels, quantise(np.where(trains, y, 0.0), exponent))
+    y: Reals  # targets of a regression; or empty
+    exponent: int  # of their fixed point
 
     def of(self, slots: Slots, n_targets: int) -> Ints:
-        """What sums add up, int64[n, targets]."""
-        if len(self.fixed):
-            return self.fixed[slots, np.newaxis]
-        labels = self.labels[slots]
-        if n_targets > 1:
-            is_own = (labels % n_targets)[:, np.newaxis] == np.arange(n_targets)
-        else:
-            is_own = labels[:, np.newaxis] == 1
-        return is_own * ((self.roles[slots] & TRAINS) != 0)[:, np.newaxis].astype(np.int64)
+        """What sums add up, int64[n, targets]; 0 of samples that do not train."""
+        trains = ((self.roles[slots] & TRAINS) != 0)[:, np.newaxis]
+        if len(self.y):
+            return quantise(np.where(trains, self.y[slots, np.newaxis], 0.0), self.exponent)
+        labels = self.labels[slots, np.newaxis]
+        is_own = labels % n_targets == np.arange(n_targets) if n_targets > 1 else labels == 1
+        return np.asarray(is_own & trains, np.int64)
 
 
 class CategoryStatistics:
@@ -172,9 +166,9 @@ class CategoryStatistics:
 
     def _estimate(self, index: int, table: Table, places: Any = slice(None)) -> None:
         """Compute the statistics of some categories again."""
-        key = combine(combine(mix(self.seed), STATISTICS), np.uint64(self.columns[index]))
         values = np.zeros_like(table.values[places])
-        estimate(table.hashes[places], table.counts[places], table.sums[places], self.rule, key, values)
+        counted = table.hashes[places], table.counts[places], table.sums[places]
+        estimate(*counted, self.rule, self.seed, self.columns[index], values)
         table.values[places] = values
 
     def _parts(self, data: Data, labels: Labels, slots: Slots) -> Ints:
