@@ -207,10 +207,13 @@ class ImportancesAnswer(Answer):
 class TreeSplit(Answer):
     """The question of an inner node; samples that fulfil it go left."""
 
-    type: Annotated[str, one_of("number", "known", "boolean", "category", "missing", "categories", "statistic", "rare")] = Field(
+    type: Annotated[
+        str,
+        one_of("number", "known", "boolean", "category", "missing", "categories", "statistic", "rare"),
+    ] = Field(
         description="`number`: at most `threshold`; `known`: has a value; `boolean`: is false; `category`: equals "
-        "`category`; `missing`: has no value; `categories`: is one of these; `statistic`: the statistic of the labels of "
-        "the category's samples is at most `threshold`; `rare`: is a category of few samples."
+        "`category`; `missing`: has no value; `categories`: is one of these; `statistic`: the statistic of the labels "
+        "of the category's samples is at most `threshold`; `rare`: is a category of few samples."
     )
     feature: str
     threshold: float | None = None

@@ -43,7 +43,7 @@ PARAMETERS = (
     whole(
         "category_statistics",
         32,
-        "With more categories a column is also read by statistics of its labels, and categories of fewer samples are one.",
+        "Columns with more categories are read by statistics of labels, too; categories with fewer samples are one.",
         low=1,
         limit=MAX_CATEGORIES,
         optional=True,

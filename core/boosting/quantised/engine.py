@@ -222,7 +222,7 @@ class QuantisedTrees(ExactEngine):
         return Labels(self.roles, self.labels, problem.y, self.sums.exponent)
 
     def _as_read(self, problem: Problem, moved: Moved | None = None) -> Problem:
-        """The problem with the cells that trees read, for as many slots as the engine has, those of `moved` included."""
+        """The problem with the cells that trees read, and what else is read of the slots that `moved` names."""
         if self.statistics is None:
             return problem
         data, id_hashes, y = problem.data, problem.data.id_hashes, problem.y
@@ -668,7 +668,9 @@ class QuantisedTrees(ExactEngine):
             return np.zeros(self.n_features)
         gains = np.zeros(len(self.features.categorical))
         serialise.add_gains(self.forest.nodes, self.n_predicting * self.groups, self.rules.regularisation, gains)
-        return gains if self.statistics is None else np.bincount(self.statistics.sources, gains, self.n_features)
+        if self.statistics is None:
+            return gains
+        return np.asarray(np.bincount(self.statistics.sources, gains, self.n_features), np.float64)
 
     # -- keeping --------------------------------------------------------------------------------
 

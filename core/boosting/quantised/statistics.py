@@ -32,7 +32,7 @@ import numpy.typing as npt
 from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals, Slots
 from oubli.core.boosting.loss import log
 from oubli.core.boosting.quantised.state import TRAINS
-from oubli.core.engine import wrong_numbers
+from oubli.core.engine import copied, wrong_numbers
 from oubli.core.jit.policy import kernel
 from oubli.core.rng import RARE_CATEGORY, combine, mix, unit
 from oubli.core.samples.arrays import Data
@@ -211,7 +211,7 @@ class CategoryStatistics:
             if has_changed.any() and len(others):
                 recoded.append(self._readers(data, labels, column, others, table.hashes[touched], has_changed))
             is_held = table.counts.any(axis=1)
-            self.tables[index] = table if is_held.all() else Table(*(array[is_held] for array in table))
+            self.tables[index] = table if is_held.all() else Table._make(array[is_held] for array in table)
         return np.unique(np.concatenate(recoded))
 
     def _with(self, index: int, hashes: Hashes) -> Table:
@@ -221,7 +221,8 @@ class CategoryStatistics:
         if not len(new):
             return table
         at = np.searchsorted(table.hashes, new)
-        return Table(*(np.insert(a, at, b, axis=0) for a, b in zip(table, self._table(new), strict=True)))
+        rows: list[tuple[Array, Array]] = list(zip(table, self._table(new), strict=True))
+        return Table._make(np.insert(kept, at, added, axis=0) for kept, added in rows)
 
     def _is_rare(self, table: Table, places: Any = slice(None)) -> Bools:
         return np.asarray(table.counts[places].sum(axis=1) < self.least)
@@ -234,7 +235,7 @@ class CategoryStatistics:
         places = np.minimum(np.searchsorted(hashes, keys), len(hashes) - 1)
         is_found = hashes[places] == keys
         found = others[is_found]
-        return found[has_changed[places[is_found], self._parts(data, labels, found)]]
+        return np.asarray(found[has_changed[places[is_found], self._parts(data, labels, found)]])
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -285,7 +286,7 @@ class CategoryStatistics:
         """An independent copy."""
         stored = self.categorical[: self.n_stored]
         other = CategoryStatistics(self.columns, stored, self.least, self.rule, int(self.seed))
-        other.tables = [Table(*(array.copy() for array in table)) for table in self.tables]
+        other.tables = [copied(table) for table in self.tables]
         return other
 
     def differences(self, fresh: "CategoryStatistics") -> list[str]:
@@ -294,12 +295,12 @@ class CategoryStatistics:
             return [f"the columns with statistics: {self.columns} kept, {fresh.columns} recounted"]
         wrong = []
         for column, ours, its in zip(self.columns, self.tables, fresh.tables, strict=True):
-            for name, kept, recounted in zip(Table._fields, ours, its, strict=True):
-                if name == "hashes":
-                    wrong += [] if np.array_equal(kept, recounted) else [f"the categories of column {column}"]
-                else:
-                    axes: dict[str, None] = {"category": None, "part": None}
-                    wrong += wrong_numbers(f"the statistics of column {column}: {name}", kept, recounted, **axes)
+            name = f"the statistics of column {column}"
+            if not np.array_equal(ours.hashes, its.hashes):
+                wrong.append(f"{name}: the categories")
+            wrong += wrong_numbers(f"{name}: samples", ours.counts, its.counts, category=None, part=None)
+            wrong += wrong_numbers(f"{name}: sums", ours.sums, its.sums, category=None, part=None)
+            wrong += wrong_numbers(f"{name}: values", ours.values, its.values, category=None, part=None)
         return wrong
 
 

@@ -1,4 +1,4 @@
-"""Statistics of the labels by category, slowly: what a fit of `incremental-boosting` on grids reads beside the cells."""
+"""Statistics of the labels by category, slowly: what `incremental-boosting` on grids reads beside the cells."""
 
 from __future__ import annotations
 

@@ -195,9 +195,10 @@ def test_a_column_has_statistics_while_it_has_many_categories() -> None:
     X = np.column_stack([np.arange(60) % 4, np.arange(60) % 3]).astype(float)
     X[40:44, 0] = [4, 5, 5, 4]
     case, seen = Case(X, (np.arange(60) % 4 > 1).astype(int), range(40), categorical=(0,), category_statistics=4), []
-    for change, sample in ((case.come, 40), (case.come, 41), (case.come, 42), (case.go, 40), (case.go, 41), (case.go, 42)):
-        change(sample)
-        seen.append(case.engine.has_statistics)
+    for change in (case.come, case.go):
+        for sample in (40, 41, 42):
+            change(sample)
+            seen.append(case.engine.has_statistics)
     assert seen == [True, True, True, True, True, False]
 
 
