@@ -9,9 +9,10 @@ such a column there are columns beside it that say how the labels of a category'
     classes     log((s + 10 p) / (n - s + 10 (1 - p))), n samples of the category, s of them of the class, which has
                 the share p by F_0; one statistic for two classes, one a class for up to MOST_TARGETS, and of more
                 classes one for those whose ranks are equal modulo MOST_TARGETS
-    numbers     4 (s - n F_0) / (n + 10) / spread, s the sum of the targets
+    numbers     (s - n F_0) / (n + 10) / spread, s the sum of the targets
 
-rounded by floor(x + u), u drawn for the category, so that a sample more or less seldom moves a statistic. No sample may
+rounded by floor(f x + u), u drawn for the category, f the steps of a grid so coarse that a sample more or less seldom
+moves a statistic: coarser with many classes, whose statistics are many and whose updates are dear. No sample may
 see its own label: samples are dealt into N_FOLDS folds by a hash of their ids, and a sample reads the statistic of the
 others' samples. Validation samples and queries read that of all samples that train.
 
@@ -44,7 +45,7 @@ MOST_TARGETS = 8
 STATISTICS, FOLDS = np.uint64(12), np.uint64(13)
 _RARE = -1  # code of rare categories, whose hash is the last one
 _WEIGHT = 10
-_FINENESS = 4.0  # of numbers, in steps a spread
+_OF_TWO, _OF_MANY, _OF_NUMBERS = 2.0, 1.0, 8.0  # steps of the grid; of numbers in a spread
 _LARGEST = 1000.0
 _WHOLE = 1 << 32
 _ALL = N_FOLDS  # the part of validation samples and queries
@@ -55,6 +56,7 @@ class Rule(NamedTuple):
     """What statistics are computed by."""
 
     shares: Ints  # int64[targets]: p in steps of 2**-32; empty in a regression
+    fineness: float  # f
     scale: float  # regression: a target's unit in spreads
     base: float  # regression: F_0 in spreads
 
@@ -97,9 +99,9 @@ def estimate(hashes, counts, sums, rule, seed, column, values):
                     # 2**24 samples: below 2**57.
                     ours = np.float64(total * _WHOLE + _WEIGHT * share)
                     others = np.float64((n - total) * _WHOLE + _WEIGHT * (_WHOLE - share))
-                    x = log(ours / others)
+                    x = log(ours / others) * rule.fineness
                 else:
-                    x = (total * rule.scale - n * rule.base) / (n + _WEIGHT) * _FINENESS
+                    x = (total * rule.scale - n * rule.base) / (n + _WEIGHT) * rule.fineness
                 if not -_LARGEST < x < _LARGEST:
                     x = _LARGEST if x > 0.0 else -_LARGEST
                 values[i, part, target] = np.int32(np.floor(x + offset))
@@ -308,10 +310,11 @@ def rule_of_classes(shares: Sequence[int]) -> Rule:
     """The rule of classes, whose shares by rank are in steps of 2**-32; of two classes the second one's share."""
     n_targets = min(len(shares), MOST_TARGETS)
     added = [sum(shares[rank::n_targets]) for rank in range(n_targets)]
-    return Rule(np.array([min(max(share, 1), _WHOLE - 1) for share in added], np.int64), 0.0, 0.0)
+    limited = np.array([min(max(share, 1), _WHOLE - 1) for share in added], np.int64)
+    return Rule(limited, _OF_TWO if n_targets == 1 else _OF_MANY, 0.0, 0.0)
 
 
 def rule_of_numbers(exponent: int, base: float, spread: float) -> Rule:
     """The rule of a regression, whose targets are multiples of 2**(exponent - BITS)."""
     inverse = 1.0 / spread
-    return Rule(np.zeros(0, np.int64), float(np.ldexp(inverse, exponent - BITS)), base * inverse)
+    return Rule(np.zeros(0, np.int64), _OF_NUMBERS, float(np.ldexp(inverse, exponent - BITS)), base * inverse)
