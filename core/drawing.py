@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from oubli.core.data.values import Column, ColumnType
 from oubli.core.engine import Split, TreeLook
-from oubli.core.rng import MISSING_CATEGORY
+from oubli.core.rng import MISSING_CATEGORY, RARE_CATEGORY
 
 if TYPE_CHECKING:
     from oubli.core.model import Model
@@ -45,7 +45,7 @@ class Questions:
         content = self.content(split)
         name = content["feature"]
         match content["type"]:
-            case "missing" | "known":
+            case "missing" | "known" | "rare":
                 return f"{name} is {content['type']}"
             case "category":
                 text = content["category"]
@@ -55,6 +55,8 @@ class Questions:
                 more = content["n_categories"] - 3
                 others = f" or {more} other{'s' if more > 1 else ''}" if more > 0 else ""
                 return f"{name} is {listed}{others}{' or missing' if content['missing'] == 'left' else ''}"
+            case "statistic":
+                return f"statistic of {name} <= {content['threshold']:.6g}"
         missing = " or missing" if content["missing"] == "left" else ""
         if content["type"] == "boolean":
             return f"{name} is false{missing}"
@@ -65,6 +67,8 @@ class Questions:
     def content(self, split: Split) -> Mapping[str, Any]:
         """Return the question as plain values; `type` says which there are."""
         feature = self._names[split.feature]
+        if split.statistic is not None:
+            return {"type": "statistic", "feature": feature, "threshold": split.threshold, "statistic": split.statistic}
         if split.threshold is not None:
             if split.threshold == float("inf"):
                 return {"type": "known", "feature": feature}
@@ -84,6 +88,8 @@ class Questions:
             }
         if split.category == int(MISSING_CATEGORY):
             return {"type": "missing", "feature": feature}
+        if split.category == int(RARE_CATEGORY):
+            return {"type": "rare", "feature": feature}
         # The value of a category leaves with its last sample.
         text = None if split.category is None else held.get(split.category)
         return {"type": "category", "feature": feature, "category": text}

@@ -45,6 +45,7 @@ class Split:
     missing_left : of numbers: whether missing values go left.
     category : hash of the one category that goes left; None: several do.
     goes_left : says of the hash of a category whether it goes left; where several do.
+    statistic : number of the statistic of the labels by category that `threshold` is for; None: the values are read.
     """
 
     feature: int
@@ -52,6 +53,7 @@ class Split:
     missing_left: bool = False
     category: int | None = None
     goes_left: Callable[[int], bool] | None = None
+    statistic: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,3 +120,5 @@ def hash_text(text: str) -> int:
 
 # Hash of "no value" in a categorical column. 0xff never begins valid UTF-8, so no text collides.
 MISSING_CATEGORY = np.uint64(int.from_bytes(hashlib.blake2b(b"\xff missing", digest_size=8).digest(), "little"))
+# Hash of all categories of few samples, where boosting reads them as one.
+RARE_CATEGORY = np.uint64(int.from_bytes(hashlib.blake2b(b"\xff rare", digest_size=8).digest(), "little"))

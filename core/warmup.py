@@ -73,6 +73,7 @@ def _do_listed(*arguments: Any) -> None:
     do(Usage(*usage), lambda n_done, _: progress(n_done))
 
 
+Progressing = Callable[[str, int, int], object]
 _running: dict[tuple[Usage, ...], Compilation] = {}
 
 
@@ -89,7 +90,7 @@ def compilation_of(*usages: Usage, niceness: int = 0) -> Compilation:
     return compilation
 
 
-def warm_up(*kinds: str, progress: Callable[[str, int, int], object] | None = None) -> None:
+def warm_up(*kinds: str, progress: Progressing | None = None) -> None:
     """Compile all that models of some kinds use, or of all kinds, and keep it for this and later processes.
 
     As many processes as there are cores compile, as far as memory allows. Afterwards nothing compiles that has to do
@@ -123,23 +124,30 @@ def warm_up(*kinds: str, progress: Callable[[str, int, int], object] | None = No
 
 
 def fill_cache(usage: tuple[Any, ...]) -> None:
-    """Have other processes compile what models use that this process has; see `Keepable.expect_kernels`."""
-    _compile([Usage(*usage)], None)
+    """Have other processes compile what models use that this process has; see `Keepable.expect_kernels`.
+
+    Numba holds its lock meanwhile: nothing is done here, because a thread that helps would wait for the lock forever.
+    """
+    _compile_elsewhere([Usage(*usage)], None)
 
 
-def _compile(usages: Sequence[Usage], progress: Callable[[str, int, int], object] | None) -> None:
-    """Compile in other processes, and here what they leave; tells the logger where nothing takes the progress."""
+def _compile(usages: Sequence[Usage], progress: Progressing | None) -> None:
+    """Compile in other processes what is not in the cache, and here what they leave."""
+    if _are_kept(usages) or _compile_elsewhere(usages, progress):
+        return
+    for usage in usages:
+        do(usage)
+
+
+def _compile_elsewhere(usages: Sequence[Usage], progress: Progressing | None) -> bool:
+    """Compile in other processes; whether nothing is left. Tells the logger where nothing takes the progress."""
     stage = f"compiling the kernels of {usages[0].kind}, which later processes load from the cache"
     report = partial(Lines(compiling_log.warning) if progress is None else progress, stage)
-    if _are_kept(usages):
-        return
     report(0, 0)
     if is_writable():
         with suppress(OSError), compilation_of(*usages) as compilation:
-            if compilation.wait(report=report) == 0:
-                return
-    for usage in usages:
-        do(usage)
+            return bool(compilation.wait(report=report) == 0)
+    return False
 
 
 def _are_kept(usages: Sequence[Usage]) -> bool:

@@ -45,10 +45,12 @@ class BoostedLook(TreeLook):
     ----------
     trees : as predictions read them.
     tree : number of the tree.
-    problem : the samples held.
+    problem : the samples held, with the cells that trees read.
+    sources : of columns that are statistics, the column held that they are of; None: all columns are held.
     """
 
-    def __init__(self, trees: Trees, tree: int, problem: Problem) -> None:
+    def __init__(self, trees: Trees, tree: int, problem: Problem, sources: Ints | None = None) -> None:
+        self._sources = sources
         groups = trees.n_groups
         self._nodes, self._unit, self._data = trees.nodes, trees.unit, problem.data
         self.facts = TreeFacts("score", tree // groups, tree % groups if groups > 1 else None)
@@ -69,6 +71,10 @@ class BoostedLook(TreeLook):
     def split(self, node: int) -> Split:
         record = self._nodes[node]
         feature = int(record["feature"])
+        if self._sources is not None and int(self._sources[feature]) != feature:
+            source = int(self._sources[feature])
+            number = feature - int(np.flatnonzero(self._sources[: feature + 1] == source)[1])
+            return Split(source, float(record["threshold"]), statistic=number)
         if record["is_categorical"]:
             return Split(feature, category=int(record["category"]))
         return Split(feature, float(record["threshold"]), bool(record["missing_left"]))
@@ -141,6 +147,15 @@ class BoostedEngine(Engine):
     @abstractmethod
     def n_trees(self) -> int:
         """Trees held, those that predictions leave out included."""
+
+    @property
+    def has_statistics(self) -> bool:
+        """Whether trees read statistics of the labels, which move with the samples."""
+        return False
+
+    def read_queries(self, cells: Array, category_hashes: Hashes) -> tuple[Array, Hashes]:
+        """What trees read of rows: cells, and the hashes of categories by code."""
+        return cells, category_hashes
 
     @abstractmethod
     def gains(self) -> Reals:
@@ -217,6 +232,7 @@ class BoostedEngine(Engine):
         self, cells: Array, category_hashes: Hashes, class_order: Ints, problem: Callable[[], Problem], frozen: bool
     ) -> Reals:
         trees = self.trees
+        cells, category_hashes = self.read_queries(cells, category_hashes)
         is_regression = not self.is_classification
         n_outputs = 1 if is_regression else len(class_order)
         answers = np.empty((len(cells), n_outputs))
@@ -245,6 +261,7 @@ class BoostedEngine(Engine):
     def raw_scores(self, cells: Array, category_hashes: Hashes) -> Reals:
         """Raw scores F of each row, float64[n, groups]."""
         trees = self.trees
+        cells, category_hashes = self.read_queries(cells, category_hashes)
         scores = np.empty((len(cells), trees.n_groups))
         if trees.n_groups:
             raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, scores)

@@ -207,9 +207,13 @@ class ImportancesAnswer(Answer):
 class TreeSplit(Answer):
     """The question of an inner node; samples that fulfil it go left."""
 
-    type: Annotated[str, one_of("number", "known", "boolean", "category", "missing", "categories")] = Field(
+    type: Annotated[
+        str,
+        one_of("number", "known", "boolean", "category", "missing", "categories", "statistic", "rare"),
+    ] = Field(
         description="`number`: at most `threshold`; `known`: has a value; `boolean`: is false; `category`: equals "
-        "`category`; `missing`: has no value; `categories`: is one of these."
+        "`category`; `missing`: has no value; `categories`: is one of these; `statistic`: the statistic of the labels "
+        "of the category's samples is at most `threshold`; `rare`: is a category of few samples."
     )
     feature: str
     threshold: float | None = None
@@ -220,6 +224,7 @@ class TreeSplit(Answer):
     category: str | None = Field(None, description="Null if no sample has it any more.")
     categories: list[str] | None = Field(None, description="At most 50 of those held.")
     n_categories: int | None = None
+    statistic: int | None = Field(None, description="Number of the statistic, where the column has several.")
 
 
 class TreeNode(Answer):
@@ -266,6 +271,7 @@ class ColumnAnswer(Answer):
     greatest: float | None = None
     categories: list[str] | None = Field(None, description="The 200 most frequent categories, the most frequent first.")
     n_categories: int | None = None
+    statistic: int | None = Field(None, description="Number of the statistic, where the column has several.")
 
 
 class ColumnsAnswer(Answer):

@@ -302,6 +302,9 @@ class FreshFit(Boosted):
             if player.kind.oracle is not None:
                 trees = boosted.expected(player.kind.oracle, player.world, player.held, player.model)
                 boosted.assert_same(player.model.engine_.trees, trees)
+                if player.world.task == "classification":
+                    rows = [[cell(x, c) for x, c in zip(q, player.world.columns, strict=True)] for q in queries]
+                    assert self.answers(player.model, queries) == [trees.probabilities(row) for row in rows]
 
 
 def outcome_of_quantised(update: Any) -> str:

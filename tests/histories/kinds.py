@@ -197,6 +197,7 @@ def quantised_parameters(choose: Chooser, world: World, deep: bool) -> dict[str,
         "quantization": choose.one(["auto", "auto", (0.25, 0.125), (0.00390625, 0.00390625), (1.0, 1.0)]),
         "early_stopping": choose.one([None, None, None, 1, 2]),
         "validation_fraction": choose.one([0.1, 0.5]),
+        "category_statistics": choose.one([None, 32, 1, 2, 3]),
     }
 
 

@@ -19,7 +19,10 @@ class IncrementalBoosting(BoostedModel):
     kind = "incremental-boosting"
     guarantee = "exact"
     influence_methods = ("leaf-influence", "leaf-refit", "leave-one-out")
-    small_parameters = ({"n_estimators": 3, "random_state": 0, "min_child_weight": 0.0},)
+    small_parameters = (
+        {"n_estimators": 3, "random_state": 0, "min_child_weight": 0.0},
+        {"n_estimators": 3, "random_state": 0, "min_child_weight": 0.0, "category_statistics": 2},
+    )
 
     def __init__(
         self,
@@ -34,6 +37,7 @@ class IncrementalBoosting(BoostedModel):
         quantization: Any = "auto",
         early_stopping: int | None = None,
         validation_fraction: float = 0.1,
+        category_statistics: int | None = 32,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -83,6 +87,9 @@ class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
         the lowest.
     validation_fraction : float in (0, 0.5], default 0.1
         Share of the samples that validate, chosen by a hash of their ids; with `early_stopping` only.
+    category_statistics : int or None, default 32
+        A column with more categories is also read by statistics of the labels by category, and its categories with
+        fewer samples are read as one, as are those that no sample has; None: never. With quantization only.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
     n_jobs : int or None, default None
@@ -148,6 +155,9 @@ class IncrementalBoostingRegressor(IncrementalBoosting, Regressor):
         the lowest.
     validation_fraction : float in (0, 0.5], default 0.1
         Share of the samples that validate, chosen by a hash of their ids; with `early_stopping` only.
+    category_statistics : int or None, default 32
+        A column with more categories is also read by statistics of the labels by category, and its categories with
+        fewer samples are read as one, as are those that no sample has; None: never. With quantization only.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
     n_jobs : int or None, default None

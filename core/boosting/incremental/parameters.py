@@ -12,6 +12,7 @@ from oubli.core.parameters import Parameter, check_number, check_parameters, n_j
 
 MAX_DEPTH = 8  # of a leaf, below regions; there are up to 2**(8 + 3) leaves, numbered by two bytes
 MAX_BINS = 255
+MAX_CATEGORIES = 2**24
 
 PARAMETERS = (
     shared("n_estimators", 100),
@@ -39,6 +40,15 @@ PARAMETERS = (
         limit=MAX_TREES,
         optional=True,
     ),
+    whole(
+        "category_statistics",
+        32,
+        "Columns with more categories are read by statistics of labels, too; categories with fewer samples are one.",
+        low=1,
+        limit=MAX_CATEGORIES,
+        optional=True,
+        none_word="none",
+    ),
     share("validation_fraction", 0.1, "Share of the samples that validate; with `early_stopping`.", "low", high=0.5),
     random_state("Seed of every random choice; the same seed and samples give the same model."),
     n_jobs(),
@@ -60,6 +70,8 @@ class IncrementalSettings(BoostedSettings):
     gradient_grid, leaf_grid : what gradients and leaf values are rounded to; 0.0 when there is no quantization.
     patience : iterations without a lower validation loss after which training ends; 0: there is no validation.
     validation_fraction : share of the samples that are kept for validation.
+    category_statistics : categories above which a column has statistics, and samples that a category of such a column
+        needs to have splits of its own; 0: there are no statistics.
     """
 
     max_depth: int
@@ -67,6 +79,7 @@ class IncrementalSettings(BoostedSettings):
     leaf_grid: float
     patience: int
     validation_fraction: float
+    category_statistics: int
 
     @property
     def is_quantised(self) -> bool:
@@ -82,6 +95,7 @@ class IncrementalSettings(BoostedSettings):
         """The settings by the names of the parameters, as a model file has them."""
         values = super().to_dict()
         del values["seed"]
+        values["category_statistics"] = self.category_statistics or None
         grids, patience = [values.pop("gradient_grid"), values.pop("leaf_grid")], values.pop("patience")
         return {**values, "quantization": grids if self.is_quantised else None, "early_stopping": patience or None}
 
@@ -101,6 +115,7 @@ def read_settings(params: Mapping[str, Any]) -> IncrementalSettings:
     values = check_parameters(PARAMETERS, params)
     gradient_grid, leaf_grid = _read_grids(values.pop("quantization"))
     patience = values.pop("early_stopping") or 0
+    values["category_statistics"] = values["category_statistics"] or 0
     return IncrementalSettings(**values, gradient_grid=gradient_grid, leaf_grid=leaf_grid, patience=patience)
 
 

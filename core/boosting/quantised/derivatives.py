@@ -412,6 +412,20 @@ def first_share(loss, start_scores, group):
     return np.int64((np.uint64(power) << _SHIFT_32) // np.uint64(total))
 
 
+@kernel
+def write_shares(loss, start_scores, shares):
+    """Write P at F_0 of each group, in steps of 2**-32."""
+    for k in range(shares.shape[0]):
+        shares[k] = first_share(loss, start_scores, k)
+
+
+def first_shares(loss: Loss, start_scores: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """P at F_0 of each class, or of the second of two, in steps of 2**-32."""
+    shares = np.zeros(len(start_scores), np.int64)
+    write_shares(loss, start_scores, shares)
+    return shares
+
+
 @inner
 def loss_of(loss, scores, samples, slot):
     """Log-loss or squared error (in spreads) of a sample, in steps of 2**-20."""

@@ -9,17 +9,18 @@ The trees are defined so that they hardly depend on any one sample, and are stil
     split.py        the best candidate splits
     grow.py         one iteration after the other; leaf values on a coarse grid, rounded by a hash of their path
     update.py       the update that gives the same result
+    statistics.py   of columns with many categories: further columns, of the labels by category
 
 One sample more or less changes the sums along its own paths. Unless that moves a rounded number, nothing else happens.
 """
 
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from oubli.core.array_types import Arrays, Bools, Ints, Reals, Slots
-from oubli.core.boosting.engine import ExactEngine
+from oubli.core.array_types import Array, Arrays, Bools, Hashes, Ints, Reals, Slots
+from oubli.core.boosting.engine import BoostedLook, ExactEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.parameters import check_size, n_groups
 from oubli.core.boosting.quantised import bins as binning
@@ -41,9 +42,10 @@ from oubli.core.boosting.quantised.split import (
     regression_steadiness,
     steadiness,
 )
+from oubli.core.boosting.quantised.statistics import CategoryStatistics, Labels, rule_of_classes, rule_of_numbers
 from oubli.core.boosting.quantised.update import reach, update_iterations
 from oubli.core.boosting.state import Trees, no_trees
-from oubli.core.engine import Progress, copied
+from oubli.core.engine import Progress, copied, wrong_numbers
 from oubli.core.jit import aligned
 from oubli.core.rng import mix
 from oubli.core.samples.arrays import Problem
@@ -69,6 +71,7 @@ class LastUpdate:
     n_nodes_rebuilt : nodes below which everything was rebuilt.
     n_members : samples in these.
     grown_from : the first of the iterations that were grown from nothing; -1 when none was.
+    n_recoded : samples held of which trees read other statistics of categories.
     """
 
     nothing_changed: bool = False
@@ -78,6 +81,16 @@ class LastUpdate:
     n_nodes_rebuilt: int = 0
     n_members: int = 0
     grown_from: int = 0
+    n_recoded: int = 0
+
+
+class Moved(NamedTuple):
+    """Who comes and goes for the trees in an update, by slot."""
+
+    going: Slots
+    coming: Slots
+    recoded: Slots  # samples held that are among those that go ...
+    stand_ins: Slots  # ... and among those that come in these slots
 
 
 def read_report(report: Ints, groups: int, grown_from: int) -> LastUpdate:
@@ -123,7 +136,7 @@ def make_rules(
 class QuantisedTrees(ExactEngine):
     """Boosted trees on grids: the engine of `quantization`."""
 
-    format = 2  # 1: no regions
+    format = 3  # 1: no regions; 2: no statistics of categories
     bytes_asked = staticmethod(serialise.bytes_asked)
 
     settings: IncrementalSettings
@@ -141,6 +154,8 @@ class QuantisedTrees(ExactEngine):
         self._all_train = False
         self._has_other_candidates = False
         self.n_training = self.n_held = 0
+        self.statistics: CategoryStatistics | None = None
+        self.cells: Array = np.zeros((0, 0), self.cell_dtype)
         self.edges = EdgeTable(~self.categorical, self.settings.max_bins - 1, self.settings.seed)
         self.sums = derivatives.TargetSums()
         self.regions = no_regions()
@@ -167,13 +182,65 @@ class QuantisedTrees(ExactEngine):
         self._allocate_samples(len(problem.data.cells))
         self._enter(problem, slots)
         self._count_targets(problem, slots)
-        self.edges.collect(problem.data.cells, problem.data.id_hashes, slots, self.n_threads)
         groups = n_groups(problem, self.n_training)
         check_size(self.settings.n_estimators, groups, 2 ** (self.settings.max_depth + MOST_LEVELS + 1) - 1)
         if groups:
             self.groups = groups
-            self._prepare(problem, slots)
-            self._train(self._samples(problem), slots, 0, progress)
+            self.start = self._start_now()
+            self._steadiness = self._steadiness_now()
+            self.loss = self._make_loss()
+            self.statistics = self._make_statistics(problem, slots)
+            read = self._as_read(problem)
+            self.edges = EdgeTable(~read.data.categorical, self.settings.max_bins - 1, self.settings.seed)
+            self.edges.collect(read.data.cells, read.data.id_hashes, slots, self.n_threads)
+            self._prepare(read, slots)
+            self._train(self._samples(read), slots, 0, progress)
+
+    def _make_statistics(self, problem: Problem, slots: Slots) -> CategoryStatistics | None:
+        """The statistics of the columns with many categories, and what trees read; None when there are none."""
+        n_held = [len(found) for found in binning.find_categories(problem.data, slots)]
+        columns = self._columns_with_statistics(n_held)
+        if not columns:
+            return None
+        if self.is_classification:
+            rule = rule_of_classes(derivatives.first_shares(self.loss, self.start.scores).tolist())
+        else:
+            rule = rule_of_numbers(self.sums.exponent, self.start.base, self.start.spread)
+        least = self.settings.category_statistics
+        statistics = CategoryStatistics(columns, self.categorical, least, rule, self.settings.seed)
+        statistics.collect(problem.data, self._labels(problem), slots)
+        self.cells = np.zeros((self.capacity, len(statistics.categorical)), problem.data.cells.dtype)
+        self.cells[slots] = statistics.read(problem.data, self._labels(problem), slots)
+        return statistics
+
+    def _columns_with_statistics(self, n_held: list[int]) -> tuple[int, ...]:
+        """The columns with many categories, of so many held by column."""
+        most = self.settings.category_statistics
+        return tuple(column for column, n in enumerate(n_held) if most and n > most)
+
+    def _labels(self, problem: Problem) -> Labels:
+        return Labels(self.roles, self.labels, problem.y, self.sums.exponent)
+
+    def _as_read(self, problem: Problem, moved: Moved | None = None) -> Problem:
+        """The problem with the cells that trees read, and what else is read of the slots that `moved` names."""
+        if self.statistics is None:
+            return problem
+        data, id_hashes, y = problem.data, problem.data.id_hashes, problem.y
+        if moved is not None and len(moved.recoded):
+            id_hashes = room.longer(id_hashes, 0, max(self.capacity, len(id_hashes)))
+            id_hashes[moved.stand_ins] = id_hashes[moved.recoded]
+            if len(y):
+                y = room.longer(y, 0, max(self.capacity, len(y)))
+                y[moved.stand_ins] = y[moved.recoded]
+        elif 0 < len(y) < self.capacity:
+            y = room.longer(y, 0, self.capacity)
+        read = data._replace(
+            cells=self.cells,
+            id_hashes=id_hashes,
+            category_hashes=self.statistics.hashes(data.category_hashes),
+            categorical=self.statistics.categorical,
+        )
+        return problem._replace(data=read, y=y)
 
     def _samples(self, problem: Problem) -> s.Samples:
         return s.Samples(self.roles, self.labels, problem.y, self.rounding, self.first)
@@ -216,14 +283,12 @@ class QuantisedTrees(ExactEngine):
     def _prepare(self, problem: Problem, slots: Slots) -> None:
         """Make bins, candidates, tables and room."""
         settings, data = self.settings, problem.data
-        self.features = binning.make_features(self.edges.edges, binning.find_categories(data, slots), self.categorical)
+        categories = binning.find_categories(data, slots)
+        self.features = binning.make_features(self.edges.edges, categories, data.categorical)
         self.bins = binning.make_bins(self.features, data, slots, self.n_threads)
-        self.category_counts = binning.count_categories(self.features, self.bins, self.categorical, slots)
+        self.category_counts = binning.count_categories(self.features, self.bins, data.categorical, slots)
         self.live_edges = np.ones(len(self.features.edges), np.bool_)
         self.live_categories = np.ones(len(self.features.categories), np.bool_)
-        self.start = self._start_now()
-        self._steadiness = self._steadiness_now()
-        self.loss = self._make_loss()
         self.first = np.zeros((self.groups, self.capacity), np.int64)
         samples = self._samples(problem)
         derivatives.derive_first(self.loss, self.start.scores, samples, slots)
@@ -261,16 +326,20 @@ class QuantisedTrees(ExactEngine):
     def _chooser(self) -> Chooser:
         return Chooser(self.features, self.bins, self.live_edges, self.live_categories, self.settings.seed)
 
-    def _part(self, problem: Problem, slots: Slots, others: Slots, sign: int) -> bool:
-        """Let samples come to their regions (1), or go (-1); False when the regions are others now."""
+    def _part(self, problem: Problem, moved: Moved, held: Slots) -> bool:
+        """Let samples come to their regions, and go; False when the regions are others now."""
         if not self._most_levels:
             return True
         chooser, samples = self._chooser(), self._samples(problem)
         if self._has_other_candidates:
-            held = np.concatenate([others, slots]) if sign > 0 else np.setdiff1d(others, slots)
-            self.regions, cuts = chooser.find(self._most_levels, samples, held), self.regions.cuts
+            rest = np.concatenate([np.setdiff1d(held, moved.going), moved.coming])
+            self.regions, cuts = chooser.find(self._most_levels, samples, rest), self.regions.cuts
             return np.array_equal(self.regions.cuts, cuts)
-        return chooser.move(self.regions, samples, slots, sign)
+        return all(
+            chooser.move(self.regions, samples, slots, sign)
+            for slots, sign in ((moved.going, -1), (moved.coming, 1))
+            if len(slots)
+        )
 
     def _steadiness_now(self) -> Steadiness:
         if not self.is_classification:
@@ -352,39 +421,106 @@ class QuantisedTrees(ExactEngine):
 
     def _change(self, problem: Problem, slots: Slots, held: Slots, sign: int) -> None:
         """Follow samples that come (1) or go (-1); grow all again where that is not possible."""
-        change = self._make_change(slots, int(sign > 0))
         self.changes.undo = None
         try:
-            is_done = self._move_bins(problem, slots, held, sign) and self._part(problem, slots, held, sign)
-            if is_done:
-                self._update(problem, slots, change, int(sign > 0))
+            is_done = self._follow(problem, slots, held, sign)
         except MemoryError:
             is_done = False  # growing all again needs nothing that was left halfway, and gives the same trees
         if not is_done:
             self.refit(problem, np.concatenate([held, slots]) if sign > 0 else np.setdiff1d(held, slots))
 
-    def _move_bins(self, problem: Problem, slots: Slots, held: Slots, sign: int) -> bool:
-        """Take samples into bins and counters (1), or out of them (-1); False when all has to be grown again."""
-        data, validated = problem.data, self._validates
+    def _follow(self, problem: Problem, slots: Slots, held: Slots, sign: int) -> bool:
+        """The same; False when all has to be grown again."""
+        validated = self._validates
         if sign > 0:
             self._enter(problem, slots)
-        changed, is_known = self.edges.count(data.cells, data.id_hashes, slots, sign)
-        if sign < 0:
-            self._move_categories(slots, -1)
-        if not is_known or not self._move_targets(problem, slots, sign) or self._validates != validated:
+        if not self._move_targets(problem, slots, sign) or self._validates != validated:
             return False
-        if not update_edges(self.state(), self._model(self._samples(problem)), data, held, changed):
+        moved = self._recode(problem, slots, held, sign)
+        change = self._make_change(moved)
+        read = self._as_read(problem, moved)
+        if not self._move_bins(read, moved, held) or not self._part(read, moved, held):
             return False
-        is_done, has_others = add_categories(self.state(), data, slots) if sign > 0 else drop_categories(self.state())
-        self._has_other_candidates = bool(changed) or has_others
-        if sign < 0 or not is_done:
-            return is_done
-        if not binning.encode(self.features, data, slots, self.bins.codes):
-            return False
-        self._write_rows(slots)
-        self._move_categories(slots, 1)
-        derivatives.derive_first(self.loss, self.start.scores, self._samples(problem), slots)
+        self._update(read, moved, change)
+        self._settle(moved)
         return True
+
+    def _recode(self, problem: Problem, slots: Slots, held: Slots, sign: int) -> Moved:
+        """Bring statistics up to date, and find who comes and goes for the trees: samples that are recoded do both.
+
+        As they will be, these are in free slots until the trees are up to date.
+        """
+        none = slots[:0]
+        statistics, data, labels = self.statistics, problem.data, self._labels(problem)
+        if statistics is None:
+            return Moved(*((none, slots) if sign > 0 else (slots, none)), none, none)
+        recoded = statistics.move(data, labels, slots, sign, held if sign > 0 else np.setdiff1d(held, slots))
+        free = np.flatnonzero(self.roles == 0)
+        if len(free) < len(recoded):
+            self._widen(self.capacity + max(len(recoded), self.capacity // 8))
+            free = np.flatnonzero(self.roles == 0)
+            labels = self._labels(problem)
+        stand_ins = free[: len(recoded)]
+        if len(recoded):
+            self.cells[stand_ins] = statistics.read(data, labels, recoded)
+            for array in (self.roles, self.labels, self.rounding):
+                array[stand_ins] = array[recoded]
+        if sign < 0:
+            return Moved(np.concatenate([slots, recoded]), stand_ins, recoded, stand_ins)
+        self.cells[slots] = statistics.read(data, labels, slots)
+        return Moved(recoded, np.concatenate([slots, stand_ins]), recoded, stand_ins)
+
+    def _settle(self, moved: Moved) -> None:
+        """Let samples that were recoded have their slots again; what goes leaves no cell."""
+        if self.statistics is None:
+            return
+        recoded, stand_ins = moved.recoded, moved.stand_ins
+        self.cells[moved.going] = 0
+        if not len(recoded):
+            return
+        samples = s.Samples(self.roles, self.labels, np.zeros(0), self.rounding, self.first)
+        room.move(samples, self.bins, self.scores, self.forest, stand_ins, recoded)
+        self.cells[recoded] = self.cells[stand_ins]
+        self.cells[stand_ins] = 0
+        self.last_update = replace(self.last_update, n_recoded=len(recoded))
+
+    def _move_bins(self, problem: Problem, moved: Moved, held: Slots) -> bool:
+        """Take samples into bins and counters, and out of them; False when all has to be grown again."""
+        data, changed = problem.data, set[int]()
+        for slots, sign in ((moved.going, -1), (moved.coming, 1)):
+            if not len(slots):
+                continue
+            others, is_known = self.edges.count(data.cells, data.id_hashes, slots, sign)
+            changed |= set(others)
+            if not is_known:
+                return False
+        self._move_categories(moved.going, -1)
+        if not update_edges(self.state(), self._model(self._samples(problem)), data, held, sorted(changed)):
+            return False
+        is_done, has_new = add_categories(self.state(), data, moved.coming)
+        if not is_done or not binning.encode(self.features, data, moved.coming, self.bins.codes):
+            return False
+        self._move_categories(moved.coming, 1)
+        is_done, has_gone = drop_categories(self.state())
+        self._has_other_candidates = bool(changed) or has_new or has_gone
+        if not is_done or self._columns_with_statistics(self._n_categories()) != self._columns():
+            return False
+        if len(moved.coming):
+            self._write_rows(moved.coming)
+            derivatives.derive_first(self.loss, self.start.scores, self._samples(problem), moved.coming)
+        return True
+
+    def _columns(self) -> tuple[int, ...]:
+        return () if self.statistics is None else self.statistics.columns
+
+    def _n_categories(self) -> list[int]:
+        """Categories held, by column of the store."""
+        first = self.features.first_category
+        n_held = [int(self.live_categories[first[i] : first[i + 1]].sum()) for i in range(self.n_features)]
+        if self.statistics is not None:
+            for column, table in zip(self.statistics.columns, self.statistics.tables, strict=True):
+                n_held[column] = len(table.hashes)
+        return n_held
 
     def _write_rows(self, slots: Slots) -> None:
         """Write the rows of samples whose codes are written, with room for the longest."""
@@ -399,7 +535,7 @@ class QuantisedTrees(ExactEngine):
         binning.write_rows(bins.codes, bins.first_bin, bins.common_bin, slots, bins.rows, lengths)
 
     def _move_categories(self, slots: Slots, sign: int) -> None:
-        for column in np.flatnonzero(self.categorical).tolist():
+        for column in np.flatnonzero(self.features.categorical).tolist():
             np.add.at(self.category_counts, self.bins.codes[column, slots] + self.features.first_category[column], sign)
 
     def _move_targets(self, problem: Problem, slots: Slots, sign: int) -> bool:
@@ -420,14 +556,16 @@ class QuantisedTrees(ExactEngine):
         start, old = self._start_now(), self.start
         return (start.base, start.spread, start.scores.tolist()) == (old.base, old.spread, old.scores.tolist())
 
-    def _update(self, problem: Problem, slots: Slots, change: s.Change, joins: int) -> None:
-        """Bring the trees up to date for samples that come (1) or go (0); bins and counters are."""
-        samples = self._samples(problem)
+    def _update(self, problem: Problem, moved: Moved, change: s.Change) -> None:
+        """Bring the trees up to date for samples that come and go; bins and counters are."""
+        samples, going, coming = self._samples(problem), moved.going, moved.coming
+        slots = np.concatenate([going, coming])
         patience = self.settings.patience if self._validates else 0
         change.report[s.CHECKS_ALL] = self._has_other_candidates
-        (self.scores.new if joins else self.scores.old)[:, slots] = self.start.scores[:, np.newaxis]
-        if joins:
-            self.scores.kept[0][:, slots] = self.start.scores[:, np.newaxis]
+        start = self.start.scores[:, np.newaxis]
+        self.scores.old[:, going] = start
+        self.scores.new[:, coming] = start
+        self.scores.kept[0][:, coming] = start
         _, bounds = self._chooser().sort(self.regions, slots)
         concerned = np.diff(bounds) > 0
         samples.roles[slots] |= s.MOVING
@@ -442,11 +580,9 @@ class QuantisedTrees(ExactEngine):
         goes_on = not self._has_ended(done, int(report[s.BEST_ITERATION])) and done < self.settings.n_estimators
         if goes_on:
             reach(self.forest, self.scores, change, done, self.rules.depth)
-        if joins:
-            samples.roles[slots] ^= s.MOVING
-        else:
-            room.erase(samples, self.bins, self.scores, slots)
-            self.forest.leaf_of[done * self.groups :, slots] = self.n_labels
+        samples.roles[coming] ^= s.MOVING
+        room.erase(samples, self.bins, self.scores, going)
+        self.forest.leaf_of[done * self.groups :, going] = self.n_labels
         self.last_update = read_report(report, self.groups, done if status == TOO_MUCH or goes_on else -1)
         if goes_on:
             grows = concerned if status == TOO_MUCH and not patience else None
@@ -471,10 +607,10 @@ class QuantisedTrees(ExactEngine):
         self.scores.losses[iteration:] = 0
         self.scores.kept[iteration // s.EVERY + 1 :] = 0
 
-    def _make_change(self, slots: Slots, joins: int) -> s.Change:
+    def _make_change(self, moved: Moved) -> s.Change:
         if self.work is None:
             self.work = room.new_work(self.groups, self.rules.depth, self.forest)
-        return room.new_change(slots, joins, self.groups, self.work)
+        return room.new_change(moved.going, moved.coming, self.groups, self.work)
 
     def _widen(self, capacity: int) -> None:
         """Make room for more slots."""
@@ -486,6 +622,7 @@ class QuantisedTrees(ExactEngine):
             "labels": room.longer(self.labels, 0, capacity),
             "rounding": room.longer(self.rounding, 0, capacity),
             "first": room.longer(self.first, 1, capacity),
+            "cells": room.longer(self.cells, 0, capacity) if self.statistics is not None else self.cells,
             "work": None,
         }
         parts = room.with_more_slots(self.bins, self.scores, self.forest, self.space, capacity)
@@ -509,18 +646,39 @@ class QuantisedTrees(ExactEngine):
             self._trees = serialise.make_trees(self.forest, n_trees, self.features, base, loss.unit)
         return self._trees
 
+    def read_queries(self, cells: Array, category_hashes: Hashes) -> tuple[Array, Hashes]:
+        if self.statistics is None:
+            return cells, category_hashes
+        return self.statistics.read_queries(cells, category_hashes)
+
+    def header(self) -> dict[str, Any]:
+        header = super().header()
+        return header if self.statistics is None else {**header, "statistics": self.statistics.digest()}
+
+    def look(self, tree: int, problem: Problem) -> BoostedLook:
+        sources = None if self.statistics is None else self.statistics.sources
+        return BoostedLook(self.trees, tree, self._as_read(problem), sources)
+
+    @property
+    def has_statistics(self) -> bool:
+        return self.statistics is not None
+
     def gains(self) -> Reals:
         if not self.groups:
             return np.zeros(self.n_features)
-        gains = np.zeros(self.n_features)
+        gains = np.zeros(len(self.features.categorical))
         serialise.add_gains(self.forest.nodes, self.n_predicting * self.groups, self.rules.regularisation, gains)
-        return gains
+        if self.statistics is None:
+            return gains
+        return np.asarray(np.bincount(self.statistics.sources, gains, self.n_features), np.float64)
 
     # -- keeping --------------------------------------------------------------------------------
 
     def shred(self) -> None:
         """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
-        aligned.shred((self.roles, self.labels, self.rounding))
+        aligned.shred((self.roles, self.labels, self.rounding, self.cells))
+        if self.statistics is not None:
+            aligned.shred(array for table in self.statistics.tables for array in table)
         if self.groups:
             regions = self.regions.counts, self.regions.sums
             kept = (self.first, self.bins.codes, self.bins.rows, *regions)
@@ -533,6 +691,8 @@ class QuantisedTrees(ExactEngine):
         for name in ("roles", "labels", "rounding", "class_counts", "category_counts"):
             setattr(other, name, getattr(self, name).copy())
         other.work = None
+        if self.statistics is not None:
+            other.statistics, other.cells = self.statistics.copy(), self.cells.copy()
         if self.groups:
             # Tables are never changed in place.
             other.features = copied(self.features, "edges", "categories")
@@ -582,7 +742,24 @@ class QuantisedTrees(ExactEngine):
         fresh.fit(problem, slots)
         if self.groups != fresh.groups:
             return ["the number of groups differs"]
-        return differences(self.state(), fresh.state(), slots) if self.groups else []
+        if not self.groups:
+            return []
+        wrong = self._other_statistics(fresh, slots)
+        return wrong or differences(self.state(), fresh.state(), slots)
+
+    def _other_statistics(self, fresh: Self, slots: Slots) -> list[str]:
+        """Name what is read of the labels by category that differs from what a fresh engine reads."""
+        if self.statistics is None or fresh.statistics is None:
+            return [] if self._columns() == fresh._columns() else ["the columns with statistics"]
+        first = self.statistics.n_stored
+        kept, recounted = (engine.cells[slots, first:] for engine in (self, fresh))
+        wrong = self.statistics.differences(fresh.statistics)
+        return wrong + wrong_numbers("the statistics that samples read", kept, recounted, by_sample=True)
 
     def find_unsound(self, problem: Problem, slots: Slots) -> list[str]:
-        return loose_ends(self.state(), slots) if self.groups else []
+        if not self.groups:
+            return []
+        wrong = loose_ends(self.state(), slots)
+        if self.statistics is not None and self.cells[self.roles == 0].any():
+            wrong.append("a slot that holds no sample has cells")
+        return wrong

@@ -193,15 +193,16 @@ def longer(array: Array, axis: int, length: int, value: int = 0) -> Array:
     return np.pad(array, more, constant_values=value)
 
 
-def new_change(slots: Ints, joins: int, groups: int, work: Arrays) -> s.Change:
-    """What an update of all trees needs, for samples that come (1) or go (0)."""
+def new_change(going: Ints, coming: Ints, groups: int, work: Arrays) -> s.Change:
+    """What an update of all trees needs, for samples that go and samples that come."""
+    slots = np.concatenate([going, coming])
     report = np.zeros(s.REPORT_SIZE, np.int64)
     report[s.FIRST_TREE] = -1
     work["is_listed"][:] = 0
     work["derived"][:] = -1
     return s.Change(
         slots=slots.astype(np.int32),
-        joins=np.full(len(slots), joins, np.uint8),
+        joins=np.repeat(np.array([0, 1], np.uint8), [len(going), len(coming)]),
         steps=np.zeros((2 * groups, len(slots)), np.int32),
         report=report,
         **work,
@@ -216,3 +217,14 @@ def erase(samples: s.Samples, bins: s.Bins, scores: s.Scores, slots: Ints) -> No
         wide[:, slots] = 0
     scores.kept[:, :, slots] = 0
     bins.rows[slots] = bins.first_bin[-1]
+
+
+def move(samples: s.Samples, bins: s.Bins, scores: s.Scores, forest: s.Forest, slots: Ints, to: Ints) -> None:
+    """Move what is kept of samples to other slots, which are free."""
+    for array in (samples.roles, samples.labels, samples.rounding, bins.rows):
+        array[to] = array[slots]
+    for wide in (scores.new, scores.old, bins.codes, samples.first, forest.leaf_of):
+        wide[:, to] = wide[:, slots]
+    scores.kept[:, :, to] = scores.kept[:, :, slots]
+    erase(samples, bins, scores, slots)
+    forest.leaf_of[:, slots] = (forest.nodes.shape[1] + 1) // 2

@@ -60,6 +60,11 @@ def read(engine: BoostedEngine, store: SampleStore, schema: Schema) -> View:
     trees = engine.trees
     if trees.n_groups == 0:
         raise InputError("the model holds samples of one class: there are no trees, and no influence")
+    if engine.has_statistics:
+        raise InputError(
+            "trees that read statistics of categories follow the labels by more than their leaves: use "
+            "method='leave-one-out', or fit with category_statistics=None"
+        )
     columns = store.categories.columns.copy()
     categorical = [i for i, column in enumerate(schema.columns) if column.type is ColumnType.CATEGORICAL]
     table = make_table(trees, data.category_hashes, columns)

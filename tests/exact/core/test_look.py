@@ -59,15 +59,21 @@ MODELS: dict[str, Any] = {
     "forest of numbers": lambda: fitted(DynamicForestRegressor, n_estimators=6, max_depth=5),
     "tree": lambda: fitted(DynamicTreeClassifier, 3),
     "incremental": lambda: fitted(IncrementalBoostingClassifier, n_estimators=4, min_child_weight=0.1),
+    "incremental with statistics": lambda: fitted(
+        IncrementalBoostingClassifier, 3, n_estimators=4, min_child_weight=0.1, category_statistics=4
+    ),
     "incremental of three": lambda: fitted(IncrementalBoostingClassifier, 3, n_estimators=3, min_child_weight=0.1),
     "incremental without grids": lambda: fitted(IncrementalBoostingRegressor, n_estimators=3, quantization=None),
     "online": lambda: fitted(OnlineBoostingClassifier, n_estimators=4),
 }
 
 
-def holds(split: dict[str, Any], row: list[Any]) -> bool:
+def holds(split: dict[str, Any], row: list[Any], model: Any) -> bool:
     """What a person reads off a question."""
     value = row[[column.name for column in COLUMNS].index(split["feature"])]
+    if split["type"] == "statistic":
+        read, _ = model.engine_.read_queries(*model.samples_.encode_queries([row]))
+        return bool(read[0, len(COLUMNS) + split["statistic"]] <= split["threshold"])
     if value is None:
         return split["type"] == "missing" or split.get("missing") == "left"
     match split["type"]:
@@ -93,7 +99,7 @@ def leaf_of(model: Any, tree: int, row: list[Any]) -> dict[str, Any]:
         node = found["node"]
         assert node["path"] == path
         while node["left"] is not None:
-            node = node["left"] if holds(node["split"], row) else node["right"]
+            node = node["left"] if holds(node["split"], row, model) else node["right"]
         if node["split"] is None:
             return {**found, "node": node}
         path = node["path"]

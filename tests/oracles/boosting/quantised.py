@@ -29,6 +29,7 @@ from tests.oracles.boosting.quantised_parts import (
     validates,
     weight_of,
 )
+from tests.oracles.boosting.statistics import Statistics
 from tests.oracles.boosting.trees import Ensemble, Node, Sample
 from tests.oracles.common import Column, combine, tree_key, unit
 from tests.oracles.splits import Split, sides
@@ -163,6 +164,8 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
         start = number_start(targets, p.random_state)
     steady = steadiness(sum(training), p) if is_classification else regression_steadiness(p)
     loss = Loss(p, start, steady.grid, n_groups=groups, is_classification=is_classification)
+    read = Statistics(p, list(zip(held, training, ranks, strict=True)), columns, loss)
+    held, columns = [read.of(sample) for sample in held], read.columns
     bins = bins_of(held, columns, p.max_bins, p.random_state)
     learned = [(sample, rank) for sample, rank, trains in zip(held, ranks, training, strict=True) if trains]
     gradients = np.array([[g for g, _ in loss.derive_at_start(*one)] for one in learned], np.int64)
@@ -198,4 +201,4 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
             break
     if may_stop:
         iterations = iterations[: losses.index(min(losses)) + 1]
-    return Ensemble(iterations, [loss.unit * score + start.base for score in start.scores], loss.unit)
+    return Ensemble(iterations, [loss.unit * score + start.base for score in start.scores], loss.unit, read.read)

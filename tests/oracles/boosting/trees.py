@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -72,10 +72,11 @@ class Ensemble:
     iterations: list[list[Node]]
     base: list[float]
     unit: float = 1.0
+    read: Callable[[Sequence[Any]], Sequence[Any]] = tuple  # what trees read of a row's cells
 
     def scores(self, cells: Sequence[Any]) -> list[float]:
         """Raw scores: the leaves' values summed in the order of the iterations, then scaled, then the base."""
-        result = []
+        result, cells = [], self.read(cells)
         for k, base in enumerate(self.base):
             total = 0.0
             for trees in self.iterations:

@@ -170,6 +170,64 @@ def test_early_stopping_is_exact(n_classes: int) -> None:
     assert len(case.engine.trees.roots) < case.engine.n_trees
 
 
+# -- statistics of categories ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("patience", "n_classes"), covering([None, 3], [0, 2, 3, 10]))
+def test_statistics_of_categories_follow_their_samples(n_classes: int, patience: int | None) -> None:
+    rng = np.random.default_rng(n_classes)
+    X = np.column_stack([numbers(rng, (500, 2), 3), rng.zipf(1.4, 500) % 60, rng.integers(0, 4, 500)])
+    X[rng.random(500) < 0.05, 2] = np.nan
+    score = X[:, 0] + np.nan_to_num(X[:, 2]) % 5 + rng.standard_normal(500)
+    y = np.digitize(score, np.linspace(-1, 4, 9)) if n_classes == 10 else classes_of(score - 2, n_classes)
+    changed: dict[str, Any] = {"category_statistics": 6, "early_stopping": patience, "n_estimators": 8}
+    case = Case(X, y, range(450), categorical=(2, 3), **changed)
+    assert case.engine.statistics.columns == (2,)
+    assert len(case.engine.features.categorical) == 4 + max(1, min(8, n_classes * (n_classes > 2)))
+    updates = case.change(rng, 16, 3)
+    assert sum(update.n_recoded > 0 and update.grown_from != 0 for update in updates) >= 3
+    gains = case.model.feature_importances_
+    assert len(gains) == 4
+    assert gains[2] > gains[1]
+
+
+def test_a_column_has_statistics_while_it_has_many_categories() -> None:
+    X = np.column_stack([np.arange(60) % 4, np.arange(60) % 3]).astype(float)
+    X[40:44, 0] = [4, 5, 5, 4]
+    case, seen = Case(X, (np.arange(60) % 4 > 1).astype(int), range(40), categorical=(0,), category_statistics=4), []
+    for change in (case.come, case.go):
+        for sample in (40, 41, 42):
+            change(sample)
+            seen.append(case.engine.has_statistics)
+    assert seen == [True, True, True, True, True, False]
+
+
+def test_a_category_of_few_samples_is_rare() -> None:
+    X = np.column_stack([np.arange(200) % 8, np.arange(200) % 3]).astype(float)
+    X[:3, 0] = 9
+    y = (np.arange(200) % 8 > 3).astype(int)
+    case = Case(X, y, range(200), categorical=(0,), category_statistics=7)
+    assert (case.engine.cells[:, 0] == -1).sum() == 3
+    of_one = np.flatnonzero(X[:, 0] == 5).tolist()
+    for sample in of_one[6:]:
+        case.go(sample)
+    assert case.update.n_recoded == 6
+    assert (case.engine.cells[:, 0] == -1).sum() == 9
+    assert case.come(of_one[6]).n_recoded == 6
+    assert (case.engine.cells[:, 0] == -1).sum() == 3
+    assert case.update.grown_from != 0
+
+
+def test_free_slots_run_out_where_many_are_recoded() -> None:
+    X = np.column_stack([np.arange(64) % 2, np.arange(64) % 3]).astype(float)
+    case = Case(X, np.arange(64) % 2, range(64), categorical=(0,), category_statistics=1, n_estimators=3)
+    before = case.engine.capacity
+    found = [(case.go(sample).n_recoded, case.engine.capacity) for sample in range(0, 40, 2)]
+    assert max(n_recoded for n_recoded, _ in found) >= 10
+    assert max(capacity for _, capacity in found) > before
+    case.come(*range(0, 40, 2))
+
+
 # -- awkward cases -----------------------------------------------------------------------------------
 
 

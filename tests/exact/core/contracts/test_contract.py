@@ -50,7 +50,7 @@ MORE: dict[str, list[dict[str, Any]]] = {
     "forest": [{"lazy": False}, {"lazy": True}],
     "tree": [{"lazy": False}, {"lazy": True}],
     "online-boosting": [{}, {"robustness": 0.0}],
-    "incremental-boosting": [{}, {"quantization": None}, {"early_stopping": 2}],
+    "incremental-boosting": [{}, {"quantization": None}, {"early_stopping": 2}, {"category_statistics": 2}],
 }
 CASES = [Case(kind, task, {**PARAMETERS[kind], **more}) for kind, task in KINDS for more in MORE[kind]]
 TWO_CLASSES = [

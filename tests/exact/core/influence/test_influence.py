@@ -115,6 +115,11 @@ def test_kinds_and_methods_that_do_not_go_together(exact, data):
     tree = DynamicTreeClassifier().fit(X, y)
     forest = DynamicForestClassifier(n_estimators=4).fit(X, y)
     online = OnlineBoostingClassifier(4, random_state=0).fit(X, y)
+    rows = [[*row, f"{i % 5}"] for i, row in enumerate(np.asarray(X).tolist())]
+    with_statistics = IncrementalBoostingClassifier(2, random_state=0, category_statistics=3).fit(rows, y)
+    with pytest.raises(InputError, match="category_statistics=None"):
+        influence(with_statistics, rows[:2], y[:2], method="leaf-influence")
+    assert influence(with_statistics, rows[:2], y[:2], method="leave-one-out").scores.any()
     cases: list[tuple[Any, str, str]] = [
         (tree, "leaf-influence", "kind tree: use forest"),
         (tree, "leave-one-out", "kind tree: use forest"),
