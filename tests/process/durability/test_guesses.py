@@ -24,7 +24,7 @@ from tests.reach import array_bytes, texts
 from tests.unit.app.hosted import Hosted, hosted, wait_until
 from tests.unit.app.support import forest, make_service
 
-AGES, LABELS = range(17, 91), ("yes", "no")  # 148 guesses
+AGES, LABELS = range(20, 50), ("yes", "no")  # 60 guesses
 TRUTH = (33, "no")
 _HEX = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
