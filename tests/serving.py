@@ -110,16 +110,23 @@ def forked(command: Sequence[str], folder: Path, variables: Mapping[str, str], o
     """Start a command of this interpreter as a fork of a process that has `tests.preloaded`: ten times as fast."""
     interpreter, *arguments = command
     assert interpreter == sys.executable
-    process = fork_server().Process(target=_run, args=(arguments, str(folder), dict(variables), str(output)))
+    return _fork(arguments, folder, variables, output, output)
+
+
+def _fork(arguments: Sequence[str], folder: Path, variables: Mapping[str, str], output: Path, errors: Path) -> Process:
+    for path in (output, errors):
+        path.write_bytes(b"")  # whoever looks for what it says finds a file
+    given = (list(arguments), str(folder), dict(variables), str(output), str(errors))
+    process = fork_server().Process(target=_run, args=given)
     process.start()
     return _Forked(process)
 
 
-def _run(arguments: list[str], folder: str, variables: Mapping[str, str], output: str) -> None:
-    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
-    os.close(file)
+def _run(arguments: list[str], folder: str, variables: Mapping[str, str], output: str, errors: str) -> None:
+    for path, descriptor in ((output, 1), (errors, 2)):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        os.dup2(file, descriptor)
+        os.close(file)
     run_main(arguments, folder, variables)
 
 
@@ -233,17 +240,18 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1", **more}
 
 
+def started_cli(*arguments: str, cwd: Path, output: Path, errors: Path, **variables: str) -> Process:
+    """Begin a command of the command line, in a fork of a process that has imported what it needs."""
+    return _fork(["-m", "oubli", *arguments], cwd, environment(**variables), output, errors)
+
+
 def run_cli(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of the command line to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "oubli", *arguments],
-        cwd=cwd,
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS,
-        check=False,
-    )
+    """Run a command of the command line to its end; see `started_cli`."""
+    with tempfile.TemporaryDirectory() as folder:
+        output, errors = Path(folder, "output"), Path(folder, "errors")
+        process = started_cli(*arguments, cwd=cwd, output=output, errors=errors, **variables)
+        code = process.wait(START_SECONDS)
+        return subprocess.CompletedProcess(arguments, code, output.read_text(), errors.read_text())
 
 
 @contextmanager

@@ -13,16 +13,20 @@ from typing import Any
 
 import pytest
 
-# They need other programs (a browser, Prometheus, the schemas of Kubernetes), or take minutes.
+# They need other programs (a browser, Prometheus, the schemas of Kubernetes), take minutes, or are about the tests.
 LONG = (
     "tests/long/",
+    "tests/process/app/http/test_generated_client.py",
     "tests/process/client/test_cluster.py",
     "tests/process/console/",
+    "tests/process/project/test_budget.py",
     "tests/process/project/test_compose_cluster.py",
     "tests/process/project/test_deployment.py",
     "tests/process/project/test_docker.py",
     "tests/process/project/test_monitoring.py",
+    "tests/process/project/test_one_deletion.py",
     "tests/process/project/test_packaging.py",
+    "tests/process/project/test_recorder.py",
     "tests/process/replication/",
     "tests/unit/app/storage/postgres/",
     "tests/unit/benchmarks/",

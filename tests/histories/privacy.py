@@ -70,13 +70,14 @@ class Person:
 
 @dataclass
 class Truth:
-    """What should be held."""
+    """What should be held; versions of different lineages cannot be compared."""
 
     held: dict[str, Person] = field(default_factory=dict)
     marks: dict[str, bool] = field(default_factory=dict)  # restricted subjects, and whether expired samples are kept
     version: int = 1
     seed: int = 0  # of the model
     periods: dict[str, int] = field(default_factory=dict)  # how long samples of subjects are kept
+    lineage: int = 0
 
     def expiry(self, name: str) -> int | None:
         """When a sample has to go: by itself, or when its subject's period is over."""
@@ -465,9 +466,21 @@ class PrivacyPlayer:
         """Go back to an older snapshot, less what is gone since, and with the restrictions of now."""
         if not self.files:
             await self.download()
-        (path, then), old = self.rng.choice(self.files), self.truth
+        path, then = self.rng.choice(self.files)
         made = await self.service.recovery.restore(path)
-        truth, since = deepcopy(then), then.version
+        dropped = self.go_back(then, self.truth)
+        assert made["dropped"] == dropped, (made["dropped"], dropped)
+        assert made["n_restricted"] == len(self.truth.held) - len(self.truth.live())
+        self.changed(True, made["model_version"])
+        self.tally["restored restricted"] += made["n_restricted"]
+
+    def go_back(self, then: Truth, old: Truth) -> dict[str, int]:
+        """Have the truth of a backup again, less what is gone since; return how much that is.
+
+        Of those of whom something is held by `old`, what that says of restrictions and periods holds, and else the
+        ledger's last word.
+        """
+        truth, since = deepcopy(then), then.version if then.lineage == old.lineage else -1
         kinds: dict[str, str] = {}
         for version, name, kind in self.events:
             if version > since and name in truth.held and (kind != "rectification" or name not in kinds):
@@ -481,7 +494,7 @@ class PrivacyPlayer:
                 truth.marks[subject] = old.marks[subject]
             elif word == "restricted" and (subject in truth.marks or not is_held):
                 truth.marks[subject] = keep
-            elif word == "released":
+            elif word == "released" and since >= 0:  # of another history: its restrictions were not released here
                 truth.marks.pop(subject, None)
             if is_held or subject in periods:
                 period = old.periods.get(subject) if is_held else periods[subject]
@@ -493,17 +506,13 @@ class PrivacyPlayer:
         for name in kinds:
             del truth.held[name]
         truth.settle()
-        truth.version = old.version
-        self.truth = truth
-        self.absent.update(dict.fromkeys(name for name in old.held if name not in truth.held))
+        truth.version, truth.lineage = old.version, old.lineage
+        lost, self.truth = self.truth, truth
+        self.absent.update(dict.fromkeys(name for name in lost.held if name not in truth.held))
         for name in truth.held:
             self.absent.pop(name, None)
         counts = Counter(kinds.values())
-        dropped = {"erased": counts["deletion"], "rectified": counts["rectification"], "expired": counts["expiry"]}
-        assert made["dropped"] == dropped, (made["dropped"], dropped)
-        assert made["n_restricted"] == len(truth.held) - len(truth.live())
-        self.changed(True, made["model_version"])
-        self.tally["restored restricted"] += made["n_restricted"]
+        return {"erased": counts["deletion"], "rectified": counts["rectification"], "expired": counts["expiry"]}
 
     async def fit(self) -> None:
         """Fit again with another seed."""

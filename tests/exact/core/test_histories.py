@@ -29,12 +29,12 @@ class Share(NamedTuple):
 
 
 SHARES = {
-    "forest": Share(7, 30, 30, 30, 60, 100),
-    "tree": Share(4, 24, 3, 25, 60, 40),
-    "feasible": Share(4, 8, 2, 25, 150, 30),
-    "quantised": Share(2, 15, 2, 12, 60, 20),
-    "regions": Share(3, 7, 2, 12, 40, 0),
-    "quantised oracle": Share(4, 10, 2, 5, 50, 0, 10_000),
+    "forest": Share(14, 15, 15, 30, 60, 100),
+    "tree": Share(8, 13, 3, 25, 60, 40),
+    "feasible": Share(8, 4, 2, 25, 150, 30),
+    "quantised": Share(3, 13, 2, 12, 60, 20),
+    "regions": Share(6, 4, 2, 12, 40, 0),
+    "quantised oracle": Share(8, 5, 2, 5, 50, 0, 10_000),
     "presorted": Share(4, 15, 2, 12, 60, 20),
     "presorted oracle": Share(3, 7, 2, 6, 40, 0, 10_000),
     "online": Share(4, 15, 2, 12, 60, 20),

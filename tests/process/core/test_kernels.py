@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,10 +52,12 @@ def run_python(*arguments: str, **environment: str) -> str:
 
 @compiled
 def test_every_kernel_releases_the_lock_is_cached_and_keeps_to_the_order_of_arithmetic() -> None:
-    script = f"{DISPATCHERS}\nprint(json.dumps({{name: one.targetoptions for name, one in dispatchers().items()}}))"
-    options = json.loads(run_python("-c", script))
-    assert len(options) > 60
-    for name, chosen in options.items():
+    names: dict[str, Any] = {}
+    exec(DISPATCHERS, names)  # noqa: S102
+    dispatchers = names["dispatchers"]()
+    assert len(dispatchers) > 60
+    for name, dispatcher in dispatchers.items():
+        chosen = dispatcher.targetoptions
         assert chosen.get("nogil") is True, name
         assert not chosen.get("parallel"), name
         assert not chosen.get("fastmath"), name
@@ -95,6 +98,7 @@ print(json.dumps({{
 # Ways of running
 
 
+@pytest.mark.long
 def test_interpreted_kernels_do_the_same() -> None:
     assert run_python("-m", "tests.process.core.smoke", NUMBA_DISABLE_JIT="1") == "\n\n".join(smoke.run())
 

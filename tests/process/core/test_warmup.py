@@ -17,13 +17,8 @@ import pytest
 from oubli.core.data.schema import Task
 from oubli.core.estimators import KINDS
 from tests.process.core.operations import VARIANTS
+from tests.tiers import ordinary
 
-FIRST = {  # each kind with one task
-    ("forest", Task.CLASSIFICATION),
-    ("tree", Task.CLASSIFICATION),
-    ("online-boosting", Task.REGRESSION),
-    ("incremental-boosting", Task.CLASSIFICATION),
-}
 ROOT = Path(__file__).resolve().parents[3]
 
 SCRIPT = """
@@ -65,11 +60,9 @@ def played(kind: str, extent: str, script: str = SCRIPT) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("kind", "task"), [pytest.param(*key, marks=() if key in FIRST else pytest.mark.long) for key in KINDS]
-)
-def test_nothing_is_left_to_be_compiled_after_the_warm_up(kind: str, task: str) -> None:
-    found = played(kind, task)
+@pytest.mark.parametrize("key", ordinary(KINDS, ("forest", Task.CLASSIFICATION)), ids="-".join)
+def test_nothing_is_left_to_be_compiled_after_the_warm_up(key: tuple[str, Task]) -> None:
+    found = played(*key)
     assert found["new"] == []
     assert int(str(found["steps"])) >= 10
 
@@ -130,6 +123,7 @@ def test_with_an_empty_cache_nothing_compiles_after_the_warm_up_or_the_first_fit
     subprocess.run([sys.executable, "-c", EMPTY, kind, what], cwd=ROOT, env=environment, check=True)
 
 
+@pytest.mark.long
 def test_what_is_not_warmed_is_noticed() -> None:
     script = SCRIPT.replace("call_kernels(case.task, case.dtype,", 'call_kernels(case.task, "float64",')
     assert played("forest", "classification", script)["new"] != []

@@ -105,7 +105,7 @@ def check_search(folder: Path) -> None:
     assert {what.partition(": ")[2] for what in search(folder, KEPT)} == forms(KEPT).keys()
 
 
-@pytest.mark.parametrize("how", ordinary(["deadline", "scrub", "crash"], "deadline", "crash"))
+@pytest.mark.parametrize("how", ordinary(["deadline", "scrub", "crash"], "deadline"))
 def test_nothing_is_left_of_what_was_erased(how, begun):
     with serving(*FLAGS, cwd=begun) as server:
         ask = asking(server)
@@ -195,7 +195,7 @@ def check_nothing_remains(app: Any, ask: Ask) -> None:
     assert remains(app, KEPT) == forms(KEPT).keys()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ordinary(KINDS, "forest", "incremental-boosting"))
 def test_nothing_can_be_reached_of_what_was_erased(folder, kind):
     with serving_here(folder, folder / "oubli-data", kind) as (app, ask):
         learn(ask)

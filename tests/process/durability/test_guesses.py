@@ -6,12 +6,10 @@ guess among all that the missing sample could have been.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import logging
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -20,13 +18,13 @@ from typing import Any
 import pytest
 
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
+from tests.histories.guesses import hex_in, is_in
 from tests.reach import array_bytes, texts
 from tests.unit.app.hosted import Hosted, hosted, wait_until
 from tests.unit.app.support import forest, make_service
 
-AGES, LABELS = range(17, 91), ("yes", "no")  # 148 guesses
+AGES, LABELS = range(20, 50), ("yes", "no")  # 60 guesses
 TRUTH = (33, "no")
-_HEX = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
 def model() -> Any:
@@ -50,27 +48,9 @@ def guesses() -> dict[tuple[int, str], tuple[str, set[str]]]:
     return found
 
 
-def forms(digest: str) -> Iterator[bytes]:
-    """A digest in the encodings and unkeyed hashes that it could be found by."""
-    raw = bytes.fromhex(digest)
-    for content in (raw, hashlib.sha256(raw).digest(), hashlib.sha256(digest.encode()).digest()):
-        yield content
-        yield content.hex().encode()
-        yield base64.b64encode(content).rstrip(b"=")[:-1]
-
-
 def salted_in(ledger: Iterable[dict[str, Any]]) -> set[str]:
     """The salted hashes that the ledger tells."""
     return {entry["digest_hash"] for entry in ledger if entry.get("digest_hash") is not None}
-
-
-def hex_in(contents: Iterable[bytes]) -> set[str]:
-    """All that could be a digest or a salt: 64 hexadecimal digits that stand alone."""
-    return {found.decode() for text in contents for found in _HEX.findall(text)}
-
-
-def is_in(digest: str, everything: bytes) -> bool:
-    return any(form in everything for form in forms(digest))
 
 
 def confirmed(contents: list[bytes], ledger: list[dict[str, Any]]) -> set[tuple[int, str]]:

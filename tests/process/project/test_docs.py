@@ -33,6 +33,7 @@ from oubli.app.http.problems import KINDS
 from oubli.app.settings import GROUPS, Settings
 from tests.commands import commands
 from tests.serving import EXAMPLE, ROOT, Running, environment, free_port
+from tests.tiers import ordinary
 
 DOCS = ROOT / "docs"
 PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in DOCS.rglob("*.md"))]
@@ -199,7 +200,7 @@ END
 BEFORE = {"docs/how-to/operations.md": {"oubli ledger fetch": ERASE_MANY}}
 
 
-@pytest.mark.parametrize("page", WITH_SHELL)
+@pytest.mark.parametrize("page", ordinary(WITH_SHELL, "README.md", "docs/how-to/erasure.md"))
 def test_the_commands_of_a_page_run(page: str, oubli: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     blocks = blocks_of(page)
     commands = run_in_order(blocks, "sh")
@@ -236,7 +237,7 @@ def test_the_commands_of_a_page_run(page: str, oubli: str, tmp_path: Path, reque
         assert pages[-1]["checkpoint"].split("\n")[1] == str(len(entries))
 
 
-@pytest.mark.parametrize("page", WITH_PYTHON)
+@pytest.mark.parametrize("page", ordinary(WITH_PYTHON, "docs/how-to/python.md"))
 def test_the_programs_of_a_page_run(page: str, tmp_path: Path) -> None:
     blocks = blocks_of(page)
     lines = []
@@ -294,7 +295,7 @@ def reference(name: str) -> str:
     return (DOCS / "reference" / f"{name}.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("script", ["reference.py", "figures.py"])
+@pytest.mark.parametrize("script", ordinary(["reference.py", "figures.py"], "reference.py"))
 def test_generated_pages_and_pictures_are_up_to_date(script: str) -> None:
     command = [sys.executable, str(DOCS / "scripts" / script), "--check"]
     done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
@@ -354,14 +355,14 @@ def test_the_make_targets_that_the_pages_name_are_there() -> None:
 # -- the site ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_links_lead_somewhere(document: str) -> None:
-    path = ROOT / document
-    for target, fragment in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", path.read_text(encoding="utf-8")):
-        goal = path.parent / target if target else path
-        assert goal.exists(), f"{document} links to {target}"
-        if fragment:
-            assert fragment in anchors(goal), f"{document} links to {target}#{fragment}"
+def test_links_lead_somewhere() -> None:
+    for document in DOCUMENTS:
+        path = ROOT / document
+        for target, fragment in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", path.read_text(encoding="utf-8")):
+            goal = path.parent / target if target else path
+            assert goal.exists(), f"{document} links to {target}"
+            if fragment:
+                assert fragment in anchors(goal), f"{document} links to {target}#{fragment}"
 
 
 def anchors(path: Path) -> set[str]:
@@ -394,6 +395,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_the_site_loads_nothing_from_another_host(site: Path) -> None:
     for page in site.rglob("*.html"):
         loaded = re.findall(r'(?:src|<link[^>]*href)="(https?://[^"]+)"', page.read_text(encoding="utf-8"))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from oubli.core import load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
@@ -131,3 +134,46 @@ def test_a_regression_has_no_classes() -> None:
     model = KINDS["forest", "regression"](random_state=0)
     refusal(lambda: model.fit(ROWS, list(range(8)), classes="closed"))
     model.fit(ROWS, list(range(8)), classes="open", max_classes=2)
+
+
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["add", "replace", "delete"]), st.integers(0, 10**6), st.integers(1, 30)), max_size=8
+)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@settings(max_examples=15)
+@given(changes=CHANGES, n_classes=st.integers(2, 300), most=st.integers(2, 40), is_closed=st.booleans())
+def test_any_changes_keep_to_the_rules_or_change_nothing(
+    estimator: Any, changes: list[tuple[str, int, int]], n_classes: int, most: int, is_closed: bool
+) -> None:
+    """Many classes come and go, in batches: a change is refused if and only if it would break a rule."""
+    model = fitted(estimator, max_classes=most, **({"classes": "closed"} if is_closed else {}))
+    held = dict(zip(model.samples_.ids(), LABELS, strict=True))
+    for number, (what, seed, n) in enumerate(changes):
+        rng = random.Random(seed)
+        labels = [rng.choice([*LABELS[:2], f"class {rng.randrange(n_classes)}"]) for _ in range(n)]
+        names = rng.sample(sorted(held), min(n, len(held) - 1))
+        if what == "delete":
+            model.delete(names)
+            held = {name: label for name, label in held.items() if name not in names}
+            continue
+        changed = dict(zip([f"{number}-{i}" for i in range(n)] if what == "add" else names[:1], labels, strict=False))
+        new = set(changed.values()) - set(held.values())
+        rest = {label for name, label in held.items() if name not in changed}
+        is_refused = bool(is_closed and new - set(LABELS)) or bool(new) and len(rest | new) > most
+        digest = model.digest()
+        try:
+            for name, label in changed.items() if what == "replace" else ():
+                model.replace(name, [float(seed % 9)], label)
+            if what == "add":
+                model.add([[float(i)] for i in range(n)], labels, ids=list(changed))
+        except InputError:
+            assert is_refused
+            assert model.digest() == digest
+        else:
+            assert not is_refused
+            held |= changed
+        assert model.classes_.tolist() == sorted(set(held.values()))
+    model.check_invariants()
+    assert model.verify().ok

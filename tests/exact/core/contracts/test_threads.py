@@ -20,6 +20,7 @@ from oubli.core.errors import InputError
 from oubli.core.model import Model
 from tests.exact.core.contracts.test_contract import CASES, PARAMETERS, TWO_CLASSES, Case, answers, history, same
 from tests.threads import NUMBERS, many_threads
+from tests.tiers import ordinary
 
 # With 3 classes and 7 threads the samples are cut, with 5 classes and 2 threads the trees grow side by side.
 _QUANTISED, _ONLINE = (
@@ -29,7 +30,7 @@ MORE = [
     replace(_QUANTISED, n_classes=5),
     replace(_ONLINE, n_classes=5),
     *(
-        replace(one, parameters={**one.parameters, **changed})
+        pytest.param(replace(one, parameters={**one.parameters, **changed}), marks=pytest.mark.long)
         for one, changed in (
             (_QUANTISED, {"max_depth": 1}),
             (TWO_CLASSES[1], {"max_depth": 7, "split_sampling": 0.5}),
@@ -49,7 +50,7 @@ def _many() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=CASES, ids=str)
+@pytest.fixture(params=ordinary(CASES, *{one.kind: one for one in CASES}.values()), ids=str)
 def case(request: pytest.FixtureRequest) -> Case:
     found: Case = request.param
     return found
@@ -81,7 +82,7 @@ def life(case: Case) -> tuple[Model, list[Any]]:
 @pytest.mark.parametrize("case", [*CASES, *TWO_CLASSES, *MORE], ids=str)
 def test_the_same_bits_with_any_number_of_threads(case: Case) -> None:
     expected = life(case)[1]
-    for n_jobs in NUMBERS[1:]:
+    for n_jobs in NUMBERS[2:]:
         model, seen = life(with_jobs(case, n_jobs))
         assert seen == expected
         assert model.engine_.n_threads == n_jobs

@@ -19,6 +19,7 @@ from tests.histories.kinds import MANY
 from tests.histories.player import play
 from tests.histories.worlds import History, World
 from tests.oracles.common import Column
+from tests.tiers import covering
 
 ODD = (2.0, -1.0, 0.5, None)
 LABELS = {"two classes": [0, 1], "classes": ["a", "b", "c", "d"], "regression": [-2.5, 0.0, 1.25, 7.0]}
@@ -67,8 +68,7 @@ def world_of(n_columns: int, task: str, dtype: str, seed: int) -> World:
 
 
 @pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 6), marks=pytest.mark.long)], ids=["few", "more"])
-@pytest.mark.parametrize("task", LABELS)
-@pytest.mark.parametrize("n_columns", [1, 63, 64, 65, 130])
+@pytest.mark.parametrize(("task", "n_columns"), covering(LABELS, [1, 63, 64, 65, 130]))
 def test_histories_with_columns_that_begin_and_cease_to_be_bits(task: str, n_columns: int, seeds: range) -> None:
     """Compared with the oracle, which knows cells only; the check of the invariants reads the words."""
     for seed in seeds[:1] if config.DISABLE_JIT else seeds:
@@ -107,8 +107,7 @@ def live(task: str, X: np.ndarray, y: np.ndarray) -> Any:
     return model
 
 
-@pytest.mark.parametrize("task", LABELS)
-@pytest.mark.parametrize("d", [64, 100])
+@pytest.mark.parametrize(("task", "d"), covering(LABELS, [64, 100]))
 def test_large_forests_are_the_same_with_bits_and_without(task: str, d: int, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = larger(task, 200 if config.DISABLE_JIT else 3000, d, d)
     with_bits = live(task, X, y)

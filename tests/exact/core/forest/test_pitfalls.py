@@ -24,6 +24,7 @@ from tests.histories.worlds import neighbours
 from tests.oracles import common
 from tests.oracles import forest as oracle
 from tests.oracles.common import Column
+from tests.tiers import covering
 
 MODES = ["lazy", "eager", "lazy, no counters"]
 SEEDS = [range(2), pytest.param(range(2, 8), marks=pytest.mark.long)]
@@ -280,8 +281,7 @@ pitfall(
 
 
 @seeds
-@modes
-@pytest.mark.parametrize("name", PITFALLS)
+@pytest.mark.parametrize(("name", "mode"), covering(PITFALLS, MODES))
 def test_pitfall(name: str, mode: str, seeds: range) -> None:
     columns, samples, steps, watched, expected, n_needed, changed = PITFALLS[name]
     n_seen = 0

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving import Running, environment, run_cli, serving, spawned
+from tests.serving import Running, environment, run_cli, serving, started_cli
 
 N_HELD, N_NAMED, BATCH = 200, 3000, 20
 N_BATCHES = N_NAMED // BATCH
@@ -57,9 +57,9 @@ def broken_off(server: Running, folder: Path, n_batches: int, how: signal.Signal
     """Run the command until so many batches are in the journal, and send it a signal."""
     journal = folder / "ids.csv.report.csv.journal"
     n_before = n_lines(journal)
-    command = [sys.executable, "-m", "oubli", "erase", "--url", server.url, "--file", "ids.csv"]
     output = folder / "output.txt"
-    process = spawned([*command, "--batch-size", str(BATCH)], folder, environment(), output)
+    command = ["erase", "--url", server.url, "--file", "ids.csv", "--batch-size", str(BATCH)]
+    process = started_cli(*command, cwd=folder, output=output, errors=output)
     until = time.monotonic() + 120
     while n_lines(journal) < n_before + n_batches:
         assert process.poll() is None, output.read_text()

@@ -17,7 +17,8 @@ import pytest
 
 from oubli.app.cli.main import main
 from tests.process.app.http.test_tls import ask, make_certificate
-from tests.serving import EXAMPLE, ROOT, Running, Spawned, environment, run_cli, serving
+from tests.serving import EXAMPLE, ROOT, Process, Running, environment, run_cli, serving, started_cli
+from tests.tiers import ordinary
 
 SHORT = ("--duration", "0.5", "--warm-up", "0.1")
 CHANGING = ("--mix", "predict=80,add=10,delete=10")
@@ -107,11 +108,10 @@ def test_what_cannot_be_done(
     assert part in refusal(capsys, url, *flags)
 
 
-def start(url: str, folder: Path, *flags: str) -> Spawned:
+def start(url: str, folder: Path, *flags: str) -> Process:
     """Begin a long load test; it sends when this returns."""
-    command = [sys.executable, "-m", "oubli", "load-test", url, "--duration", "120", "--warm-up", "0", *flags]
-    with (folder / "err.txt").open("w") as err, (folder / "out.txt").open("w") as out:
-        process = Spawned(command, cwd=folder, env=environment(), stdout=out, stderr=err, text=True)
+    command = ["load-test", url, "--duration", "120", "--warm-up", "0", *flags]
+    process = started_cli(*command, cwd=folder, output=folder / "out.txt", errors=folder / "err.txt")
     deadline = time.monotonic() + 120
     while "..." not in (folder / "err.txt").read_text():
         assert time.monotonic() < deadline
@@ -120,7 +120,7 @@ def start(url: str, folder: Path, *flags: str) -> Spawned:
     return process
 
 
-def children_of(process: subprocess.Popen[str]) -> list[int]:
+def children_of(process: Process) -> list[int]:
     listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     pairs = [line.split() for line in listed.splitlines()]
     return [int(pid) for pid, parent in pairs if int(parent) == process.pid]
@@ -176,6 +176,7 @@ TRUSTING = ("--ca-file", "cert.pem")
 WITH_KEY = ("--api-key-file", "key")
 
 
+@pytest.mark.long
 def test_tls_and_a_key(secured: Secured, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(secured.folder)
     url = f"https://127.0.0.1:{secured.port}"
@@ -188,6 +189,7 @@ def test_tls_and_a_key(secured: Secured, monkeypatch: pytest.MonkeyPatch, capsys
         assert part in refusal(capsys, url, *arguments)
 
 
+@pytest.mark.long
 def test_a_server_that_is_killed_is_told(secured: Secured) -> None:
     flags = (*CHANGING, *TRUSTING, *WITH_KEY, "--concurrency", "4", "--timeout", "1")
     process = start(f"https://127.0.0.1:{secured.port}", secured.folder, *flags)
@@ -202,7 +204,7 @@ def test_a_server_that_is_killed_is_told(secured: Secured) -> None:
     assert "Read-your-writes held" in (secured.folder / "out.txt").read_text()
 
 
-@pytest.mark.parametrize("missing", ["httpx", "httpx2"])
+@pytest.mark.parametrize("missing", ordinary(["httpx", "httpx2"], "httpx2"))
 def test_the_example_is_short_and_works(adult_server: Running, tmp_path: Path, missing: str) -> None:
     example = ROOT / "examples" / "load_test.py"
     assert sum(bool(line.strip()) for line in example.read_text().splitlines()) <= 70

@@ -26,7 +26,8 @@ from oubli.app.version import VERSION
 from oubli.core import load
 from oubli.core.engine import Verification
 from oubli.core.influence import influence
-from tests.serving import EXAMPLE, Running, environment, free_port, paste, run_cli, serving, spawned
+from tests.serving import EXAMPLE, Running, environment, free_port, paste, run_cli, serving, started_cli
+from tests.tiers import ordinary
 
 Cli = Callable[..., tuple[int, str, str]]
 SMALL = ("--n-estimators", "5", "--random-state", "1")
@@ -92,8 +93,12 @@ def test_fit_predict_verify(cli: Cli, people: Path) -> None:
     assert "the model equals a fresh fit on its 60 samples" in err
 
 
+PRINTING = (["predict", "m.oubli"], ["influence", "m.oubli"], ["influence", "--json", "m.oubli"])
+
+
+@pytest.mark.parametrize("arguments", ordinary(PRINTING, PRINTING[0]), ids=" ".join)
 def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(
-    cli: Cli, people: Path, tmp_path: Path
+    cli: Cli, people: Path, tmp_path: Path, arguments: list[str]
 ) -> None:
     assert cli("fit", "--data", str(people), *FIT, "--output", "m.oubli")[0] == 0
     before = signal.getsignal(signal.SIGPIPE)
@@ -101,13 +106,12 @@ def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(
     assert signal.getsignal(signal.SIGPIPE) is before, "anyone who uses sockets in this process would be killed"
     reader, writer = os.pipe()
     os.close(reader)
-    for arguments in (["predict", "m.oubli"], ["influence", "m.oubli"], ["influence", "--json", "m.oubli"]):
-        command = [sys.executable, "-m", "oubli", *arguments, str(people)]
-        ended = subprocess.run(
-            command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment(), check=False
-        )
-        assert (ended.returncode, "Error" in ended.stderr, "Broken" in ended.stderr) == (0, False, False), ended.stderr
+    command = [sys.executable, "-m", "oubli", *arguments, str(people)]
+    ended = subprocess.run(
+        command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment(), check=False
+    )
     os.close(writer)
+    assert (ended.returncode, "Error" in ended.stderr, "Broken" in ended.stderr) == (0, False, False), ended.stderr
 
 
 def test_a_tree_is_another_kind_of_model(cli: Cli, people: Path) -> None:
@@ -289,7 +293,7 @@ def test_the_printed_line_works_for_other_data_and_with_a_key(tmp_path: Path) ->
     (tmp_path / "data.csv").write_text("\n".join(["age,job,member,gone,notes,income", *rows]) + "\n")
     (tmp_path / "my key's").write_text("k" * 20)
     flags = ("--data", "data.csv", "--target", "income", "--ephemeral", "--api-key-file", "my key's", *SMALL)
-    with serving(*flags, cwd=tmp_path, start=spawned) as server:
+    with serving(*flags, cwd=tmp_path) as server:
         (answer,) = paste(server.output)
         assert len(answer["predictions"]) == 1
         assert "note" not in server.output.split("Try:")[1]
@@ -325,8 +329,9 @@ def test_progress_on_a_terminal_is_a_bar_for_each_stage() -> None:
 def test_the_address_is_printed_when_requests_are_answered(people: Path, tmp_path: Path) -> None:
     """Anyone who reads it may paste the line below it."""
     port = free_port()
-    command = [sys.executable, "-m", "oubli", "serve", "--port", str(port), "--data", str(people), *FIT]
-    process = spawned(command, tmp_path, environment(), tmp_path / "output.txt")
+    output = tmp_path / "output.txt"
+    flags = ("--port", str(port), "--data", str(people), *FIT)
+    process = started_cli("serve", *flags, cwd=tmp_path, output=output, errors=output)
     server = Running(process, port, tmp_path)
     try:
         until = time.monotonic() + 600

@@ -17,6 +17,7 @@ import pytest
 
 from benchmarks.serving.duplex import exchange
 from tests.serving import Running, serving
+from tests.tiers import ordinary
 
 FLAGS = ("--target", "income", "--id", "name", "--n-estimators", "3", "--random-state", "0")
 HEADER = b"age,job\n"
@@ -124,7 +125,7 @@ def test_a_client_that_goes_away_leaves_nothing(server: Running) -> None:
     assert "failed" not in server.output
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("whole", ordinary([False, True], True))
 def test_a_kill_in_the_middle_of_an_addition_leaves_all_or_nothing(folder: Path, tmp_path: Path, whole: bool) -> None:
     flags = ("--data", str(folder / "people.csv"), *FLAGS)
     body = b"".join(b"k%d,%d,%b,yes\n" % (i, i % 70, b"abc"[i % 3 : i % 3 + 1]) for i in range(5000))

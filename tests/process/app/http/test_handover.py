@@ -18,6 +18,7 @@ import pytest
 
 from tests.process.app.http.test_tls import Tls, make_certificate
 from tests.serving import Running, free_port, serving
+from tests.tiers import ordinary
 
 HANDING = str(Path(__file__).with_name("handing.py"))
 DATA = ("--data", "data.csv", "--target", "income", "--n-estimators", "3")
@@ -91,7 +92,10 @@ def survive(folder: Path, steps: Iterable[str], *, tls: bool) -> int:
     return n_killed
 
 
-@pytest.mark.parametrize(("tls", "steps"), [(False, ("listening", "again")), (True, ("told", "closed"))])
+@pytest.mark.parametrize(
+    ("tls", "steps"),
+    [(True, ("listening", "closed")), pytest.param(False, ("told", "again"), marks=pytest.mark.long)],
+)
 def test_a_kill_at_a_hand_over_loses_nothing_and_leaves_the_port_free(folder, tls, steps):
     assert survive(folder, steps, tls=tls) == 2
 
@@ -103,7 +107,7 @@ def test_kills_at_every_step_of_a_hand_over(folder, tls):
     assert survive(folder, steps, tls=tls) == 15
 
 
-@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("tls", ordinary([False, True], True))
 def test_a_late_connection_is_told_that_the_server_stops(folder, tls):
     """The last snapshot is held back, so that there is time enough."""
     with ExitStack() as stack:

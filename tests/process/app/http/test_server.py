@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from tests.serving import Running, Start, serving, spawned
+from tests.serving import Running, serving
 
-FLAGS = ("--target", "income", "--id", "name", "--subject", "who", "--n-estimators", "20", "--random-state", "0")
+FLAGS = ("--target", "income", "--id", "name", "--subject", "who", "--n-estimators", "5", "--random-state", "0")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    lines = [f"p{i},SECRET{i % 50},{i % 90},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(2000)]
+    lines = [f"p{i},SECRET{i % 50},{i % 90},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(400)]
     (tmp_path / "people.csv").write_text("\n".join(["name,who,age,job,income", *lines]) + "\n")
     return tmp_path
 
 
-def serve(folder: Path, start: Start | None = None) -> Any:
-    return serving("--data", "people.csv", *FLAGS, cwd=folder, start=start)
+def serve(folder: Path) -> Any:
+    return serving("--data", "people.csv", *FLAGS, cwd=folder)
 
 
 def predictions(server: Running) -> Any:
@@ -34,9 +34,9 @@ def predictions(server: Running) -> Any:
 
 
 def test_stopped_and_started_again_it_is_the_same_model(folder):
-    with serve(folder, spawned) as server:
+    with serve(folder) as server:
         server.ask("POST", "/samples", {"samples": [{"id": "x", "features": [3, "new"], "label": "maybe"}]})
-        assert server.ask("DELETE", "/samples?subject=SECRET7")[1]["unlearned"] == 40
+        assert server.ask("DELETE", "/samples?subject=SECRET7")[1]["unlearned"] == 8
         before = predictions(server)
         assert server.stop(signal.SIGTERM) == 0
     with serve(folder) as server:
@@ -66,7 +66,7 @@ def test_a_signal_under_load_loses_nothing_that_was_answered(folder):
     # A connection opened after the last was closed is told to try again later; nothing else is refused.
     assert set(refused.values()) <= {"not-ready"}
     with serve(folder) as server:
-        assert server.get("/model")[1]["n_samples"] == 2000 + len(acknowledged)
+        assert server.get("/model")[1]["n_samples"] == 400 + len(acknowledged)
         for name in acknowledged[-4:]:
             assert server.get(f"/samples/{name}")[0] == 200
         for name in refused:

@@ -22,6 +22,7 @@ from numba import config
 
 from oubli.core.jit import policy as kernel_cache
 from oubli.core.jit.policy import SUFFIX, inner, kernel, origin_of
+from tests.tiers import ordinary
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -119,7 +120,9 @@ DAMAGES: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage", ordinary(DAMAGES, "empty", "cut in the middle", "flipped in the middle", "a directory", "a link to itself")
+)
 def test_a_damaged_file_is_a_miss_and_written_again(directory: Path, damage: str) -> None:
     call()
     (path,) = files(directory)
@@ -134,7 +137,9 @@ def test_a_damaged_file_is_a_miss_and_written_again(directory: Path, damage: str
         assert call() == (21, 0)
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE, errno.EMFILE], ids=errno.errorcode.get)
+@pytest.mark.parametrize(
+    "number", ordinary([errno.EACCES, errno.EIO, errno.ESTALE, errno.EMFILE], errno.EIO), ids=errno.errorcode.get
+)
 def test_a_file_that_cannot_be_read_is_a_miss(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def refuse(path: Path) -> bytes:
         raise OSError(number, os.strerror(number))
@@ -217,12 +222,15 @@ def test_the_origin_sees_code_constants_and_options() -> None:
 
 # What cannot be written
 
-REFUSALS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES, errno.EDQUOT, errno.EMFILE, errno.ESTALE)
+REFUSALS = (errno.EIO, errno.EROFS, errno.EACCES, errno.EDQUOT, errno.EMFILE, errno.ESTALE)
 
 
 @pytest.mark.parametrize(
     ("step", "number"),
-    [(step, errno.ENOSPC) for step in ("mkdir", "mkstemp", "replace")] + [("write", n) for n in REFUSALS],
+    [
+        *((step, errno.ENOSPC) for step in ("mkdir", "mkstemp", "replace", "write")),
+        *(pytest.param("write", number, marks=pytest.mark.long) for number in REFUSALS),
+    ],
 )
 def test_a_kernel_runs_when_it_cannot_be_kept(
     monkeypatch: pytest.MonkeyPatch, directory: Path, step: str, number: int

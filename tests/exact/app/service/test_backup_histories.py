@@ -1,0 +1,22 @@
+"""Backups and restores in any order as the documentation writes them, and guesses about whom was erased meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.histories.backups import play
+
+
+@pytest.mark.parametrize(
+    ("kind", "n"),
+    [
+        ("forest", 80),
+        *(pytest.param(kind, 400, marks=pytest.mark.long) for kind in ("forest", "incremental-boosting", "tree")),
+    ],
+)
+def test_histories(kind: str, n: int, tmp_path: Path) -> None:
+    tally = play(kind, tmp_path, n, n)
+    needed = ("restore_directory", "lose_all_disks", "fingerprints gone", "digests told", "forgotten: deletion")
+    assert min(tally[name] for name in needed) > 0, tally
