@@ -14,9 +14,8 @@ MAX_ENTRIES = 2**31 - 1  # entries, places in `members`, nodes and leaves are in
 MAX_SAMPLES = 2**26  # sums of squared counts are exact in float64, see `split.py`
 UNLIMITED_DEPTH = 2**31 - 1
 STANDARD, LOW = "standard", "low"  # what answers may disclose of single samples
-LOW_OCCURRENCE = 0.3  # with low disclosure: the largest share,
-LOW_MIN_SAMPLES_SPLIT = 10  # the least number of samples of a split,
-LOW_TREES = 3  # and how many times as many trees, since not all of them answer
+LOW_OCCURRENCE = 0.7  # with low disclosure: the largest share, since only the other trees answer for a sample,
+LOW_TREES = 3  # and how many times as many trees
 CRITERIA = {"gini": 0, "entropy": 1, "squared_error": 2}  # as `split.py` numbers them
 
 PARAMETERS = (
@@ -159,19 +158,14 @@ def read_settings(params: Mapping[str, Any], n_features: int, task: str) -> Fore
         Naming the parameter, its value and the rule.
     """
     values = check_parameters(PARAMETERS, params, task)
-    n_trees, occurrence, min_samples_split = (
-        values[name] for name in ("n_estimators", "occurrence", "min_samples_split")
-    )
-    has_low_disclosure = values["disclosure"] == LOW
+    n_trees, occurrence, has_low_disclosure = values["n_estimators"], values["occurrence"], values["disclosure"] == LOW
     if has_low_disclosure:
-        n_trees = min(MAX_TREES, LOW_TREES * n_trees)
-        occurrence = min(occurrence, LOW_OCCURRENCE)
-        min_samples_split = max(min_samples_split, LOW_MIN_SAMPLES_SPLIT)
+        n_trees, occurrence = min(MAX_TREES, LOW_TREES * n_trees), min(occurrence, LOW_OCCURRENCE)
     return ForestSettings(
         n_trees=n_trees,
         occurrences=count_occurrences(occurrence, n_trees),
         max_depth=values["max_depth"] or UNLIMITED_DEPTH,
-        min_samples_split=min_samples_split,
+        min_samples_split=values["min_samples_split"],
         n_thresholds=values["n_thresholds"],
         max_features=count_features(values["max_features"], n_features),
         criterion=CRITERIA[values["criterion"]],

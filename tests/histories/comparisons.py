@@ -103,8 +103,8 @@ class ForestOracle(Comparison):
         others = ("random_state", "max_features", "lazy", "disclosure")
         values = {name: value for name, value in p.items() if name not in others}
         is_low = p["disclosure"] == "low"
-        if is_low:  # trees are split down to small leaves all the same, see `tuned_forest`
-            values |= {"n_estimators": 3 * p["n_estimators"], "occurrence": min(p["occurrence"], 0.3)}
+        if is_low:
+            values |= {"n_estimators": 3 * p["n_estimators"], "occurrence": min(p["occurrence"], 0.7)}
         parameters = forest_oracle.Parameters(
             seed=p["random_state"], n_attributes=p["max_features"], has_low_disclosure=is_low, **values
         )

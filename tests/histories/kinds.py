@@ -16,7 +16,6 @@ from oubli.core.boosting.online import engine as online_engine
 from oubli.core.boosting.presorted import state as presorted_table
 from oubli.core.boosting.quantised import regions, split
 from oubli.core.forest import engine as forest_engine
-from oubli.core.forest import parameters as forest_settings
 from oubli.core.forest.engine import ForestEngine
 from oubli.core.forest.layout.blocks import CHOSEN
 from oubli.core.tree import engine as tree_engine
@@ -82,7 +81,6 @@ def tuned_forest(
         patch.object(forest_engine, "_REPLANT_SHARE", replant_share),
         patch.object(ForestEngine, "n_chosen", n_chosen),
         patch.object(forest_oracle, "CHOSEN", n_chosen),
-        patch.object(forest_settings, "LOW_MIN_SAMPLES_SPLIT", 2),  # small data would have no splits
     ):
         yield
 
