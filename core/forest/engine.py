@@ -22,6 +22,7 @@ from oubli.core.concurrency.threads import is_long, run
 from oubli.core.engine import Progress, arrays_in
 from oubli.core.errors import CapacityError
 from oubli.core.forest import workspace as inputs
+from oubli.core.forest.draws import drawn_trees
 from oubli.core.forest.grow import FULL
 from oubli.core.forest.layout.blocks import ADD, DELETE
 from oubli.core.forest.layout.cells import ForestData, bit_rows_of
@@ -34,10 +35,10 @@ from oubli.core.forest.predict import (
     sum_leaves,
     sum_leaves_frozen,
     sum_leaves_of_many,
-    sum_unseen_leaves,
 )
-from oubli.core.forest.state import LEAVES, N_MEMBERS, N_TAGS, PAIRS, POOLS, Trees, drawn_trees
+from oubli.core.forest.state import LEAVES, N_MEMBERS, N_TAGS, PAIRS, POOLS, Trees
 from oubli.core.forest.storage import KeptForest
+from oubli.core.forest.unseen import banded, sum_unseen_leaves
 from oubli.core.forest.update import (
     ReachedLeaves,
     count_draws,
@@ -126,7 +127,7 @@ class ForestEngine(KeptForest):
         if not self.is_classification:
             self.targets = Targets.of(problem.y, slots)
         self.bits = bit_rows_of(self.plain_data(problem), slots, self.n_threads)
-        drawn = drawn_trees(problem.data.id_hashes, self.parameters, slots, self.n_threads)
+        drawn = drawn_trees(self.plain_data(problem), self.parameters, slots, self.n_threads)
         caller, sizes = threading.get_ident(), list[tuple[int, int]]()
 
         def grow(tree: int) -> str:
@@ -196,7 +197,7 @@ class ForestEngine(KeptForest):
         """
         if drawn is None:
             self.bits = bit_rows_of(self.plain_data(problem), slots, self.n_threads)
-            drawn = drawn_trees(problem.data.id_hashes, self.parameters, slots, self.n_threads)
+            drawn = drawn_trees(self.plain_data(problem), self.parameters, slots, self.n_threads)
         self.blocks = self._empty_blocks()
         self.trees = self._empty_trees()
         self.reserve_entries((int(slots.max()) + 1 if len(slots) else 0) * self.settings.occurrences)
@@ -524,44 +525,57 @@ class ForestEngine(KeptForest):
     def predict(
         self, cells: Array, category_hashes: Hashes, class_order: Ints, problem: Callable[[], Problem], frozen: bool
     ) -> Reals:
-        targets, has_tags = self.targets, self.n_tags > 0
+        has_tags, is_low = self.n_tags > 0, self.settings.has_low_disclosure
+        n_summed: Any
         if has_tags and frozen:
-            sums, n_planted = self._sum_leaves_frozen(self.data(problem()), cells, category_hashes)
+            sums, n_summed = self._sum_leaves_frozen(self.data(problem()), cells, category_hashes)
         else:
             if has_tags:
                 self._resolve_for(self.data(problem()), cells, category_hashes)
-            sums, n_planted = self.sum_leaves(cells, category_hashes)
-        if targets is None:
+            if is_low:
+                data = self.data(problem())._replace(cells=cells, category_hashes=category_hashes)
+                sums, n_summed = self._sum_unseen_leaves(data, np.arange(len(cells)))
+            else:
+                sums, n_summed = self.sum_leaves(cells, category_hashes)
+        answers = self._means(sums, np.maximum(n_summed, 1) if is_low else n_summed, class_order)
+        return banded(answers) if is_low and self.is_classification else answers
+
+    def _means(self, sums: Reals, n_summed: Any, class_order: Ints) -> Reals:
+        """What trees say together: class probabilities in the order of the classes, or targets."""
+        if self.targets is None:
             probabilities: Reals = sums.take(class_order, axis=1)
-            probabilities /= n_planted
+            probabilities /= n_summed if isinstance(n_summed, int) else n_summed[:, np.newaxis]
             return probabilities
-        return fixed_point.restore(sums[:, 0] / n_planted, targets.exponent)
+        return fixed_point.restore(sums[:, 0] / n_summed, self.targets.exponent)
 
     def predict_unseen(self, problem: Problem, slots: Slots, class_order: Ints) -> tuple[Reals, Bools] | None:
-        settings, trees, targets, data = self.settings, self.trees, self.targets, problem.data
-        if settings.occurrences == settings.n_trees:
+        if self.settings.occurrences == self.settings.n_trees:
             return None
-        sums = np.zeros((len(slots), 1 if settings.is_regression else self.width))
-        n_summed = np.zeros(len(slots), np.int64)
-        sum_unseen_leaves(
-            trees.nodes, trees.leaves(), settings.n_trees, settings.occurrences, settings.is_regression,
-            self.parameters[0]["seed_key"], data.cells, data.id_hashes, data.category_hashes, slots,
-            np.arange(settings.n_trees, dtype=np.int32), sums, n_summed,
-        )  # fmt: skip
-        known = n_summed > 0
-        shares = sums / np.maximum(n_summed, 1)[:, np.newaxis]
-        if targets is None:
-            return shares.take(class_order, axis=1), known
-        return fixed_point.restore(shares[:, 0], targets.exponent), known
+        sums, n_summed = self._sum_unseen_leaves(self.data(problem), slots)
+        return self._means(sums, np.maximum(n_summed, 1), class_order), n_summed > 0
 
-    def _sum_leaves_frozen(self, data: ForestData, cells: Array, category_hashes: Hashes) -> tuple[Reals, int]:
+    def _sum_unseen_leaves(self, data: ForestData, rows: Ints) -> tuple[Reals, Ints]:
+        """Sum what the trees say that rows do not draw, without tags; also the number of such trees for each."""
+        sums = np.zeros((len(rows), 1 if self.settings.is_regression else self.width))
+        n_summed = np.zeros(len(rows), np.int64)
+        sum_unseen_leaves(
+            self.trees.nodes, self.trees.leaves(), self.parameters, data, rows,
+            np.arange(self.settings.n_trees, dtype=np.int32),
+            np.empty((int(self.has_categories), self.n_features), np.uint64),
+            np.empty((3, inputs.N_LANES), np.int32), sums, n_summed,
+        )  # fmt: skip
+        return sums, n_summed
+
+    def _sum_leaves_frozen(self, data: ForestData, cells: Array, category_hashes: Hashes) -> tuple[Reals, Ints]:
         """As `sum_leaves`, through tags; writes nothing but working space."""
         self.reserve_scratch(data)
         sums = np.zeros((len(cells), 1 if self.settings.is_regression else self.width))
-        n_planted = sum_leaves_frozen(
-            self.trees, data, self.parameters, self.scratch, self.blocks, cells, category_hashes, sums
-        )
-        return sums, n_planted
+        n_summed = np.zeros(len(cells), np.int64)
+        sum_leaves_frozen(
+            self.trees, data, self.parameters, self.scratch, self.blocks, cells, category_hashes,
+            np.arange(self.settings.n_trees, dtype=np.int32), sums, n_summed,
+        )  # fmt: skip
+        return sums, n_summed
 
     def sum_leaves(self, cells: Array, category_hashes: Hashes) -> tuple[Reals, int]:
         """Sum over the non-empty trees what each query's leaf says, without tags; also the number of such trees.

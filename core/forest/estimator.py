@@ -52,6 +52,11 @@ class DynamicForestClassifier(_Forest, Classifier):
     criterion : "gini" or "entropy", default "gini"
     lazy : bool, default True
         Put rebuilding off until a query needs it (or `resolve`). Never changes a prediction.
+    disclosure : "standard" or "low", default "standard"
+        How much answers may show of single samples. With "low" a row is answered by trees that have learned no sample
+        of the same values, and class probabilities are rounded to bands of a quarter. So whoever asks for a person's
+        row before and after a deletion gets the same answer. The forest then grows `3 n_estimators` trees, and a sample
+        is in at most 0.7 of them.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
     n_jobs : int or None, default None
@@ -97,6 +102,7 @@ class DynamicForestClassifier(_Forest, Classifier):
         max_features: Any = "sqrt",
         criterion: str = "gini",
         lazy: bool = True,
+        disclosure: str = "standard",
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -111,7 +117,7 @@ class DynamicForestRegressor(_Forest, Regressor):
 
     Parameters
     ----------
-    n_estimators, max_depth, lazy, random_state, n_jobs
+    n_estimators, max_depth, lazy, disclosure, random_state, n_jobs
         As for `DynamicForestClassifier`.
     occurrence : float in (0, 1], default 0.5
     min_samples_split : int, default 5
@@ -132,6 +138,7 @@ class DynamicForestRegressor(_Forest, Regressor):
         max_features: Any = 0.5,
         criterion: str = "squared_error",
         lazy: bool = True,
+        disclosure: str = "standard",
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:

@@ -19,6 +19,7 @@ from oubli.core.array_types import Array, Bools, Ints
 from oubli.core.concurrency.threads import is_long, run
 from oubli.core.engine import wrong_numbers
 from oubli.core.errors import expect
+from oubli.core.forest.draws import drawn_trees
 from oubli.core.forest.layout.blocks import (
     AT_HI,
     AT_LO,
@@ -48,7 +49,6 @@ from oubli.core.forest.state import (
     TAGGED,
     Trees,
     count_in,
-    drawn_trees,
     leaf_of,
 )
 from oubli.core.forest.workspace import STACK_SIZE
@@ -203,7 +203,7 @@ def _take_from_fresh(parts: tuple[Part, Part], used: Ints, routed: Routed) -> In
 def _route(forest: Forest, data: ForestData, slots: Ints, n_threads: int, routed: Routed) -> None:
     """Send the samples down the trees that they have drawn."""
     trees, n_trees = forest.trees, forest.settings.n_trees
-    drawn = drawn_trees(data.id_hashes, forest.parameters, slots, n_threads)
+    drawn = drawn_trees(data, forest.parameters, slots, n_threads)
     by_tree = np.argsort(drawn.ravel(), kind="stable")
 
     def route(members: Ints) -> None:

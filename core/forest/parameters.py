@@ -13,6 +13,9 @@ MAX_TREES = 2**15
 MAX_ENTRIES = 2**31 - 1  # entries, places in `members`, nodes and leaves are int32
 MAX_SAMPLES = 2**26  # sums of squared counts are exact in float64, see `split.py`
 UNLIMITED_DEPTH = 2**31 - 1
+STANDARD, LOW = "standard", "low"  # what answers may disclose of single samples
+LOW_OCCURRENCE = 0.7  # with low disclosure: the largest share, since only the other trees answer for a sample,
+LOW_TREES = 3  # and how many times as many trees
 CRITERIA = {"gini": 0, "entropy": 1, "squared_error": 2}  # as `split.py` numbers them
 
 PARAMETERS = (
@@ -60,6 +63,14 @@ PARAMETERS = (
         choices=("gini", "entropy"),
         regression={"default": "squared_error", "choices": ("squared_error",)},
     ),
+    Parameter(
+        "disclosure",
+        str,
+        STANDARD,
+        "How much answers may show of single samples: `standard`, or `low`: a row is answered by trees that learned no "
+        "sample of the same values, and class probabilities are rounded. Three times as many trees are grown.",
+        choices=(STANDARD, LOW),
+    ),
     random_state("Seed of every random choice; the same seed and samples give the same model."),
     n_jobs(),
 )
@@ -78,10 +89,14 @@ class ForestSettings:
     criterion: int
     seed: int
     is_regression: bool
+    has_low_disclosure: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings as a model file has them."""
-        return asdict(self)
+        """The settings as a model file has them; what is as it was before there was a choice is left out."""
+        settings = asdict(self)
+        if not self.has_low_disclosure:
+            del settings["has_low_disclosure"]
+        return settings
 
 
 def places_of(settings: ForestSettings, n_samples: int) -> int:
@@ -143,9 +158,12 @@ def read_settings(params: Mapping[str, Any], n_features: int, task: str) -> Fore
         Naming the parameter, its value and the rule.
     """
     values = check_parameters(PARAMETERS, params, task)
+    n_trees, occurrence, has_low_disclosure = values["n_estimators"], values["occurrence"], values["disclosure"] == LOW
+    if has_low_disclosure:
+        n_trees, occurrence = min(MAX_TREES, LOW_TREES * n_trees), min(occurrence, LOW_OCCURRENCE)
     return ForestSettings(
-        n_trees=values["n_estimators"],
-        occurrences=count_occurrences(values["occurrence"], values["n_estimators"]),
+        n_trees=n_trees,
+        occurrences=count_occurrences(occurrence, n_trees),
         max_depth=values["max_depth"] or UNLIMITED_DEPTH,
         min_samples_split=values["min_samples_split"],
         n_thresholds=values["n_thresholds"],
@@ -153,4 +171,5 @@ def read_settings(params: Mapping[str, Any], n_features: int, task: str) -> Fore
         criterion=CRITERIA[values["criterion"]],
         seed=values["seed"],
         is_regression=task == REGRESSION,
+        has_low_disclosure=has_low_disclosure,
     )

@@ -1,4 +1,4 @@
-"""Predictions, which write nothing to the trees: of single rows, of many rows, through tags, and of samples held.
+"""Predictions, which write nothing to the trees: of single rows, of many rows, and through tags.
 
 A prediction is the sum of the leaves' class shares (or means) over the non-empty trees in tree order, divided by their
 number by the caller: the same for one row, a batch and any interleaving.
@@ -8,7 +8,6 @@ number by the caller: the same for one row, a batch and any interleaving.
                            one path that it needs, so that other threads may read the trees at the same time;
                            `update.resolve` is its counterpart that writes
     sum_leaves_of_many     divides many rows in each tree, node by node, as training does
-    sum_unseen_leaves      predicts samples held by the trees that have not learned them
 
 A walk reads at each step where it is, the node's split and the row's value. Dividing all rows of a node reads the split
 once and one column from end to end of what the cache holds, and decides a categorical split once for each category and
@@ -26,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Array, Hashes
+from oubli.core.forest.draws import hash_of_values
 from oubli.core.forest.grow import rescore
 from oubli.core.forest.layout.blocks import as_cell, is_counted
 from oubli.core.forest.layout.cells import gather
@@ -127,7 +127,7 @@ def add_end(nodes, leaves, node, is_regression, sums, row):
 
 
 @pasted
-def _walk_by_numbers(nodes, cells, row, lanes, n_moving):
+def walk_by_numbers(nodes, cells, row, lanes, n_moving):
     """Take walks of a row down to their leaves in step, so that their waits for memory overlap; without categories.
 
     Writes the leaf nodes to lanes[ENDS]. Without branches but the loops', for the sides are as good as random: a leaf
@@ -145,7 +145,7 @@ def _walk_by_numbers(nodes, cells, row, lanes, n_moving):
 
 
 @inner
-def _look_up_hashes(cells, category_hashes, row, hashes):
+def look_up_hashes(cells, category_hashes, row, hashes):
     """Write the hashes of the categories of a row; what numeric columns get is of no use."""
     for column in range(cells.shape[1]):
         x = cells[row, column]
@@ -156,7 +156,7 @@ def _look_up_hashes(cells, category_hashes, row, hashes):
 
 
 @pasted
-def _walk_by_all(nodes, cells, row, hashes, lanes, n_moving):
+def walk_by_all(nodes, cells, row, hashes, lanes, n_moving):
     """The same where there are categories, their hashes being in hashes[0].
 
     One loop for both would ask at each step which of them it is.
@@ -181,9 +181,9 @@ def _sum_trees(nodes, leaves, n_trees, is_regression, cells, row, hashes, lanes,
         for lane in range(n_lanes):
             enter(first + lane, lane, lanes)
         if hashes.shape[0] > 0:
-            _walk_by_all(nodes, cells, row, hashes, lanes, n_lanes)
+            walk_by_all(nodes, cells, row, hashes, lanes, n_lanes)
         else:
-            _walk_by_numbers(nodes, cells, row, lanes, n_lanes)
+            walk_by_numbers(nodes, cells, row, lanes, n_lanes)
         for lane in range(n_lanes):
             leaf = leaf_of(nodes, lanes[ENDS, lane])
             if leaves.tallies.shape[0] > 0:
@@ -212,7 +212,7 @@ def sum_leaves(nodes, leaves, n_trees, is_regression, cells, category_hashes, ha
         n_planted += np.int64(nodes[tree]["n_samples"] > 0)
     for row in range(cells.shape[0]):
         if hashes.shape[0] > 0:
-            _look_up_hashes(cells, category_hashes, row, hashes)
+            look_up_hashes(cells, category_hashes, row, hashes)
         _sum_trees(nodes, leaves, n_trees, is_regression, cells, row, hashes, lanes, sums)
     return n_planted
 
@@ -270,22 +270,30 @@ def _passes(trees, data, parameters, scratch, blocks, node, key, depth):
 
 
 @kernel
-def sum_leaves_frozen(trees, data, parameters, scratch, blocks, cells, category_hashes, sums):
+def sum_leaves_frozen(trees, data, parameters, scratch, blocks, cells, category_hashes, order, sums, n_summed):
     """Sum the leaves that each row reaches, through tags, writing nothing but the working space.
 
-    Same result as resolving and `sum_leaves`; a path through a tag costs O(n p) of its node.
+    order     int32[n_trees], the identity permutation, and so again at the end
+    n_summed  int64[n], zero, written: non-empty trees that answer
+
+    Same result as resolving and `sum_leaves`, or `sum_unseen_leaves` with low disclosure; a path through a tag costs
+    O(n p) of its node.
     """
     nodes = trees.nodes
-    n_planted = 0
-    for tree in range(trees.tree_tags.shape[0]):
-        n_planted += np.int64(nodes[tree]["n_samples"] > 0)
     is_regression = parameters[0]["is_regression"] != 0
+    n_trees, n_draws = parameters[0]["n_trees"], np.int64(0)
+    hashed, seed_key = _ZERO, parameters[0]["seed_key"]
     for row in range(cells.shape[0]):
-        for tree in range(trees.tree_tags.shape[0]):
-            if nodes[tree]["n_samples"] == 0:
+        if parameters[0]["has_low_disclosure"]:
+            n_draws = parameters[0]["occurrences"]
+            hashed = hash_of_values(cells, category_hashes, data.categorical, row)
+            draw_trees(seed_key, hashed, n_trees, n_draws, order)
+        for place in range(n_draws, n_trees):
+            node = np.int64(order[place])
+            if nodes[node]["n_samples"] == 0:
                 continue
-            node = np.int64(tree)
-            key = tree_key(parameters[0]["seed_key"], tree)
+            n_summed[row] += 1
+            key = tree_key(seed_key, node)
             depth = 0
             while leaf_of(nodes, node) == NIL and _passes(trees, data, parameters, scratch, blocks, node, key, depth):
                 side = goes_right(nodes, node, cells, row, category_hashes)
@@ -299,7 +307,8 @@ def sum_leaves_frozen(trees, data, parameters, scratch, blocks, cells, category_
                 )  # fmt: skip
             else:
                 add_end(nodes, Leaves(trees.statistics, trees.starts, trees.tallies), node, is_regression, sums, row)
-    return n_planted
+        if n_draws > 0:
+            restore_order(seed_key, hashed, n_trees, n_draws, order)
 
 
 class BatchScratch(NamedTuple):
@@ -588,32 +597,3 @@ def sum_leaves_of_many(nodes, leaves, n_trees, is_regression, cells, category_ha
             if nodes[tree]["n_samples"] > 0:
                 _add_tree(nodes, leaves, tree, is_regression, scratch, first, n, sums)
     return n_planted
-
-
-@kernel
-def sum_unseen_leaves(
-    nodes, leaves, n_trees, n_draws, is_regression, seed_key, cells, id_hashes, category_hashes, slots, order,
-    sums, n_summed,
-):  # fmt: skip
-    """Sum for each sample the leaves of the trees that it is not in; there are no tags.
-
-    n_draws    trees that each sample is in, below n_trees
-    seed_key   uint64, of the forest
-    slots      int64[n]
-    order      int32[n_trees], the identity permutation, and so again at the end
-    sums       float64[n, width or 1], zero, written
-    n_summed   int64[n], written: trees that have samples, and not this one
-    """
-    for i in range(slots.shape[0]):
-        slot = slots[i]
-        draw_trees(seed_key, id_hashes[slot], n_trees, n_draws, order)
-        n_summed[i] = 0
-        for place in range(n_draws, n_trees):
-            node = np.int64(order[place])
-            if nodes[node]["n_samples"] == 0:
-                continue
-            n_summed[i] += 1
-            while leaf_of(nodes, node) == NIL:
-                node = np.int64(nodes[node]["child"]) + goes_right(nodes, node, cells, slot, category_hashes)
-            add_end(nodes, leaves, node, is_regression, sums, i)
-        restore_order(seed_key, id_hashes[slot], n_trees, n_draws, order)

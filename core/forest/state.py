@@ -40,18 +40,14 @@ differs from the paper's lazy tag, below which nothing is kept, in that
 Whatever is freed is zeroed at once: unused capacity holds nothing of any sample.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from oubli.core.array_types import Array, Hashes, Slots
-from oubli.core.concurrency.threads import is_long, run
+from oubli.core.array_types import Array
 from oubli.core.jit import aligned
 from oubli.core.jit.nodes import FREE, NIL, give_row, take_row
-from oubli.core.jit.policy import inner, kernel, pasted
-from oubli.core.rng import draw_trees, restore_order
+from oubli.core.jit.policy import inner, pasted
 
 NODE_DTYPE = np.dtype(
     {
@@ -87,7 +83,6 @@ FREE_ROOMS = 11  # first of MAX_ROOM + 1 list heads: the first free room of each
 MAX_ROOM = 31
 META_SIZE = FREE_ROOMS + MAX_ROOM + 1
 
-_DRAWING = 20e-9  # seconds that a draw takes, roughly
 
 
 class Leaves(NamedTuple):
@@ -432,35 +427,3 @@ def read_leaf(trees, leaf, n_samples, rows, row):
         rows[row, trees.tallies[place, 0]] = trees.tallies[place, 1]
         n_samples -= trees.tallies[place, 1]
         place += 1
-
-
-@kernel
-def _draw(id_hashes, slots, n_trees, seed_key, order, drawn):
-    """Draw the trees of samples.
-
-    order  int32[n_trees] the identity permutation
-    drawn  int16[n, k], written
-    """
-    occurrences = drawn.shape[1]
-    for i in range(slots.shape[0]):
-        id_hash = id_hashes[slots[i]]
-        draw_trees(seed_key, id_hash, n_trees, occurrences, order)
-        for draw in range(occurrences):
-            drawn[i, draw] = order[draw]
-        restore_order(seed_key, id_hash, n_trees, occurrences, order)
-
-
-def drawn_trees(id_hashes: Hashes, parameters: Array, slots: Slots, n_threads: int = 1) -> npt.NDArray[np.int16]:
-    """Return the trees of the samples in `slots`, int16[n, k], each in the order in which it draws them; O(n k)."""
-    n_trees, occurrences = int(parameters[0]["n_trees"]), int(parameters[0]["occurrences"])
-    drawn = np.empty((len(slots), occurrences), np.int16)
-    n = n_threads if is_long(_DRAWING * drawn.size) else 1
-    step = max(1, -(-len(slots) // n))
-
-    def draw(first: int) -> None:
-        some = slice(first, first + step)
-        order = np.arange(n_trees, dtype=np.int32)
-        _draw(id_hashes, slots[some], n_trees, parameters[0]["seed_key"], order, drawn[some])
-
-    run([partial(draw, first) for first in range(0, len(slots), step)], n)
-    return drawn

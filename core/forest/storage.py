@@ -26,7 +26,7 @@ from oubli.core.forest.layout.blocks import (
     relaid,
 )
 from oubli.core.forest.layout.cells import ForestData, bit_rows_of, no_bit_rows
-from oubli.core.forest.parameters import MAX_ENTRIES, ForestSettings
+from oubli.core.forest.parameters import LOW, MAX_ENTRIES, ForestSettings
 from oubli.core.forest.state import (
     BLOCKS,
     LEAVES,
@@ -263,6 +263,8 @@ class KeptForest(Engine):
     def header(self) -> dict[str, Any]:
         header = self.settings.to_dict()
         del header["is_regression"]
+        if header.pop("has_low_disclosure", False):
+            header["disclosure"] = LOW
         header["n_estimators"] = header.pop("n_trees")
         header["exponent"] = 0 if self.targets is None else self.targets.exponent
         return header

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oubli.core.array_types import Array
+from oubli.core.forest.draws import draw_hash
 from oubli.core.forest.grow import ALL_LEVELS, FULL, OK, ONE_LEVEL, ONE_PATH, STOPPED, regrow
 from oubli.core.forest.layout.blocks import (
     ADD,
@@ -192,8 +193,8 @@ def update_samples(trees, data, parameters, scratch, blocks, slots, sign, first)
     order = scratch.permutation
     for i in range(first // occurrences, slots.shape[0]):
         slot = slots[i]
-        id_hash = data.id_hashes[slot]
-        draw_trees(seed_key, id_hash, n_trees, occurrences, order)
+        hashed = draw_hash(data, parameters, slot)
+        draw_trees(seed_key, hashed, n_trees, occurrences, order)
         _prefetch_paths(trees, data, parameters, scratch, blocks, slot)
         full = False
         draw = max(np.int64(0), first - i * occurrences)
@@ -207,7 +208,7 @@ def update_samples(trees, data, parameters, scratch, blocks, slots, sign, first)
                     keep_bits(data, slot, sign)
                 update_tree(trees, data, parameters, scratch, blocks, tree, slot, entry, sign)
                 draw += 1
-        restore_order(seed_key, id_hash, n_trees, occurrences, order)
+        restore_order(seed_key, hashed, n_trees, occurrences, order)
         if full:
             return i * occurrences + draw
         if sign == DELETE:
@@ -224,11 +225,11 @@ def find_ends(trees, data, parameters, scratch, slots, ends):
     seed_key = parameters[0]["seed_key"]
     for i in range(slots.shape[0]):
         slot = slots[i]
-        id_hash = data.id_hashes[slot]
-        draw_trees(seed_key, id_hash, n_trees, occurrences, scratch.permutation)
+        hashed = draw_hash(data, parameters, slot)
+        draw_trees(seed_key, hashed, n_trees, occurrences, scratch.permutation)
         for draw in range(occurrences):
             ends[i, draw] = scratch.permutation[draw]
-        restore_order(seed_key, id_hash, n_trees, occurrences, scratch.permutation)
+        restore_order(seed_key, hashed, n_trees, occurrences, scratch.permutation)
         n_moving = occurrences
         while n_moving > 0:  # all trees in step, so that their waits for memory overlap
             n_moving = 0

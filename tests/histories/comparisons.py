@@ -100,10 +100,13 @@ class ForestOracle(Comparison):
     def expected(self) -> forest_oracle.Forest:
         """The oracle's forest of what is held."""
         world, p = self.player.world, self.player.world.parameters
+        others = ("random_state", "max_features", "lazy", "disclosure")
+        values = {name: value for name, value in p.items() if name not in others}
+        is_low = p["disclosure"] == "low"
+        if is_low:
+            values |= {"n_estimators": 3 * p["n_estimators"], "occurrence": min(p["occurrence"], 0.7)}
         parameters = forest_oracle.Parameters(
-            seed=p["random_state"],
-            n_attributes=p["max_features"],
-            **{name: value for name, value in p.items() if name not in ("random_state", "max_features", "lazy")},
+            seed=p["random_state"], n_attributes=p["max_features"], has_low_disclosure=is_low, **values
         )
         rows = [forest_oracle.Row(i, tuple(f), y) for i, (f, y) in self.player.held.items()]
         return forest_oracle.fit(rows, parameters, world.columns, world.task)
@@ -133,7 +136,7 @@ class ForestOracle(Comparison):
         """Compare with a fresh fit and with the oracle: trees one by one, then digests."""
         model, expected = self.player.model, self.expected()
         digest = model.digest()
-        trees = range(self.player.world.parameters["n_estimators"])
+        trees = range(len(expected.trees))
         assert model.tree_digests() == [forest_digest.tree_digest(expected, t) for t in trees]
         assert digest == forest_digest.digest(expected) == model.digest()
         assert model.n_lazy_tags_ == 0

@@ -144,6 +144,7 @@ def forest_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, An
         "max_features": choose.integer(1, choose.one([1, len(world.columns)])),
         "criterion": choose.one(criteria),
         "lazy": choose.one([True, True, False]),
+        "disclosure": choose.one(["standard", "standard", "low"]),
         "random_state": choose.integer(0, 2 ** choose.one([2, 32, 62])),
     }
 

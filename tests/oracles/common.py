@@ -62,12 +62,12 @@ MISSING_CATEGORY = hash_bytes(b"\xff missing")
 
 
 def shuffled(size: int, length: int, word: Callable[[int], int]) -> list[int]:
-    """The first `length` of 0..size-1 in the order of a partial Fisher-Yates shuffle."""
+    """0..size-1 in the order of a Fisher-Yates shuffle of the first `length`."""
     order = list(range(size))
     for i in range(length):
         j = i + bounded(word(i), size - i)
         order[i], order[j] = order[j], order[i]
-    return order[:length]
+    return order
 
 
 def tree_key(seed: int, tree: int) -> int:

@@ -24,6 +24,7 @@ One function a rule of the semantics, in the order in which they are needed.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -72,6 +73,7 @@ class Parameters:
     n_thresholds: int = 3
     n_attributes: int = 2
     criterion: str = "gini"
+    has_low_disclosure: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,41 @@ def occurrences(n_estimators: int, occurrence: float) -> int:
     return min(n_estimators, max(1, math.ceil(occurrence * n_estimators - 1e-9)))
 
 
-def trees_of(sample_id: str, parameters: Parameters) -> list[int]:
-    """The distinct trees that hold the sample, decided by its id alone."""
-    key = sample_key(parameters.seed, hash_bytes(sample_id.encode("utf-8")))
+def hash_of_values(cells: Sequence[Any], columns: Sequence[Column]) -> int:
+    """What draws the trees of a row with low disclosure: its numbers as float32 has them, its categories' hashes."""
+    key = 0
+    for value, column in zip(cells, columns, strict=True):
+        if column.type == "categorical":
+            key = combine(key, value)
+        elif value is None:
+            key = combine(key, WORD - 1)
+        else:
+            sign, exponent, bits = float32_parts(value)
+            if exponent == 255:
+                key = combine(key, WORD - 2 - (sign == 0))
+                continue
+            # As a fraction from 1/2 to 1 in units of 2**-53, and a power of two.
+            digits = bits + (exponent > 0) * 2**23
+            shift = 53 - digits.bit_length()
+            power = 0 if digits == 0 else max(exponent, 1) - 150 + digits.bit_length()
+            fraction = (digits << shift) * (-1) ** sign if digits else 0
+            key = combine(combine(key, fraction % WORD), 4096 + power)
+    return key
+
+
+def float32_parts(value: float) -> tuple[int, int, int]:
+    """Sign, exponent and fraction bits of the nearest float32."""
+    with np.errstate(over="ignore"):
+        (word,) = struct.unpack("<I", struct.pack("<f", np.float32(value)))
+    return word >> 31, word >> 23 & 255, word & (2**23 - 1)
+
+
+def drawn_of(hashed: int, parameters: Parameters) -> tuple[list[int], list[int]]:
+    """The trees that hold a sample, decided by the hash of its id, or of its values with low disclosure; the others."""
+    key = sample_key(parameters.seed, hashed)
     k = occurrences(parameters.n_estimators, parameters.occurrence)
-    return shuffled(parameters.n_estimators, k, lambda i: combine(key, i))
+    order = shuffled(parameters.n_estimators, k, lambda i: combine(key, i))
+    return order[:k], order[k:]
 
 
 # --- a node ---------------------------------------------------------------------------------------
@@ -393,8 +425,10 @@ def fit(rows: Sequence[Row], parameters: Parameters, columns: Sequence[Column], 
     members: list[list[_Sample]] = [[] for _ in range(parameters.n_estimators)]
     for row, target in zip(rows, targets, strict=True):
         cells = tuple(cell(v, c) for v, c in zip(row.features, columns, strict=True))
-        for t in trees_of(row.id, parameters):
-            members[t].append(_Sample(cells, target, hash_bytes(row.id.encode("utf-8"))))
+        id_hash = hash_bytes(row.id.encode("utf-8"))
+        hashed = hash_of_values(cells, columns) if parameters.has_low_disclosure else id_hash
+        for t in drawn_of(hashed, parameters)[0]:
+            members[t].append(_Sample(cells, target, id_hash))
     trees = tuple(
         grow(members[t], tree_key(parameters.seed, t), 0, len(classes), columns, parameters) if members[t] else None
         for t in range(parameters.n_estimators)
@@ -419,19 +453,37 @@ def leaf_value(leaf: Node) -> list[float]:
 
 
 def average(forest: Forest, features: Sequence[Any]) -> list[float]:
-    """Leaf values summed in tree order over the trees with samples, divided by their number."""
+    """Leaf values summed in tree order over the trees with samples, divided by their number.
+
+    With low disclosure only those that the row does not draw, in the order that its draws leave.
+    """
     cells = [cell(v, c) for v, c in zip(features, forest.columns, strict=True)]
-    trees = [tree for tree in forest.trees if tree is not None]
+    numbers: Sequence[int] = range(len(forest.trees))
+    if forest.parameters.has_low_disclosure:
+        _, numbers = drawn_of(hash_of_values(cells, forest.columns), forest.parameters)
+    trees = [tree for tree in (forest.trees[t] for t in numbers) if tree is not None]
     totals = [0.0] * max(1, len(forest.classes))
     for tree in trees:
         for i, value in enumerate(leaf_value(leaf_of(tree, cells))):
             totals[i] += value
-    return [total / float(len(trees)) for total in totals]
+    return [total / float(max(1, len(trees))) for total in totals]
 
 
 def predict_proba(forest: Forest, queries: Sequence[Sequence[Any]]) -> list[list[float]]:
     """Class probabilities, one row a query, in canonical class order."""
-    return [average(forest, features) for features in queries]
+    averages = [average(forest, features) for features in queries]
+    return [banded(one) for one in averages] if forest.parameters.has_low_disclosure else averages
+
+
+def banded(shares: list[float]) -> list[float]:
+    """The largest share in the middle of its quarter, of which what is below 1 / n is cut off; the others are equal."""
+    n, most = len(shares), max(shares)
+    if n == 1:
+        return [1.0]
+    quarter = min(math.floor(4 * most), 3)
+    told = (max(quarter / 4, 1 / n) + (quarter + 1) / 4) / 2 if most > 0 else 1 / n
+    winner = shares.index(most)
+    return [told if i == winner else (1 - told) / (n - 1) for i in range(n)]
 
 
 def predict(forest: Forest, queries: Sequence[Sequence[Any]]) -> list[Any]:

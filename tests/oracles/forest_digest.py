@@ -71,6 +71,7 @@ def header(forest: Forest) -> dict[str, Any]:
         "min_samples_split": p.min_samples_split,
         "n_thresholds": p.n_thresholds,
         "max_features": p.n_attributes,
+        **({"disclosure": "low"} if p.has_low_disclosure else {}),
         "criterion": ["gini", "entropy", "squared_error"].index(p.criterion),
         "types": [f"{column.type}:{column.dtype}" for column in forest.columns],
         "classes": [[type(c).__name__, label_text(c)] for c in forest.classes],

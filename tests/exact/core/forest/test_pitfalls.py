@@ -395,7 +395,8 @@ def test_a_slot_is_reused_under_a_tag(lazy: bool) -> None:
                 change(player, [f"r{i}"])
                 change(player, [(f"n{i}", (float(i) + 0.5,), i % 2)])
                 reused += slot == int(player.model.samples_.find([f"n{i}"])[0])
-                trees = [set(oracle.trees_of(name, parameters)) for name in (f"r{i}", f"n{i}")]
+                hashes = [common.hash_bytes(f"{letter}{i}".encode()) for letter in "rn"]
+                trees = [set(oracle.drawn_of(hashed, parameters)[0]) for hashed in hashes]
                 other_trees += trees[0] != trees[1]
                 if i % 3 == 1:
                     player.model.resolve(1)
