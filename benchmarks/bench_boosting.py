@@ -19,6 +19,7 @@ from importlib import import_module
 from benchmarks import sections
 from benchmarks.boosting import (
     backdoor,
+    categories,
     deleting,
     exactness,
     leaf_scores,
@@ -158,6 +159,13 @@ class Bench(sections.Bench):
         found = module.measure(self.load, self.among(ALL_SETS), sizes.rounds, sizes.n_singles, sizes.budget)
         return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
 
+    def categories(self) -> Section:
+        """Columns with many categories."""
+        module, sizes = categories, self.sizes
+        sets = self.among(module.SETS)
+        found = module.measure(self.load, sets, sizes.rounds, sizes.n_singles, sizes.n_rows)
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
+
     def presorted(self) -> Section:
         """Tables 7 to 10 of iGBDT."""
         module, sizes = presorting, self.sizes
@@ -205,6 +213,7 @@ QUESTIONS: dict[str, Callable[[Bench], Section]] = {
     updating.SIMILARITY_NAME: Bench.similarity,
     leaf_scores.NAME: Bench.leaf_scores,
     deleting.NAME: Bench.deletion,
+    categories.NAME: Bench.categories,
     exactness.TIME_NAME: Bench.exact_time,
     exactness.TOUCHED_NAME: Bench.exact_touched,
     presorting.NAME: Bench.presorted,

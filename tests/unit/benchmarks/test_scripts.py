@@ -46,6 +46,7 @@ BOOSTING = {
 }
 TOGETHER = [  # what shares a run
     ("error", "training"), ("quantisation",), ("update", "update-error", "similarity"), ("leaf-scores",), ("deletion",),
+    ("categories",),
     ("exact", "exact-touched"), ("presorted",), ("stream",), ("backdoor", "membership"),
     ("prediction", "batch-prediction"),
 ]  # fmt: skip
