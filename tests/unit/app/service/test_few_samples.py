@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from oubli.app.errors import UnavailableError
 from oubli.app.service.changes.deletions import DeleteSamples
+from oubli.app.service.model.state import ModelLock
 from oubli.app.service.service import Service
 from oubli.core.data.schema import Task
 from oubli.core.errors import UnusableModelError
@@ -214,25 +214,32 @@ def test_long_predictions_are_made_between_slices_and_all_else_in_threads_and_ch
     run(service, work)
 
 
-def fail_in_slice(monkeypatch: pytest.MonkeyPatch, number: int, error: BaseException) -> None:
-    calls, update = iter(range(1000)), ForestEngine.update
+def fail_at(monkeypatch: pytest.MonkeyPatch, owner: type[Any], name: str, number: int) -> None:
+    """Have a method fail when it is called for the first, second, ... time."""
+    calls, method = iter(range(1000)), getattr(owner, name)
 
-    def failing(engine: Any, *arguments: Any) -> None:
+    def failing(*arguments: Any) -> Any:
         if next(calls) == number:
-            raise error
-        update(engine, *arguments)
+            raise MemoryError
+        return method(*arguments)
 
-    monkeypatch.setattr(ForestEngine, "update", failing)
+    monkeypatch.setattr(owner, name, failing)
 
 
-@pytest.mark.parametrize("number", [0, 3])
-def test_an_error_in_a_slice_stops_changes_and_is_made_good_by_a_restart(monkeypatch, tmp_path, number):
+# What makes room is made before the first slice, so that the pause after it is the first one.
+@pytest.mark.parametrize(
+    ("owner", "name", "number"),
+    [(ForestEngine, "update", 0), (ForestEngine, "update", 3), (ModelLock, "pause", 1), (ModelLock, "pause", 3)],
+)
+def test_an_error_in_a_slice_or_after_it_stops_changes_and_is_made_good_by_a_restart(
+    monkeypatch, tmp_path, owner, name, number
+):
     service = make_service(large(), tmp_path / "data")
 
     async def work() -> None:
         service.model.state.model.resolve()
         make_changes_long(monkeypatch, a_slice=A_SLICE)
-        fail_in_slice(monkeypatch, number, MemoryError())
+        fail_at(monkeypatch, owner, name, number)
         with pytest.raises(UnavailableError):
             await service.changes.delete(ids=MANY)
         assert service.model.state.failed
@@ -244,23 +251,6 @@ def test_an_error_in_a_slice_stops_changes_and_is_made_good_by_a_restart(monkeyp
     run(service, work)
     monkeypatch.undo()
     assert recovered_digest(tmp_path / "data") == without(MANY).digest()
-
-
-def test_a_server_that_is_killed_between_slices_has_the_whole_change_afterwards(monkeypatch, tmp_path):
-    service = make_service(large(), tmp_path / "data")
-    make_changes_long(monkeypatch, a_slice=A_SLICE)
-
-    async def work() -> None:
-        model = service.model.state.model
-        model.resolve()
-        deleting = asyncio.create_task(service.changes.delete(ids=MANY))
-        while service.model.state.model is model:  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0)
-        shutil.copytree(tmp_path / "data", tmp_path / "left")
-        await deleting
-
-    run(service, work)
-    assert recovered_digest(tmp_path / "left") == without(MANY).digest()
 
 
 def recovered_digest(directory: Path) -> str:
