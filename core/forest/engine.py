@@ -338,7 +338,9 @@ class ForestEngine(KeptForest):
         """Samples in a slice of a change."""
         return max(1, int(_SLICE / self.seconds_to_change(1, problem)))
 
-    def can_be_sliced(self, n_changed: int, problem: Problem) -> bool:
+    def can_be_sliced(self, n_changed: int, problem: Problem, *, lazy: bool) -> bool:
+        if not lazy or n_changed < 2:
+            return False
         n_reached = n_changed * self.settings.occurrences
         # Readers in between pass no tags: these are resolved before, unless that is more work than the change.
         if self.n_tags > n_reached * math.log2(problem.n_samples + 2) or n_reached > _MOST_REACHED:
