@@ -13,6 +13,7 @@ from oubli.app.errors import UnavailableError
 from oubli.app.service.changes.deletions import DeleteSamples
 from oubli.app.service.model.state import ModelLock
 from oubli.app.service.service import Service
+from oubli.core.boosting.quantised.engine import QuantisedTrees
 from oubli.core.data.schema import Task
 from oubli.core.errors import UnusableModelError
 from oubli.core.estimators import KINDS
@@ -131,6 +132,34 @@ def test_other_kinds_decide_by_counts_as_well(kind):
         assert (await service.changes.delete(ids=MANY[:20])).unlearned == 20
         assert (await service.changes.add(new_samples(20))).n_new == 20
         assert service.model.state.model is model
+
+    run(service, work)
+
+
+@pytest.mark.parametrize("k", [1, 20])
+def test_a_long_change_of_exact_boosting_is_made_in_slices_without_a_copy(monkeypatch, tmp_path, k):
+    model = KINDS["incremental-boosting", Task.CLASSIFICATION](n_estimators=10)
+    labels = ["yes" if i % 3 else "no" for i in range(300)]
+    model.fit(rows(300), labels, ids=[f"c{i}" for i in range(300)], schema=CLASSES)
+    service, copies = make_service(model, tmp_path / "data"), copies_of(monkeypatch, model)
+    monkeypatch.setattr(QuantisedTrees, "seconds_to_fit", lambda *_: 1.0)
+    monkeypatch.setattr(QuantisedTrees, "_slice_size", lambda *_: 1)
+
+    async def work() -> None:
+        state, n_before = service.model.state, len(copies)
+        for change in (lambda: service.changes.delete(ids=MANY[:k]), lambda: service.changes.add(new_samples(k))):
+            before, seen, n_slices = asked(service), [], 0
+            making = asyncio.create_task(change())
+            while not making.done():
+                n_slices += state.model is not model
+                seen.append(asked(service))
+                await asyncio.sleep(0)
+            assert n_slices >= 10
+            assert all(one in (before, asked(service)) for one in seen)
+            await making
+        assert len(copies) == n_before
+        assert state.model is model
+        assert model.verify().ok
 
     run(service, work)
 
