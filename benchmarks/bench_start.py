@@ -51,6 +51,7 @@ def measured(command: Sequence[str], folder: Path, variables: dict[str, str], po
     """Run a command to its end, or until a server of it accepts changes; return how long that took."""
     before, started = _cpu(), time.monotonic()
     environment = {**os.environ, **variables}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # who starts a server again has its bytecode
     with (folder / "output.txt").open("w") as log:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
     prediction = changes = float("nan")

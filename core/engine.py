@@ -362,8 +362,8 @@ class Engine(ABC):
         """
         return False
 
-    def can_be_sliced(self, n_changed: int, problem: Problem) -> bool:
-        """Whether `change_in_slices` can learn or unlearn so many samples."""
+    def can_be_sliced(self, n_changed: int, problem: Problem, *, lazy: bool) -> bool:
+        """Whether `change_in_slices` can learn or unlearn so many samples; `lazy`: what it defers may wait."""
         return False
 
     def reader(self) -> Self:

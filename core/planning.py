@@ -412,7 +412,7 @@ class Changeable(Keepable):
         elif isinstance(plan, AddPlan) and plan.prepared is not None and not plan.n_classes:
             # The readers between two slices know no new classes and categories.
             n = 0 if store.categories.new_values(plan.prepared.texts) else plan.prepared.n
-        return self.lazy and n > 1 and self.engine_.can_be_sliced(n, store.problem())
+        return n > 0 and self.engine_.can_be_sliced(n, store.problem(), lazy=self.lazy)
 
     @reads
     def leaving(self, n_new: int) -> tuple[list[str], list[str]]:
@@ -480,7 +480,7 @@ class Changeable(Keepable):
                 store.let_go(departures)
                 self._discard(plan.restricted)
             elif isinstance(plan, AddPlan) and plan.prepared is not None:
-                arrivals = store.stage(plan.prepared)
+                arrivals = store.stage(plan.prepared, is_ahead=True)
                 changes.undo = [(store.blank, arrivals.slots)]
                 store.write_ahead(arrivals)
                 for _ in engine.change_in_slices(store.problem_with(arrivals.slots), arrivals.slots, 1):

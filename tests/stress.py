@@ -26,14 +26,20 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 import oubli
+from oubli.core.boosting.quantised.engine import QuantisedTrees
+from oubli.core.forest.engine import ForestEngine
 from oubli.core.influence import influence
+from oubli.core.planning import Changeable, Plan
+from oubli.core.samples.records import Rows
 from tests.threads import many_threads
 
 Change = Callable[[Any], object]
+CHANGES = ("add", "add some", "add in slices", "delete", "delete some", "delete in slices", "replace", "class")
 Steps = tuple[int, ...]  # how many changes each writer has made
 
 patience = [120.0]  # seconds that a round may take before its threads are shown
@@ -67,22 +73,22 @@ class Crowd:
         """Changes of one writer, which touch its samples only; `owned` are those that are held."""
         owned, steps = list(owned), []
         for step in range(n):
-            what = rng.choice(["add", "add some", "delete", "delete some", "replace", "class"])
-            if what in ("add", "add some", "class") or len(owned) < 6:
+            what = rng.choice(CHANGES)
+            if what in ("add", "add some", "add in slices", "class") or len(owned) < 6:
                 rows = self.rows(rng, 1 if what == "add" else rng.randrange(2, 6))
                 labels = self.labels(rng, rows)
                 if what == "class" and not self.is_regression:
                     labels = [f"class {writer}"] * len(rows)
                 names = [f"{writer} {step} {row}" for row in range(len(rows))]
                 owned += names
-                steps.append(_add(rows, labels, names))
+                steps.append((_add_in_slices if what == "add in slices" else _add)(rows, labels, names))
             elif what == "replace":
                 row = self.rows(rng, 1)
                 steps.append(_replace(rng.choice(owned), row[0], self.labels(rng, row)[0]))
             else:
                 gone = rng.sample(owned, 1 if what == "delete" else min(4, len(owned)))
                 owned = [name for name in owned if name not in gone]
-                steps.append(_delete(gone))
+                steps.append((_delete_in_slices if what == "delete in slices" else _delete)(gone))
         return steps
 
 
@@ -96,6 +102,27 @@ def _delete(names: list[str]) -> Change:
 
 def _replace(name: str, row: list[Any], label: Any) -> Change:
     return lambda model: model.replace(name, row, label)
+
+
+def _add_in_slices(rows: list[Any], labels: list[Any], names: list[str]) -> Change:
+    return lambda model: _change_in_slices(model, lambda: model.plan_add(Rows(rows, names), labels), rows)
+
+
+def _delete_in_slices(names: list[str]) -> Change:
+    asked = [[0.5, 0.5, "a"], [None, -1.0, None]]
+    return lambda model: _change_in_slices(model, lambda: model.plan_delete(names), asked)
+
+
+def _change_in_slices(model: Any, make_plan: Callable[[], Plan], rows: list[Any]) -> None:
+    """Make a change as a server does: in slices if the kind can, else at once; readers between them see no change."""
+    with model.lock.change():
+        plan = make_plan()
+        if not model.can_be_sliced(plan):
+            model.apply(plan)
+            return
+        model.resolve()
+        seen = {repr((before.n_samples_, _numbers_of(before, rows))) for before in model.change_in_slices(plan)}
+    assert len(seen) <= 1, "what is read between two slices has changed"
 
 
 @dataclass
@@ -334,8 +361,13 @@ def crowds(n_jobs: int | None) -> list[Crowd]:
 def run_round(crowd: Crowd, seed: object, n_readers: int, n_changes: int, folder: Path) -> int:
     """Run one round; returns how many reads there were."""
     rng = random.Random(f"{crowd.name} {seed}")
-    turn = Round.prepared(crowd, rng, n_changes)
-    turn.run(rng, n_readers, folder)
+    with patch.object(Changeable, "can_be_sliced", lambda *_: False):  # the oracle makes all changes at once
+        turn = Round.prepared(crowd, rng, n_changes)
+    with (
+        patch.object(ForestEngine, "_slice_size", lambda *_: 1),
+        patch.object(QuantisedTrees, "_slice_size", lambda *_: 1),
+    ):
+        turn.run(rng, n_readers, folder)
     return turn.n_reads
 
 

@@ -141,18 +141,18 @@ def _start_service(settings: Settings, url: str, answer: Callable[[], object]) -
     with without_collector():
         from oubli.app.cli.examples import tour
         from oubli.app.progress import at_stages
-        from oubli.app.service.build import RECOVERING, WRITING, build_service
+        from oubli.app.service.build import RECOVERING, build_service
         from oubli.app.service.compiling import COMPILING, prepare_kernels
         from oubli.app.service.jobs.fits import TRAINING
 
         # Threads that load or import something beside should not wait five milliseconds for the interpreter each time.
         sys.setswitchinterval(SWITCH_SECONDS)
-        # The HTTP layer takes a while to import. Growing trees uses all cores; reading a model and writing it do not.
-        idle = (RECOVERING, TRAINING if settings.ephemeral else WRITING)
+        # The HTTP layer takes a while to import. Kernels grow trees and read models without the interpreter, and threads
+        # that grow trees take one after the other, so that nothing waits for the one that shares its core.
         begin_import = threading.Thread(target=import_module, args=("oubli.app.http.server",), daemon=True).start
         with Bars() as progress:
             stages = at_stages(progress, (COMPILING, TRAINING, RECOVERING), answer)
-            stages = at_stages(stages, idle, begin_import)
+            stages = at_stages(stages, (TRAINING, RECOVERING), begin_import)
             build = build_service
             if settings.follow:
                 from oubli.app.replication.start import build_node as build  # needs psycopg

@@ -357,7 +357,9 @@ class ForestEngine(KeptForest):
         """Samples in a slice of a change."""
         return max(1, int(_SLICE / self.seconds_to_change(1, problem)))
 
-    def can_be_sliced(self, n_changed: int, problem: Problem) -> bool:
+    def can_be_sliced(self, n_changed: int, problem: Problem, *, lazy: bool) -> bool:
+        if not lazy or n_changed < 2:
+            return False
         n_reached = n_changed * self.settings.occurrences
         # What tallies said before a change would have to be kept in places of its own.
         if self.has_tallies:

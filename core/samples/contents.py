@@ -265,10 +265,11 @@ class Contents(OwnedSlots):
                 self.cells = prepared.cells  # they fill the store: nothing need be copied
             return self.hold(arrivals)
 
-    def stage(self, prepared: Prepared) -> Arrivals:
+    def stage(self, prepared: Prepared, *, is_ahead: bool = False) -> Arrivals:
         """Make room for prepared rows, of which there is one at least, and say what `hold` will write.
 
-        Nothing that is held changes. What is staged is out of date with the next change.
+        Nothing that is held changes. What is staged is out of date with the next change. `is_ahead` lets it be
+        written ahead.
 
         Raises
         ------
@@ -285,7 +286,7 @@ class Contents(OwnedSlots):
         else:
             self._refuse_held(names)
             next_id = max(self.next_id, end_of_numbers(names))
-        if n == 1:
+        if n == 1 and not is_ahead:
             texts, labels = prepared.texts, prepared.labels
             if (
                 not self.free
@@ -303,10 +304,10 @@ class Contents(OwnedSlots):
 
     def hold(self, arrivals: Arrivals) -> Ints:
         """Hold what was staged last and return its slots; in a critical section."""
-        if len(arrivals.names) == 1:
-            self._hold_one(arrivals)
-        else:
+        if isinstance(arrivals.hashes, np.ndarray):
             self._hold_many(arrivals)
+        else:
+            self._hold_one(arrivals)
         arrivals.prepared.ids = arrivals.names
         self.next_id = arrivals.next_id
         return arrivals.slots
@@ -420,7 +421,7 @@ class Contents(OwnedSlots):
                 self.id_at[slot] = name
 
     def write_ahead(self, arrivals: Arrivals) -> None:
-        """Write what was staged last, several rows of known categories, to slots that are free until `hold`."""
+        """Write what was staged last, rows of known categories, to slots that are free until `hold`."""
         self._write(arrivals, arrivals.slots)
 
     def _write(self, arrivals: Arrivals, where: Ints | slice) -> None:

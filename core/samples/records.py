@@ -124,7 +124,7 @@ class Arrivals(NamedTuple):
     names: list[str]
     slots: Ints
     next_id: int
-    hashes: Any  # of the ids: uint64[n], or a number for one row
+    hashes: Any  # of the ids: uint64[n], or a number for one row that is not written ahead
     categories: Arriving | None  # of one row, looked up when it is held
     classes: Moving | None
 

@@ -5,6 +5,7 @@ state and say so; the methods here enlarge it and call again. With a sliding win
 order of their arrival, so that the oldest can leave.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,16 +28,18 @@ from oubli.core.tree.inspection import SingleTreeLook, feature_importances
 from oubli.core.tree.invariants import check_invariants, check_updates, compare, find_broken_promises
 from oubli.core.tree.parameters import MAX_DEPTH, MAX_SAMPLES, TreeParameters
 from oubli.core.tree.predict import end_of, ends_of, list_tags
-from oubli.core.tree.state import N_TAGS, PAIRS, ROOT, TreeArrays, empty_tree, zeroed_nodes
+from oubli.core.tree.state import N_TAGS, PAIRS, ROOT, TAGGED, TreeArrays, empty_tree, zeroed_nodes
 from oubli.core.tree.update import GO_ON, LEAVE_OFF, count_built, count_short_updates, list_samples, run_updates
 from oubli.core.tree.workspace import STACK_SIZE, Scratch, make_room
 
-# A batch that is larger than both, in samples and as a share of those held, costs more to take in or out one by
-# one than to rebuild the tree.
+# A batch of more samples than this, and of a larger share of those held or of more than the root takes until it is
+# rebuilt, costs more to take in or out one by one than to rebuild the tree.
 _REBUILD_SHARE = 0.1
-_REBUILD_SIZE = 1000
+_REBUILD_SIZE = 100
 _CELLS_OF_READING = 20  # what reading a cell of a sample from Python takes, in such
 _CELLS_A_SECOND = 10_000_000  # sorted and divided by a build, roughly: numeric columns, half the speed of some machine
+_CHANGING = 2e-5  # seconds that a sample takes to come or go, without what is rebuilt for it
+_REBUILDING = 1e-8  # seconds that a cell takes, on one level, in what is rebuilt while a batch comes or goes
 # Working space for so many list entries is kept from one update to the next; more is given back.
 _KEPT_ENTRIES = 2**20
 
@@ -163,8 +166,16 @@ class TreeEngine(Engine):
 
         With an epsilon of 0 that comes to the same as learning them one by one, each of which rebuilds the tree.
         """
-        is_large = n_changed > _REBUILD_SIZE and n_changed > _REBUILD_SHARE * n_samples
-        return is_large or self.settings.tree.epsilon == 0.0
+        if self.settings.tree.epsilon == 0.0:
+            return True
+        return n_changed > _REBUILD_SIZE and n_changed > min(_REBUILD_SHARE * n_samples, self._updates_left())
+
+    def _updates_left(self) -> float:
+        """How many updates the root takes until it is rebuilt."""
+        root = self.tree.nodes[ROOT]
+        if root["flags"] & TAGGED:
+            return math.inf
+        return float(self.settings.tree.epsilon * root["built"] - root["touched"])
 
     def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         window, data, planted = self.window, problem.data, None
@@ -335,7 +346,10 @@ class TreeEngine(Engine):
     def seconds_to_change(self, n_changed: int, problem: Problem) -> float:
         if n_changed > 1 and self._is_rebuilt(n_changed, problem.n_samples):
             return self.n_features * problem.n_samples / _CELLS_A_SECOND
-        return super().seconds_to_change(n_changed if self.window is None else 2 * n_changed, problem)
+        n_updates, epsilon = n_changed if self.window is None else 2 * n_changed, self.settings.tree.epsilon
+        # On each level a node of s samples is rebuilt after epsilon s updates; single ones: see `builds_long`.
+        cells = self.n_features * math.log2(problem.n_samples + 2) / epsilon if epsilon and n_changed > 1 else 0.0
+        return n_updates * (_CHANGING + cells * _REBUILDING)
 
     def builds_long(
         self, n_changed: int, row: Callable[[], tuple[Array, Hashes]], problem: Callable[[], Problem], seconds: float

@@ -65,8 +65,9 @@ class DynamicTreeClassifier(Classifier):
     Paper: "Fully-Dynamic Decision Trees" (Bressan, Damay, Sozio 2022), Algorithms 1 and 2, with these
     deviations: a) several classes, with the Gini index 1 - sum p_c^2; `core/tree/parameters.py` says why the theorem
     holds for them; b) missing values, which go to either side; categories, one of which goes left; c) a node whose
-    samples cannot be told apart is a leaf; d) a batch of more than a tenth of the samples held, and of more than 1,000,
-    rebuilds the whole tree, other batches are learned one by one; e) see `core/tree/update.py`.
+    samples cannot be told apart is a leaf; d) a batch of more than 100 samples that is more than a tenth of those held,
+    or more updates than the root takes, rebuilds the whole tree once, other batches are learned one by one; e) see
+    `core/tree/update.py`.
 
     Examples
     --------

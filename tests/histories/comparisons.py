@@ -190,23 +190,30 @@ class TreeOracle(Comparison):
     def added(self, names: Sequence[str]) -> None:
         """Insert one by one; then the oldest leaves a window that is too full."""
         n, window = len(self.samples) + len(names), self.player.world.parameters["window"]
+        is_large = self.is_large(len(names), n)
         for name in names:
             self.samples[name] = self.sample(name)
             self.tree.insert(name, self.samples[name])
             if window is not None and len(self.samples) > window:
                 oldest = next(iter(self.samples))
                 self.tree.delete(oldest, self.samples.pop(oldest))
-        self.build_anew_after(len(names), n)
+        self.build_anew(is_large)
 
     def deleted(self, names: Sequence[str]) -> None:
-        n = len(self.samples)
+        is_large = self.is_large(len(names), len(self.samples))
         for name in names:
             self.tree.delete(name, self.samples.pop(name))
-        self.build_anew_after(len(names), n)
+        self.build_anew(is_large)
 
-    def build_anew_after(self, n_changed: int, n_held: int) -> None:
-        """Let go of the tree after a batch that is so large that the model builds its own again."""
-        if n_changed > max(tree_engine._REBUILD_SIZE, tree_engine._REBUILD_SHARE * n_held):
+    def is_large(self, n_changed: int, n_held: int) -> bool:
+        """Whether a batch is so large that the model builds its tree again: the root would be rebuilt on the way."""
+        root, share = self.tree.root, tree_engine._REBUILD_SHARE * n_held
+        left = math.inf if root.tagged else self.parameters.epsilon * root.s - root.c
+        return n_changed > tree_engine._REBUILD_SIZE and n_changed > min(share, left)
+
+    def build_anew(self, is_large: bool) -> None:
+        """Let go of the tree after a large batch."""
+        if is_large:
             self.tree.root = tree_oracle.Node(0, 0, samples=dict(self.samples), tagged=True)
             if not self.parameters.lazy:
                 self.tree.resolve()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
@@ -21,7 +22,9 @@ from oubli.core import load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError, UnknownIdError
 from oubli.core.estimators import KINDS
+from oubli.core.planning import Plan
 from oubli.core.samples.owners import Mark
+from oubli.core.samples.records import Rows
 from tests.histories.worlds import FLOAT32_MAX, FLOAT64_MAX, N_PHASES, History, World
 
 if TYPE_CHECKING:
@@ -169,7 +172,11 @@ class Player:
 
     def add_rows(self, ids: Sequence[Any] | None, rows: Sequence[Row]) -> None:
         """Add these rows in one call; ids None: let the model name them."""
-        got = self.model.add([list(f) for f, _ in rows], [y for _, y in rows], ids=ids)
+        X, y, names = [list(f) for f, _ in rows], [y for _, y in rows], ids and [str(i) for i in ids]
+        if names and self.is_sliced(lambda: self.model.plan_add(Rows(X, names), y)):
+            got = names
+        else:
+            got = self.model.add(X, y, ids=ids)
         assert len(got) == len(rows)
         assert all(isinstance(i, str) for i in got)
         assert ids is None or got == [str(i) for i in ids]
@@ -179,6 +186,24 @@ class Player:
         self.gone = [i for i in self.gone if i not in self.held]
         self.beside.added(got)
         self.leave_the_window()
+
+    def is_sliced(self, make_plan: Callable[[], Plan]) -> bool:
+        """Make a change in slices as short as can be, at every other step, if the model can; whether it was made.
+
+        Readers between two slices have the model before.
+        """
+        if self.steps % 2 or not self.held or self.model.n_lazy_tags_:
+            return False
+        plan = make_plan()
+        if not self.model.can_be_sliced(plan):
+            return False
+        queries = [list(query) for query in self.world.queries[:2]]
+        before = [repr(part) for part in self.model.query(queries)]
+        with patch.object(type(self.model.engine_), "_slice_size", lambda *_: 1):
+            for reader in self.model.change_in_slices(plan):
+                assert [repr(part) for part in reader.query(queries)] == before
+        self.tally.outcomes["in slices"] += 1
+        return True
 
     def leave_the_window(self) -> None:
         """The oldest leave a sliding window that is too full."""
@@ -197,7 +222,8 @@ class Player:
     def delete_ids(self, ids: Sequence[str]) -> None:
         """Delete these ids in one call."""
         if ids:
-            self.model.delete(list(ids))
+            if not self.is_sliced(lambda: self.model.plan_delete(list(ids))):
+                self.model.delete(list(ids))
             for i in ids:
                 del self.held[i]
             self.gone += ids

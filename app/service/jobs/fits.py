@@ -124,7 +124,7 @@ def train(settings: Settings, progress: Progress = silent, *, serves: bool = Fal
     progress
         Called at each stage.
     serves
-        Whether the model is going to be served: then the kernels of serving are loaded during the training.
+        Whether the model is going to be served: then the kernels of predictions are loaded during the training.
 
     Returns
     -------
@@ -147,8 +147,8 @@ def train(settings: Settings, progress: Progress = silent, *, serves: bool = Fal
     loading.join()
     schema, estimator = table.schema, new_estimator(settings, table.schema.task)
     prepare_kernels(settings.model, schema, estimator.get_params(), progress, answers=False, part="fit")
-    if serves:
-        load_beside(settings.model, schema.task, schema.cell_dtype, estimator.get_params())
+    if serves:  # changes wait until the rest is loaded, so that the first prediction need not
+        load_beside(settings.model, schema.task, schema.cell_dtype, estimator.get_params(), part="predictions")
     try:
         estimator.fit(
             table.X,

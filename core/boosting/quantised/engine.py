@@ -14,6 +14,7 @@ The trees are defined so that they hardly depend on any one sample, and are stil
 One sample more or less changes the sums along its own paths. Unless that moves a rounded number, nothing else happens.
 """
 
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -54,6 +55,12 @@ _LEAF_LIMIT = 8.0  # greatest size of a leaf's value, before the learning rate; 
 _LEAST_GAIN = 2.0**-40
 _FINEST = 2.0**-8  # grid that is made by dividing
 _COARSEST = 0.5  # grid of gradients that is made by doubling
+
+_SLICE = 0.02  # seconds of one slice of a change, roughly
+# Some changes move where boosting starts, so that all trees are grown again: seldom those of a small share of the
+# samples held. Binning a cell of all samples anew, which is one slice, takes so many seconds, and no more may in all.
+_FEW = 0.002
+_BINNING, _LONGEST_BINNING = 6e-8, 0.05
 
 _FEWER_OF_CLASSES, _FEWER_OF_NUMBERS = 4, 2  # within regions an iteration looks at so many times fewer candidates
 
@@ -177,11 +184,19 @@ class QuantisedTrees(ExactEngine):
     # -- growing --------------------------------------------------------------------------------
 
     def train_on(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
+        last = self.settings.n_estimators
+        for done in self._train_on(problem, slots, 1 if progress is not None else last):
+            if progress is not None and done:
+                progress(done * self.groups, last * self.groups)
+
+    def _train_on(self, problem: Problem, slots: Slots, step: int) -> Iterator[int]:
+        """Train on samples, so many iterations at a time; yields how many there are."""
         if not len(slots):
             return
         self._allocate_samples(len(problem.data.cells))
         self._enter(problem, slots)
         self._count_targets(problem, slots)
+        yield 0
         groups = n_groups(problem, self.n_training)
         check_size(self.settings.n_estimators, groups, 2 ** (self.settings.max_depth + MOST_LEVELS + 1) - 1)
         if groups:
@@ -192,9 +207,21 @@ class QuantisedTrees(ExactEngine):
             self.statistics = self._make_statistics(problem, slots)
             read = self._as_read(problem)
             self.edges = EdgeTable(~read.data.categorical, self.settings.max_bins - 1, self.settings.seed)
+            yield 0
             self.edges.collect(read.data.cells, read.data.id_hashes, slots, self.n_threads)
+            yield 0
             self._prepare(read, slots)
-            self._train(self._samples(read), slots, 0, progress)
+            yield 0
+            yield from self._train(self._samples(read), slots, 0, step)
+
+    def _refit(self, problem: Problem, slots: Slots, step: int) -> Iterator[None]:
+        """Do what `refit` does, so many iterations at a time."""
+        other = self.aside()
+        other.forget()
+        for _ in other._train_on(problem, slots, step):
+            yield
+        with self.changes:
+            self.become(other)
 
     def _make_statistics(self, problem: Problem, slots: Slots) -> CategoryStatistics | None:
         """The statistics of the columns with many categories, and what trees read; None when there are none."""
@@ -361,13 +388,17 @@ class QuantisedTrees(ExactEngine):
         return derivatives.make_loss(derivatives.REGRESSION, gradient_grid, unit, start.base, start.spread)
 
     def _train(
-        self, samples: s.Samples, slots: Slots, begin: int, progress: Progress | None = None, grows: Bools | None = None
-    ) -> None:
-        """Grow the iterations from `begin` on, from the scores before it; `grows`: in which regions, all if omitted."""
+        self, samples: s.Samples, slots: Slots, begin: int, step: int, grows: Bools | None = None
+    ) -> Iterator[int]:
+        """Grow the iterations from `begin` on, from the scores before it, so many at a time.
+
+        grows : in which regions; all if omitted.
+
+        Yields how many iterations there are.
+        """
         report = np.zeros(s.REPORT_SIZE, np.int64)
         report[s.BEST_ITERATION] = int(self.scores.losses[:begin].argmin()) if begin else 0
-        patience = self.settings.patience if self._validates else 0
-        last, step = self.settings.n_estimators, 1 if progress is not None else self.settings.n_estimators
+        patience, last = self.settings.patience if self._validates else 0, self.settings.n_estimators
         self.space.grows[:] = 1 if grows is None else grows
         slots, bounds = self._chooser().sort(self.regions, np.sort(slots))
         is_in = np.repeat(self.space.grows == 1, np.diff(bounds))
@@ -387,8 +418,8 @@ class QuantisedTrees(ExactEngine):
                     done, status = grow_iterations(model, slots32, values, report, done, end, patience)
                 if status == NO_BLOCKS:
                     self.forest = room.with_more_blocks(self.forest, self.groups)
-                elif progress is not None:
-                    progress(done * self.groups, last * self.groups)
+                else:
+                    yield done
                 if status == DONE and (done < end or self._has_ended(done, int(report[s.BEST_ITERATION]))):
                     break
         finally:
@@ -408,28 +439,69 @@ class QuantisedTrees(ExactEngine):
     # -- updating -------------------------------------------------------------------------------
 
     def join(self, problem: Problem, slots: Slots) -> None:
+        for _ in self._join(problem, slots, self.settings.n_estimators):
+            pass
+
+    def leave(self, problem: Problem, slots: Slots) -> None:
+        for _ in self._change(problem, slots, np.flatnonzero(self.roles), -1, self.settings.n_estimators):
+            pass
+
+    def _slice_size(self, problem: Problem) -> int:
+        """Iterations in a slice of a change: updating one takes as long as growing it, at most."""
+        return max(1, int(_SLICE * self.settings.n_estimators / self.seconds_to_fit(problem)))
+
+    def can_be_sliced(self, n_changed: int, problem: Problem, *, lazy: bool) -> bool:
+        n_samples = max(problem.n_samples, n_changed)
+        is_short = n_samples * self.n_features * _BINNING <= _LONGEST_BINNING
+        return self.n_trees > 0 and (is_short or n_changed <= max(1, _FEW * n_samples))
+
+    def reader(self) -> Self:
+        other = self.aside()
+        other._trees = self.trees  # arrays of their own, which no change writes to
+        return other
+
+    def change_in_slices(self, problem: Problem, slots: Slots, sign: int) -> Iterator[None]:
+        size, before = self._slice_size(problem), self.statistics
+        if before is not None:
+            self.statistics = before.copy()  # readers between two slices have those before
+        try:
+            if sign > 0:
+                yield from self._join(problem, slots, size)
+                self.n_mutations += len(slots)
+            elif len(slots) == problem.n_samples or problem.changes_classes(slots):
+                yield from self._refit(*problem.without(slots), size)
+                self.n_mutations = 0  # as `delete` does
+            else:
+                yield from self._change(problem, slots, np.flatnonzero(self.roles), -1, size)
+                self.n_mutations += len(slots)
+        finally:
+            if before is not None:
+                before.shred()
+
+    def _join(self, problem: Problem, slots: Slots, step: int) -> Iterator[None]:
+        """Learn samples that have just joined the others, so many iterations at a time."""
         held = np.flatnonzero(self.roles)
         check_size(self.settings.n_estimators, self.groups, 2 * self.n_labels - 1)
         if not self.groups or self._all_train or n_groups(problem, 1) != self.groups:
-            self.refit(problem, np.concatenate([held, slots]))
+            yield from self._refit(problem, np.concatenate([held, slots]), step)
             return
         self._widen(len(problem.data.cells))
-        self._change(problem, slots, held, 1)
+        yield from self._change(problem, slots, held, 1, step)
 
-    def leave(self, problem: Problem, slots: Slots) -> None:
-        self._change(problem, slots, np.flatnonzero(self.roles), -1)
-
-    def _change(self, problem: Problem, slots: Slots, held: Slots, sign: int) -> None:
-        """Follow samples that come (1) or go (-1); grow all again where that is not possible."""
+    def _change(self, problem: Problem, slots: Slots, held: Slots, sign: int, step: int) -> Iterator[None]:
+        """Follow samples that come (1) or go (-1), so many iterations at a time; grow all again if that has to be."""
         self.changes.undo = None
         try:
-            is_done = self._follow(problem, slots, held, sign)
+            is_done = yield from self._follow(problem, slots, held, sign, step)
         except MemoryError:
             is_done = False  # growing all again needs nothing that was left halfway, and gives the same trees
         if not is_done:
-            self.refit(problem, np.concatenate([held, slots]) if sign > 0 else np.setdiff1d(held, slots))
+            held = np.concatenate([held, slots]) if sign > 0 else np.setdiff1d(held, slots)
+            yield from self._refit(problem, held, step)
 
-    def _follow(self, problem: Problem, slots: Slots, held: Slots, sign: int) -> bool:
+    def _follow(
+        self, problem: Problem, slots: Slots, held: Slots, sign: int, step: int
+    ) -> Generator[None, None, bool]:
         """The same; False when all has to be grown again."""
         validated = self._validates
         if sign > 0:
@@ -441,7 +513,7 @@ class QuantisedTrees(ExactEngine):
         read = self._as_read(problem, moved)
         if not self._move_bins(read, moved, held) or not self._part(read, moved, held):
             return False
-        self._update(read, moved, change)
+        yield from self._update(read, moved, change, step)
         self._settle(moved)
         return True
 
@@ -556,7 +628,7 @@ class QuantisedTrees(ExactEngine):
         start, old = self._start_now(), self.start
         return (start.base, start.spread, start.scores.tolist()) == (old.base, old.spread, old.scores.tolist())
 
-    def _update(self, problem: Problem, moved: Moved, change: s.Change) -> None:
+    def _update(self, problem: Problem, moved: Moved, change: s.Change, step: int) -> Iterator[None]:
         """Bring the trees up to date for samples that come and go; bins and counters are."""
         samples, going, coming = self._samples(problem), moved.going, moved.coming
         slots = np.concatenate([going, coming])
@@ -571,9 +643,11 @@ class QuantisedTrees(ExactEngine):
         samples.roles[slots] |= s.MOVING
         report, done, status, before = change.report, 0, NO_BLOCKS, self.n_iterations
         n_concerned = int(self._sizes()[concerned].sum())
-        while status == NO_BLOCKS:
+        while status != TOO_MUCH and done < before and not self._has_ended(done, int(report[s.BEST_ITERATION])):
+            yield  # what comes before the first iteration may have taken as long as a slice
+            end = min(done + step, before)
             done, status = update_iterations(
-                self._model(samples), change, n_concerned, int(concerned.sum()), done, before, patience
+                self._model(samples), change, n_concerned, int(concerned.sum()), done, end, patience
             )
             if status == NO_BLOCKS:
                 self.forest = room.with_more_blocks(self.forest, self.groups)
@@ -586,7 +660,8 @@ class QuantisedTrees(ExactEngine):
         self.last_update = read_report(report, self.groups, done if status == TOO_MUCH or goes_on else -1)
         if goes_on:
             grows = concerned if status == TOO_MUCH and not patience else None
-            self._train(samples, np.flatnonzero(samples.roles), done, grows=grows)
+            for _ in self._train(samples, np.flatnonzero(samples.roles), done, step, grows):
+                yield
             return
         self._drop_from(done)
         if done != before or report[s.FIRST_TREE] >= 0 or patience:
@@ -678,7 +753,7 @@ class QuantisedTrees(ExactEngine):
         """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
         aligned.shred((self.roles, self.labels, self.rounding, self.cells))
         if self.statistics is not None:
-            aligned.shred(array for table in self.statistics.tables for array in table)
+            self.statistics.shred()
         if self.groups:
             regions = self.regions.counts, self.regions.sums
             kept = (self.first, self.bins.codes, self.bins.rows, *regions)

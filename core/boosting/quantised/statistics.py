@@ -34,6 +34,7 @@ from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals, Slots
 from oubli.core.boosting.loss import log
 from oubli.core.boosting.quantised.state import TRAINS
 from oubli.core.engine import copied, wrong_numbers
+from oubli.core.jit import aligned
 from oubli.core.jit.policy import kernel
 from oubli.core.rng import RARE_CATEGORY, combine, mix, unit
 from oubli.core.samples.arrays import Data
@@ -213,7 +214,11 @@ class CategoryStatistics:
             if has_changed.any() and len(others):
                 recoded.append(self._readers(data, labels, column, others, table.hashes[touched], has_changed))
             is_held = table.counts.any(axis=1)
-            self.tables[index] = table if is_held.all() else Table._make(array[is_held] for array in table)
+            if is_held.all():
+                self.tables[index] = table
+            else:
+                self.tables[index] = Table._make(array[is_held] for array in table)
+                aligned.shred(table)
         return np.unique(np.concatenate(recoded))
 
     def _with(self, index: int, hashes: Hashes) -> Table:
@@ -224,7 +229,9 @@ class CategoryStatistics:
             return table
         at = np.searchsorted(table.hashes, new)
         rows: list[tuple[Array, Array]] = list(zip(table, self._table(new), strict=True))
-        return Table._make(np.insert(kept, at, added, axis=0) for kept, added in rows)
+        wider = Table._make(np.insert(kept, at, added, axis=0) for kept, added in rows)
+        aligned.shred(table)
+        return wider
 
     def _is_rare(self, table: Table, places: Any = slice(None)) -> Bools:
         return np.asarray(table.counts[places].sum(axis=1) < self.least)
@@ -290,6 +297,10 @@ class CategoryStatistics:
         other = CategoryStatistics(self.columns, stored, self.least, self.rule, int(self.seed))
         other.tables = [copied(table) for table in self.tables]
         return other
+
+    def shred(self) -> None:
+        """Overwrite what is counted; the statistics cannot be used afterwards."""
+        aligned.shred(array for table in self.tables for array in table)
 
     def differences(self, fresh: "CategoryStatistics") -> list[str]:
         """Name what is counted differently from fresh statistics."""

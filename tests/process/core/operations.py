@@ -11,6 +11,7 @@ import numpy as np
 
 from oubli.app.service.model.questions import summarise
 from oubli.core import load
+from oubli.core.boosting.quantised.engine import QuantisedTrees
 from oubli.core.concurrency.threads import sharing_all
 from oubli.core.data.schema import Schema, Task
 from oubli.core.data.values import Column, ColumnType, LabelType
@@ -174,7 +175,8 @@ def _of(case: Case, columns: str, n_classes: int) -> Iterator[tuple[str, Callabl
 def _change_in_slices(model: Any, ids: list[str]) -> None:
     model.resolve()
     plan = model.plan_delete(ids)
-    assert model.can_be_sliced(plan) == (model.kind == "forest" and model.lazy)
+    is_quantised = isinstance(model.engine_, QuantisedTrees) and model.engine_.n_trees > 0
+    assert model.can_be_sliced(plan) == ((model.kind == "forest" and model.lazy) or is_quantised)
     if model.can_be_sliced(plan):
         assert list(model.change_in_slices(plan))
 

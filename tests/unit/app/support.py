@@ -130,7 +130,7 @@ def make_changes_long(monkeypatch: pytest.MonkeyPatch, *, a_slice: int = 0) -> N
     if a_slice:
         monkeypatch.setattr(ForestEngine, "_slice_size", lambda engine, problem: a_slice)
     else:
-        monkeypatch.setattr(ForestEngine, "can_be_sliced", lambda engine, n_changed, problem: False)
+        monkeypatch.setattr(ForestEngine, "can_be_sliced", lambda *_, **options: False)
 
 
 def make_answers_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,6 +154,29 @@ def test_lists_are_sorted_and_say_where_values_change(dtype: Any, values: str) -
         assert np.array_equal(changes[1:] == 1, differ)
 
 
+def test_a_batch_that_would_have_the_root_rebuilt_on_the_way_has_the_tree_rebuilt_once() -> None:
+    rng = np.random.default_rng(5)
+    X, n_left = rng.random((6000, 2)), 120  # updates that the root takes
+    y, gone = (X[:, 0] > rng.random(6000)).astype(int), [str(i) for i in range(n_left + 1)]
+
+    def fitted() -> Any:
+        return DynamicTreeClassifier(epsilon=n_left / 6000).fit(X, y)
+
+    def digest_of_trees(model: Any) -> str:
+        return str(model.engine_.digests(model.class_order())[0])
+
+    at_once, one_by_one = fitted(), fitted()
+    at_once.delete(gone[:-1])
+    for name in gone[:-1]:
+        one_by_one.delete(name)
+    assert at_once.digest() == one_by_one.digest()
+    again = fitted()
+    again.delete(gone)
+    rest = DynamicTreeClassifier().fit(X[len(gone) :], y[len(gone) :])
+    assert digest_of_trees(again) == digest_of_trees(rest) != digest_of_trees(at_once)
+    assert again.verify().ok
+
+
 def test_two_values_with_one_hash_are_one_category() -> None:
     X = np.array([[0.0], [1.0], [2.0], [2.0]])
     model = DynamicTreeClassifier().fit(X, [0, 1, 1, 1], categorical_features=[0])

@@ -105,7 +105,8 @@ def test_verify_finds_that_a_promise_is_broken() -> None:
     for depth, finding in ((1, "the split of a node at depth 0"), (10, "is split and must be a leaf")):
         parameters: dict[str, Any] = {"alpha": 0.2, "beta": 0.05, "max_depth": depth}
         model = DynamicTreeClassifier(epsilon=2.0, **parameters).fit(X[:80], X[:80, 0] > 0.5)
-        model.add(X[80:], X[80:, 1] > 0.5)
+        for some in (slice(80, 140), slice(140, 200)):  # all at once would have the tree rebuilt
+            model.add(X[some], X[some, 1] > 0.5)
         model.delete([str(i) for i in range(30)])
         assert model.verify().ok  # it promises nothing
         model.engine_.settings = DynamicTreeClassifier(epsilon=None, **parameters).fit(X, X[:, 0] > 0.5).settings_

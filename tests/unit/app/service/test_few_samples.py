@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,9 @@ import pytest
 
 from oubli.app.errors import UnavailableError
 from oubli.app.service.changes.deletions import DeleteSamples
+from oubli.app.service.model.state import ModelLock
 from oubli.app.service.service import Service
+from oubli.core.boosting.quantised.engine import QuantisedTrees
 from oubli.core.data.schema import Task
 from oubli.core.errors import UnusableModelError
 from oubli.core.estimators import KINDS
@@ -135,6 +136,34 @@ def test_other_kinds_decide_by_counts_as_well(kind):
     run(service, work)
 
 
+@pytest.mark.parametrize("k", [1, 20])
+def test_a_long_change_of_exact_boosting_is_made_in_slices_without_a_copy(monkeypatch, tmp_path, k):
+    model = KINDS["incremental-boosting", Task.CLASSIFICATION](n_estimators=10)
+    labels = ["yes" if i % 3 else "no" for i in range(300)]
+    model.fit(rows(300), labels, ids=[f"c{i}" for i in range(300)], schema=CLASSES)
+    service, copies = make_service(model, tmp_path / "data"), copies_of(monkeypatch, model)
+    monkeypatch.setattr(QuantisedTrees, "seconds_to_fit", lambda *_: 1.0)
+    monkeypatch.setattr(QuantisedTrees, "_slice_size", lambda *_: 1)
+
+    async def work() -> None:
+        state, n_before = service.model.state, len(copies)
+        for change in (lambda: service.changes.delete(ids=MANY[:k]), lambda: service.changes.add(new_samples(k))):
+            before, seen, n_slices = asked(service), [], 0
+            making = asyncio.create_task(change())
+            while not making.done():
+                n_slices += state.model is not model
+                seen.append(asked(service))
+                await asyncio.sleep(0)
+            assert n_slices >= 10
+            assert all(one in (before, asked(service)) for one in seen)
+            await making
+        assert len(copies) == n_before
+        assert state.model is model
+        assert model.verify().ok
+
+    run(service, work)
+
+
 def asked(service: Service) -> list[Any]:
     """What a reader on the loop gets, with the version that it is told."""
     questions, state = service.questions, service.model.state
@@ -214,25 +243,32 @@ def test_long_predictions_are_made_between_slices_and_all_else_in_threads_and_ch
     run(service, work)
 
 
-def fail_in_slice(monkeypatch: pytest.MonkeyPatch, number: int, error: BaseException) -> None:
-    calls, update = iter(range(1000)), ForestEngine.update
+def fail_at(monkeypatch: pytest.MonkeyPatch, owner: type[Any], name: str, number: int) -> None:
+    """Have a method fail when it is called for the first, second, ... time."""
+    calls, method = iter(range(1000)), getattr(owner, name)
 
-    def failing(engine: Any, *arguments: Any) -> None:
+    def failing(*arguments: Any) -> Any:
         if next(calls) == number:
-            raise error
-        update(engine, *arguments)
+            raise MemoryError
+        return method(*arguments)
 
-    monkeypatch.setattr(ForestEngine, "update", failing)
+    monkeypatch.setattr(owner, name, failing)
 
 
-@pytest.mark.parametrize("number", [0, 3])
-def test_an_error_in_a_slice_stops_changes_and_is_made_good_by_a_restart(monkeypatch, tmp_path, number):
+# What makes room is made before the first slice, so that the pause after it is the first one.
+@pytest.mark.parametrize(
+    ("owner", "name", "number"),
+    [(ForestEngine, "update", 0), (ForestEngine, "update", 3), (ModelLock, "pause", 1), (ModelLock, "pause", 3)],
+)
+def test_an_error_in_a_slice_or_after_it_stops_changes_and_is_made_good_by_a_restart(
+    monkeypatch, tmp_path, owner, name, number
+):
     service = make_service(large(), tmp_path / "data")
 
     async def work() -> None:
         service.model.state.model.resolve()
         make_changes_long(monkeypatch, a_slice=A_SLICE)
-        fail_in_slice(monkeypatch, number, MemoryError())
+        fail_at(monkeypatch, owner, name, number)
         with pytest.raises(UnavailableError):
             await service.changes.delete(ids=MANY)
         assert service.model.state.failed
@@ -244,23 +280,6 @@ def test_an_error_in_a_slice_stops_changes_and_is_made_good_by_a_restart(monkeyp
     run(service, work)
     monkeypatch.undo()
     assert recovered_digest(tmp_path / "data") == without(MANY).digest()
-
-
-def test_a_server_that_is_killed_between_slices_has_the_whole_change_afterwards(monkeypatch, tmp_path):
-    service = make_service(large(), tmp_path / "data")
-    make_changes_long(monkeypatch, a_slice=A_SLICE)
-
-    async def work() -> None:
-        model = service.model.state.model
-        model.resolve()
-        deleting = asyncio.create_task(service.changes.delete(ids=MANY))
-        while service.model.state.model is model:  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0)
-        shutil.copytree(tmp_path / "data", tmp_path / "left")
-        await deleting
-
-    run(service, work)
-    assert recovered_digest(tmp_path / "left") == without(MANY).digest()
 
 
 def recovered_digest(directory: Path) -> str:
