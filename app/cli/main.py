@@ -147,8 +147,8 @@ def _start_service(settings: Settings, url: str, answer: Callable[[], object]) -
 
         # Threads that load or import something beside should not wait five milliseconds for the interpreter each time.
         sys.setswitchinterval(SWITCH_SECONDS)
-        # The HTTP layer takes a while to import. Kernels grow trees and read models without the interpreter, and threads
-        # that grow trees take one after the other, so that nothing waits for the one that shares its core.
+        # The HTTP layer takes a while to import. Kernels grow trees and read models without the interpreter, and the
+        # threads that grow them take one tree after the other: none waits for the one that shares its core.
         begin_import = threading.Thread(target=import_module, args=("oubli.app.http.server",), daemon=True).start
         with Bars() as progress:
             stages = at_stages(progress, (COMPILING, TRAINING, RECOVERING), answer)

@@ -6,9 +6,9 @@ kernel cache is compiled by other processes, which fill the cache, and then load
 be written, this process compiles after all.
 
 Nothing compiles on the event loop: whatever is about to be served is prepared before it is. A start loads what a fit
-runs while the data file is read, and the rest while the model is trained, or all while a snapshot is read; threads that
-do that compile nothing. What a fit and predictions run is compiled first: a server trains and predicts while the other
-processes compile the rest, for which changes wait.
+runs while the data file is read, what predictions run while the model is trained, and the rest when predictions are
+served; or all while a snapshot is read. Threads that do that ahead compile nothing. What a fit and predictions run is
+compiled first: a server trains and predicts while the other processes compile the rest, for which changes wait.
 
 Where compiled kernels are kept, so that only the first start compiles.
 
