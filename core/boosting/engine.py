@@ -137,6 +137,7 @@ class BoostedEngine(Engine):
 
     prefix = "boosting."
     format = 1
+    statistics: Any = None  # of the labels by category, where trees read them; they move with the samples
 
     @property
     @abstractmethod
@@ -147,11 +148,6 @@ class BoostedEngine(Engine):
     @abstractmethod
     def n_trees(self) -> int:
         """Trees held, those that predictions leave out included."""
-
-    @property
-    def has_statistics(self) -> bool:
-        """Whether trees read statistics of the labels, which move with the samples."""
-        return False
 
     def read_queries(self, cells: Array, category_hashes: Hashes) -> tuple[Array, Hashes]:
         """What trees read of rows: cells, and the hashes of categories by code."""

@@ -42,7 +42,7 @@ PARAMETERS = (
     ),
     whole(
         "category_statistics",
-        32,
+        48,
         "Columns with more categories are read by statistics of labels, too; categories with fewer samples are one.",
         low=1,
         limit=MAX_CATEGORIES,

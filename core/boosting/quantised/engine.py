@@ -42,7 +42,7 @@ from oubli.core.boosting.quantised.split import (
     regression_steadiness,
     steadiness,
 )
-from oubli.core.boosting.quantised.statistics import CategoryStatistics, Labels, rule_of_classes, rule_of_numbers
+from oubli.core.boosting.quantised.statistics import CategoryStatistics, rule_of_classes, rule_of_numbers
 from oubli.core.boosting.quantised.update import reach, update_iterations
 from oubli.core.boosting.state import Trees, no_trees
 from oubli.core.engine import Progress, copied, wrong_numbers
@@ -189,6 +189,7 @@ class QuantisedTrees(ExactEngine):
             self.start = self._start_now()
             self._steadiness = self._steadiness_now()
             self.loss = self._make_loss()
+            self.first = np.zeros((self.groups, self.capacity), np.int64)
             self.statistics = self._make_statistics(problem, slots)
             read = self._as_read(problem)
             self.edges = EdgeTable(~read.data.categorical, self.settings.max_bins - 1, self.settings.seed)
@@ -203,23 +204,22 @@ class QuantisedTrees(ExactEngine):
         if not columns:
             return None
         if self.is_classification:
-            rule = rule_of_classes(derivatives.first_shares(self.loss, self.start.scores).tolist())
+            shares = np.zeros(self.groups, np.int64)
+            derivatives.write_shares(self.loss, self.start.scores, shares)
+            rule = rule_of_classes(shares.tolist())
         else:
             rule = rule_of_numbers(self.sums.exponent, self.start.base, self.start.spread)
-        least = self.settings.category_statistics
+        least, samples = self.settings.category_statistics, self._samples(problem)
         statistics = CategoryStatistics(columns, self.categorical, least, rule, self.settings.seed)
-        statistics.collect(problem.data, self._labels(problem), slots)
+        statistics.move(problem.data, samples, slots, 1, slots[:0])
         self.cells = np.zeros((self.capacity, len(statistics.categorical)), problem.data.cells.dtype)
-        self.cells[slots] = statistics.read(problem.data, self._labels(problem), slots)
+        self.cells[slots] = statistics.read(problem.data, samples, slots)
         return statistics
 
     def _columns_with_statistics(self, n_held: list[int]) -> tuple[int, ...]:
         """The columns with many categories, of so many held by column."""
         most = self.settings.category_statistics
         return tuple(column for column, n in enumerate(n_held) if most and n > most)
-
-    def _labels(self, problem: Problem) -> Labels:
-        return Labels(self.roles, self.labels, problem.y, self.sums.exponent)
 
     def _as_read(self, problem: Problem, moved: Moved | None = None) -> Problem:
         """The problem with the cells that trees read, and what else is read of the slots that `moved` names."""
@@ -289,7 +289,6 @@ class QuantisedTrees(ExactEngine):
         self.category_counts = binning.count_categories(self.features, self.bins, data.categorical, slots)
         self.live_edges = np.ones(len(self.features.edges), np.bool_)
         self.live_categories = np.ones(len(self.features.categories), np.bool_)
-        self.first = np.zeros((self.groups, self.capacity), np.int64)
         samples = self._samples(problem)
         derivatives.derive_first(self.loss, self.start.scores, samples, slots)
         self._most_levels = self._most_levels_now()
@@ -451,23 +450,21 @@ class QuantisedTrees(ExactEngine):
         As they will be, these are in free slots until the trees are up to date.
         """
         none = slots[:0]
-        statistics, data, labels = self.statistics, problem.data, self._labels(problem)
+        statistics, data, samples = self.statistics, problem.data, self._samples(problem)
         if statistics is None:
             return Moved(*((none, slots) if sign > 0 else (slots, none)), none, none)
-        recoded = statistics.move(data, labels, slots, sign, held if sign > 0 else np.setdiff1d(held, slots))
+        recoded = statistics.move(data, samples, slots, sign, held if sign > 0 else np.setdiff1d(held, slots))
         free = np.flatnonzero(self.roles == 0)
         if len(free) < len(recoded):
             self._widen(self.capacity + max(len(recoded), self.capacity // 8))
-            free = np.flatnonzero(self.roles == 0)
-            labels = self._labels(problem)
+            free, samples = np.flatnonzero(self.roles == 0), self._samples(problem)
         stand_ins = free[: len(recoded)]
-        if len(recoded):
-            self.cells[stand_ins] = statistics.read(data, labels, recoded)
-            for array in (self.roles, self.labels, self.rounding):
-                array[stand_ins] = array[recoded]
+        self.cells[stand_ins] = statistics.read(data, samples, recoded)
+        for array in (self.roles, self.labels, self.rounding):
+            array[stand_ins] = array[recoded]
         if sign < 0:
             return Moved(np.concatenate([slots, recoded]), stand_ins, recoded, stand_ins)
-        self.cells[slots] = statistics.read(data, labels, slots)
+        self.cells[slots] = statistics.read(data, samples, slots)
         return Moved(recoded, np.concatenate([slots, stand_ins]), recoded, stand_ins)
 
     def _settle(self, moved: Moved) -> None:
@@ -476,8 +473,6 @@ class QuantisedTrees(ExactEngine):
             return
         recoded, stand_ins = moved.recoded, moved.stand_ins
         self.cells[moved.going] = 0
-        if not len(recoded):
-            return
         samples = s.Samples(self.roles, self.labels, np.zeros(0), self.rounding, self.first)
         room.move(samples, self.bins, self.scores, self.forest, stand_ins, recoded)
         self.cells[recoded] = self.cells[stand_ins]
@@ -659,10 +654,6 @@ class QuantisedTrees(ExactEngine):
         sources = None if self.statistics is None else self.statistics.sources
         return BoostedLook(self.trees, tree, self._as_read(problem), sources)
 
-    @property
-    def has_statistics(self) -> bool:
-        return self.statistics is not None
-
     def gains(self) -> Reals:
         if not self.groups:
             return np.zeros(self.n_features)
@@ -744,17 +735,14 @@ class QuantisedTrees(ExactEngine):
             return ["the number of groups differs"]
         if not self.groups:
             return []
-        wrong = self._other_statistics(fresh, slots)
+        ours, its, wrong = self.statistics, fresh.statistics, []
+        if ours is not None and its is not None and self._columns() == fresh._columns():
+            kept, recounted = self.cells[slots, ours.n_stored :], fresh.cells[slots, ours.n_stored :]
+            wrong = ours.differences(its)
+            wrong += wrong_numbers("the statistics that samples read", kept, recounted, by_sample=True)
+        elif self._columns() != fresh._columns():
+            wrong = ["the columns with statistics"]
         return wrong or differences(self.state(), fresh.state(), slots)
-
-    def _other_statistics(self, fresh: Self, slots: Slots) -> list[str]:
-        """Name what is read of the labels by category that differs from what a fresh engine reads."""
-        if self.statistics is None or fresh.statistics is None:
-            return [] if self._columns() == fresh._columns() else ["the columns with statistics"]
-        first = self.statistics.n_stored
-        kept, recounted = (engine.cells[slots, first:] for engine in (self, fresh))
-        wrong = self.statistics.differences(fresh.statistics)
-        return wrong + wrong_numbers("the statistics that samples read", kept, recounted, by_sample=True)
 
     def find_unsound(self, problem: Problem, slots: Slots) -> list[str]:
         if not self.groups:

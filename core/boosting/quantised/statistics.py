@@ -25,6 +25,7 @@ the samples that read another value then are *recoded*. For the trees they leave
 
 import hashlib
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ import numpy.typing as npt
 
 from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals, Slots
 from oubli.core.boosting.loss import log
-from oubli.core.boosting.quantised.state import TRAINS
+from oubli.core.boosting.quantised.state import TRAINS, Samples
 from oubli.core.engine import copied, wrong_numbers
 from oubli.core.jit.policy import kernel
 from oubli.core.rng import RARE_CATEGORY, combine, mix, unit
@@ -57,6 +58,7 @@ class Rule(NamedTuple):
 
     shares: Ints  # int64[targets]: p in steps of 2**-32; empty in a regression
     fineness: float  # f
+    exponent: int  # regression: of targets in fixed point
     scale: float  # regression: a target's unit in spreads
     base: float  # regression: F_0 in spreads
 
@@ -117,24 +119,6 @@ def find_parts(id_hashes, roles, slots, seed, parts):
         parts[i] = np.int64(fold) if roles[slot] & TRAINS != 0 else _ALL
 
 
-class Labels(NamedTuple):
-    """What statistics are of, by slot."""
-
-    roles: npt.NDArray[np.uint8]
-    labels: npt.NDArray[np.int32]  # ranks of the classes
-    y: Reals  # targets of a regression; or empty
-    exponent: int  # of their fixed point
-
-    def of(self, slots: Slots, n_targets: int) -> Ints:
-        """What sums add up, int64[n, targets]; 0 of samples that do not train."""
-        trains = ((self.roles[slots] & TRAINS) != 0)[:, np.newaxis]
-        if len(self.y):
-            return quantise(np.where(trains, self.y[slots, np.newaxis], 0.0), self.exponent)
-        labels = self.labels[slots, np.newaxis]
-        is_own = labels % n_targets == np.arange(n_targets) if n_targets > 1 else labels == 1
-        return np.asarray(is_own & trains, np.int64)
-
-
 class CategoryStatistics:
     """The statistics of all columns with many categories.
 
@@ -173,22 +157,25 @@ class CategoryStatistics:
         estimate(*counted, self.rule, self.seed, self.columns[index], values)
         table.values[places] = values
 
-    def _parts(self, data: Data, labels: Labels, slots: Slots) -> Ints:
+    def _parts(self, data: Data, samples: Samples, slots: Slots) -> Ints:
         parts = np.zeros(len(slots), np.int64)
-        find_parts(data.id_hashes, labels.roles, slots, self.seed, parts)
+        find_parts(data.id_hashes, samples.roles, slots, self.seed, parts)
         return parts
+
+    def _targets(self, samples: Samples, slots: Slots) -> Ints:
+        """What sums add up, int64[n, targets]; 0 of samples that do not train."""
+        trains = ((samples.roles[slots] & TRAINS) != 0)[:, np.newaxis]
+        if len(samples.y):
+            return quantise(np.where(trains, samples.y[slots, np.newaxis], 0.0), self.rule.exponent)
+        labels, n = samples.labels[slots, np.newaxis], self.n_targets
+        return np.asarray((labels % n == np.arange(n) if n > 1 else labels == 1) & trains, np.int64)
 
     def _keys(self, data: Data, column: int, slots: Slots) -> Hashes:
         return hashes_of(data.cells[slots, column], data.category_hashes)
 
     # -- following the samples ------------------------------------------------------------------
 
-    def collect(self, data: Data, labels: Labels, slots: Slots) -> None:
-        """Count some samples, forgetting all others."""
-        self.tables = [self._table(np.zeros(0, np.uint64)) for _ in self.columns]
-        self.move(data, labels, slots, 1, slots[:0])
-
-    def move(self, data: Data, labels: Labels, slots: Slots, sign: int, others: Slots) -> Slots:
+    def move(self, data: Data, samples: Samples, slots: Slots, sign: int, others: Slots) -> Slots:
         """Count samples that come (1), or count them no more (-1).
 
         others : all samples held but these.
@@ -197,7 +184,7 @@ class CategoryStatistics:
         -------
         those of the others that read other values now; ascending.
         """
-        parts, targets = self._parts(data, labels, slots), labels.of(slots, self.n_targets)
+        parts, targets = self._parts(data, samples, slots), self._targets(samples, slots)
         recoded = [others[:0]]
         for index, column in enumerate(self.columns):
             keys = self._keys(data, column, slots)
@@ -211,7 +198,7 @@ class CategoryStatistics:
             has_changed = (values != table.values[touched]).any(axis=2)
             has_changed[is_rare != self._is_rare(table, touched)] = True
             if has_changed.any() and len(others):
-                recoded.append(self._readers(data, labels, column, others, table.hashes[touched], has_changed))
+                recoded.append(self._readers(data, samples, column, others, table.hashes[touched], has_changed))
             is_held = table.counts.any(axis=1)
             self.tables[index] = table if is_held.all() else Table._make(array[is_held] for array in table)
         return np.unique(np.concatenate(recoded))
@@ -230,20 +217,20 @@ class CategoryStatistics:
         return np.asarray(table.counts[places].sum(axis=1) < self.least)
 
     def _readers(
-        self, data: Data, labels: Labels, column: int, others: Slots, hashes: Hashes, has_changed: Bools
+        self, data: Data, samples: Samples, column: int, others: Slots, hashes: Hashes, has_changed: Bools
     ) -> Slots:
         """The samples that are of some categories and parts; has_changed: bool[categories, parts]."""
         keys = self._keys(data, column, others)
         places = np.minimum(np.searchsorted(hashes, keys), len(hashes) - 1)
         is_found = hashes[places] == keys
         found = others[is_found]
-        return np.asarray(found[has_changed[places[is_found], self._parts(data, labels, found)]])
+        return np.asarray(found[has_changed[places[is_found], self._parts(data, samples, found)]])
 
     # -- reading --------------------------------------------------------------------------------
 
-    def read(self, data: Data, labels: Labels, slots: Slots) -> Array:
+    def read(self, data: Data, samples: Samples, slots: Slots) -> Array:
         """What trees read of some samples held."""
-        return self._read(data.cells[slots], data.category_hashes, self._parts(data, labels, slots))
+        return self._read(data.cells[slots], data.category_hashes, self._parts(data, samples, slots))
 
     def read_queries(self, cells: Array, category_hashes: Hashes) -> tuple[Array, Hashes]:
         """What trees read of rows, and the hashes that go with it."""
@@ -286,15 +273,12 @@ class CategoryStatistics:
 
     def copy(self) -> "CategoryStatistics":
         """An independent copy."""
-        stored = self.categorical[: self.n_stored]
-        other = CategoryStatistics(self.columns, stored, self.least, self.rule, int(self.seed))
+        other = copy(self)
         other.tables = [copied(table) for table in self.tables]
         return other
 
     def differences(self, fresh: "CategoryStatistics") -> list[str]:
         """Name what is counted differently from fresh statistics."""
-        if self.columns != fresh.columns:
-            return [f"the columns with statistics: {self.columns} kept, {fresh.columns} recounted"]
         wrong = []
         for column, ours, its in zip(self.columns, self.tables, fresh.tables, strict=True):
             name = f"the statistics of column {column}"
@@ -311,10 +295,10 @@ def rule_of_classes(shares: Sequence[int]) -> Rule:
     n_targets = min(len(shares), MOST_TARGETS)
     added = [sum(shares[rank::n_targets]) for rank in range(n_targets)]
     limited = np.array([min(max(share, 1), _WHOLE - 1) for share in added], np.int64)
-    return Rule(limited, _OF_TWO if n_targets == 1 else _OF_MANY, 0.0, 0.0)
+    return Rule(limited, _OF_TWO if n_targets == 1 else _OF_MANY, 0, 0.0, 0.0)
 
 
 def rule_of_numbers(exponent: int, base: float, spread: float) -> Rule:
     """The rule of a regression, whose targets are multiples of 2**(exponent - BITS)."""
     inverse = 1.0 / spread
-    return Rule(np.zeros(0, np.int64), _OF_NUMBERS, float(np.ldexp(inverse, exponent - BITS)), base * inverse)
+    return Rule(np.zeros(0, np.int64), _OF_NUMBERS, exponent, float(np.ldexp(inverse, exponent - BITS)), base * inverse)
