@@ -137,7 +137,7 @@ class BoostedEngine(Engine):
 
     prefix = "boosting."
     format = 1
-    statistics: Any = None  # of the labels by category, where trees read them; they move with the samples
+    statistics: Any = ()  # of the labels by category, where trees read them; they move with the samples
 
     @property
     @abstractmethod
@@ -151,7 +151,7 @@ class BoostedEngine(Engine):
 
     def read_queries(self, cells: Array, category_hashes: Hashes) -> tuple[Array, Hashes]:
         """What trees read of rows: cells, and the hashes of categories by code."""
-        return cells, category_hashes
+        return self.statistics.read_queries(cells, category_hashes) if self.statistics else (cells, category_hashes)
 
     @abstractmethod
     def gains(self) -> Reals:

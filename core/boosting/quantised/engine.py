@@ -15,11 +15,12 @@ One sample more or less changes the sums along its own paths. Unless that moves 
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from oubli.core.array_types import Array, Arrays, Bools, Hashes, Ints, Reals, Slots
+from oubli.core.array_types import Array, Arrays, Bools, Ints, Reals, Slots
 from oubli.core.boosting.engine import BoostedLook, ExactEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.parameters import check_size, n_groups
@@ -42,7 +43,7 @@ from oubli.core.boosting.quantised.split import (
     regression_steadiness,
     steadiness,
 )
-from oubli.core.boosting.quantised.statistics import CategoryStatistics, rule_of_classes, rule_of_numbers
+from oubli.core.boosting.quantised.statistics import CategoryStatistics, Rule, rule_of_classes, rule_of_numbers
 from oubli.core.boosting.quantised.update import reach, update_iterations
 from oubli.core.boosting.state import Trees, no_trees
 from oubli.core.engine import Progress, copied, wrong_numbers
@@ -140,6 +141,7 @@ class QuantisedTrees(ExactEngine):
     bytes_asked = staticmethod(serialise.bytes_asked)
 
     settings: IncrementalSettings
+    statistics: CategoryStatistics
 
     def __init__(self, settings: IncrementalSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
@@ -154,7 +156,7 @@ class QuantisedTrees(ExactEngine):
         self._all_train = False
         self._has_other_candidates = False
         self.n_training = self.n_held = 0
-        self.statistics: CategoryStatistics | None = None
+        self.statistics = CategoryStatistics((), self.categorical, 0, Rule(np.zeros(0, np.int64)), self.settings.seed)
         self.cells: Array = np.zeros((0, 0), self.cell_dtype)
         self.edges = EdgeTable(~self.categorical, self.settings.max_bins - 1, self.settings.seed)
         self.sums = derivatives.TargetSums()
@@ -190,19 +192,19 @@ class QuantisedTrees(ExactEngine):
             self._steadiness = self._steadiness_now()
             self.loss = self._make_loss()
             self.first = np.zeros((self.groups, self.capacity), np.int64)
-            self.statistics = self._make_statistics(problem, slots)
+            self._make_statistics(problem, slots)
             read = self._as_read(problem)
             self.edges = EdgeTable(~read.data.categorical, self.settings.max_bins - 1, self.settings.seed)
             self.edges.collect(read.data.cells, read.data.id_hashes, slots, self.n_threads)
             self._prepare(read, slots)
             self._train(self._samples(read), slots, 0, progress)
 
-    def _make_statistics(self, problem: Problem, slots: Slots) -> CategoryStatistics | None:
-        """The statistics of the columns with many categories, and what trees read; None when there are none."""
+    def _make_statistics(self, problem: Problem, slots: Slots) -> None:
+        """Find the statistics of the columns with many categories, and what trees read, if there are any."""
         n_held = [len(found) for found in binning.find_categories(problem.data, slots)]
         columns = self._columns_with_statistics(n_held)
         if not columns:
-            return None
+            return
         if self.is_classification:
             shares = np.zeros(self.groups, np.int64)
             derivatives.write_shares(self.loss, self.start.scores, shares)
@@ -210,11 +212,10 @@ class QuantisedTrees(ExactEngine):
         else:
             rule = rule_of_numbers(self.sums.exponent, self.start.base, self.start.spread)
         least, samples = self.settings.category_statistics, self._samples(problem)
-        statistics = CategoryStatistics(columns, self.categorical, least, rule, self.settings.seed)
-        statistics.move(problem.data, samples, slots, 1, slots[:0])
-        self.cells = np.zeros((self.capacity, len(statistics.categorical)), problem.data.cells.dtype)
-        self.cells[slots] = statistics.read(problem.data, samples, slots)
-        return statistics
+        self.statistics = CategoryStatistics(columns, self.categorical, least, rule, self.settings.seed)
+        self.statistics.move(problem.data, samples, slots, 1, slots[:0])
+        self.cells = np.zeros((self.capacity, len(self.statistics.categorical)), problem.data.cells.dtype)
+        self.cells[slots] = self.statistics.read(problem.data, samples, slots)
 
     def _columns_with_statistics(self, n_held: list[int]) -> tuple[int, ...]:
         """The columns with many categories, of so many held by column."""
@@ -223,23 +224,15 @@ class QuantisedTrees(ExactEngine):
 
     def _as_read(self, problem: Problem, moved: Moved | None = None) -> Problem:
         """The problem with the cells that trees read, and what else is read of the slots that `moved` names."""
-        if self.statistics is None:
+        if not self.statistics:
             return problem
-        data, id_hashes, y = problem.data, problem.data.id_hashes, problem.y
-        if moved is not None and len(moved.recoded):
-            id_hashes = room.longer(id_hashes, 0, max(self.capacity, len(id_hashes)))
-            id_hashes[moved.stand_ins] = id_hashes[moved.recoded]
-            if len(y):
-                y = room.longer(y, 0, max(self.capacity, len(y)))
-                y[moved.stand_ins] = y[moved.recoded]
-        elif 0 < len(y) < self.capacity:
-            y = room.longer(y, 0, self.capacity)
-        read = data._replace(
-            cells=self.cells,
-            id_hashes=id_hashes,
-            category_hashes=self.statistics.hashes(data.category_hashes),
-            categorical=self.statistics.categorical,
-        )
+        data, by_slot = problem.data, (problem.data.id_hashes, problem.y)
+        id_hashes, y = (room.longer(array, 0, max(self.capacity, len(array))) for array in by_slot)
+        if moved is not None:
+            for array in (id_hashes, y):
+                array[moved.stand_ins] = array[moved.recoded]
+        hashes, categorical = self.statistics.hashes(data.category_hashes), self.statistics.categorical
+        read = data._replace(cells=self.cells, id_hashes=id_hashes, category_hashes=hashes, categorical=categorical)
         return problem._replace(data=read, y=y)
 
     def _samples(self, problem: Problem) -> s.Samples:
@@ -334,11 +327,8 @@ class QuantisedTrees(ExactEngine):
             rest = np.concatenate([np.setdiff1d(held, moved.going), moved.coming])
             self.regions, cuts = chooser.find(self._most_levels, samples, rest), self.regions.cuts
             return np.array_equal(self.regions.cuts, cuts)
-        return all(
-            chooser.move(self.regions, samples, slots, sign)
-            for slots, sign in ((moved.going, -1), (moved.coming, 1))
-            if len(slots)
-        )
+        steps = ((moved.going, -1), (moved.coming, 1))
+        return all(chooser.move(self.regions, samples, slots, sign) for slots, sign in steps if len(slots))
 
     def _steadiness_now(self) -> Steadiness:
         if not self.is_classification:
@@ -451,7 +441,7 @@ class QuantisedTrees(ExactEngine):
         """
         none = slots[:0]
         statistics, data, samples = self.statistics, problem.data, self._samples(problem)
-        if statistics is None:
+        if not statistics:
             return Moved(*((none, slots) if sign > 0 else (slots, none)), none, none)
         recoded = statistics.move(data, samples, slots, sign, held if sign > 0 else np.setdiff1d(held, slots))
         free = np.flatnonzero(self.roles == 0)
@@ -469,7 +459,7 @@ class QuantisedTrees(ExactEngine):
 
     def _settle(self, moved: Moved) -> None:
         """Let samples that were recoded have their slots again; what goes leaves no cell."""
-        if self.statistics is None:
+        if not self.statistics:
             return
         recoded, stand_ins = moved.recoded, moved.stand_ins
         self.cells[moved.going] = 0
@@ -498,23 +488,18 @@ class QuantisedTrees(ExactEngine):
         self._move_categories(moved.coming, 1)
         is_done, has_gone = drop_categories(self.state())
         self._has_other_candidates = bool(changed) or has_new or has_gone
-        if not is_done or self._columns_with_statistics(self._n_categories()) != self._columns():
+        if not is_done or self._columns_with_statistics(self._n_categories()) != self.statistics.columns:
             return False
-        if len(moved.coming):
-            self._write_rows(moved.coming)
-            derivatives.derive_first(self.loss, self.start.scores, self._samples(problem), moved.coming)
+        self._write_rows(moved.coming)
+        derivatives.derive_first(self.loss, self.start.scores, self._samples(problem), moved.coming)
         return True
-
-    def _columns(self) -> tuple[int, ...]:
-        return () if self.statistics is None else self.statistics.columns
 
     def _n_categories(self) -> list[int]:
         """Categories held, by column of the store."""
-        first = self.features.first_category
-        n_held = [int(self.live_categories[first[i] : first[i + 1]].sum()) for i in range(self.n_features)]
-        if self.statistics is not None:
-            for column, table in zip(self.statistics.columns, self.statistics.tables, strict=True):
-                n_held[column] = len(table.hashes)
+        bounds = self.features.first_category[: self.n_features + 1].tolist()
+        n_held = [int(self.live_categories[first:last].sum()) for first, last in pairwise(bounds)]
+        for column, table in zip(self.statistics.columns, self.statistics.tables, strict=True):
+            n_held[column] = len(table.hashes)
         return n_held
 
     def _write_rows(self, slots: Slots) -> None:
@@ -617,7 +602,7 @@ class QuantisedTrees(ExactEngine):
             "labels": room.longer(self.labels, 0, capacity),
             "rounding": room.longer(self.rounding, 0, capacity),
             "first": room.longer(self.first, 1, capacity),
-            "cells": room.longer(self.cells, 0, capacity) if self.statistics is not None else self.cells,
+            "cells": room.longer(self.cells, 0, capacity) if self.statistics else self.cells,
             "work": None,
         }
         parts = room.with_more_slots(self.bins, self.scores, self.forest, self.space, capacity)
@@ -641,26 +626,17 @@ class QuantisedTrees(ExactEngine):
             self._trees = serialise.make_trees(self.forest, n_trees, self.features, base, loss.unit)
         return self._trees
 
-    def read_queries(self, cells: Array, category_hashes: Hashes) -> tuple[Array, Hashes]:
-        if self.statistics is None:
-            return cells, category_hashes
-        return self.statistics.read_queries(cells, category_hashes)
-
     def header(self) -> dict[str, Any]:
-        header = super().header()
-        return header if self.statistics is None else {**header, "statistics": self.statistics.digest()}
+        return {**super().header(), "statistics": self.statistics.digest()}
 
     def look(self, tree: int, problem: Problem) -> BoostedLook:
-        sources = None if self.statistics is None else self.statistics.sources
-        return BoostedLook(self.trees, tree, self._as_read(problem), sources)
+        return BoostedLook(self.trees, tree, self._as_read(problem), self.statistics.sources)
 
     def gains(self) -> Reals:
         if not self.groups:
             return np.zeros(self.n_features)
         gains = np.zeros(len(self.features.categorical))
         serialise.add_gains(self.forest.nodes, self.n_predicting * self.groups, self.rules.regularisation, gains)
-        if self.statistics is None:
-            return gains
         return np.asarray(np.bincount(self.statistics.sources, gains, self.n_features), np.float64)
 
     # -- keeping --------------------------------------------------------------------------------
@@ -668,8 +644,7 @@ class QuantisedTrees(ExactEngine):
     def shred(self) -> None:
         """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
         aligned.shred((self.roles, self.labels, self.rounding, self.cells))
-        if self.statistics is not None:
-            aligned.shred(array for table in self.statistics.tables for array in table)
+        aligned.shred(array for table in self.statistics.tables for array in table)
         if self.groups:
             regions = self.regions.counts, self.regions.sums
             kept = (self.first, self.bins.codes, self.bins.rows, *regions)
@@ -682,8 +657,7 @@ class QuantisedTrees(ExactEngine):
         for name in ("roles", "labels", "rounding", "class_counts", "category_counts"):
             setattr(other, name, getattr(self, name).copy())
         other.work = None
-        if self.statistics is not None:
-            other.statistics, other.cells = self.statistics.copy(), self.cells.copy()
+        other.statistics, other.cells = self.statistics.copy(), self.cells.copy()
         if self.groups:
             # Tables are never changed in place.
             other.features = copied(self.features, "edges", "categories")
@@ -735,19 +709,16 @@ class QuantisedTrees(ExactEngine):
             return ["the number of groups differs"]
         if not self.groups:
             return []
-        ours, its, wrong = self.statistics, fresh.statistics, []
-        if ours is not None and its is not None and self._columns() == fresh._columns():
-            kept, recounted = self.cells[slots, ours.n_stored :], fresh.cells[slots, ours.n_stored :]
-            wrong = ours.differences(its)
-            wrong += wrong_numbers("the statistics that samples read", kept, recounted, by_sample=True)
-        elif self._columns() != fresh._columns():
-            wrong = ["the columns with statistics"]
+        wrong = self.statistics.differences(fresh.statistics)
+        if self.statistics and not wrong:
+            kept, recounted = self.cells[slots, self.n_features :], fresh.cells[slots, self.n_features :]
+            wrong = wrong_numbers("the statistics that samples read", kept, recounted, by_sample=True)
         return wrong or differences(self.state(), fresh.state(), slots)
 
     def find_unsound(self, problem: Problem, slots: Slots) -> list[str]:
         if not self.groups:
             return []
         wrong = loose_ends(self.state(), slots)
-        if self.statistics is not None and self.cells[self.roles == 0].any():
+        if self.statistics and self.cells[self.roles == 0].any():
             wrong.append("a slot that holds no sample has cells")
         return wrong

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals, Slots
+from oubli.core.array_types import Array, Bools, Hashes, Ints, Slots
 from oubli.core.boosting.loss import log
 from oubli.core.boosting.quantised.state import TRAINS, Samples
 from oubli.core.engine import copied, wrong_numbers
@@ -57,10 +57,10 @@ class Rule(NamedTuple):
     """What statistics are computed by."""
 
     shares: Ints  # int64[targets]: p in steps of 2**-32; empty in a regression
-    fineness: float  # f
-    exponent: int  # regression: of targets in fixed point
-    scale: float  # regression: a target's unit in spreads
-    base: float  # regression: F_0 in spreads
+    fineness: float = 1.0  # f
+    exponent: int = 0  # regression: of targets in fixed point
+    scale: float = 0.0  # regression: a target's unit in spreads
+    base: float = 0.0  # regression: F_0 in spreads
 
 
 class Table(NamedTuple):
@@ -170,9 +170,6 @@ class CategoryStatistics:
         labels, n = samples.labels[slots, np.newaxis], self.n_targets
         return np.asarray((labels % n == np.arange(n) if n > 1 else labels == 1) & trains, np.int64)
 
-    def _keys(self, data: Data, column: int, slots: Slots) -> Hashes:
-        return hashes_of(data.cells[slots, column], data.category_hashes)
-
     # -- following the samples ------------------------------------------------------------------
 
     def move(self, data: Data, samples: Samples, slots: Slots, sign: int, others: Slots) -> Slots:
@@ -187,7 +184,7 @@ class CategoryStatistics:
         parts, targets = self._parts(data, samples, slots), self._targets(samples, slots)
         recoded = [others[:0]]
         for index, column in enumerate(self.columns):
-            keys = self._keys(data, column, slots)
+            keys = hashes_of(data.cells[slots, column], data.category_hashes)
             table = self._with(index, np.unique(keys))
             places, _ = table.places(keys)
             touched = np.unique(places)
@@ -220,7 +217,7 @@ class CategoryStatistics:
         self, data: Data, samples: Samples, column: int, others: Slots, hashes: Hashes, has_changed: Bools
     ) -> Slots:
         """The samples that are of some categories and parts; has_changed: bool[categories, parts]."""
-        keys = self._keys(data, column, others)
+        keys = hashes_of(data.cells[others, column], data.category_hashes)
         places = np.minimum(np.searchsorted(hashes, keys), len(hashes) - 1)
         is_found = hashes[places] == keys
         found = others[is_found]
@@ -263,10 +260,9 @@ class CategoryStatistics:
         """SHA-256 of what predictions read: categories, whether they are rare, and their statistics."""
         found = hashlib.sha256()
         for column, table in zip(self.columns, self.tables, strict=True):
-            found.update(np.array([column, len(table.hashes), self.n_targets], "<i8").tobytes())
-            found.update(table.hashes.astype("<u8").tobytes())
-            found.update(self._is_rare(table).astype("<i8").tobytes())
-            found.update(table.values[:, _ALL].astype("<i8").tobytes())
+            sizes = np.array([column, len(table.hashes), self.n_targets])
+            for array in (sizes, table.hashes, self._is_rare(table), table.values[:, _ALL]):
+                found.update(array.astype("<u8").tobytes())
         return found.hexdigest()
 
     # -- keeping and checking -------------------------------------------------------------------
@@ -279,14 +275,15 @@ class CategoryStatistics:
 
     def differences(self, fresh: "CategoryStatistics") -> list[str]:
         """Name what is counted differently from fresh statistics."""
+        if self.columns != fresh.columns:
+            return [f"the columns with statistics: {self.columns} kept, {fresh.columns} recounted"]
         wrong = []
         for column, ours, its in zip(self.columns, self.tables, fresh.tables, strict=True):
             name = f"the statistics of column {column}"
             if not np.array_equal(ours.hashes, its.hashes):
                 wrong.append(f"{name}: the categories")
-            wrong += wrong_numbers(f"{name}: samples", ours.counts, its.counts, category=None, part=None)
-            wrong += wrong_numbers(f"{name}: sums", ours.sums, its.sums, category=None, part=None)
-            wrong += wrong_numbers(f"{name}: values", ours.values, its.values, category=None, part=None)
+            for what, kept, recounted in zip(Table._fields[1:], ours[1:], its[1:], strict=True):
+                wrong += wrong_numbers(f"{name}: {what}", kept, recounted, category=None, part=None)
         return wrong
 
 
@@ -295,7 +292,7 @@ def rule_of_classes(shares: Sequence[int]) -> Rule:
     n_targets = min(len(shares), MOST_TARGETS)
     added = [sum(shares[rank::n_targets]) for rank in range(n_targets)]
     limited = np.array([min(max(share, 1), _WHOLE - 1) for share in added], np.int64)
-    return Rule(limited, _OF_TWO if n_targets == 1 else _OF_MANY, 0, 0.0, 0.0)
+    return Rule(limited, _OF_TWO if n_targets == 1 else _OF_MANY)
 
 
 def rule_of_numbers(exponent: int, base: float, spread: float) -> Rule:
