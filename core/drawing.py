@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from oubli.core.samples.categories import CategoryTable
 
 _MOST_LISTED = 50  # categories of one question
+_NAMED = {int(MISSING_CATEGORY): "missing", int(RARE_CATEGORY): "rare"}
 
 
 class Questions:
@@ -86,10 +87,8 @@ class Questions:
                 "n_categories": len(texts),
                 "missing": "left" if split.goes_left(int(MISSING_CATEGORY)) else "right",
             }
-        if split.category == int(MISSING_CATEGORY):
-            return {"type": "missing", "feature": feature}
-        if split.category == int(RARE_CATEGORY):
-            return {"type": "rare", "feature": feature}
+        if split.category in _NAMED:
+            return {"type": _NAMED[split.category], "feature": feature}
         # The value of a category leaves with its last sample.
         text = None if split.category is None else held.get(split.category)
         return {"type": "category", "feature": feature, "category": text}

@@ -80,7 +80,7 @@ def measure(load: Load, sets: Sequence[str], rounds: int, n_singles: int, n_rows
             split = make(name, seed, most) if name in MADE else load(name, seed).first(most)
             if not seed:
                 one = Found(split)
-                for least in (64, None):
+                for least in (48, None):
                     INCREMENTAL.warm_up(split, category_statistics=least)
             _one_round(one, split, seed, n_singles // rounds)
         found.append(one)

@@ -137,6 +137,7 @@ class BoostedEngine(Engine):
 
     prefix = "boosting."
     format = 1
+    statistics: Any = ()  # of the labels by category, where trees read them; they move with the samples
 
     @property
     @abstractmethod
@@ -148,14 +149,9 @@ class BoostedEngine(Engine):
     def n_trees(self) -> int:
         """Trees held, those that predictions leave out included."""
 
-    @property
-    def has_statistics(self) -> bool:
-        """Whether trees read statistics of the labels, which move with the samples."""
-        return False
-
     def read_queries(self, cells: Array, category_hashes: Hashes) -> tuple[Array, Hashes]:
         """What trees read of rows: cells, and the hashes of categories by code."""
-        return cells, category_hashes
+        return self.statistics.read_queries(cells, category_hashes) if self.statistics else (cells, category_hashes)
 
     @abstractmethod
     def gains(self) -> Reals:

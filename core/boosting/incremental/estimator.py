@@ -37,7 +37,7 @@ class IncrementalBoosting(BoostedModel):
         quantization: Any = "auto",
         early_stopping: int | None = None,
         validation_fraction: float = 0.1,
-        category_statistics: int | None = 32,
+        category_statistics: int | None = 48,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -87,7 +87,7 @@ class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
         the lowest.
     validation_fraction : float in (0, 0.5], default 0.1
         Share of the samples that validate, chosen by a hash of their ids; with `early_stopping` only.
-    category_statistics : int or None, default 32
+    category_statistics : int or None, default 48
         A column with more categories is also read by statistics of the labels by category, and its categories with
         fewer samples are read as one, as are those that no sample has; None: never. With quantization only.
     random_state : int, RandomState, Generator or None
@@ -155,7 +155,7 @@ class IncrementalBoostingRegressor(IncrementalBoosting, Regressor):
         the lowest.
     validation_fraction : float in (0, 0.5], default 0.1
         Share of the samples that validate, chosen by a hash of their ids; with `early_stopping` only.
-    category_statistics : int or None, default 32
+    category_statistics : int or None, default 48
         A column with more categories is also read by statistics of the labels by category, and its categories with
         fewer samples are read as one, as are those that no sample has; None: never. With quantization only.
     random_state : int, RandomState, Generator or None

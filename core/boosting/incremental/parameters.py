@@ -12,7 +12,7 @@ from oubli.core.parameters import Parameter, check_number, check_parameters, n_j
 
 MAX_DEPTH = 8  # of a leaf, below regions; there are up to 2**(8 + 3) leaves, numbered by two bytes
 MAX_BINS = 255
-MAX_CATEGORIES = 2**24
+_STATISTICS = "Columns with more categories are read by statistics of labels, too; categories of fewer samples are one."
 
 PARAMETERS = (
     shared("n_estimators", 100),
@@ -40,15 +40,7 @@ PARAMETERS = (
         limit=MAX_TREES,
         optional=True,
     ),
-    whole(
-        "category_statistics",
-        32,
-        "Columns with more categories are read by statistics of labels, too; categories with fewer samples are one.",
-        low=1,
-        limit=MAX_CATEGORIES,
-        optional=True,
-        none_word="none",
-    ),
+    whole("category_statistics", 48, _STATISTICS, low=1, limit=2**24, optional=True, none_word="none"),
     share("validation_fraction", 0.1, "Share of the samples that validate; with `early_stopping`.", "low", high=0.5),
     random_state("Seed of every random choice; the same seed and samples give the same model."),
     n_jobs(),

@@ -419,13 +419,6 @@ def write_shares(loss, start_scores, shares):
         shares[k] = first_share(loss, start_scores, k)
 
 
-def first_shares(loss: Loss, start_scores: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """P at F_0 of each class, or of the second of two, in steps of 2**-32."""
-    shares = np.zeros(len(start_scores), np.int64)
-    write_shares(loss, start_scores, shares)
-    return shares
-
-
 @inner
 def loss_of(loss, scores, samples, slot):
     """Log-loss or squared error (in spreads) of a sample, in steps of 2**-20."""

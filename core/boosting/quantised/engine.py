@@ -16,11 +16,12 @@ One sample more or less changes the sums along its own paths. Unless that moves 
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from oubli.core.array_types import Array, Arrays, Bools, Hashes, Ints, Reals, Slots
+from oubli.core.array_types import Array, Arrays, Bools, Ints, Reals, Slots
 from oubli.core.boosting.engine import BoostedLook, ExactEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.parameters import check_size, n_groups
@@ -43,7 +44,7 @@ from oubli.core.boosting.quantised.split import (
     regression_steadiness,
     steadiness,
 )
-from oubli.core.boosting.quantised.statistics import CategoryStatistics, Labels, rule_of_classes, rule_of_numbers
+from oubli.core.boosting.quantised.statistics import CategoryStatistics, Rule, rule_of_classes, rule_of_numbers
 from oubli.core.boosting.quantised.update import reach, update_iterations
 from oubli.core.boosting.state import Trees, no_trees
 from oubli.core.engine import Progress, copied, wrong_numbers
@@ -147,6 +148,7 @@ class QuantisedTrees(ExactEngine):
     bytes_asked = staticmethod(serialise.bytes_asked)
 
     settings: IncrementalSettings
+    statistics: CategoryStatistics
 
     def __init__(self, settings: IncrementalSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
@@ -161,7 +163,7 @@ class QuantisedTrees(ExactEngine):
         self._all_train = False
         self._has_other_candidates = False
         self.n_training = self.n_held = 0
-        self.statistics: CategoryStatistics | None = None
+        self.statistics = CategoryStatistics((), self.categorical, 0, Rule(np.zeros(0, np.int64)), self.settings.seed)
         self.cells: Array = np.zeros((0, 0), self.cell_dtype)
         self.edges = EdgeTable(~self.categorical, self.settings.max_bins - 1, self.settings.seed)
         self.sums = derivatives.TargetSums()
@@ -204,7 +206,8 @@ class QuantisedTrees(ExactEngine):
             self.start = self._start_now()
             self._steadiness = self._steadiness_now()
             self.loss = self._make_loss()
-            self.statistics = self._make_statistics(problem, slots)
+            self.first = np.zeros((self.groups, self.capacity), np.int64)
+            self._make_statistics(problem, slots)
             read = self._as_read(problem)
             self.edges = EdgeTable(~read.data.categorical, self.settings.max_bins - 1, self.settings.seed)
             yield 0
@@ -223,50 +226,40 @@ class QuantisedTrees(ExactEngine):
         with self.changes:
             self.become(other)
 
-    def _make_statistics(self, problem: Problem, slots: Slots) -> CategoryStatistics | None:
-        """The statistics of the columns with many categories, and what trees read; None when there are none."""
+    def _make_statistics(self, problem: Problem, slots: Slots) -> None:
+        """Find the statistics of the columns with many categories, and what trees read, if there are any."""
         n_held = [len(found) for found in binning.find_categories(problem.data, slots)]
         columns = self._columns_with_statistics(n_held)
         if not columns:
-            return None
+            return
         if self.is_classification:
-            rule = rule_of_classes(derivatives.first_shares(self.loss, self.start.scores).tolist())
+            shares = np.zeros(self.groups, np.int64)
+            derivatives.write_shares(self.loss, self.start.scores, shares)
+            rule = rule_of_classes(shares.tolist())
         else:
             rule = rule_of_numbers(self.sums.exponent, self.start.base, self.start.spread)
-        least = self.settings.category_statistics
-        statistics = CategoryStatistics(columns, self.categorical, least, rule, self.settings.seed)
-        statistics.collect(problem.data, self._labels(problem), slots)
-        self.cells = np.zeros((self.capacity, len(statistics.categorical)), problem.data.cells.dtype)
-        self.cells[slots] = statistics.read(problem.data, self._labels(problem), slots)
-        return statistics
+        least, samples = self.settings.category_statistics, self._samples(problem)
+        self.statistics = CategoryStatistics(columns, self.categorical, least, rule, self.settings.seed)
+        self.statistics.move(problem.data, samples, slots, 1, slots[:0])
+        self.cells = np.zeros((self.capacity, len(self.statistics.categorical)), problem.data.cells.dtype)
+        self.cells[slots] = self.statistics.read(problem.data, samples, slots)
 
     def _columns_with_statistics(self, n_held: list[int]) -> tuple[int, ...]:
         """The columns with many categories, of so many held by column."""
         most = self.settings.category_statistics
         return tuple(column for column, n in enumerate(n_held) if most and n > most)
 
-    def _labels(self, problem: Problem) -> Labels:
-        return Labels(self.roles, self.labels, problem.y, self.sums.exponent)
-
     def _as_read(self, problem: Problem, moved: Moved | None = None) -> Problem:
         """The problem with the cells that trees read, and what else is read of the slots that `moved` names."""
-        if self.statistics is None:
+        if not self.statistics:
             return problem
-        data, id_hashes, y = problem.data, problem.data.id_hashes, problem.y
-        if moved is not None and len(moved.recoded):
-            id_hashes = room.longer(id_hashes, 0, max(self.capacity, len(id_hashes)))
-            id_hashes[moved.stand_ins] = id_hashes[moved.recoded]
-            if len(y):
-                y = room.longer(y, 0, max(self.capacity, len(y)))
-                y[moved.stand_ins] = y[moved.recoded]
-        elif 0 < len(y) < self.capacity:
-            y = room.longer(y, 0, self.capacity)
-        read = data._replace(
-            cells=self.cells,
-            id_hashes=id_hashes,
-            category_hashes=self.statistics.hashes(data.category_hashes),
-            categorical=self.statistics.categorical,
-        )
+        data, by_slot = problem.data, (problem.data.id_hashes, problem.y)
+        id_hashes, y = (room.longer(array, 0, max(self.capacity, len(array))) for array in by_slot)
+        if moved is not None:
+            for array in (id_hashes, y):
+                array[moved.stand_ins] = array[moved.recoded]
+        hashes, categorical = self.statistics.hashes(data.category_hashes), self.statistics.categorical
+        read = data._replace(cells=self.cells, id_hashes=id_hashes, category_hashes=hashes, categorical=categorical)
         return problem._replace(data=read, y=y)
 
     def _samples(self, problem: Problem) -> s.Samples:
@@ -316,7 +309,6 @@ class QuantisedTrees(ExactEngine):
         self.category_counts = binning.count_categories(self.features, self.bins, data.categorical, slots)
         self.live_edges = np.ones(len(self.features.edges), np.bool_)
         self.live_categories = np.ones(len(self.features.categories), np.bool_)
-        self.first = np.zeros((self.groups, self.capacity), np.int64)
         samples = self._samples(problem)
         derivatives.derive_first(self.loss, self.start.scores, samples, slots)
         self._most_levels = self._most_levels_now()
@@ -362,11 +354,8 @@ class QuantisedTrees(ExactEngine):
             rest = np.concatenate([np.setdiff1d(held, moved.going), moved.coming])
             self.regions, cuts = chooser.find(self._most_levels, samples, rest), self.regions.cuts
             return np.array_equal(self.regions.cuts, cuts)
-        return all(
-            chooser.move(self.regions, samples, slots, sign)
-            for slots, sign in ((moved.going, -1), (moved.coming, 1))
-            if len(slots)
-        )
+        steps = ((moved.going, -1), (moved.coming, 1))
+        return all(chooser.move(self.regions, samples, slots, sign) for slots, sign in steps if len(slots))
 
     def _steadiness_now(self) -> Steadiness:
         if not self.is_classification:
@@ -462,8 +451,7 @@ class QuantisedTrees(ExactEngine):
 
     def change_in_slices(self, problem: Problem, slots: Slots, sign: int) -> Iterator[None]:
         size, before = self._slice_size(problem), self.statistics
-        if before is not None:
-            self.statistics = before.copy()  # readers between two slices have those before
+        self.statistics = before.copy()  # readers between two slices have those before
         try:
             if sign > 0:
                 yield from self._join(problem, slots, size)
@@ -475,8 +463,7 @@ class QuantisedTrees(ExactEngine):
                 yield from self._change(problem, slots, np.flatnonzero(self.roles), -1, size)
                 self.n_mutations += len(slots)
         finally:
-            if before is not None:
-                before.shred()
+            before.shred()
 
     def _join(self, problem: Problem, slots: Slots, step: int) -> Iterator[None]:
         """Learn samples that have just joined the others, so many iterations at a time."""
@@ -523,33 +510,29 @@ class QuantisedTrees(ExactEngine):
         As they will be, these are in free slots until the trees are up to date.
         """
         none = slots[:0]
-        statistics, data, labels = self.statistics, problem.data, self._labels(problem)
-        if statistics is None:
+        statistics, data, samples = self.statistics, problem.data, self._samples(problem)
+        if not statistics:
             return Moved(*((none, slots) if sign > 0 else (slots, none)), none, none)
-        recoded = statistics.move(data, labels, slots, sign, held if sign > 0 else np.setdiff1d(held, slots))
+        recoded = statistics.move(data, samples, slots, sign, held if sign > 0 else np.setdiff1d(held, slots))
         free = np.flatnonzero(self.roles == 0)
         if len(free) < len(recoded):
             self._widen(self.capacity + max(len(recoded), self.capacity // 8))
-            free = np.flatnonzero(self.roles == 0)
-            labels = self._labels(problem)
+            free, samples = np.flatnonzero(self.roles == 0), self._samples(problem)
         stand_ins = free[: len(recoded)]
-        if len(recoded):
-            self.cells[stand_ins] = statistics.read(data, labels, recoded)
-            for array in (self.roles, self.labels, self.rounding):
-                array[stand_ins] = array[recoded]
+        self.cells[stand_ins] = statistics.read(data, samples, recoded)
+        for array in (self.roles, self.labels, self.rounding):
+            array[stand_ins] = array[recoded]
         if sign < 0:
             return Moved(np.concatenate([slots, recoded]), stand_ins, recoded, stand_ins)
-        self.cells[slots] = statistics.read(data, labels, slots)
+        self.cells[slots] = statistics.read(data, samples, slots)
         return Moved(recoded, np.concatenate([slots, stand_ins]), recoded, stand_ins)
 
     def _settle(self, moved: Moved) -> None:
         """Let samples that were recoded have their slots again; what goes leaves no cell."""
-        if self.statistics is None:
+        if not self.statistics:
             return
         recoded, stand_ins = moved.recoded, moved.stand_ins
         self.cells[moved.going] = 0
-        if not len(recoded):
-            return
         samples = s.Samples(self.roles, self.labels, np.zeros(0), self.rounding, self.first)
         room.move(samples, self.bins, self.scores, self.forest, stand_ins, recoded)
         self.cells[recoded] = self.cells[stand_ins]
@@ -575,23 +558,18 @@ class QuantisedTrees(ExactEngine):
         self._move_categories(moved.coming, 1)
         is_done, has_gone = drop_categories(self.state())
         self._has_other_candidates = bool(changed) or has_new or has_gone
-        if not is_done or self._columns_with_statistics(self._n_categories()) != self._columns():
+        if not is_done or self._columns_with_statistics(self._n_categories()) != self.statistics.columns:
             return False
-        if len(moved.coming):
-            self._write_rows(moved.coming)
-            derivatives.derive_first(self.loss, self.start.scores, self._samples(problem), moved.coming)
+        self._write_rows(moved.coming)
+        derivatives.derive_first(self.loss, self.start.scores, self._samples(problem), moved.coming)
         return True
-
-    def _columns(self) -> tuple[int, ...]:
-        return () if self.statistics is None else self.statistics.columns
 
     def _n_categories(self) -> list[int]:
         """Categories held, by column of the store."""
-        first = self.features.first_category
-        n_held = [int(self.live_categories[first[i] : first[i + 1]].sum()) for i in range(self.n_features)]
-        if self.statistics is not None:
-            for column, table in zip(self.statistics.columns, self.statistics.tables, strict=True):
-                n_held[column] = len(table.hashes)
+        bounds = self.features.first_category[: self.n_features + 1].tolist()
+        n_held = [int(self.live_categories[first:last].sum()) for first, last in pairwise(bounds)]
+        for column, table in zip(self.statistics.columns, self.statistics.tables, strict=True):
+            n_held[column] = len(table.hashes)
         return n_held
 
     def _write_rows(self, slots: Slots) -> None:
@@ -697,7 +675,7 @@ class QuantisedTrees(ExactEngine):
             "labels": room.longer(self.labels, 0, capacity),
             "rounding": room.longer(self.rounding, 0, capacity),
             "first": room.longer(self.first, 1, capacity),
-            "cells": room.longer(self.cells, 0, capacity) if self.statistics is not None else self.cells,
+            "cells": room.longer(self.cells, 0, capacity) if self.statistics else self.cells,
             "work": None,
         }
         parts = room.with_more_slots(self.bins, self.scores, self.forest, self.space, capacity)
@@ -721,30 +699,17 @@ class QuantisedTrees(ExactEngine):
             self._trees = serialise.make_trees(self.forest, n_trees, self.features, base, loss.unit)
         return self._trees
 
-    def read_queries(self, cells: Array, category_hashes: Hashes) -> tuple[Array, Hashes]:
-        if self.statistics is None:
-            return cells, category_hashes
-        return self.statistics.read_queries(cells, category_hashes)
-
     def header(self) -> dict[str, Any]:
-        header = super().header()
-        return header if self.statistics is None else {**header, "statistics": self.statistics.digest()}
+        return {**super().header(), "statistics": self.statistics.digest()}
 
     def look(self, tree: int, problem: Problem) -> BoostedLook:
-        sources = None if self.statistics is None else self.statistics.sources
-        return BoostedLook(self.trees, tree, self._as_read(problem), sources)
-
-    @property
-    def has_statistics(self) -> bool:
-        return self.statistics is not None
+        return BoostedLook(self.trees, tree, self._as_read(problem), self.statistics.sources)
 
     def gains(self) -> Reals:
         if not self.groups:
             return np.zeros(self.n_features)
         gains = np.zeros(len(self.features.categorical))
         serialise.add_gains(self.forest.nodes, self.n_predicting * self.groups, self.rules.regularisation, gains)
-        if self.statistics is None:
-            return gains
         return np.asarray(np.bincount(self.statistics.sources, gains, self.n_features), np.float64)
 
     # -- keeping --------------------------------------------------------------------------------
@@ -752,8 +717,7 @@ class QuantisedTrees(ExactEngine):
     def shred(self) -> None:
         """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
         aligned.shred((self.roles, self.labels, self.rounding, self.cells))
-        if self.statistics is not None:
-            self.statistics.shred()
+        self.statistics.shred()
         if self.groups:
             regions = self.regions.counts, self.regions.sums
             kept = (self.first, self.bins.codes, self.bins.rows, *regions)
@@ -766,8 +730,7 @@ class QuantisedTrees(ExactEngine):
         for name in ("roles", "labels", "rounding", "class_counts", "category_counts"):
             setattr(other, name, getattr(self, name).copy())
         other.work = None
-        if self.statistics is not None:
-            other.statistics, other.cells = self.statistics.copy(), self.cells.copy()
+        other.statistics, other.cells = self.statistics.copy(), self.cells.copy()
         if self.groups:
             # Tables are never changed in place.
             other.features = copied(self.features, "edges", "categories")
@@ -819,22 +782,16 @@ class QuantisedTrees(ExactEngine):
             return ["the number of groups differs"]
         if not self.groups:
             return []
-        wrong = self._other_statistics(fresh, slots)
-        return wrong or differences(self.state(), fresh.state(), slots)
-
-    def _other_statistics(self, fresh: Self, slots: Slots) -> list[str]:
-        """Name what is read of the labels by category that differs from what a fresh engine reads."""
-        if self.statistics is None or fresh.statistics is None:
-            return [] if self._columns() == fresh._columns() else ["the columns with statistics"]
-        first = self.statistics.n_stored
-        kept, recounted = (engine.cells[slots, first:] for engine in (self, fresh))
         wrong = self.statistics.differences(fresh.statistics)
-        return wrong + wrong_numbers("the statistics that samples read", kept, recounted, by_sample=True)
+        if self.statistics and not wrong:
+            kept, recounted = self.cells[slots, self.n_features :], fresh.cells[slots, self.n_features :]
+            wrong = wrong_numbers("the statistics that samples read", kept, recounted, by_sample=True)
+        return wrong or differences(self.state(), fresh.state(), slots)
 
     def find_unsound(self, problem: Problem, slots: Slots) -> list[str]:
         if not self.groups:
             return []
         wrong = loose_ends(self.state(), slots)
-        if self.statistics is not None and self.cells[self.roles == 0].any():
+        if self.statistics and self.cells[self.roles == 0].any():
             wrong.append("a slot that holds no sample has cells")
         return wrong

@@ -25,14 +25,15 @@ the samples that read another value then are *recoded*. For the trees they leave
 
 import hashlib
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals, Slots
+from oubli.core.array_types import Array, Bools, Hashes, Ints, Slots
 from oubli.core.boosting.loss import log
-from oubli.core.boosting.quantised.state import TRAINS
+from oubli.core.boosting.quantised.state import TRAINS, Samples
 from oubli.core.engine import copied, wrong_numbers
 from oubli.core.jit import aligned
 from oubli.core.jit.policy import kernel
@@ -46,7 +47,7 @@ MOST_TARGETS = 8
 STATISTICS, FOLDS = np.uint64(12), np.uint64(13)
 _RARE = -1  # code of rare categories, whose hash is the last one
 _WEIGHT = 10
-_OF_TWO, _OF_MANY, _OF_NUMBERS = 2.0, 1.0, 8.0  # steps of the grid; of numbers in a spread
+_OF_TWO, _OF_MANY, _OF_NUMBERS = 2.0, 0.5, 8.0  # steps of the grid; of numbers in a spread
 _LARGEST = 1000.0
 _WHOLE = 1 << 32
 _ALL = N_FOLDS  # the part of validation samples and queries
@@ -57,9 +58,10 @@ class Rule(NamedTuple):
     """What statistics are computed by."""
 
     shares: Ints  # int64[targets]: p in steps of 2**-32; empty in a regression
-    fineness: float  # f
-    scale: float  # regression: a target's unit in spreads
-    base: float  # regression: F_0 in spreads
+    fineness: float = 1.0  # f
+    exponent: int = 0  # regression: of targets in fixed point
+    scale: float = 0.0  # regression: a target's unit in spreads
+    base: float = 0.0  # regression: F_0 in spreads
 
 
 class Table(NamedTuple):
@@ -118,24 +120,6 @@ def find_parts(id_hashes, roles, slots, seed, parts):
         parts[i] = np.int64(fold) if roles[slot] & TRAINS != 0 else _ALL
 
 
-class Labels(NamedTuple):
-    """What statistics are of, by slot."""
-
-    roles: npt.NDArray[np.uint8]
-    labels: npt.NDArray[np.int32]  # ranks of the classes
-    y: Reals  # targets of a regression; or empty
-    exponent: int  # of their fixed point
-
-    def of(self, slots: Slots, n_targets: int) -> Ints:
-        """What sums add up, int64[n, targets]; 0 of samples that do not train."""
-        trains = ((self.roles[slots] & TRAINS) != 0)[:, np.newaxis]
-        if len(self.y):
-            return quantise(np.where(trains, self.y[slots, np.newaxis], 0.0), self.exponent)
-        labels = self.labels[slots, np.newaxis]
-        is_own = labels % n_targets == np.arange(n_targets) if n_targets > 1 else labels == 1
-        return np.asarray(is_own & trains, np.int64)
-
-
 class CategoryStatistics:
     """The statistics of all columns with many categories.
 
@@ -174,22 +158,22 @@ class CategoryStatistics:
         estimate(*counted, self.rule, self.seed, self.columns[index], values)
         table.values[places] = values
 
-    def _parts(self, data: Data, labels: Labels, slots: Slots) -> Ints:
+    def _parts(self, data: Data, samples: Samples, slots: Slots) -> Ints:
         parts = np.zeros(len(slots), np.int64)
-        find_parts(data.id_hashes, labels.roles, slots, self.seed, parts)
+        find_parts(data.id_hashes, samples.roles, slots, self.seed, parts)
         return parts
 
-    def _keys(self, data: Data, column: int, slots: Slots) -> Hashes:
-        return hashes_of(data.cells[slots, column], data.category_hashes)
+    def _targets(self, samples: Samples, slots: Slots) -> Ints:
+        """What sums add up, int64[n, targets]; 0 of samples that do not train."""
+        trains = ((samples.roles[slots] & TRAINS) != 0)[:, np.newaxis]
+        if len(samples.y):
+            return quantise(np.where(trains, samples.y[slots, np.newaxis], 0.0), self.rule.exponent)
+        labels, n = samples.labels[slots, np.newaxis], self.n_targets
+        return np.asarray((labels % n == np.arange(n) if n > 1 else labels == 1) & trains, np.int64)
 
     # -- following the samples ------------------------------------------------------------------
 
-    def collect(self, data: Data, labels: Labels, slots: Slots) -> None:
-        """Count some samples, forgetting all others."""
-        self.tables = [self._table(np.zeros(0, np.uint64)) for _ in self.columns]
-        self.move(data, labels, slots, 1, slots[:0])
-
-    def move(self, data: Data, labels: Labels, slots: Slots, sign: int, others: Slots) -> Slots:
+    def move(self, data: Data, samples: Samples, slots: Slots, sign: int, others: Slots) -> Slots:
         """Count samples that come (1), or count them no more (-1).
 
         others : all samples held but these.
@@ -198,10 +182,10 @@ class CategoryStatistics:
         -------
         those of the others that read other values now; ascending.
         """
-        parts, targets = self._parts(data, labels, slots), labels.of(slots, self.n_targets)
+        parts, targets = self._parts(data, samples, slots), self._targets(samples, slots)
         recoded = [others[:0]]
         for index, column in enumerate(self.columns):
-            keys = self._keys(data, column, slots)
+            keys = hashes_of(data.cells[slots, column], data.category_hashes)
             table = self._with(index, np.unique(keys))
             places, _ = table.places(keys)
             touched = np.unique(places)
@@ -212,7 +196,7 @@ class CategoryStatistics:
             has_changed = (values != table.values[touched]).any(axis=2)
             has_changed[is_rare != self._is_rare(table, touched)] = True
             if has_changed.any() and len(others):
-                recoded.append(self._readers(data, labels, column, others, table.hashes[touched], has_changed))
+                recoded.append(self._readers(data, samples, column, others, table.hashes[touched], has_changed))
             is_held = table.counts.any(axis=1)
             if is_held.all():
                 self.tables[index] = table
@@ -237,20 +221,20 @@ class CategoryStatistics:
         return np.asarray(table.counts[places].sum(axis=1) < self.least)
 
     def _readers(
-        self, data: Data, labels: Labels, column: int, others: Slots, hashes: Hashes, has_changed: Bools
+        self, data: Data, samples: Samples, column: int, others: Slots, hashes: Hashes, has_changed: Bools
     ) -> Slots:
         """The samples that are of some categories and parts; has_changed: bool[categories, parts]."""
-        keys = self._keys(data, column, others)
+        keys = hashes_of(data.cells[others, column], data.category_hashes)
         places = np.minimum(np.searchsorted(hashes, keys), len(hashes) - 1)
         is_found = hashes[places] == keys
         found = others[is_found]
-        return np.asarray(found[has_changed[places[is_found], self._parts(data, labels, found)]])
+        return np.asarray(found[has_changed[places[is_found], self._parts(data, samples, found)]])
 
     # -- reading --------------------------------------------------------------------------------
 
-    def read(self, data: Data, labels: Labels, slots: Slots) -> Array:
+    def read(self, data: Data, samples: Samples, slots: Slots) -> Array:
         """What trees read of some samples held."""
-        return self._read(data.cells[slots], data.category_hashes, self._parts(data, labels, slots))
+        return self._read(data.cells[slots], data.category_hashes, self._parts(data, samples, slots))
 
     def read_queries(self, cells: Array, category_hashes: Hashes) -> tuple[Array, Hashes]:
         """What trees read of rows, and the hashes that go with it."""
@@ -283,18 +267,16 @@ class CategoryStatistics:
         """SHA-256 of what predictions read: categories, whether they are rare, and their statistics."""
         found = hashlib.sha256()
         for column, table in zip(self.columns, self.tables, strict=True):
-            found.update(np.array([column, len(table.hashes), self.n_targets], "<i8").tobytes())
-            found.update(table.hashes.astype("<u8").tobytes())
-            found.update(self._is_rare(table).astype("<i8").tobytes())
-            found.update(table.values[:, _ALL].astype("<i8").tobytes())
+            sizes = np.array([column, len(table.hashes), self.n_targets])
+            for array in (sizes, table.hashes, self._is_rare(table), table.values[:, _ALL]):
+                found.update(array.astype("<u8").tobytes())
         return found.hexdigest()
 
     # -- keeping and checking -------------------------------------------------------------------
 
     def copy(self) -> "CategoryStatistics":
         """An independent copy."""
-        stored = self.categorical[: self.n_stored]
-        other = CategoryStatistics(self.columns, stored, self.least, self.rule, int(self.seed))
+        other = copy(self)
         other.tables = [copied(table) for table in self.tables]
         return other
 
@@ -309,11 +291,10 @@ class CategoryStatistics:
         wrong = []
         for column, ours, its in zip(self.columns, self.tables, fresh.tables, strict=True):
             name = f"the statistics of column {column}"
-            if not np.array_equal(ours.hashes, its.hashes):
-                wrong.append(f"{name}: the categories")
-            wrong += wrong_numbers(f"{name}: samples", ours.counts, its.counts, category=None, part=None)
-            wrong += wrong_numbers(f"{name}: sums", ours.sums, its.sums, category=None, part=None)
-            wrong += wrong_numbers(f"{name}: values", ours.values, its.values, category=None, part=None)
+            wrong += [] if np.array_equal(ours.hashes, its.hashes) else [f"{name}: the categories"]
+            for what in ("counts", "sums", "values"):
+                kept, recounted = getattr(ours, what), getattr(its, what)
+                wrong += wrong_numbers(f"{name}: {what}", kept, recounted, category=None, part=None)
         return wrong
 
 
@@ -322,10 +303,10 @@ def rule_of_classes(shares: Sequence[int]) -> Rule:
     n_targets = min(len(shares), MOST_TARGETS)
     added = [sum(shares[rank::n_targets]) for rank in range(n_targets)]
     limited = np.array([min(max(share, 1), _WHOLE - 1) for share in added], np.int64)
-    return Rule(limited, _OF_TWO if n_targets == 1 else _OF_MANY, 0.0, 0.0)
+    return Rule(limited, _OF_TWO if n_targets == 1 else _OF_MANY)
 
 
 def rule_of_numbers(exponent: int, base: float, spread: float) -> Rule:
     """The rule of a regression, whose targets are multiples of 2**(exponent - BITS)."""
     inverse = 1.0 / spread
-    return Rule(np.zeros(0, np.int64), _OF_NUMBERS, float(np.ldexp(inverse, exponent - BITS)), base * inverse)
+    return Rule(np.zeros(0, np.int64), _OF_NUMBERS, exponent, float(np.ldexp(inverse, exponent - BITS)), base * inverse)

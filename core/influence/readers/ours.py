@@ -60,7 +60,7 @@ def read(engine: BoostedEngine, store: SampleStore, schema: Schema) -> View:
     trees = engine.trees
     if trees.n_groups == 0:
         raise InputError("the model holds samples of one class: there are no trees, and no influence")
-    if engine.has_statistics:
+    if engine.statistics:
         raise InputError(
             "trees that read statistics of categories follow the labels by more than their leaves: use "
             "method='leave-one-out', or fit with category_statistics=None"

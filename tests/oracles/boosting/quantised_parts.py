@@ -50,7 +50,7 @@ class Parameters:
     early_stopping: int | None
     validation_fraction: float
     random_state: int
-    category_statistics: int | None = 32
+    category_statistics: int | None = 48
 
 
 def below(word: int, share: float) -> bool:

@@ -67,7 +67,7 @@ class Statistics:
             share = sum(self.loss.shares(self.loss.start.scores)[target :: self.n_targets])
             share = min(max(share, 1), whole - 1)
             x = log(float(total * whole + 10 * share) / float((n - total) * whole + 10 * (whole - share)))
-            x *= 2.0 if self.n_targets == 1 else 1.0
+            x *= 2.0 if self.n_targets == 1 else 0.5
         else:
             inverse = 1.0 / self.loss.start.spread
             x = (total * scaled(inverse, self.exponent - 38) - n * (self.loss.start.base * inverse)) / (n + 10) * 8.0

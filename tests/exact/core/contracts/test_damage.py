@@ -21,13 +21,14 @@ from oubli.core.tree.state import ROOT
 from tests.exact.core.contracts.test_contract import CASES, PARAMETERS, Case, history
 
 CLASSES, NUMBERS = Task.CLASSIFICATION, Task.REGRESSION
+STATISTICS = {"category_statistics": 2}
 KINDS = {
     "forest": Case("forest", CLASSES, PARAMETERS["forest"]),
     "tree": Case("tree", CLASSES, PARAMETERS["tree"]),
     "online": Case("online-boosting", CLASSES, {**PARAMETERS["online-boosting"], "robustness": 0.0}),
     "online numbers": Case("online-boosting", NUMBERS, PARAMETERS["online-boosting"]),
     "quantised": Case("incremental-boosting", CLASSES, PARAMETERS["incremental-boosting"]),
-    "statistics": Case("incremental-boosting", CLASSES, {**PARAMETERS["incremental-boosting"], "category_statistics": 2}),
+    "statistics": Case("incremental-boosting", CLASSES, {**PARAMETERS["incremental-boosting"], **STATISTICS}),
     "presorted": Case("incremental-boosting", NUMBERS, {**PARAMETERS["incremental-boosting"], "quantization": None}),
 }
 
@@ -125,8 +126,8 @@ DAMAGES: list[tuple[str, Callable[[Any], Any], str]] = [
     ("quantised", lambda e: add(e.labels, np.flatnonzero(e.roles)[0]), "the labels of samples: wrong places: 1"),
     ("quantised", miscount_a_value, "the edges of column 2: .*; values counted wrong: 1"),
     ("quantised", change_a_histogram, r"the histograms, tree 2, node \d+, bin 0: "),
-    ("statistics", lambda e: add(e.statistics.tables[0].counts, 1, 2), "statistics of column .*: samples, category 1, part"),
-    ("statistics", lambda e: add(e.statistics.tables[0].sums, 0, 1, 0), "the statistics of column .*: sums, category 0"),
+    ("statistics", lambda e: add(e.statistics.tables[0].counts, 1, 2), "of column .*: counts, category 1"),
+    ("statistics", lambda e: add(e.statistics.tables[0].sums, 0, 1, 0), "of column .*: sums, category 0"),
     ("statistics", lambda e: add(e.cells, e.roles > 0, -1), "the statistics that samples read: wrong places"),
     ("presorted", repeat_a_sample, "column 0: not every sample is in the presorted column once"),
     ("presorted", lambda e: add(e.trees.base, 0), "boosting should begin elsewhere"),

@@ -72,6 +72,7 @@ CASES = [
     Case("incremental-boosting", CLASSES, _SHALLOW, "quantised"),
     Case("incremental-boosting", NUMBERS, _SHALLOW, "quantised numbers"),
     Case("incremental-boosting", NUMBERS, {**_SHALLOW, "early_stopping": 2}, "stopping"),
+    Case("incremental-boosting", CLASSES, {**_SHALLOW, "category_statistics": 2}, "statistics"),
     Case("incremental-boosting", CLASSES, {**_SHALLOW, "quantization": None}, "presorted"),
     Case("incremental-boosting", NUMBERS, {**_SHALLOW, "quantization": None}, "presorted numbers"),
 ]
