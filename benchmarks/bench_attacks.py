@@ -50,7 +50,8 @@ TEXT = (
     "*Random*: deletions of samples drawn at random, after which the others are compared. *Dearest by a fit*: the "
     "dearest change by a fit of the model."
 )
-MARKED = ("extremes", "one column", "all columns", "duplicates", "boundaries", "new category")
+OUTLIERS = ("one column", "all columns")
+MARKED = ("extremes", *OUTLIERS, "duplicates", "boundaries", "new category")
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Target:
     classifier: Callable[..., Any]
     regressor: Callable[..., Any] | None
     parameters: dict[str, Any]
-    mark: Mark | None = None
+    mark: Mark | None = None  # of the mean by random deletions
+    marked: Sequence[str] = MARKED  # the attacks that it is for
 
 
 TARGETS = {
@@ -77,7 +79,12 @@ TARGETS = {
     ),
     "tree": Target("The tree", DynamicTreeClassifier, None, {"random_state": 0, "lazy": True}),
     "boosting": Target(
-        "Exact boosting", IncrementalBoostingClassifier, IncrementalBoostingRegressor, {"random_state": 0}
+        "Exact boosting",
+        IncrementalBoostingClassifier,
+        IncrementalBoostingRegressor,
+        {"random_state": 0},
+        at_most(3.0),
+        OUTLIERS,
     ),
 }
 
@@ -260,7 +267,7 @@ def attacked(target: Target, split: Split, rounds: int) -> Iterator[Row]:
         if costs:
             mean = float(np.mean(costs))
             cells = shown(1e3 * common), shown(1e3 * mean), f"{max(costs) / attacker.fit_seconds:.1%}"
-            yield Row((split.name, name, *cells), mean / common, target.mark if name in MARKED else None)
+            yield Row((split.name, name, *cells), mean / common, target.mark if name in target.marked else None)
 
 
 def section(name: str) -> Callable[[Attacks], Section]:

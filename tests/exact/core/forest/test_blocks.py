@@ -64,3 +64,18 @@ def test_a_larger_forest_at_the_default_settings(task: str) -> None:
     model.delete(rng.sample(model.samples_.ids(), n_samples - 100))
     assert model.verify().ok
     model.check_invariants()
+
+
+def test_a_sample_of_a_new_category_breaks_no_ties() -> None:
+    # With two categories all candidates divide the samples alike. A third category would be on another side of each.
+    n_samples, n_trees = 400, 12
+    labels = np.arange(n_samples) // 3 % 2
+    rows = [["right" if label == (i % 10 != 0) else "left"] for i, label in enumerate(labels)]
+    model = DynamicForestClassifier(n_trees, occurrence=1.0, max_depth=1, random_state=0).fit(rows, labels)
+    fields = ["attribute", "kind", "category"]
+    before = model.engine_.trees.nodes[fields][:n_trees].tolist()
+    model.add([["new"]], labels[:1])
+    model.resolve()
+    after = model.engine_.trees.nodes[fields][:n_trees].tolist()
+    # The new sample is among the chosen, some 16 to 32 of 400, in few trees.
+    assert sum(one != other for one, other in zip(before, after, strict=True)) <= 2
