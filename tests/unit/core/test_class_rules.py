@@ -161,7 +161,7 @@ def test_any_changes_keep_to_the_rules_or_change_nothing(
         changed = dict(zip([f"{number}-{i}" for i in range(n)] if what == "add" else names[:1], labels, strict=False))
         new = set(changed.values()) - set(held.values())
         rest = {label for name, label in held.items() if name not in changed}
-        is_refused = bool(is_closed and new - set(LABELS)) or bool(new) and len(rest | new) > most
+        is_refused = bool(is_closed and new - set(LABELS)) or (bool(new) and len(rest | new) > most)
         digest = model.digest()
         try:
             for name, label in changed.items() if what == "replace" else ():
