@@ -173,6 +173,10 @@ class BackupPlayer(PrivacyPlayer):
         is_newer = bool(opened.notes) or version != then.version
         dropped = self.go_back(then, Truth(version=version, lineage=then.lineage))
         self.tally["dropped by a start"] += sum(dropped.values())
+        if is_newer:  # also the files from before are gone
+            content = b"".join(path.read_bytes() for path in self.directory.rglob("*") if path.is_file())
+            names = then.held.keys() - self.truth.held.keys()
+            assert not [name for name in names if name.encode() in content], "what a start has dropped is in a file"
         if is_newer:
             self.truth.lineage = self.n_directories = self.n_directories + 1
 
