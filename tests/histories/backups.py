@@ -19,7 +19,9 @@ from typing import Any
 from unittest.mock import patch
 
 import httpx2
+import pytest
 
+from oubli.app.errors import StartError
 from oubli.app.http.app import create_app
 from oubli.app.service.build import open_directory
 from oubli.app.service.erasure import checkpoint, erasures
@@ -141,6 +143,16 @@ class BackupPlayer(PrivacyPlayer):
         path.write_text("".join(json.dumps(page) + "\n" for page in pages))
         return path
 
+    def cut(self, ledger: Path) -> Path:
+        """A download that was broken off."""
+        *pages, last = ledger.read_text().splitlines()
+        page = json.loads(last)
+        page["entries"].pop()
+        del page["checkpoint"]
+        path = ledger.with_name("cut.jsonl")
+        path.write_text("\n".join([*pages, json.dumps(page)]))
+        return path
+
     async def change_since(self, then: Truth) -> None:
         """Erase something that a backup has, and restrict and release whom it may have."""
         if names := sorted(then.held.keys() & self.truth.held.keys()):
@@ -191,9 +203,17 @@ class BackupPlayer(PrivacyPlayer):
         new = self.folder / str(self.n_directories)
         new.mkdir(mode=0o700)
         shutil.copytree(self.directory / "keys", new / "keys")
+        for snapshot in self.directory.glob("snapshot-*"):
+            snapshot.unlink()
+        old = open_directory(self.directory, new_clock=self.new_clock)
+        with pytest.raises(StartError, match="no snapshot"):  # it has served a model
+            old.prepare()
+        old.close()
         shutil.rmtree(self.directory)
         self.directory = new
         opened = open_directory(new, new_clock=self.new_clock)
+        with pytest.raises(StartError, match="ends before"):
+            opened.prepare(LedgerChoice(self.cut(ledger)))
         lost = opened.prepare(LedgerChoice(ledger))
         model = KINDS[self.kind, Task.CLASSIFICATION](**PARAMETERS[self.kind]).start(SCHEMA)
         await self._live(opened.begin(model, lost))
