@@ -19,7 +19,9 @@ from typing import Any
 from unittest.mock import patch
 
 import httpx2
+import pytest
 
+from oubli.app.errors import StartError
 from oubli.app.http.app import create_app
 from oubli.app.service.build import open_directory
 from oubli.app.service.erasure import checkpoint, erasures
@@ -73,7 +75,7 @@ class BackupPlayer(PrivacyPlayer):
 
     async def _ended(self, client: httpx2.AsyncClient, name: str) -> None:
         """Wait for a job, and note its scores."""
-        while (job := (await client.get(f"/jobs/{name}")).json())["status"] in ("queued", "running"):
+        while (job := (await client.get(f"/jobs/{name}")).json())["status"] in ("queued", "running"):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         scores = [json.dumps(one).encode() for one in _numbers(job["result"]) if one != round(one, 6)]
         self.fingerprints.append(Fingerprint(frozenset(self.truth.live()), [], scores))
@@ -97,9 +99,9 @@ class BackupPlayer(PrivacyPlayer):
             paths = [path for path, found in pages if "get" in found and "{" not in path and "events" not in path]
             paths += [f"/jobs/{job.id}" for job in self.service.jobs.board.all()]
             found = [(await client.get(path)).content for path in (*paths, "/ledger?limit=1000", "/jobs?limit=1000")]
-            for state in (await client.get("/model/states?limit=1000")).json()["states"]:
-                found.append((await client.get(f"/model/states/{state['index']}?trees=true")).content)
-        return found
+            states = (await client.get("/model/states?limit=1000")).json()["states"]
+            paths = [f"/model/states/{state['index']}?trees=true" for state in states]
+            return found + [(await client.get(path)).content for path in paths]
 
     async def search_files(self) -> None:
         """See also that nothing confirms a guess about what is gone."""
@@ -120,7 +122,9 @@ class BackupPlayer(PrivacyPlayer):
     # --- backups ----------------------------------------------------------------------------------
 
     async def back_up(self) -> None:
-        """Stop the server, and copy the whole directory."""
+        """Stop the server when it has some more samples, and copy the whole directory."""
+        for _ in range(3):
+            await self.add()
         await self.service.lifecycle.stop()
         self.n_directories += 1
         self.backups.append((shutil.copytree(self.directory, self.folder / f"b{self.n_directories}"), Truth()))
@@ -139,19 +143,38 @@ class BackupPlayer(PrivacyPlayer):
         path.write_text("".join(json.dumps(page) + "\n" for page in pages))
         return path
 
+    def cut(self, ledger: Path) -> Path:
+        """A download that was broken off."""
+        *pages, last = ledger.read_text().splitlines()
+        page = json.loads(last)
+        page["entries"].pop()
+        del page["checkpoint"]
+        path = ledger.with_name("cut.jsonl")
+        path.write_text("\n".join([*pages, json.dumps(page)]))
+        return path
+
+    async def change_since(self, then: Truth) -> None:
+        """Erase something that a backup has, and restrict and release whom it may have."""
+        if names := sorted(then.held.keys() & self.truth.held.keys()):
+            name = self.rng.choice(names)
+            self.gone([name], await self.service.changes.delete(ids=[name]), 1)
+        await self.restrict()
+        await self.release()
+
     async def restore_directory(self) -> None:
         """Start a copy of the directory, with a newer ledger in a file or in the directory."""
         if not self.backups:
             await self.back_up()
         path, then = self.rng.choice(self.backups)
+        await self.change_since(then)
         ledger = await self.fetch_ledger()
         await self.service.lifecycle.stop()
-        lost = shutil.move(self.directory, self.folder / "lost")
+        lost = self.directory.rename(self.folder / "lost")
         shutil.copytree(path, self.directory)
         if is_inside := self.rng.random() < 0.5:
             for old in self.directory.glob("ledger.sqlite*"):
                 old.unlink()
-            for newer in Path(lost).glob("ledger.sqlite*"):
+            for newer in lost.glob("ledger.sqlite*"):
                 shutil.copy(newer, self.directory)
         shutil.rmtree(lost)
         opened = open_directory(self.directory, new_clock=self.new_clock)
@@ -160,7 +183,12 @@ class BackupPlayer(PrivacyPlayer):
         await self._live(opened.recover(opened.snapshots.recover(), choice))
         version = self.service.model.state.version
         is_newer = bool(opened.notes) or version != then.version
-        self.go_back(then, Truth(version=version, lineage=then.lineage))
+        dropped = self.go_back(then, Truth(version=version, lineage=then.lineage))
+        self.tally["dropped by a start"] += sum(dropped.values())
+        if is_newer:  # also the files from before are gone
+            content = b"".join(path.read_bytes() for path in self.directory.rglob("*") if path.is_file())
+            names = then.held.keys() - self.truth.held.keys()
+            assert not [name for name in names if name.encode() in content], "what a start has dropped is in a file"
         if is_newer:
             self.truth.lineage = self.n_directories = self.n_directories + 1
 
@@ -168,17 +196,27 @@ class BackupPlayer(PrivacyPlayer):
         """Begin a new directory with the keys and the ledger, and restore a snapshot into it."""
         if not self.files:
             await self.download()
+        await self.change_since(self.files[-1][1])
         ledger = await self.fetch_ledger()
         await self.service.lifecycle.stop()
         self.n_directories += 1
         new = self.folder / str(self.n_directories)
         new.mkdir(mode=0o700)
         shutil.copytree(self.directory / "keys", new / "keys")
+        for snapshot in self.directory.glob("snapshot-*"):
+            snapshot.unlink()
+        old = open_directory(self.directory, new_clock=self.new_clock)
+        with pytest.raises(StartError, match="no snapshot"):  # it has served a model
+            old.prepare()
+        old.close()
         shutil.rmtree(self.directory)
         self.directory = new
         opened = open_directory(new, new_clock=self.new_clock)
+        with pytest.raises(StartError, match="ends before"):
+            opened.prepare(LedgerChoice(self.cut(ledger)))
         lost = opened.prepare(LedgerChoice(ledger))
-        await self._live(opened.begin(KINDS[self.kind, Task.CLASSIFICATION](**PARAMETERS[self.kind]).start(SCHEMA), lost))
+        model = KINDS[self.kind, Task.CLASSIFICATION](**PARAMETERS[self.kind]).start(SCHEMA)
+        await self._live(opened.begin(model, lost))
         self.absent.update(dict.fromkeys(self.truth.held))
         self.truth = Truth(version=self.service.model.state.version, lineage=self.n_directories)
         await self.restore()

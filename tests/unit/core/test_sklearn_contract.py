@@ -70,6 +70,7 @@ def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> N
     check(estimator)
 
 
+@pytest.mark.long
 def test_scikit_learns_check_with_array_api_dispatch() -> None:
     """It is only made when SciPy was imported with this variable set, hence in a process of its own."""
     script = """

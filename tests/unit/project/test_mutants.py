@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 from tests.mutants.faults import Fault, faults_of, make, put, read
 
 SOURCE = '''"""Text."""
@@ -42,6 +44,7 @@ def test_a_fault_is_put_where_its_function_is(tmp_path: Path) -> None:
     assert put(fault, tmp_path) is None
 
 
+@pytest.mark.long
 def test_the_list_is_drawn_from_its_seed_and_is_python() -> None:
     faults = make(1, 20, 5, 2)
     assert faults == make(1, 20, 5, 2)

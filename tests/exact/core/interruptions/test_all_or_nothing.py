@@ -196,7 +196,9 @@ def test_other_handlers_and_threads_are_left_alone() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("name", ordinary(["forest", "tree", "online", "quantised numbers", "presorted"], "forest", "online"))
+@pytest.mark.parametrize(
+    "name", ordinary(["forest", "tree", "online", "quantised numbers", "presorted"], "forest", "online")
+)
 def test_ctrl_c_at_random_moments(name: str) -> None:
     """Real signals: the model is never unusable, and the change is made or not."""
     trials, rng = trials_of(name), random.Random(name)

@@ -18,6 +18,7 @@ from oubli.app.ledger.downloads import check_ledger
 from oubli.app.service.build import build_service
 from oubli.app.service.service import Service
 from oubli.app.settings import Settings, SettingsError, load_settings
+from tests.tiers import covering
 from tests.unit.app.service.killed import Kept
 from tests.unit.app.service.support import erased
 from tests.unit.app.support import JSON, served_here
@@ -192,8 +193,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("with_ledger", [False, True], ids=["", "--ledger"])
-@pytest.mark.parametrize("files", FILES)
+@pytest.mark.parametrize(("files", "with_ledger"), covering(FILES, [False, True]))
 def test_without_its_snapshots_a_directory_is_refused(files, with_ledger, lost, monkeypatch):
     monkeypatch.setattr("oubli.app.service.build.train", lambda *_, **__: pytest.fail("trained"))
     lost.lose(*FILES[files])
@@ -204,8 +204,9 @@ def test_without_its_snapshots_a_directory_is_refused(files, with_ledger, lost, 
     assert before <= {path.name for path in lost.data.iterdir()}
 
 
-@pytest.mark.parametrize("change", ["none", "addition", "state", "snapshot", "export"])
-@pytest.mark.parametrize("crashes", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    ("change", "crashes"), covering(["none", "addition", "state", "snapshot", "export"], [False, True])
+)
 async def test_whatever_was_done_last(change, crashes, lost):
     """Only a directory in which nothing was done that a model is needed for is begun in again."""
     shutil.rmtree(lost.data)

@@ -18,6 +18,7 @@ from oubli.app.service.build import OpenDirectory, compose, open_directory
 from oubli.app.service.recovery.start import LedgerChoice
 from oubli.app.service.service import Service
 from oubli.app.storage.journal import Record, SqliteJournal
+from tests.tiers import ordinary
 from tests.unit.app.support import forest, reopened, samples, served, served_here
 
 # Two keys of each sort: the ones in use, and those that were rotated away.
@@ -125,7 +126,7 @@ def test_a_directory_without_any_key_is_refused_and_left_alone(where, made, tmp_
     assert (folder / "keys").exists() == (where == "elsewhere")
 
 
-@pytest.mark.parametrize("name", [*NAMES, "all"])
+@pytest.mark.parametrize("name", ordinary([*NAMES, "all"], NAMES[0], "all"))
 def test_going_on_without_is_written_down_and_asked_for_once(name, made):
     folder, files = made
     lost = list(files) if name == "all" else [name]

@@ -172,9 +172,8 @@ def fail_at_each(folder: Path, monkeypatch: pytest.MonkeyPatch, calls: Iterable[
 
 
 def test_some_calls_fail(tmp_path, monkeypatch, n_calls):
-    failed = fail_at_each(tmp_path, monkeypatch, [*range(2, n_calls, max(1, n_calls // 8)), *RARE])
-    assert failed >= {*RARE}
-    assert len(failed) > 3
+    calls = [n_calls // 3, *RARE[:1]]
+    assert len(fail_at_each(tmp_path, monkeypatch, calls)) == 2
 
 
 @pytest.mark.long

@@ -29,7 +29,7 @@ from tests.unit.app.support import CLASSES, JSON, forest, rows, samples, served_
 pytestmark = pytest.mark.anyio
 GONE = {"c1", "c6", "c11", "c16", "c21", "c26", "c31", "c36", "c41", "c46", "c51", "c56", "c7", "c8"}
 COUNTS = {"dropped_erased": 12, "dropped_rectified": 1, "dropped_expired": 1}
-KILLED_AT = [6, pytest.param(1, marks=pytest.mark.long)]
+KILLED_AT = [15, pytest.param(1, marks=pytest.mark.long)]
 
 
 def have_newer_ledger(backup: Kept) -> None:

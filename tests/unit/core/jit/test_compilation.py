@@ -22,9 +22,11 @@ from oubli.core.errors import InputError
 from oubli.core.jit import compilation, policy
 from oubli.core.jit.compilation import Compilation, Lines
 from oubli.core.warmup import warm_up
+from tests.tiers import ordinary
 from tests.unit.core.jit.counted import double
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
+WARM = os.environ["NUMBA_CACHE_DIR"]  # see tests/conftest.py
 WORK = "tests.unit.core.jit.counted:work"
 
 
@@ -45,7 +47,7 @@ def compiled(notes: Path) -> Counter[str]:
 ALL = {"double": 2, "quadruple": 1}
 
 
-@pytest.mark.parametrize("n_compilers", [1, 2])
+@pytest.mark.parametrize("n_compilers", ordinary([1, 2], 2))
 def test_what_the_work_calls_is_compiled_once(monkeypatch: pytest.MonkeyPatch, notes: Path, n_compilers: int) -> None:
     monkeypatch.setattr(compilation, "_affordable", lambda: n_compilers)
     told: list[tuple[int, int]] = []
@@ -83,6 +85,7 @@ work("3", lambda n: None)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names a processor of this architecture")
 def test_kernels_for_a_named_processor_are_of_use_on_another_machine(notes: Path) -> None:
     """As in the image; see docker/processor.sh."""
@@ -172,6 +175,7 @@ def test_what_other_processes_leave_is_compiled_when_it_is_called(
             raise policy.NotKeptError("a kernel")
         done.append(usage)
 
+    monkeypatch.setenv("NUMBA_CACHE_DIR", WARM)
     monkeypatch.setattr(warmup, "do", do)
     monkeypatch.setattr(warmup, "_running", {})
     IncrementalBoostingClassifier(n_estimators=1, quantization=None).fit(np.eye(4), [0, 1, 0, 1])
