@@ -25,6 +25,7 @@ from oubli.core.forest import workspace as inputs
 from oubli.core.forest.grow import FULL
 from oubli.core.forest.layout.blocks import ADD, DELETE
 from oubli.core.forest.layout.cells import ForestData, bit_rows_of
+from oubli.core.forest.layout.pages import in_order
 from oubli.core.forest.leases import Finish, Sharing, reserve_leases
 from oubli.core.forest.parameters import MAX_ENTRIES, MAX_SAMPLES, ForestSettings, places_of
 from oubli.core.forest.predict import (
@@ -114,6 +115,7 @@ class ForestEngine(KeptForest):
         other.plant(problem, slots)
         data = other.data(problem)
         other.resolve_all(data, None if progress is None else lambda done: progress(done, n_trees))
+        other.trees = in_order(other.trees)
         with self.changes:
             self.become(other)
 
