@@ -312,10 +312,9 @@ class Encoder:
 
     def _convert(self, source: npt.NDArray[Any], cells: npt.NDArray[Any]) -> int:
         """Convert rows, in threads if they are many."""
-        flags: int = CLEAN
         if self.n_threads == 1 or not is_long(_CONVERTING * source.size):
-            flags = convert(source, cells, self._narrow)
-            return flags
+            return int(convert(source, cells, self._narrow))
+        flags = CLEAN
         step = -(-len(source) // self.n_threads)
         parts = [slice(start, start + step) for start in range(0, len(source), step)]
         for some in run([partial(convert, source[part], cells[part], self._narrow) for part in parts], self.n_threads):

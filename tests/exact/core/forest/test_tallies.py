@@ -49,7 +49,7 @@ def test_tallies_say_what_counters_say(parameters: dict[str, Any]) -> None:
 
 
 def test_classes_that_come_make_tallies_of_counters() -> None:
-    few = Y < ForestEngine.most_counters
+    few = np.less(Y, ForestEngine.most_counters)
     model = DynamicForestClassifier(n_estimators=6, random_state=3).fit(X[few], Y[few], ids=np.flatnonzero(few))
     assert not len(model.engine_.trees.tallies)
     for i in np.flatnonzero(~few).tolist():
