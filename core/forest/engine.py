@@ -586,8 +586,8 @@ class ForestEngine(KeptForest):
         if len(cells) < MANY_ROWS:
             hashes = np.empty((int(self.has_categories), self.n_features), np.uint64)
             n_planted = self._sum_leaves_of.call(
-                trees.nodes, trees.leaves(), settings.n_trees, settings.is_regression, cells, category_hashes, hashes,
-                np.empty((3, inputs.N_LANES), np.int32), sums,
+                trees.nodes, trees.statistics, trees.starts, trees.tallies, settings.n_trees, settings.is_regression,
+                cells, category_hashes, hashes, np.empty((3, inputs.N_LANES), np.int32), sums,
             )  # fmt: skip
             return int(n_planted)
         n_codes = len(category_hashes) if self.has_categories else -1
