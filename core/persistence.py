@@ -6,6 +6,10 @@
 
 The file is written beside its place, flushed to the disk, and moved there.
 
+There is room for integer weights of samples: with `"weights": 1` in the document the tensor `samples.weights`, int32
+in the order of `samples.slots`, has them, and all counts of nodes, leaves and counters are sums of weights. Left out,
+or 0, each sample counts once. This program refuses any other number, so that it cannot pass weights over.
+
 Arrays in the safetensors format, written and read piece by piece.
 
     8 bytes    length of the header, little endian
@@ -147,6 +151,7 @@ _HEADER = Fields(
         "settings": Fields(more=Anything()),
         "n_classes": Whole(2, 2**31 - 1),
         "n_mutations": Whole(),
+        "weights": Whole(0, 0),
     },
 )
 

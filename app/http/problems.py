@@ -231,7 +231,7 @@ are still answered.
 
 503 out-of-memory retry: The server has not enough memory
 Nothing was changed: there is not enough memory for the request. Send less in one request, free memory on the machine,
-or lower max_classes (each leaf has a counter for each class).
+or lower max_classes (each class takes memory).
 
 503 model-unusable: The model cannot be used
 A change of the model was interrupted halfway, so the model answers nothing and accepts nothing. No acknowledged change

@@ -313,10 +313,10 @@ class Encoder:
     def _convert(self, source: npt.NDArray[Any], cells: npt.NDArray[Any]) -> int:
         """Convert rows, in threads if they are many."""
         if self.n_threads == 1 or not is_long(_CONVERTING * source.size):
-            return convert(source, cells, self._narrow)
+            return int(convert(source, cells, self._narrow))
+        flags = CLEAN
         step = -(-len(source) // self.n_threads)
         parts = [slice(start, start + step) for start in range(0, len(source), step)]
-        flags = CLEAN
         for some in run([partial(convert, source[part], cells[part], self._narrow) for part in parts], self.n_threads):
             flags |= some
         return flags

@@ -67,7 +67,7 @@ __all__ = ["MAX_CLASSES", "Column", "ColumnType", "LabelType", "Schema", "Task"]
 log = logging.getLogger("oubli.numbers")
 
 _RULES = ("classes", "max_classes")
-MAX_CLASSES = 1000  # as a rule: each leaf has a counter for each class
+MAX_CLASSES = 1000  # as a rule: a tree has a counter for each class in each node, boosting a tree
 _FEW_ROWS = 2**14  # show most columns that need float64
 
 

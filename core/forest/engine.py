@@ -26,6 +26,7 @@ from oubli.core.forest.draws import drawn_trees
 from oubli.core.forest.grow import FULL
 from oubli.core.forest.layout.blocks import ADD, DELETE
 from oubli.core.forest.layout.cells import ForestData, bit_rows_of
+from oubli.core.forest.layout.pages import in_order
 from oubli.core.forest.leases import Finish, Sharing, reserve_leases
 from oubli.core.forest.parameters import MAX_ENTRIES, MAX_SAMPLES, ForestSettings, places_of
 from oubli.core.forest.predict import (
@@ -115,6 +116,7 @@ class ForestEngine(KeptForest):
         other.plant(problem, slots)
         data = other.data(problem)
         other.resolve_all(data, None if progress is None else lambda done: progress(done, n_trees))
+        other.trees = in_order(other.trees)
         with self.changes:
             self.become(other)
 
@@ -600,8 +602,8 @@ class ForestEngine(KeptForest):
         if len(cells) < MANY_ROWS:
             hashes = np.empty((int(self.has_categories), self.n_features), np.uint64)
             n_planted = self._sum_leaves_of.call(
-                trees.nodes, trees.leaves(), settings.n_trees, settings.is_regression, cells, category_hashes, hashes,
-                np.empty((3, inputs.N_LANES), np.int32), sums,
+                trees.nodes, trees.statistics, trees.starts, trees.tallies, settings.n_trees, settings.is_regression,
+                cells, category_hashes, hashes, np.empty((3, inputs.N_LANES), np.int32), sums,
             )  # fmt: skip
             return int(n_planted)
         n_codes = len(category_hashes) if self.has_categories else -1

@@ -195,10 +195,12 @@ def _sum_trees(nodes, leaves, n_trees, is_regression, cells, row, hashes, lanes,
 
 
 @kernel
-def sum_leaves(nodes, leaves, n_trees, is_regression, cells, category_hashes, hashes, lanes, sums):
+def sum_leaves(
+    nodes, statistics, starts, tallies, n_trees, is_regression, cells, category_hashes, hashes, lanes, sums
+):  # fmt: skip
     """Sum the leaves that each row reaches, row by row; no tree may have a tag on the rows' paths.
 
-    nodes, leaves      of `Trees`, read only
+    nodes, statistics  of `Trees`, read only, as are `starts` and `tallies`: to hand over a tuple takes longer
     cells              float32/64[n, d] queries; categorical columns index `category_hashes`
     hashes             uint64[1, d] working space; no rows where there are no categories
     lanes              int32[3, N_LANES] working space
@@ -207,6 +209,7 @@ def sum_leaves(nodes, leaves, n_trees, is_regression, cells, category_hashes, ha
     Walks go down different trees in step, so that their waits for memory overlap. A row's sum is in the order of the
     trees. O(n T depth). Returns the number of non-empty trees. For many rows see below.
     """
+    leaves = Leaves(statistics, starts, tallies)
     n_planted = 0
     for tree in range(n_trees):
         n_planted += np.int64(nodes[tree]["n_samples"] > 0)

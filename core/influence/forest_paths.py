@@ -57,7 +57,8 @@ def place_rows(trees, parameters, rows):
             n_samples = np.int64(trees.nodes[node]["n_samples"])
             if n_samples > 0:
                 leaf, place = leaf_of(trees.nodes, node), row * n_trees + tree
-                add_leaf(Leaves(trees.statistics, trees.starts, trees.tallies), leaf, n_samples, is_regression, rows.shares, place)
+                leaves = Leaves(trees.statistics, trees.starts, trees.tallies)
+                add_leaf(leaves, leaf, n_samples, is_regression, rows.shares, place)
 
 
 @inner

@@ -156,8 +156,8 @@ def write_words(nodes, statistics, starts, tallies, ranks, are_by_node, is_regre
 
     statistics       class counts, or count and sum of the targets: of each node, or in row i those of a leaf with
                      child ~i
-    starts, tallies  or int32[leaves] and int32[any, 2]: a leaf's tallies (class, count) from that place on, whose counts
-                     add up to its samples; without rows there are statistics
+    starts, tallies  or int32[leaves] and int32[any, 2]: a leaf's tallies (class, count) from that place on, whose
+                     counts add up to its samples; without rows there are statistics
     ranks            int64[codes] of the classes, for tallies
     are_by_node      whether the statistics are of each node
     walk             int64[depth + 3], the number of nodes that wait, and these; at first the root

@@ -1,0 +1,102 @@
+"""Leaves with a tally for each class that they have samples of say what leaves with a counter for each class say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from oubli.core import DynamicForestClassifier, load, persistence
+from oubli.core.errors import FileError
+from oubli.core.forest.engine import ForestEngine
+from oubli.core.influence.methods import influence
+
+N, MANY = 600, ForestEngine.most_counters + 4
+RNG = np.random.default_rng(0)
+X = RNG.integers(0, 12, (N, 4)).astype(np.float32)  # equal rows of several classes make leaves that are not pure
+Y = RNG.integers(0, MANY, N)
+
+
+def fitted(most_counters: int = ForestEngine.most_counters, **parameters: Any) -> DynamicForestClassifier:
+    with patch.object(ForestEngine, "most_counters", most_counters):
+        return DynamicForestClassifier(n_estimators=6, random_state=3, **parameters).fit(X, Y)
+
+
+def said(model: Any, *, with_tags: bool) -> list[Any]:
+    """What a model answers, by every way in which leaves are read."""
+    found = [model.query(X[:3], frozen=True).probabilities] if with_tags else []
+    found += [model.predict_proba(X[:1]), model.predict_proba(X), model.feature_importances_]
+    found += [model.engine_.look(0, model.problem()).says(0)[0], model.digest()]
+    found += [influence(model, X[:2], Y[:2], method="leave-one-out", ids=[str(i) for i in range(50, 90)]).scores]
+    return [answer.tobytes() if isinstance(answer, np.ndarray) else answer for answer in found]
+
+
+@pytest.mark.parametrize("parameters", [{}, {"max_depth": 2}, {"occurrence": 0.5}], ids=str)
+def test_tallies_say_what_counters_say(parameters: dict[str, Any]) -> None:
+    model, other = fitted(**parameters), fitted(MANY, **parameters)
+    assert len(model.engine_.trees.tallies)
+    assert not len(other.engine_.trees.tallies)
+    assert said(model, with_tags=False) == said(other, with_tags=False)
+    for one in (model, other):
+        one.delete([str(i) for i in range(0, 40, 2)])
+        one.add(X[:5], Y[:5])
+    assert said(model, with_tags=True) == said(other, with_tags=True)
+    assert model.verify().ok
+
+
+def test_classes_that_come_make_tallies_of_counters() -> None:
+    few = np.less(Y, ForestEngine.most_counters)
+    model = DynamicForestClassifier(n_estimators=6, random_state=3).fit(X[few], Y[few], ids=np.flatnonzero(few))
+    assert not len(model.engine_.trees.tallies)
+    for i in np.flatnonzero(~few).tolist():
+        model.add(X[i : i + 1], Y[i : i + 1], ids=[i])
+    assert len(model.engine_.trees.tallies)
+    assert model.digest() == DynamicForestClassifier(n_estimators=6, random_state=3).fit(X, Y).digest()
+    assert model.verify().ok
+
+
+def test_leaves_take_no_memory_for_classes_that_they_have_never_seen() -> None:
+    trees = fitted().engine_.trees
+    assert trees.statistics.nbytes == 0
+    assert trees.tallies.nbytes == 2 * trees.members.nbytes
+
+
+def _another_class(tallies: Any, used: Any) -> None:
+    tallies[used[0], 0] += 1
+
+
+def _one_more(tallies: Any, used: Any) -> None:
+    tallies[used[0], 1] += 1
+
+
+def _left_over(tallies: Any, used: Any) -> None:
+    tallies[np.flatnonzero(tallies[:, 1] == 0)[0]] = 1
+
+
+@pytest.mark.parametrize("damage", [_another_class, _one_more, _left_over])
+def test_wrong_tallies_are_found(tmp_path: Path, damage: Callable[[Any, Any], None]) -> None:
+    model = fitted()
+    model.save(tmp_path / "model")
+    document, arrays = persistence.read(tmp_path / "model")
+    assert load(tmp_path / "model").digest() == model.digest()
+    for tallies in (arrays["forest.tallies"], model.engine_.trees.tallies):
+        damage(tallies, np.flatnonzero(tallies[:, 1]))
+    persistence.write(tmp_path / "model", arrays, document)
+    with pytest.raises(FileError, match="restore another file"):
+        load(tmp_path / "model")
+    assert not model.verify().ok
+
+
+@pytest.mark.parametrize("value", [MANY, -1, 2**31 - 1])
+@pytest.mark.parametrize("column", [0, 1])
+def test_tallies_that_kernels_could_not_follow_are_refused(tmp_path: Path, column: int, value: int) -> None:
+    fitted().save(tmp_path / "model")
+    document, arrays = persistence.read(tmp_path / "model")
+    arrays["forest.tallies"][:, column] = value
+    persistence.write(tmp_path / "model", arrays, document)
+    with pytest.raises(FileError, match="restore another file"):
+        load(tmp_path / "model")
