@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from oubli.core.array_types import Array, Slots
 from oubli.core.concurrency.threads import is_long, run
+from oubli.core.forest.layout.cells import ForestData
 from oubli.core.jit.nodes import category_hash
 from oubli.core.jit.policy import inner, kernel
 from oubli.core.rng import combine, draw_trees, restore_order
@@ -76,7 +77,7 @@ def _draw(data, parameters, slots, order, drawn):
         restore_order(parameters[0]["seed_key"], hashed, n_trees, occurrences, order)
 
 
-def drawn_trees(data: Data, parameters: Array, slots: Slots, n_threads: int = 1) -> npt.NDArray[np.int16]:
+def drawn_trees(data: Data | ForestData, parameters: Array, slots: Slots, n_threads: int = 1) -> npt.NDArray[np.int16]:
     """Return the trees of the samples in `slots`, int16[n, k], each in the order of its draws; O(n (k + d))."""
     n_trees, occurrences = int(parameters[0]["n_trees"]), int(parameters[0]["occurrences"])
     drawn = np.empty((len(slots), occurrences), np.int16)
