@@ -22,10 +22,10 @@ from oubli.core.concurrency.threads import is_long, run
 from oubli.core.engine import Progress, arrays_in
 from oubli.core.errors import CapacityError
 from oubli.core.forest import workspace as inputs
-from oubli.core.forest.draws import drawn_trees
 from oubli.core.forest.grow import FULL
 from oubli.core.forest.layout.blocks import ADD, DELETE
 from oubli.core.forest.layout.cells import ForestData, bit_rows_of
+from oubli.core.forest.layout.draws import drawn_trees
 from oubli.core.forest.layout.pages import in_order
 from oubli.core.forest.leases import Finish, Sharing, reserve_leases
 from oubli.core.forest.parameters import MAX_ENTRIES, MAX_SAMPLES, ForestSettings, places_of

@@ -19,7 +19,6 @@ from oubli.core.array_types import Array, Bools, Ints
 from oubli.core.concurrency.threads import is_long, run
 from oubli.core.engine import wrong_numbers
 from oubli.core.errors import expect
-from oubli.core.forest.draws import drawn_trees
 from oubli.core.forest.layout.blocks import (
     AT_HI,
     AT_LO,
@@ -37,6 +36,7 @@ from oubli.core.forest.layout.blocks import (
     counters_of,
 )
 from oubli.core.forest.layout.cells import ForestData, pack_rows
+from oubli.core.forest.layout.draws import drawn_trees
 from oubli.core.forest.state import (
     BLOCKS,
     DIRTY,

@@ -1,14 +1,14 @@
 """Predictions of rows by the trees that have not learned them.
 
-For samples held these are out-of-bag predictions. With low disclosure (see `draws.py`) all rows are answered so, and
-class probabilities are rounded to bands of a quarter: a single sample near a row moves its probability by little, and
-only a move across the end of a band shows.
+For samples held these are out-of-bag predictions. With low disclosure (see `layout/draws.py`) all rows are answered so,
+and class probabilities are rounded to bands of a quarter: a single sample near a row moves its probability by little,
+and only a move across the end of a band shows.
 """
 
 import numpy as np
 
 from oubli.core.array_types import Reals
-from oubli.core.forest.draws import draw_hash
+from oubli.core.forest.layout.draws import draw_hash
 from oubli.core.forest.predict import add_end, enter, look_up_hashes, walk_by_all, walk_by_numbers
 from oubli.core.forest.state import leaf_of
 from oubli.core.forest.workspace import ENDS, N_LANES

@@ -21,7 +21,6 @@ from typing import NamedTuple
 import numpy as np
 
 from oubli.core.array_types import Array
-from oubli.core.forest.draws import draw_hash
 from oubli.core.forest.grow import ALL_LEVELS, FULL, OK, ONE_LEVEL, ONE_PATH, STOPPED, regrow
 from oubli.core.forest.layout.blocks import (
     ADD,
@@ -40,6 +39,7 @@ from oubli.core.forest.layout.blocks import (
     update_block,
 )
 from oubli.core.forest.layout.cells import first_below, keep_bits
+from oubli.core.forest.layout.draws import draw_hash
 from oubli.core.forest.state import (
     DIRTY,
     TAGGED,
@@ -251,7 +251,7 @@ class _Said(NamedTuple):
 
 
 class ReachedLeaves:
-    """The leaves that a change has reached so far.
+    """The leaves that a change has reached so far, and the roots, whose counts say which trees are empty.
 
     Parameters
     ----------
@@ -266,6 +266,8 @@ class ReachedLeaves:
         self._before, self._after = self._empty(n_most), self._empty(n_most)
         self._now: Array = self._rows[:0]  # the places of the leaves that this slice has reached
         self._n = 0
+        self._roots: Array = trees.nodes["n_samples"][: len(trees.tree_tags)]
+        self._roots_before, self._roots_after = self._roots.copy(), self._roots.copy()
 
     def _empty(self, n_most: int) -> _Said:
         statistics = self._statistics
@@ -273,6 +275,7 @@ class ReachedLeaves:
 
     def reach(self, ends: Array) -> None:
         """Begin a slice that changes leaves, given by the rows of their nodes."""
+        self._roots[:] = self._roots_after
         rows = np.unique(ends)
         places = self._place[rows] - 1
         is_new = places < 0
@@ -287,11 +290,14 @@ class ReachedLeaves:
 
     def hide(self) -> None:
         """End a slice: what it has changed says what it said before the first one."""
+        self._roots_after[:] = self._roots
         self._keep(self._after, self._now)
         self._say(self._before, self._now)
+        self._roots[:] = self._roots_before
 
     def show(self) -> None:
         """Have all leaves say what the slices have made of them, and overwrite what is kept: it counts samples."""
+        self._roots[:] = self._roots_after
         self._say(self._after, np.arange(self._n))
         for array in (*self._before, *self._after):
             array[: self._n] = 0

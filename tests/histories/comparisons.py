@@ -102,7 +102,7 @@ class ForestOracle(Comparison):
         world, p = self.player.world, self.player.world.parameters
         others = ("random_state", "max_features", "lazy", "disclosure")
         values = {name: value for name, value in p.items() if name not in others}
-        is_low = p["disclosure"] == "low"
+        is_low = p.get("disclosure") == "low"
         if is_low:
             values |= {"n_estimators": 3 * p["n_estimators"], "occurrence": min(p["occurrence"], 0.7)}
         parameters = forest_oracle.Parameters(

@@ -171,7 +171,7 @@ class QuantisedTrees(ExactEngine):
         self._most_levels = 0
         self.class_counts = np.zeros(0, np.int64)
         self.category_counts = np.zeros(0, np.int64)
-        self._trees: Trees | None = no_trees()
+        self.read_trees: Trees | None = no_trees()
         self.work: Arrays | None = None
         self.last_update = LastUpdate()
         self._allocate_samples(0)
@@ -187,11 +187,11 @@ class QuantisedTrees(ExactEngine):
 
     def train_on(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         last = self.settings.n_estimators
-        for done in self._train_on(problem, slots, 1 if progress is not None else last):
+        for done in self.training_on(problem, slots, 1 if progress is not None else last):
             if progress is not None and done:
                 progress(done * self.groups, last * self.groups)
 
-    def _train_on(self, problem: Problem, slots: Slots, step: int) -> Iterator[int]:
+    def training_on(self, problem: Problem, slots: Slots, step: int) -> Iterator[int]:
         """Train on samples, so many iterations at a time; yields how many there are."""
         if not len(slots):
             return
@@ -221,7 +221,7 @@ class QuantisedTrees(ExactEngine):
         """Do what `refit` does, so many iterations at a time."""
         other = self.aside()
         other.forget()
-        for _ in other._train_on(problem, slots, step):
+        for _ in other.training_on(problem, slots, step):
             yield
         with self.changes:
             self.become(other)
@@ -423,7 +423,7 @@ class QuantisedTrees(ExactEngine):
         """Note how many iterations there are, and how many of them predict."""
         self.n_iterations = done
         self.n_predicting = best + 1 if self._validates else done
-        self._trees = None
+        self.read_trees = None
 
     # -- updating -------------------------------------------------------------------------------
 
@@ -446,7 +446,7 @@ class QuantisedTrees(ExactEngine):
 
     def reader(self) -> Self:
         other = self.aside()
-        other._trees = self.trees  # arrays of their own, which no change writes to
+        other.read_trees = self.trees  # arrays of their own, which no change writes to
         return other
 
     def change_in_slices(self, problem: Problem, slots: Slots, sign: int) -> Iterator[None]:
@@ -692,12 +692,12 @@ class QuantisedTrees(ExactEngine):
     @property
     def trees(self) -> Trees:
         """What predictions read."""
-        if self._trees is None:
+        if self.read_trees is None:
             loss, start = self.loss, self.start
             base = [loss.unit * score + start.base for score in start.scores.tolist()]
             n_trees = self.n_predicting * self.groups
-            self._trees = serialise.make_trees(self.forest, n_trees, self.features, base, loss.unit)
-        return self._trees
+            self.read_trees = serialise.make_trees(self.forest, n_trees, self.features, base, loss.unit)
+        return self.read_trees
 
     def header(self) -> dict[str, Any]:
         return {**super().header(), "statistics": self.statistics.digest()}

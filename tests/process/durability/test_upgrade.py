@@ -19,7 +19,7 @@ DIRECTORIES = sorted((ROOT / "tests" / "golden" / "directories").glob("*.tar.xz"
 # One of each form of files; the others, which differ in the kind of model, are long.
 SHORT = ("v0.1.0-forest-classification", "journal-forest-classification")
 # Splits are chosen otherwise since: samples and parameters are kept, and the trees are others.
-GROWN_ANEW = ("v0.1.0-", "boosting-")
+GROWN_ANEW = ("v0.1.0-", "boosting-", "journal-forest-", "ledger-2-forest-", "one-package-forest-")
 FLAGS = ("--data-dir", "data", "--erasure-deadline", "1")
 
 
