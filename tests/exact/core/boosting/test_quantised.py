@@ -6,12 +6,14 @@ The player compares digest, answers and all counts with a model fitted to the sa
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from oubli.core import IncrementalBoostingClassifier
-from oubli.core.boosting.quantised.engine import LastUpdate
+from oubli.core.boosting.quantised.engine import LastUpdate, QuantisedTrees
+from oubli.core.boosting.quantised.regions import Chooser
 from oubli.core.boosting.quantised.split import size_step
 from tests.histories.kinds import BY_NAME
 from tests.histories.player import Player
@@ -154,6 +156,34 @@ def test_labels_that_begin_to_say_something_have_regions(n_classes: int) -> None
                 change(sample)
         assert seen[0] == case.engine.regions.levels == 0
         assert max(seen) == 1
+
+
+def test_other_candidates_may_divide_samples_otherwise() -> None:
+    """Regions that differ once there is another category have all trees grown again."""
+    find, part = Chooser.find, QuantisedTrees._part
+    asked: list[bool] = []
+
+    def find_others_once(*arguments: Any) -> Any:
+        regions = find(*arguments)
+        return regions._replace(cuts=np.append(regions.cuts, 1)) if asked and asked.pop() else regions
+
+    def ask_once(*arguments: Any) -> bool:
+        asked[:] = [True]
+        is_same = part(*arguments)
+        n_others.append(not asked and not is_same)
+        asked.clear()
+        return is_same
+
+    rng, n_others = np.random.default_rng(8), list[bool]()
+    X, y = rng.integers(0, 9, (160, 2)).astype(float), rng.integers(0, 3, 160)
+    X[150:, 0] = np.arange(10, 20)
+    with KIND.tuned(least_size=7, weak=4.0):
+        case = Case(X, y, range(150), categorical=(0,), max_depth=3, n_estimators=3, min_child_weight=0.0)
+        assert case.engine.regions.levels == 0
+        with patch.object(Chooser, "find", find_others_once), patch.object(QuantisedTrees, "_part", ask_once):
+            for number in (*range(150, 160), *range(159, 149, -1)):
+                (case.come if f"{number}" not in case.held else case.go)(number)
+    assert any(n_others)
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
