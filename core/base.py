@@ -235,6 +235,7 @@ class Keepable(Estimator, ABC):
     influence_methods : the questions about influence that the kind answers, the usual one first.
     is_boosted : whether there is a tree for each class, each of which depends on those before it.
     small_parameters : of small models in which a few changes make every kernel run, one model after the other.
+    earlier_parameters : what a file means that does not have some parameter, where it is not the default.
     schema_ : types of columns and label.
     samples_ : the samples held.
     engine_ : the trees, over the samples.
@@ -245,6 +246,7 @@ class Keepable(Estimator, ABC):
     influence_methods: ClassVar[tuple[str, ...]] = ()
     is_boosted: ClassVar[bool] = False
     small_parameters: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    earlier_parameters: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     lazy: bool = False
     n_jobs: int | None = None
 
@@ -655,9 +657,10 @@ class Keepable(Estimator, ABC):
         model, and why its trees were rebuilt.
         """
         schema = Schema.from_dict(document["schema"])
-        model = cls(**document["parameters"])
+        earlier = {name: value for name, value in cls.earlier_parameters.items() if name not in document["parameters"]}
+        model = cls(**document["parameters"], **earlier)
         settings = model.checked_settings(schema)
-        if not is_same_json(settings.to_dict(), document.get("settings")):
+        if not is_same_json(settings.to_dict(), {**earlier, **document.get("settings", {})}):
             raise FileError("the file is not sound (its parameters and its settings differ): restore another file")
         require_sound(document.get("guarantee", model.guarantee) == model.guarantee, "its guarantee is another")
         given, (arrays, is_canonical) = arrays, canonical_parts(schema, arrays)

@@ -1,6 +1,7 @@
 """The estimators of incremental boosting."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from oubli.core.boosting.estimator import BoostedModel
@@ -19,6 +20,7 @@ class IncrementalBoosting(BoostedModel):
     kind = "incremental-boosting"
     guarantee = "exact"
     influence_methods = ("leaf-influence", "leaf-refit", "leave-one-out")
+    earlier_parameters = MappingProxyType({"category_statistics": None})
     small_parameters = (
         {"n_estimators": 3, "random_state": 0, "min_child_weight": 0.0},
         {"n_estimators": 3, "random_state": 0, "min_child_weight": 0.0, "category_statistics": 2},
