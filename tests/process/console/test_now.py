@@ -75,7 +75,7 @@ def test_stopped_changes_are_told_with_what_to_do_about_it(browser: Browser, tmp
             filler = fill(small)
             while server.ask("POST", "/samples", {"samples": [{"features": ROW, "label": "yes"}] * 50})[0] == 201:
                 pass
-            expect(banner).to_contain_text("Free disk space: changes then resume by themselves.")
+            expect(banner).to_contain_text("Make room: changes then resume by themselves.")
             console.check_access()
             filler.unlink()
             expect(banner).to_have_count(0, timeout=60_000)
