@@ -50,7 +50,7 @@ VERSIONS = 4
 WAYS = ("own row", "copies", "neighbours")
 HEAD = (
     *("data:", "answers:", "accuracy", "own row of 100", "AUC", "at 0.1 %", "copies of 100", "AUC"),
-    *("neighbours of 100", "AUC", "versions of 100", "batch"),
+    *("neighbours of 100", "AUC", "versions of 100", "batch", "own row"),
 )
 TEXT = (
     "{leavers} deletions of {rows:,} samples at most, one after the other; each sample comes back before the next one "
