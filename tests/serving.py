@@ -115,7 +115,7 @@ def forked(command: Sequence[str], folder: Path, variables: Mapping[str, str], o
 
 def _fork(arguments: Sequence[str], folder: Path, variables: Mapping[str, str], output: Path, errors: Path) -> Process:
     for path in (output, errors):
-        path.write_bytes(b"")  # whoever looks for what it says finds a file
+        path.write_bytes(b"")  # so that a reader finds a file
     given = (list(arguments), str(folder), dict(variables), str(output), str(errors))
     process = fork_server().Process(target=_run, args=given)
     process.start()

@@ -54,9 +54,9 @@ class DynamicForestClassifier(_Forest, Classifier):
         Put rebuilding off until a query needs it (or `resolve`). Never changes a prediction.
     disclosure : "standard" or "low", default "standard"
         How much answers may show of single samples. With "low" a row is answered by trees that have learned no sample
-        of the same values, and class probabilities are rounded to bands of a quarter. So whoever asks for a person's
-        row before and after a deletion gets the same answer. The forest then grows `3 n_estimators` trees, and a sample
-        is in at most 0.7 of them.
+        of the same values, and class probabilities are rounded to bands of a quarter. So the answer for a person's row
+        is the same before and after a deletion. The forest then grows `3 n_estimators` trees, and a sample is in at
+        most 0.7 of them.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
     n_jobs : int or None, default None

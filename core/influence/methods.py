@@ -275,7 +275,9 @@ def _leave_one_out(
     with_all = losses_of((answers.labels if answers.probabilities is None else answers.probabilities)[np.newaxis])[0]
     scores = np.empty(len(slots) if reduce else (len(slots), n_rows))
     done = 0
-    reads = n_rows <= _FEW_ROWS and isinstance(model.engine_, ForestEngine)
+    engine = model.engine_
+    # With low disclosure a sample's id does not draw its trees, and each row is answered by trees of its own.
+    reads = n_rows <= _FEW_ROWS and isinstance(engine, ForestEngine) and not engine.settings.has_low_disclosure
     for part in (_read_forest if reads else _unlearn)(model, X, slots):
         rises = losses_of(part) - with_all
         scores[done : done + len(part)] = rises.mean(axis=1) if reduce else rises

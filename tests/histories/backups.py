@@ -93,7 +93,7 @@ class BackupPlayer(PrivacyPlayer):
             one.must_go |= not one.names.isdisjoint(names)
 
     async def answers(self) -> list[bytes]:
-        """Everything that the server tells whoever asks."""
+        """Everything that the server answers to reads without path parameters."""
         async with self.client() as client:
             pages = described(self.app)["paths"].items()
             paths = [path for path, found in pages if "get" in found and "{" not in path and "events" not in path]

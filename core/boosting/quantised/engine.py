@@ -59,7 +59,7 @@ _COARSEST = 0.5  # grid of gradients that is made by doubling
 
 _SLICE = 0.02  # seconds of one slice of a change, roughly
 # Some changes move where boosting starts, so that all trees are grown again: seldom those of a small share of the
-# samples held. Binning a cell of all samples anew, which is one slice, takes so many seconds, and no more may in all.
+# samples held. Binning a cell of all samples again, which is one slice, takes so many seconds, and no more may in all.
 _FEW = 0.002
 _BINNING, _LONGEST_BINNING = 6e-8, 0.05
 

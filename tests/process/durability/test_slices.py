@@ -64,7 +64,7 @@ def test_killed_between_slices(many: Path, tmp_path: Path, tell: Any, name: str,
         expected = {f"p{i}" for i in range(N)}
         expected = expected - set(GONE) if name == "delete" else expected | {f"new {i}" for i in range(N_CHANGED)}
         assert (held.keys(), version) == (expected, 2)
-        # Who never got an answer asks again, and is told of the change that was made.
+        # A caller that got no answer sends the request again, and gets the answer to the change that was made.
         status, answer = send(server, "POST", path, body, key="once")
         assert status in (200, 201), answer
         if name == "delete":

@@ -59,6 +59,8 @@ def problem(task: str, n: int, seed: int = 0, categories: bool = False, missing:
 CASES: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "forest of two classes": (DynamicForestClassifier, "binary", {}),
     "few trees a sample": (DynamicForestClassifier, "binary", {"occurrence": 0.2}),
+    "low disclosure": (DynamicForestClassifier, "binary", {"disclosure": "low"}),
+    "low disclosure, numbers": (DynamicForestRegressor, "regression", {"disclosure": "low"}),
     "forest of many classes": (DynamicForestClassifier, "multiclass", {"max_depth": 4, "criterion": "entropy"}),
     "forest of numbers": (DynamicForestRegressor, "regression", {}),
     "two classes": (IncrementalBoostingClassifier, "binary", {"max_depth": 3}),
