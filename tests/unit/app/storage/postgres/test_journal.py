@@ -166,8 +166,8 @@ def test_what_the_database_sets_for_all_is_overruled(alone: Place) -> None:
     journal, epoch = alone.journal(), alone.take_over()
     wanted = {
         "synchronous_commit": ("off", "on"),
-        "statement_timeout": ("1", "0"),
-        "lock_timeout": ("1", "0"),
+        "statement_timeout": ("1000", "0"),
+        "lock_timeout": ("1000", "0"),
         "default_transaction_isolation": ("serializable", "read committed"),
         "client_min_messages": ("error", "warning"),
     }
