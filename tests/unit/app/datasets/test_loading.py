@@ -210,17 +210,6 @@ def test_a_parquet_file_brings_its_types(load: Callable[..., Table]) -> None:
     assert table.schema.task is Task.REGRESSION
 
 
-def test_the_example_that_ships_with_oubli() -> None:
-    example = Path(__file__).parents[4] / "examples" / "adult.csv.gz"
-    table = load_table(load_settings(data=example, target="income"))
-    assert len(table) == 32_561
-    assert sum(kind == "categorical" for kind in types(table).values()) == 8
-    assert sum(int(np.isnan(column(table, name)).sum()) for name in ("age", "capital_gain")) == 0
-    assert sum(value is None for name in types(table) for value in column(table, name)) == 4_262
-    assert sorted(set(table.y)) == ["<=50K", ">50K"]
-    assert table.notes == ()
-
-
 def test_progress_ends_at_its_total(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text(PEOPLE)

@@ -16,7 +16,6 @@ from oubli.app.ledger.entries import IdempotencyRecord, with_idempotency
 from oubli.app.ledger.keys import is_signed
 from oubli.app.times import to_text
 from oubli.core.errors import FileError
-from tests.closing import closed_at_the_end
 from tests.unit.app.ledger.support import DEADLINE, START, WholeLedger, in_time, make_ledger
 
 
@@ -217,27 +216,6 @@ def test_a_request_is_kept_as_hashes_and_numbers(ledger, fields):
     with pytest.raises(StorageError):
         ledger.store.fold_many([(1, with_idempotency(b"", replace(record, **fields)))])
     assert ledger.store.applied_seq() == 0
-
-
-def test_folding_again_changes_nothing(ledger):
-    receipt = ledger.unlearned("a")
-    ledger.erased(receipt)
-    ledger.unlearned("b")
-    before = content_of(ledger)
-    ledger.store.fold_many(ledger.records)
-    ledger.store.fold_many([ledger.records[1]])
-    ledger.store.fold_many([])
-    assert content_of(ledger) == before
-
-
-def test_folding_the_journal_gives_the_same_bytes(tmp_path):
-    ledger = make_ledger(tmp_path)
-    for i in range(5):
-        ledger.erased(ledger.unlearned(str(i)), ledger.unlearned(f"{i}x", kind="expiry"))
-    again = closed_at_the_end(LedgerDatabase(None, ledger.keys))
-    again.fold_many(ledger.records)
-    dumped = [list(store._connection.iterdump()) for store in (ledger.store, again)]
-    assert dumped[0] == dumped[1]
 
 
 def test_all_records_are_folded_or_none(ledger):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from standardwebhooks import Webhook
@@ -20,8 +18,6 @@ from oubli.app.service.outbox.deliveries import Push
 from oubli.app.service.service import Service
 from tests.unit.app.outgoing.receiver import ACCEPT, HANG_UP, Receiver, Request, answer
 from tests.unit.app.service.simulated import Time, started
-from tests.unit.app.service.slow_journal import SlowJournal
-from tests.unit.app.service.support import until
 
 pytestmark = pytest.mark.anyio
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -178,20 +174,6 @@ async def test_a_receiver_that_is_gone_is_not_asked_again(world):
     assert [(one.state, one.reason) for one in letters] == [("unlearned", "status-410"), ("overdue", "status-410")]
 
 
-async def test_an_overdue_erasure_is_told_once_and_before_it_is_erased(world, monkeypatch):
-    service = await world.start()
-    monkeypatch.setattr(type(service.erasure.checkpointer), "_is_due", lambda self: False)
-    receipt = await service.changes.delete(ids=["c1"])
-    await world.time.advance(61)
-    service = await world.restart(without_snapshot=True)
-    await world.time.advance(10)
-    assert world.told == ["unlearned", "overdue"]
-    await service.erasure.checkpointer.snapshot()
-    await world.time.advance(10)
-    world.check({receipt.id: {"unlearned", "overdue", "erased"}})
-    assert len(world.told) == 3
-
-
 async def test_more_failing_receipts_than_are_remembered_are_all_told_in_the_end(world, monkeypatch):
     monkeypatch.setattr("oubli.app.service.outbox.deliveries._MOST_FAILING", 3)
     monkeypatch.setattr("oubli.app.service.outbox.deliveries._PAGE", 2)
@@ -231,62 +213,3 @@ async def test_a_receiver_can_ask_to_be_left_alone(world):
     await world.time.advance(6000)
     assert times[1] - times[0] >= 5000
     world.check(await all_states(service), whole=False)
-
-
-async def test_what_is_not_noted_as_arrived_is_told_again_and_in_order(world):
-    """As after a kill: the process ends before the arrival is in the journal."""
-    service = await world.start()
-    noting = asyncio.Event()
-
-    async def never(notes: Any) -> None:
-        noting.set()
-        await asyncio.Event().wait()
-
-    (courier,) = service.outbox.deliveries._couriers
-    noted, courier._note = courier._note, never
-    receipt = await service.changes.delete(ids=["c1"])
-    await noting.wait()
-    await service.erasure.checkpointer.snapshot()
-    assert world.told == ["unlearned"], "the next state waits until the one before is noted"
-    for task in service.outbox.deliveries._tasks:
-        task.cancel()
-    courier._note = noted
-    courier._arrived.clear()
-    await world.restart()
-    await world.time.advance(1)
-    assert world.told == ["unlearned", "unlearned", "erased"]
-    world.check({receipt.id: {"unlearned", "erased"}})
-
-
-async def test_a_redelivery_whose_caller_goes_is_made_all_the_same(world):
-    gone = [True]
-    world.receiver.answers = lambda request: answer(410) if gone else ACCEPT
-    service = await world.start()
-    receipt = (await service.changes.delete(ids=["c1"])).id
-    await world.time.advance(1)
-    assert len(await service.outbox.deliveries.dead_letters(0, 10)) == 1
-    gone.clear()
-    await SlowJournal(service, b"revived").leave(service.outbox.deliveries.redeliver(receipt))
-
-    async def is_revived() -> bool:
-        return not await service.outbox.deliveries.dead_letters(0, 10)
-
-    await until(is_revived)
-    await world.time.advance(1)
-    world.check({receipt: {"unlearned"}})
-
-
-async def test_a_stop_in_the_middle_of_a_note_leaves_the_journal_whole(world):
-    service = await world.start()
-    journal = SlowJournal(service, b"settled")
-    receipt = await service.changes.delete(ids=["c1"])
-    await journal.entered()
-    stopping = asyncio.ensure_future(world.stop())
-    await asyncio.sleep(0.05)  # it waits for the journal
-    journal.go_on()
-    await stopping
-    assert service.lifecycle.stop_error is None
-    service = await world.start()
-    await service.erasure.checkpointer.snapshot()
-    await world.time.advance(1)
-    world.check({receipt.id: {"unlearned", "erased"}})

@@ -89,24 +89,6 @@ def test_no_copy_is_made_and_nothing_is_resolved(monkeypatch, tmp_path, k, durab
     run(service, work)
 
 
-def test_a_copy_resolves_nothing_that_the_original_has_not(monkeypatch):
-    service = make_service(large())
-    make_changes_long(monkeypatch)
-
-    async def work() -> None:
-        model = service.model.state.model
-        model.resolve()
-        await service.changes.delete(ids=["c7"])
-        await service.changes.delete(ids=MANY[10:30])
-        assert service.model.state.model is not model
-        expected = without(["c7"])
-        expected.delete(MANY[10:30])
-        assert service.model.state.model.n_lazy_tags_ == expected.n_lazy_tags_
-        assert service.model.state.model.digest() == expected.digest()
-
-    run(service, work)
-
-
 def test_where_all_trees_are_planted_again_they_are_built_before_they_are_served(monkeypatch):
     service = make_service(large())
     make_changes_long(monkeypatch)

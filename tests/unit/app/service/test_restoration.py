@@ -156,26 +156,6 @@ def test_what_the_newer_ledger_says_is_gone_is_dropped(ledger, backup):
             assert opened.notes == []
 
 
-async def test_what_comes_after_is_kept_and_nothing_old_comes_back(ledger, backup):
-    """Changes, receipts, ids that are generated, and a restore of the file that was handed out before the loss."""
-    old = max(backup.data.glob("snapshot-*")).read_bytes()
-    choice = LedgerChoice(backup.ledger if ledger else None)
-    async with served_here(service_of(open_directory(backup.data), choice=choice)) as client:
-        assert (await client.post("/samples", json=samples(9, "c"), headers=JSON)).status_code == 409
-        nameless = {"samples": [{"features": rows(1)[0], "label": "no"}]}
-        assert (await client.post("/samples", json=nameless, headers=JSON)).status_code == 201
-        receipt = (await client.delete("/samples/c0")).json()
-        assert receipt["exported_snapshots"] == 1
-    opened = open_directory(backup.data)
-    service = service_of(opened)
-    async with served_here(service) as client:
-        assert (await client.get(f"/erasures/{receipt['id']}")).status_code == 200
-        answer = (await client.put("/snapshot/file", content=old)).json()
-        assert not set(service.model.state.model.samples_.ids()) & (GONE | {"c0", "c9"})
-        assert answer["dropped"]["erased"] >= 13
-        check_ledger(opened.database.entries(0, 10**6))
-
-
 @pytest.mark.parametrize("every", KILLED_AT)
 def test_killed_at_some_steps_it_ends_the_same(every, ledger, backup, tmp_path, monkeypatch):
     def start(kept: Kept, ledger: bool = ledger) -> None:

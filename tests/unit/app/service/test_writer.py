@@ -250,13 +250,6 @@ async def test_what_changes_nothing_is_not_written(service):
         assert len(appends.batches) == n
 
 
-async def test_generated_ids_are_never_given_out_twice(service):
-    async with running(service):
-        adding = [asyncio.create_task(service.changes.add(new_samples(3, None))) for _ in range(8)]
-        ids = [name for each in adding for name in (await each).ids]
-        assert sorted(ids, key=int) == [str(i) for i in range(24)]
-
-
 async def test_an_erasure_that_is_gone_after_a_full_disk_keeps_nobody_waiting(service):
     """It asked for the reserve, and is refused when its turn comes; what waits behind it continues without."""
     appends = Appends(service)
@@ -284,6 +277,7 @@ async def test_an_erasure_that_is_gone_after_a_full_disk_keeps_nobody_waiting(se
 
 async def test_a_mistake_in_one_answer_keeps_no_other_from_its_own(service):
     async with running(service):
+
         def broken(error: Any) -> None:
             raise RuntimeError("SECRET")
 
