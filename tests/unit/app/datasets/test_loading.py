@@ -196,13 +196,14 @@ def test_a_parquet_file_brings_its_types(load: Callable[..., Table]) -> None:
         "id": ["007", "8", "9"],
         "n": pa.array([1, None, 3], pa.int32()),
         "big": [1, 2, 16777217],
+        "share": [0.5, None, 2.5],
         "text": ["1", "2", None],
         "kind": pa.array(["a", None, "b"]).dictionary_encode(),
         "flag": [True, None, False],
         "y": [0.5, 1.5, 2.5],
     }
     table = load(parquet(row_group_size=2, **columns), "data", id_column="id")
-    numbers = {"n": "float32", "big": "float64"}
+    numbers = {"n": "float32", "big": "float64", "share": "float32"}
     assert types(table) == {**numbers, "text": "categorical", "kind": "categorical", "flag": "boolean"}
     assert table.ids == ["007", "8", "9"]
     np.testing.assert_array_equal(column(table, "n"), [1, np.nan, 3])

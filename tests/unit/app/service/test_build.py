@@ -14,8 +14,7 @@ from oubli.app.service.service import Service
 from oubli.app.settings import Settings, SettingsError
 from oubli.core.concurrency import threads
 from oubli.core.forest.engine import ForestEngine
-from tests.unit.app.service.support import ended
-from tests.unit.app.support import CLASSES, NUMBERS, rows, samples, served
+from tests.unit.app.support import CLASSES, NUMBERS, ended, rows, samples, served
 
 
 def build_service(*arguments: Any) -> Service:

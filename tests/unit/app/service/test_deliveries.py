@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from standardwebhooks import Webhook
@@ -33,7 +35,6 @@ class World:
     time: Time = field(default_factory=Time)
     receiver: Receiver = field(default_factory=Receiver)
     give_up_after: float = 3 * 24 * HOUR
-    deadline: float = 60.0
     service: Service | None = None
 
     async def resolve(self, host: str, port: int) -> list[str]:
@@ -49,23 +50,16 @@ class World:
 
     async def start(self) -> Service:
         self.time.n_tasks = 2  # a courier, and the watch over deadlines
-        self.service = await started(self.directory, self.time, self.push(), deadline=self.deadline)
+        self.service = await started(self.directory, self.time, self.push())
         return self.service
 
-    async def stop(self, *, without_snapshot: bool = False) -> None:
-        """Stop the service as a signal does, or as a kill would leave it."""
+    async def stop(self) -> None:
         assert self.service is not None
-        if without_snapshot:
-            await self.service.outbox.deliveries.stop()
-            await self.service.model.threads.settle()
-            self.service.model.threads.close()
-            self.service.lifecycle.close()
-        else:
-            await self.service.lifecycle.stop()
+        await self.service.lifecycle.stop()
         self.service, self.time.n_tasks = None, 0
 
-    async def restart(self, **how: bool) -> Service:
-        await self.stop(**how)
+    async def restart(self) -> Service:
+        await self.stop()
         return await self.start()
 
     @property
@@ -213,3 +207,28 @@ async def test_a_receiver_can_ask_to_be_left_alone(world):
     await world.time.advance(6000)
     assert times[1] - times[0] >= 5000
     world.check(await all_states(service), whole=False)
+
+
+async def test_what_is_not_noted_as_arrived_is_told_again_and_in_order(world):
+    """As after a kill: the process ends before the arrival is in the journal."""
+    service = await world.start()
+    noting = asyncio.Event()
+
+    async def never(notes: Any) -> None:
+        noting.set()
+        await asyncio.Event().wait()
+
+    (courier,) = service.outbox.deliveries._couriers
+    noted, courier._note = courier._note, never
+    receipt = await service.changes.delete(ids=["c1"])
+    await noting.wait()
+    await service.erasure.checkpointer.snapshot()
+    assert world.told == ["unlearned"], "the next state waits until the one before is noted"
+    for task in service.outbox.deliveries._tasks:
+        task.cancel()
+    courier._note = noted
+    courier._arrived.clear()
+    await world.restart()
+    await world.time.advance(1)
+    assert world.told == ["unlearned", "unlearned", "erased"]
+    world.check({receipt.id: {"unlearned", "erased"}})

@@ -16,7 +16,7 @@ from oubli.app.service.service import Service
 from oubli.core import DynamicTreeClassifier
 from tests.unit.app.service.support import ended_here, erased, until
 from tests.unit.app.service.test_fitting import begin_fit
-from tests.unit.app.support import CLASSES, JSON, forest, make_service, reopened, rows, samples, served_here
+from tests.unit.app.support import JSON, fitted, forest, make_service, reopened, rows, samples, served_here
 
 pytestmark = pytest.mark.anyio
 STRANGE = 12345.678  # far from the ages of all others: a threshold beside it is a trace
@@ -25,9 +25,7 @@ LAST = CheckpointPolicy(erasure_deadline=3600.0)
 
 
 def tree(n: int = 60, **parameters: Any) -> Any:
-    model = DynamicTreeClassifier(**{"epsilon": 0.5, **parameters})
-    labels = ["yes" if i % 4 else "no" for i in range(n)]
-    return model.fit(rows(n), labels, ids=[f"c{i}" for i in range(n)], schema=CLASSES)
+    return fitted("tree", n, **{"epsilon": 0.5, **parameters})
 
 
 def recovered(directory: Path) -> Service:

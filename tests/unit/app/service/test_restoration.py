@@ -20,11 +20,10 @@ from oubli.app.service.changes.deletions import DeleteSamples
 from oubli.app.service.recovery import start
 from oubli.app.service.recovery.start import LedgerChoice, drop_gone
 from oubli.app.service.service import Service
-from oubli.core import OnlineBoostingClassifier
 from tests.reach import array_bytes
 from tests.unit.app.service.killed import Kept, kills, steps_of
 from tests.unit.app.service.support import ended_here
-from tests.unit.app.support import CLASSES, JSON, forest, rows, samples, served_here
+from tests.unit.app.support import JSON, fitted, forest, rows, samples, served_here
 
 pytestmark = pytest.mark.anyio
 GONE = {"c1", "c6", "c11", "c16", "c21", "c26", "c31", "c36", "c41", "c46", "c51", "c56", "c7", "c8"}
@@ -40,9 +39,7 @@ def have_newer_ledger(backup: Kept) -> None:
 
 
 def boosting() -> Any:
-    model = OnlineBoostingClassifier(n_estimators=3, random_state=0)
-    labels = ["yes" if i % 4 else "no" for i in range(60)]
-    model.fit(rows(60), labels, ids=[f"c{i}" for i in range(60)], schema=CLASSES)
+    model = fitted("online-boosting", n_estimators=3, random_state=0)
     for i in range(60):
         model.samples_.set_subject(f"c{i}", f"s{i % 5}")
     return model

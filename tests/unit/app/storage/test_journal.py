@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oubli.app.errors import JournalDamagedError
+from oubli.app.errors import JournalDamagedError, JournalError
 from oubli.app.storage.journal import Journal, Record
 from oubli.app.storage.segment_keys import SegmentKeys
 from tests.closing import closed_at_the_end
@@ -88,6 +88,10 @@ def test_gives_back_what_was_appended(opened: Open) -> None:
     journal.append(batch(102, 130))
     for after in (0, 63, 64, 99, 100, 101, 129, 130):
         assert list(journal.records(after)) == batch(after + 1, 130)
+    journal.close()
+    with pytest.raises(JournalError):
+        journal.append(batch(131, 131))
+    assert list(opened().records(98)) == batch(99, 130)
 
 
 def test_numbers_may_be_passed_over_for_what_a_snapshot_has(opened: Open) -> None:
