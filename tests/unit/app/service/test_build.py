@@ -101,16 +101,6 @@ def test_a_start_without_changes_writes_no_snapshot(tmp_path, data):
     assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "data").glob("snapshot-*")} == before
 
 
-def test_a_first_start_that_was_cut_short_is_begun_again(tmp_path, data):
-    crash(build_service(settings(tmp_path, data)))
-    for path in (tmp_path / "data").glob("snapshot-*"):
-        path.unlink()  # as if it had been killed before it was there
-    with served(build_service(settings(tmp_path, data))) as client:
-        assert client.delete("/samples/p1").json()["model_version"] == 2
-        kinds = [entry["type"] for entry in client.get("/ledger").json()["entries"]]
-        assert kinds == ["signing-key", "begin", "begin", "unlearned"]
-
-
 @pytest.mark.parametrize("schema", [CLASSES, NUMBERS])
 def test_starts_empty_from_a_schema(tmp_path, schema):
     path = tmp_path / "schema.json"

@@ -91,7 +91,7 @@ async def test_predictions_and_health_go_on_during_a_long_mutation(monkeypatch):
             assert answer["model_version"] == 1
             assert answer["probabilities"] == forest().predict_proba(rows(n)).tolist()
         deleting = asyncio.create_task(client.delete("/samples/c1"))
-        await asyncio.sleep(0.01)
+        await until(lambda: service.changes.writer._waiting)
         assert not deleting.done(), "a mutation has to wait for its turn"
         gate.opened.set()
         added, deleted = (await adding).json(), (await deleting).json()
@@ -190,13 +190,13 @@ async def test_a_full_queue_refuses_additions_but_never_erasures(monkeypatch):
         long = asyncio.create_task(service.changes.add(new_samples(40)))
         await gate.reached()
         waiting = [asyncio.create_task(service.changes.add(new_samples(1, f"w{i}"))) for i in range(2)]
-        await asyncio.sleep(0.01)
+        await until(lambda: len(service.changes.writer._waiting) == 2)
         with pytest.raises(BusyError):
             await service.changes.add(new_samples(1, "x"))
         with pytest.raises(BusyError):
             await service.changes.replace(Replacement("c2", [1, "a", True], "yes"))
         erasures = [asyncio.create_task(service.changes.delete(ids=[f"c{i}"])) for i in range(20)]
-        await asyncio.sleep(0.01)
+        await until(lambda: len(service.changes.writer._waiting) == 22)
         gate.opened.set()
         assert (await long).n_new == 40
         assert [(await each).n_new for each in waiting] == [1, 1]

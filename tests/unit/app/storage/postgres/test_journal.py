@@ -24,7 +24,7 @@ from oubli.app.storage.postgres.database import Cluster
 from oubli.app.storage.postgres.journal import SoleJournal
 from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
 from tests.unit.app.storage.postgres.support import Place
-from tests.unit.app.storage.support import batch, record
+from tests.unit.app.storage.support import batch
 
 pytestmark = pytest.mark.long
 
@@ -412,21 +412,3 @@ def test_the_write_ahead_log_is_cycled_for_erasures_only(place: Place) -> None:
 def wal_file(place: Place) -> str:
     ((name,),) = place.execute("SELECT pg_walfile_name(pg_current_wal_insert_lsn())")
     return str(name)
-
-
-def test_a_schema_of_its_own(alone: Place) -> None:
-    alone.execute("CREATE SCHEMA one")
-    alone.execute("CREATE SCHEMA two")
-    for schema in ("one", "two"):
-        journal = SoleJournal(
-            f"{alone.url}?options=-csearch_path%3D{schema}", SegmentKeys(alone.folder / schema), name="a"
-        )
-        alone.opened.callback(journal.close)
-        journal.append([record(1)])
-        journal.rotate(2)
-        journal.drop_before(2)
-        assert journal.first_seq == 2
-    assert alone.execute("SELECT schemaname FROM pg_tables WHERE tablename = 'oubli_leader' ORDER BY 1") == [
-        ("one",),
-        ("two",),
-    ]
