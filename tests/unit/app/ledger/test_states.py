@@ -54,6 +54,20 @@ def test_states_are_listed_in_pages_and_found_by_version():
     assert ledger.store.state_at(ledger.store.head().index) is None
 
 
+def test_a_finished_erasure_takes_salt_and_digest_of_earlier_versions_away():
+    ledger = make_ledger()
+    ledger.version = 4
+    first, second = tell(ledger, 3), tell(ledger, 4)
+    receipt = ledger.unlearned("a")  # version 5
+    third, fourth = tell(ledger, 5), tell(ledger, 6)
+    assert opening_of(ledger, first["index"]).salt == SALT
+    ledger.erased(receipt)
+    for entry in (first, second):
+        assert opening_of(ledger, entry["index"]) == (None, None, SCHEMA)
+    for entry in (third, fourth):
+        assert opening_of(ledger, entry["index"]) == (SALT, DIGEST, SCHEMA)
+
+
 def test_what_is_forgotten_is_in_no_file_after_a_flush(tmp_path):
     ledger = make_ledger(tmp_path)
     kept = tell(ledger, 7, "7b" * 32, "e2" * 32)
