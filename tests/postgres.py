@@ -221,13 +221,6 @@ class Server:
         self.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
         self.execute("SELECT pg_promote()")
 
-    def start_promoted(self) -> None:
-        """Start a standby that was stopped as a primary, with what it had then."""
-        (self.data / "standby.signal").unlink()
-        with (self.data / "postgresql.auto.conf").open("a") as file:
-            file.write("primary_conninfo = ''\nsynchronous_standby_names = ''\n")
-        self.start()
-
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is not None and process.poll() is None:

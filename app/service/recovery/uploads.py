@@ -159,7 +159,7 @@ def _nameless_file(directory: Path | None) -> BinaryIO:
     prefix, suffix = TEMPORARY.split("{}")
     descriptor, name = tempfile.mkstemp(dir=directory, prefix=prefix, suffix=suffix)
     try:
-        Path(name).unlink()
+        Path(name).unlink(missing_ok=True)  # `remove_unfinished` may have come first, in its thread
         if directory is not None:
             flush_directory(directory)
     except BaseException:

@@ -93,14 +93,12 @@ class Disk:
         The name that the calls know it by.
     beginning
         A copy of it as it was at the beginning, all of which lasts; by default it is as it was.
-    cwd
-        Where the process runs; by default in the parent of the directory.
     """
 
-    def __init__(self, directory: Path, beginning: Path | None = None, cwd: Path | None = None) -> None:
+    def __init__(self, directory: Path, beginning: Path | None = None) -> None:
         self._root = str(directory)
         beginning = beginning or directory
-        self._cwd = str(cwd or directory.parent)
+        self._cwd = str(directory.parent)
         self._names: Names = {}
         self._directories = {self._root}
         for path in beginning.rglob("*") if beginning.exists() else ():

@@ -4,13 +4,11 @@
 
 The plan is an object: `directory` is the data directory; only what is done in it counts. `log` is a file that gets a
 line for each step begun. `kill`, if it is not null, has the name of a step, its number among those of that name, and
-whether the process dies before or after it. `clock`, if it is not null, is a file that holds by how many seconds the
-clock is wrong; it is read each time somebody asks for the time.
+whether the process dies before or after it.
 """
 
 from __future__ import annotations
 
-import datetime
 import functools
 import importlib
 import json
@@ -18,7 +16,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -30,11 +27,9 @@ METHODS = (
     ("oubli.app.storage.journal", "SqliteJournal", "append"),
     ("oubli.app.storage.journal", "SqliteJournal", "rotate"),
     ("oubli.app.storage.journal", "SqliteJournal", "drop_before"),
-    ("oubli.app.ledger.database", "LedgerDatabase", "adopt"),
     ("oubli.app.ledger.database", "LedgerDatabase", "fold_many"),
     ("oubli.app.ledger.database", "LedgerDatabase", "flush"),
     ("oubli.app.storage.snapshots", "SnapshotStore", "write"),
-    ("oubli.app.service.model.state", "ModelLock", "pause"),  # between two slices of a change, which is on the disk
 )
 
 
@@ -86,26 +81,6 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def bend_clock(path: Path) -> None:
-    """Make the time wrong by what a file says, for all modules of the application."""
-    true_time = time.time
-
-    def wrong_time() -> float:
-        return true_time() + float(path.read_text(encoding="ascii") or 0)
-
-    class WrongTime(datetime.datetime):
-        @classmethod
-        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:  # type: ignore[override]
-            return datetime.datetime.fromtimestamp(wrong_time(), tz)
-
-    time.time = wrong_time
-    time.time_ns = lambda: int(wrong_time() * 1e9)
-    importlib.import_module("oubli.app.http.server")
-    for name, module in list(sys.modules.items()):
-        if name.startswith("oubli.app.") and getattr(module, "datetime", None) is datetime.datetime:
-            module.datetime = WrongTime  # type: ignore[attr-defined]
-
-
 def main() -> None:
     """Prepare the steps, then run the command line."""
     plan = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
@@ -113,8 +88,6 @@ def main() -> None:
     from oubli.app.service.compiling import use_kernel_cache
 
     use_kernel_cache()
-    if plan["clock"] is not None:
-        bend_clock(Path(plan["clock"]))
     steps = Steps(plan)
     for call in CALLS:
         steps.wrap(os, call, f"os.{call}", in_directory=True)

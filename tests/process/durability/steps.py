@@ -49,7 +49,6 @@ class Plan:
 
     folder: Path
     kill: Kill | None = None
-    clock: Path | None = None
 
     @property
     def log(self) -> Path:
@@ -64,7 +63,6 @@ class Plan:
             "directory": str(self.folder / "oubli-data"),
             "log": str(self.log),
             "kill": None if self.kill is None else vars(self.kill),
-            "clock": None if self.clock is None else str(self.clock),
         }
         path.write_text(json.dumps(content), encoding="utf-8")
         return sys.executable, str(KILLING), str(path)

@@ -73,25 +73,6 @@ def test_what_is_flushed_with_its_name_lasts(traced):
     assert traced.left() == {}
 
 
-def test_places_lengths_and_copies_inside_the_kernel(traced):
-    traced.open("old", 5, "O_RDWR|O_CLOEXEC")
-    traced.write(5, "XY", 5)
-    traced.call("ftruncate(5, 6)")
-    traced.call("fdatasync(5)")
-    assert traced.left() == {"old": "old\0\0X"}
-    traced.open("old", 7, "O_WRONLY|O_TRUNC|O_CLOEXEC")
-    traced.call("lseek(7, 2, SEEK_SET)", 2)
-    traced.write(7, "Z")
-    traced.call("fsync(7)")
-    assert traced.left() == {"old": "\0\0Z"}
-    traced.open("copy", 8)
-    traced.call("sendfile(8, 5, [0] => [2], 2)", 2)
-    traced.call("sendfile(8, 5, [2] => [3], 100)", 1)
-    traced.call("fsync(8)")
-    traced.flush_directory()
-    assert traced.left() == {"old": "\0\0Z", "copy": "\0\0Z"}
-
-
 def test_with_luck_some_of_the_rest_is_there(traced):
     traced.open("old", 5, "O_RDWR|O_CLOEXEC")
     traced.write(5, "A", 0)
@@ -113,18 +94,3 @@ def test_calls_that_were_interrupted_in_the_trace_are_put_together(tmp_path):
     assert (flush.name, flush.begin, flush.end, flush.numbers()) == ("fdatasync", 0, 2, [5])
     assert (write.begin, write.end, write.data()) == (1, 1, b"hello")
     assert (unlink.result, unlink.texts()) == (-1, [b"a"])
-
-
-def test_a_descriptor_that_goes_from_one_file_to_another_is_followed(traced):
-    """The number is given back by one thread and taken by another before either call has returned."""
-    traced.open("old", 5, "O_RDWR|O_CLOEXEC")
-    traced.lines += [
-        f"18  openat(AT_FDCWD, {traced.name('new')}, O_RDWR|O_CREAT|O_CLOEXEC, 0600 <unfinished ...>",
-        "17  close(5 <unfinished ...>",
-        "18  <... openat resumed>) = 5",
-        "17  <... close resumed>) = 0",
-    ]
-    traced.write(5, "whole")
-    traced.call("fsync(5)")
-    traced.flush_directory()
-    assert traced.left() == {"old": "old", "new": "whole"}

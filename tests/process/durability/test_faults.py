@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,10 @@ from tests.process.durability.faults import fill, small_file_system, why_no_moun
 from tests.process.durability.model_of_truth import Sent
 from tests.process.durability.people import Strangers, flags, people
 from tests.process.durability.reading import check_held, read_held
-from tests.process.durability.tracing import attached, why_not
 from tests.serving import Running, serving
 
 ROW = {"instances": [list(people(1)["p0"].features)]}
 needs_mounts = pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_mounts()))
-needs_strace = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
 @pytest.fixture
@@ -78,34 +75,6 @@ def test_a_full_disk_refuses_additions_and_takes_deletions(begun, small, strange
             wait_until_erased(server, receipt["id"])
 
 
-@needs_mounts
-@pytest.mark.long
-def test_a_restart_on_a_full_disk_is_refused_or_forgets_as_before(begun, small, strangers):
-    here = flags("--data-dir", str(small / "oubli-data"), "--erasure-deadline", "600")
-    with serving(*here, cwd=begun) as server:
-        assert add(server, strangers, "before")[0] == 201
-        filler = fill(small)
-        receipts = _erase_all_sorts(server)
-        held, version = read_held(server)
-        server.process.kill()
-    try:
-        with serving(*here, cwd=begun) as server:
-            assert read_held(server) == (held, version)
-            assert send(server, "DELETE", "/samples/p200")[0] == 200
-            del held["p200"]
-            server.process.kill()
-    except AssertionError as ended:
-        said = " ".join(str(ended).split())
-        assert "the server ended with 2" in said
-        assert "room" in said or "No space" in said
-        assert "Traceback" not in said
-    filler.unlink()
-    with serving(*here, cwd=begun) as server:
-        assert read_held(server)[0] == held
-        for receipt in receipts:
-            assert server.get(f"/erasures/{receipt['id']}")[0] == 200
-
-
 def _add_until_refused(server: Running, strangers: Strangers) -> str:
     """What SQLite has reserved may hold some more."""
     for i in range(2000):
@@ -131,31 +100,3 @@ def _erase_all_sorts(server: Running) -> list[dict[str, Any]]:
     for name in ("before", "p0", "p36", "p100", "p80"):
         assert server.get(f"/samples/{name}")[0] == 404
     return [receipt for _, receipt in asked]
-
-
-@needs_strace
-def test_a_failed_flush_stops_changes_until_a_restart(begun, strangers):
-    with serving(*flags(), cwd=begun) as server:
-        assert add(server, strangers, "before")[0] == 201
-        version = server.get("/model")[1]["model_version"]
-        calls = "fsync,fdatasync"
-        tracer = attached(server, "-e", f"trace={calls}", "-e", f"inject={calls}:error=EIO:when=1+")
-        try:
-            check_refused(*add(server, strangers, "failed"), server, "failed", 301)
-        finally:
-            tracer.send_signal(signal.SIGTERM)
-            tracer.wait(30)
-        # The disk works again, but no one knows what it has kept: nothing is tried a second time.
-        check_refused(*add(server, strangers, "late"), server, "late", 301)
-        assert send(server, "DELETE", "/samples/p0")[0] == 503
-        assert server.get("/samples/p0")[0] == 200
-        assert server.get("/model")[1]["model_version"] == version
-        server.process.kill()
-    with serving(*flags(), cwd=begun) as server:
-        held, later = read_held(server)
-        assert held.pop("before")
-        assert later == version + len(held.keys() & {"failed"})
-        held.pop("failed", None)
-        assert held == people()
-        check_held(server, read_held(server)[0])
-        assert send(server, "DELETE", "/samples/p0")[0] == 200

@@ -10,7 +10,7 @@ import pytest
 
 from tests.postgres import Server, needs_postgres, temporary_server
 from tests.process.durability.asking import send, wait_for, wait_until_erased
-from tests.process.durability.canaries import Canary, canary, files_with
+from tests.process.durability.canaries import Canary, canary
 from tests.process.durability.people import flags, people
 from tests.process.durability.reading import fresh_digest, live_digest, read_held, read_schema
 from tests.serving import Running, environment, forked, free_port, serving
@@ -110,37 +110,3 @@ def cut_off(server: Running, postgres: Server) -> None:
     wait_for(lambda: server.get("/readyz?for=changes")[0] == 200, "changes to be taken again")
     learn(server, flock(20, 1))
     require_exact(server)
-
-
-def found_in(postgres: Server, canaries: list[Canary]) -> list[str]:
-    """Search the files of PostgreSQL, with what it has in memory."""
-    postgres.execute("CHECKPOINT")
-    return files_with(canaries, postgres.data, lone_numbers=False)
-
-
-def test_nothing_of_an_erased_sample_can_be_read(folder: Path, server_of_journals: Server) -> None:
-    postgres, database = server_of_journals, server_of_journals.new_database()
-    variables = {"OUBLI_JOURNAL": postgres.url(database)}
-    erased, kept = flock(1, 3), canary(500, people()["p0"].features)
-    control = canary(700, people()["p0"].features)
-    postgres.execute("CREATE TABLE control (content text)", database=database)
-    postgres.execute("INSERT INTO control VALUES (%s)", (control.id,), database=database)
-    assert found_in(postgres, [control]), "the search is blind"
-    with serving(*FLAGS, cwd=folder, **variables) as server:
-        learn(server, [*erased, kept])
-        ((sealed,),) = postgres.execute("SELECT sum(octet_length(sealed)) FROM oubli_records", database=database)
-        assert sealed > 1000
-        assert found_in(postgres, [*erased, kept]) == []  # at no time
-        assert send(server, "POST", "/snapshot", {})[0] == 201
-        keys = set((folder / "oubli-data" / "keys" / "segments").iterdir())
-        receipt = forget(server, [one.id for one in erased])
-        assert wait_until_erased(server, receipt)["overdue"] is False
-        assert files_with(erased, folder / "oubli-data", folder / "output.txt") == []
-        assert files_with([kept], folder / "oubli-data")
-        assert found_in(postgres, [*erased, kept]) == []
-        # What tables or logs still had of them could not be opened: no key of that time is left.
-        assert keys.isdisjoint((folder / "oubli-data" / "keys" / "segments").iterdir())
-        ((first,),) = postgres.execute("SELECT min(first_seq) FROM oubli_segments", database=database)
-        ((oldest,),) = postgres.execute("SELECT coalesce(min(seq), 1000000) FROM oubli_records", database=database)
-        assert oldest >= first > 1
-        assert server.stop() == 0

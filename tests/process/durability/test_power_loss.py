@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from tests.process.durability.answers import Answer, journal_writes, read_answers
-from tests.process.durability.asking import send, wait_for
+from tests.process.durability.asking import wait_for
 from tests.process.durability.clients import Acquaintances, Request, start_clients
 from tests.process.durability.crash import receipts_of
 from tests.process.durability.disk import Disk
 from tests.process.durability.evidence import check_evidence
 from tests.process.durability.model_of_truth import Operation, Truth
-from tests.process.durability.people import flags, people, write_csv
+from tests.process.durability.people import flags, people
 from tests.process.durability.reading import fresh_digest, live_digest, read_held, read_schema
-from tests.process.durability.tracing import Call, command, hexadecimal, kill_traced, read_trace, why_not
+from tests.process.durability.tracing import Call, command, kill_traced, read_trace, why_not
 from tests.serving import serving
 
 FLAGS = flags("--erasure-deadline", "1", "--snapshot-mutations", "60")
@@ -193,36 +193,3 @@ def test_what_was_flushed_is_enough_wherever_power_goes(recorded, truth, tmp_pat
         n_requests += lose_power(recorded, truth.copy(), cut, tmp_path / f"cut{number}", lucky)
     tell(f"power loss: {n} cuts survived, {n_requests:,} operations checked, lost 0, resurrected 0")
     assert n_requests > 20 * n
-
-
-# No one has made any of these directories before.
-DEEP = ("--data-dir", "deep/er/oubli-data", "--key-dir", "keys/of/oubli")
-
-
-def test_new_directories_and_their_parents_are_there_after_a_power_loss(tmp_path):
-    """Also those that a start that was killed has made: they are in the file system, and not yet on the disk."""
-    before = tmp_path / "before"
-    before.mkdir()
-    write_csv(before / "people.csv")
-    folder = tmp_path / "traced"
-    shutil.copytree(before, folder)
-    trace = tmp_path / "trace.txt"
-    for name in ("deep", "keys"):
-        (folder / name).mkdir()
-    with serving(*FLAGS, *DEEP, cwd=folder, command=command(trace)) as server:
-        version = server.get("/model")[1]["model_version"]
-        assert send(server, "DELETE", "/samples/p0")[0] == 200
-        keys = server.get("/ledger/keys")[1]
-        kill_traced(server)
-    disk = Disk(folder, before, cwd=folder)
-    names = (hexadecimal(str(folder / name)) for name in ("deep", "keys"))
-    disk.apply(Call("mkdir", f"{name}, 0700", 0, 0, 0) for name in names)
-    disk.apply(read_trace(trace))
-    disk.write_to(tmp_path / "left")
-    assert (tmp_path / "left" / "deep" / "er" / "oubli-data" / "ledger.sqlite").exists()
-    with serving(*FLAGS, *DEEP, cwd=tmp_path / "left") as server:
-        held, now = read_held(server)
-        assert "p0" not in held
-        assert len(held) == len(people()) - 1
-        assert now == version + 1
-        assert server.get("/ledger/keys")[1] == keys

@@ -8,8 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -131,22 +129,3 @@ def kill_traced(server: Running) -> None:
         with suppress(ProcessLookupError):  # it dies just now, as planned
             os.kill(int(child), signal.SIGKILL)
     server.process.wait(timeout=60)
-
-
-def attached(server: Running, *options: str) -> subprocess.Popen[bytes]:
-    """Trace a server that runs already; returns when all its threads are watched."""
-    arguments = ["strace", "-f", *options, "-o", os.devnull, "-p", str(server.process.pid)]
-    tracer = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 30
-    while not all(_tracers(server.process.pid)):
-        assert tracer.poll() is None, "strace could not attach"
-        assert time.monotonic() < deadline, "strace did not attach"
-        time.sleep(0.02)
-    return tracer
-
-
-def _tracers(pid: int) -> Iterator[bool]:
-    """Whether each thread of a process is traced."""
-    for status in Path(f"/proc/{pid}/task").glob("*/status"):
-        found = re.search(r"^TracerPid:\s+(\d+)", status.read_text(encoding="ascii"), re.MULTILINE)
-        yield found is not None and found[1] != "0"

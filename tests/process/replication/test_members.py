@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,7 +14,7 @@ from oubli.core.estimators import load_own
 from oubli.core.persistence import read_metadata
 from tests.postgres import Server
 from tests.process.durability.canaries import canary, files_with
-from tests.process.replication.nodes import CELLS, REDIRECT, Node, Nodes, place_of, sample
+from tests.process.replication.nodes import CELLS, REDIRECT, Node, Nodes, place_of
 from tests.serving import APP, environment
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
@@ -123,22 +121,6 @@ def ledger_of(node: Node) -> list[dict[str, object]]:
     return entries
 
 
-@pytest.mark.parametrize("is_removed", [False, True])
-def test_a_frozen_node_that_was_expelled_rejoins_in_place(nodes: Nodes, is_removed: bool) -> None:
-    (follower,) = nodes.followers()
-    follower.send(signal.SIGSTOP)
-    wait_until(nodes, follower, "expelled")
-    nodes.add(f"meanwhile-{is_removed}")
-    if is_removed:
-        remove(nodes.leader(), follower.name)
-    n_joined = follower.n_joined
-    follower.send(signal.SIGCONT)
-    nodes.wait(lambda: follower.n_joined > n_joined and follower.is_ready(), "it rejoins")
-    assert follower.ask("GET", f"/samples/meanwhile-{is_removed}").status == 200
-    assert ("was removed from the cluster" in follower.output) == is_removed
-    wait_until(nodes, follower, "in-step")
-
-
 def test_nodes_refuse_a_journal_that_was_set_back(nodes: Nodes) -> None:
     nodes.add("kept")
     nodes.wait_in_step()
@@ -165,33 +147,4 @@ def test_nodes_refuse_a_journal_that_was_set_back(nodes: Nodes) -> None:
     nodes.wait(lambda: all(one.is_ready() for one in nodes.all), "both are back")
     for one in nodes.all:
         assert one.ask("GET", "/samples/acknowledged").status == 200
-    nodes.require_same()
-
-
-def test_followers_predict_while_the_database_is_away(nodes: Nodes) -> None:
-    leader = nodes.leader()
-    (follower,) = nodes.followers()
-    nodes.server.stop()
-    try:
-        for one in (leader, follower):
-            started = time.monotonic()
-            assert one.predict().status == 200
-            assert time.monotonic() - started < 1.0
-        assert leader.ask("POST", "/samples", sample("nowhere")).status == 503
-    finally:
-        nodes.server.start()
-    nodes.add("again")
-    nodes.require_same()
-    assert nodes.leader().ask("GET", "/samples/nowhere").status == 404
-
-
-def test_a_restore_makes_others_rejoin(nodes: Nodes) -> None:
-    leader = nodes.leader()
-    (follower,) = nodes.followers()
-    n_joined = follower.n_joined
-    path = max(leader.data.glob("snapshot-*.safetensors"))
-    with closing(http.client.HTTPConnection("127.0.0.1", leader.port, timeout=60)) as connection:
-        connection.request("PUT", "/snapshot/file", path.read_bytes(), {"Content-Type": "application/octet-stream"})
-        assert connection.getresponse().status == 200
-    nodes.wait(lambda: follower.n_joined > n_joined and follower.is_ready(), "it rejoins")
     nodes.require_same()

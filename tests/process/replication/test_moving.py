@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from tests.postgres import Server
 from tests.process.durability.people import flags
 from tests.process.replication.nodes import Nodes, sample
-from tests.serving import APP, environment, serving
+from tests.serving import serving
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 
@@ -36,12 +35,3 @@ def test_a_server_becomes_a_node(database_server: Server, tmp_path: Path) -> Non
         assert nodes.leader() is first
     finally:
         nodes.close()
-
-
-def test_a_node_needs_what_others_reach_it_by(tmp_path: Path) -> None:
-    command = (*APP, "serve", "--follow", "--journal", "postgresql://nowhere.invalid/x", "--data-dir", "data")
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 2
-    assert "node_url and cluster_secret_file are missing" in done.stderr

@@ -32,6 +32,7 @@ from oubli.app.service.service import Service
 from oubli.app.settings import Settings
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.estimators import KINDS
 from oubli.core.forest.engine import ForestEngine
 from tests.closing import closed_at_the_end
 
@@ -62,6 +63,13 @@ def forest(n: int = 60, schema: Schema = CLASSES, n_estimators: int = 5) -> Any:
     for i in range(n):
         model.samples_.set_subject(f"c{i}", f"s{i % 5}")
     return model
+
+
+def fitted(kind: str, n: int = 60, **parameters: Any) -> Any:
+    """A classifier of any kind on samples like those of `forest`, without subjects."""
+    labels = ["yes" if i % 4 else "no" for i in range(n)]
+    model: Any = KINDS[kind, Task.CLASSIFICATION](**parameters)
+    return model.fit(rows(n), labels, ids=[f"c{i}" for i in range(n)], schema=CLASSES)
 
 
 def make_service(

@@ -125,6 +125,7 @@ def test_a_misspelt_setting_is_refused_wherever_it_stands(monkeypatch: pytest.Mo
         ({"ephemeral": True, "journal": "postgresql://db/oubli"}, "journal and ephemeral exclude each other"),
         ({"workers": 2}, "workers is gone: one process serves one model"),
         ({"accept_missing": ("files",)}, "accept_missing"),
+        ({"follow": True, "journal": "postgresql://db/oubli"}, "node_url and cluster_secret_file are missing"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_rule(flags: dict[str, Any], part: str) -> None:

@@ -111,25 +111,6 @@ def test_a_parquet_file_that_unpacks_to_too_much(tmp_path: Path, make: Any, enco
     assert pool.bytes_allocated() - before < 64 * LIMIT
 
 
-@pytest.mark.parametrize("dictionary", [True, False])
-def test_parquet_files_are_read_as_before(tmp_path: Path, dictionary: bool) -> None:
-    n = 1000
-    table = pa.table({
-        "t": pa.array([None if i % 7 == 0 else "abc"[i % 3] for i in range(n)]),
-        "c": pa.array(["red", "green"] * (n // 2)).dictionary_encode(),
-        "n": pa.array([None if i % 5 == 0 else i / 4 for i in range(n)]),
-        "b": pa.array([i % 2 == 0 for i in range(n)]),
-        "y": pa.array(["yes", "no"] * (n // 2)),
-    })  # fmt: skip
-    path = tmp_path / "data.parquet"
-    pq.write_table(table, path, use_dictionary=dictionary, row_group_size=300)
-    read = load_table(load_settings(data=path, target="y"))
-    assert len(read) == n
-    assert [column.type.value for column in read.schema.columns] == ["categorical", "categorical", "numeric", "boolean"]
-    assert list(read.X["t"][:8]) == [None, "b", "c", "a", "b", "c", "a", None]
-    assert list(read.y[:2]) == ["yes", "no"]
-
-
 def test_zstd_is_named(tmp_path: Path) -> None:
     path = tmp_path / "data.csv.zst"
     path.write_bytes(pa.compress(content(1000), codec="zstd", asbytes=True))

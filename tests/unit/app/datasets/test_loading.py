@@ -196,29 +196,19 @@ def test_a_parquet_file_brings_its_types(load: Callable[..., Table]) -> None:
         "id": ["007", "8", "9"],
         "n": pa.array([1, None, 3], pa.int32()),
         "big": [1, 2, 16777217],
+        "share": [0.5, None, 2.5],
         "text": ["1", "2", None],
         "kind": pa.array(["a", None, "b"]).dictionary_encode(),
         "flag": [True, None, False],
         "y": [0.5, 1.5, 2.5],
     }
     table = load(parquet(row_group_size=2, **columns), "data", id_column="id")
-    numbers = {"n": "float32", "big": "float64"}
+    numbers = {"n": "float32", "big": "float64", "share": "float32"}
     assert types(table) == {**numbers, "text": "categorical", "kind": "categorical", "flag": "boolean"}
     assert table.ids == ["007", "8", "9"]
     np.testing.assert_array_equal(column(table, "n"), [1, np.nan, 3])
     assert column(table, "kind") == ["a", None, "b"]
     assert table.schema.task is Task.REGRESSION
-
-
-def test_the_example_that_ships_with_oubli() -> None:
-    example = Path(__file__).parents[4] / "examples" / "adult.csv.gz"
-    table = load_table(load_settings(data=example, target="income"))
-    assert len(table) == 32_561
-    assert sum(kind == "categorical" for kind in types(table).values()) == 8
-    assert sum(int(np.isnan(column(table, name)).sum()) for name in ("age", "capital_gain")) == 0
-    assert sum(value is None for name in types(table) for value in column(table, name)) == 4_262
-    assert sorted(set(table.y)) == ["<=50K", ">50K"]
-    assert table.notes == ()
 
 
 def test_progress_ends_at_its_total(tmp_path: Path) -> None:

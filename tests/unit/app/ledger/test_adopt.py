@@ -70,16 +70,6 @@ def test_a_newer_ledger_is_taken_in_with_receipts_and_hashes(outdated, tmp_path)
     check_ledger(old.entries())
 
 
-def test_pages_and_parts_will_do(outdated, tmp_path):
-    new, old = outdated
-    entries = new.entries()
-    pages = [{"entries": entries[2:5], "next": "x"}, {"entries": entries[5:], "next": None}, signed_end(new)]
-    path = write_lines(tmp_path / "pages.jsonl", pages)
-    path.write_bytes(b"\n" + path.read_bytes() + b"\n  \n")
-    old.store.adopt(path)
-    assert old.entries() == entries
-
-
 def test_the_journal_goes_on_after_an_adopted_ledger(outdated, tmp_path):
     new, old = outdated
     path = write_whole(tmp_path / "newer.jsonl", new)

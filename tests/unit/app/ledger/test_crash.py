@@ -53,22 +53,6 @@ def test_a_copy_at_any_time_goes_on_to_the_same_end(tmp_path):
         store.close()
 
 
-@pytest.mark.parametrize("cut", [0, 1, 32, 100, 4096, 10_000, 20_000])
-def test_a_log_that_was_cut_off_is_made_up_for_by_the_journal(cut, tmp_path):
-    ledger = make_ledger(tmp_path)
-    long_story(ledger, 4)
-    ledger.store.flush()
-    flushed = ledger.store.applied_seq()
-    long_story(ledger, 4)
-    path = copied(ledger, tmp_path / "copy")
-    log = path.with_name("ledger.sqlite-wal")
-    log.write_bytes(log.read_bytes()[:cut])
-    store = closed_at_the_end(LedgerDatabase(path, ledger.keys))
-    assert flushed <= store.applied_seq() <= ledger.store.applied_seq()
-    store.fold_many(ledger.records)
-    assert list(store._connection.iterdump()) == list(ledger.store._connection.iterdump())
-
-
 def test_every_flipped_byte_is_found_or_changes_nothing(tmp_path):
     ledger = make_ledger(tmp_path)
     long_story(ledger, 2)

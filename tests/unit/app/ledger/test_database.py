@@ -14,9 +14,7 @@ from oubli.app.ledger import file as file_module
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.entries import IdempotencyRecord, with_idempotency
 from oubli.app.ledger.keys import is_signed
-from oubli.app.times import to_text
 from oubli.core.errors import FileError
-from tests.closing import closed_at_the_end
 from tests.unit.app.ledger.support import DEADLINE, START, WholeLedger, in_time, make_ledger
 
 
@@ -44,22 +42,6 @@ def check_signed(ledger: WholeLedger, receipt) -> None:
     assert is_signed(keys[receipt.key_id], receipt.signature, receipt.signed_form())
 
 
-def test_a_receipt_is_unlearned_then_erased_and_stays_so(ledger):
-    given = ledger.unlearned("a")
-    assert ledger.now_of(given) == given
-    ledger.erased(given)
-    erased = ledger.now_of(given)
-    assert (erased.status, erased.erased_at, erased.overdue) == ("erased", to_text(ledger.now), False)
-    assert (erased.ledger_index, erased.ledger_head) == (ledger.auditor.head.index, ledger.auditor.head.hash)
-    changed = {name for name, value in erased.content().items() if value != given.content()[name]}
-    assert changed == {"status", "erased_at", "ledger_index", "ledger_head", "signature"}
-    check_signed(ledger, given)
-    check_signed(ledger, erased)
-    ledger.now += 10 * DEADLINE
-    ledger.erased(given)
-    assert ledger.now_of(given) == erased
-
-
 def test_erased_too_late_is_overdue_for_ever(ledger):
     on_time = ledger.unlearned("a")
     late = ledger.unlearned("b", unlearned_at=ledger.now - DEADLINE)
@@ -83,17 +65,6 @@ def test_one_that_waits_too_long_is_overdue_when_it_is_read_and_signed_as_such(l
         assert len(set(read)) == 1
         assert read[0] == receipt._replace(overdue=overdue, signature=read[0].signature)
         check_signed(ledger, read[0])
-
-
-def test_receipts_of_a_case(ledger):
-    ref = str(uuid.uuid4())
-    first = ledger.unlearned("a", ref=ref)
-    ledger.unlearned("b")
-    second = ledger.unlearned("c", ref=ref)
-    assert ledger.store.receipts_page(0, 2, in_time, ref=ref) == ([first, second], None)
-    unknown = str(uuid.uuid4())
-    assert ledger.store.receipt(unknown, in_time) is None
-    assert ledger.store.receipts_page(0, 9, in_time, ref=unknown) == ([], None)
 
 
 def test_receipts_by_status(ledger):
@@ -219,27 +190,6 @@ def test_a_request_is_kept_as_hashes_and_numbers(ledger, fields):
     assert ledger.store.applied_seq() == 0
 
 
-def test_folding_again_changes_nothing(ledger):
-    receipt = ledger.unlearned("a")
-    ledger.erased(receipt)
-    ledger.unlearned("b")
-    before = content_of(ledger)
-    ledger.store.fold_many(ledger.records)
-    ledger.store.fold_many([ledger.records[1]])
-    ledger.store.fold_many([])
-    assert content_of(ledger) == before
-
-
-def test_folding_the_journal_gives_the_same_bytes(tmp_path):
-    ledger = make_ledger(tmp_path)
-    for i in range(5):
-        ledger.erased(ledger.unlearned(str(i)), ledger.unlearned(f"{i}x", kind="expiry"))
-    again = closed_at_the_end(LedgerDatabase(None, ledger.keys))
-    again.fold_many(ledger.records)
-    dumped = [list(store._connection.iterdump()) for store in (ledger.store, again)]
-    assert dumped[0] == dumped[1]
-
-
 def test_all_records_are_folded_or_none(ledger):
     ledger.unlearned("a")
     before = content_of(ledger)
@@ -267,19 +217,6 @@ def test_a_disk_that_fails_leaves_the_file_as_it_was(tmp_path):
     ledger.store._connection.execute("PRAGMA max_page_count=100000")
     ledger.store.fold_many(ledger.records)
     assert ledger.store.head() == ledger.auditor.head
-
-
-def test_receipts_of_a_key_that_was_retired_meanwhile_are_signed_by_the_next(tmp_path):
-    ledger = make_ledger(tmp_path)
-    receipt = ledger.unlearned("a")
-    ledger.erased(receipt, fold=False)
-    ledger.keys.rotate("signing")
-    ledger.store.fold_many(ledger.records)
-    erased = ledger.now_of(receipt)
-    assert erased.status == "erased"
-    assert erased.key_id == ledger.keys.signing.id != receipt.key_id
-    check_signed(ledger, erased)
-    assert ledger.now_of(receipt) == erased
 
 
 def test_heads_are_compared(tmp_path):

@@ -94,21 +94,3 @@ def test_a_tree_comes_back_to_a_mark(n):
 def test_a_node_is_not_a_leaf():
     left, right = hash_leaf(b"a"), hash_leaf(b"b")
     assert hash_leaf(left + right) != hash_node(left, right)
-
-
-def test_another_library_makes_the_same_trees():
-    """1,000 random trees: the roots and the paths of pymerkle. Its consistency proofs have a form of their own."""
-    pymerkle = pytest.importorskip("pymerkle")
-    draw = random.Random(11)
-    for _ in range(1000):
-        entries = [draw.randbytes(draw.randint(0, 12)) for _ in range(draw.randint(1, 90))]
-        other, tree = pymerkle.InmemoryTree(algorithm="sha256"), grown(0)
-        for entry in entries:
-            other.append_entry(entry)
-            tree.append(hash_leaf(entry))
-        size = len(entries)
-        index, old = draw.randrange(size), draw.randint(1, size)
-        assert tree.root() == other.get_root()
-        assert tree.root(old) == other.get_root(old)
-        included = [hash_leaf(entries[index]), *tree.inclusion(index, size)]
-        assert included == other.prove_inclusion(index + 1, size).path

@@ -61,17 +61,6 @@ async def test_the_same_after_mixed_changes(pair: Pair, seed: int) -> None:
 
 
 @with_a_pair
-async def test_a_fit_is_made_again(pair: Pair) -> None:
-    job = (await pair.leading.post("/model/fit", json={"parameters": {"n_estimators": 7}})).json()
-    while (await pair.leading.get(f"/jobs/{job['id']}")).json()["status"] != "succeeded":  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
-    await pair.follow()
-    pair.require_same()
-    described = (await pair.following.get("/model")).json()
-    assert described["parameters"]["n_estimators"] == 7
-
-
-@with_a_pair
 async def test_changes_and_signatures_are_for_the_leader(pair: Pair) -> None:
     before = pair.node.model.state.seq
     for method, path, body in (
@@ -167,9 +156,7 @@ def _lost(pair: Pair) -> None:
     [(_restored, RejoinError), (_missing, RejoinError), (_foreign, RejoinError), (_lost, SetBackError)],
 )
 @with_a_pair
-async def test_what_cannot_be_followed(
-    pair: Pair, happens: Callable[[Pair], None], error: type[Exception]
-) -> None:
+async def test_what_cannot_be_followed(pair: Pair, happens: Callable[[Pair], None], error: type[Exception]) -> None:
     await pair.leading.post("/samples", json=samples(1))
     await pair.follow()
     happens(pair)
@@ -203,17 +190,6 @@ async def test_what_a_newer_version_has_written_is_left_to_an_upgrade(
     monkeypatch.undo()  # it is upgraded
     await pair.follow()
     pair.require_same()
-
-
-@with_a_pair
-async def test_records_before_a_boundary_are_let_go_of_there(pair: Pair) -> None:
-    for i in range(6):
-        await pair.leading.post("/samples", json=samples(1, f"a{i}-"))
-    first = pair.journal.last_seq - 2
-    pair.journal.starts = (1, first)
-    await pair.follow()
-    assert pair.boundary.crossed == [first]
-    assert {one.seq for one in pair.boundary.alive} == {first, first + 1, first + 2}
 
 
 @with_a_pair

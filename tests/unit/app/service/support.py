@@ -51,14 +51,6 @@ async def erased(client: Any, *receipts: str) -> list[dict[str, Any]]:
     return list(await until(found))
 
 
-def ended(client: Any, job: dict[str, Any]) -> dict[str, Any]:
-    """Wait for the end of a job."""
-    while job["status"] in ("queued", "running"):
-        time.sleep(0.002)
-        job = client.get(f"/jobs/{job['id']}").json()
-    return dict(job)
-
-
 async def ended_here(client: Any, job: dict[str, Any]) -> dict[str, Any]:
     """Wait for the end of a job, with a client in this event loop."""
     while job["status"] in ("queued", "running"):

@@ -14,8 +14,7 @@ from oubli.app.service.service import Service
 from oubli.app.settings import Settings, SettingsError
 from oubli.core.concurrency import threads
 from oubli.core.forest.engine import ForestEngine
-from tests.unit.app.service.support import ended
-from tests.unit.app.support import CLASSES, NUMBERS, rows, samples, served
+from tests.unit.app.support import CLASSES, NUMBERS, ended, rows, samples, served
 
 
 def build_service(*arguments: Any) -> Service:
@@ -44,15 +43,6 @@ def settings(tmp_path: Path, data: Path | None = None, **more: Any) -> Settings:
 def crash(service: Service) -> None:
     """Let the directory go as the death of the process would, without a last snapshot."""
     service.lifecycle.close()
-
-
-def keep_from_disk(service: Service) -> None:
-    """Have a stop not write what a crash would not."""
-
-    async def no_snapshot() -> None:
-        service.model.state.pending.clear()
-
-    service.erasure.checkpointer.write_snapshot = no_snapshot  # type: ignore[assignment, method-assign]
 
 
 def observed(client: TestClient) -> tuple[Any, str]:
@@ -109,37 +99,6 @@ def test_a_start_without_changes_writes_no_snapshot(tmp_path, data):
     with served(build_service(settings(tmp_path))) as client:
         client.post("/predict", json={"instances": [[1, "a"]]})
     assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "data").glob("snapshot-*")} == before
-
-
-def test_after_a_crash_everything_acknowledged_is_there(tmp_path, data, capsys):
-    service = build_service(settings(tmp_path, data))
-    sample = {"features": [3, "new"], "label": "yes"}
-    with served(service) as client:
-        for i in range(3):
-            answer = client.post("/samples", json={"samples": [sample]}).json()
-            assert (answer["ids"], answer["model_version"], answer["durable"]) == ([str(i)], 2 + i, True)
-        receipt = client.delete("/samples/1").json()
-        client.put("/samples/p1", json={"features": [9, "z"], "label": "no", "subject": "other"})
-        before = observed(client)
-        keep_from_disk(service)
-    service = build_service(settings(tmp_path, data))
-    assert "5 records of the journal" in capsys.readouterr().err.replace("\n", " ")
-    with served(service) as client:
-        assert observed(client) == before
-        assert client.get(f"/erasures/{receipt['id']}").json() == receipt
-        again = client.post("/samples", json={"samples": [sample]}).json()
-        assert (again["ids"], again["model_version"]) == (["3"], before[0]["model_version"] + 1)
-    assert service.model.state.model.verify().ok
-
-
-def test_a_first_start_that_was_cut_short_is_begun_again(tmp_path, data):
-    crash(build_service(settings(tmp_path, data)))
-    for path in (tmp_path / "data").glob("snapshot-*"):
-        path.unlink()  # as if it had been killed before it was there
-    with served(build_service(settings(tmp_path, data))) as client:
-        assert client.delete("/samples/p1").json()["model_version"] == 2
-        kinds = [entry["type"] for entry in client.get("/ledger").json()["entries"]]
-        assert kinds == ["signing-key", "begin", "begin", "unlearned"]
 
 
 @pytest.mark.parametrize("schema", [CLASSES, NUMBERS])

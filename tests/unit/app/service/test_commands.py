@@ -92,16 +92,6 @@ def test_no_id_is_generated_that_a_snapshot_could_not_tell():
     assert plan_addition(forest(10), batch("a"), given(LARGEST_COUNTER)).next_id == LARGEST_COUNTER
 
 
-def test_a_plan_changes_nothing():
-    model = forest(10)
-    before, listed = model.digest(), model.samples_.ids()
-    plan_addition(model, batch("a", None))
-    plan_replacement(model, "c1", [9, "new", None], "maybe", "p", 5)
-    plan_deletion(model, ["c1", "c2"])
-    plan_deletion(model, ["s0"], "subjects")
-    assert (model.digest(), model.samples_.ids()) == (before, listed)
-
-
 def test_what_is_held_is_the_same_or_in_conflict():
     model = forest(10)
     assert add(model, batch("a", "b", subject="p", expires=8)) == (["a", "b"], 2)

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from oubli.app.errors import StorageError
-from oubli.app.service.model.influence import Question
 from oubli.core.model import Model
-from tests.unit.app.support import forest, make_service, rows, served_here
+from tests.unit.app.support import forest, make_service, served_here
 
 pytestmark = pytest.mark.anyio
 
@@ -69,12 +68,3 @@ async def test_the_copy_of_a_snapshot_that_cannot_be_written_is_overwritten(copi
                 await service.erasure.checkpointer.write_snapshot()
         (copy,) = copies
         assert not hasattr(copy, "samples_")
-
-
-async def test_the_copy_of_a_question_about_influence_is_overwritten(copies):
-    service = make_service(forest(20))
-    async with served_here(service):
-        copies.clear()
-        await service.questions.influence.answer(Question(rows(1), None, "leave-one-out", "all", 3))
-        assert copies
-        assert not any(hasattr(copy, "samples_") for copy in copies)

@@ -20,8 +20,6 @@ from oubli.app.service.outbox.deliveries import Push
 from oubli.app.service.service import Service
 from tests.unit.app.outgoing.receiver import ACCEPT, HANG_UP, Receiver, Request, answer
 from tests.unit.app.service.simulated import Time, started
-from tests.unit.app.service.slow_journal import SlowJournal
-from tests.unit.app.service.support import until
 
 pytestmark = pytest.mark.anyio
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -37,7 +35,6 @@ class World:
     time: Time = field(default_factory=Time)
     receiver: Receiver = field(default_factory=Receiver)
     give_up_after: float = 3 * 24 * HOUR
-    deadline: float = 60.0
     service: Service | None = None
 
     async def resolve(self, host: str, port: int) -> list[str]:
@@ -53,23 +50,16 @@ class World:
 
     async def start(self) -> Service:
         self.time.n_tasks = 2  # a courier, and the watch over deadlines
-        self.service = await started(self.directory, self.time, self.push(), deadline=self.deadline)
+        self.service = await started(self.directory, self.time, self.push())
         return self.service
 
-    async def stop(self, *, without_snapshot: bool = False) -> None:
-        """Stop the service as a signal does, or as a kill would leave it."""
+    async def stop(self) -> None:
         assert self.service is not None
-        if without_snapshot:
-            await self.service.outbox.deliveries.stop()
-            await self.service.model.threads.settle()
-            self.service.model.threads.close()
-            self.service.lifecycle.close()
-        else:
-            await self.service.lifecycle.stop()
+        await self.service.lifecycle.stop()
         self.service, self.time.n_tasks = None, 0
 
-    async def restart(self, **how: bool) -> Service:
-        await self.stop(**how)
+    async def restart(self) -> Service:
+        await self.stop()
         return await self.start()
 
     @property
@@ -178,20 +168,6 @@ async def test_a_receiver_that_is_gone_is_not_asked_again(world):
     assert [(one.state, one.reason) for one in letters] == [("unlearned", "status-410"), ("overdue", "status-410")]
 
 
-async def test_an_overdue_erasure_is_told_once_and_before_it_is_erased(world, monkeypatch):
-    service = await world.start()
-    monkeypatch.setattr(type(service.erasure.checkpointer), "_is_due", lambda self: False)
-    receipt = await service.changes.delete(ids=["c1"])
-    await world.time.advance(61)
-    service = await world.restart(without_snapshot=True)
-    await world.time.advance(10)
-    assert world.told == ["unlearned", "overdue"]
-    await service.erasure.checkpointer.snapshot()
-    await world.time.advance(10)
-    world.check({receipt.id: {"unlearned", "overdue", "erased"}})
-    assert len(world.told) == 3
-
-
 async def test_more_failing_receipts_than_are_remembered_are_all_told_in_the_end(world, monkeypatch):
     monkeypatch.setattr("oubli.app.service.outbox.deliveries._MOST_FAILING", 3)
     monkeypatch.setattr("oubli.app.service.outbox.deliveries._PAGE", 2)
@@ -255,38 +231,4 @@ async def test_what_is_not_noted_as_arrived_is_told_again_and_in_order(world):
     await world.restart()
     await world.time.advance(1)
     assert world.told == ["unlearned", "unlearned", "erased"]
-    world.check({receipt.id: {"unlearned", "erased"}})
-
-
-async def test_a_redelivery_whose_caller_goes_is_made_all_the_same(world):
-    gone = [True]
-    world.receiver.answers = lambda request: answer(410) if gone else ACCEPT
-    service = await world.start()
-    receipt = (await service.changes.delete(ids=["c1"])).id
-    await world.time.advance(1)
-    assert len(await service.outbox.deliveries.dead_letters(0, 10)) == 1
-    gone.clear()
-    await SlowJournal(service, b"revived").leave(service.outbox.deliveries.redeliver(receipt))
-
-    async def is_revived() -> bool:
-        return not await service.outbox.deliveries.dead_letters(0, 10)
-
-    await until(is_revived)
-    await world.time.advance(1)
-    world.check({receipt: {"unlearned"}})
-
-
-async def test_a_stop_in_the_middle_of_a_note_leaves_the_journal_whole(world):
-    service = await world.start()
-    journal = SlowJournal(service, b"settled")
-    receipt = await service.changes.delete(ids=["c1"])
-    await journal.entered()
-    stopping = asyncio.ensure_future(world.stop())
-    await asyncio.sleep(0.05)  # it waits for the journal
-    journal.go_on()
-    await stopping
-    assert service.lifecycle.stop_error is None
-    service = await world.start()
-    await service.erasure.checkpointer.snapshot()
-    await world.time.advance(1)
     world.check({receipt.id: {"unlearned", "erased"}})

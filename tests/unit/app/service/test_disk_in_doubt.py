@@ -23,8 +23,7 @@ from oubli.app.ledger.file import file_errors
 from oubli.app.storage.directory import DataDirectory, FlushError
 from oubli.app.storage.journal import SqliteJournal
 from oubli.app.storage.snapshots import SnapshotStore
-from tests.unit.app.service.support import ended
-from tests.unit.app.support import make_service, reopened, samples, served
+from tests.unit.app.support import ended, make_service, reopened, samples, served
 
 
 def problem_of(answer: Any) -> tuple[int, str, str | None]:

@@ -14,13 +14,11 @@ from oubli.app.service.changes.deletions import DeleteSamples
 from oubli.app.service.model.state import ModelLock
 from oubli.app.service.service import Service
 from oubli.core.boosting.quantised.engine import QuantisedTrees
-from oubli.core.data.schema import Task
 from oubli.core.errors import UnusableModelError
-from oubli.core.estimators import KINDS
 from oubli.core.forest.engine import ForestEngine
 from tests.unit.app.service.support import new_samples, running
 from tests.unit.app.support import (
-    CLASSES,
+    fitted,
     forest,
     make_answers_long,
     make_changes_long,
@@ -89,43 +87,10 @@ def test_no_copy_is_made_and_nothing_is_resolved(monkeypatch, tmp_path, k, durab
     run(service, work)
 
 
-def test_a_copy_resolves_nothing_that_the_original_has_not(monkeypatch):
-    service = make_service(large())
-    make_changes_long(monkeypatch)
-
-    async def work() -> None:
-        model = service.model.state.model
-        model.resolve()
-        await service.changes.delete(ids=["c7"])
-        await service.changes.delete(ids=MANY[10:30])
-        assert service.model.state.model is not model
-        expected = without(["c7"])
-        expected.delete(MANY[10:30])
-        assert service.model.state.model.n_lazy_tags_ == expected.n_lazy_tags_
-        assert service.model.state.model.digest() == expected.digest()
-
-    run(service, work)
-
-
-def test_where_all_trees_are_planted_again_they_are_built_before_they_are_served(monkeypatch):
-    service = make_service(large())
-    make_changes_long(monkeypatch)
-
-    async def work() -> None:
-        names = [f"c{i}" for i in range(N // 2)]
-        await service.changes.delete(ids=names)
-        assert service.model.state.model.n_lazy_tags_ == 0
-        assert service.model.state.model.digest() == without(names).digest()
-
-    run(service, work)
-
-
 @pytest.mark.parametrize("kind", ["tree", "online-boosting", "incremental-boosting"])
 def test_other_kinds_decide_by_counts_as_well(kind):
     """A few samples of a small model are changed in place, whatever the machine does meanwhile."""
-    model = KINDS[kind, Task.CLASSIFICATION]()
-    labels = ["yes" if i % 3 else "no" for i in range(300)]
-    model.fit(rows(300), labels, ids=[f"c{i}" for i in range(300)], schema=CLASSES)
+    model = fitted(kind, 300)
     service = make_service(model)
 
     async def work() -> None:
@@ -138,9 +103,7 @@ def test_other_kinds_decide_by_counts_as_well(kind):
 
 @pytest.mark.parametrize("k", [1, 20])
 def test_a_long_change_of_exact_boosting_is_made_in_slices_without_a_copy(monkeypatch, tmp_path, k):
-    model = KINDS["incremental-boosting", Task.CLASSIFICATION](n_estimators=10)
-    labels = ["yes" if i % 3 else "no" for i in range(300)]
-    model.fit(rows(300), labels, ids=[f"c{i}" for i in range(300)], schema=CLASSES)
+    model = fitted("incremental-boosting", 300, n_estimators=10)
     service, copies = make_service(model, tmp_path / "data"), copies_of(monkeypatch, model)
     monkeypatch.setattr(QuantisedTrees, "seconds_to_fit", lambda *_: 1.0)
     monkeypatch.setattr(QuantisedTrees, "_slice_size", lambda *_: 1)

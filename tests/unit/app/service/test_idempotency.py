@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
 from oubli.app.times import to_text
+from tests.unit.app.hosted import wait_until
 from tests.unit.app.support import JSON, make_service, reopened, samples, served
 
 BODY = samples(2, prefix="p", subject="person")
@@ -73,8 +74,7 @@ def test_what_has_expired_is_erased_in_the_same_way(tmp_path: Path) -> None:
     with served(service) as client:
         soon = to_text(service.model.clock.now_ms() + 300)
         assert add(client, "k", samples(1, prefix="p", expires_at=soon))[0] == 201
-        while client.get("/samples/p0").status_code == 200:
-            pass
+        wait_until(lambda: client.get("/samples/p0").status_code == 404)
         client.post("/snapshot")
         assert_spent(client, "k")
 

@@ -152,16 +152,6 @@ async def test_watching_tells_each_state_and_ends_with_the_job():
     assert [found.status async for found in board.watch(job.id)] == ["succeeded"]
 
 
-async def test_a_slow_watcher_sees_the_newest_state():
-    board, gate = JobBoard(), Gate()
-    job = board.start("verify", gate.work)
-    watcher = board.watch(job.id)
-    assert (await anext(watcher)).status == "queued"
-    gate.open.set()
-    await settle()
-    assert [found.status async for found in watcher] == ["succeeded"]
-
-
 async def test_watching_ends_when_the_server_stops():
     board, gate = JobBoard(), Gate()
     job = board.start("verify", gate.work)
@@ -199,20 +189,6 @@ async def test_closing_ends_all_jobs():
     with pytest.raises(BusyError):
         board.start("verify", done)
     await board.close()
-
-
-def test_a_board_without_a_loop_can_be_drained_and_closed():
-    unused, used = JobBoard(), JobBoard()
-    unused.drain()
-    asyncio.run(unused.close())
-    unused.drain()
-
-    async def use() -> None:
-        used.start("verify", done)
-        await settle()
-
-    asyncio.run(use())
-    used.drain()
 
 
 async def test_finished_jobs_are_forgotten_the_oldest_first():

@@ -85,20 +85,6 @@ def content_of(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if "-shm" not in path.name}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_each_key_is_missed(name, made):
-    folder, files = made
-    kept = files[name].read_bytes()
-    files[name].unlink()
-    before = content_of(folder)
-    refused(folder, rf"ledger names keys .*{files[name].name}.*--key-dir.*--accept-missing keys")
-    assert content_of(folder) == before, "no key was made in its place"
-    files[name].write_bytes(kept)
-    files[name].chmod(0o600)
-    with started(folder) as (opened, _):
-        assert len(opened.keys.public_keys()) == len(opened.keys.hashing) == 2
-
-
 def test_going_on_needs_no_more_room_than_the_reserve(made, monkeypatch):
     folder, files = made
     files["hashing old"].unlink()

@@ -21,7 +21,7 @@ from oubli.verifier.merkle import check_consistency
 from oubli.verifier.notes import decode, read_key
 from tests.closing import closed_at_the_end
 from tests.imports import ROOT
-from tests.unit.app.service.support import erased, until
+from tests.unit.app.service.support import until
 from tests.unit.app.support import JSON, forest, samples, served_here
 from tests.witness import LocalWitness, witnessing
 
@@ -105,19 +105,6 @@ async def test_deletions_are_published_within_a_second_and_proved(tmp_path):
             opening = opening_of(secret, "ids", f"c{i}")
             found = check_proof(text, policy, name=f"c{i}", opening=opening, kept=receipt)
             assert found.found == ("targets", "samples")
-
-
-async def test_what_was_signed_holds_after_a_restart_with_the_same_bytes(tmp_path):
-    async with served_here(opened(tmp_path / "data")) as client:
-        receipt = (await client.delete("/samples/c1")).json()
-        await client.post("/snapshot", headers=JSON)
-        await erased(client, receipt["id"])
-    texts = []
-    for _ in range(2):
-        async with served_here(opened(tmp_path / "data")) as client:
-            size = (await get(client, "/ledger"))["entries"][-1]["index"]
-            texts.append((await until_cosigned(client, await policy_of(client), size)).note.text)
-    assert texts[0] == texts[1]
 
 
 async def test_a_witness_cosigns_and_knows_more_after_each_change(tmp_path):

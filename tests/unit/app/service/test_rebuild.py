@@ -14,10 +14,9 @@ from oubli.app.errors import StopReason
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from oubli.app.service.service import Service
 from oubli.core import DynamicTreeClassifier
-from oubli.core.planning import Turn
 from tests.unit.app.service.support import ended_here, erased, until
 from tests.unit.app.service.test_fitting import begin_fit
-from tests.unit.app.support import CLASSES, JSON, forest, make_service, reopened, rows, samples, served_here
+from tests.unit.app.support import JSON, fitted, forest, make_service, reopened, rows, samples, served_here
 
 pytestmark = pytest.mark.anyio
 STRANGE = 12345.678  # far from the ages of all others: a threshold beside it is a trace
@@ -26,9 +25,7 @@ LAST = CheckpointPolicy(erasure_deadline=3600.0)
 
 
 def tree(n: int = 60, **parameters: Any) -> Any:
-    model = DynamicTreeClassifier(**{"epsilon": 0.5, **parameters})
-    labels = ["yes" if i % 4 else "no" for i in range(n)]
-    return model.fit(rows(n), labels, ids=[f"c{i}" for i in range(n)], schema=CLASSES)
+    return fitted("tree", n, **{"epsilon": 0.5, **parameters})
 
 
 def recovered(directory: Path) -> Service:
@@ -137,26 +134,6 @@ async def test_what_is_unlearned_while_the_model_is_built_anew_waits_for_the_nex
         assert service.model.state.model.digest() == fresh_digest(service.model.state.model)
 
 
-async def test_a_restart_holds_the_same_samples_and_keeps_its_promises(tmp_path):
-    """The journal's records are made again one by one, as they were applied."""
-    service = make_service(tree(alpha=0.2, beta=0.5, epsilon=None), tmp_path / "data", policy=LAST)
-    before = service.model.state.model
-    assert before.guarantee == "epsilon-feasible"
-    async with served_here(service) as client:
-        await asyncio.gather(*(client.delete(f"/samples/c{i}") for i in range(0, 60, 4)))
-        await client.post("/samples", json=samples(9), headers=JSON)
-        receipt = (await client.delete("/samples/c1")).json()
-        assert receipt["guarantee"] == "epsilon-feasible"
-        service.model.state.halt(StopReason.DISK_FAILED)  # nothing is written at the end, as after a kill
-    again = recovered(tmp_path / "data")
-    async with served_here(again) as client:
-        model = again.model.state.model
-        assert sorted(model.samples_.ids()) == sorted(before.samples_.ids())
-        assert model.digest() == before.digest()
-        assert model.verify().ok
-        assert await status_of(client, receipt) == "unlearned"
-
-
 async def test_a_window_slides_and_goes_on_after_a_restart(tmp_path):
     service = make_service(tree(20, window=20), tmp_path / "data", policy=LAST)
     async with served_here(service) as client:
@@ -229,14 +206,6 @@ async def test_building_that_takes_long_is_done_on_a_copy(tmp_path, monkeypatch,
         service.model.state.halt(StopReason.DISK_FAILED)
     if durable:
         assert recovered(tmp_path / "data").model.state.model.digest() == expected.digest()
-
-
-def test_no_change_of_a_small_model_takes_long():
-    model = tree()
-    assert not model.takes_long(None, ["c1"], 0, Turn(longest_pause=0.05))
-    assert not model.takes_long(
-        model.samples_.prepare(rows(9), ["no"] * 9), [], 0, Turn(n_items=100, longest_pause=0.05)
-    )
 
 
 async def test_what_slides_out_of_a_window_and_is_deleted_at_the_same_time(tmp_path):

@@ -20,11 +20,10 @@ from oubli.app.service.changes.deletions import DeleteSamples
 from oubli.app.service.recovery import start
 from oubli.app.service.recovery.start import LedgerChoice, drop_gone
 from oubli.app.service.service import Service
-from oubli.core import OnlineBoostingClassifier
 from tests.reach import array_bytes
 from tests.unit.app.service.killed import Kept, kills, steps_of
 from tests.unit.app.service.support import ended_here
-from tests.unit.app.support import CLASSES, JSON, forest, rows, samples, served_here
+from tests.unit.app.support import JSON, fitted, forest, rows, samples, served_here
 
 pytestmark = pytest.mark.anyio
 GONE = {"c1", "c6", "c11", "c16", "c21", "c26", "c31", "c36", "c41", "c46", "c51", "c56", "c7", "c8"}
@@ -40,9 +39,7 @@ def have_newer_ledger(backup: Kept) -> None:
 
 
 def boosting() -> Any:
-    model = OnlineBoostingClassifier(n_estimators=3, random_state=0)
-    labels = ["yes" if i % 4 else "no" for i in range(60)]
-    model.fit(rows(60), labels, ids=[f"c{i}" for i in range(60)], schema=CLASSES)
+    model = fitted("online-boosting", n_estimators=3, random_state=0)
     for i in range(60):
         model.samples_.set_subject(f"c{i}", f"s{i % 5}")
     return model
@@ -154,26 +151,6 @@ def test_what_the_newer_ledger_says_is_gone_is_dropped(ledger, backup):
             check(opened, service, backup)
             assert service.model.state.version == version, "it was done once"
             assert opened.notes == []
-
-
-async def test_what_comes_after_is_kept_and_nothing_old_comes_back(ledger, backup):
-    """Changes, receipts, ids that are generated, and a restore of the file that was handed out before the loss."""
-    old = max(backup.data.glob("snapshot-*")).read_bytes()
-    choice = LedgerChoice(backup.ledger if ledger else None)
-    async with served_here(service_of(open_directory(backup.data), choice=choice)) as client:
-        assert (await client.post("/samples", json=samples(9, "c"), headers=JSON)).status_code == 409
-        nameless = {"samples": [{"features": rows(1)[0], "label": "no"}]}
-        assert (await client.post("/samples", json=nameless, headers=JSON)).status_code == 201
-        receipt = (await client.delete("/samples/c0")).json()
-        assert receipt["exported_snapshots"] == 1
-    opened = open_directory(backup.data)
-    service = service_of(opened)
-    async with served_here(service) as client:
-        assert (await client.get(f"/erasures/{receipt['id']}")).status_code == 200
-        answer = (await client.put("/snapshot/file", content=old)).json()
-        assert not set(service.model.state.model.samples_.ids()) & (GONE | {"c0", "c9"})
-        assert answer["dropped"]["erased"] >= 13
-        check_ledger(opened.database.entries(0, 10**6))
 
 
 @pytest.mark.parametrize("every", KILLED_AT)

@@ -10,8 +10,7 @@ from starlette.testclient import TestClient
 import oubli.app.service.jobs.model_jobs
 from oubli.app.service.jobs.jobs import JobBoard
 from oubli.core.scoring import FOLDS, answer_fold, out_of_bag, score_of, take_samples
-from tests.unit.app.service.support import ended
-from tests.unit.app.support import NUMBERS, forest, make_service, rows, served
+from tests.unit.app.support import NUMBERS, ended, forest, make_service, rows, served
 
 
 def fit(client: TestClient, **content: Any) -> dict[str, Any]:

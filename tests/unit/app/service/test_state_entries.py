@@ -15,18 +15,16 @@ from oubli.api.ledger import ModelState, ProvedState, StatesAnswer
 from oubli.app.errors import JournalFullError
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from oubli.app.service.service import Service
-from oubli.core import IncrementalBoostingClassifier, OnlineBoostingClassifier
 from oubli.verifier import FailedError, check_absence, check_state, read_policy
 from oubli.verifier.sets import set_root
 from tests.unit.app.hosted import wait_until
-from tests.unit.app.service.support import ended
 from tests.unit.app.support import (
-    CLASSES,
+    ended,
+    fitted,
     forest,
     make_service,
     reopened,
     require_conforms,
-    rows,
     samples,
     served,
     served_here,
@@ -44,12 +42,6 @@ def service(tmp_path: Path) -> Service:
 def client(service: Service) -> Iterator[TestClient]:
     with served(service) as client:
         yield client
-
-
-def boosted(kind: Any) -> Any:
-    labels = ["yes" if i % 4 else "no" for i in range(60)]
-    model = kind(n_estimators=2, random_state=0)
-    return model.fit(rows(60), labels, ids=[f"c{i}" for i in range(60)], schema=CLASSES)
 
 
 def policy_of(client: Any) -> Any:
@@ -134,7 +126,7 @@ def test_a_restore_tells_a_state_of_the_new_version(client):
 
 
 def test_a_kind_that_is_not_exact_tells_the_set_only(tmp_path):
-    model = boosted(OnlineBoostingClassifier)
+    model = fitted("online-boosting", n_estimators=2, random_state=0)
     with served(make_service(model, tmp_path / "data", policy=LATER)) as client:
         client.post("/snapshot")
         (entry,) = listed(client)
@@ -287,7 +279,7 @@ def test_digests_of_trees_are_told_only_of_a_version_that_lasts_and_when_they_be
 
 
 def test_where_trees_depend_on_each_other_none_are_told(tmp_path):
-    model = boosted(IncrementalBoostingClassifier)
+    model = fitted("incremental-boosting", n_estimators=2, random_state=0)
     with served(make_service(model, tmp_path / "data", policy=LATER)) as client:
         index = client.post("/model/states").json()["index"]
         assert told(client, index)["digest"] is not None

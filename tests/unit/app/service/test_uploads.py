@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from oubli.app.errors import UploadError
 from oubli.app.service.erasure.holders import Holders
 from oubli.app.service.model.state import ModelState
 from oubli.app.service.recovery.uploads import UploadPolicy, Uploads
+from oubli.app.storage.directory import DataDirectory
 from tests.unit.app.hosted import hosted
 from tests.unit.app.support import forest, make_service
 
@@ -76,6 +78,19 @@ def test_the_name_is_gone_for_good_before_anything_is_written(tmp_path, holders,
     monkeypatch.setattr(module, "_write_all", writing)
     assert take(Uploads(tmp_path, holders, UploadPolicy()), pieces(b"a")) == b"a"
     assert steps == ["flushed", "written"]
+
+
+def test_a_snapshot_that_is_finished_meanwhile_may_remove_the_name_first(tmp_path, holders, monkeypatch):
+    directory, make = DataDirectory(tmp_path), tempfile.mkstemp
+
+    def raced(*arguments: Any, **options: Any) -> tuple[int, str]:
+        made = make(*arguments, **options)
+        directory.remove_unfinished()
+        return made
+
+    monkeypatch.setattr(tempfile, "mkstemp", raced)
+    assert take(Uploads(tmp_path, holders, UploadPolicy()), pieces(b"a")) == b"a"
+    directory.close()
 
 
 @pytest.mark.parametrize(("policy", "pause"), [(UploadPolicy(pause=0.05), 5.0), (UploadPolicy(deadline=0.2), 0.05)])

@@ -250,40 +250,9 @@ async def test_what_changes_nothing_is_not_written(service):
         assert len(appends.batches) == n
 
 
-async def test_generated_ids_are_never_given_out_twice(service):
-    async with running(service):
-        adding = [asyncio.create_task(service.changes.add(new_samples(3, None))) for _ in range(8)]
-        ids = [name for each in adding for name in (await each).ids]
-        assert sorted(ids, key=int) == [str(i) for i in range(24)]
-
-
-async def test_an_erasure_that_is_gone_after_a_full_disk_keeps_nobody_waiting(service):
-    """It asked for the reserve, and is refused when its turn comes; what waits behind it continues without."""
-    appends = Appends(service)
-
-    async with running(service):
-        appends.refusals = [JournalFullError("full")]
-        writer = service.changes.writer
-        give_way = writer._give_way
-
-        def broken_afterwards(transaction: Any) -> None:
-            give_way(transaction)
-            writer._waiting[0].plan = lambda model, transaction: 1 // 0
-
-        writer._give_way = broken_afterwards
-        deleting = asyncio.create_task(service.changes.delete(ids=["c1"]))
-        await asyncio.sleep(0)
-        while writer._waiting:  # noqa: ASYNC110 - until it is on its way to the disk alone
-            await asyncio.sleep(0)
-        adding = asyncio.create_task(service.changes.add(new_samples(1)))
-        with pytest.raises(ZeroDivisionError):
-            await deleting
-        assert (await asyncio.wait_for(adding, 10)).n_new == 1
-        assert appends.reserved[-1] is False
-
-
 async def test_a_mistake_in_one_answer_keeps_no_other_from_its_own(service):
     async with running(service):
+
         def broken(error: Any) -> None:
             raise RuntimeError("SECRET")
 

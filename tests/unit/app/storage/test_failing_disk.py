@@ -169,12 +169,6 @@ def test_at_system_calls(tmp_path: Path, check: Callable[[Path, int | None], Non
     check(tmp_path, n)
 
 
-@needs_trace
-def test_every_flush_fails(tmp_path: Path) -> None:
-    code, said = lived(tmp_path / "life", tmp_path / "log", FLUSHES, "error=EIO:when=1+")
-    assert (code, said) == (0, ["unstarted"])
-
-
 def error_of(code: int) -> sqlite3.OperationalError:
     error = sqlite3.OperationalError("disk I/O error at /secret/path")
     error.sqlite_errorcode = code

@@ -53,20 +53,6 @@ def use_up(path: Path) -> None:
                 continue
 
 
-def test_a_full_disk_refuses_and_goes_on_when_there_is_room(small_disk: Path) -> None:
-    journal = SqliteJournal(small_disk, MIB // 4)
-    other = small_disk / "other"
-    other.write_bytes(bytes(MIB // 2))
-    n_fitting = fill(journal)
-    assert n_fitting > 20
-    assert not journal.failed
-    assert (journal.last_seq, journal.n_records) == (n_fitting, n_fitting)
-    assert seqs(journal.records(0)) == list(range(1, n_fitting + 1))
-    other.unlink()
-    journal.append([big(n_fitting + 1), big(n_fitting + 2)])
-    assert seqs(closed(journal, small_disk)) == list(range(1, n_fitting + 3))
-
-
 def test_erasures_fit_on_a_full_disk(small_disk: Path) -> None:
     journal = SqliteJournal(small_disk, MIB // 4)
     journal.append(batch(1, 3))

@@ -88,49 +88,10 @@ def test_gives_back_what_was_appended(opened: Open) -> None:
     journal.append(batch(102, 130))
     for after in (0, 63, 64, 99, 100, 101, 129, 130):
         assert list(journal.records(after)) == batch(after + 1, 130)
-
-
-def test_goes_on_where_it_was_closed(opened: Open) -> None:
-    journal = opened()
-    journal.append(batch(1, 3))
-    journal.rotate(4)
-    journal.append(batch(4, 9))
-    known, oldest = facts(journal), journal.oldest_at
     journal.close()
     with pytest.raises(JournalError):
-        journal.append(batch(10, 10))
-    journal = opened()
-    assert (facts(journal), journal.oldest_at) == (known, oldest)
-    journal.append(batch(10, 12))
-    assert list(journal.records(2)) == batch(3, 12)
-    journal.rotate(13)
-    journal.close()
-    journal = opened()  # with an empty segment
-    assert facts(journal) == (0, 0, 12, 1)
-    journal.rotate(13)  # is the one that it has
-    journal.append(batch(13, 13))
-    assert list(journal.records(0)) == batch(1, 13)
-
-
-def test_drops_whole_segments(opened: Open) -> None:
-    journal = opened()
-    for end in (3, 6, 9):
-        journal.append(batch(end - 2, end))
-        journal.rotate(end + 1)
-    journal.drop_before(4 - 1)
-    assert journal.first_seq == 1
-    journal.drop_before(9)  # of the segment from 7 on, one is needed
-    assert journal.first_seq == 7
-    journal.append(batch(10, 11))
-    assert list(journal.records(6)) == batch(7, 11)
-    with pytest.raises(JournalDamagedError, match="record 6 of the journal"):
-        list(journal.records(5))
-    for _ in range(2):
-        journal.drop_before(1000)  # the one in use stays
-        assert journal.first_seq == 10
-    journal.append(batch(12, 12))
-    journal.close()
-    assert list(opened().records(9)) == batch(10, 12)
+        journal.append(batch(131, 131))
+    assert list(opened().records(98)) == batch(99, 130)
 
 
 def test_numbers_may_be_passed_over_for_what_a_snapshot_has(opened: Open) -> None:

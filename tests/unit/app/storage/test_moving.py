@@ -37,28 +37,6 @@ def written(directory: Path, first: int, last: int) -> None:
     old.close()
 
 
-@pytest.mark.parametrize("first", [1, 30])
-def test_records_go_on_in_the_other_journal(journal: Journal, tmp_path: Path, first: int) -> None:
-    directory = tmp_path / "data"
-    if first == 1:
-        old = journal_in(directory, 200)
-        old.close()
-    else:
-        written(directory, first, 200)
-    (directory / "snapshot").write_text("stays")
-    assert move_journal(directory, journal) == 201 - first
-    assert names(directory) == {"snapshot"}
-    assert (journal.first_seq, journal.last_seq) == (first, 200)
-    journal.append(batch(201, 203))
-    assert list(journal.records(first - 1)) == batch(first, 203)
-    assert move_journal(directory, journal) == 0
-
-
-def test_nothing_is_moved_where_nothing_is(journal: Journal, tmp_path: Path) -> None:
-    assert move_journal(tmp_path, journal) == 0
-    assert journal.last_seq == 0
-
-
 def test_a_move_that_was_cut_short_goes_on(journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "data"
     written(directory, 30, 200)

@@ -159,17 +159,6 @@ def test_a_node_that_is_expelled_is_removed_by_the_leader(place: Place) -> None:
     assert [one.name for one in cluster.members()] == ["a", "c"]
 
 
-def test_digests_are_posted_by_the_leader(place: Place) -> None:
-    journal = place.led()
-    cluster = place.cluster()
-    assert journal.epoch is not None
-    assert [(row.first_seq, row.mac) for row in cluster.segments()] == [(1, None)]
-    assert cluster.post_mac(1, b"mac", journal.epoch)
-    assert not cluster.post_mac(1, b"other", journal.epoch + 1)
-    assert not cluster.post_mac(2, b"other", journal.epoch)
-    assert [(row.first_seq, row.mac) for row in cluster.segments()] == [(1, b"mac")]
-
-
 def test_a_database_that_is_away(place: Place, postgres: Server) -> None:
     proxy = Proxy(postgres.port)
     cluster = Cluster(postgres.url(place.database, port=proxy.port))

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from oubli.app.errors import DeposedError, JournalError, JournalUnreachableError
+from oubli.app.errors import JournalError, JournalUnreachableError
 from oubli.app.storage.postgres.journal import SETTLE_SECONDS, PostgresJournal
 from tests.postgres import Server, needs_postgres, temporary_server
-from tests.serving import environment
 from tests.unit.app.storage.postgres.support import Place, new_place
 from tests.unit.app.storage.support import batch
 
@@ -119,82 +114,3 @@ def test_a_standby_is_promoted_under_writers(replicated: tuple[Place, Server, Po
     assert writers.errors == []
     promoted = Place(standby, place.database, place.folder, standby.port, place.opened)
     assert promoted.contents() == batch(1, writers.acknowledged)
-
-
-def test_a_standby_without_what_was_acknowledged_is_not_written_to(
-    replicated: tuple[Place, Server, PostgresJournal],
-) -> None:
-    """Replication was not synchronous: an operator's mistake, which must not pass in silence."""
-    place, standby, journal = replicated
-    journal.append(batch(1, 3))
-    place.server.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
-    place.server.execute("SELECT pg_reload_conf()")
-    time.sleep(0.3)
-    standby.stop()
-    journal.append(batch(4, 5))
-    place.server.kill()
-    standby.start_promoted()
-    with pytest.raises(JournalError, match="lost acknowledged records"):
-        append_when_reached(journal, 6)
-    assert journal.failed
-
-
-def append_when_reached(journal: PostgresJournal, seq: int) -> None:
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        try:
-            journal.append(batch(seq, seq))
-        except JournalUnreachableError:
-            time.sleep(0.05)
-        else:
-            return
-
-
-LEADER = """
-import sys, time
-from pathlib import Path
-from oubli.app.errors import DeposedError
-from oubli.app.storage.postgres.database import Cluster
-from oubli.app.storage.postgres.journal import PostgresJournal
-from oubli.app.storage.segment_keys import SegmentKeys
-from tests.unit.app.storage.support import batch
-url, folder = sys.argv[1:]
-journal = PostgresJournal(url, SegmentKeys(Path(folder)), lease=0.5)
-journal.lead(Cluster(url).take_over("frozen", None, 0.5))
-try:
-    while True:
-        journal.append(batch(journal.last_seq + 1, journal.last_seq + 3))
-        print(journal.last_seq, flush=True)
-except DeposedError:
-    print("deposed", journal.failed, flush=True)
-"""
-
-
-def test_a_frozen_leader_writes_nothing_more(postgres: Server, tmp_path: Path) -> None:
-    with new_place(postgres, tmp_path) as place:
-        command = [sys.executable, "-c", LEADER, place.url, str(place.folder / "segments")]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
-        try:
-            assert process.stdout is not None
-            while int(process.stdout.readline()) < 30:
-                pass
-            os.kill(process.pid, signal.SIGSTOP)
-            cluster, end = place.cluster(), time.monotonic() + 20
-            while (epoch := cluster.take_over("b", None, 60.0)) is None:
-                assert time.monotonic() < end
-                time.sleep(0.02)
-            journal = place.journal()
-            journal.lead(epoch)
-            first = journal.last_seq
-            journal.append(batch(first + 1, first + 5))
-            os.kill(process.pid, signal.SIGCONT)
-            *told, last = process.stdout.read().split("\n")[:-1]
-            assert last == "deposed False"
-            assert all(int(number) <= first for number in told)
-            assert place.contents() == batch(1, first + 5)
-            with pytest.raises(DeposedError):
-                place.journal().lead(epoch - 1)
-        finally:
-            process.kill()
-            process.wait()
-            process.stdout.close()

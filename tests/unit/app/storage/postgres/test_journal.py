@@ -24,7 +24,7 @@ from oubli.app.storage.postgres.database import Cluster
 from oubli.app.storage.postgres.journal import SoleJournal
 from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
 from tests.unit.app.storage.postgres.support import Place
-from tests.unit.app.storage.support import batch, record, seqs
+from tests.unit.app.storage.support import batch
 
 pytestmark = pytest.mark.long
 
@@ -89,15 +89,6 @@ def test_a_node_that_leads_no_more_changes_no_segment(place: Place, work: str, i
     assert not old.failed
     assert place.contents() == batch(1, 4)
     assert place.keys.ids() == ids
-
-
-def test_leading_in_an_epoch_that_is_over(place: Place) -> None:
-    journal, epoch = place.journal(), place.take_over("a")
-    place.take_over("b")
-    with pytest.raises(DeposedError):
-        journal.lead(epoch)
-    with pytest.raises(DeposedError):
-        journal.append(batch(1, 1))
 
 
 def test_the_backend_of_a_former_leader_is_ended(place: Place) -> None:
@@ -310,21 +301,6 @@ def test_what_was_changed_is_damaged(place: Place, change: str) -> None:
     assert list(journal.records(4)) == batch(5, 9)
 
 
-def test_what_was_sealed_with_another_key_does_not_open(place: Place) -> None:
-    place.led(n=3)
-    (key_id,) = place.keys.ids()
-    place.keys.add(SegmentKey(key_id, bytes(32)))
-    with pytest.raises(JournalDamagedError, match="record 1 of the journal"):
-        place.contents()
-
-
-def test_a_lost_end_is_noticed_at_the_start(place: Place) -> None:
-    place.led(n=9)
-    place.execute("DELETE FROM oubli_records WHERE seq = 9")
-    with pytest.raises(JournalDamagedError, match="record 9 of the journal"):
-        place.journal().lead(place.take_over("b"))
-
-
 def test_a_key_is_fetched_from_another_node_once(place: Place) -> None:
     place.led().append(batch(1, 3))
     keys = place.keys
@@ -357,38 +333,6 @@ def test_a_record_is_compared_without_the_key_of_its_segment(place: Place) -> No
     assert [follower.identity_of(seq) for seq in range(1, 5)] == [*known, None]
     assert [epoch for epoch, _ in known] == [1, 1, 2]
     assert asked == other.keys.ids() == []
-
-
-def test_what_followers_compare(place: Place) -> None:
-    journal = place.led(n=2)
-    journal.rotate(3)
-    journal.append(batch(3, 3))
-    journal.lead(place.take_over("a"))
-    journal.append(batch(4, 4))
-    found = list(place.journal().positioned_records(0))
-    assert [(segment, epoch, one.seq) for segment, epoch, _, one in found] == [
-        (1, 1, 1),
-        (1, 1, 2),
-        (3, 1, 3),
-        (3, 2, 4),
-    ]
-    known = place.execute("SELECT checksum FROM oubli_records ORDER BY seq")
-    assert [checksum for _, _, checksum, _ in found] == [one for (one,) in known]
-
-
-def test_waits_until_something_is_there(place: Place) -> None:
-    journal, follower = place.led(n=1), place.journal()
-    follower.follow()
-    assert follower.wait(0, 10.0)  # it looks as well
-    assert not follower.wait(1, 0.2)
-    for seq in (2, 3):
-        started, later = time.monotonic(), threading.Timer(0.1, journal.append, [batch(seq, seq)])
-        later.start()
-        assert follower.wait(seq - 1, 20.0)  # the second time it listens on a new connection
-        later.join()
-        assert time.monotonic() - started < 10
-        assert seqs(follower.records(seq - 1)) == [seq]
-        place.end_backends()
 
 
 # --- the tables
@@ -468,21 +412,3 @@ def test_the_write_ahead_log_is_cycled_for_erasures_only(place: Place) -> None:
 def wal_file(place: Place) -> str:
     ((name,),) = place.execute("SELECT pg_walfile_name(pg_current_wal_insert_lsn())")
     return str(name)
-
-
-def test_a_schema_of_its_own(alone: Place) -> None:
-    alone.execute("CREATE SCHEMA one")
-    alone.execute("CREATE SCHEMA two")
-    for schema in ("one", "two"):
-        journal = SoleJournal(
-            f"{alone.url}?options=-csearch_path%3D{schema}", SegmentKeys(alone.folder / schema), name="a"
-        )
-        alone.opened.callback(journal.close)
-        journal.append([record(1)])
-        journal.rotate(2)
-        journal.drop_before(2)
-        assert journal.first_seq == 2
-    assert alone.execute("SELECT schemaname FROM pg_tables WHERE tablename = 'oubli_leader' ORDER BY 1") == [
-        ("one",),
-        ("two",),
-    ]

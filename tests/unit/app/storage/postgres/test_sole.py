@@ -30,14 +30,6 @@ def test_refuses_to_start_beside_another(place: Place) -> None:
     place.sole("b").append(batch(3, 3))
 
 
-def test_goes_on_at_once_after_a_kill(place: Place) -> None:
-    cluster = place.cluster()
-    assert cluster.take_over("a", None, 60.0) == 1
-    started = time.monotonic()
-    place.sole("a").append(batch(1, 1))
-    assert time.monotonic() - started < 3
-
-
 def test_waits_for_the_lease_of_another_that_was_killed(place: Place) -> None:
     cluster = place.cluster()
     assert cluster.take_over("a", None, 1.0) == 1
