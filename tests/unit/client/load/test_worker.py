@@ -102,13 +102,6 @@ def test_a_mix_is_sent_and_promises_are_checked() -> None:
     }
 
 
-def test_deletions_are_additions_when_nothing_is_left() -> None:
-    record = run(Step(None, 1, 0.5), Samples(), {"delete": 1.0})
-    if record.n_substituted:
-        assert record.operations["add"].n_requests == record.n_substituted
-    assert record.operations["delete"].n_requests >= min(_STOCK, record.all("read back").n_requests)
-
-
 class Stale(Samples):
     async def post(self, path: str, content: Any) -> Answer | None:
         answer = await super().post(path, content)
