@@ -78,18 +78,6 @@ async def test_an_answer_that_waits_is_written_before_anything_else(
     assert len(connection.answers) == 1
 
 
-@pytest.mark.parametrize("size", [1, 40, len(PREDICT) - 31, len(PREDICT) - 1])
-async def test_a_request_in_pieces_is_answered_once(host: Host, size: int) -> None:
-    connection = host.connect()
-    for i in range(0, len(PREDICT), size):
-        assert connection.transport.written == b""
-        connection.send(PREDICT[i : i + size])
-    await host.settle()
-    assert len(connection.answers) == 1
-    # A head that came whole waits for its body, and is not parsed.
-    assert (connection.protocol.cycle is None) == (size >= len(PREDICT) - 31)
-
-
 LONGER = request(body=b'{"instances": [[10.25, "b", false], [1, null, true]]}')
 
 
@@ -101,17 +89,6 @@ def never_parsed(connection: Connection) -> None:
             raise AssertionError("parsed")
 
     connection.protocol.parser = Refusing()
-
-
-async def test_a_request_like_the_one_before_is_not_parsed(host: Host) -> None:
-    connection = host.connect()
-    connection.send(PREDICT)
-    never_parsed(connection)
-    for data in (PREDICT, LONGER, PREDICT):
-        connection.send(data)
-    assert [answer.status for answer in connection.answers] == [b"HTTP/1.1 200 OK"] * 4
-    assert len(orjson.loads(connection.answers[2].body)["predictions"]) == 2
-    assert host.state.total_requests == 4
 
 
 @pytest.mark.parametrize(

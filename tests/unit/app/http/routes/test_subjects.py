@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import shutil
 import threading
 import time
 from pathlib import Path
@@ -26,7 +25,6 @@ from tests.unit.app.support import (
     make_service,
     mentions,
     problem_of,
-    reopened,
     require_conforms,
     samples,
     served,
@@ -198,32 +196,6 @@ def test_a_ranking_from_before_is_not_given_out_while_it_names_restricted_sample
     assert problem_of(client.get(place)) == (404, "no-result")
 
 
-BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("restrict", {}, "/subjects"),
-    ("restrict", {"subjects": []}, "/subjects"),
-    ("release", {"subjects": "s1"}, "/subjects"),
-    ("restrict", {"subjects": ["s1", ""]}, "/subjects/1"),
-    ("release", {"subjects": ["s1"], "ref": "ada"}, "/ref"),
-    ("release", {"subject": "s1"}, ""),
-    ("restrict", {"subjects": ["s1"], "keep_expired": 1}, "/keep_expired"),
-    ("release", {"subjects": ["s1"], "keep_expired": True}, ""),
-    ("retain", {"subjects": ["s1"]}, "/seconds"),
-    *(("retain", {"subjects": ["s1"], "seconds": value}, "/seconds") for value in (0, 1.5, True, 10**10)),
-    ("retain", {"subjects": [1.5], "seconds": 1}, "/subjects/0"),
-    ("retain", {"subjects": ["s1"], "seconds": 1, "ref": "SEKRET"}, "/ref"),
-    ("export", {"subject": "s1", "influence": "yes"}, "/influence"),
-]
-
-
-@pytest.mark.parametrize(("what", "body", "pointer"), BAD)
-def test_what_is_no_request_is_refused(client: TestClient, what: str, body: dict[str, Any], pointer: str) -> None:
-    answer = client.post(f"/subjects/{what}", json=body)
-    assert problem_of(answer) == (422, "invalid-input")
-    assert [one["pointer"] for one in answer.json()["errors"]] == [pointer]
-    assert not mentions(answer.json(), "s1")
-    assert "SEKRET" not in answer.text
-
-
 def test_a_table_with_restricted_samples_is_refused(client: TestClient) -> None:
     ask(client, "restrict", "s1")
     for name, subject, status in (("c1", "s1", 422), ("c2", "s2", 201)):
@@ -261,29 +233,6 @@ def test_a_release_without_room_is_refused_and_changes_nothing(
     assert (model["n_samples"], model["n_restricted"], model["changes"]) == (57, 11, "accepted")
     kept.delete("/samples/c2")
     assert ask(kept, "release", "s3")["samples"] == 0
-
-
-def test_a_directory_from_a_backup_learns_from_the_newer_ledger(tmp_path: Path) -> None:
-    now, backup = tmp_path / "now", tmp_path / "backup"
-    with served(make_service(directory=now)) as client:
-        ask(client, "restrict", "s4")
-        ask(client, "retain", "s2", seconds=DAY)
-    shutil.copytree(now, backup)
-    with served(reopened(now)) as client:
-        made = ask(client, "restrict", "s1", keep_expired=True)
-        ask(client, "release", "s4")
-        retained = ask(client, "retain", "s3", seconds=DAY)
-        ask(client, "retain", "s2", seconds=None)
-    for path in now.glob("ledger.sqlite*"):
-        shutil.copy(path, backup)
-    service = reopened(backup)
-    with served(service) as client:
-        assert client.get("/model").json()["n_restricted"] == 12
-        assert client.get("/samples/c1").json()["restricted_at"] == made["at"]
-        assert service.model.state.model.samples_.restricted.marks["s1"].keeps
-        assert client.get("/samples/c4").json()["restricted_at"] is None
-        assert expiry(client, "c3") == parse_time(retained["at"]) + DAY * 1000
-        assert expiry(client, "c2") is None
 
 
 # --- retention
