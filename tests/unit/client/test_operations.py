@@ -244,10 +244,3 @@ def test_a_cluster_is_read_with_its_nodes_and_a_node_removed_by_its_name() -> No
     assert script.run(model.remove_node(session(), "b/c")).nodes == []
     assert (script.sent[0].method, script.sent[0].path) == ("DELETE", "/cluster/nodes/b%2Fc")
     assert not script.sent[0].may_repeat
-
-
-def test_a_server_without_others_is_a_cluster_of_one() -> None:
-    found = Scripted(answer(200, {**CLUSTER, "role": "alone"})).run(model.cluster(session()))
-    assert (found.role, found.leader, found.nodes) == ("alone", None, [])
-    with pytest.raises(UnexpectedAnswerError):
-        Scripted(answer(200, {"role": "alone"})).run(model.cluster(session()))

@@ -22,7 +22,6 @@ from oubli.app.http.parsing import (
     Reader,
     explain,
     one_value,
-    parse_id,
     parse_limit,
     parse_names,
     parse_query,
@@ -92,13 +91,6 @@ def test_queries_are_strict():
     assert one_value({}, "ref") is None
     assert places(one_value, {"ref": ["SECRET", "b"]}, "ref") == ["/ref"]
     assert places(parse_names, ["a", ""], "id") == ["/id/1"]
-
-
-def test_ids_in_paths_are_any_text():
-    assert parse_id(b"/samples/a%2Fb/c%20d%0A", b"/samples/") == "a/b/c d\n"
-    assert parse_id(b"/samples/%C3%A9", b"/samples/") == "é"
-    assert places(parse_id, b"/samples/%FF", b"/samples/") == [""]
-    assert places(parse_id, b"/samples/" + b"x" * 257, b"/samples/") == ["/id"]
 
 
 def test_limits():

@@ -70,22 +70,6 @@ def test_a_closed_loop_asks_no_more_than_it_has_connections_for() -> None:
     assert record.n_held_up == 0
 
 
-@pytest.mark.parametrize("rate", [None, 50.0])
-def test_a_timer_that_is_early_delays_nothing(rate: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = asyncio.sleep
-
-    async def early(seconds: float) -> None:
-        await exact(max(0.0, seconds - 0.015))
-
-    monkeypatch.setattr(asyncio, "sleep", early)
-    record = run(Step(rate, 2, 0.3), Samples())
-    assert (
-        record.operations["predict"].n_requests
-        == record.operations["predict"].n_successes
-        >= (1 if rate is None else 15)
-    )
-
-
 def test_a_mix_is_sent_and_promises_are_checked() -> None:
     server = Samples()
     record = run(Step(None, 4, 0.5), server, MIX)
@@ -191,13 +175,6 @@ def test_other_forms_of_answers(answer: bytes) -> None:
     record = run(Step(50.0, 2, 0.3), make)
     assert record.operations["predict"].statuses == {200: 15}
     assert record.violations == {}
-
-
-def test_what_is_no_http_is_no_answer() -> None:
-    async def make(method: str, path: str, content: Any) -> Answer:
-        return 200, b"SSH-2.0-OpenSSH_9.2\r\n"
-
-    assert run(Step(20.0, 2, 0.3), make).operations["predict"].unanswered == 6
 
 
 def test_a_server_that_cannot_be_reached() -> None:
