@@ -32,21 +32,6 @@ from tests.unit.app.support import make_service
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(("data", "status"), [(PREDICT, b"200 OK"), (ADD, b"201 Created"), (DELETE, b"200 OK")])
-async def test_the_common_case_is_answered_without_the_parser(host: Host, data: bytes, status: bytes) -> None:
-    connection = host.connect()
-    never_parsed(connection)
-    connection.send(data)
-    # No task, no loop in between: a prediction is there when the bytes were read.
-    assert bool(connection.transport.written) == (data is PREDICT)
-    await host.settle()
-    (answer,) = connection.answers
-    assert answer.status == b"HTTP/1.1 " + status
-    assert b"date: today" in answer.headers
-    assert b"cache-control: no-store" in answer.headers
-    assert host.state.total_requests == 1
-
-
 async def test_predictions_that_came_together_are_written_together(host: Host) -> None:
     connections = [host.connect() for _ in range(3)]
     written = [one.transport for one in connections]
@@ -79,16 +64,6 @@ async def test_an_answer_that_waits_is_written_before_anything_else(
 
 
 LONGER = request(body=b'{"instances": [[10.25, "b", false], [1, null, true]]}')
-
-
-def never_parsed(connection: Connection) -> None:
-    """From now on the parser must not be asked."""
-
-    class Refusing:
-        def feed_data(self, data: bytes) -> None:
-            raise AssertionError("parsed")
-
-    connection.protocol.parser = Refusing()
 
 
 @pytest.mark.parametrize(
