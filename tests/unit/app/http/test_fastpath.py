@@ -82,12 +82,11 @@ async def observe(
     *,
     hot: bool = True,
     state: str = "ready",
-    directory: Path | None = None,
     max_queue: int = 1024,
     **limits: Any,
 ) -> Seen:
     """Send requests, each in pieces, and return what can be told afterwards."""
-    service = make_service(model.copy(), directory, max_queue=max_queue)
+    service = make_service(model.copy(), max_queue=max_queue)
     service.model.state.epoch = 1  # else drawn; cursors tell it
     limits = {"max_body_bytes": MAX_BODY, "max_rows": MAX_ROWS, **limits}
     async with hosting(service, hot=hot, start=state != "starting", **limits) as host:
