@@ -102,6 +102,7 @@ def test_the_life_of_a_sample(client: Client) -> None:
     before = client.min_version
     added = client.add([[1, "a", True]], ["yes"], ids=["life/1?"], subjects="zoe")
     assert client.min_version == added.model_version > before
+    client.forget_version()
     assert client.add([[1, "a", True]], ["yes"], ids=["life/1?"], subjects="zoe").n_samples == added.n_samples
     with pytest.raises(IdConflictError) as caught:
         client.add([[2, "a", True]], ["yes"], ids=["life/1?"])
@@ -321,6 +322,7 @@ def test_predictions_without_somebody_are_those_of_a_model_that_was_never_told(m
             np.testing.assert_array_equal(found.after.probabilities, expected)
             assert list(found.before.to_frame().index) == ["p", "q"]
             assert bool(told) == (long == 0.0)
+        assert client.influence(rows(1), top=2).helpful
         nobody = client.predict_without(rows(1), ids=["x", "y"])
         assert (nobody.removed, nobody.absent) == (0, 2)
         everybody = client.predict_without(rows(1), subjects=[f"s{i}" for i in range(5)])

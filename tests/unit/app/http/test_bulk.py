@@ -356,6 +356,16 @@ def test_an_arrow_stream_cannot_claim_more_than_it_has(client: TestClient) -> No
     assert post(client, "/predict", arrow(many, 40_000), Format.ARROW, Format.CSV).status_code == 413
 
 
+def test_damaged_arrow_streams_never_fail_the_server(client: TestClient) -> None:
+    body, draw = arrow(TABLE, 7), np.random.default_rng(5)
+    for _ in range(150):
+        damaged = bytearray(body)
+        for place in draw.integers(0, len(body), draw.integers(1, 4)):
+            damaged[place] = draw.integers(256)
+        status = post(client, "/predict", bytes(damaged[: draw.integers(1, len(body) + 1)]), Format.ARROW).status_code
+        assert status in (200, 400, 413, 422)
+
+
 def test_a_large_answer_in_json_is_refused_with_the_way_out(client: TestClient) -> None:
     answer = post(client, "/predict", written(Format.CSV, NAMES, rows(3001)), Format.CSV)
     assert answer.status_code == 413

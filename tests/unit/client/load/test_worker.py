@@ -86,6 +86,12 @@ def test_a_mix_is_sent_and_promises_are_checked() -> None:
     }
 
 
+def test_deletions_are_additions_when_nothing_is_left() -> None:
+    record = run(Step(None, 1, 0.5), Samples(), {"delete": 1.0})
+    assert record.operations["add"].n_requests == record.n_substituted > 0
+    assert record.operations["delete"].n_requests >= _STOCK
+
+
 class Stale(Samples):
     async def post(self, path: str, content: Any) -> Answer | None:
         answer = await super().post(path, content)
@@ -175,6 +181,13 @@ def test_other_forms_of_answers(answer: bytes) -> None:
     record = run(Step(50.0, 2, 0.3), make)
     assert record.operations["predict"].statuses == {200: 15}
     assert record.violations == {}
+
+
+def test_what_is_no_http_is_no_answer() -> None:
+    async def make(method: str, path: str, content: Any) -> Answer:
+        return 200, b"SSH-2.0-OpenSSH_9.2\r\n"
+
+    assert run(Step(20.0, 2, 0.3), make).operations["predict"].unanswered == 6
 
 
 def test_a_server_that_cannot_be_reached() -> None:
