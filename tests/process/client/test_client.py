@@ -1,22 +1,18 @@
-"""Clients of a real server: progress as it comes, answers that are lost, and a server that goes and comes back."""
+"""Clients of a real server: progress as it comes, and a server that goes and comes back."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from oubli.client import AsyncClient, Client, Retries
 from tests.serving import Running, free_port, serving
-from tests.unit.client.sockets import received
 
 ROWS = [f"{i % 7},{'abc'[i % 3]},{('true', 'false')[i % 2]},{'yes' if i % 4 else 'no'}" for i in range(60)]
 FLAGS = ("--data", "data.csv", "--target", "income", "--n-estimators", "3")
@@ -61,57 +57,6 @@ def test_many_threads_share_a_client_and_read_their_writes(server: Running) -> N
 
         assert all(pool.map(write_and_read, range(40)))
         assert client.min_version == client.model().model_version
-
-
-@contextmanager
-def losing_answers(port: int, every: int) -> Iterator[tuple[str, Counter[str]]]:
-    """A proxy that passes each request on, and closes the connection in place of every n-th answer."""
-    counts: Counter[str] = Counter()
-
-    def serve(connection: socket.socket) -> None:
-        with connection, socket.create_connection(("127.0.0.1", port)) as behind:
-            while request := received(connection):
-                behind.sendall(request)
-                answer = received(behind)
-                counts["asked"] += 1
-                if counts["asked"] % every == 0:
-                    counts["lost"] += 1
-                    return
-                connection.sendall(answer)
-
-    def accept() -> None:
-        while True:
-            connection, _ = listening.accept()
-            if stopping.is_set():
-                connection.close()
-                return
-            serve(connection)
-
-    stopping = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=accept)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}", counts
-        finally:
-            stopping.set()
-            socket.create_connection(listening.getsockname()).close()
-            thread.join(20)
-            assert not thread.is_alive()
-
-
-def test_answers_that_are_lost_double_nothing(server: Running) -> None:
-    with Client(server.url) as direct:
-        before = direct.model().n_samples
-        with losing_answers(server.port, every=3) as (url, counts), Client(url, retries=PATIENT) as client:
-            ids = [client.add([[i, "b", False]], ["no"]).ids[0] for i in range(12)]
-            receipts = [client.delete(ids[i]) for i in range(4)]
-            client.replace(ids[5], [1, "c", True], "yes")
-        assert counts["lost"] >= 4
-        assert len(set(ids)) == 12
-        assert direct.model().n_samples == before + 8
-        assert [receipt.unlearned for receipt in receipts] == [1] * 4
-        assert direct.get(ids[5]).label == "yes"
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])

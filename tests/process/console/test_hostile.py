@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from threading import Thread
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -84,47 +79,3 @@ def test_a_person_with_a_hostile_name_is_found_and_forgotten(browser: Browser, s
         if len(subject) > 12:  # shorter ones are in addresses by chance
             console.check_silence(subject)
         assert console.complaints == []
-
-
-@contextmanager
-def another_origin(folder: Path) -> Iterator[str]:
-    """Serve a folder, and return its address."""
-    handler = partial(QuietHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as other:
-        thread = Thread(target=other.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{other.server_port}"
-        other.shutdown()
-        thread.join()
-
-
-class QuietHandler(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-def test_a_page_of_another_origin_cannot_show_the_console_or_post_to_it(
-    browser: Browser, server: Running, tmp_path: Path
-) -> None:
-    (tmp_path / "evil.html").write_text(f'<title>evil</title><iframe src="{server.url}/"></iframe>')
-    n_samples = server.get("/model")[1]["n_samples"]
-    with another_origin(tmp_path) as address, looking(browser, server) as console:
-        page = console.page
-        with page.expect_console_message(lambda message: "frame-ancestors" in message.text):
-            page.goto(f"{address}/evil.html")
-        [frame] = [one for one in page.frames if one is not page.main_frame]
-        assert frame.locator("nav").count() == 0
-        page.evaluate(
-            """async (url) => {
-                const body = JSON.stringify({ subjects: ["constructor"] });
-                const options = [{}, { mode: "no-cors" }, { headers: { "Content-Type": "application/json" } }];
-                for (const one of options) await fetch(url, { method: "POST", body, ...one }).catch(() => {});
-                const form = Object.assign(document.createElement("form"), { action: url, method: "post" });
-                form.enctype = "text/plain";
-                document.body.append(form);
-                form.submit();
-            }""",
-            f"{server.url}/samples/batch-delete",
-        )
-        expect(page.locator("body")).to_contain_text("foreign-origin")
-        assert server.get("/model")[1]["n_samples"] == n_samples

@@ -38,18 +38,6 @@ def test_it_says_what_the_server_says_and_goes_on_by_itself(browser: Browser, se
         assert console.complaints == []
 
 
-def test_traffic_is_shown_as_it_comes(console: Console, server: Running) -> None:
-    console.open()
-    line = console.page.locator("live-line").first
-    for _ in range(60):
-        server.ask("POST", "/predict", {"instances": [ROW]})
-        if line.locator(".line-value").inner_text() not in ("…", "0"):
-            break
-        console.page.wait_for_timeout(50)
-    assert float(line.locator(".line-value").inner_text()) > 0
-    assert "M" in (line.locator(".line-stroke").get_attribute("d") or "")
-
-
 def test_paused_expiry_is_told_with_what_to_do_about_it(browser: Browser, tmp_path: Path) -> None:
     flags = (*write_people(tmp_path), "--n-estimators", "2", "--max-expiry-share", "0.01")
     with serving(*flags, cwd=tmp_path) as server, looking(browser, server, view="") as console:
@@ -79,16 +67,6 @@ def test_stopped_changes_are_told_with_what_to_do_about_it(browser: Browser, tmp
             console.check_access()
             filler.unlink()
             expect(banner).to_have_count(0, timeout=60_000)
-
-
-def test_the_address_chooses_the_view_and_the_browser_goes_back(console: Console) -> None:
-    console.open("samples")
-    expect(console.heading("Samples and people")).to_be_visible()
-    console.go("Now")
-    console.page.go_back()
-    expect(console.heading("Samples and people")).to_be_visible()
-    console.open("no-such-view")
-    expect(console.heading("Now")).to_be_visible()
 
 
 def test_light_and_dark_follow_the_system_and_a_switch_that_is_not_kept(console: Console) -> None:

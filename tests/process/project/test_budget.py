@@ -6,12 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from datetime import date
 from pathlib import Path
 
 import pytest
 
-from tests.budget import part_of, rotated, table
+from tests.budget import part_of, table
 from tests.tiers import covering, ordinary
 
 FILES = ["a.py", "b.py", "c.py"]
@@ -23,11 +22,6 @@ def test_slow():
     {slow}
 def test_later(): pass
 """
-
-
-def test_each_day_begins_with_another_file() -> None:
-    first = [rotated(FILES, date(2026, 1, day))[0] for day in (1, 2, 3)]
-    assert sorted(first) == sorted(rotated(FILES, date(2026, 1, 1))) == FILES
 
 
 def test_each_value_of_a_list_has_an_ordinary_case() -> None:
@@ -94,12 +88,3 @@ def test_the_table_has_a_line_for_each_tier_over_all_its_parts(tmp_path: Path) -
         "  b.py: 1 of 2",
         "  d.py: 1 of 1",
     ]
-
-
-def test_the_first_case_of_every_test_has_its_turn_before_any_has_a_second(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        text = "import pytest\n@pytest.mark.parametrize('i', range(3))\ndef test_it(i): pass\n"
-        (tmp_path / f"test_{name}.py").write_text(text, encoding="utf-8")
-    ended = run(tmp_path, "--rotate", "--collect-only", "-q")
-    order = [line.rpartition("/")[2] for line in ended.stdout.splitlines() if "::" in line]
-    assert [name[:8] for name in order] in (["test_a.p", "test_b.p"] * 3, ["test_b.p", "test_a.p"] * 3)

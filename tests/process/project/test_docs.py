@@ -263,15 +263,6 @@ def test_each_block_is_run_or_named_with_a_reason() -> None:
             before = block
 
 
-def test_output_that_is_not_what_a_page_shows_is_noticed() -> None:
-    assert is_like({"a": 1, "...": "..."}, {"a": 1, "b": 2})
-    assert is_like(["...", 0.5], [[1], 0.6])
-    for shown, actual in [({"a": 1}, {"a": 2}), ({"a": 1}, {"a": 1, "b": 2}), ([1], [1, 2]), (True, 1), (0.5, 0.9)]:
-        assert not is_like(shown, actual)
-    assert re.fullmatch(pattern_of("held   ...\nfresh  ..."), squeezed("held 12\nfresh 12\n"))
-    assert not re.fullmatch(pattern_of("held   ..."), squeezed("fresh 12"))
-
-
 # -- the reference is what the code says ------------------------------------------------------------
 
 

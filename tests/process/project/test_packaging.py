@@ -79,22 +79,6 @@ def test_the_distribution_has_a_name_of_its_own(built: tuple[Path, Path]) -> Non
     assert metadata["Requires-Python"] == f">={pythons.VERSIONS[0]}"
 
 
-def test_an_index_would_take_what_is_built(built: tuple[Path, Path]) -> None:
-    pytest.importorskip("twine", reason="comes with the tools for development")
-    done = subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *built], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-
-
-def test_a_python_that_is_not_there_is_not_found(tmp_path: Path) -> None:
-    assert pythons.find("3.99", tmp_path) is None
-    assert pythons.test("3.99", []) == "not found"
-    version = ".".join(map(str, sys.version_info[:2]))
-    place = tmp_path / ".pyenv" / "versions" / f"{version}.1" / "bin"
-    place.mkdir(parents=True)
-    (place / f"python{version}").symlink_to(sys.executable)
-    assert pythons.find(version, tmp_path)
-
-
 def test_each_module_has_one_name_in_a_checkout_and_in_a_wheel(built: tuple[Path, Path], tmp_path: Path) -> None:
     shutil.unpack_archive(built[0], tmp_path / "site", "zip")
     installed, checkout = walk(tmp_path / "site", tmp_path), walk(ROOT, ROOT)

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import compare
-from benchmarks.compare import Figure, figures, interval, ratios, rows, verdict
+from benchmarks.compare import Figure, figures, interval, rows, verdict
 from benchmarks.library import pairs as libraries
 from benchmarks.results import Row, at_most, table
 
@@ -37,11 +36,6 @@ def test_figures_are_read_from_tables_as_they_are_printed() -> None:
     }
 
 
-def test_a_ratio_above_one_is_slower_whether_a_figure_is_a_time_or_a_rate() -> None:
-    time, rate = Figure("t", "r", "ms", True, False), Figure("t", "r", "ours", False, False)
-    assert ratios({time: 2.0, rate: 100.0}, {time: 3.0, rate: 50.0}) == {time: 1.5, rate: 2.0}
-
-
 @pytest.mark.parametrize("n", [7, 9, 11, 15, 31])
 def test_the_interval_holds_the_median_often_enough_and_is_no_wider_than_needed(n: int) -> None:
     low, high = interval(list(map(float, range(n))))
@@ -65,34 +59,6 @@ def test_rows_have_medians_the_slowest_first_and_controls_last() -> None:
     assert found[1].figure == pytest.approx(1.03)
 
 
-def test_fewer_rounds_than_an_interval_needs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        compare.main(["HEAD", "--rounds", "3"])
-    assert "--rounds must be 7 or more" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("model", libraries.MODELS)
-def test_libraries_get_a_data_set_as_the_other_benchmarks_have_it(model: str, data: Path, tmp_path: Path) -> None:
-    work = libraries.load_work(model, libraries.SETS[model][0], data, tmp_path, n_rows=100)
-    assert len(work.X) == len(work.y) == 100
-    assert work.X.shape[1] == work.X_test.shape[1]
-    assert work.model == model
-    assert (work.parameters["max_features"] == 11) if model == "forest" else (len(work.categorical) == 8)
-
-
-def test_the_ratio_of_libraries_is_that_of_the_means() -> None:
-    X, y = np.zeros((400, 2), np.float32), np.zeros(400, np.int64)
-    work = libraries.Work("adult-one-hot", "DynamicForestClassifier", {}, X, y, X[:7], [], 10, 5)
-    row = libraries._row(work, "eager delete", np.array([[1.0, 0.1], [3.0, 1.5]]), "same")
-    assert row.figure == pytest.approx(0.4)
-    assert row.cells[:6] == ("forest", "adult-one-hot", "eager delete", "5", "2000", "800")
-    assert [float(cell) for cell in row.cells[6:8]] == [0.1, 0.5]
-    assert row.verdict == "yes"
-    calls = {name: work.calls(name) for name in ("lazy add", "query in a stream", "prediction, test rows", "fit")}
-    assert calls == {"lazy add": 10, "query in a stream": 20, "prediction, test rows": 7, "fit": 400}
-    assert work.calls("owed by 1 %") == 4
-
-
 @pytest.mark.parametrize("model", libraries.MODELS)
 def test_libraries_of_both_sides_answer_the_same_questions(model: str) -> None:
     random = np.random.default_rng(0)
@@ -103,11 +69,3 @@ def test_libraries_of_both_sides_answer_the_same_questions(model: str) -> None:
     n_questions = {"forest": 12, "boosting": 1}[model]
     assert len({row.cells[2] for row in found}) == len(found) == n_questions
     assert all(row.cells[-1] == "same" and row.figure > 0 for row in found)
-
-
-def test_a_library_that_fails_is_named(tmp_path: Path) -> None:
-    with (
-        libraries._working(Path(sys.executable), tmp_path / "missing") as worker,
-        pytest.raises(RuntimeError, match="'fit'"),
-    ):
-        libraries._ask(worker, "fit", 0)

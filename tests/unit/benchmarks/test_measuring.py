@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import socket
 import socketserver
 import threading
@@ -11,25 +10,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numba import config
 
 from benchmarks import bench_audit, bench_sets, bench_v2
-from benchmarks.boosting.datasets import Split, load_split
+from benchmarks.boosting.datasets import load_split
 from benchmarks.boosting.kinds import INCREMENTAL, Shape, refit
-from benchmarks.boosting.peers import CATBOOST, LIGHTGBM, PEERS, Peer, coded
-from benchmarks.operations import mutations, stream
-from benchmarks.paper import accuracy_after_unlearning
-from benchmarks.paper.sets import load_split as load_paper_split
-from benchmarks.problems import load_problem
-from benchmarks.serving import baselines, wrk
+from benchmarks.boosting.peers import LIGHTGBM, PEERS, Peer
 from benchmarks.serving.client import RefusedError, load
 from benchmarks.serving.paced import paced
-from benchmarks.serving.samples import adult, command, higgs_parquet
+from benchmarks.serving.samples import adult
 from oubli.core import DynamicForestClassifier
 from oubli.verifier import FailedError
 from tests.unit.app.http.routes.test_inference import outputs
@@ -57,25 +49,6 @@ def test_peers_learn_trees_of_the_size_that_is_asked_for(data: Path, name: str, 
         assert n_leaves.max() == 4
 
 
-def test_categories_are_coded_by_the_training_part() -> None:
-    frame = pd.DataFrame({"a": pd.Series(["y", None, "x"], dtype=object), "b": [1.0, np.nan, 3.0]})
-    asked = pd.DataFrame({"a": pd.Series(["z", "y"], dtype=object), "b": [0.0, 0.0]})
-    split = Split("made", "binary", frame, np.array([0, 1, 0]), asked, np.array([0, 1]), ["a"])
-    view = coded(split)
-    np.testing.assert_array_equal(view.X, np.float32([[1, 1], [np.nan, np.nan], [0, 3]]))
-    np.testing.assert_array_equal(view.X_test, np.float32([[np.nan, 0], [1, 0]]))
-    assert CATBOOST.view(split).X["a"].tolist() == ["y", "", "x"]
-
-
-def test_sets_have_codes_for_classes_and_a_test_part_of_their_own(data: Path) -> None:
-    people, digits, abalone, encoded = (load_split(name, data, data) for name in (*SETS, "adult-one-hot"))
-    assert (people.task, digits.task, abalone.task) == ("binary", "multiclass", "regression")
-    assert set(digits.y) == {0, 1, 2}
-    assert (len(people), len(abalone), len(abalone.y_test), abalone.categorical) == (600, 240, 60, ["sex"])
-    assert len(digits.first(50)) == len(digits.first(50).y_test) == 50
-    assert (encoded.categorical, encoded.X.dtype, encoded.X.shape[1] > 50) == ([], np.float32, True)
-
-
 # --- our models
 
 
@@ -85,29 +58,6 @@ def test_a_refit_is_of_the_samples_held(data: Path) -> None:
     model.delete(["7", "8"])
     fresh = refit(model)
     assert (fresh.n_samples_, fresh.digest()) == (98, model.digest())
-
-
-@compiles
-def test_measuring_leaves_the_samples_as_they_were(tmp_path: Path) -> None:
-    problem = load_problem("higgs-like", tmp_path, tmp_path, 300)
-    model = problem.fit(problem.forest("fast"))
-    digest = model.digest()
-    found = mutations.measure(problem, model, n=40, rounds=2, budget=100.0)
-    assert (len(found.rounds), found.n_eager >= mutations.FEWEST_EAGER) == (2, True)
-    for idle in (False, True):
-        waits = stream.measure(problem, model, 10, 2, 100.0, idle=idle)
-        assert [len(one.queries) for one in waits] == [20, 20]
-    assert (model.n_samples_, model.digest()) == (300, digest)
-
-
-@compiles
-def test_an_unlearned_model_predicts_as_the_retrained_one(data: Path, tmp_path: Path) -> None:
-    def load_small(name: str, seed: int = 0) -> Any:
-        return load_paper_split(name, data, tmp_path, seed, 400)
-
-    (found,) = accuracy_after_unlearning.measure(load_small, ("adult",), 1)
-    assert found.accuracies.keys() == set(accuracy_after_unlearning.SHARES)
-    assert set(found.different.values()) == {0}
 
 
 # --- servers
@@ -146,18 +96,6 @@ def test_requests_of_the_inference_protocol_are_such_as_a_server_answers() -> No
             assert head.startswith(b"POST %b HTTP/1.1\r\n" % bench_v2.TARGET.encode())
             answer = client.post(bench_v2.TARGET, content=body)
             assert np.array_equal(outputs(answer)["probabilities"], other.predict_proba(X[n_rows : 2 * n_rows]))
-
-
-def test_requests_commands_and_baselines(tmp_path: Path) -> None:
-    samples, people = higgs_parquet(tmp_path, 300), adult()
-    (addition,) = samples.additions([7])
-    (sample,) = json.loads(addition.partition(b"\r\n\r\n")[2])["samples"]
-    assert sample == {"id": "7", "features": samples.rows[7], "label": samples.labels[7], "readd": True}
-    assert samples.deletions([7]) == [b"DELETE /samples/7 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"]
-    durable, without = (command(samples, "defaults", place) for place in (tmp_path / "data", None))
-    assert (durable[-2:], without[-1]) == (["--data-dir", str(tmp_path / "data")], "--ephemeral")
-    assert b'"probabilities"' in baselines.predicted(people.predictions(1)[0].partition(b"\r\n\r\n")[2])
-    assert b'"ids":["7"]' in baselines.added(people.additions(range(7, 8))[0].partition(b"\r\n\r\n")[2])
 
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -204,11 +142,3 @@ def test_a_server_that_stands_still_delays_all_that_is_due_meanwhile() -> None:
     # Some fifty requests were due in that second, and each of them waited.
     assert max(one.p99 for one in told) > 0.3
     assert all(one.p50 <= one.p99 <= one.longest for one in told)
-
-
-def test_reading_what_wrk_says() -> None:
-    text = "  50%  348.00us\n  99%    1.11ms\n127317 requests in 3.10s\nRequests/sec:  41065.67\n"
-    measured = wrk.read_report(text)
-    assert (measured.rate, measured.p50, measured.p99) == (41065.67, pytest.approx(348e-6), pytest.approx(1.11e-3))
-    with pytest.raises(RefusedError, match="17"):
-        wrk.read_report(text + "  Non-2xx or 3xx responses: 17\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -39,11 +40,48 @@ def one_after_another(shared: Session, *requests: Request) -> Any:
 # --- reads
 
 
-def test_reads_stay_with_one_server_as_long_as_it_answers() -> None:
-    script = Scripted(OK, OK, REFUSED, OK, OK)
-    script.run(one_after_another(three(first=1), READ, READ, READ, READ))
-    assert script.asked == [B, B, B, C, C]
-    assert script.slept == []
+EXPORT = Request("POST", "/subjects/export", body=b"{}", is_safe=True)
+BUSY = problem(429, "queue-full", retry_after="1")
+WAIT = [1.05]  # Retry-After, and the middle of the first wait
+HIDDEN = not_leader("http://10.0.0.7:8000")  # by a name that the caller has not given
+# Requests, the answers to what is sent, who is asked, the seconds that are waited, and the error at the end.
+CASES: dict[str, tuple[list[Request], list[Any], str, list[float], type[ClientError] | None]] = {
+    "reads stay with one server as long as it answers": ([READ] * 4, [OK, OK, REFUSED, OK, OK], "AAABB", [], None),
+    **{
+        f"a read that is not answered, {number}, is asked of the next at once": ([READ], [first, OK], "AB", [], None)
+        for number, first in enumerate([REFUSED, LOST, BEHIND, BUSY, Answer(502, {}, b"<html>")])
+    },
+    "what is no failure is not asked of others": ([READ], [problem(422, "invalid-input")], "A", [], ClientError),
+    "a read that only the leader answers goes there": ([EXPORT], [not_leader(B), OK], "AB", [], None),
+    "a change follows to the leader and the next one goes there": (
+        [KEYED, CHANGE], [not_leader("http://C:8000/"), OK, OK], "ACC", [], None,
+    ),
+    "reads do not go to the leader because changes do": ([KEYED, READ], [not_leader(B), OK, OK], "ABA", [], None),
+    "the leader may be among the others by another name": ([KEYED], [HIDDEN, HIDDEN, OK], "ABC", [], None),
+    "without a leader the client waits": ([KEYED], [*[not_leader(None)] * 4, OK], "ABCAB", WAIT, None),
+    "a leader that dies is followed by the next": (
+        [KEYED, KEYED], [OK, LOST, not_leader(None), not_leader(None), not_leader(C), OK], "AABCBC", WAIT, None,
+    ),
+    "a leader that goes and that others still name is waited for": (
+        [CHANGE, CHANGE], [OK, REFUSED, *[not_leader(A)] * 3, REFUSED, OK], "AABCBAC", WAIT, None,
+    ),
+    "a leader that has no room is not left": ([KEYED], [BUSY, OK], "AA", WAIT, None),
+    "a change without a key that may have been applied goes nowhere else": ([CHANGE], [LOST], "A", [], NoAnswerError),
+    "the same at the leader": ([CHANGE], [REFUSED, not_leader(C), LOST], "ABC", [], NoAnswerError),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("requests", "answers", "asked", "slept", "error"), CASES.values(), ids=CASES)
+def test_who_is_asked_and_how_long_is_waited(
+    requests: list[Request], answers: list[Any], asked: str, slept: list[float], error: type[ClientError] | None
+) -> None:
+    script = Scripted(*answers)
+    with pytest.raises(error) if error else nullcontext() as caught:
+        script.run(one_after_another(three(), *requests))
+    assert (script.asked, script.slept) == ([f"http://{name.lower()}:8000" for name in asked], slept)
+    keys = keys_of(script.sent)
+    assert len({*keys} - {None}) == requests.count(KEYED), "each has a key of its own, however often it is sent"
+    assert error is not NoAnswerError or caught.value.may_have_been_applied  # type: ignore[union-attr]
 
 
 def test_predictions_go_to_all_in_turn_but_for_those_that_failed_a_moment_ago() -> None:
@@ -65,13 +103,6 @@ def test_predictions_go_to_all_in_turn_but_for_those_that_failed_a_moment_ago() 
     assert sorted(map(str, script.asked)) == ALL
 
 
-@pytest.mark.parametrize("first", [REFUSED, LOST, BEHIND, problem(429, "queue-full"), Answer(502, {}, b"<html>")])
-def test_a_read_that_is_not_answered_is_asked_of_the_next_at_once(first: Any) -> None:
-    script = Scripted(first, OK)
-    assert script.run(three().exchange(READ)) is OK
-    assert (script.asked, script.slept) == ([A, B], [])
-
-
 def test_when_all_are_behind_the_client_waits_as_long_as_they_ask() -> None:
     shared = three()
     shared.saw({"model_version": 9})
@@ -80,13 +111,6 @@ def test_when_all_are_behind_the_client_waits_as_long_as_they_ask() -> None:
     assert script.asked == [A, B, C, A]
     assert script.slept == [1.05]  # Retry-After, and the middle of the first wait
     assert {one.headers["Min-Version"] for one in script.sent} == {"9"}
-
-
-def test_what_is_no_failure_is_not_asked_of_others() -> None:
-    script = Scripted(problem(422, "invalid-input"))
-    with pytest.raises(ClientError):
-        script.run(three().exchange(READ))
-    assert script.asked == [A]
 
 
 def test_a_job_is_asked_for_where_it_is_known_and_there_again() -> None:
@@ -137,20 +161,6 @@ def test_health_is_asked_of_each_server_once() -> None:
 # --- changes
 
 
-def test_a_change_follows_to_the_leader_and_the_next_one_goes_there() -> None:
-    script = Scripted(not_leader("http://C:8000/"), OK, OK)
-    script.run(one_after_another(three(), KEYED, CHANGE))
-    assert (script.asked, script.slept) == ([A, C, C], [])
-    first, second, _ = keys_of(script.sent)
-    assert first == second is not None
-
-
-def test_reads_do_not_go_to_the_leader_because_changes_do() -> None:
-    script = Scripted(not_leader(B), OK, OK)
-    script.run(one_after_another(three(), KEYED, READ))
-    assert script.asked == [A, B, A]
-
-
 def test_a_leader_that_the_caller_has_not_named_is_not_followed() -> None:
     script = Scripted(not_leader(ELSEWHERE), not_leader(ELSEWHERE), not_leader(ELSEWHERE))
     with pytest.raises(NotLeaderError) as caught:
@@ -161,50 +171,6 @@ def test_a_leader_that_the_caller_has_not_named_is_not_followed() -> None:
     with pytest.raises(NotLeaderError):
         alone.run(session(servers=Servers([A])).exchange(KEYED))
     assert alone.asked == [A]
-
-
-def test_the_leader_may_be_among_the_others_by_another_name() -> None:
-    script = Scripted(not_leader("http://10.0.0.7:8000"), not_leader("http://10.0.0.7:8000"), OK)
-    script.run(three().exchange(KEYED))
-    assert script.asked == ALL
-
-
-def test_without_a_leader_the_client_waits_as_long_as_it_is_told_to() -> None:
-    script = Scripted(*[not_leader(None)] * 3, not_leader(None), OK)
-    script.run(three().exchange(KEYED))
-    assert script.asked == [A, B, C, A, B]
-    assert script.slept == [1.05]
-
-
-def test_a_leader_that_dies_is_followed_by_the_next_with_the_same_key() -> None:
-    shared = three()
-    Scripted(OK).run(shared.exchange(KEYED))  # A leads
-    script = Scripted(LOST, not_leader(None), not_leader(None), not_leader(C), OK)
-    script.run(shared.exchange(KEYED))
-    assert script.asked == [A, B, C, B, C]
-    assert script.slept == [1.05]
-    assert len(set(keys_of(script.sent))) == 1
-
-
-def test_a_leader_that_goes_and_others_that_still_name_it_are_waited_for() -> None:
-    shared = three()
-    Scripted(OK).run(shared.exchange(CHANGE))
-    script = Scripted(REFUSED, not_leader(A), not_leader(A), not_leader(A), REFUSED, OK)
-    script.run(shared.exchange(CHANGE))
-    assert script.asked == [A, B, C, B, A, C]
-    assert script.slept == [1.05]
-
-
-def test_a_change_without_a_key_that_may_have_been_applied_goes_nowhere_else() -> None:
-    script = Scripted(LOST)
-    with pytest.raises(NoAnswerError):
-        script.run(three().exchange(CHANGE))
-    assert script.asked == [A]
-    script = Scripted(REFUSED, not_leader(C), LOST)
-    with pytest.raises(NoAnswerError) as caught:
-        script.run(three().exchange(CHANGE))
-    assert caught.value.may_have_been_applied
-    assert script.asked == [A, B, C]
 
 
 def test_what_may_have_been_applied_is_what_the_caller_is_told() -> None:
@@ -218,19 +184,6 @@ def test_without_repetitions_the_leader_is_found_all_the_same() -> None:
     script = Scripted(not_leader(C), OK)
     script.run(three(Retries(0)).exchange(KEYED))
     assert script.asked == [A, C]
-
-
-def test_a_leader_that_has_no_room_is_not_left() -> None:
-    script = Scripted(problem(429, "queue-full", retry_after="1"), OK)
-    script.run(three().exchange(KEYED))
-    assert (script.asked, script.slept) == ([A, A], [1.05])
-
-
-def test_a_read_that_only_the_leader_answers_goes_there() -> None:
-    export = Request("POST", "/subjects/export", body=b"{}", is_safe=True)
-    script = Scripted(not_leader(B), OK)
-    script.run(three().exchange(export))
-    assert script.asked == [A, B]
 
 
 def test_a_fit_that_dies_with_its_leader_is_told_as_unknown() -> None:

@@ -18,7 +18,6 @@ from oubli.client import (
     Retries,
     TimedOutError,
     UnavailableError,
-    UnexpectedAnswerError,
 )
 from oubli.client.messages import Answer
 from tests.unit.client.scripted import Scripted, answer, keys_of, problem, session
@@ -160,11 +159,6 @@ def test_a_server_that_is_behind_is_asked_again_and_then_told_of() -> None:
         script.run(shared.ask(READ))
     assert caught.value.kind == "behind"
     assert [one.headers["Min-Version"] for one in script.sent] == ["9"] * 3
-
-
-def test_what_is_no_json_is_not_taken_for_an_answer() -> None:
-    with pytest.raises(UnexpectedAnswerError, match="not JSON"):
-        Scripted(Answer(200, {}, b"<html>")).run(session().ask(READ))
 
 
 def test_a_refusal_tells_what_is_wrong_where() -> None:

@@ -19,7 +19,6 @@ from oubli.client import (
     Client,
     ClientError,
     NoAnswerError,
-    NotLeaderError,
     Request,
     Retries,
     TimedOutError,
@@ -157,15 +156,6 @@ def test_the_leader_is_followed_with_key_and_body_to_an_address_that_was_given(k
         line for line in second if not line.startswith(b"Host")
     }
     assert b"Authorization: bearer secret".lower() in {line.lower() for line in second}
-
-
-@both
-def test_a_leader_that_was_not_given_gets_nothing(kind: str) -> None:
-    with answering() as (elsewhere, at_elsewhere), answering(following(elsewhere)) as (url, _):
-        with pytest.raises(NotLeaderError) as caught:
-            ask(kind, url, lambda session: session.ask(ADD), api_key="secret", retries=FAST)
-        assert caught.value.leader == elsewhere
-        assert at_elsewhere == []
 
 
 @both

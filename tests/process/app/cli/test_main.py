@@ -34,9 +34,7 @@ SMALL = ("--n-estimators", "5", "--random-state", "1")
 
 
 @pytest.fixture
-def cli(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Cli:
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cli:
     """Run a command in this process, in an empty folder; return exit code, stdout and stderr (lines joined)."""
     monkeypatch.chdir(tmp_path)
 
@@ -142,9 +140,7 @@ def test_predictions_can_go_to_a_file(cli: Cli, people: Path) -> None:
 BOOSTED = (*FIT, "--model", "incremental-boosting", "--min-child-weight", "0.1")
 
 
-def test_influence_names_the_samples_that_help_and_harm(
-    cli: Cli, people: Path, tmp_path: Path
-) -> None:
+def test_influence_names_the_samples_that_help_and_harm(cli: Cli, people: Path, tmp_path: Path) -> None:
     assert cli("fit", "--data", str(people), *BOOSTED, "--output", "m.oubli")[0] == 0
     (tmp_path / "wrong.csv").write_text("age,job,income,shoe\n25,cook,low,9\n31,cook,high,8\n")
     found = influence(load("m.oubli"), [[25, "cook"], [31, "cook"]], ["low", "high"])
@@ -169,30 +165,19 @@ def test_influence_names_the_samples_that_help_and_harm(
 UNANSWERABLE = (
     (("absent.oubli", "rows.csv"), "absent.oubli cannot be read"),
     (("f.oubli", "absent.csv"), "absent.csv cannot be read"),
-    (("f.oubli", "rows.csv", "--method", "leaf-refit"), "is not for a model of kind forest: use leave-one-out"),
-    (("f.oubli", "rows.csv", "--update-set", "2"), "leave-one-out takes no update_set"),
     (("f.oubli", "rows.csv", "--update-set", "0"), "--update-set must be all, single or a number"),
     (("f.oubli", "rows.csv", "--target", "salary"), "has no column 'salary', which --target names"),
-    (("f.oubli", "strange.csv", "--target", "income"), "row 2 of the data, label: must be a class that the model"),
     (("f.oubli", "unlabelled.csv", "--target", "income"), "unlabelled.csv, line 3, column 'income'"),
     (("f.oubli", "narrow.csv"), "lacks 'job', which the model needs"),
-    (("f.oubli", "empty.csv"), "holds a header but no rows"),
-    (("t.oubli", "rows.csv"), "no influence for a model of kind tree"),
     (("f.oubli", "rows.csv", "--output", "rows.csv"), "rows.csv is there already"),
 )
 
 
 def test_influence_says_what_cannot_be_asked(cli: Cli, people: Path, tmp_path: Path) -> None:
-    for name, lines in {
-        "rows": "25,cook,low",
-        "strange": "25,cook,low\n30,cook,huge",
-        "unlabelled": "25,cook,low\n30,cook,",
-        "empty": "",
-    }.items():
+    for name, lines in {"rows": "25,cook,low", "unlabelled": "25,cook,low\n30,cook,"}.items():
         (tmp_path / f"{name}.csv").write_text(f"age,job,income\n{lines}\n")
     (tmp_path / "narrow.csv").write_text("age,income\n25,low\n")
     assert cli("fit", "--data", str(people), *FIT, "--output", "f.oubli")[0] == 0
-    assert cli("fit", "--model", "tree", "--data", str(people), *COLUMNS, "--output", "t.oubli")[0] == 0
     for arguments, part in UNANSWERABLE:
         code, out, err = cli("influence", *arguments)
         assert (code, out) == (2, ""), arguments
@@ -200,18 +185,7 @@ def test_influence_says_what_cannot_be_asked(cli: Cli, people: Path, tmp_path: P
         assert "Traceback" not in err
 
 
-def test_regression(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "n.csv").write_text("a,y\n" + "".join(f"{i},{i * 0.5}\n" for i in range(50)))
-    code, _, err = cli("fit", "--data", "n.csv", "--target", "y", *SMALL, "--output", "m.oubli")
-    assert (code, "regression" in err) == (0, True)
-    out = cli("predict", "m.oubli", "n.csv")[1].splitlines()
-    assert (out[0], len(out)) == ("prediction", 51)
-    assert cli("verify", "m.oubli")[0] == 0
-
-
-def test_a_model_that_differs_is_told_by_the_exit_code(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_differs_is_told_by_the_exit_code(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     differs = Verification("aa", "bb", [], ["the classes, rank 0: 5 kept, 4 recounted; wrong places: 1"])
     model = SimpleNamespace(verify=lambda: differs, n_samples_=1)
     monkeypatch.setattr("oubli.app.cli.predict.load_model_file", lambda path: model)
@@ -237,9 +211,7 @@ def test_a_model_that_differs_is_told_by_the_exit_code(
         (("snapshot", "--url", f"http://127.0.0.1:{free_port()}"), "no server answers"),
     ],
 )
-def test_what_cannot_be_done_ends_with_two_and_says_why(
-    cli: Cli, arguments: tuple[str, ...], part: str
-) -> None:
+def test_what_cannot_be_done_ends_with_two_and_says_why(cli: Cli, arguments: tuple[str, ...], part: str) -> None:
     if arguments[0] == "serve" and "--port" not in arguments:
         arguments = (*arguments, "--port", "0")
     code, out, err = cli(*arguments)
@@ -264,9 +236,7 @@ def test_a_port_that_is_taken_is_known_before_training(adult_server: Running, tm
     assert not (tmp_path / "oubli-data").exists()
 
 
-def test_a_snapshot_of_a_running_server(
-    cli: Cli, adult_server: Running, tmp_path: Path
-) -> None:
+def test_a_snapshot_of_a_running_server(cli: Cli, adult_server: Running, tmp_path: Path) -> None:
     code, out, err = cli("snapshot", "--url", adult_server.url, "--output", "copy.safetensors")
     assert code == 0
     digest = out.strip()

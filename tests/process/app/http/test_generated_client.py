@@ -107,15 +107,6 @@ def add(package: Any, client: Any, *samples: Any) -> Any:
     return package.add_samples.sync_detailed(client=client, body=package.models.AddRequest(samples=list(samples)))
 
 
-def test_predicts(package: Any, client: Any) -> None:
-    models = package.models
-    for instance in (models.FeatureObject.from_dict(ROW), list(ROW.values())):
-        answer = package.predict.sync(client=client, body=models.PredictRequest(instances=[instance]))
-        assert isinstance(answer, models.PredictAnswer)
-        assert len(answer.predictions) == len(answer.probabilities) == 1
-        assert set(answer.classes) == {"yes", "no"}
-
-
 def test_a_sample_comes_out_as_it_went_in_and_is_deleted_with_a_receipt(package: Any, client: Any) -> None:
     models = package.models
     added = add(package, client, sample(package, "a/b"))

@@ -94,17 +94,13 @@ def survive(folder: Path, steps: Iterable[str], *, tls: bool) -> int:
 
 @pytest.mark.parametrize(
     ("tls", "steps"),
-    [(True, ("listening", "closed")), pytest.param(False, ("told", "again"), marks=pytest.mark.long)],
+    [
+        (True, ("listening", "closed")),
+        *(pytest.param(tls, (*AT_START, *AT_STOP) * 3, marks=pytest.mark.long) for tls in (False, True)),
+    ],
 )
 def test_a_kill_at_a_hand_over_loses_nothing_and_leaves_the_port_free(folder, tls, steps):
-    assert survive(folder, steps, tls=tls) == 2
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("tls", [False, True])
-def test_kills_at_every_step_of_a_hand_over(folder, tls):
-    steps = [*AT_START, *AT_STOP] * 3
-    assert survive(folder, steps, tls=tls) == 15
+    assert survive(folder, steps, tls=tls) == len(steps)
 
 
 @pytest.mark.parametrize("tls", ordinary([False, True], True))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from tritonclient.utils import InferenceServerException, np_to_triton_dtype, triton_to_np_dtype
+from tritonclient.utils import np_to_triton_dtype, triton_to_np_dtype
 
 from tests.serving import EXAMPLE, Running
 
@@ -98,42 +98,3 @@ def test_tritons_client_predicts(client, adult_server, adult, n, binary_in, bina
     for name in ("predictions", "classes"):
         found = [text.decode() if isinstance(text, bytes) else text for text in answer.as_numpy(name).tolist()]
         assert found == expected[name]
-
-
-def test_tritons_client_compresses(client, adult_server, adult):
-    values = tensors(client.get_model_metadata("oubli")["inputs"], adult, 200)
-    for binary in (True, False):
-        outputs = [triton.InferRequestedOutput("probabilities", binary_data=binary)]
-        compressed = {"request_compression_algorithm": "gzip", "response_compression_algorithm": "gzip"}
-        answer = client.infer("oubli", asked(values, binary=binary), outputs=outputs, **compressed)
-        assert np.array_equal(answer.as_numpy("probabilities"), plain(adult_server, values)["probabilities"])
-    with pytest.raises(InferenceServerException, match="gzip") as refused:
-        client.infer("oubli", asked(values, binary=True), request_compression_algorithm="deflate")
-    assert refused.value.status() == "415"
-
-
-@pytest.mark.parametrize(
-    ("model", "version", "change", "status", "text"),
-    [
-        ("other", "", {}, "404", "'oubli'"),
-        ("oubli", "9", {}, "404", "version "),
-        ("oubli", "", {"age": np.array([b"SECRET"] * 3, object)}, "422", "feature 'age'"),
-        ("oubli", "", {"age": np.zeros(2, np.float32)}, "422", "rows"),
-        ("oubli", "", {"SECRET": np.zeros(3, np.float32)}, "422", "14 features"),
-    ],
-)
-@pytest.mark.parametrize("binary", [True, False])
-def test_tritons_client_is_told_what_is_wrong(client, adult, model, version, change, status, text, binary):
-    values = {**tensors(client.get_model_metadata("oubli")["inputs"], adult, 3), **change}
-    with pytest.raises(InferenceServerException) as refused:
-        client.infer(model, asked(values, binary=binary), model_version=version)
-    assert refused.value.status() == status
-    assert text in refused.value.message()
-    assert "SECRET" not in refused.value.message()
-    assert "an exception occurred in the client" not in refused.value.message()
-
-
-def test_tritons_client_is_told_of_routes_that_are_not_there(client):
-    for ask in (client.get_model_repository_index, client.get_inference_statistics, client.get_trace_settings):
-        with pytest.raises(InferenceServerException, match=r"no route|named 'oubli'"):
-            ask()

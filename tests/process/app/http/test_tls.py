@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving import ROOT, Running, environment, free_port, paste, serving
+from tests.serving import ROOT, Running, environment, free_port, serving
 from tests.unit.app.outgoing.certificates import authority, certificate
 
 HEADERS = {"Content-Type": "application/json"}
@@ -98,12 +98,6 @@ def test_tls_with_a_certificate_that_is_renewed(server: Running, folder: Path) -
         kept.request("GET", "/healthz")
         assert kept.getresponse().status == 200, "connections continue"
     assert server.stop() == 0
-
-
-def test_the_printed_line_works(server: Running) -> None:
-    assert '"instances":[[3,"a"]]' in server.output
-    (answer,) = paste(server.output)
-    assert len(answer["predictions"]) == 1
 
 
 def test_the_health_check_of_the_image_speaks_tls(server: Running, folder: Path) -> None:

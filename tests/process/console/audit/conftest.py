@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.process.console.audit.worlds import FLAGS, Told, World, world_in
+from tests.process.console.audit.worlds import Told, World, world_in
 from tests.process.console.support import make_key
-from tests.serving import Running, serving
+from tests.serving import Running
 
 
 @pytest.fixture(scope="session")
@@ -34,19 +32,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with world_in(tmp_path_factory.mktemp("guarded")) as world:
         make_key(world.server, "admin")
         yield world.server
-
-
-@pytest.fixture
-def restarted(tmp_path: Path) -> Iterator[tuple[World, Callable[[], None]]]:
-    """A world of the test's own, and what stops its server and starts it again at the same address."""
-    with ExitStack() as stack:
-        world = stack.enter_context(world_in(tmp_path))
-
-        def again() -> None:
-            world.server.stop()
-            stack.enter_context(serving(*FLAGS, cwd=tmp_path, port=world.server.port))
-
-        yield world, again
 
 
 @pytest.fixture(scope="module")

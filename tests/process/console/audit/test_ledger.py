@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,7 @@ from tests.serving import Running
 
 
 @pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
-def test_the_timeline_the_chain_and_a_copy(
-    browser: Browser, world: World, tmp_path: Path, uses_keys: bool
-) -> None:
+def test_the_timeline_the_chain_and_a_copy(browser: Browser, world: World, tmp_path: Path, uses_keys: bool) -> None:
     entries = world.entries()
     with looking(browser, world.server, uses_keys=uses_keys, view="") as console:
         console.go("Ledger and access")
@@ -93,25 +90,3 @@ def test_keys_are_listed_for_an_administrator_alone(browser: Browser, guarded: R
                 expect(keys).to_have_count(0)
             assert key not in console.page.content()
             console.check_silence(key)
-
-
-def test_a_server_that_starts_again_is_found_again(
-    browser: Browser, restarted: tuple[World, Callable[[], None]]
-) -> None:
-    world, restart = restarted
-    with looking(browser, world.server, view="ledger") as console:
-        line = console.section("Timeline").locator(".ledger-entry")
-        before = len(world.entries())
-        expect(line).to_have_count(before)
-        console.page.get_by_role("button", name="Check all entries").click()
-        expect(console.section("The chain")).to_contain_text(f"All {before} entries")
-        restart()
-        world.server.ask("POST", "/samples/batch-delete", {"ids": [world.take()]})
-        expect(line.first.locator(".ledger-index")).to_have_text(str(len(world.entries())))
-        console.page.get_by_role("button", name="Check all entries").click()
-        expect(console.section("The chain")).to_contain_text(f"All {len(world.entries())} entries are unchanged")
-        console.go("Erasures")
-        console.section("Receipts").locator("tbody tr").first.get_by_role("button").click()
-        expect(console.page.locator(".erasures-verdict")).to_contain_text("The receipt is right")
-
-

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.process.console.audit.worlds import COLUMN, LABELS, World
+from tests.process.console.audit.worlds import COLUMN, FLAGS, LABELS, World, world_in
 from tests.process.console.support import Console, looking, make_key
-from tests.serving import Running
+from tests.serving import Running, serving
 
 
 def tree(console: Console) -> Locator:
@@ -248,15 +247,15 @@ def test_who_may_change_nothing_is_offered_no_change(
         console.check_silence()
 
 
-def test_a_fit_that_ends_with_its_server_is_told(browser: Browser, restarted: tuple[World, Callable[[], None]]) -> None:
-    world, restart = restarted
-    with looking(browser, world.server, view="model") as console:
+def test_a_fit_that_ends_with_its_server_is_told(browser: Browser, tmp_path: Path) -> None:
+    with world_in(tmp_path) as world, looking(browser, world.server, view="model") as console:
         fit = open_form(console)
         fit.get_by_label("n_estimators").fill("30000")
         fit.get_by_role("button", name="Fit again").click()
         console.page.get_by_role("dialog").get_by_role("button", name="Fit again").click()
         expect(fit.get_by_role("progressbar")).to_be_visible()
-        restart()
-        expect(fit).to_contain_text(re.compile("the job is gone|the server was stopped"), timeout=60_000)
-        expect(console.page.locator(".shell-state")).to_have_text("Live")
-        assert world.server.get("/model")[1]["parameters"]["n_estimators"] == 4
+        world.server.stop()
+        with serving(*FLAGS, cwd=tmp_path, port=world.server.port):
+            expect(fit).to_contain_text(re.compile("the job is gone|the server was stopped"), timeout=60_000)
+            expect(console.page.locator(".shell-state")).to_have_text("Live")
+            assert world.server.get("/model")[1]["parameters"]["n_estimators"] == 4

@@ -12,7 +12,6 @@ from oubli.app.access.keys import (
     AccessKey,
     KeyFileError,
     create_key,
-    is_name,
     read_keys,
     revoke_key,
     write_keys,
@@ -141,14 +140,3 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(path, monkeypatch):
         write_keys(path, ())
     assert path.read_bytes() == before
     assert {found.name for found in path.parent.iterdir()} == {FILE_NAME, MARK_NAME}
-
-
-@pytest.mark.parametrize(
-    ("names", "are_names"),
-    [
-        (("a", "shop-1.eu_west", "x" * 64), True),
-        (("", "x" * 65, "Jane Doe", "jane@example.org", "é", "a\n"), False),
-    ],
-)
-def test_names(names, are_names):
-    assert [is_name(name) for name in names] == [are_names] * len(names)

@@ -108,22 +108,6 @@ def test_the_file_is_looked_at_once_a_second(watched):
     assert watched.keys.grants(first) == {"read"}
 
 
-def test_the_epoch_grows_at_the_instant_when_a_key_ends(watched):
-    """What was decided about a key on a connection holds until then, and not until the next look at the file."""
-    _, text = watched.make("read", expires_ms=NOW + 1000)
-    watched.wait()
-    watched.now = NOW + 999
-    watched.keys.look()
-    before = watched.keys.epoch
-    assert watched.keys.grants(text) == {"read"}
-    watched.now = NOW + 1000
-    assert watched.keys.look_at <= watched.seconds, "anyone who reads the epoch looks before"
-    watched.keys.look()
-    assert watched.keys.epoch > before
-    assert watched.keys.grants(text) is None
-    assert watched.keys.asked_for
-
-
 def test_a_file_that_could_not_be_opened_is_read_again(watched, monkeypatch, caplog):
     _, text = watched.make("read")
     with monkeypatch.context() as patch:

@@ -88,14 +88,6 @@ def test_an_expired_key_is_listed_as_such(run, monkeypatch):
     assert run("list")[0].split("\t")[1] == "expired"
 
 
-def test_a_damaged_file_is_named(run, tmp_path):
-    run("create", "--scopes", "read")
-    (tmp_path / "oubli-data" / FILE_NAME).write_text("{")
-    for arguments in (("list",), ("revoke", "00000000")):
-        with pytest.raises(StartError, match="is damaged"):
-            run(*arguments)
-
-
 def test_where_no_key_can_be_kept(run, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(StartError, match="cannot be"):

@@ -18,7 +18,6 @@ from tests.unit.app.support import JSON, make_service, problem_of, require_confo
 
 pytestmark = pytest.mark.anyio
 
-OLD_KEY = "0123456789abcdef-key"
 PREDICT = b'{"instances": [[1, "a", true]]}'
 ADD = b'{"samples": [{"id": "n1", "features": [1, "a", true], "label": "yes"}]}'
 

@@ -119,6 +119,92 @@ CASES = [
 ]
 
 
+CASE = "123e4567-e89b-12d3-a456-426614174000"
+WHO = {"subjects": ["s1"]}
+ROW = {"instances": [[1, "a", True]]}
+ODD = {"instances": [[1, "a", True], [MARK, "a", True]]}
+BODIES: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "/subjects/restrict": [
+        ({}, "/subjects"),
+        ({"subjects": []}, "/subjects"),
+        ({"subjects": ["s1", ""]}, "/subjects/1"),
+        ({**WHO, "keep_expired": 1}, "/keep_expired"),
+    ],
+    "/subjects/release": [
+        ({"subjects": "s1"}, "/subjects"),
+        ({"subject": "s1"}, ""),
+        ({**WHO, "ref": MARK}, "/ref"),
+        ({**WHO, "keep_expired": True}, ""),
+    ],
+    "/subjects/retain": [
+        (WHO, "/seconds"),
+        *(({**WHO, "seconds": value}, "/seconds") for value in (0, 1.5, True, 10**10)),
+        ({"subjects": [1.5], "seconds": 1}, "/subjects/0"),
+        ({**WHO, "seconds": 1, "ref": MARK}, "/ref"),
+    ],
+    "/subjects/export": [({"subject": "s1", "influence": MARK}, "/influence")],
+    "/samples/absence-proofs": [
+        *((body, "") for body in ({}, {"id": "a", "subject": "b"}, {"ids": ["a"]})),
+        *(({"id": name}, "/id") for name in (None, ["a"])),
+    ],
+    "/influence": [
+        ({}, "/instances"),
+        ({"instances": []}, "/instances"),
+        ({"instances": [[1, "a"]]}, "/instances/0"),
+        ({**ODD, "labels": ["no", "no"]}, "/instances/1/0"),
+        ({**ROW, "labels": ["yes", "yes"]}, "/labels"),
+        ({**ROW, "labels": [7]}, "/labels/0"),
+        ({**ROW, "method": MARK}, "/method"),
+        ({**ROW, "method": "leave-one-out", "update_set": "single"}, "/method"),
+        ({**ROW, "update_set": 0}, "/update_set"),
+        ({**ROW, "top": 0}, "/top"),
+        ({**ROW, MARK: 3}, ""),
+    ],
+    "/predict/without": [
+        ({"ids": ["c1"]}, "/instances"),
+        (ROW, ""),
+        ({**ROW, "ids": ["c1"], "subjects": ["s1"]}, ""),
+        ({**ROW, "ids": []}, "/ids"),
+        ({**ROW, "subjects": [[]]}, "/subjects/0"),
+        ({**ODD, "ids": ["c1"]}, "/instances/1/0"),
+        ({"instances": ROW["instances"] * 101, "ids": ["c1"]}, "/instances"),
+        ({**ROW, "ids": ["c1"], MARK: 1}, ""),
+    ],
+    "/predict": [({**ROW, "receipt": MARK}, "/receipt")],
+}
+QUERIES: dict[str, dict[str, str]] = {  # by where the answer points
+    "GET /model/trees/0?": {
+        "": "level=1", "/levels": "levels=9 levels=", "/node": f"node=x node=l&node=r node={'l' * 513}",
+    },
+    "GET /model/trees/": {"/n": "x -1 99999999999"},
+    "GET /samples?": {
+        "/id": "id=c1&id=c2 id=c1&subject=s1 id=c1&cursor=AAAAAAAAAAAAAAAAAAAAAA", "/id/0": "id=",
+        "/limit": "id=c1&limit=0", "/cursor": "cursor=",
+        "/openings": "openings=1 openings=true&openings=true openings=true&id=c1 openings=",
+    },
+    "PUT /samples?": {"/id": "id=c1&id=c2 ref="},
+    "DELETE /samples?": {"": f"ids=c1 id=%FF ref={CASE}", "/id/0": "id=", "/ref": "id=c1&ref=x"},
+    "GET /erasures?": {
+        "/ref": f"ref= ref={MARK} ref=a&ref=b", "": "more=1", "/status": f"status={MARK}",
+        "/order": f"order={MARK} order=", "/cursor": f"cursor={MARK}", "/limit": "limit=0 limit=51",
+    },
+    "GET /ledger?": {"/limit": "limit=0 limit=51 limit=x", "/cursor": f"cursor={MARK} cursor=-1 cursor=1e3", "": "x=1"},
+    "GET /snapshot/file?": {"/fresh": "fresh=1 fresh=true&fresh=true fresh=", "": "new=true"},
+}  # fmt: skip
+CASES += [
+    Bad(f"{path}: {number}", 422, pointer, body, path)
+    for path, bodies in BODIES.items()
+    for number, (body, pointer) in enumerate(bodies)
+]
+CASES += [
+    Bad(start + query, 422, pointer, GOOD if start.startswith("PUT") else b"", path + query, method)
+    for start, queries in QUERIES.items()
+    for pointer, listed in queries.items()
+    for query in listed.split()
+    for method, path in [start.split()]
+]
+
+
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Any:
     service = make_service(directory=tmp_path_factory.mktemp("bad") / "data")
@@ -126,9 +212,13 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield client
 
 
+@pytest.fixture(scope="module")
+def before(client: Any) -> Any:
+    return state(client)
+
+
 @pytest.mark.parametrize("bad", CASES, ids=lambda bad: bad.name)
-def test_refused(client: Any, bad: Bad, caplog: pytest.LogCaptureFixture) -> None:
-    before = state(client)
+def test_refused(client: Any, before: Any, bad: Bad, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         response = client.request(bad.method, bad.path, content=bad.content, headers=bad.headers)
     assert response.status_code == bad.status, response.text
@@ -147,6 +237,7 @@ def test_refused(client: Any, bad: Bad, caplog: pytest.LogCaptureFixture) -> Non
     for submitted in (MARK, MARK.lower(), "98765", "987654321", "c1", "s1"):
         assert submitted not in said, f"{submitted} was repeated: {said}"
     assert state(client) == before
+    assert not client.app.state.context.service.model.holders._holds
 
 
 def client_lines(caplog: pytest.LogCaptureFixture) -> str:
@@ -163,8 +254,9 @@ def damaged(whole: bytes, how: float) -> bytes:
 @pytest.mark.parametrize(
     ("how", "says"), [(0.1, ""), (0.5, ""), (0.99, ""), (1, "checksum"), ("newer", "upgrade oubli")]
 )
-def test_a_damaged_or_newer_snapshot_is_refused(client: Any, how: Any, says: str, newer_file: bytes) -> None:
-    before = state(client)
+def test_a_damaged_or_newer_snapshot_is_refused(
+    client: Any, before: Any, how: Any, says: str, newer_file: bytes
+) -> None:
     file = newer_file if how == "newer" else damaged(client.get("/snapshot/file").content, how)
     response = client.put("/snapshot/file", content=file)
     assert response.status_code == 422

@@ -82,12 +82,11 @@ async def observe(
     *,
     hot: bool = True,
     state: str = "ready",
-    directory: Path | None = None,
     max_queue: int = 1024,
     **limits: Any,
 ) -> Seen:
     """Send requests, each in pieces, and return what can be told afterwards."""
-    service = make_service(model.copy(), directory, max_queue=max_queue)
+    service = make_service(model.copy(), max_queue=max_queue)
     service.model.state.epoch = 1  # else drawn; cursors tell it
     limits = {"max_body_bytes": MAX_BODY, "max_rows": MAX_ROWS, **limits}
     async with hosting(service, hot=hot, start=state != "starting", **limits) as host:
@@ -209,22 +208,6 @@ async def test_the_inference_protocol_takes_the_short_way() -> None:
     assert short.n_hot == len(sent)
     assert [answer.status[9:12] for answer in short.answers] == [b"200"] * 5 + [b"503", b"422", b"422", b"200"]
     assert b'"id":"12"' in short.answers[1].body
-
-
-@pytest.mark.parametrize("hot", [True, False])
-async def test_what_waits_for_the_disk_is_answered_in_its_order(tmp_path: Path, hot: bool) -> None:
-    """Requests of one connection behind a mutation wait for it, on either way."""
-    add = request(target="/samples", body=b'{"samples": [{"features": [1, "a", true], "label": "yes"}]}')
-    ask = request(target="/predict", body=b'{"instances": [[1, "a", true]]}')
-    delete = request(method="DELETE", target="/samples/c1", body=b"")
-    sent = [[add], [add + ask + delete + ask + add]]
-    seen = await observe(MODELS["classes"], sent, hot=hot, directory=tmp_path / "d")
-    answers = [json.loads(answer.body) for answer in seen.answers]
-    assert [answer["model_version"] for answer in answers] == [2, 3, 3, 4, 4, 5]
-    assert [answers[i]["ids"] for i in (0, 1, 5)] == [["0"], ["1"], ["2"]]
-    assert answers[3]["status"] == "unlearned"
-    assert answers[3]["signature"]
-    assert (seen.n_hot > 0) == hot
 
 
 # Times and chance.

@@ -15,8 +15,7 @@ from oubli.app.http.monitoring.metrics import COMMITS, OTHERS, REQUESTS, TABLE, 
 from oubli.app.http.monitoring.observer import ALONE, OTHER_METHOD, UNKNOWN_ROUTE
 from oubli.app.times import Histogram
 from oubli.app.version import VERSION
-from tests.unit.app.http.connections import hosting
-from tests.unit.app.support import forest, make_service, samples, served
+from tests.unit.app.support import make_service, samples, served
 
 pytestmark = pytest.mark.anyio
 
@@ -152,11 +151,3 @@ def test_a_reason_for_stopping_changes_is_told(tmp_path: Path) -> None:
         service.model.state.hindered = None
     for reason in StopReason:
         assert values["oubli_changes_stopped", (("reason", reason),)] == (reason is StopReason.DISK_FULL)
-
-
-async def test_it_is_answered_before_the_service_is_ready_and_by_an_empty_model() -> None:
-    async with hosting(make_service(forest(0)), start=False) as host:
-        measured = host.service.measure()
-        assert not measured.is_ready
-        assert measured.n_samples == 0
-        host.service.lifecycle.start()

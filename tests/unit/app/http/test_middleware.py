@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -13,23 +12,14 @@ from oubli.app.http.middleware import Middleware
 from oubli.app.service.roles import Role
 from oubli.app.settings import SettingsError, load_settings
 from tests.unit.app.hosted import hosted
-from tests.unit.app.http.connections import access_rules, hosting, request
+from tests.unit.app.http.connections import access_rules
 from tests.unit.app.support import JSON, make_service, samples, served
-
-KEY = "0123456789abcdef-key"
 
 
 @pytest.fixture(scope="module")
 def client():
     with served(max_body_bytes=2000, max_snapshot_bytes=3000) as client:
         yield client
-
-
-@pytest.fixture
-def key_file(tmp_path):
-    path = tmp_path / "key"
-    path.write_text(KEY + "\n")
-    return path
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]", "[::1]:8000"])
@@ -203,12 +193,6 @@ def test_bodies_must_be_json(client, path, kind):
     assert "application/json" in response.json()["detail"]
 
 
-@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
-def test_json_may_name_its_charset(client, kind):
-    response = client.post("/predict", content=b'{"instances": [[1, "a", true]]}', headers={"Content-Type": kind})
-    assert response.status_code == 200
-
-
 def test_a_large_body_in_chunks_is_refused(client):
     def chunks():
         for _ in range(100):
@@ -379,19 +363,3 @@ def test_what_is_no_version_is_refused_without_being_repeated(client: TestClient
     assert answer.status_code == 400
     assert "'Min-Version' must be a model version" in answer.json()["detail"]
     assert len(text) < 2 or text not in answer.text
-
-
-@pytest.mark.parametrize(("asked", "hot"), [("1", True), ("2", False)])
-def test_the_fast_path_takes_what_it_may_answer(asked: str, hot: bool) -> None:
-    async def run() -> tuple[bool, bool]:
-        async with hosting(make_service()) as host:
-            connection = host.connect()
-            body = b'{"instances": [[1, "a", true]]}'
-            lines = {"Host": "127.0.0.1", "Content-Type": "application/json", "Content-Length": str(len(body))}
-            connection.send(request(body=body, headers=(*lines.items(), ("Min-Version", asked))))
-            fast = connection.protocol.cycle is None
-            await host.settle()
-            answers: list[Any] = connection.answers
-            return b" 200 " in answers[0].status, fast
-
-    assert asyncio.run(run()) == (hot, hot)

@@ -32,21 +32,6 @@ from tests.unit.app.support import make_service
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(("data", "status"), [(PREDICT, b"200 OK"), (ADD, b"201 Created"), (DELETE, b"200 OK")])
-async def test_the_common_case_is_answered_without_the_parser(host: Host, data: bytes, status: bytes) -> None:
-    connection = host.connect()
-    never_parsed(connection)
-    connection.send(data)
-    # No task, no loop in between: a prediction is there when the bytes were read.
-    assert bool(connection.transport.written) == (data is PREDICT)
-    await host.settle()
-    (answer,) = connection.answers
-    assert answer.status == b"HTTP/1.1 " + status
-    assert b"date: today" in answer.headers
-    assert b"cache-control: no-store" in answer.headers
-    assert host.state.total_requests == 1
-
-
 async def test_predictions_that_came_together_are_written_together(host: Host) -> None:
     connections = [host.connect() for _ in range(3)]
     written = [one.transport for one in connections]
@@ -78,40 +63,7 @@ async def test_an_answer_that_waits_is_written_before_anything_else(
     assert len(connection.answers) == 1
 
 
-@pytest.mark.parametrize("size", [1, 40, len(PREDICT) - 31, len(PREDICT) - 1])
-async def test_a_request_in_pieces_is_answered_once(host: Host, size: int) -> None:
-    connection = host.connect()
-    for i in range(0, len(PREDICT), size):
-        assert connection.transport.written == b""
-        connection.send(PREDICT[i : i + size])
-    await host.settle()
-    assert len(connection.answers) == 1
-    # A head that came whole waits for its body, and is not parsed.
-    assert (connection.protocol.cycle is None) == (size >= len(PREDICT) - 31)
-
-
 LONGER = request(body=b'{"instances": [[10.25, "b", false], [1, null, true]]}')
-
-
-def never_parsed(connection: Connection) -> None:
-    """From now on the parser must not be asked."""
-
-    class Refusing:
-        def feed_data(self, data: bytes) -> None:
-            raise AssertionError("parsed")
-
-    connection.protocol.parser = Refusing()
-
-
-async def test_a_request_like_the_one_before_is_not_parsed(host: Host) -> None:
-    connection = host.connect()
-    connection.send(PREDICT)
-    never_parsed(connection)
-    for data in (PREDICT, LONGER, PREDICT):
-        connection.send(data)
-    assert [answer.status for answer in connection.answers] == [b"HTTP/1.1 200 OK"] * 4
-    assert len(orjson.loads(connection.answers[2].body)["predictions"]) == 2
-    assert host.state.total_requests == 4
 
 
 @pytest.mark.parametrize(

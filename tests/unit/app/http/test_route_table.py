@@ -71,26 +71,6 @@ def test_a_route_below_samples_is_no_sample(client: TestClient, name: str) -> No
     assert client.get("/model").json()["n_samples"] == held
 
 
-@pytest.mark.parametrize(
-    ("method", "query", "pointer"),
-    [
-        ("GET", "id=c1&id=c2", "/id"),
-        ("GET", "id=c1&subject=s1", "/id"),
-        ("GET", "id=c1&cursor=AAAAAAAAAAAAAAAAAAAAAA", "/id"),
-        ("GET", "id=", "/id/0"),
-        ("GET", "id=c1&limit=0", "/limit"),
-        ("GET", "cursor=", "/cursor"),
-        ("PUT", "", "/id"),
-        ("PUT", "id=c1&id=c2", "/id"),
-    ],
-)
-def test_wrong_queries_are_refused(client: TestClient, method: str, query: str, pointer: str) -> None:
-    content = {"features": [2, "b", False], "label": "no"} if method == "PUT" else None
-    answer = client.request(method, f"/samples?{query}", json=content, headers=JSON)
-    assert answer.status_code == 422
-    assert [one["pointer"] for one in answer.json()["errors"]] == [pointer]
-
-
 def test_a_removed_route_names_what_replaces_it(client: TestClient) -> None:
     routes = client.app.state.routes  # type: ignore[attr-defined]
     for path, replacement in REMOVED.items():

@@ -19,7 +19,6 @@ from opentelemetry.trace import SpanKind, StatusCode
 from oubli.app.http.monitoring import telemetry
 from oubli.app.http.monitoring.observer import ALONE, Correlation
 from oubli.app.http.monitoring.telemetry import Tracing
-from oubli.app.times import Stages
 from tests.unit.app.http.connections import Host, both_ways, request
 from tests.unit.app.support import make_answers_long, make_changes_long, rows, samples
 
@@ -129,19 +128,6 @@ def test_a_request_without_a_route_and_a_mistake_of_the_server(traced: Traced) -
     assert (failed.attributes or {})["error.type"] == "500"
 
 
-async def test_spans_hold_nothing_that_was_sent(host: Host, traced: Traced) -> None:
-    asked = (
-        ("GET", "/samples/SECRET", b""),
-        ("GET", "/samples?subject=SECRET", b""),
-        ("DELETE", "/samples/SECRET", b""),
-        ("POST", "/predict", json.dumps({"instances": [["SECRET"]]}).encode()),
-        ("GET", "/SECRET", b""),
-    )
-    await send(host, *(with_parent(method, target, body, TRACEPARENT) for method, target, body in asked))
-    assert len(traced.spans) == 5
-    assert "SECRET" not in "".join(span.to_json() for span in traced.all_spans)
-
-
 def test_a_collector_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telemetry, "_PATIENCE", 0.01)
     answered = threading.Event()
@@ -200,17 +186,3 @@ async def test_long_work_waits_and_is_done_on_a_copy(
     predicted, added = stages_of(traced)
     assert predicted == ["parse", "wait", "model", "answer"]
     assert added == ["parse", "wait", "model", "journal", "answer"]
-
-
-@both_ways
-@pytest.mark.parametrize("options", [{}])
-async def test_without_traces_no_stage_is_noted(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("a stage is noted")
-
-    monkeypatch.setattr(Stages, "__init__", refuse)
-    connection = host.connect()
-    for sent in (request("POST", "/predict", ONE_ROW), request("POST", "/samples", SAMPLE)):
-        connection.send(sent)
-        await host.settle()
-    assert connection.statuses == [200, 201]

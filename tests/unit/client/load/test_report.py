@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from oubli.client.load.plan import READ, Plan, Step, read_threshold
 from oubli.client.load.records import STALE, Effort, Histogram, Measured, Operation, Part, Record, Result
-from oubli.client.load.report import draw, failures, limits_of_client, lines, report
+from oubli.client.load.report import failures, limits_of_client, lines, report
 
 
 def lags(milliseconds: float) -> Effort:
@@ -107,13 +106,6 @@ def test_an_operation_without_a_success_fails_a_test() -> None:
     assert list(failures(report(found, PLAN, [], "http://x"))) == ["no request was sent (20 requests/s)"]
 
 
-def test_a_plot_of_several_steps(tmp_path: Path) -> None:
-    found = result(lags(0.1))
-    found.steps.append(Measured(Step(40.0, 8, 2.0), Record(), [lags(0.1)], {}, 2.0))
-    draw(found.steps, report(found, PLAN, [], "http://x"), tmp_path / "plot.png")
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG\r\n")
-
-
 # --- histograms
 
 
@@ -132,11 +124,6 @@ def test_percentiles_are_those_of_numpy_within_a_bucket(values: list[int]) -> No
         assert exact <= histogram.percentile(share) <= exact * (1 + 1 / 128)
     assert histogram.longest == max(values)
     assert histogram.mean == pytest.approx(np.mean(values))
-
-
-def test_short_durations_are_exact() -> None:
-    assert [of([value]).percentile(50) for value in range(256)] == list(range(256))
-    assert [of([value, 10**9]).percentile(50) for value in (256, 257, 258, 259)] == [257, 257, 259, 259]
 
 
 @given(st.lists(st.integers(0, 10**12), max_size=50), st.lists(st.integers(0, 10**12), max_size=50))

@@ -99,11 +99,6 @@ def test_a_csv_file_that_does_not_fit(tmp_path: Path, text: str, part: str) -> N
     assert "maybe" not in str(raised.value)
 
 
-def test_a_csv_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(LoadTestError, match="cannot be read"):
-        from_csv(tmp_path / "none.csv", SCHEMA)
-
-
 def test_a_request_has_path_key_and_length() -> None:
     target = Target("http://[::1]:8000/models/a/", "secret")
     assert (target.host, target.port, target.tls) == ("::1", 8000, None)

@@ -70,22 +70,6 @@ def test_a_closed_loop_asks_no_more_than_it_has_connections_for() -> None:
     assert record.n_held_up == 0
 
 
-@pytest.mark.parametrize("rate", [None, 50.0])
-def test_a_timer_that_is_early_delays_nothing(rate: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = asyncio.sleep
-
-    async def early(seconds: float) -> None:
-        await exact(max(0.0, seconds - 0.015))
-
-    monkeypatch.setattr(asyncio, "sleep", early)
-    record = run(Step(rate, 2, 0.3), Samples())
-    assert (
-        record.operations["predict"].n_requests
-        == record.operations["predict"].n_successes
-        >= (1 if rate is None else 15)
-    )
-
-
 def test_a_mix_is_sent_and_promises_are_checked() -> None:
     server = Samples()
     record = run(Step(None, 4, 0.5), server, MIX)
@@ -102,11 +86,11 @@ def test_a_mix_is_sent_and_promises_are_checked() -> None:
     }
 
 
-def test_deletions_are_additions_when_nothing_is_left() -> None:
+def test_deletions_are_additions_when_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oubli.client.load.worker._STOCK", 3)
     record = run(Step(None, 1, 0.5), Samples(), {"delete": 1.0})
-    if record.n_substituted:
-        assert record.operations["add"].n_requests == record.n_substituted
-    assert record.operations["delete"].n_requests >= min(_STOCK, record.all("read back").n_requests)
+    assert record.operations["add"].n_requests == record.n_substituted > 0
+    assert record.operations["delete"].n_requests >= 3
 
 
 class Stale(Samples):

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from oubli.api.protocols import InferenceAnswer, InferenceRequest, ModelMetadata, ServerMetadata
-from oubli.app.access.keys import FILE_NAME, create_key
 from oubli.app.http.inference import DTYPES, to_bytes
 from oubli.core import DynamicForestClassifier
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
@@ -439,31 +438,3 @@ def test_refused(client, bad, caplog):
     said = (answer.text + str(answer.headers) + logged).lower()
     for submitted in (MARK.lower(), "98765", "987654321", "1e39", str(2**40), str(2**62)):
         assert submitted not in said
-
-
-def test_keys_open_what_their_scopes_say(tmp_path):
-    predict, write = (
-        {"Authorization": f"Bearer {create_key(tmp_path / FILE_NAME, name='n', scopes=[scope], expires_ms=None)[1]}"}
-        for scope in ("predict", "write")
-    )
-    body = orjson.dumps({"inputs": inputs(rows(1))})
-    with served(data_dir=tmp_path) as client:
-        for path in ("/v2/health/live", "/v2/health/ready"):
-            assert client.get(path, headers={"Host": "probe.example"}).status_code == 200
-        for method, path in (("GET", "/v2"), ("POST", INFER), ("GET", "/v2/nowhere")):
-            refused = client.request(method, path, content=body)
-            assert (refused.status_code, list(refused.json())) == (401, ["error"])
-            assert refused.headers["www-authenticate"].startswith("Bearer")
-        assert client.post(INFER, content=body, headers=predict).status_code == 200
-        refused = client.post(INFER, content=body, headers=write)
-        assert (refused.status_code, list(refused.json())) == (403, ["error"])
-        assert client.get("/v2/models/oubli", headers=write).status_code == 200
-
-
-def test_large_answers_are_compressed_where_that_is_accepted(client):
-    body = orjson.dumps({"inputs": inputs(rows(200))})
-    plain = client.post(INFER, content=body, headers={"Accept-Encoding": "identity"})
-    for encoding in ("gzip", "zstd"):
-        answer = client.post(INFER, content=body, headers={"Accept-Encoding": encoding})
-        assert answer.headers["content-encoding"] == encoding
-        assert answer.json() == plain.json()

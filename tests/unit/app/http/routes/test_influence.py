@@ -85,45 +85,6 @@ def test_without_labels_the_predicted_ones_are_meant():
         assert "structure" in answer["note"]
 
 
-ONE = {"instances": rows(1)}
-WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
-    "/influence": [
-        ({}, "/instances"),
-        ({"instances": []}, "/instances"),
-        ({"instances": [[1, "a"]]}, "/instances/0"),
-        ({"instances": [[1, "a", True], ["strange", "a", True]], "labels": ["no", "no"]}, "/instances/1/0"),
-        ({"instances": rows(2), "labels": ["yes"]}, "/labels"),
-        ({"instances": rows(2), "labels": ["yes", 7]}, "/labels/1"),
-        ({**ONE, "method": "guess"}, "/method"),
-        ({**ONE, "method": "leave-one-out", "update_set": "single"}, "/method"),
-        ({**ONE, "update_set": 0}, "/update_set"),
-        ({**ONE, "top": 0}, "/top"),
-        ({**ONE, "tops": 3}, ""),
-    ],
-    "/predict/without": [
-        ({"ids": ["c1"]}, "/instances"),
-        (ONE, ""),
-        ({**ONE, "ids": ["c1"], "subjects": ["s1"]}, ""),
-        ({**ONE, "ids": []}, "/ids"),
-        ({**ONE, "subjects": [[]]}, "/subjects/0"),
-        ({"instances": [[1, "a", True], ["strange", "a", True]], "ids": ["c1"]}, "/instances/1/0"),
-        ({"instances": rows(101), "ids": ["c1"]}, "/instances"),
-        ({**ONE, "ids": ["c1"], "top": 1}, ""),
-    ],
-}
-
-
-@pytest.mark.parametrize("path", WRONG)
-def test_what_cannot_be_asked_is_refused(path):
-    service = make_service(boosted())
-    with served(service) as client:
-        for body, pointer in WRONG[path]:
-            answer = client.post(path, json=body)
-            assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer), body
-            assert "strange" not in answer.text
-            assert not service.model.holders._holds
-
-
 def test_the_kind_decides_which_methods_there_are():
     tree = DynamicTreeClassifier().fit(rows(30), ["yes" if i % 4 else "no" for i in range(30)], schema=CLASSES)
     for model, method in ((tree, None), (forest(), "leaf-influence"), (boosted(NUMBERS), "leave-one-out")):

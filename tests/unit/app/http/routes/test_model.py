@@ -66,26 +66,6 @@ def test_what_is_not_there_is_not_found(client: TestClient, path: str) -> None:
     assert (answer.status_code, answer.json()["type"]) == (404, "urn:oubli:problem:no-tree")
 
 
-@pytest.mark.parametrize(
-    ("path", "pointer"),
-    [
-        ("/model/trees/x", "/n"),
-        ("/model/trees/-1", "/n"),
-        ("/model/trees/99999999999", "/n"),
-        ("/model/trees/0?node=x", "/node"),
-        ("/model/trees/0?node=" + "l" * 513, "/node"),
-        ("/model/trees/0?node=l&node=r", "/node"),
-        ("/model/trees/0?levels=9", "/levels"),
-        ("/model/trees/0?levels=", "/levels"),
-        ("/model/trees/0?level=1", ""),
-    ],
-)
-def test_what_cannot_be_looked_at_is_refused(client: TestClient, path: str, pointer: str) -> None:
-    answer = client.get(path)
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["pointer"] == pointer
-
-
 def test_columns_are_told_with_ranges_and_categories() -> None:
     with served(make_service()) as client:
         strange = '<img src=x onerror="alert(1)">\u202eabc'

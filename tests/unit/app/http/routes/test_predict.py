@@ -26,12 +26,6 @@ def test_predicts_what_the_estimator_predicts(client):
     assert (unseen.status_code, unseen.headers["cache-control"]) == (200, "no-store")
 
 
-def test_objects_are_taken_by_name_in_any_order_and_beside_lists(client):
-    instances = [{"member": True, "age": 3, "job": "a"}, [3, "a", True]]
-    answer = client.post("/predict", json={"instances": instances}).json()
-    assert answer["probabilities"][0] == answer["probabilities"][1]
-
-
 def test_many_rows_at_once_are_the_same(client):
     many = client.post("/predict", json={"instances": rows(3000)}).json()
     few = client.post("/predict", json={"instances": rows(120)}).json()

@@ -233,19 +233,6 @@ def test_a_retry_does_not_fail(client):
     assert (other["unlearned"], other["absent"], other["model_version"]) == (0, 2, 3)
 
 
-def test_what_is_not_held_is_counted_and_the_rest_deleted(client):
-    receipt = client.delete("/samples?id=c1&id=nobody&id=c2&id=c1").json()
-    assert (receipt["requested"], receipt["unlearned"], receipt["absent"]) == (3, 2, 1)
-    receipt = client.post("/samples/batch-delete", json={"ids": ["c1", "c3", "c3", "nobody"]}).json()
-    assert (receipt["requested"], receipt["unlearned"], receipt["absent"]) == (3, 1, 2)
-
-
-@pytest.mark.parametrize("query", ["", "id=c1&subject=s1", "id=", "ids=c1", f"ref={UUID}", "id=c1&ref=x", "id=%FF"])
-def test_deletions_that_name_nothing_clear_change_nothing(client, query):
-    assert client.delete("/samples?" + query).status_code == 422
-    assert client.get("/model").json()["n_samples"] == 60
-
-
 def test_integers_are_their_decimal_text():
     with served(make_service(forest(0))) as client:
         add(client, id=7)

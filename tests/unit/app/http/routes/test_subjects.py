@@ -198,32 +198,6 @@ def test_a_ranking_from_before_is_not_given_out_while_it_names_restricted_sample
     assert problem_of(client.get(place)) == (404, "no-result")
 
 
-BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("restrict", {}, "/subjects"),
-    ("restrict", {"subjects": []}, "/subjects"),
-    ("release", {"subjects": "s1"}, "/subjects"),
-    ("restrict", {"subjects": ["s1", ""]}, "/subjects/1"),
-    ("release", {"subjects": ["s1"], "ref": "ada"}, "/ref"),
-    ("release", {"subject": "s1"}, ""),
-    ("restrict", {"subjects": ["s1"], "keep_expired": 1}, "/keep_expired"),
-    ("release", {"subjects": ["s1"], "keep_expired": True}, ""),
-    ("retain", {"subjects": ["s1"]}, "/seconds"),
-    *(("retain", {"subjects": ["s1"], "seconds": value}, "/seconds") for value in (0, 1.5, True, 10**10)),
-    ("retain", {"subjects": [1.5], "seconds": 1}, "/subjects/0"),
-    ("retain", {"subjects": ["s1"], "seconds": 1, "ref": "SEKRET"}, "/ref"),
-    ("export", {"subject": "s1", "influence": "yes"}, "/influence"),
-]
-
-
-@pytest.mark.parametrize(("what", "body", "pointer"), BAD)
-def test_what_is_no_request_is_refused(client: TestClient, what: str, body: dict[str, Any], pointer: str) -> None:
-    answer = client.post(f"/subjects/{what}", json=body)
-    assert problem_of(answer) == (422, "invalid-input")
-    assert [one["pointer"] for one in answer.json()["errors"]] == [pointer]
-    assert not mentions(answer.json(), "s1")
-    assert "SEKRET" not in answer.text
-
-
 def test_a_table_with_restricted_samples_is_refused(client: TestClient) -> None:
     ask(client, "restrict", "s1")
     for name, subject, status in (("c1", "s1", 422), ("c2", "s2", 201)):
