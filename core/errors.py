@@ -4,6 +4,7 @@
       InputError             (ValueError)                 refused input: row, field, rule, value
         FeatureCountError                                 another number of features than the schema's
         DuplicateIdError                                  an id twice in a call, or already held
+        UnavailableError     (AttributeError)             something that a model with other parameters would have
       UnknownIdError         (KeyError)                   ids that are not held
       NotFittedError         (ValueError, AttributeError) used before `fit` or `start`
       CapacityError          (RuntimeError)               a documented limit is reached
@@ -151,6 +152,10 @@ class UnknownIdError(OubliError, KeyError):
         shown = ", ".join(shorten(i) for i in self.ids[:_LISTED])
         more = f" and {len(self.ids) - _LISTED} more" if len(self.ids) > _LISTED else ""
         return f"no sample with this {self.what} is held: {shown}{more}; nothing was changed"
+
+
+class UnavailableError(InputError, AttributeError):
+    """The model does not have this; the text says which models do."""
 
 
 class NotFittedError(OubliError, ValueError, AttributeError):

@@ -8,16 +8,54 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oubli.core.array_types import Array, Reals
-from oubli.core.concurrency.locks import reads, reads_rows
+from oubli.core import conformal
+from oubli.core.array_types import Array, Bools, Reals
+from oubli.core.concurrency.locks import reads, reads_long, reads_rows
 from oubli.core.data.targets import encode_labels, encode_targets
 from oubli.core.data.values import Task
 from oubli.core.model import Model, QueryResult
 from oubli.core.persistence import ASKED_FOR, read_model
 from oubli.core.registry import PLACES
+from oubli.core.scoring import Score, out_of_bag_answers, score_unseen
+from oubli.core.valuation import DataValues, data_values
 
 
-class Classifier(Model):
+class _Scored(Model):
+    """What is known of a model from samples that some of its trees have not learned."""
+
+    @property
+    def oob_score_(self) -> float:
+        """Share of right classes, or R^2, of a forest's samples, each predicted by trees that have not learned it.
+
+        NaN with fewer than ten samples. Once for each version O(n T depth).
+        """
+        value = self._score_out_of_bag().value
+        return math.nan if value is None else value
+
+    @reads_long
+    def _score_out_of_bag(self) -> Score:
+        return score_unseen(self, out_of_bag_answers(self))
+
+    @reads_long
+    def data_values(self) -> DataValues:
+        """Value the samples of a forest by how well trees that have not learned them predict them.
+
+        Samples with wrong labels have low values: `data_values().lowest(20)`. Once for each version O(n T depth).
+
+        Returns
+        -------
+        DataValues
+            Of all samples held but those that all trees have learned; see `oubli.core.valuation`.
+
+        Raises
+        ------
+        InputError
+            When all trees learn all samples (`UnavailableError`).
+        """
+        return data_values(self)
+
+
+class Classifier(_Scored):
     """Labels from class probabilities."""
 
     task = Task.CLASSIFICATION
@@ -70,8 +108,49 @@ class Classifier(Model):
         hits = [type(a) is type(b) and a == b for a, b in zip(predicted, labels, strict=True)]
         return float(np.average(hits, weights=sample_weight))
 
+    @reads_long
+    def predict_set(self, X: Any, coverage: float = 0.9, *, by_class: bool = False) -> Bools:
+        """Say for each row which classes it may be of, so that the right one is among them as often as asked.
 
-class Regressor(Model):
+        Needs samples that trees have not learned: a forest, or `incremental-boosting` with `early_stopping`. The method
+        and its guarantee are those of `oubli.core.conformal`.
+
+        Parameters
+        ----------
+        X : array, DataFrame or list of rows, shape (n, d)
+        coverage : float in (0, 1)
+            The share of new rows whose right class is to be in their set.
+        by_class : bool
+            Whether to keep it for the rows of each class, rather than of all together ("Mondrian"): larger sets where
+            classes are rare.
+
+        Returns
+        -------
+        bool[n, n_classes], in the order of `classes_`. A set may be empty, when no class is likely enough; it holds all
+        classes when there are too few samples to tell.
+
+        Raises
+        ------
+        InputError
+            When the input is refused, or the model has no such samples (`UnavailableError`).
+
+        The first call after a change predicts all samples held, O(n T depth).
+        """
+        self._check_names(X)
+        limits = conformal.class_limits(self, coverage, by_class=by_class)
+        return conformal.sets(self._probabilities(X), limits)
+
+    @property
+    @reads_long
+    def oob_decision_function_(self) -> Reals:
+        """Probabilities of the samples held by trees that have not learned them, float64[n, n_classes].
+
+        Rows are in the order of `data_values().ids`. Samples that all trees have learned are left out.
+        """
+        return out_of_bag_answers(self).answers.copy()
+
+
+class Regressor(_Scored):
     """Predictions that are numbers."""
 
     task = Task.REGRESSION
@@ -102,6 +181,43 @@ class Regressor(Model):
         residual = float(np.average((y - predicted) ** 2, weights=sample_weight))
         total = float(np.average((y - np.average(y, weights=sample_weight)) ** 2, weights=sample_weight))
         return 1.0 - residual / total if total > 0 else float(residual == 0)
+
+    @reads_long
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Reals:
+        """Say for each row between which numbers its target lies, as often as asked.
+
+        Needs samples that trees have not learned: a forest, or `incremental-boosting` with `early_stopping`. The method
+        and its guarantee are those of `oubli.core.conformal`.
+
+        Parameters
+        ----------
+        X : array, DataFrame or list of rows, shape (n, d)
+        coverage : float in (0, 1)
+            The share of new rows whose target is to be in their interval.
+
+        Returns
+        -------
+        float64[n, 2], the lowest and the highest number; infinite when there are too few samples to tell.
+
+        Raises
+        ------
+        InputError
+            When the input is refused, or the model has no such samples (`UnavailableError`).
+
+        The first call after a change predicts all samples held, O(n T depth).
+        """
+        self._check_names(X)
+        reach = conformal.width(self, coverage)
+        return conformal.intervals(self._answer(X).labels, reach)
+
+    @property
+    @reads_long
+    def oob_prediction_(self) -> Reals:
+        """Predictions of the samples held by trees that have not learned them, float64[n].
+
+        They are in the order of `data_values().ids`. Samples that all trees have learned are left out.
+        """
+        return out_of_bag_answers(self).answers.copy()
 
 
 # -- by kind, and from files ---------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from oubli.core.forest.engine import ForestEngine
 from oubli.core.influence import influence
 from oubli.core.planning import Changeable, Plan
 from oubli.core.samples.records import Rows
+from tests.histories.comparisons import unseen_answers
 from tests.threads import many_threads
 
 Change = Callable[[Any], object]
@@ -133,13 +134,18 @@ class Answers:
     labels: list[Any]
     numbers: list[Any]
     digest: str | None
+    unseen: list[object]  # what trees say that have not learned samples
 
     @classmethod
     def of(cls, model: Any, rows: list[Any], *, with_digest: bool) -> Answers:
         result = model.query(rows)
         numbers = result.labels if result.probabilities is None else result.probabilities
         return cls(
-            len(model.samples_), result.labels.tolist(), numbers.tolist(), model.digest() if with_digest else None
+            len(model.samples_),
+            result.labels.tolist(),
+            numbers.tolist(),
+            model.digest() if with_digest else None,
+            unseen_answers(model, rows),
         )
 
 
@@ -321,6 +327,9 @@ READS: dict[str, Callable[[Round, Path], See]] = {
     "predict": _plain(lambda model, rows: model.predict(rows).tolist(), lambda answers: answers.labels),
     "frozen": _plain(lambda model, rows: model.query(rows, frozen=True).labels.tolist(), lambda a: a.labels),
     "predict one row": _plain(lambda model, rows: model.predict(rows[:1]).tolist(), lambda a: a.labels[:1]),
+    "unseen": _plain(
+        lambda model, rows: model.unchanged(lambda: unseen_answers(model, rows)), lambda answers: answers.unseen
+    ),
     "n_samples_": _plain(lambda model, rows: model.n_samples_, lambda answers: answers.n_samples),
     "digest": _read_digest,
     "save": _read_file,

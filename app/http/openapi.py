@@ -241,6 +241,9 @@ QUERY: dict[str, dict[str, Any]] = {
     "openings": parameter(
         "openings", "Whether to include nonces; needs the scope `audit`.", {"type": "boolean", "default": False}
     ),
+    "score": parameter(
+        "score", "Whether to say how well unlearned samples are predicted.", {"type": "boolean", "default": False}
+    ),
     "trees": parameter("trees", "Whether to compute the digests of the trees.", {"type": "boolean", "default": False}),
     "fresh": parameter("fresh", "Whether to write a snapshot first.", {"type": "boolean", "default": False}),
     "ids": parameter("id", "Samples to delete; may be repeated. Either this or `subject`.", _TEXTS),

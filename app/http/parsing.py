@@ -28,6 +28,7 @@ from oubli.app.service.changes.additions import NewSamples, Row
 from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.service import Service
 from oubli.app.times import TimeError, parse_future
+from oubli.core.conformal import read_coverage
 from oubli.core.data.schema import Schema
 from oubli.core.data.values import normalise_id
 from oubli.core.errors import InputError
@@ -37,7 +38,7 @@ KEY_HEADER = "Idempotency-Key"
 METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
 MOST_NAMED = 1000  # samples in an answer about influence
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_PREDICTION_KEYS = frozenset({"instances", "receipt"})
+_PREDICTION_KEYS = frozenset({"instances", "receipt", "coverage", "by_class"})
 _SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "restricted_at", "readd", "retention"}
 MOST_COMPARED = 100  # instances
 SHORT_BODY = 2**15  # bytes that are read in 5 ms at most; lists of ids take the longest
@@ -87,6 +88,16 @@ def parse_object(body: bytes, n_rows: int, n_features: int) -> dict[str, Any]:
     return content
 
 
+class AskedPrediction(NamedTuple):
+    """What a `/predict` body asks: the instances as sent, and their rows in order."""
+
+    instances: list[Any]
+    rows: list[Row]
+    coverage: float | None
+    with_receipt: bool
+    by_class: bool
+
+
 class Asked(NamedTuple):
     """What a `POST /influence` body asks, as it was sent."""
 
@@ -122,11 +133,18 @@ class Reader:
 
     # --- bodies
 
-    def prediction(self, body: bytes) -> tuple[list[Any], list[Row], bool]:
-        """Return the instances of a `/predict` body as sent, the rows in order, and whether a receipt is wanted."""
+    def prediction(self, body: bytes) -> AskedPrediction:
+        """Return what a `/predict` body asks."""
         content = self._object(body, _PREDICTION_KEYS)
         instances = self._list(content, "instances", "instances")
-        return instances, self.rows(instances), flag_of(content, "receipt")
+        coverage = content.get("coverage")
+        if coverage is not None:
+            try:
+                coverage = read_coverage(coverage)
+            except InputError as error:
+                raise invalid("/coverage", error.rule) from None
+        flags = flag_of(content, "receipt"), flag_of(content, "by_class")
+        return AskedPrediction(instances, self.rows(instances), coverage, *flags)
 
     def rows(self, instances: list[Any]) -> list[Row]:
         """Return the cells of instances in feature order."""

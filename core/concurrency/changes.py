@@ -33,8 +33,10 @@ from collections.abc import Callable
 from types import FrameType, FunctionType, TracebackType
 from typing import Any
 
+from oubli.core.array_types import Array
 from oubli.core.concurrency.locks import ModelLock
 from oubli.core.errors import UnusableModelError
+from oubli.core.jit.aligned import shred
 
 _SIGINT = int(signal.SIGINT)
 _DEFAULT = signal.default_int_handler
@@ -51,9 +53,12 @@ class Changes:
         What takes the open change back, the last one first; None when nothing does.
     lock : ModelLock
         Keeps readers out while a section is open; that of the model, once the samples belong to one.
+    derived : dict of arrays by name
+        What readers have computed of all samples, for other readers. The next change overwrites it: such numbers tell
+        which samples were held.
     """
 
-    __slots__ = ("_owner", "depth", "handler", "lock", "undo")
+    __slots__ = ("_owner", "depth", "derived", "handler", "lock", "undo")
 
     def __init__(self, lock: ModelLock | None = None) -> None:
         self.depth = 0
@@ -61,12 +66,15 @@ class Changes:
         self.lock = lock or ModelLock()
         self.undo: list[tuple[Callable[[Any], Any], Any]] | None = None
         self.handler: Any = None  # that of Ctrl-C, while this section holds it back
+        self.derived: dict[str, Array] = {}
 
     def __enter__(self) -> "Changes":
         me = get_ident()
         if self._owner != me or self.depth == 0:
             self.lock.close()
             self.undo = None
+            if self.derived:
+                self.forget_derived()
             if me == _MAIN_THREAD[0]:
                 handler = _get_handler(_SIGINT)
                 if handler is _wait and _HOLDING[0].depth == 0:
@@ -107,6 +115,11 @@ class Changes:
         for function, argument in reversed(steps):
             function(argument)
         self.depth = 0
+
+    def forget_derived(self) -> None:
+        """Overwrite what readers have computed; no reader is inside."""
+        kept, self.derived = self.derived, {}
+        shred(kept.values())
 
     @property
     def is_broken(self) -> bool:

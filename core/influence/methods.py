@@ -99,7 +99,7 @@ def influence(
     X: Any,
     y: Any,
     *,
-    method: str = "leaf-influence",
+    method: str | None = None,
     update_set: Any = "all",
     reduce: str | None = "mean",
     ids: Iterable[Any] | None = None,
@@ -113,9 +113,9 @@ def influence(
         A fitted model of ours, of any kind but `tree`; or a `view` of one, or of another library's boosted model.
     X, y
         The rows, and their labels.
-    method : "leaf-influence", "leaf-refit" or "leave-one-out"
-        See above. The first takes O(T n) for all samples, but with an update set of some leaves; the second that for
-        each sample; the third an unlearning each.
+    method : "leaf-influence", "leaf-refit" or "leave-one-out", optional
+        See above; "leaf-influence" when left out, or what the kind has. "leaf-influence" takes O(T n) for all samples,
+        but with an update set of some leaves; "leaf-refit" that for each sample; "leave-one-out" an unlearning each.
     update_set : "all", "single" or int k
         Whose changes the leaf methods follow: all samples', none but the sample itself, or those in the k leaves of
         each tree that have changed most.
@@ -141,6 +141,8 @@ def influence(
     EmptyModelError
         When the model holds no samples.
     """
+    if method is None:
+        method = next(iter(getattr(model, "influence_methods", ())), METHODS[0])
     if method not in METHODS:
         raise InputError(f"method={method!r} must be one of {', '.join(METHODS)}")
     if reduce not in ("mean", None):

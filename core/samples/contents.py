@@ -593,6 +593,7 @@ class Contents(OwnedSlots):
 
     def shred(self) -> None:
         """Overwrite the arrays that hold samples: the store is no longer needed, and no thread reads it."""
+        self.changes.forget_derived()
         beside = (self.expiries.values, self.limits.values, self.additions.values, self.nonces.values)
         aligned.shred((*self._arrays(), self.categories.hashes, *beside))
 

@@ -10,6 +10,7 @@ from oubli.api.base import (
     Changes,
     Durable,
     Guarantee,
+    Omitted,
     Parameter,
     Request,
     Scalar,
@@ -50,6 +51,24 @@ class Schema(Answer):
         return [feature.name for feature in self.features]
 
 
+class Quality(Answer):
+    """How well a model predicts samples that it has not learned."""
+
+    metric: Literal["accuracy", "r2"]
+    value: float
+    method: Annotated[str, one_of("out-of-bag", "held-out")] = Field(
+        description="`out-of-bag`: by trees that have not learned a sample. `held-out`: of samples that none has."
+    )
+    n_samples: int = Field(description="How many samples were predicted.")
+    log_loss: float | Omitted = None
+    auc: float | None = Field(None, description="Mean over the classes, each against the others.")
+    calibration_error: float | Omitted = Field(
+        None,
+        description="Mean distance of the share of right answers from the probability of the predicted class.",
+    )
+    rmse: float | Omitted = Field(None, description="For regression: the root of the mean squared error.")
+
+
 class Model(Schema):
     """The model as a whole."""
 
@@ -86,6 +105,9 @@ class Model(Schema):
         "`no-descriptors` and `journal-unreachable` end by themselves, the others with a restart.",
     )
     memory_bytes: int
+    score: Quality | None = Field(
+        None, description="Left out unless requested; null when too few samples tell, or all trees learn all samples."
+    )
 
     @property
     def schema(self) -> Schema:  # type: ignore[override]

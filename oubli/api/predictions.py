@@ -14,6 +14,13 @@ class PredictRequest(Request):
 
     instances: Annotated[list[Features], Field(min_length=1)]
     receipt: bool = Field(False, description="Whether the server signs the answer.")
+    coverage: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None,
+        description="The share of new rows whose right answer is to be in their set or interval, such as 0.9.",
+    )
+    by_class: bool = Field(
+        False, description="Whether `coverage` holds for the rows of each class, rather than of all together."
+    )
 
 
 class PredictionReceipt(Answer):
@@ -43,6 +50,13 @@ class PredictAnswer(Predictions):
 
     model_version: Version
     receipt: PredictionReceipt | Omitted = Field(None, description="Left out unless requested.")
+    sets: list[list[Scalar]] | Omitted = Field(
+        None, description="With `coverage`: the classes that a row may be of; none when no class is likely enough."
+    )
+    intervals: list[tuple[float | None, float | None]] | Omitted = Field(
+        None,
+        description="With `coverage`: between which numbers a row's target lies; null when too few samples tell.",
+    )
 
 
 class InfluenceRequest(Request):

@@ -36,6 +36,10 @@ class Predictions:
         Of the model that predicted.
     index : pandas Index, or None
         Of the DataFrame that was asked about.
+    sets : list of lists of classes, or None
+        With `coverage`: the classes that each row may be of.
+    intervals : ndarray of float64, shape (n, 2), or None
+        With `coverage`: between which numbers each target lies; infinite when too few samples tell.
     """
 
     predictions: np.ndarray[Any, Any]
@@ -43,12 +47,21 @@ class Predictions:
     probabilities: np.ndarray[Any, Any] | None
     model_version: int
     index: Any = None
+    sets: list[list[Any]] | None = None
+    intervals: np.ndarray[Any, Any] | None = None
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a DataFrame with the index of the one asked about: `prediction`, and a column for each class."""
+        """Return a DataFrame with the index of the one asked about: `prediction`, and a column for each class.
+
+        With `coverage` also `set`, or `low` and `high`.
+        """
         import pandas as pd
 
         frame = pd.DataFrame({"prediction": self.predictions}, index=self.index)
+        if self.sets is not None:
+            frame["set"] = self.sets
+        if self.intervals is not None:
+            frame["low"], frame["high"] = self.intervals.T
         if self.classes is None or self.probabilities is None:
             return frame
         shares = pd.DataFrame(self.probabilities, index=frame.index, columns=list(self.classes))
@@ -152,9 +165,18 @@ def read_predictions(content: Any, index: Any) -> Predictions:
             None if probabilities is None else np.array(probabilities, np.float64).reshape(-1, len(classes)),
             int(content["model_version"]),
             index,
+            content.get("sets"),
+            _intervals(content.get("intervals")),
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         raise UnexpectedAnswerError("the answer holds no predictions that this client knows", 200) from None
+
+
+def _intervals(content: Any) -> np.ndarray[Any, Any] | None:
+    if content is None:
+        return None
+    bounds = np.array(content, np.float64).reshape(-1, 2)  # null is NaN
+    return np.where(np.isnan(bounds), [-np.inf, np.inf], bounds)
 
 
 def read_without(content: Any, index: Any) -> Without:

@@ -3,6 +3,7 @@
 # ruff: noqa: B027 - hooks that do nothing unless a comparison needs them
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oubli.core.errors import UnavailableError
 from oubli.core.tree import engine as tree_engine
 from tests.exact.core.boosting import reading as boosted
 from tests.exact.core.tree import reading
@@ -89,6 +91,24 @@ def assert_labels(got: Any, expected: Sequence[Any]) -> None:
     assert [(type(x), x) for x in plain(got)] == [(type(x), x) for x in expected]
 
 
+def unseen_answers(model: Any, queries: Iterable[Sequence[Any]]) -> list[object]:
+    """What a model says by trees that have not learned samples: sets or intervals, and the worth of samples."""
+    answers: list[object] = []
+    rows = [list(query) for query in queries]
+    for coverage in (0.5, 0.8):
+        try:
+            if model.task == "regression":
+                answers.append(bits(model.predict_interval(rows, coverage)))
+            else:
+                answers += [model.predict_set(rows, coverage, by_class=by_class).tolist() for by_class in (False, True)]
+        except UnavailableError:
+            answers.append("no samples that trees have not learned")
+    with contextlib.suppress(UnavailableError):
+        found = model.data_values()
+        answers.append(sorted(zip(found.ids, found.values.tolist(), strict=True)))
+    return answers
+
+
 class ForestOracle(Comparison):
     """Trees, digest, answers and importances are those of a fresh fit and of the oracle, bit for bit."""
 
@@ -140,7 +160,10 @@ class ForestOracle(Comparison):
         assert model.tree_digests() == [forest_digest.tree_digest(expected, t) for t in trees]
         assert digest == forest_digest.digest(expected) == model.digest()
         assert model.n_lazy_tags_ == 0
-        assert digest == self.player.fresh().digest(), "digest differs from a fresh fit's"
+        fresh = self.player.fresh()
+        assert digest == fresh.digest(), "digest differs from a fresh fit's"
+        if self.player.held:
+            assert unseen_answers(model, self.player.world.queries) == unseen_answers(fresh, self.player.world.queries)
 
     def finish(self) -> None:
         """Predictions through tags, then digest and trees, then predictions."""
@@ -308,6 +331,7 @@ class FreshFit(Boosted):
         if player.held:
             queries = [*player.world.queries, *(f for f, _ in player.held.values())]
             assert self.answers(player.model, queries) == self.answers(fresh, queries)
+            assert unseen_answers(player.model, queries) == unseen_answers(fresh, queries)
             assert player.model.feature_importances_.tolist() == fresh.feature_importances_.tolist()
             if player.kind.oracle is not None:
                 trees = boosted.expected(player.kind.oracle, player.world, player.held, player.model)

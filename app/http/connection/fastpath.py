@@ -254,8 +254,9 @@ class FastPath:
         return until == math.inf or elapsed() < until  # a server that is alone asks no clock
 
     def _predict(self, head: Head, part: bytes, body: bytes) -> Answer | None:
-        _, rows, with_receipt = self._context.reader().prediction(body)
-        predicted = None if with_receipt else self._questions.predict_now(rows)
+        asked = self._context.reader().prediction(body)
+        is_usual = not asked.with_receipt and asked.coverage is None
+        predicted = self._questions.predict_now(asked.rows) if is_usual else None
         return None if predicted is None else _in_json(200, _OK, to_json(prediction_content(predicted)))
 
     def _infer(self, head: Head, part: bytes, body: bytes) -> Answer | None:

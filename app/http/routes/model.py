@@ -23,7 +23,7 @@ from oubli.api.model import (
 from oubli.api.model import Job as JobAnswer
 from oubli.api.predictions import JobResult
 from oubli.app.http.openapi import CHANGE, CSV, IDEMPOTENCY_KEY, INPUT, PATH, QUERY, answers, body, problems
-from oubli.app.http.parsing import KEY_HEADER, flag_of, parse_object, parse_values, read, service_of
+from oubli.app.http.parsing import KEY_HEADER, flag_of, parse_flag, parse_object, parse_values, read, service_of
 from oubli.app.http.problems import ProblemError, invalid, pointer
 from oubli.app.http.responses import (
     KEPT,
@@ -48,10 +48,22 @@ router = APIRouter(tags=["model"])
 jobs = APIRouter(tags=["jobs"])
 
 
-@router.get("/model", summary="The model", responses=answers(Model) | problems())
+@router.get(
+    "/model",
+    summary="The model",
+    responses=answers(Model) | problems("invalid-input", "queue-full", "model-unusable"),
+    openapi_extra={"parameters": [QUERY["score"]]},
+)
 async def get_model(request: Request) -> Response:
-    """Return kind, guarantee, parameters, feature schema and size of the model."""
-    return json_answer(service_of(request).describe())
+    """Return kind, guarantee, parameters, feature schema and size of the model.
+
+    With `score` also how well it predicts samples that it has not learned: out of bag for a forest, and by the samples
+    that boosting with `early_stopping` validates on. The first such request after a change takes longer.
+    """
+    service = service_of(request)
+    (score,) = parse_values(request.scope["query_string"], "score")
+    found = {"score": await service.questions.inspector.quality()} if parse_flag(score, "/score") else {}
+    return json_answer(service.describe() | found)
 
 
 @router.post("/expiry/confirm", summary="Resume expiry", responses=answers(Model) | problems(*CHANGE))

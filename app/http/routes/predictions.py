@@ -22,8 +22,8 @@ from oubli.app.http.parsing import context_of, explain, read
 from oubli.app.http.problems import ProblemError, invalid, pointer
 from oubli.app.http.responses import comparison_content, job_answer, json_answer, prediction_content
 from oubli.app.service.model.influence import Absence, Comparison, Question, UnfitError
-from oubli.core.data.schema import Schema
-from oubli.core.errors import InputError
+from oubli.core.data.schema import Schema, Task
+from oubli.core.errors import InputError, UnavailableError
 
 router = APIRouter(tags=["predictions"])
 influence = APIRouter(tags=["influence"])
@@ -49,30 +49,43 @@ async def predict(request: Request) -> Response:
 
     With `receipt` the server signs the rows, the answer, the version and the root over the samples of the model. Keep
     rows and answer: an audit of that version can check whether that model gave the answer.
+
+    With `coverage` the answer has, for each row, the set of classes or the interval of numbers that holds the right one
+    with this probability. A forest computes it from samples that trees have not learned, boosting with `early_stopping`
+    from the samples that it validates on. The first such request after a change takes longer.
     """
     context = context_of(request)
     given, wanted = formats_of(request.headers)
     if given is not Format.JSON:
         return await bulk_of(request).predict(request, given, wanted)
     reader, service = context.reader(), context.service
-    instances, rows, with_receipt = await read(reader.prediction, await request.body())
-    if with_receipt and wanted is not Format.JSON:
-        raise invalid("/receipt", "is given in JSON answers only: leave it out, or accept JSON")
-    root = ""
+    asked = await read(reader.prediction, await request.body())
+    if wanted is not Format.JSON and (asked.with_receipt or asked.coverage is not None):
+        name = "receipt" if asked.with_receipt else "coverage"
+        raise invalid(pointer(name), "is answered in JSON only: leave it out, or accept JSON")
+    if asked.with_receipt and asked.coverage is not None:
+        raise invalid("/coverage", "is not signed: leave `receipt` out, or ask twice")
+    if asked.by_class and reader.schema.task is Task.REGRESSION:
+        raise invalid("/by_class", "is for classes: leave it out")
+    root, ranges = "", dict[str, Any]()
     try:
-        if with_receipt:
-            predicted, root = await service.evidence.signer.predict(partial(service.questions.predict, rows))
+        if asked.with_receipt:
+            predicted, root = await service.evidence.signer.predict(partial(service.questions.predict, asked.rows))
+        elif asked.coverage is not None:
+            predicted, ranges = await service.questions.predict_ranges(asked.rows, asked.coverage, asked.by_class)
         else:
-            predicted = await service.questions.predict(rows)
+            predicted = await service.questions.predict(asked.rows)
+    except UnavailableError as error:
+        raise invalid("/coverage", error.rule) from None
     except InputError as error:
-        raise explain(error, lambda row: ("instances", row), instances, reader.schema) from None
+        raise explain(error, lambda row: ("instances", row), asked.instances, reader.schema) from None
     if wanted is not Format.JSON:
         return await bulk_of(request).predictions_as(wanted, predicted)
-    content = prediction_content(predicted)
-    if with_receipt:
+    content = {**prediction_content(predicted), **ranges}
+    if asked.with_receipt:
         answer = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in content.items()}
         version = answer.pop("model_version")
-        receipt = await service.evidence.signer.sign(version, root, instances, answer)
+        receipt = await service.evidence.signer.sign(version, root, asked.instances, answer)
         content["receipt"] = receipt._asdict()
     return json_answer(content)
 

@@ -19,6 +19,8 @@ from oubli.app.service.jobs.fits import estimator_of
 from oubli.app.service.model.influence import Comparer, InfluenceRanker
 from oubli.app.service.model.live import LiveModel, Predicted
 from oubli.app.times import LOOP_BUDGET, end_stage
+from oubli.core import conformal
+from oubli.core.conformal import MOST
 from oubli.core.data.schema import Task
 from oubli.core.data.values import ColumnType
 from oubli.core.drawing import look_at_tree
@@ -28,6 +30,7 @@ from oubli.core.parameters import N_JOBS, Parameter
 from oubli.core.registry import PLACES, parameters_of
 from oubli.core.samples.records import HeldSample
 from oubli.core.samples.store import SampleStore
+from oubli.core.scoring import quality_of
 
 _RESTRICTED_FROM = 2**40  # in lists, the places of restricted samples: behind all slots of the others
 _NO_SLOTS = np.zeros(0, np.int64)
@@ -90,6 +93,11 @@ class Inspector:
     """
 
     _live: LiveModel
+
+    async def quality(self) -> dict[str, Any] | None:
+        """Say how well samples are predicted that trees have not learned; None where that cannot be told."""
+        found, _ = await self._live.read(lambda model: quality_of(model, MOST), self._live.threads.look)
+        return found
 
     async def importances(self) -> dict[str, Any]:
         """Return the share of each feature in what all splits gain; `ImportancesAnswer` documents the fields."""
@@ -259,6 +267,32 @@ class Questions:
         result, version = await self._live.read(predict, run, refusable=refusable, predicts=True)
         end_stage("model")
         return Predicted(result, version)
+
+    async def predict_ranges(self, rows: Sized, coverage: float, by_class: bool) -> tuple[Predicted, dict[str, Any]]:
+        """Predict for some rows, with sets of classes or intervals of numbers; see `predict_set` of the models.
+
+        Returns
+        -------
+        what `predict` returns, and `sets` or `intervals`: a list for each row, a bound that is not known being None.
+
+        Raises
+        ------
+        UnavailableError
+            When the model cannot tell.
+        """
+
+        def predict(model: Model) -> tuple[QueryResult, dict[str, Any]]:
+            result = model.query(rows, frozen=True)
+            if result.classes is None or result.probabilities is None:
+                reach = conformal.width(model, coverage)
+                known = conformal.intervals(result.labels, reach).tolist()
+                return result, {"intervals": known if math.isfinite(reach) else [[None, None]] * len(known)}
+            inside = conformal.sets(result.probabilities, conformal.class_limits(model, coverage, by_class=by_class))
+            return result, {"sets": [result.classes[row].tolist() for row in inside]}
+
+        (result, ranges), version = await self._live.read(predict, self._live.threads.look)
+        end_stage("model")
+        return Predicted(result, version), ranges
 
     def get(self, sample_id: str) -> tuple[HeldSample, int]:
         """Return one sample as held, and the model version.

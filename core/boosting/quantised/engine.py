@@ -486,9 +486,7 @@ class QuantisedTrees(ExactEngine):
             held = np.concatenate([held, slots]) if sign > 0 else np.setdiff1d(held, slots)
             yield from self._refit(problem, held, step)
 
-    def _follow(
-        self, problem: Problem, slots: Slots, held: Slots, sign: int, step: int
-    ) -> Generator[None, None, bool]:
+    def _follow(self, problem: Problem, slots: Slots, held: Slots, sign: int, step: int) -> Generator[None, None, bool]:
         """The same; False when all has to be grown again."""
         validated = self._validates
         if sign > 0:
@@ -698,6 +696,16 @@ class QuantisedTrees(ExactEngine):
             n_trees = self.n_predicting * self.groups
             self.read_trees = serialise.make_trees(self.forest, n_trees, self.features, base, loss.unit)
         return self.read_trees
+
+    def predict_unseen(self, problem: Problem, slots: Slots, class_order: Ints) -> tuple[Reals, Bools] | None:
+        if not (self.groups and self._validates):
+            return None
+        known = self.roles[slots] == s.VALIDATES
+        cells, hashes = problem.data.cells[slots[known]], problem.data.category_hashes
+        found = self.predict(cells, hashes, class_order, lambda: problem, True)
+        answers = np.zeros((len(slots), *found.shape[1:]))
+        answers[known] = found
+        return answers, known
 
     def header(self) -> dict[str, Any]:
         return {**super().header(), "statistics": self.statistics.digest()}

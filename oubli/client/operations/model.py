@@ -30,9 +30,9 @@ from oubli.client.session import Session
 from oubli.client.tables import is_frame, names_of, rows_of
 
 
-def model(session: Session) -> Flow[Model]:
-    """Return kind, guarantee, parameters, schema and size of the model."""
-    return read(Model, (yield from session.ask(reading("/model"))))
+def model(session: Session, *, score: bool = False) -> Flow[Model]:
+    """Return kind, guarantee, parameters, schema and size of the model; with `score` how well it predicts."""
+    return read(Model, (yield from session.ask(reading("/model", score="true" if score else None))))
 
 
 def schema(session: Session) -> Flow[Schema]:

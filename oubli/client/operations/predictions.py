@@ -15,7 +15,7 @@ from oubli.client.session import Session
 from oubli.client.tables import is_frame, labels_of, rows_of
 
 
-def predict(session: Session, X: Any) -> Flow[Predictions]:
+def predict(session: Session, X: Any, *, coverage: float | None = None, by_class: bool = False) -> Flow[Predictions]:
     """Predict rows with the model as it is now; every change that this client has seen answered is in it.
 
     Parameters
@@ -23,6 +23,10 @@ def predict(session: Session, X: Any) -> Flow[Predictions]:
     X : DataFrame, array of shape (n, d), or list of rows
         Rows are lists in feature order or dictionaries by feature name; columns of a DataFrame are matched by name.
         None, NaN and pandas' NA are missing values.
+    coverage : float in (0, 1), optional
+        Also return sets of classes or intervals of numbers that hold the right answer with this probability.
+    by_class : bool
+        Whether `coverage` holds for the rows of each class, rather than of all together.
 
     Returns
     -------
@@ -35,7 +39,8 @@ def predict(session: Session, X: Any) -> Flow[Predictions]:
     EmptyModelError
         When no samples are held.
     """
-    request = posting("/predict", {"instances": rows_of(X)}, is_safe=True, is_spread=True)
+    wanted = {} if coverage is None else {"coverage": coverage, "by_class": by_class}
+    request = posting("/predict", {"instances": rows_of(X), **wanted}, is_safe=True, is_spread=True)
     content = yield from session.ask(request)
     return read_predictions(content, X.index if is_frame(X) and hasattr(X, "index") else None)
 

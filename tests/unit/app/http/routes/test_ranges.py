@@ -1,0 +1,97 @@
+"""Over HTTP: sets of classes, intervals of numbers and the score of the model, as the library computes them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oubli import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier
+from oubli.core.data.schema import Schema
+from tests.unit.app.support import CLASSES, NUMBERS, make_service, rows, served
+
+N = 300
+
+
+def model_of(schema: Schema, estimator: Any, **parameters: Any) -> Any:
+    X = rows(N)
+    is_numbers = schema is NUMBERS
+    y = [float(i % 17) if is_numbers else "abc"[(i * 7 + i // 11) % 3] for i in range(N)]
+    return estimator(random_state=1, **parameters).fit(X, y, schema=schema)
+
+
+def test_sets_are_those_of_the_library() -> None:
+    model = model_of(CLASSES, DynamicForestClassifier, n_estimators=20)
+    with served(make_service(model)) as client:
+        for by_class in (False, True):
+            asked = {"instances": rows(9), "coverage": 0.8, "by_class": by_class}
+            answer = client.post("/predict", json=asked).json()
+            classes = np.array(answer["classes"])
+            inside = model.predict_set(rows(9), 0.8, by_class=by_class)
+            assert answer["sets"] == [classes[row].tolist() for row in inside]
+            assert "intervals" not in answer
+        score = client.get("/model?score=true").json()["score"]
+        assert (score["metric"], score["method"], score["n_samples"]) == ("accuracy", "out-of-bag", N)
+        assert score["value"] == model.oob_score_
+        probabilities = model.oob_decision_function_
+        own = [
+            p[list(classes).index(model.samples_.get(i).label)]
+            for i, p in zip(ids_of(model), probabilities, strict=True)
+        ]
+        assert score["log_loss"] == pytest.approx(-np.mean([math.log(max(p, 1e-15)) for p in own]))
+        truth = [model.samples_.get(i).label for i in ids_of(model)]
+        aucs = [by_pairs(probabilities[:, k], [label == name for label in truth]) for k, name in enumerate(classes)]
+        assert score["auc"] == pytest.approx(np.mean(aucs))
+        bins: dict[int, list[float]] = {}
+        for row, label in zip(probabilities, truth, strict=True):
+            bins.setdefault(min(int(row.max() * 10), 9), []).append(row.max() - (classes[row.argmax()] == label))
+        assert score["calibration_error"] == pytest.approx(sum(abs(sum(gaps)) for gaps in bins.values()) / N)
+        assert "score" not in client.get("/model").json()
+        assert client.delete("/samples/3").status_code == 200
+        assert client.get("/model?score=true").json()["score"]["n_samples"] == N - 1
+
+
+def by_pairs(scores: Any, is_positive: list[bool]) -> float:
+    positive = [s for s, own in zip(scores, is_positive, strict=True) if own]
+    negative = [s for s, own in zip(scores, is_positive, strict=True) if not own]
+    wins = [1.0 if a > b else 0.5 if a == b else 0.0 for a in positive for b in negative]
+    return float(np.mean(wins))
+
+
+def ids_of(model: Any) -> Any:
+    return model.data_values().ids
+
+
+def test_intervals_are_those_of_the_library() -> None:
+    model = model_of(NUMBERS, DynamicForestRegressor, n_estimators=20)
+    with served(make_service(model)) as client:
+        answer = client.post("/predict", json={"instances": rows(9), "coverage": 0.8}).json()
+        assert answer["intervals"] == model.predict_interval(rows(9), 0.8).tolist()
+        assert client.post("/predict", json={"instances": rows(1), "coverage": 0.999}).json()["intervals"] == [
+            [None, None]
+        ]
+        score = client.get("/model?score=true").json()["score"]
+        assert score["rmse"] > 0
+        assert "auc" not in score or score["auc"] is None
+        refused = client.post("/predict", json={"instances": rows(1), "coverage": 0.5, "by_class": True})
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/by_class")
+
+
+@pytest.mark.parametrize("coverage", [0, 1, -1, "0.9", True, [0.9]])
+def test_what_is_no_coverage_is_refused(coverage: object) -> None:
+    with served(make_service(model_of(CLASSES, DynamicForestClassifier, n_estimators=4))) as client:
+        refused = client.post("/predict", json={"instances": rows(1), "coverage": coverage})
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/coverage")
+
+
+def test_what_a_model_cannot_tell_is_said() -> None:
+    with served(make_service(model_of(CLASSES, DynamicTreeClassifier))) as client:
+        refused = client.post("/predict", json={"instances": rows(1), "coverage": 0.9})
+        assert refused.status_code == 422
+        assert "use a forest" in refused.json()["errors"][0]["detail"]
+        assert client.get("/model?score=true").json()["score"] is None
+        for other, headers in (({"receipt": True}, {}), ({}, {"Accept": "text/csv"})):
+            asked = {"instances": rows(1), "coverage": 0.9, **other}
+            assert client.post("/predict", json=asked, headers=headers).status_code == 422
