@@ -213,6 +213,27 @@ async def test_it_is_not_lent_while_requests_come_one_after_the_other(model):
         await until(model.begun.is_set)
 
 
+async def test_after_a_short_loan_it_is_lent_in_longer_pauses_only(model, monkeypatch):
+    async with resolving(model) as (idle, lock):
+        monkeypatch.setattr("oubli.app.service.model.live._SHORT_LOAN", PATIENCE)
+        idle.tagged.set()
+        await until(lambda: lock.tag_thread.is_lent)
+        lock.own()
+        for _ in range(4):
+            await asyncio.sleep(0)
+            assert not lock.tag_thread.is_lent
+        await until(lambda: lock.tag_thread.is_lent)
+        monkeypatch.setattr("oubli.app.service.model.live._SHORT_LOAN", 0.0)
+        for _ in range(20):  # now and then it is tried again
+            await until(lambda: lock.tag_thread.is_lent)
+            lock.own()
+        n_turns = 0
+        while not lock.tag_thread.is_lent:
+            await asyncio.sleep(0)
+            n_turns += 1
+        assert n_turns < 5
+
+
 async def test_what_fails_is_told_and_left_to_the_queries(model, caplog):
     model.error = MemoryError("SECRET")
     async with resolving(model) as (idle, _):
