@@ -57,6 +57,7 @@ class WholeLedger:
         asked: dict[str, Any] = {
             "kind": "deletion",
             "guarantee": "exact",
+            "disclosure": "low",
             "requested": len(ids),
             "unlearned_ids": ids,
             "targets": ids if targets is None else targets,

@@ -7,6 +7,7 @@ import hashlib
 import uuid
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -191,8 +192,8 @@ def test_a_receipt_that_its_own_server_has_signed_otherwise_is_found():
     ledger, receipts = told(STORY)
     checked = check_ledger(ledger.entries())
     now = ledger.now_of(receipts[-1])
-    for name in ("unlearned", "absent", "requested", "exported_snapshots", "model_version"):
-        content = {**now.content(), name: now.content()[name] + 1}
+    for name in ("unlearned", "absent", "requested", "exported_snapshots", "model_version", "disclosure"):
+        content = {**now.content(), name: changed(now.content()[name])}
         content["signature"] = sign(ledger.keys.signing, Receipt.from_content(content).signed_form())
         with pytest.raises(ReceiptError, match=name):
             check_receipt(content, checked)
@@ -207,6 +208,33 @@ def test_a_receipt_shows_entries_that_were_cut_off_or_made_anew():
     again = resealed({**entries[-1], "absent": 5})
     with pytest.raises(ReceiptError, match="was changed after"):
         check_receipt(receipts[-1].content(), check_ledger([*entries[:-1], again]))
+
+
+DISCLOSURE = {"disclosure", "disclosure_limits"}
+
+
+@pytest.mark.parametrize("lacking", [DISCLOSURE, {*DISCLOSURE, "by", "held", "deadline"}])
+def test_receipts_of_earlier_versions_have_no_later_field_and_are_right(lacking: set[str]) -> None:
+    ledger = make_ledger()
+    ledger.event("restore")
+    newer = ledger.unlearned("a", fold=False)
+    notes = orjson.loads(ledger.records.pop()[1])
+    entry, beside = notes["entries"][0], ("index", "previous", "type", "at", "hash", "keyed", *lacking)
+    fields = {name: value for name, value in entry.items() if name not in beside}
+    notes["entries"][0] = {**make_entry(ledger.store.head(), "unlearned", entry["at"], fields), "keyed": entry["keyed"]}
+    ledger.record(orjson.dumps({**notes, "signatures": {}}))
+    ledger.auditor.rewind(ledger.store.head())
+    begun = ledger.now_of(newer)
+    ledger.erased(begun)
+    checked = check_ledger(hashed(ledger))
+    for receipt in (begun, ledger.now_of(newer)):
+        content = receipt.content()
+        assert set(newer.content()) - set(content) == lacking
+        assert check_receipt(content, checked) == receipt
+        forged = {**newer.content(), **content}
+        forged["signature"] = sign(ledger.keys.signing, Receipt.from_content(forged).signed_form())
+        with pytest.raises(ReceiptError, match="disclosure"):
+            check_receipt(forged, checked)
 
 
 def test_a_receipt_that_waits_too_long_is_checked_as_it_was_read():
