@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -125,9 +127,19 @@ def installed(package: str) -> str:
         return ""
 
 
+def git(*arguments: str) -> str | None:
+    """What git prints in this checkout; None when it cannot say."""
+    command = shutil.which("git")
+    if command is None:
+        return None
+    done = subprocess.run([command, "-C", str(FOLDER), *arguments], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
 def machine_line() -> str:
-    """The machine in one sentence."""
-    return f"Machine: {', '.join(f'{name} {value}' for name, value in machine().items())}."
+    """The commit that is checked out, and the machine."""
+    commit = git("rev-parse", "--short=9", "HEAD") or "unknown"
+    return f"Commit {commit}. Machine: {', '.join(f'{name} {value}' for name, value in machine().items())}."
 
 
 def processor() -> str:

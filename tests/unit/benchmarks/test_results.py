@@ -79,7 +79,7 @@ def test_what_is_written_can_be_read(pages: Pages) -> None:
     assert rows_of("boosting-update") == [{"what": "fit", "ratio": "0.5", "mark": "at most 0.9", "met": "yes"}]
     ((title, body),) = sections_in(pages.folder / "online-boosting.md").values()
     assert title == "Updates"
-    assert body.startswith(f"About it.\n\n{rows}\n\n![updates](../figures/plot.png)\n\nMachine: ")
+    assert body.startswith(f"About it.\n\n{rows}\n\n![updates](../figures/plot.png)\n\nCommit ")
 
 
 def test_sections_are_copied_from_a_page_of_another_checkout(pages: Pages, tmp_path: Path) -> None:
