@@ -1,6 +1,7 @@
 """Measure what answers show of the one who left: attacks by somebody who can ask before and after a deletion.
 
-    python -m benchmarks.bench_leaver [--data DIR] [--quick] [--leavers 60] [--only forest low] [--write-results]
+    python -m benchmarks.bench_leaver [--data DIR] [--quick] [--leavers 60] [--only forest low] [--sets adult heart]
+        [--dare-python FILE] [--write-results]
 
 The attacker has a list of candidates of whom one was deleted, with their rows and labels, and asks without limit. Each
 candidate gets a score, and the one with the highest is named.
@@ -9,13 +10,16 @@ candidate gets a score, and the one with the highest is named.
     copies       the changes of eight rows that differ from it by a hundredth of a standard deviation, together
     neighbours   the changes of the eight nearest rows that the model never learned, together
 
-A change is the largest one of a class probability, or what the probability of the candidate's label has lost; and a
-logistic regression over all six numbers is fitted on the other half of the deletions (*learned*). The strongest of an
-attack's ways counts. *Of 100* is the share of deletions of which the leaver is named, of candidates that were members;
-AUC compares the leaver's score with those of 100 rows that were never learned; *at 0.1 %* is the share of leavers above
-all but a thousandth of these. *Versions* repeats the attack on own rows and copies with means over several versions
-before and after, between which other samples came and went. *Batch* deletes 50 of 100 candidates at once, and is the
-share of leavers among the 50 with the highest scores.
+A change is the largest one of a class probability, or what the probability of the candidate's label has lost; the
+strongest of an attack's ways counts. *Learned* is a logistic regression over all six numbers, fitted on the other
+half of the deletions; one over the two numbers of the own row is a way to attack that. *Of 100* is the share of
+deletions of which the leaver is named, of candidates that were members; AUC compares the leaver's score with those of
+100 rows that were never learned; *at 0.1 %* is the share of leavers above all but a thousandth of these. *Versions*
+repeats the attack on own rows and copies with means over several versions before and after, between which other
+samples came and went. *Batch* deletes 50 of 100 candidates at once, and is the share of leavers among the 50 with the
+highest scores.
+
+*Costs* compares low disclosure with the defaults: CPU time in one process, in turn.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,9 +40,16 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks import sections
 from benchmarks.boosting.datasets import Split, load_split
+from benchmarks.leaver_dare import DareForest
 from benchmarks.results import Mark, Row, at_most
 from benchmarks.sections import Bench, Section
-from oubli.core import DynamicForestClassifier, DynamicTreeClassifier, IncrementalBoostingClassifier
+from benchmarks.timing import cpu_seconds, per_call
+from oubli.core import (
+    DynamicForestClassifier,
+    DynamicTreeClassifier,
+    IncrementalBoostingClassifier,
+    OnlineBoostingClassifier,
+)
 
 SETS = (
     *("adult", "heart", "purchase", "electricity", "bank", "letter", "covtype-first", "noshow", "vaccine", "weather"),
@@ -47,14 +60,20 @@ CANDIDATES = 100
 PROBES = 8  # copies, and neighbours, of a candidate
 NOISE = 0.01  # standard deviations that a copy differs by
 VERSIONS = 4
-WAYS = ("own row", "copies", "neighbours")
 HEAD = (
     *("data:", "answers:", "accuracy", "own row of 100", "AUC", "at 0.1 %", "copies of 100", "AUC"),
-    *("neighbours of 100", "AUC", "versions of 100", "batch", "own row"),
+    *("neighbours of 100", "AUC", "learned of 100", "AUC", "at 0.1 %", "versions of 100", "batch", "own row"),
 )
 TEXT = (
     "{leavers} deletions of {rows:,} samples at most, one after the other; each sample comes back before the next one "
     "leaves. By chance a leaver is named in 1 % of the cases, the AUC is 0.5 and half of a batch is right."
+)
+
+COST_ROUNDS = 30
+MOST_DEAR = at_most(3.5)
+COSTS_TEXT = (
+    "{rows:,} samples at most. CPU time in one process, both forests in turn, medians of {rounds} rounds: 20 "
+    "predictions of one row each, and a deletion with all the work that it causes, after which the sample comes back."
 )
 
 Reals = npt.NDArray[np.float64]
@@ -69,7 +88,7 @@ class Learner:
         self.model = make().fit(X, y)
 
     def without(self, rows: Ints, ask: Callable[[Any], Any]) -> Any:
-        """What is answered when some rows have left."""
+        """What is answered when some rows have left; they come back."""
         if not hasattr(self.model, "delete"):
             return ask(self.make().fit(np.delete(self.X, rows, axis=0), np.delete(self.y, rows)))
         names = [str(row) for row in rows]
@@ -77,6 +96,11 @@ class Learner:
         answer = ask(self.model)
         self.model.add(self.X[rows], self.y[rows], ids=names)
         return answer
+
+    @property
+    def depends_on_history(self) -> bool:
+        """Whether the model is another one when rows have left and come back."""
+        return getattr(self.model, "guarantee", "exact") != "exact"
 
 
 @dataclass(frozen=True)
@@ -96,6 +120,7 @@ TARGETS = {
         at_most(0.1),
     ),
     "boosting": Target("Exact boosting", lambda: IncrementalBoostingClassifier(random_state=0)),
+    "online-boosting": Target("Online boosting", lambda: OnlineBoostingClassifier(random_state=0)),
     "tree": Target("The tree", lambda: DynamicTreeClassifier(random_state=0)),
     "scikit-learn": Target("scikit-learn's forest, trained again", lambda: RandomForestClassifier(random_state=0)),
     "lightgbm": Target("LightGBM, trained again", lambda: LGBMClassifier(random_state=0, verbose=-1, n_jobs=1)),
@@ -109,6 +134,8 @@ class Leaving(Bench):
     group: ClassVar[str] = "leaver"
     leavers: int
     rows: int
+    sets: Sequence[str]
+    dare: Path | None  # an interpreter that has dare-rf
 
 
 def matrix(X: Any) -> npt.NDArray[np.float32]:
@@ -225,24 +252,17 @@ def learned(scores: Reals) -> Reals:
     return found
 
 
-def over_versions(attack: Attack, told: Callable[[Reals], Reals]) -> float:
-    """Share of leavers that are named by means over versions, between which other samples came and went."""
+def over_versions(attack: Attack) -> Iterator[tuple[list[Reals], list[Reals]]]:
+    """Answers of several versions before and after some of the deletions; between versions others came and went."""
     n, others = len(attack.X), np.setdiff1d(np.arange(len(attack.X)), attack.members)
-    scores = []
     for leaver in attack.leavers[: len(attack.leavers) // 4]:
         away = [attack.rng.choice(others, max(1, n // 200), replace=False) for _ in range(VERSIONS)]
-        before = np.mean([told(attack.learner.without(some, attack.ask)) for some in away], axis=0)
-        after = [told(attack.learner.without(np.append(some, leaver), attack.ask)) for some in away]
-        scores.append(attack.changes(before, np.mean(after, axis=0)))
-    found = np.array(scores)
-    n_members = len(attack.members)
-    return max(strength(found[..., way], n_members).top for way in range(4))
+        before = [attack.learner.without(some, attack.ask) for some in away]
+        yield before, [attack.learner.without(np.append(some, leaver), attack.ask) for some in away]
 
 
-def of_batches(attack: Attack, told: Callable[[Reals], Reals], before: Reals) -> float:
-    """Share of the leavers among as many with the highest scores, when half of the candidates leave together."""
-    n = len(attack.members) // 2
-    after = told(attack.learner.without(attack.members[:n], attack.ask))
+def found_in_batch(attack: Attack, n: int, before: Reals, after: Reals) -> float:
+    """Share of the leavers among as many with the highest scores, when the first n candidates have left together."""
     scores = attack.changes(before, after)[: 2 * n]
     chance = attack.rng.random(2 * n)  # decides between equal scores
     return max(float(np.mean(np.lexsort((chance, -scores[:, way]))[:n] < n)) for way in range(6))
@@ -251,50 +271,102 @@ def of_batches(attack: Attack, told: Callable[[Reals], Reals], before: Reals) ->
 def attacked(target: Target, split: Split, bench: Leaving) -> Iterator[Row]:
     """Rows of the table of one data set: with probabilities, and with labels alone."""
     attack = Attack(split, target, bench.leavers, bench.rows)
+    base, answers, n_members = attack.ask(attack.learner.model), [], len(attack.members)
+    for row in attack.leavers:
+        before = attack.ask(attack.learner.model) if attack.learner.depends_on_history else base
+        answers.append((before, attack.learner.without(np.array([row]), attack.ask)))
+    versions, n_batch = list(over_versions(attack)), n_members // 2
     base = attack.ask(attack.learner.model)
-    answers = [attack.learner.without(np.array([row]), attack.ask) for row in attack.leavers]
-    n_members = len(attack.members)
+    batch = attack.learner.without(attack.members[:n_batch], attack.ask)
     for name, told in (("probabilities", lambda given: given), ("labels", labels_of)):
-        before = told(base)
-        scores = np.array([attack.changes(before, told(after)) for after in answers])
+        scores = np.array([attack.changes(told(before), told(after)) for before, after in answers])
         own, copies, neighbours = (
-            strongest([scores[..., 2 * way], scores[..., 2 * way + 1]], n_members) for way in range(len(WAYS))
+            strongest([scores[..., 2 * way], scores[..., 2 * way + 1], *more], n_members)
+            for way, more in enumerate(([learned(scores[..., :2])], [], []))
         )
-        own_and_learned = strongest([scores[..., 0], scores[..., 1], learned(scores[..., :2])], n_members)
+        everything = strength(learned(scores), n_members)
+        means = [[np.mean([told(one) for one in side], axis=0) for side in sides] for sides in versions]
+        by_means = np.array([attack.changes(*sides) for sides in means])
         figures = (
-            *(f"{own_and_learned.top:.0%}", f"{own_and_learned.auc:.2f}", f"{own.low:.0%}"),
+            *(f"{own.top:.0%}", f"{own.auc:.2f}", f"{own.low:.0%}"),
             *(f"{copies.top:.0%}", f"{copies.auc:.2f}", f"{neighbours.top:.0%}", f"{neighbours.auc:.2f}"),
-            *(f"{over_versions(attack, told):.0%}", f"{of_batches(attack, told, before):.0%}"),
+            *(f"{everything.top:.0%}", f"{everything.auc:.2f}", f"{everything.low:.0%}"),
+            f"{max(strength(by_means[..., way], n_members).top for way in range(4)):.0%}",
+            f"{found_in_batch(attack, n_batch, told(base), told(batch)):.0%}",
         )
         mark = target.mark if name == "probabilities" else None
-        yield Row((split.name, name, f"{attack.accuracy():.2%}", *figures), own_and_learned.top, mark)
+        yield Row((split.name, name, f"{attack.accuracy():.2%}", *figures), own.top, mark)
 
 
-def section(name: str) -> Callable[[Leaving], Section]:
+def section(target: Target, bench: Leaving, tasks: Sequence[str] = ("binary", "multiclass")) -> Section:
     """What attacks on one kind of model find."""
-
-    def asked(bench: Leaving) -> Section:
-        rows: list[Row] = []
-        for data in SETS:
-            rows += attacked(TARGETS[name], load_split(data, bench.data, bench.cache), bench)
-        text = TEXT.format(leavers=bench.leavers, rows=bench.rows)
-        return Section(TARGETS[name].title, text, HEAD, rows)
-
-    return asked
+    rows: list[Row] = []
+    for data in bench.sets:
+        split = load_split(data, bench.data, bench.cache)
+        if split.task in tasks:
+            rows += attacked(target, split, bench)
+    return Section(target.title, TEXT.format(leavers=bench.leavers, rows=bench.rows), HEAD, rows)
 
 
-QUESTIONS = {name: section(name) for name in TARGETS}
+def of_dare(bench: Leaving) -> Section:
+    """What attacks on `dare-rf` find."""
+    if bench.dare is None:
+        raise SystemExit("--only dare needs --dare-python: see benchmarks/README.md")
+    python = bench.dare
+    return section(Target("DaRE (`dare-rf`), unlearned", lambda: DareForest(python)), bench, ("binary",))
 
 
-def _add_leavers(parser: argparse.ArgumentParser) -> None:
+MODES = [
+    Target(mode, partial(DynamicForestClassifier, random_state=0, lazy=False, disclosure=mode))
+    for mode in ("standard", "low")
+]
+
+
+def costs(bench: Leaving) -> Section:
+    """What low disclosure costs, beside the defaults."""
+    rows = []
+    for data in bench.sets:
+        split = load_split(data, bench.data, bench.cache)
+        models = [Attack(split, target, 0, bench.rows) for target in MODES]
+        found = [[(_prediction(one, turn), _deletion(one, turn)) for one in models] for turn in range(COST_ROUNDS)]
+        seconds = np.median(np.array(found), axis=0).T
+        for what, (before, low) in zip(("one-row prediction, ms", "eager deletion, ms"), 1e3 * seconds, strict=True):
+            rows.append(Row((data, what, f"{before:.3f}", f"{low:.3f}"), low / before, MOST_DEAR))
+        before, low = (one.learner.model.nbytes_ for one in models)
+        rows.append(Row((data, "memory, MB", f"{before / 1e6:.1f}", f"{low / 1e6:.1f}"), low / before, MOST_DEAR))
+    text = COSTS_TEXT.format(rows=bench.rows, rounds=COST_ROUNDS)
+    return Section("What low disclosure costs", text, ("data:", "what:", "defaults", "low", "times"), rows)
+
+
+def _prediction(attack: Attack, turn: int) -> float:
+    rows = attack.others[20 * turn : 20 * turn + 20]
+    return per_call(attack.learner.model.predict_proba, [row[np.newaxis] for row in rows])
+
+
+def _deletion(attack: Attack, turn: int) -> float:
+    model, row = attack.learner.model, attack.members[turn]
+    seconds = cpu_seconds(lambda: model.delete([str(row)]))
+    model.add(attack.X[[row]], attack.y[[row]], ids=[str(row)])
+    return seconds
+
+
+QUESTIONS = {name: partial(section, target) for name, target in TARGETS.items()} | {"dare": of_dare, "costs": costs}
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--leavers", type=int, default=60)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    parser.add_argument("--dare-python", type=Path, metavar="FILE", help="an interpreter that has dare-rf")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Ask the questions, print the tables, and write them when asked."""
-    options = sections.parse(__doc__, list(QUESTIONS), arguments, _add_leavers)
+    options = sections.parse(__doc__, list(QUESTIONS), arguments, _add_options)
+    if options.only == list(QUESTIONS) and options.dare_python is None:
+        options.only = [name for name in QUESTIONS if name != "dare"]
     leavers, rows = (8, 600) if options.quick else (options.leavers, ROWS)
-    sections.ask(QUESTIONS, Leaving(*sections.folders(options), leavers, rows), options)
+    bench = Leaving(*sections.folders(options), leavers, rows, options.sets, options.dare_python)
+    sections.ask(QUESTIONS, bench, options)
 
 
 if __name__ == "__main__":

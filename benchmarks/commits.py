@@ -29,7 +29,7 @@ MEASURED = {
     "http": _SERVICE,
     "incremental-boosting": _EXACT,
     "influence": ("core/influence",),
-    "leaver": (*_FOREST, *_EXACT),
+    "leaver": (*_FOREST, *_EXACT, *_ONLINE, "core/tree"),
     "limits": _SERVICE,
     "load": _SERVICE,
     "memory": (*_FOREST, *_SERVICE),

@@ -261,6 +261,11 @@ class Keepable(Estimator, ABC):
     def guarantee(self) -> str:
         """What the trees are, compared with a fresh fit: "exact", "epsilon-feasible" or "approximate"."""
 
+    @property
+    def disclosure_(self) -> str:
+        """How much answers may show of single samples: "standard", or "low" for a forest that was fitted so."""
+        return "low" if getattr(self.engine_.settings, "has_low_disclosure", False) else "standard"
+
     @staticmethod
     @abstractmethod
     def engine_type(settings: Any) -> type[Engine]:

@@ -13,6 +13,7 @@ import typer
 
 from oubli.app.cli.console import complain, tell
 from oubli.app.cli.options import FAILED, LOCAL, Command, Force, ReadKeyFile, ServerUrl, require_new, takes, writing
+from oubli.app.cli.proofs import disclosure_line
 from oubli.app.cli.remote import asking
 from oubli.app.errors import StartError
 from oubli.app.settings import Settings
@@ -91,6 +92,7 @@ def verify(
             complain(f"the receipt is wrong: {error}")
             raise typer.Exit(FAILED) from None
         typer.echo(f"receipt signed by key {checked.key_id}, entry {checked.ledger_index}: {checked.status}")
+        typer.echo(disclosure_line(checked.disclosure, checked.disclosure_limits))
     if since is not None:
         _check_since(file, since, policy)
     tell(

@@ -70,6 +70,11 @@ def log_line(log: Checkpoint, cosigned: Sequence[str]) -> str:
     return f"log {log.origin}, {log.size} entries, {witnesses}"
 
 
+def disclosure_line(mode: str | None, limits: str | None) -> str:
+    """Return the line about the mode of disclosure in which samples were erased."""
+    return "disclosure: not recorded by earlier versions" if mode is None else f"disclosure {mode}: {limits}"
+
+
 def hex_in(text: str, what: str) -> bytes:
     """Return 32 bytes that are written in hexadecimal; raises `StartError`."""
     try:
@@ -113,6 +118,7 @@ def check(
     """Check a proof without its server. Exit code 0: it holds; 1: it does not; 2: it could not be checked."""
     from oubli.app.ledger.downloads import read_object
     from oubli.verifier import check_proof, is_absence_proof
+    from oubli.verifier.proofs import original_of
 
     text = read_text(file)
     if text.lstrip().startswith("{") and "answer" in read_object(file):
@@ -139,6 +145,8 @@ def check(
     typer.echo(f"entry {checked.entry['index']}: {checked.entry['type']}, {checked.entry['at']}")
     if checked.receipt is not None:
         typer.echo(f"receipt {checked.receipt['id']}: {checked.receipt['status']}")
+        erasure = original_of(checked.entry)
+        typer.echo(disclosure_line(erasure.get("disclosure"), erasure.get("disclosure_limits")))
     if checked.found:
         typer.echo(f"the name is among the {' and the '.join(checked.found)} of the erasure")
     tell(

@@ -26,6 +26,7 @@ from oubli.app.ledger.entries import (
     FIELDS,
     FIRST_FIELDS,
     HASH_BYTES,
+    SECOND_FIELDS,
     SIGNING_KEY,
     UNLEARNED,
     CanonicalError,
@@ -308,7 +309,7 @@ def read_public_keys(content: Mapping[str, Any]) -> dict[str, bytes] | None:
 
 
 def _read(content: Mapping[str, Any]) -> Receipt:
-    if set(content) - {_BESIDE} not in (set(FIELDS), set(FIRST_FIELDS)):
+    if set(content) - {_BESIDE} not in (set(FIELDS), set(SECOND_FIELDS), set(FIRST_FIELDS)):
         raise ReceiptError("it does not have the fields of a receipt")
     receipt = Receipt.from_content(content)
     if not all(type(text) is str for text in (receipt.id, receipt.key_id, receipt.signature, receipt.ledger_head)):

@@ -353,8 +353,10 @@ class Receipt(NamedTuple):
         How far it is.
     guarantee
         Of the model that unlearned.
+    disclosure, disclosure_limits
+        Its mode of disclosure, and what that does not hide; None in receipts of earlier versions.
     by
-        What was named, `ids` or `subjects`; None in receipts of earlier versions, as are `held` and `deadline`.
+        What was named, `ids` or `subjects`; None in receipts of still earlier versions, as are `held` and `deadline`.
     held
         Whether anything was held of what was named.
     requested, absent
@@ -384,6 +386,8 @@ class Receipt(NamedTuple):
     kind: ReceiptKind
     status: Status
     guarantee: str
+    disclosure: str | None
+    disclosure_limits: str | None
     by: By | None
     held: bool | None
     requested: int
@@ -404,7 +408,9 @@ class Receipt(NamedTuple):
     def content(self) -> dict[str, Any]:
         """Return it as an object, in the order in which it is answered."""
         content = dict(zip(FIELDS, self, strict=True))
-        return content if self.by is not None else {name: content[name] for name in FIRST_FIELDS}
+        if self.disclosure is not None:
+            return content
+        return {name: content[name] for name in (FIRST_FIELDS if self.by is None else SECOND_FIELDS)}
 
     def signed_form(self) -> bytes:
         """Return what is signed."""
@@ -434,6 +440,8 @@ class Receipt(NamedTuple):
             entry["kind"],
             "unlearned",
             entry["guarantee"],
+            entry.get("disclosure"),
+            entry.get("disclosure_limits"),
             entry.get("by"),
             entry.get("held"),
             entry["requested"],
@@ -491,10 +499,17 @@ class Receipt(NamedTuple):
 
 
 FIELDS = Receipt._fields
-_LATER_FIELDS = ("by", "held", "deadline")
-FIRST_FIELDS = tuple(name for name in FIELDS if name not in _LATER_FIELDS)
+SECOND_FIELDS = tuple(name for name in FIELDS if name not in ("disclosure", "disclosure_limits"))
+FIRST_FIELDS = tuple(name for name in SECOND_FIELDS if name not in ("by", "held", "deadline"))
 """What receipts of earlier versions hold, and nothing else: a signature fits exactly what was answered."""
 _REQUIRED = frozenset(FIRST_FIELDS)
+DISCLOSURE_LIMITS = {
+    "standard": "Whoever asks the model before and after this erasure may find out whom it was about: see "
+    "docs/explanation/disclosure.md.",
+    "low": "Answers for the erased rows do not show whom this erasure was about, but answers for rows near them, means "
+    "of these over versions, classes that disappear, explanations and trees may: see docs/explanation/disclosure.md.",
+}
+"""What each mode of disclosure does not hide. Entries hold the text: it may change without breaking a signature."""
 
 
 # --- notes

@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from oubli.app.errors import FlushFailedError, StorageError
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.entries import (
+    DISCLOSURE_LIMITS,
     ERASED,
     EVENT_TYPE,
     RESERVED_TYPES,
@@ -139,6 +140,7 @@ class Ledger:
         *,
         kind: ReceiptKind,
         guarantee: str,
+        disclosure: str,
         requested: int,
         unlearned_ids: Sequence[str],
         targets: Sequence[str],
@@ -157,7 +159,7 @@ class Ledger:
 
         Parameters
         ----------
-        kind, guarantee, requested, absent, model_version
+        kind, guarantee, disclosure, requested, absent, model_version
             See `receipts.Receipt`.
         unlearned_ids
             Samples that no prediction depends on any more; only their keyed hashes are kept.
@@ -204,6 +206,8 @@ class Ledger:
                 "ref": None if ref is None else str(uuid.UUID(ref)),
                 "kind": kind,
                 "guarantee": guarantee,
+                "disclosure": disclosure,
+                "disclosure_limits": DISCLOSURE_LIMITS[disclosure],
                 "by": by,
                 "held": absent < requested,
                 "requested": requested,

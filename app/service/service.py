@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from oubli.app.ledger.entries import DISCLOSURE_LIMITS
 from oubli.app.service.changes.changes import Changes
 from oubli.app.service.erasure.checkpoint import Erasing
 from oubli.app.service.evidence.states import Evidence
@@ -47,12 +48,16 @@ class Service:
         """Return what is known of the model as a whole; `Model` of `oubli.api` documents the fields."""
         self.model.state.require_started()
         state, model, schema = self.model.state, self.model.state.model, self.model.state.model.schema_
+        mode = model.disclosure_
         return {
             "kind": model.kind,
             "guarantee": model.guarantee,
+            "disclosure": mode,
+            "disclosure_limits": DISCLOSURE_LIMITS[mode],
             "task": str(model.task),
-            # A seed that was drawn rather than given is part of what decides the predictions.
-            "parameters": {**model.parameters_of_model(), "random_state": model.seed_},
+            # A seed that was drawn rather than given is part of what decides the predictions. With low disclosure it
+            # is not told: whoever knows it can choose near rows whose answers change most.
+            "parameters": {**model.parameters_of_model(), "random_state": model.seed_ if mode == "standard" else None},
             "features": [{"name": c.name, "type": str(c.type), "dtype": str(c.dtype)} for c in schema.columns],
             "label": {"name": schema.label_name, "type": str(schema.label_type)},
             "classes": model.samples_.classes.classes_array().tolist() if model.task == Task.CLASSIFICATION else None,

@@ -5,6 +5,8 @@ and class probabilities are rounded to bands of a quarter: a single sample near 
 and only a move across the end of a band shows.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
 from oubli.core.array_types import Reals
@@ -71,10 +73,19 @@ def banded(probabilities: Reals) -> Reals:
     n_rows, n_classes = probabilities.shape
     if n_classes < 2:
         return np.ones_like(probabilities)
-    winners = probabilities.argmax(axis=1)
-    band = np.minimum(np.floor(BANDS * probabilities[np.arange(n_rows), winners]), BANDS - 1)
-    told = (np.maximum(band / BANDS, 1 / n_classes) + (band + 1) / BANDS) / 2
-    told = np.where(probabilities.any(axis=1), told, 1 / n_classes)
-    answers = np.repeat(((1 - told) / (n_classes - 1))[:, np.newaxis], n_classes, axis=1)
-    answers[np.arange(n_rows), winners] = told
+    places = np.arange(n_rows), probabilities.argmax(axis=1)
+    found = probabilities[places]
+    bands = (BANDS * found).astype(np.intp) + (found > 0)
+    winners, others = _told(n_classes)
+    answers = np.empty_like(probabilities)
+    answers[:] = others[bands][:, np.newaxis]
+    answers[places] = winners[bands]
     return answers
+
+
+@lru_cache(maxsize=16)
+def _told(n_classes: int) -> tuple[Reals, Reals]:
+    """Return what the winner and each other class get, by band; first: no tree answers, last: all trees agree."""
+    middles = [(max(band / BANDS, 1 / n_classes) + (band + 1) / BANDS) / 2 for band in range(BANDS)]
+    winners = np.array([1 / n_classes, *middles, middles[-1]])
+    return winners, (1 - winners) / (n_classes - 1)

@@ -137,6 +137,12 @@ Hash = Annotated[str, of_form("^[0-9a-f]{64}$", "SHA-256 in hexadecimal.")]
 Secret = Annotated[str, of_form("^[0-9a-f]{64}$", "32 bytes in hexadecimal.")]
 Nonce = Annotated[str, of_form("^[0-9a-f]{32}$")]
 Guarantee = Annotated[str, one_of("exact", "epsilon-feasible", "approximate")]
+Disclosure = Annotated[
+    str,
+    one_of("standard", "low"),
+    Field(description="`low`: the answer for a row does not depend on samples equal to it."),
+]
+DisclosureLimits = Annotated[str, Field(description="What this mode does not hide, in a sentence.")]
 Changes = Annotated[str, one_of("accepted", "stopped")]
 StopReason = Annotated[
     str,

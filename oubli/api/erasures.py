@@ -10,6 +10,8 @@ from typing_extensions import TypeAliasType
 from oubli.api.base import (
     Answer,
     By,
+    Disclosure,
+    DisclosureLimits,
     Durable,
     Kept,
     ListFound,
@@ -34,7 +36,7 @@ class Receipt(Kept):
     """The receipt of a deletion, a rectification, an expiry or a restore.
 
     The signature covers the RFC 8785 form of everything except `signature` and `durable`. Receipts of earlier versions
-    have no `by`, `held` and `deadline`.
+    have no `disclosure` and `disclosure_limits`, or also no `by`, `held` and `deadline`.
     """
 
     id: Uuid
@@ -45,6 +47,8 @@ class Receipt(Kept):
         "directory holds them either."
     )
     guarantee: str = Field(description="Guarantee of the model.")
+    disclosure: Disclosure | Omitted = None
+    disclosure_limits: DisclosureLimits | Omitted = None
     by: By | Omitted = Field(None, description="Whether ids or subjects were named.")
     requested: int = Field(description="Named ids or subjects (see `by`), each counted once.")
     unlearned: int = Field(description="Unlearned samples; a subject may have many.")

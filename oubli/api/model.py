@@ -8,6 +8,8 @@ from pydantic import Field
 from oubli.api.base import (
     Answer,
     Changes,
+    Disclosure,
+    DisclosureLimits,
     Durable,
     Guarantee,
     Omitted,
@@ -74,7 +76,9 @@ class Model(Schema):
 
     kind: str
     guarantee: Guarantee
-    parameters: dict[str, Any]
+    disclosure: Disclosure = later("standard", "`low`: the answer for a row does not depend on samples equal to it.")
+    disclosure_limits: DisclosureLimits = later("", "What this mode does not hide, in a sentence.")
+    parameters: dict[str, Any] = Field(description="With low disclosure `random_state` is null: the seed is secret.")
     closed_classes: list[Scalar] | None = later(
         None,
         description="The only allowed classes; null if any label is accepted.",

@@ -188,6 +188,7 @@ class Erasure(Command["Receipt | NothingErased"]):
         return transaction.ledger.unlearned(
             kind=self.kind,
             guarantee=self._guarantee,
+            disclosure=transaction.state.model.disclosure_,
             requested=len(self.targets),
             unlearned_ids=self.gone,
             targets=self.targets,

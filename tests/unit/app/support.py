@@ -51,11 +51,11 @@ def rows(n: int) -> list[list[Any]]:
     return [[(7 * i) % 40, "abc"[i % 3], i % 2 == 0] for i in range(n)]
 
 
-def forest(n: int = 60, schema: Schema = CLASSES, n_estimators: int = 5) -> Any:
+def forest(n: int = 60, schema: Schema = CLASSES, n_estimators: int = 5, **parameters: Any) -> Any:
     """Samples c0, c1, ..., of the subjects s0 to s4, each of which has every fifth."""
     classification = schema.task is Task.CLASSIFICATION
     estimator = DynamicForestClassifier if classification else DynamicForestRegressor
-    model = estimator(n_estimators=n_estimators, random_state=0)
+    model = estimator(n_estimators=n_estimators, random_state=0, **parameters)
     if not n:
         return model.start(schema)
     labels = [("yes" if i % 4 else "no") if classification else i / 8 for i in range(n)]

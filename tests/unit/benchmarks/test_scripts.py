@@ -106,6 +106,13 @@ SCRIPTS = [
         shown=("| abalone | target |", "| at most 5 |"),
     ),
     Script(
+        "leaver",
+        ("low", "tree", "costs"),
+        "--only low tree costs --sets electricity --leavers 4",
+        {"benchmarks.bench_leaver.ROWS": 200, "benchmarks.bench_leaver.COST_ROUNDS": 2},
+        shown=("| electricity | probabilities |", "| at most 0.1 | yes |", "| electricity | memory, MB |"),
+    ),
+    Script(
         "limits",
         (),
         "--rows 800",

@@ -8,12 +8,11 @@ import { canonical, CanonicalError, without } from "./canonical.js";
 
 const FIRST_PREVIOUS = "0".repeat(64);
 const TEXTS = ["previous", "type", "at", "hash"];
-const FIELDS_OF_RECEIPT = [
+const FIELDS_OF_RECEIPT = [ // those of the last line are in no entry and no receipt of earlier versions
   "ref", "kind", "guarantee", "requested", "unlearned", "absent", "exported_snapshots", "model_version", "received_at",
   "unlearned_at",
+  "by", "held", "deadline", "disclosure", "disclosure_limits",
 ];
-
-const LATER_FIELDS = ["by", "held", "deadline"]; // entries of earlier versions have none of them
 
 /** Something does not hold; the text names the rule. */
 export class CheckError extends Error {}
@@ -135,7 +134,6 @@ async function originalOf(entry) {
 function unlearnedState(entry) {
   return {
     ...Object.fromEntries(FIELDS_OF_RECEIPT.map((field) => [field, entry[field]])),
-    ...Object.fromEntries(LATER_FIELDS.filter((field) => field in entry).map((field) => [field, entry[field]])),
     id: entry.receipt,
     status: "unlearned",
     erased_at: null,

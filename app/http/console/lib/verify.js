@@ -11,7 +11,8 @@ const FIELDS = [
   "model_version", "received_at", "unlearned_at", "erased_at", "overdue", "key_id", "ledger_index", "ledger_head",
   "signature",
 ];
-const LATER = ["by", "held", "deadline"]; // receipts of earlier versions have none of them
+// Receipts of earlier versions have none of the fields of a group, named by its first.
+const LATER = [["by", "held", "deadline"], ["disclosure", "disclosure_limits"]];
 const BESIDE = "durable"; // a field of the answer that is not part of the receipt
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
@@ -89,7 +90,7 @@ export async function checkReceipt(receipt, source, show) {
 function checkForm(known) {
   const { receipt } = known;
   const names = Object.keys(receipt).filter((name) => name !== BESIDE);
-  const fields = "by" in receipt ? [...FIELDS, ...LATER] : FIELDS;
+  const fields = [...FIELDS, ...LATER.filter(([first]) => first in receipt).flat()];
   if (names.length !== fields.length || !fields.every((name) => names.includes(name))) {
     throw new CheckError("It does not have the fields of a receipt.");
   }

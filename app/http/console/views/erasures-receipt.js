@@ -139,6 +139,7 @@ function factsOf(receipt) {
     ["Case number", receipt.ref ?? "none"],
     ["Named", `${number(receipt.requested)}, ${number(receipt.absent)} of them not held`],
     ["Guarantee", receipt.guarantee],
+    receipt.disclosure && ["Disclosure", `${receipt.disclosure}: ${receipt.disclosure_limits}`],
     ["Model version", number(receipt.model_version)],
     ["Received", time(receipt.received_at)],
     ["Unlearned", time(receipt.unlearned_at)],

@@ -128,6 +128,7 @@ function factsOf(model) {
     ["Kind", model.kind],
     ["Task", model.task],
     ["Guarantee", model.guarantee],
+    ["Disclosure", `${model.disclosure}: ${model.disclosure_limits}`],
     ["Version", number(model.model_version)],
     ["Samples", number(model.n_samples)],
     ["Columns", number(model.features.length)],

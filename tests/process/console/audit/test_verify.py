@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from oubli.app.ledger.downloads import ReceiptError, check_ledger, check_receipt, read_public_keys
 from oubli.app.ledger.entries import LARGEST_INTEGER, CanonicalError, ChainError, canonical
 from tests.process.console.audit.worlds import Told
+from tests.unit.app.ledger.support import make_ledger
 
 CANONICAL = """async (texts) => {
   const { canonical, CanonicalError } = await import("/console/lib/canonical.js");
@@ -105,6 +106,19 @@ def test_every_receipt_of_a_server_is_right(blank: Any, told: Told) -> None:
             assert outcome == "ok", steps
             assert {state for state, _ in steps.values()} == {"ok"}
             assert len(steps) == 7
+
+
+@pytest.mark.parametrize(
+    "lacking", [(), ("disclosure", "disclosure_limits"), ("disclosure", "disclosure_limits", "by", "held", "deadline")]
+)
+def test_receipts_of_earlier_versions_are_right(blank: Any, lacking: tuple[str, ...]) -> None:
+    ledger = make_ledger()
+    begun = ledger.unlearned_before("a", lacking=lacking)
+    ledger.erased(begun)
+    receipts = [json.loads(json.dumps(one.content())) for one in (begun, ledger.now_of(begun))]
+    entries = [{name: one[name] for name in one if name != "keyed"} for one in ledger.entries()]
+    for outcome, steps in checked(blank, (receipts, ledger.auditor.public_keys(), entries)):
+        assert outcome == "ok", steps
 
 
 def other(value: Any) -> Any:

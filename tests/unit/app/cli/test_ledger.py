@@ -71,7 +71,10 @@ def test_a_receipt_and_keys(run, ledger, tmp_path):
     others = write(tmp_path / "others.json", {"keys": LedgerKeys(None).public_keys()})
     code, out, _ = run("verify", file, "--receipt", good)
     assert code == 0
-    assert out.splitlines()[-1] == f"receipt signed by key {found.key_id}, entry {found.ledger_index}: erased"
+    assert out.splitlines()[-2:] == [
+        f"receipt signed by key {found.key_id}, entry {found.ledger_index}: erased",
+        f"disclosure low: {found.disclosure_limits}",
+    ]
     assert run("verify", file, "--receipt", good, "--keys", keys)[0] == 0
     for arguments, part in ((("--receipt", bad), "signature"), (("--receipt", good, "--keys", others), "unknown")):
         code, _, told = run("verify", file, *arguments)

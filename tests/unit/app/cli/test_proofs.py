@@ -55,7 +55,7 @@ def test_a_proof_of_an_erasure_holds_before_and_after_it_is_finished(check, log)
         log.publish()
         code, out, told = check(log.proof(receipt))
         assert code == 0, told
-        assert f"receipt {receipt.id}: {status}" in out
+        assert f"receipt {receipt.id}: {status}\ndisclosure low: {receipt.disclosure_limits}\n" in out
         assert "Not proved" in told
         log.ledger.erased(receipt)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +10,7 @@ from typing import Any, Literal
 import orjson
 
 from oubli.app.ledger.database import LedgerDatabase
-from oubli.app.ledger.entries import Receipt
+from oubli.app.ledger.entries import Receipt, entry_notes, make_entry
 from oubli.app.ledger.keys import LedgerKeys
 from oubli.app.ledger.ledger import Ledger
 from tests.closing import closed_at_the_end
@@ -57,6 +57,7 @@ class WholeLedger:
         asked: dict[str, Any] = {
             "kind": "deletion",
             "guarantee": "exact",
+            "disclosure": "low",
             "requested": len(ids),
             "unlearned_ids": ids,
             "targets": ids if targets is None else targets,
@@ -72,6 +73,18 @@ class WholeLedger:
         receipt, notes, _ = self.auditor.unlearned(**{**asked, **more})
         self.record(notes, fold=fold)
         return receipt
+
+    def unlearned_before(self, *ids: str, lacking: Collection[str]) -> Receipt:
+        """Fold the entry that an earlier version would have made, which lacked some fields."""
+        self.event("restore")  # the key is told before
+        newer = self.unlearned(*ids, fold=False)
+        (entry,) = orjson.loads(self.records.pop()[1])["entries"]
+        own = {"index", "previous", "type", "at", "hash", "keyed"}.union(lacking)
+        fields = {name: value for name, value in entry.items() if name not in own}
+        older = make_entry(self.store.head(), "unlearned", entry["at"], fields)
+        self.record(entry_notes([{**older, "keyed": entry["keyed"]}]))
+        self.auditor.rewind(self.store.head())
+        return self.now_of(newer)
 
     def erased(self, *receipts: Receipt, fold: bool = True) -> None:
         self.now += 10

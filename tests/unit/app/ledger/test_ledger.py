@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from oubli.app.ledger.database import LedgerDatabase
-from oubli.app.ledger.entries import EMPTY, FIELDS, FIRST_PREVIOUS
+from oubli.app.ledger.entries import DISCLOSURE_LIMITS, EMPTY, FIELDS, FIRST_PREVIOUS
 from oubli.app.ledger.keys import LedgerKeys, is_signed
 from oubli.app.ledger.ledger import Ledger
 from oubli.app.times import to_text
@@ -26,6 +26,8 @@ def test_a_receipt_says_what_was_asked_and_is_signed():
         "kind": "expiry",
         "status": "unlearned",
         "guarantee": "exact",
+        "disclosure": "low",
+        "disclosure_limits": DISCLOSURE_LIMITS["low"],
         "by": "ids",
         "held": True,
         "requested": 3,

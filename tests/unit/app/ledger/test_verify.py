@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oubli.app.ledger.downloads import ReceiptError, check_ledger, check_receipt, read_public_keys
-from oubli.app.ledger.entries import CARRIED_OVER, ChainError, Head, Receipt, canonical, make_entry, sign
+from oubli.app.ledger.entries import CARRIED_OVER, FIELDS, ChainError, Head, Receipt, canonical, make_entry, sign
 from tests.unit.app.ledger.support import DEADLINE, WholeLedger, as_objects, make_ledger
 
 STEPS = st.lists(
@@ -191,8 +191,8 @@ def test_a_receipt_that_its_own_server_has_signed_otherwise_is_found():
     ledger, receipts = told(STORY)
     checked = check_ledger(ledger.entries())
     now = ledger.now_of(receipts[-1])
-    for name in ("unlearned", "absent", "requested", "exported_snapshots", "model_version"):
-        content = {**now.content(), name: now.content()[name] + 1}
+    for name in ("unlearned", "absent", "requested", "exported_snapshots", "model_version", "disclosure"):
+        content = {**now.content(), name: changed(now.content()[name])}
         content["signature"] = sign(ledger.keys.signing, Receipt.from_content(content).signed_form())
         with pytest.raises(ReceiptError, match=name):
             check_receipt(content, checked)
@@ -207,6 +207,25 @@ def test_a_receipt_shows_entries_that_were_cut_off_or_made_anew():
     again = resealed({**entries[-1], "absent": 5})
     with pytest.raises(ReceiptError, match="was changed after"):
         check_receipt(receipts[-1].content(), check_ledger([*entries[:-1], again]))
+
+
+DISCLOSURE = {"disclosure", "disclosure_limits"}
+
+
+@pytest.mark.parametrize("lacking", [DISCLOSURE, {*DISCLOSURE, "by", "held", "deadline"}])
+def test_receipts_of_earlier_versions_have_no_later_field_and_are_right(lacking: set[str]) -> None:
+    ledger = make_ledger()
+    begun = ledger.unlearned_before("a", lacking=lacking)
+    ledger.erased(begun)
+    checked = check_ledger(hashed(ledger))
+    for receipt in (begun, ledger.now_of(begun)):
+        content = receipt.content()
+        assert set(FIELDS) - set(content) == lacking
+        assert check_receipt(content, checked) == receipt
+        forged = {**dict.fromkeys(lacking, "low"), **content}
+        forged["signature"] = sign(ledger.keys.signing, Receipt.from_content(forged).signed_form())
+        with pytest.raises(ReceiptError, match="disclosure"):
+            check_receipt(forged, checked)
 
 
 def test_a_receipt_that_waits_too_long_is_checked_as_it_was_read():

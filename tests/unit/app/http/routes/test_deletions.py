@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from oubli.api.erasures import BatchDeletion, ListedDeletion, NothingErased
 from oubli.app.access.keys import FILE_NAME, create_key
 from oubli.app.ledger.downloads import check_ledger, check_receipt
 from oubli.app.times import parse_time
-from tests.unit.app.support import make_service, mentions, require_conforms, served, served_here
+from tests.unit.app.support import forest, make_service, mentions, require_conforms, served, served_here
 
 pytestmark = pytest.mark.anyio
 
@@ -38,6 +39,24 @@ def entries(client: TestClient) -> list[dict[str, Any]]:
 
 def n_receipts(client: TestClient) -> int:
     return len(client.get("/erasures").json()["erasures"])
+
+
+def test_a_receipt_says_which_disclosure_was_in_force_and_what_it_does_not_hide():
+    with served(make_service(forest(disclosure="low"))) as client:
+        described = client.get("/model").json()
+        assert (described["disclosure"], described["parameters"]["random_state"]) == ("low", None)
+        low = delete(client, ids=["c0"])
+        assert (low["disclosure"], low["disclosure_limits"]) == ("low", described["disclosure_limits"])
+        assert "rows near them" in low["disclosure_limits"]
+        job = client.post("/model/fit", json={"parameters": {"disclosure": "standard"}}).json()
+        while client.get(f"/jobs/{job['id']}").json()["status"] not in ("succeeded", "failed"):
+            time.sleep(0.005)
+        standard = delete(client, ids=["c1"])
+        assert (standard["disclosure"], client.get("/model").json()["disclosure"]) == ("standard", "standard")
+        assert "find out" in standard["disclosure_limits"]
+        ledger = check_ledger(entries(client))
+        for made in (low, standard, client.get(f"/erasures/{low['id']}").json()):
+            check_receipt(made, ledger)
 
 
 def test_subjects_named_and_samples_unlearned_are_counted_apart(client):
