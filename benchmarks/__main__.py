@@ -22,6 +22,7 @@ from benchmarks import (
     bench_http,
     bench_igbdt,
     bench_influence,
+    bench_leaver,
     bench_limits,
     bench_load,
     bench_load_client,
@@ -32,6 +33,7 @@ from benchmarks import (
     bench_tags,
     bench_threads,
     bench_tree,
+    bench_unseen,
     bench_v2,
     compare,
     higgs_like,
@@ -81,6 +83,8 @@ def main() -> None:
     bench_paper.main(cached)
     bench_tree.main(cached)
     bench_attacks.main(cached)
+    bench_leaver.main([*cached, *dare])
+    bench_unseen.main(cached)
     bench_threads.main(cached)
     bench_limits.main([*cached, "--only", "growth"])
     bench_audit.main(cached)

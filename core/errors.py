@@ -206,6 +206,10 @@ class IndexWarning(UserWarning):
     """The index of a DataFrame cannot name its rows, so ids are generated."""
 
 
+class StatefulTransformerWarning(UserWarning):
+    """A transformer keeps what it has learned of samples after these are deleted."""
+
+
 def for_scikit_learn(kind: type[Any]) -> type[Any]:
     """Return the class, such that scikit-learn's users can catch it as theirs, if there are such users.
 

@@ -113,6 +113,19 @@ SCRIPTS = [
         shown=("| electricity | probabilities |", "| at most 0.1 | yes |", "| electricity | memory, MB |"),
     ),
     Script(
+        "unseen",
+        ("coverage", "labels"),
+        "",
+        {
+            "benchmarks.bench_unseen.SETS": ("electricity", "abalone"),
+            "benchmarks.bench_unseen.LABELED": ("electricity",),
+            "benchmarks.bench_unseen.ROWS": 400,
+            "benchmarks.bench_unseen.LABELED_ROWS": 200,
+            "benchmarks.bench_unseen.JUDGES": 20,
+        },
+        shown=("| abalone | all samples |", "| electricity | Data-OOB |", "| at least 89 |"),
+    ),
+    Script(
         "limits",
         (),
         "--rows 800",
