@@ -48,7 +48,8 @@ def test_ids_and_subjects_survive_transformers_and_the_model_is_a_fresh_fit() ->
     fresh = forest().fit(np.square(Normalizer().fit_transform(X)), y, ids=left.index)
     assert pipeline.model.digest() == fresh.digest()
     asked = FRAME[["a", "b"]]
-    assert pipeline.predict(asked).tolist() == fresh.predict(np.square(Normalizer().transform(asked.to_numpy()))).tolist()
+    transformed = np.square(Normalizer().transform(asked.to_numpy()))
+    assert pipeline.predict(asked).tolist() == fresh.predict(transformed).tolist()
     assert pipeline.predict_proba(asked).shape == (40, 2)
     assert 0 <= pipeline.score(asked, Y) <= 1
     expiries = {name: pipeline.model.samples_.belongings(name).expires_ms for name in ("row 0", "row 35")}
