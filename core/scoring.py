@@ -147,6 +147,8 @@ def score_unseen(model: Model, unseen: Unseen) -> Score:
 def quality_of(model: Model, most: int) -> dict[str, Any] | None:
     """Say how good a model's answers for samples are that it has not learned; in a read of the model.
 
+    With low disclosure numbers have two decimals: exact ones of two versions would tell the loss of a sample that left.
+
     Returns
     -------
     dict or None
@@ -162,13 +164,22 @@ def quality_of(model: Model, most: int) -> dict[str, Any] | None:
     if score.value is None:
         return None
     found = {"metric": metric_of(model.task), **score._asdict()}
-    if model.task is not Task.CLASSIFICATION:
-        return found | {"rmse": float(np.sqrt(np.mean((answers - model.samples_.y[slots]) ** 2)))}
+    if model.task is Task.CLASSIFICATION:
+        found |= _class_quality(model, unseen)
+    else:
+        found["rmse"] = float(np.sqrt(np.mean((answers - model.samples_.y[slots]) ** 2)))
+    if model.disclosure_ == "low":
+        return {name: round(value, 2) if isinstance(value, float) else value for name, value in found.items()}
+    return found
+
+
+def _class_quality(model: Model, unseen: Unseen) -> dict[str, float | None]:
+    slots, answers = unseen
     columns, rows = label_columns(model, slots), np.arange(len(slots))
     log_loss = -np.log(np.maximum(answers[rows, columns], _LEAST_PROBABILITY)).mean()
     aucs = [_auc(answers[:, k], columns == k) for k in np.unique(columns)] if answers.shape[1] > 1 else []
     known = [auc for auc in aucs if auc is not None]
-    return found | {
+    return {
         "log_loss": float(log_loss),
         "auc": float(np.mean(known)) if known else None,
         "calibration_error": _calibration_error(answers.max(axis=1), answers.argmax(axis=1) == columns),

@@ -556,7 +556,9 @@ class ForestEngine(KeptForest):
         if self.settings.occurrences == self.settings.n_trees:
             return None
         sums, n_summed = self._sum_unseen_leaves(self.data(problem), slots)
-        return self._means(sums, np.maximum(n_summed, 1), class_order), n_summed > 0
+        answers = self._means(sums, np.maximum(n_summed, 1), class_order)
+        is_banded = self.settings.has_low_disclosure and self.is_classification
+        return banded(answers) if is_banded else answers, n_summed > 0
 
     def _sum_unseen_leaves(self, data: ForestData, rows: Ints) -> tuple[Reals, Ints]:
         """Sum what the trees say that rows do not draw, without tags; also the number of such trees for each."""

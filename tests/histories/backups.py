@@ -71,7 +71,16 @@ class BackupPlayer(PrivacyPlayer):
             self.changed(True, self.service.model.state.version)
             self.truth.seed = self.service.model.state.model.seed_
         self.note()
+        await self._score()
         self.tally["digests told"] += is_in(self.fingerprints[-1].digests[0], b"\0".join(await self.answers()))
+
+    async def _score(self) -> None:
+        """Have the model scored, and note the numbers that hardly another set has."""
+        async with self.client() as client:
+            score = (await client.get("/model?score=true")).json()["score"] or {}
+        told = [json.dumps(score[name]).encode() for name in ("log_loss", "rmse") if score.get(name)]
+        self.fingerprints.append(Fingerprint(frozenset(self.truth.live()), [], told))
+        self.tally["scores of the model"] += len(told)
 
     async def _ended(self, client: httpx2.AsyncClient, name: str) -> None:
         """Wait for a job, and note its scores."""
@@ -98,7 +107,7 @@ class BackupPlayer(PrivacyPlayer):
             pages = described(self.app)["paths"].items()
             paths = [path for path, found in pages if "get" in found and "{" not in path and "events" not in path]
             paths += [f"/jobs/{job.id}" for job in self.service.jobs.board.all()]
-            found = [(await client.get(path)).content for path in (*paths, "/ledger?limit=1000", "/jobs?limit=1000")]
+            found = [(await client.get(path)).content for path in (*paths, "/model?score=true", "/ledger?limit=1000", "/jobs?limit=1000")]
             states = (await client.get("/model/states?limit=1000")).json()["states"]
             paths = [f"/model/states/{state['index']}?trees=true" for state in states]
             return found + [(await client.get(path)).content for path in paths]

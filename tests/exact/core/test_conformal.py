@@ -18,6 +18,7 @@ from oubli import (
     OnlineBoostingClassifier,
 )
 from oubli.core.errors import EmptyModelError, InputError, UnavailableError
+from oubli.core.scoring import quality_of
 
 N, K = 400, 3
 
@@ -127,6 +128,18 @@ def test_the_score_is_that_of_answers_by_trees_that_have_not_learned() -> None:
     regressor = DynamicForestRegressor(20, random_state=0).fit(X, y)
     assert regressor.oob_prediction_.tolist() == list(held_answers(regressor).values())
     assert math.isnan(DynamicForestClassifier(20, random_state=0).fit(X[:5], classes(y)[:5]).oob_score_)
+
+
+def test_with_low_disclosure_held_samples_are_answered_as_anybody_s_rows_are() -> None:
+    model = forest(disclosure="low")
+    rows = [model.samples_.get(name).features for name in model.data_values().ids]
+    assert model.oob_decision_function_.tolist() == model.predict_proba(rows).tolist()
+    quality = quality_of(model, N)
+    assert quality is not None
+    assert all(value == round(value, 2) for value in quality.values() if isinstance(value, float))
+    exact = quality_of(forest(), N)
+    assert exact is not None
+    assert exact["log_loss"] != round(exact["log_loss"], 2)
 
 
 def test_what_is_kept_for_one_version_is_overwritten_by_the_next_change() -> None:

@@ -187,6 +187,10 @@ def _score(model: Any) -> None:
             model.samples_.copy()
         )
     assert (out_of_bag(model, 50) is not None) == (model.kind == "forest")
+    if model.kind == "forest":
+        model.data_values()
+        ask = model.predict_interval if model.task == "regression" else model.predict_set
+        ask([model.samples_.get(model.samples_.ids()[0]).features])
 
 
 def _grow_some(model: Any, rows: list[Any], y: list[Any]) -> None:

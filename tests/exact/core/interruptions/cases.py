@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from oubli.core.data.schema import Task
+from oubli.core.errors import UnavailableError
 from oubli.core.samples.owners import Mark
 from oubli.core.samples.records import Rows
 from tests.histories import cases
@@ -130,8 +132,18 @@ def _fit(model: Any, case: Case) -> None:
     model.fit(rows, labels, ids=[f"other {i}" for i in range(40)], schema=case.schema())
 
 
+def _ask_unseen(model: Any, case: Case) -> None:
+    """Ask what trees say that have not learned samples, where a model has such; then it has to be asked again."""
+    rows, _ = case.samples(2, seed=2)
+    ask = model.predict_interval if case.task is Task.REGRESSION else model.predict_set
+    with contextlib.suppress(UnavailableError):
+        first = ask(rows, 0.5).tolist()
+        assert ask(rows, 0.5).tolist() == first
+
+
 OPERATIONS: dict[str, Callable[[Any, Case], Any]] = {
     "add one": lambda model, case: model.add([[0.1, "red", 0.2, True]], [case.label("often")]),
+    "ask the unseen": _ask_unseen,
     "add a few": _add(4),
     "add one of a new class": _add(1, label="new", category="strange"),
     "add some of a new class": _add(5, label="new", category="strange"),
