@@ -42,7 +42,7 @@ MEASURED = {
     "streams": _FOREST,
     "threads": ("core/forest", *_EXACT, *_ONLINE),
     "tree": ("core/tree",),
-    "unseen": (*_FOREST, "core/conformal.py", "core/valuation.py", "core/scoring.py"),
+    "unseen": (*_FOREST, "core/unseen"),
 }
 
 

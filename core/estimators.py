@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oubli.core import conformal
 from oubli.core.array_types import Array, Bools, Reals
 from oubli.core.concurrency.locks import reads, reads_long, reads_rows
 from oubli.core.data.targets import encode_labels, encode_targets
@@ -16,8 +15,10 @@ from oubli.core.data.values import Task
 from oubli.core.model import Model, QueryResult
 from oubli.core.persistence import ASKED_FOR, read_model
 from oubli.core.registry import PLACES
-from oubli.core.scoring import Score, out_of_bag_answers, score_unseen
-from oubli.core.valuation import DataValues, data_values
+from oubli.core.unseen import conformal
+from oubli.core.unseen.answers import out_of_bag_answers
+from oubli.core.unseen.scoring import Score, score_unseen
+from oubli.core.unseen.valuation import DataValues, data_values
 
 
 class _Scored(Model):
@@ -34,6 +35,7 @@ class _Scored(Model):
 
     @reads_long
     def _score_out_of_bag(self) -> Score:
+        self.resolve()
         return score_unseen(self, out_of_bag_answers(self))
 
     @reads_long
@@ -45,13 +47,14 @@ class _Scored(Model):
         Returns
         -------
         DataValues
-            Of all samples held but those that all trees have learned; see `oubli.core.valuation`.
+            Of all samples held but those that all trees have learned; see `oubli.core.unseen.valuation`.
 
         Raises
         ------
         InputError
             When all trees learn all samples (`UnavailableError`).
         """
+        self.resolve()
         return data_values(self)
 
 
@@ -113,7 +116,7 @@ class Classifier(_Scored):
         """Say for each row which classes it may be of, so that the right one is among them as often as asked.
 
         Needs samples that trees have not learned: a forest, or `incremental-boosting` with `early_stopping`. The method
-        and its guarantee are those of `oubli.core.conformal`.
+        and its guarantee are those of `oubli.core.unseen.conformal`.
 
         Parameters
         ----------
@@ -137,6 +140,7 @@ class Classifier(_Scored):
         The first call after a change predicts all samples held, O(n T depth).
         """
         self._check_names(X)
+        self.resolve()
         limits = conformal.class_limits(self, coverage, by_class=by_class)
         return conformal.sets(self._probabilities(X), limits)
 
@@ -147,6 +151,7 @@ class Classifier(_Scored):
 
         Rows are in the order of `data_values().ids`. Samples that all trees have learned are left out.
         """
+        self.resolve()
         return out_of_bag_answers(self).answers.copy()
 
 
@@ -187,7 +192,7 @@ class Regressor(_Scored):
         """Say for each row between which numbers its target lies, as often as asked.
 
         Needs samples that trees have not learned: a forest, or `incremental-boosting` with `early_stopping`. The method
-        and its guarantee are those of `oubli.core.conformal`.
+        and its guarantee are those of `oubli.core.unseen.conformal`.
 
         Parameters
         ----------
@@ -207,6 +212,7 @@ class Regressor(_Scored):
         The first call after a change predicts all samples held, O(n T depth).
         """
         self._check_names(X)
+        self.resolve()
         reach = conformal.width(self, coverage)
         return conformal.intervals(self._answer(X).labels, reach)
 
@@ -217,6 +223,7 @@ class Regressor(_Scored):
 
         They are in the order of `data_values().ids`. Samples that all trees have learned are left out.
         """
+        self.resolve()
         return out_of_bag_answers(self).answers.copy()
 
 

@@ -25,7 +25,7 @@ from oubli.core.model import grow_some
 from oubli.core.registry import parameters_of, variant_of
 from oubli.core.rng import mix
 from oubli.core.samples.set_tree import DEPTH, HASH_BYTES, Kept, hash_tree
-from oubli.core.scoring import out_of_bag
+from oubli.core.unseen.scoring import out_of_bag
 
 STEPS = ("encode", "grow", "predict", "save", "add", "delete", "resolve", "check", "load")
 FIT_STEPS = STEPS[:2]  # those of them that have everything ready that `fit` runs

@@ -9,7 +9,7 @@ from river import base
 from oubli.core.data.values import Task
 from oubli.core.forest.estimator import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.model import Model
-from oubli.core.streams import Stream
+from oubli.streams import Stream
 
 
 class _Wrapped(base.Estimator):
@@ -34,7 +34,7 @@ class OubliClassifier(_Wrapped, base.Classifier):
     model
         A classifier of any kind; it stays as it is.
     window, window_seconds
-        Of `oubli.core.streams.Stream`, which is the attribute `stream`.
+        Of `oubli.streams.Stream`, which is the attribute `stream`.
     """
 
     @property
@@ -77,7 +77,7 @@ def wrap(
     model
         An estimator of any kind. The wrapper learns with a copy: a fitted model is continued, and stays as it is.
     window, window_seconds
-        Of `oubli.core.streams.Stream`: how many of the newest samples are held, and for how long.
+        Of `oubli.streams.Stream`: how many of the newest samples are held, and for how long.
     """
     wrapper = OubliClassifier if model.task is Task.CLASSIFICATION else OubliRegressor
     return wrapper(model, window, window_seconds)

@@ -28,11 +28,11 @@ from oubli.app.service.changes.additions import NewSamples, Row
 from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.service import Service
 from oubli.app.times import TimeError, parse_future
-from oubli.core.conformal import read_coverage
 from oubli.core.data.schema import Schema
 from oubli.core.data.values import normalise_id
 from oubli.core.errors import InputError
 from oubli.core.planning import KEEP, Keep
+from oubli.core.unseen.conformal import read_coverage
 
 KEY_HEADER = "Idempotency-Key"
 METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")

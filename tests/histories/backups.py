@@ -107,7 +107,8 @@ class BackupPlayer(PrivacyPlayer):
             pages = described(self.app)["paths"].items()
             paths = [path for path, found in pages if "get" in found and "{" not in path and "events" not in path]
             paths += [f"/jobs/{job.id}" for job in self.service.jobs.board.all()]
-            found = [(await client.get(path)).content for path in (*paths, "/model?score=true", "/ledger?limit=1000", "/jobs?limit=1000")]
+            paths += ["/model?score=true", "/ledger?limit=1000", "/jobs?limit=1000"]
+            found = [(await client.get(path)).content for path in paths]
             states = (await client.get("/model/states?limit=1000")).json()["states"]
             paths = [f"/model/states/{state['index']}?trees=true" for state in states]
             return found + [(await client.get(path)).content for path in paths]

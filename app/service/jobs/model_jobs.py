@@ -24,7 +24,8 @@ from oubli.app.service.model.live import LiveModel
 from oubli.app.service.recovery.rebuild import Rebuilder
 from oubli.core.model import Model
 from oubli.core.samples.store import SampleStore
-from oubli.core.scoring import FOLDED, FOLDS, Answers, Score, answer_fold, metric_of, out_of_bag, score_of, take_samples
+from oubli.core.unseen.folds import FOLDED, FOLDS, answer_fold, take_samples
+from oubli.core.unseen.scoring import Answers, Score, metric_of, out_of_bag, score_of
 
 
 @dataclass(eq=False, repr=False)

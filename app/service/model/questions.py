@@ -19,8 +19,6 @@ from oubli.app.service.jobs.fits import estimator_of
 from oubli.app.service.model.influence import Comparer, InfluenceRanker
 from oubli.app.service.model.live import LiveModel, Predicted
 from oubli.app.times import LOOP_BUDGET, end_stage
-from oubli.core import conformal
-from oubli.core.conformal import MOST
 from oubli.core.data.schema import Task
 from oubli.core.data.values import ColumnType
 from oubli.core.drawing import look_at_tree
@@ -30,7 +28,9 @@ from oubli.core.parameters import N_JOBS, Parameter
 from oubli.core.registry import PLACES, parameters_of
 from oubli.core.samples.records import HeldSample
 from oubli.core.samples.store import SampleStore
-from oubli.core.scoring import quality_of
+from oubli.core.unseen import conformal
+from oubli.core.unseen.conformal import MOST
+from oubli.core.unseen.scoring import quality_of
 
 _RESTRICTED_FROM = 2**40  # in lists, the places of restricted samples: behind all slots of the others
 _NO_SLOTS = np.zeros(0, np.int64)

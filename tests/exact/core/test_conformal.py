@@ -18,7 +18,7 @@ from oubli import (
     OnlineBoostingClassifier,
 )
 from oubli.core.errors import EmptyModelError, InputError, UnavailableError
-from oubli.core.scoring import quality_of
+from oubli.core.unseen.scoring import quality_of
 
 N, K = 400, 3
 

@@ -12,7 +12,8 @@ from oubli.core.data.schema import Schema
 from oubli.core.jit.nodes import side_of
 from oubli.core.rng import draw_trees
 from oubli.core.samples.store import SampleStore
-from oubli.core.scoring import FEWEST, FOLDS, Answers, answer_fold, out_of_bag, score_of, take_samples
+from oubli.core.unseen.folds import FOLDS, answer_fold, take_samples
+from oubli.core.unseen.scoring import FEWEST, Answers, out_of_bag, score_of
 from tests.exact.core.test_look import CLASSES, NUMBERS, labels, rows
 
 N = 90

@@ -19,8 +19,8 @@ from oubli import (
     OnlineBoostingClassifier,
 )
 from oubli.core.errors import InputError, UnknownIdError
-from oubli.core.streams import Stream
 from oubli.river import wrap
+from oubli.streams import Stream
 
 EXACT: list[Any] = [
     lambda: DynamicForestClassifier(4, random_state=0),

@@ -19,7 +19,7 @@ from oubli.core.drawing import look_at_tree
 from oubli.core.estimators import KINDS
 from oubli.core.model import grow_some, separate_trees_of
 from oubli.core.planning import Turn
-from oubli.core.scoring import out_of_bag
+from oubli.core.unseen.scoring import out_of_bag
 
 N_SAMPLES = 32
 

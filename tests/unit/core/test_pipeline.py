@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 
 from oubli import DynamicForestClassifier
 from oubli.core.errors import InputError, StatefulTransformerWarning
-from oubli.core.pipeline import DynamicPipeline
+from oubli.pipeline import DynamicPipeline
 
 FRAME = pd.DataFrame(
     {"a": np.arange(40.0), "b": np.arange(40.0) % 7, "who": [f"p{i // 2}" for i in range(40)]},

@@ -9,7 +9,8 @@ from starlette.testclient import TestClient
 
 import oubli.app.service.jobs.model_jobs
 from oubli.app.service.jobs.jobs import JobBoard
-from oubli.core.scoring import FOLDS, answer_fold, out_of_bag, score_of, take_samples
+from oubli.core.unseen.folds import FOLDS, answer_fold, take_samples
+from oubli.core.unseen.scoring import out_of_bag, score_of
 from tests.unit.app.support import NUMBERS, ended, forest, make_service, rows, served
 
 

@@ -21,15 +21,15 @@ from typing import Any
 import numpy as np
 
 from oubli.core.array_types import Bools, Reals
+from oubli.core.base import Keepable
 from oubli.core.errors import InputError
-from oubli.core.model import Model
-from oubli.core.scoring import label_columns, unseen_of
+from oubli.core.unseen.answers import label_columns, unseen_of
 
 MOST = 20_000  # samples, those with the smallest hashes of ids: more would hardly move a quantile
 _EXACT = 9  # decimals: 0.9 of 10 samples are 9
 
 
-def class_limits(model: Model, coverage: Any, *, by_class: bool) -> Reals:
+def class_limits(model: Keepable, coverage: Any, *, by_class: bool) -> Reals:
     """How far below 1 the probability of a class may be in a set, by column; infinite where too few samples tell."""
     share = read_coverage(coverage)
     slots, answers = unseen_of(model, MOST)
@@ -46,7 +46,7 @@ def sets(probabilities: Reals, limits: Reals) -> Bools:
     return np.asarray(1.0 - probabilities <= limits)
 
 
-def width(model: Model, coverage: Any) -> float:
+def width(model: Keepable, coverage: Any) -> float:
     """How far an interval reaches to each side of a prediction; infinite where too few samples tell."""
     share = read_coverage(coverage)
     slots, answers = unseen_of(model, MOST)

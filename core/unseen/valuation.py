@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from oubli.core.array_types import Reals
+from oubli.core.base import Keepable
 from oubli.core.data.values import Task
-from oubli.core.model import Model
-from oubli.core.scoring import label_columns, out_of_bag_answers
+from oubli.core.unseen.answers import label_columns, out_of_bag_answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class DataValues:
         return [(self.ids[i], float(self.values[i])) for i in order.tolist()]
 
 
-def data_values(model: Model) -> DataValues:
+def data_values(model: Keepable) -> DataValues:
     """Value the samples of a forest that some of its trees have not learned; in a read of the model.
 
     Raises

@@ -9,20 +9,19 @@ more or less moves no other. Of many samples those with the smallest hashes are 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from oubli.core.array_types import Bools, Ints, Reals
+from oubli.core.array_types import Bools, Reals
+from oubli.core.base import Keepable
 from oubli.core.data.values import Task
 from oubli.core.errors import EmptyModelError, UnavailableError
-from oubli.core.model import Model
-from oubli.core.samples.store import SampleStore
+from oubli.core.unseen.answers import Unseen, ask, chosen_slots, label_columns, unseen_of
 
-FOLDS = 5
 FEWEST = 10  # samples below which a score says nothing
-OUT_OF_BAG, HELD_OUT, FOLDED = "out-of-bag", "held-out", f"{FOLDS}-fold"
+OUT_OF_BAG, HELD_OUT = "out-of-bag", "held-out"
 _BINS = 10  # of probabilities, whose calibration is told
 _LEAST_PROBABILITY = 1e-15  # as in scikit-learn's log-loss
 
@@ -49,25 +48,12 @@ class Answers(NamedTuple):
     predicted: Sequence[Any]
 
 
-class Unseen(NamedTuple):
-    """What a model answers for samples that it holds, by trees that have not learned them.
-
-    Attributes
-    ----------
-    slots : of the samples, rising.
-    answers : float64[n, n_classes] in the order of the classes held, or float64[n].
-    """
-
-    slots: Ints
-    answers: Reals
-
-
 def metric_of(task: Task) -> str:
     """Return what a score's value is called."""
     return "accuracy" if task is Task.CLASSIFICATION else "r2"
 
 
-def out_of_bag(model: Model, most: int) -> Score | None:
+def out_of_bag(model: Keepable, most: int) -> Score | None:
     """Score a model by the trees that have not learned a sample; it has no tags, and is only read.
 
     Returns
@@ -75,66 +61,11 @@ def out_of_bag(model: Model, most: int) -> Score | None:
     Score or None
         None where all trees learn all samples.
     """
-    unseen = _ask(model, _slots_of(model.samples_, most))
+    unseen = ask(model, chosen_slots(model.samples_, most))
     return None if unseen is None else score_unseen(model, unseen)
 
 
-def unseen_of(model: Model, most: int | None = None) -> Unseen:
-    """Predict samples held by trees that have not learned them, all or so many; in a read of the model.
-
-    O(n T depth) once for each version: it is kept with the model until the next change.
-
-    Raises
-    ------
-    InputError
-        When all trees learn all samples.
-    EmptyModelError
-        When there is no sample.
-    """
-    model.check_is_fitted()
-    store = model.samples_
-    if len(store) == 0:
-        raise EmptyModelError("the model holds no samples: add some before asking how it predicts them")
-    kept, names = store.changes.derived, (f"slots of {most}", f"answers of {most}")
-    if names[1] not in kept:
-        model.resolve()
-        found = _ask(model, store.slots() if most is None else np.sort(_slots_of(store, most)))
-        if found is None:
-            raise UnavailableError(
-                f"all trees of this {type(model).__name__} learn all samples, so that none can be predicted by others: "
-                "use a forest with occurrence < 1, or incremental-boosting with early_stopping"
-            )
-        kept.update(zip(names, found, strict=True))  # the answers last: who sees them sees both
-    return Unseen(*(kept[name] for name in names))
-
-
-def out_of_bag_answers(model: Model) -> Unseen:
-    """Return what a forest's trees answer for samples that they have not learned; raises as `unseen_of` does."""
-    if model.is_boosted:
-        raise UnavailableError(
-            "there is no tree of a boosted model that has not learned from a sample: ask a forest, or `influence` for "
-            "what each sample does to predictions"
-        )
-    return unseen_of(model)
-
-
-def _ask(model: Model, slots: Ints) -> Unseen | None:
-    found = model.engine_.predict_unseen(model.problem(), slots, model.class_order())
-    if found is None:
-        return None
-    answers, known = found
-    return Unseen(slots[known], answers[known])
-
-
-def label_columns(model: Model, slots: Ints) -> Ints:
-    """The columns of the classes of samples in answers."""
-    order = model.class_order()
-    columns = np.zeros(int(order.max(initial=-1)) + 1, np.int64)
-    columns[order] = np.arange(len(order))
-    return columns[model.samples_.class_codes[slots]]
-
-
-def score_unseen(model: Model, unseen: Unseen) -> Score:
+def score_unseen(model: Keepable, unseen: Unseen) -> Score:
     """Score a model by what it answers for samples that it has not learned."""
     store, (slots, answers) = model.samples_, unseen
     if model.task is Task.CLASSIFICATION:
@@ -144,7 +75,7 @@ def score_unseen(model: Model, unseen: Unseen) -> Score:
     return score_of(model.task, [given], HELD_OUT if model.is_boosted else OUT_OF_BAG)
 
 
-def quality_of(model: Model, most: int) -> dict[str, Any] | None:
+def quality_of(model: Keepable, most: int) -> dict[str, Any] | None:
     """Say how good a model's answers for samples are that it has not learned; in a read of the model.
 
     With low disclosure numbers have two decimals: exact ones of two versions would tell the loss of a sample that left.
@@ -173,7 +104,7 @@ def quality_of(model: Model, most: int) -> dict[str, Any] | None:
     return found
 
 
-def _class_quality(model: Model, unseen: Unseen) -> dict[str, float | None]:
+def _class_quality(model: Keepable, unseen: Unseen) -> dict[str, float | None]:
     slots, answers = unseen
     columns, rows = label_columns(model, slots), np.arange(len(slots))
     log_loss = -np.log(np.maximum(answers[rows, columns], _LEAST_PROBABILITY)).mean()
@@ -204,42 +135,6 @@ def _calibration_error(probabilities: Reals, is_right: Bools) -> float:
     return float(np.abs(gaps).sum() / len(probabilities))
 
 
-def take_samples(store: SampleStore, most: int) -> SampleStore:
-    """Copy samples, at most so many, to a store of their own."""
-    taken = SampleStore(store.schema, store.owner)
-    slots = _slots_of(store, most)
-    if len(slots):
-        taken.commit(store.prepared_again(slots))
-    return taken
-
-
-def answer_fold(new_estimator: Callable[[], Model], samples: SampleStore, number: int) -> Answers:
-    """Fit an estimator on all samples but those of a fold, and predict these; nothing of the model stays.
-
-    Parameters
-    ----------
-    new_estimator : makes one that is not fitted.
-    samples : all of them.
-    number : of the fold, from 0 to `FOLDS` - 1.
-    """
-    slots = samples.slots()
-    folds = samples.id_hashes[slots] % np.uint64(FOLDS)
-    learned, asked = slots[folds != number], slots[folds == number]
-    if not (len(learned) and len(asked)):
-        return Answers([], [])
-    store = SampleStore(samples.schema, samples.owner)
-    store.commit(samples.prepared_again(learned))
-    model = new_estimator()
-    try:
-        model.fit_held(store)
-        held = [samples.get(name) for name in samples.names(asked)]
-        predicted = model.query([sample.features for sample in held], frozen=True).labels.tolist()
-        return Answers([sample.label for sample in held], predicted)
-    finally:
-        model.shred()
-        store.shred()  # which a fit that failed has left
-
-
 def score_of(task: Task, answers: Sequence[Answers], method: str) -> Score:
     """Return what all answers together are worth."""
     labels = [label for some in answers for label in some.labels]
@@ -256,9 +151,3 @@ def score_of(task: Task, answers: Sequence[Answers], method: str) -> Score:
     if not (math.isfinite(residual) and math.isfinite(total)):
         return Score(None, method, len(labels))
     return Score(1.0 - residual / total if total > 0 else float(residual == 0), method, len(labels))
-
-
-def _slots_of(store: SampleStore, most: int) -> Ints:
-    """Return the slots of the samples with the smallest hashes of ids, in their order."""
-    slots = store.slots()
-    return slots[np.argsort(store.id_hashes[slots], kind="stable")[:most]]
