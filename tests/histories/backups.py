@@ -70,8 +70,8 @@ class BackupPlayer(PrivacyPlayer):
         if self.service.model.state.version != self.truth.version:  # by a fit
             self.changed(True, self.service.model.state.version)
             self.truth.seed = self.service.model.state.model.seed_
-        self.note()
         await self._score()
+        self.note()
         self.tally["digests told"] += is_in(self.fingerprints[-1].digests[0], b"\0".join(await self.answers()))
 
     async def _score(self) -> None:
