@@ -132,13 +132,16 @@ def _learns(transformer: Any) -> bool:
     """Whether a transformer learns from samples, by scikit-learn's tags; those of one of several inside count."""
     if transformer is None or isinstance(transformer, str):  # "passthrough" and "drop"
         return False
-    inside = next((getattr(transformer, name) for name in ("steps", "transformers", "transformer_list")
-                   if hasattr(transformer, name)), None)  # fmt: skip
-    if inside is not None:
-        return any(_learns(step[1]) for step in inside)
+    for name in ("steps", "transformers", "transformer_list"):
+        if hasattr(transformer, name):
+            inside = [step[1] for step in getattr(transformer, name)]
+            return any(map(_learns, [*inside, getattr(transformer, "remainder", None)]))
     from sklearn.utils import get_tags
 
-    return bool(get_tags(transformer).requires_fit)
+    try:
+        return bool(get_tags(transformer).requires_fit)
+    except AttributeError:  # it does not say
+        return True
 
 
 def _moment(milliseconds: int | None) -> datetime | None:

@@ -25,7 +25,8 @@ class Stream:
     Parameters
     ----------
     model : an estimator of any kind
-        Fitted by the first sample; a fitted one is continued, if its columns have names.
+        Fitted by the first sample. A fitted one is continued, if its columns have names; of its samples those with the
+        lowest ids, as text or number, count as the oldest.
     window : int, optional
         Most samples to hold; the oldest leaves when there is one more.
     window_seconds : float, optional
@@ -33,10 +34,10 @@ class Stream:
 
     Attributes
     ----------
-    model : the estimator.
+    model : the estimator, a new one after a sample with a new feature.
 
-    Features are named. One that has not been there before becomes a column: the model is then fitted again on the
-    samples held, in which it is missing. What is missing from a sample is a missing value. A feature is a number or a
+    Features are named. One that has not been there before becomes a column: a new model is then fitted on the samples
+    held, in which it is missing. What is missing from a sample is a missing value. A feature is a number or a
     category for ever, as its first value is.
 
     One thread at a time may use a stream.
@@ -53,10 +54,12 @@ class Stream:
         self.window = window
         self.window_seconds = window_seconds
         self._arrivals: deque[tuple[str, datetime | None]] = deque()
+        self._latest: datetime | None = None
         if self.is_fitted:
             if not model.schema_.named:
                 raise InputError("the columns of the model have no names: fit it on a table that has")
-            self._arrivals.extend((name, None) for name in model.samples_.ids())
+            names = sorted(model.samples_.ids(), key=lambda name: (not name.isdecimal(), len(name), name))
+            self._arrivals.extend((name, _expiry_of(model, name)) for name in names)
 
     @property
     def is_fitted(self) -> bool:
@@ -73,7 +76,8 @@ class Stream:
         x : values by feature; None or NaN: missing.
         y : the label.
         sample_id : its id, generated when left out.
-        at : when it came, of the caller's clock; now, when left out and `window_seconds` needs it.
+        at : when it came, of the caller's clock, with a time zone; needed with `window_seconds` only, and now when left
+            out. It must not go back.
 
         Returns
         -------
@@ -88,13 +92,26 @@ class Stream:
         y = y.item() if isinstance(y, np.generic) else y
         given: dict[str, Any] = {} if sample_id is None else {"ids": [sample_id]}
         if self.window_seconds is not None:
-            at = at or datetime.now(UTC)
+            at = self._checked(datetime.now(UTC) if at is None else at)
             given["expires_at"] = at + timedelta(seconds=self.window_seconds)
-        self._widen(x)
-        (name,) = self.model.add([self._row(x)], [y], **given)
+        schema, is_new = self._schema_for(x)
+        row = [x.get(column.name) for column in schema.columns]
+        if not self.is_fitted:
+            self.model.fit([row], [y], schema=schema, **given)
+            (name,) = self.model.samples_.ids()
+        else:
+            model = self._fitted_with(schema) if is_new else self.model
+            (name,) = model.add([row], [y], **given)
+            self.model = model
         self._arrivals.append((name, given.get("expires_at")))
+        self._latest = at or self._latest
         self._slide(at)
         return name
+
+    def _checked(self, at: datetime) -> datetime:
+        if at.tzinfo is None or (self._latest is not None and at < self._latest):
+            raise InputError("must have a time zone, and not be before that of an earlier sample", field="at")
+        return at
 
     def unlearn_one(self, sample_id: str) -> None:
         """Unlearn a sample.
@@ -128,41 +145,47 @@ class Stream:
     def _row(self, x: Mapping[str, Any]) -> list[Any]:
         return [x.get(column.name) for column in self.model.schema_.columns]
 
-    def _widen(self, x: Mapping[str, Any]) -> None:
-        """Make columns of the features that are new; all of the model is fitted again."""
-        known = {column.name for column in self.model.schema_.columns} if self.is_fitted else set()
-        new = {name: value for name, value in x.items() if name not in known and not is_missing(value)}
+    def _schema_for(self, x: Mapping[str, Any]) -> tuple[Schema, bool]:
+        """Return the schema with columns for all features of a sample, and whether any is new."""
+        model, known = self.model, self.model.schema_.columns if self.is_fitted else ()
+        names = {column.name for column in known}
+        new = {name: value for name, value in x.items() if name not in names and not is_missing(value)}
         if not new:
             if not known:
                 raise InputError("the first sample needs a feature that has a value")
-            return
+            return model.schema_, False
         found, _ = infer_columns([list(new.values())], dtype="float64")
-        model = self.model
-        columns = [replace(column, name=name) for column, name in zip(found, new, strict=True)]
-        columns += model.schema_.columns if known else ()
-        columns.sort(key=attrgetter("name"))  # whatever order features come in, the model is the same
-        if not self.is_fitted:
-            is_regression = model.task is Task.REGRESSION
-            label = LabelType.NUMBER if is_regression else LabelType.SCALAR
-            model.start(Schema(tuple(columns), model.task, label, named=True))
-            return
-        store, expiries = model.samples_, dict(self._arrivals)
-        if len(store.restricted):
-            raise InputError("a new feature fits the model again, without its restricted samples: release them first")
+        columns = [*known, *(replace(column, name=name) for column, name in zip(found, new, strict=True))]
+        columns.sort(key=attrgetter("name"))  # in whatever order features come, the model is the same
+        if known:
+            return replace(model.schema_, columns=tuple(columns)), True
+        label = LabelType.NUMBER if model.task is Task.REGRESSION else LabelType.SCALAR
+        return Schema(tuple(columns), model.task, label, named=True), True
+
+    def _fitted_with(self, schema: Schema) -> Model:
+        """Return a model of the same samples with further columns."""
+        model, store = self.model, self.model.samples_
+        if store.has_rights:
+            raise InputError(
+                "a new feature fits a new model, which cannot take over restricted samples and retention periods: "
+                "release them first, or leave the feature out"
+            )
+        known = {column.name: place for place, column in enumerate(model.schema_.columns)}
+        places = [known.get(column.name) for column in schema.columns]
         names = store.ids()
         held = [store.get(name) for name in names]
-        schema = replace(model.schema_, columns=tuple(columns))
-        places = [model.schema_.names.index(column.name) if column.name in known else None for column in columns]
         wider = type(model)(**model.get_params()).start(schema)
         if held:
             wider.fit(
                 [[None if place is None else sample.features[place] for place in places] for sample in held],
                 [sample.label for sample in held],
                 ids=names,
-                expires_at=None if self.window_seconds is None else [expiries.get(name) for name in names],
+                subjects=[store.belongings(name).subject for name in names],
+                expires_at=[_expiry_of(model, name) for name in names],
                 schema=schema,
             )
-        self.model = wider
+        wider.samples_.next_id = store.next_id  # the id of a sample that has left names no other one
+        return wider
 
     def _slide(self, now: datetime | None) -> None:
         """Unlearn what is too old, and the oldest of too many."""
@@ -180,3 +203,8 @@ class Stream:
                 n_held -= 1
         if gone:
             self.model.delete(gone)
+
+
+def _expiry_of(model: Model, name: str) -> datetime | None:
+    milliseconds = model.samples_.belongings(name).expires_ms
+    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)

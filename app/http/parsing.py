@@ -143,8 +143,10 @@ class Reader:
                 coverage = read_coverage(coverage)
             except InputError as error:
                 raise invalid("/coverage", error.rule) from None
-        flags = flag_of(content, "receipt"), flag_of(content, "by_class")
-        return AskedPrediction(instances, self.rows(instances), coverage, *flags)
+        by_class = flag_of(content, "by_class")
+        if by_class and coverage is None:
+            raise invalid("/by_class", "says whom `coverage` is for: pass it too, or leave this out")
+        return AskedPrediction(instances, self.rows(instances), coverage, flag_of(content, "receipt"), by_class)
 
     def rows(self, instances: list[Any]) -> list[Row]:
         """Return the cells of instances in feature order."""

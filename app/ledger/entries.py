@@ -504,7 +504,7 @@ FIRST_FIELDS = tuple(name for name in SECOND_FIELDS if name not in ("by", "held"
 """What receipts of earlier versions hold, and nothing else: a signature fits exactly what was answered."""
 _REQUIRED = frozenset(FIRST_FIELDS)
 DISCLOSURE_LIMITS = {
-    "standard": "Whoever asks the model before and after this erasure may find out whom it was about: see "
+    "standard": "Anyone who asks the model before and after this erasure may find out whom it was about: see "
     "docs/explanation/disclosure.md.",
     "low": "Answers for the erased rows do not show whom this erasure was about, but answers for rows near them, means "
     "of these over versions, classes that disappear, explanations and trees may: see docs/explanation/disclosure.md.",

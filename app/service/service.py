@@ -56,7 +56,7 @@ class Service:
             "disclosure_limits": DISCLOSURE_LIMITS[mode],
             "task": str(model.task),
             # A seed that was drawn rather than given is part of what decides the predictions. With low disclosure it
-            # is not told: whoever knows it can choose near rows whose answers change most.
+            # is not returned: anyone who knows it can choose near rows whose answers change most.
             "parameters": {**model.parameters_of_model(), "random_state": model.seed_ if mode == "standard" else None},
             "features": [{"name": c.name, "type": str(c.type), "dtype": str(c.dtype)} for c in schema.columns],
             "label": {"name": schema.label_name, "type": str(schema.label_type)},

@@ -22,7 +22,7 @@ from oubli.core.unseen.answers import Unseen, ask, chosen_slots, label_columns, 
 
 FEWEST = 10  # samples below which a score says nothing
 OUT_OF_BAG, HELD_OUT = "out-of-bag", "held-out"
-_BINS = 10  # of probabilities, whose calibration is told
+_BINS = 10  # of probabilities, for the error of calibration
 _LEAST_PROBABILITY = 1e-15  # as in scikit-learn's log-loss
 
 

@@ -62,6 +62,7 @@ class Quality(Answer):
         description="`out-of-bag`: by trees that have not learned a sample. `held-out`: of samples that none has."
     )
     n_samples: int = Field(description="How many samples were predicted.")
+    model_version: Version = Field(description="Of the model that predicted.")
     log_loss: float | Omitted = None
     auc: float | None = Field(None, description="Mean over the classes, each against the others.")
     calibration_error: float | Omitted = Field(

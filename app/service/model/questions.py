@@ -96,8 +96,8 @@ class Inspector:
 
     async def quality(self) -> dict[str, Any] | None:
         """Say how well samples are predicted that trees have not learned; None where that cannot be told."""
-        found, _ = await self._live.read(lambda model: quality_of(model, MOST), self._live.threads.look)
-        return found
+        found, version = await self._live.read(lambda model: quality_of(model, MOST), self._live.threads.look)
+        return None if found is None else {**found, "model_version": version}
 
     async def importances(self) -> dict[str, Any]:
         """Return the share of each feature in what all splits gain; `ImportancesAnswer` documents the fields."""

@@ -39,7 +39,9 @@ def predict(session: Session, X: Any, *, coverage: float | None = None, by_class
     EmptyModelError
         When no samples are held.
     """
-    wanted = {} if coverage is None else {"coverage": coverage, "by_class": by_class}
+    wanted: dict[str, Any] = {} if coverage is None else {"coverage": coverage}
+    if by_class:
+        wanted["by_class"] = True
     request = posting("/predict", {"instances": rows_of(X), **wanted}, is_safe=True, is_spread=True)
     content = yield from session.ask(request)
     return read_predictions(content, X.index if is_frame(X) and hasattr(X, "index") else None)

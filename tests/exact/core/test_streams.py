@@ -105,9 +105,41 @@ def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
     with pytest.raises(InputError):
         stream.learn_one({"a": 2.0}, True, sample_id="second")
     assert sorted(stream.model.samples_.ids()) == sorted([first, "second"])
+    for refused in ({"a": "text", "new": 1}, {"a": [1], "other": "x"}):
+        with pytest.raises(InputError):
+            stream.learn_one(refused, True)
+    assert stream.model.schema_.names == ("a",), "a refused sample brings no column"
     stream.learn_one({"a": 2.0}, True)
     with pytest.raises(UnknownIdError):
         stream.unlearn_one(first)
+    unfitted = Stream(DynamicForestRegressor(4))
+    with pytest.raises(InputError):
+        unfitted.learn_one({"a": 1.0}, "no number")
+    assert not unfitted.is_fitted
+    timed = Stream(DynamicForestClassifier(4), window_seconds=5)
+    timed.learn_one({"a": 1.0}, True, at=START)
+    for at in (START - timedelta(seconds=1), START.replace(tzinfo=None)):
+        with pytest.raises(InputError, match="must have a time zone"):
+            timed.learn_one({"a": 1.0}, True, at=at)
+    assert timed.model.n_samples_ == 1
+
+
+def test_a_new_feature_keeps_subjects_and_uses_no_id_again() -> None:
+    frame = pytest.importorskip("pandas").DataFrame({"a": [1.0, 2.0], "who": ["p", "q"]})
+    model = DynamicForestClassifier(4, random_state=0)
+    stream = Stream(model.fit(frame, [0, 1], subjects="who", ids="generate", expires_at=START))
+    gone = stream.learn_one({"a": 3.0}, 1)
+    stream.unlearn_one(gone)
+    assert stream.learn_one({"a": 3.0, "b": 1}, 1) != gone
+    store = stream.model.samples_
+    assert [store.belongings(name).subject for name in ("0", "1")] == ["p", "q"]
+    assert store.belongings("0").expires_ms == int(START.timestamp() * 1000)
+    stream.model.delete(subjects="p")
+    with pytest.raises(UnknownIdError):
+        stream.unlearn_one("0")
+
+
+def test_a_stream_s_settings_are_checked() -> None:
     for wrong in ({"window": 0}, {"window": 2.5}, {"window_seconds": 0}, {"window_seconds": -1.0}):
         with pytest.raises(InputError):
             Stream(DynamicForestClassifier(4), **wrong)

@@ -62,6 +62,7 @@ def test_ids_and_subjects_survive_transformers_and_the_model_is_a_fresh_fit() ->
         StandardScaler(),
         make_pipeline(Normalizer(), SimpleImputer()),
         ColumnTransformer([("keep", "passthrough", [0]), ("scale", StandardScaler(), [1])]),
+        ColumnTransformer([("keep", "passthrough", [0])], remainder=StandardScaler()),
     ],
 )
 def test_transformers_that_learn_from_samples_are_refused_or_told(transformer: Any) -> None:

@@ -145,3 +145,12 @@ def test_one_sample_cannot_be_left_out():
     model = DynamicForestClassifier(n_estimators=3).fit([[0.0]], ["a"])
     with pytest.raises(EmptyModelError, match="at least two samples"):
         influence(model, [[0.0]], ["a"], method="leave-one-out")
+
+
+def test_it_is_what_a_forest_answers_when_no_method_is_named() -> None:
+    X, y = [[float(i)] for i in range(20)], [i > 9 for i in range(20)]
+    forest = DynamicForestClassifier(4, random_state=0).fit(X, y)
+    found, named = influence(forest, X[:2], y[:2]), influence(forest, X[:2], y[:2], method="leave-one-out")
+    assert (found.method, found.scores.tolist()) == ("leave-one-out", named.scores.tolist())
+    boosted = IncrementalBoostingClassifier(3, random_state=0).fit(X, y)
+    assert influence(boosted, X[:2], y[:2]).method == "leaf-influence"

@@ -32,7 +32,7 @@ _LENGTH = 1000
 _LIFETIME = 250  # operations of a process, at most
 _BETWEEN_CHECKS = 8  # operations, at most
 _FEWEST, _MOST = 20, 70  # samples
-_FLAGS = ("--data-dir", "data", "--erasure-deadline", "20")  # at its end whoever is slow on a busy machine is cut off
+_FLAGS = ("--data-dir", "data", "--erasure-deadline", "20")  # at its end a slow request is cut off
 _SECONDS = 60
 _MOVES = {
     "add": 30,

@@ -50,7 +50,8 @@ def test_sets_are_those_of_the_library() -> None:
         assert score["calibration_error"] == pytest.approx(sum(abs(sum(gaps)) for gaps in bins.values()) / N)
         assert "score" not in client.get("/model").json()
         assert client.delete("/samples/3").status_code == 200
-        assert client.get("/model?score=true").json()["score"]["n_samples"] == N - 1
+        score = client.get("/model?score=true").json()["score"]
+        assert (score["n_samples"], score["model_version"]) == (N - 1, 2)
 
 
 def by_pairs(scores: Any, is_positive: list[bool]) -> float:
@@ -76,6 +77,12 @@ def test_intervals_are_those_of_the_library() -> None:
         assert score["rmse"] > 0
         assert "auc" not in score or score["auc"] is None
         refused = client.post("/predict", json={"instances": rows(1), "coverage": 0.5, "by_class": True})
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/by_class")
+
+
+def test_by_class_belongs_to_coverage() -> None:
+    with served(make_service(model_of(CLASSES, DynamicForestClassifier, n_estimators=4))) as client:
+        refused = client.post("/predict", json={"instances": rows(1), "by_class": True})
         assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/by_class")
 
 
