@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import oubli
 from oubli.app.cli.remote import asking
 from oubli.app.errors import StartError
 from oubli.client import NoAnswerError, NotLeaderError, ProblemError, UnexpectedAnswerError
@@ -57,6 +58,7 @@ def test_a_key_file_or_an_address_that_cannot_be_used_is_named(tmp_path: Path) -
 
 
 def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oubli, "client", oubli.client)  # the import below replaces the package's attribute
     for module in [name for name in sys.modules if name.startswith("oubli.client")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "httpx2", None)
