@@ -265,6 +265,9 @@ class Engine(ABC):
     def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         """Unlearn samples that are about to leave; their cells and labels are still in place."""
 
+    def follow_weights(self, problem: Problem) -> None:  # noqa: B027 - most kinds count no amounts
+        """Count samples from now on as the weights of those held ask, see `oubli.core.jit.targets`; it cannot fail."""
+
     def enqueue(self, slots: Slots) -> Slots:
         """Hold the samples of slots, in the order of arrival, and return those that do not fit."""
         return slots[:0]

@@ -61,6 +61,7 @@ class Model(Changeable):
         ids: Any = None,
         subjects: Any = None,
         expires_at: Any = None,
+        sample_weight: Any = None,
         categorical_features: Any = None,
         dtype: Any = None,
         schema: Schema | None = None,
@@ -85,6 +86,9 @@ class Model(Changeable):
         expires_at : sequence of datetime, length n, name of a column, or one datetime, optional
             When the samples have to go, with a time zone, or as text (RFC 3339); missing where never. The library
             deletes nothing by itself: `samples_.due` names what has to go.
+        sample_weight : sequence of numbers, length n, name of a column, or one number, optional
+            Weights from 1/512 to 32,768, rounded to multiples of 1/256; 1 when left out. A sample of weight 2 counts as
+            two equal ones, but that a forest gives it the trees of one.
         categorical_features : list of indices or names, or mask of shape (d,), optional
             Columns to treat as categories; inferred from their types when left out.
         dtype : {"float32", "float64"} or mapping of int or str to it, optional
@@ -117,14 +121,15 @@ class Model(Changeable):
         """
         if schema is not None and dtype is not None:
             raise InputError("a schema has the dtype of each column: pass dtype or schema, not both")
-        rows = read_rows(X, ids=ids, subjects=subjects, expires_at=expires_at)
+        rows = read_rows(X, ids=ids, subjects=subjects, expires_at=expires_at, sample_weight=sample_weight)
         if schema is None:
             schema = Schema.infer(rows.X, y, task=self.task, categorical_features=categorical_features, dtype=dtype)
         settings = self.checked_settings(schema)
         self.expect_kernels(schema)
         store = SampleStore(schema, owner=type(self).__name__)
         store.n_threads = store.encoder.n_threads = threads_of(self.n_jobs)
-        prepared = store.prepare(rows.X, y, rows.ids)
+        prepared = store.prepare(rows.X, y, rows.ids, rows.weights)
+        store.check_total(prepared.units, prepared.n)
         check_rows(rows, prepared.n, store.restricted)
         if classes is not None or max_classes is not None:
             labels = prepared.labels if isinstance(prepared.labels, list) else ()
@@ -194,7 +199,16 @@ class Model(Changeable):
         self.schema_ = store.schema = self.schema_.with_classes(classes, max_classes, held)
 
     @writes
-    def add(self, X: Any, y: Any, *, ids: Any = None, subjects: Any = None, expires_at: Any = None) -> list[str]:
+    def add(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        ids: Any = None,
+        subjects: Any = None,
+        expires_at: Any = None,
+        sample_weight: Any = None,
+    ) -> list[str]:
         """Learn samples in place.
 
         Parameters are those of `fit`. The labels of pandas' default index are ids, too, if others of the model came
@@ -210,7 +224,7 @@ class Model(Changeable):
         InputError
             Also when an id is held already (`DuplicateIdError`); nothing has changed.
         """
-        if type(X) is list and len(X) == 1 and ids is subjects is expires_at is None:
+        if type(X) is list and len(X) == 1 and ids is subjects is expires_at is sample_weight is None:
             self.check_is_fitted()
             store = self.samples_
             self.require_room(1)
@@ -224,7 +238,9 @@ class Model(Changeable):
                 self._settle()
                 return [name]
         self.check_is_fitted()
-        rows = read_rows(X, ids=ids, subjects=subjects, expires_at=expires_at, store=self.samples_)
+        rows = read_rows(
+            X, ids=ids, subjects=subjects, expires_at=expires_at, sample_weight=sample_weight, store=self.samples_
+        )
         self._check_names(rows.X)
         prepared = self._prepare(rows, y)
         self.samples_.admit_classes(prepared)
@@ -233,7 +249,15 @@ class Model(Changeable):
 
     @writes
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, *, ids: Any = None, subjects: Any = None, expires_at: Any = None
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        *,
+        ids: Any = None,
+        subjects: Any = None,
+        expires_at: Any = None,
+        sample_weight: Any = None,
     ) -> Self:
         """Add samples, or fit when nothing has been fitted yet.
 
@@ -243,8 +267,8 @@ class Model(Changeable):
         if classes is not None:
             self._check_classes(y, classes)
         if not self.__sklearn_is_fitted__():
-            return self.fit(X, y, ids=ids, subjects=subjects, expires_at=expires_at)
-        self.add(X, y, ids=ids, subjects=subjects, expires_at=expires_at)
+            return self.fit(X, y, ids=ids, subjects=subjects, expires_at=expires_at, sample_weight=sample_weight)
+        self.add(X, y, ids=ids, subjects=subjects, expires_at=expires_at, sample_weight=sample_weight)
         return self
 
     def _check_classes(self, y: Any, classes: Any) -> None:
@@ -287,7 +311,15 @@ class Model(Changeable):
 
     @writes
     def replace(
-        self, sample_id: str | int, x: Any, y: Any, *, ids: Any = None, subjects: Any = None, expires_at: Any = None
+        self,
+        sample_id: str | int,
+        x: Any,
+        y: Any,
+        *,
+        ids: Any = None,
+        subjects: Any = None,
+        expires_at: Any = None,
+        sample_weight: Any = None,
     ) -> None:
         """Rectify one sample: new features and label under the id it has.
 
@@ -296,7 +328,7 @@ class Model(Changeable):
         sample_id : which.
         x, y : the new features, as a row or a table of one row, and the new label.
         ids : name of the column of x that holds the id, which is no feature then.
-        subjects, expires_at : as in `fit`; what is left out stays.
+        subjects, expires_at, sample_weight : as in `fit`; what is left out stays.
 
         Raises
         ------
@@ -308,7 +340,8 @@ class Model(Changeable):
         self.check_is_fitted()
         store = self.samples_
         belongings = store.belongings(sample_id)._replace(nonce=None)  # it belongs to the content that goes
-        rows = read_row(x, sample_id, ids=ids, subjects=subjects, expires_at=expires_at)
+        weight = store.get(sample_id).weight if sample_weight is None else sample_weight
+        rows = read_row(x, sample_id, ids=ids, subjects=subjects, expires_at=expires_at, sample_weight=weight)
         prepared = self._prepare(rows, [y], allow_held=True)
         store.admit_classes(prepared)
         if rows.subjects is not None:

@@ -220,7 +220,7 @@ class Changeable(Keepable):
         if not n_new:
             plan.ids = names
             return plan
-        self.require_room(turn.n_more + n_new)
+        self.require_room(turn.n_more + n_new, prepared)
         plan.ids, plan.prepared = names, prepared
         if self.engine_.keeps_order:
             ids_leaving, subjects_leaving = self.leaving(n_new)
@@ -233,7 +233,7 @@ class Changeable(Keepable):
         """Encode rows that are to be added, and check their ids, subjects, expiries and so on."""
         store = self.samples_
         try:
-            prepared = store.prepare(rows.X, y, rows.ids, allow_held=allow_held)
+            prepared = store.prepare(rows.X, y, rows.ids, rows.weights, allow_held=allow_held)
         except DuplicateIdError as error:
             if rows.source is IdSource.INDEX:
                 error.add_note(f"the ids are the labels of X's index: {WAYS_OUT}")
@@ -302,6 +302,7 @@ class Changeable(Keepable):
         *,
         subject: str | Keep | None = KEEP,
         expires_ms: int | Keep | None = KEEP,
+        weight: float | Keep = KEEP,
         origin: int | None = None,
         nonce: bytes | None = None,
         turn: Turn = FIRST,
@@ -313,7 +314,7 @@ class Changeable(Keepable):
         sample_id : which.
         x : one row of features, as a list of rows or a table.
         y : the label.
-        subject, expires_ms : what it has then.
+        subject, expires_ms, weight : what it has then.
         origin : a number that is kept with new features or a new label.
         nonce : 16 bytes of the new content.
         turn : what is applied before.
@@ -337,12 +338,13 @@ class Changeable(Keepable):
             normalise_id(owner, field="subject")
         check_origin(0 if origin is None else origin)
         was, is_next = holder is not store, owner in store.restricted.marks
-        sent = holder.prepare(x, [y], [name], allow_held=True)
+        own = holder.get(name).weight if isinstance(weight, Keep) else weight
+        sent = holder.prepare(x, [y], [name], own, allow_held=True)
         n_classes = store.admit_classes(sent)
         prepared = None if holder.same_content(name, sent, 0) else sent
         is_released = was and not is_next
         if is_released:
-            self.require_room(turn.n_more + 1)
+            self.require_room(turn.n_more + 1, sent)
         ids, subjects = self.leaving(1) if is_released else ([], [])
         touches_trees = was != is_next or (prepared is not None and not is_next)
         return ReplacePlan(
@@ -411,7 +413,9 @@ class Changeable(Keepable):
             n = len(plan.learned)
         elif isinstance(plan, AddPlan) and plan.prepared is not None and not plan.n_classes:
             # The readers between two slices know no new classes and categories.
-            n = 0 if store.categories.new_values(plan.prepared.texts) else plan.prepared.n
+            # Nor may counts mean something else in between.
+            is_known = store.keeps_grid(plan.prepared.units) and not store.categories.new_values(plan.prepared.texts)
+            n = plan.prepared.n if is_known else 0
         return n > 0 and self.engine_.can_be_sliced(n, store.problem(), lazy=self.lazy)
 
     @reads
@@ -421,8 +425,10 @@ class Changeable(Keepable):
         subjects = [subject for slot in slots if (subject := store.subjects.get(slot)) is not None]
         return [store.id_of(slot) for slot in slots], subjects
 
-    def require_room(self, n_more: int) -> None:
-        """CapacityError when so many samples more cannot be held."""
+    def require_room(self, n_more: int, prepared: Prepared | None = None) -> None:
+        """CapacityError when so many samples more cannot be held, or the weights of prepared ones are too large."""
+        if prepared is not None:
+            self.samples_.check_total(prepared.units, prepared.n)
         # Of slots there are as many, or no more than there have been.
         self.engine_.check_capacity(self.engine_.settings, len(self.samples_) + n_more)
 
@@ -478,6 +484,7 @@ class Changeable(Keepable):
                 for _ in engine.change_in_slices(store.problem(), slots, -1):
                     yield before
                 store.let_go(departures)
+                engine.follow_weights(store.problem())
                 self._discard(plan.restricted)
             elif isinstance(plan, AddPlan) and plan.prepared is not None:
                 arrivals = store.stage(plan.prepared, is_ahead=True)
@@ -512,7 +519,7 @@ class Changeable(Keepable):
         if not parts:
             return
         store, prepared = self.samples_, Prepared.merged([part for part, _ in parts])
-        self.require_room(prepared.n)
+        self.require_room(prepared.n, prepared)
         with store.changes as changes:
             changes.undo = []
             arrivals = store.stage(prepared)
@@ -625,9 +632,10 @@ class Changeable(Keepable):
         if not ids:
             return
         held = [(restricted.get(name), restricted.belongings(name)) for name in ids]
-        prepared = store.prepare([s.features for s, _ in held], [s.label for s, _ in held], ids, allow_held=True)
+        features, labels, weights = zip(*((s.features, s.label, s.weight) for s, _ in held), strict=True)
+        prepared = store.prepare(list(features), list(labels), ids, list(weights), allow_held=True)
         store.admit_classes(prepared)
-        self.require_room(prepared.n)
+        self.require_room(prepared.n, prepared)
         subjects = {sample.subject for sample, _ in held}
         with store.changes as changes:
             changes.undo = []
@@ -648,9 +656,12 @@ class Changeable(Keepable):
         store, engine = self.samples_, self.engine_
         leaving = engine.leaving(len(slots), slots.tolist()) if engine.keeps_order else None
         departures = store.stage_removal(leaving) if leaving else None
-        engine.add(store.problem(), slots, lazy=self.lazy)
+        problem = store.problem()
+        engine.follow_weights(problem)
+        engine.add(problem, slots, lazy=self.lazy)
         if departures is not None:
             store.let_go(departures)
+            engine.follow_weights(store.problem())
 
     def _unlearn(self, slots: Slots) -> None:
         """Take samples out of the trees, and out of the store; in a critical section."""
@@ -658,10 +669,13 @@ class Changeable(Keepable):
         if len(slots) == 1:
             engine.delete(store.problem(), slots, lazy=self.lazy)
             store.let_go_of_one(slots.item())
+            if store.has_weights:
+                engine.follow_weights(store.problem())
         else:
             departures = store.stage_removal(slots)
             engine.delete(store.problem(), slots, lazy=self.lazy)
             store.let_go(departures)
+            engine.follow_weights(store.problem())
 
     def _settle(self) -> None:
         """Do what a change has put off; what fails here, queries do later."""

@@ -12,7 +12,7 @@ class Data(NamedTuple):
     """The samples held, by slot; the kernels only read them."""
 
     cells: Array  # float32/64[n_slots, d]; categorical columns hold codes; NaN: missing
-    targets: Ints  # int64[n_slots] class codes or quantised targets
+    targets: Ints  # int64[n_slots] class codes or quantised targets, with weights: see `core/jit/targets.py`
     id_hashes: Hashes  # uint64[n_slots]
     category_hashes: Hashes  # uint64[n_codes]
     categorical: Bools  # bool[d]
@@ -28,6 +28,9 @@ class Problem(NamedTuple):
     held: Bools  # bool[n_slots]: which slots hold samples, those that are about to leave included
     n_samples: int  # how many do
     class_counts: Ints  # int64[n_codes]: samples of each class
+    class_codes: Ints  # int64[n_slots], without weights; empty in a regression
+    units: npt.NDArray[np.int32]  # int32[n_slots] weights, see `oubli.core.samples.weights`; empty when all are 1
+    is_whole: bool  # whether all weights are whole
 
     def slots(self) -> Ints:
         """Return the slots that hold samples, ascending."""
@@ -42,7 +45,7 @@ class Problem(NamedTuple):
         """Whether a class has only the samples of some slots: it has come with them, or leaves with them."""
         if not self.n_classes:
             return False
-        codes, counts = np.unique(self.data.targets[slots], return_counts=True)
+        codes, counts = np.unique(self.class_codes[slots], return_counts=True)
         return bool((self.class_counts[codes] == counts).any())
 
     def without(self, slots: Ints) -> "tuple[Problem, Ints]":
@@ -52,7 +55,7 @@ class Problem(NamedTuple):
         rest = np.flatnonzero(held)
         if not self.n_classes:
             return self._replace(held=held, n_samples=len(rest)), rest
-        counts = np.bincount(self.data.targets[rest], minlength=len(self.ranks))
+        counts = np.bincount(self.class_codes[rest], minlength=len(self.ranks))
         order = self.class_order()
         order = order[counts[order] > 0]
         ranks = np.full(len(self.ranks), -1, np.int32)

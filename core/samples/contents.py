@@ -28,9 +28,9 @@ from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.categories import CategoryTable, write_codes
 from oubli.core.samples.hashing import hash_texts
 from oubli.core.samples.labels import ClassTable
-from oubli.core.samples.owners import OwnedSlots
 from oubli.core.samples.records import Arrivals, Departures, HeldSample, Prepared, Rows
 from oubli.core.samples.slots import COUNTER_LIMIT, end_of_numbers, read_ids, refuse_repeated
+from oubli.core.samples.weights import GRID, Units, WeighedSlots, read_weights
 
 _new: Any = tuple.__new__
 # A rough size of one id; its entries in the dictionary and in the list are counted apart.
@@ -39,7 +39,7 @@ _TEXT_BYTES = sys.getsizeof("0123456789")
 _SUBJECT_TEXTS = 4
 
 
-class Contents(OwnedSlots):
+class Contents(WeighedSlots):
     """Samples with their features and labels.
 
     Parameters
@@ -57,6 +57,7 @@ class Contents(OwnedSlots):
     id_hashes : uint64[capacity]
     held : bool[capacity]
     origins : int64[capacity]
+    weights, units, targets, is_whole : see `WeighedSlots`
     classes : ClassTable
     categories : CategoryTable
     n_threads : int
@@ -113,17 +114,27 @@ class Contents(OwnedSlots):
                 features.append(self.categories.value(int(cell)))
             else:
                 features.append(bool(cell) if column.type is ColumnType.BOOLEAN else cell)
-        return HeldSample(self.id_of(slot), features, self._label(slot), self.subjects.get(slot), self._expiry_at(slot))
+        subject, expires_ms = self.subjects.get(slot), self._expiry_at(slot)
+        return HeldSample(
+            self.id_of(slot), features, self._label(slot), subject, expires_ms, weight=self.weight_at(slot)
+        )
 
     def problem(self) -> Problem:
         """The samples as engines read them; ask again after each change."""
-        classes, n_samples = self.classes, self.top - len(self.free)
+        classes, n_samples, codes = self.classes, self.top - len(self.free), self.class_codes
         # A third of the time that constructors take.
         data = _new(
-            Data, (self.cells, self.class_codes, self.id_hashes, self.categories.hashes, self.schema.categorical_mask)
-        )
+            Data,
+            (
+                self.cells, self.targets if self.has_weights else codes, self.id_hashes, self.categories.hashes,
+                self.schema.categorical_mask,
+            ),
+        )  # fmt: skip
         ranks, n_classes = classes.ranking or classes.rank()
-        problem: Problem = _new(Problem, (data, ranks, n_classes, self.y, self.held, n_samples, classes.counts))
+        problem: Problem = _new(
+            Problem,
+            (data, ranks, n_classes, self.y, self.held, n_samples, classes.counts, codes, self.units, self.is_whole),
+        )
         return problem
 
     def problem_with(self, slots: Ints) -> Problem:
@@ -140,6 +151,8 @@ class Contents(OwnedSlots):
         """Tell whether a prepared row has the features and the label of the sample held under an id."""
         slot = self.slot_of.get(normalise_id(sample_id))
         if slot is None:
+            return False
+        if self.weight_at(slot) * GRID != (GRID if prepared.weights is None else prepared.weights[row]):
             return False
         label, other = self._label(slot), prepared.labels[row]
         if label != other or (isinstance(prepared.labels, list) and type(label) is not type(other)):
@@ -175,11 +188,12 @@ class Contents(OwnedSlots):
         names = list(map(self.id_at.__getitem__, numbers))
         if None in names:
             names = list(map(self.id_of, numbers))  # says which slot is free
-        return Prepared(len(slots), cells, texts, labels, cast("list[str]", names))
+        weights, units = (self.weights[slots], self.units[slots]) if self.has_weights else (None, None)
+        return Prepared(len(slots), cells, texts, labels, cast("list[str]", names), weights, units)
 
     # Adding ---------------------------------------------------------------------------------------
 
-    def prepare(self, X: Any, y: Any, ids: Any = None, *, allow_held: bool = False) -> Prepared:
+    def prepare(self, X: Any, y: Any, ids: Any = None, weights: Any = None, *, allow_held: bool = False) -> Prepared:
         """Encode and check rows to be added; nothing changes.
 
         Parameters
@@ -190,6 +204,8 @@ class Contents(OwnedSlots):
             The labels.
         ids : sequence of str or int, optional
             Generated when None.
+        weights : sequence of numbers, or one, optional
+            All are 1 when None.
         allow_held : bool
             Accept ids that are held, so that the caller can compare (`same_content`) or replace
             them; they must be gone before `commit`.
@@ -218,7 +234,12 @@ class Contents(OwnedSlots):
                 self._refuse_taken(names)
         if texts and not self.categories.has_room(n * len(texts)):
             self.categories.check_room_for(texts)
-        return Prepared(n, cells, texts, labels, names)
+        own = read_weights(weights, n)
+        return Prepared(n, cells, texts, labels, names, own, self._units_of(own, labels))
+
+    def _units_of(self, weights: Units | None, labels: list[Label] | Reals) -> Units | None:
+        """What samples count for, by their weights and their classes."""
+        return weights
 
     def _refuse_taken(self, names: Sequence[str]) -> None:
         """Refuse ids under which samples are held; raises DuplicateIdError."""
@@ -292,6 +313,7 @@ class Contents(OwnedSlots):
                 not self.free
                 or not self.categories.has_room(len(texts))
                 or (type(labels) is list and not self.classes.has_room_for(labels[0]))
+                or not (self.has_weights or prepared.units is None)
             ):
                 self.reserve(prepared)
             slot = self.free[-1] if self.free else self.top
@@ -325,6 +347,8 @@ class Contents(OwnedSlots):
         if type(row) is not list or len(row) != encoder.n_features or not encoder.is_plain or name in slot_of:
             return None
         if type(y) is not list or len(y) != 1 or self.is_fresh_copy or self.next_id >= COUNTER_LIMIT:
+            return None
+        if self.has_weights:
             return None
         is_reused = bool(self.free)
         slot = self.free[-1] if is_reused else self.top
@@ -372,6 +396,8 @@ class Contents(OwnedSlots):
         if isinstance(prepared.labels, list):
             self.classes.reserve(prepared.labels)
         self._reserve_slots(prepared.n)
+        if prepared.units is not None and not self.has_weights:
+            self._begin_weights()
 
     def _hold_one(self, arrivals: Arrivals) -> None:
         prepared, name = arrivals.prepared, arrivals.names[0]
@@ -390,6 +416,9 @@ class Contents(OwnedSlots):
             self.class_codes[slot] = self.classes.acquire_one(labels[0])
         else:
             self.y[slot] = labels[0]
+        if self.has_weights:
+            self._write_weights(arrivals.slots, prepared)
+            self._count_weights(arrivals.slots, 1)
         self.id_hashes[slot] = arrivals.hashes
         self.held[slot] = True
         self.slot_of[name] = slot
@@ -407,6 +436,8 @@ class Contents(OwnedSlots):
             self.categories.take_in(arrivals.categories)
         if arrivals.classes is not None:
             self.classes.take_in(arrivals.classes)
+        if self.has_weights:
+            self._count_weights(where, 1)
         self.held[where] = True
         if is_first:
             # The index is made beside the growth of the trees, or when an id is first looked up.
@@ -435,11 +466,15 @@ class Contents(OwnedSlots):
             self.class_codes[where] = arrivals.classes.codes
         else:
             self.y[where] = prepared.labels
+        if self.has_weights:
+            self._write_weights(where, prepared)
         self.id_hashes[where] = arrivals.hashes
 
     def blank(self, slots: Ints) -> None:
         """Overwrite the features, labels and hashes of slots that are free."""
         (self.class_codes if self._classification else self.y)[slots] = 0
+        if self.has_weights:
+            self._blank_weights(slots)
         self.cells[slots] = 0.0
         self.id_hashes[slots] = 0
 
@@ -525,6 +560,8 @@ class Contents(OwnedSlots):
             self.class_codes[slot] = 0
         else:
             self.y[slot] = 0.0
+        if self.has_weights:
+            self._count_weights(np.array([slot]), -1)
         cells[slot] = self._blank
         self.id_hashes[slot] = 0
         self.origins[slot] = 0
@@ -539,6 +576,8 @@ class Contents(OwnedSlots):
             self.categories.let_go(departures.categories)
         if departures.classes is not None:
             self.classes.let_go(departures.classes)
+        if self.has_weights:
+            self._count_weights(where, -1)
         self.blank(where)
         self.held[where] = False
         self.origins[where] = 0
@@ -589,6 +628,7 @@ class Contents(OwnedSlots):
         other.encoder.told = self.encoder.told
         other.is_fresh_copy = True
         self._copy_slots_to(other)
+        self._copy_weights_to(other)
         return other
 
     def shred(self) -> None:
@@ -637,4 +677,5 @@ class Contents(OwnedSlots):
         self.additions.check_invariants(self.held)
         self.nonces.check_invariants(self.held)
         self.check_limits()
+        self.check_weights()
         self.subjects.check_invariants(set(held.tolist()))

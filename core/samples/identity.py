@@ -78,7 +78,7 @@ def _check_length(values: Sequence[Any], n: int, field: str) -> None:
         raise InputError(rule, field=field)
 
 
-def read_row(x: Any, sample_id: Any, *, ids: Any, subjects: Any, expires_at: Any) -> Rows:
+def read_row(x: Any, sample_id: Any, *, ids: Any, subjects: Any, expires_at: Any, sample_weight: Any) -> Rows:
     """Read what a caller says of the only row, of a sample that is held.
 
     Raises
@@ -88,14 +88,21 @@ def read_row(x: Any, sample_id: Any, *, ids: Any, subjects: Any, expires_at: Any
     """
     is_table = getattr(x, "ndim", 1) == 2 or read_frame(loaded(x)) is not None
     X = x if is_table else [x]
-    rows = read_rows(X, ids=[sample_id] if ids is None else ids, subjects=subjects, expires_at=expires_at)
+    ids = [sample_id] if ids is None else ids
+    rows = read_rows(X, ids=ids, subjects=subjects, expires_at=expires_at, sample_weight=sample_weight)
     if rows.ids != [normalise_id(sample_id)]:
         raise InputError("x must be one row with the id of the sample that is replaced", field="id")
     return rows
 
 
 def read_rows(
-    X: Any, *, ids: Any = None, subjects: Any = None, expires_at: Any = None, store: "SampleStore | None" = None
+    X: Any,
+    *,
+    ids: Any = None,
+    subjects: Any = None,
+    expires_at: Any = None,
+    sample_weight: Any = None,
+    store: "SampleStore | None" = None,
 ) -> Rows:
     """Read what a caller says of rows.
 
@@ -105,6 +112,7 @@ def read_rows(
     ids : one for each row, the name of a column, "generate", or None for what the index says.
     subjects : one for each row, the name of a column, or None.
     expires_at : one for each row, the name of a column, one for all, or None.
+    sample_weight : one for each row, the name of a column, one for all, or None.
     store : the samples held; None before a fit.
 
     Raises
@@ -113,7 +121,7 @@ def read_rows(
         With the row, the field and the rule.
     """
     X = loaded(X)
-    may_name = isinstance(ids, str) or isinstance(subjects, str) or isinstance(expires_at, str)
+    may_name = any(isinstance(given, str) for given in (ids, subjects, expires_at, sample_weight))
     frame = read_frame(X) if may_name else None
     named = [] if frame is None else frame.labels
     used = []
@@ -143,7 +151,9 @@ def read_rows(
         (expires,) = _each([expires_at], "expires_at", _milliseconds)
     elif expires_at is not None:
         expires = _each(values(expires_at, "expires_at"), "expires_at", _milliseconds)
-    return Rows(X if frame is None or not used else frame.without(used), names, source, owners, expires)
+    weights = values(sample_weight, "sample_weight") if isinstance(sample_weight, str) else sample_weight
+    X = X if frame is None or not used else frame.without(used)
+    return Rows(X, names, source, owners, expires, weights=weights)
 
 
 def _each(values: list[Any], field: str, read: Any) -> list[Any]:

@@ -13,6 +13,8 @@ from oubli.core.samples.categories import Arriving, Leaving
 from oubli.core.samples.labels import Moving
 from oubli.core.samples.slots import IdSource, refuse_repeated
 
+WEIGHT_OF_ONE = 256  # in units, see `weights.py`
+
 
 @dataclass(frozen=True, slots=True)
 class HeldSample:
@@ -33,6 +35,8 @@ class HeldSample:
         When it has to go, in milliseconds since 1970 UTC.
     restricted_ms : int or None
         Since when its subject is restricted, in milliseconds since 1970 UTC; None when it is not.
+    weight : float
+        Its weight, without that of its class.
     """
 
     id: str
@@ -41,6 +45,7 @@ class HeldSample:
     subject: str | None
     expires_ms: int | None = None
     restricted_ms: int | None = None
+    weight: float = 1.0
 
 
 @dataclass(slots=True)
@@ -59,6 +64,10 @@ class Prepared:
         Canonical labels, or targets of a regression.
     ids : list of str or None
         None when ids are to be generated; `SampleStore.commit` fills them in.
+    weights : int32[n] or None
+        In units, see `weights.py`; None when all are 1.
+    units : int32[n] or None
+        The same, times the weights of the classes.
     """
 
     n: int
@@ -66,6 +75,8 @@ class Prepared:
     texts: dict[int, list[str | None]]
     labels: list[Label] | Reals
     ids: list[str] | None
+    weights: Array | None = None
+    units: Array | None = None
 
     def take(self, rows: Sequence[int]) -> "Prepared":
         """Return some of the rows, in the order given."""
@@ -77,6 +88,8 @@ class Prepared:
             texts={column: [values[row] for row in rows] for column, values in self.texts.items()},
             labels=[labels[row] for row in rows] if isinstance(labels, list) else labels[rows],
             ids=None if self.ids is None else [self.ids[row] for row in rows],
+            weights=None if self.weights is None else self.weights[rows],
+            units=None if self.units is None else self.units[rows],
         )
 
     @classmethod
@@ -114,7 +127,17 @@ class Prepared:
             texts={column: [text for part in parts for text in part.texts[column]] for column in parts[0].texts},
             labels=labels,
             ids=ids,
+            weights=_merged([part.weights for part in parts], parts),
+            units=_merged([part.units for part in parts], parts),
         )
+
+
+def _merged(units: Sequence[Array | None], parts: Sequence[Prepared]) -> Array | None:
+    """Weights of several parts, where None is 1 for each row."""
+    if all(some is None for some in units):
+        return None
+    pairs = zip(units, parts, strict=True)
+    return np.concatenate([np.full(part.n, WEIGHT_OF_ONE, np.int32) if some is None else some for some, part in pairs])
 
 
 class Arrivals(NamedTuple):
@@ -156,6 +179,7 @@ class Rows(NamedTuple):
     request : what names the request that adds them.
     retentions : how long samples of subjects are kept from now on, in milliseconds.
     nonces : 16 bytes for each row; None when none are kept.
+    weights : by row; one for all rows; or None when all are 1.
     """
 
     X: Any
@@ -169,12 +193,14 @@ class Rows(NamedTuple):
     request: str | None = None
     retentions: Mapping[str, int] = MappingProxyType({})
     nonces: bytes | None = None
+    weights: Any = None
 
     def take(self, rows: Sequence[int]) -> "Rows":
-        """Return what belongs to some of the rows, in the order given; features and nonces are left out."""
+        """Return what belongs to some of the rows, in the order given; features, nonces and weights are left out."""
         ids, subjects, expires = self.ids, self.subjects, self.expires
         return self._replace(
             X=None,
+            weights=None,
             ids=None if ids is None else [ids[row] for row in rows],
             subjects=None if subjects is None else [subjects[row] for row in rows],
             expires=expires if expires is None or isinstance(expires, int) else [expires[row] for row in rows],

@@ -15,6 +15,7 @@
     samples.retained   uint8[], samples.retained_offsets int64[p + 1], samples.retentions int64[p],
     samples.retained_since int64[p]: subjects with a retention period; a file without one has none of the four
     samples.nonce_slots int64[k], samples.nonces uint8[16 k], of the samples that have one; else a file has neither
+    samples.weights    int64[n] in units, see `weights.py`; a file of samples of weight 1 has none
     class_table.*      see ClassTable.state
     categories.*       see CategoryTable.state
     restricted.*       the same of the samples that are restricted, and of each of their subjects:
@@ -60,6 +61,7 @@ _LATER_KEYS: tuple[dict[str, Array], ...] = (
         **dict.fromkeys(("samples.retentions", "samples.retained_since"), _NOTHING),
     },
     {"samples.nonce_slots": _NOTHING, "samples.nonces": np.zeros(0, np.uint8)},
+    {"samples.weights": _NOTHING},
     # A file that does not say it may hold labels of an index.
     {"samples.id_source": np.array([IdSource.GIVEN], np.int64)},
 )
@@ -132,6 +134,7 @@ def dump(store: Contents) -> Arrays:
         **store.categories.state(),
         **_dump_periods(store),
         **_dump_nonces(store),
+        **({"samples.weights": store.weights[slots].astype(np.int64)} if store.has_weights else {}),
     }
 
 
@@ -243,6 +246,7 @@ def fill(store: Contents, arrays: Mapping[str, Array]) -> None:
         store.classes = ClassTable.from_state(schema.label_type, parts, targets)
     else:
         store.y[slots] = targets
+    store.fill_weights(slots, parts["samples.weights"])
     store.categories = CategoryTable.from_state(np.flatnonzero(schema.categorical_mask).tolist(), parts, cells)
     ids = store.id_at
     for part in cut(n):

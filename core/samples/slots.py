@@ -6,7 +6,8 @@
     id_hashes   h("7")   0      h("0")  h("bob")  0      what randomness is drawn from
     cells     [3, 1]   [0, 0]  [5, nan] [2, 0]  [0, 0]   float32/64[capacity, d]; categories: codes
     origins      0       0        2       0       0      a number that the caller keeps with a sample
-    targets      1       0        0       1       0      class codes, or y of a regression
+    codes        1       0        0       1       0      class codes; or y of a regression
+    weights     256      0      128     256       0      in units of 1/256; there once a weight other than 1 has come
 
 A sample keeps its slot. A slot that is freed is overwritten at once and reused before a new one is
 taken; slots from `top` on have never been used.
@@ -19,6 +20,7 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals
 from oubli.core.bounds import LARGEST_COUNTER
@@ -51,6 +53,9 @@ class _Arrays(NamedTuple):
     id_hashes: Hashes
     origins: Ints
     held: Bools
+    weights: npt.NDArray[np.int32]  # own weights in units
+    units: npt.NDArray[np.int32]  # what samples count for: their weights, times those of their classes
+    targets: Ints  # of a classification: see `weights.py`
 
 
 def _no_order() -> Ints:
@@ -90,6 +95,7 @@ class SlotTable:
         self.top = 0
         self.next_id = 0
         self.id_source = IdSource.GENERATED
+        self.has_weights = False
         self.set_arrays(self._empty_arrays(0))
 
     def _empty_arrays(self, capacity: int) -> _Arrays:
@@ -101,22 +107,31 @@ class SlotTable:
             id_hashes=np.zeros(capacity, np.uint64),
             origins=np.zeros(capacity, np.int64),
             held=np.zeros(capacity, np.bool_),
+            weights=np.zeros(capacity if self.has_weights else 0, np.int32),
+            units=np.zeros(capacity if self.has_weights else 0, np.int32),
+            targets=np.zeros(labelled if self.has_weights else 0, np.int64),
         )
 
     def set_arrays(self, arrays: _Arrays) -> None:
         """Take over other arrays, in one step."""
         ids = self.id_at + [None] * (len(arrays.held) - len(self.id_at))
         # One statement: no exception comes between its parts.
-        self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held, self.id_at = *arrays, ids
+        (
+            self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held, self.weights, self.units,
+            self.targets, self.id_at,
+        ) = *arrays, ids  # fmt: skip
 
     def _arrays(self) -> _Arrays:
-        return _Arrays(self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held)
+        return _Arrays(
+            self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held, self.weights, self.units,
+            self.targets,
+        )  # fmt: skip
 
     def _copied_arrays(self, capacity: int) -> _Arrays:
         arrays = self._empty_arrays(capacity)
         top = self.top
         for old, new in zip(self._arrays(), arrays, strict=True):
-            new[:top] = old[:top]
+            new[: min(top, len(old))] = old[:top]
         return arrays
 
     def grow(self, capacity: int) -> None:
@@ -289,6 +304,7 @@ class SlotTable:
         other.top = self.top
         other.next_id = self.next_id
         other.id_source = self.id_source
+        other.has_weights = self.has_weights
         other.set_arrays(self._copied_arrays(self.capacity))
 
 

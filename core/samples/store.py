@@ -86,7 +86,10 @@ class RestrictedSamples(Contents):
     def stage_held(self, held: Sequence[HeldSample]) -> Arrivals:
         """Make room for samples, of which there is one at least, and say what `hold` will write."""
         prepared = self.prepare(
-            [sample.features for sample in held], [sample.label for sample in held], [sample.id for sample in held]
+            [sample.features for sample in held],
+            [sample.label for sample in held],
+            [sample.id for sample in held],
+            [sample.weight for sample in held],
         )
         return self.stage(prepared)
 

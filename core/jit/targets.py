@@ -1,0 +1,67 @@
+"""Targets with weights: how a class code or a number in fixed point carries the weight of its sample to kernels.
+
+A *target* is a value of at most 2^39 in size, and a field above it:
+
+    target = value + field * 2^40       field = 0: weight 1       field > 0: weight 1 + field       field < 0: -units
+
+so the target of a sample of weight 1 is its value. What a sample counts for is its *amount*: the weight itself while
+all weights of the model are whole, and units of 1 / 2^GRID_BITS as soon as one is not (see
+`oubli.core.samples.weights`). Sums of numbers in fixed point are of weight times number either way, rounded.
+"""
+
+import numpy as np
+
+from oubli.core.array_types import Ints
+from oubli.core.jit.policy import pasted
+
+GRID_BITS = 8
+_FIELD_BITS = 40
+_HALF = np.int64(1 << (_FIELD_BITS - 1))
+_FIELD = np.int64(_FIELD_BITS)
+_UNITS = np.int64(GRID_BITS)
+_ROUNDED = np.int64(1 << (GRID_BITS - 1))
+
+
+def write_targets(values: Ints, units: Ints, targets: Ints, *, is_whole: bool) -> None:
+    """Write the targets, int64[n], of values and int32[n] units; no units, as in free slots, give the value.
+
+    Asks NumPy for no memory but its buffers.
+    """
+    if is_whole:
+        np.right_shift(units, GRID_BITS, out=targets)
+        np.subtract(targets, units > 0, out=targets)
+    else:
+        np.negative(units, out=targets, dtype=np.int64)
+    np.left_shift(targets, _FIELD_BITS, out=targets)
+    np.add(targets, values, out=targets)
+
+
+def target_of(value: int, units: int, *, is_whole: bool) -> int:
+    """The target of a value of a sample with some units."""
+    return value + (((units >> GRID_BITS) - 1 if is_whole else -units) << _FIELD_BITS)
+
+
+@pasted
+def field_of(target):
+    """What a target says of the weight: 0 when that is 1."""
+    return (target + _HALF) >> _FIELD
+
+
+@pasted
+def value_of(target):
+    """The class code, or the number in fixed point, of a target."""
+    return target - (field_of(target) << _FIELD)
+
+
+@pasted
+def amount_of(field):
+    """What a sample counts for, by the field of its target."""
+    return field + 1 if field >= 0 else -field
+
+
+@pasted
+def weighed(value, field):
+    """What a number in fixed point adds to a sum, by the field of its target."""
+    if field >= 0:
+        return value * (field + 1)
+    return (value * -field + _ROUNDED) >> _UNITS

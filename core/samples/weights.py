@@ -1,0 +1,188 @@
+"""Weights of samples, on a grid.
+
+A weight is a multiple of 1 / GRID, held as an integer of *units*. Trees that count samples count what
+`oubli.core.jit.targets` makes of it: weights while all that are held are whole, and units as soon as one is not. So
+whole weights are counted as so many equal samples, and scores are the same either way, as GRID is a power of two.
+
+A class may have a weight, too, in the schema: a sample has its own weight times that of its class.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.array_types import Ints
+from oubli.core.data.schema import Schema
+from oubli.core.data.targets import read_label_column
+from oubli.core.data.values import RefusedError, number
+from oubli.core.errors import CapacityError, FileError, InputError, ensure
+from oubli.core.jit.targets import write_targets
+from oubli.core.samples.owners import OwnedSlots
+from oubli.core.samples.records import WEIGHT_OF_ONE, Prepared
+
+Units = npt.NDArray[np.int32]
+
+GRID = WEIGHT_OF_ONE
+LARGEST = 2**15  # weights are below it
+MOST = 2**23  # the weights of all samples together, where not all are 1: counts in units stay below 2^31
+
+FIELD = "sample_weight"
+
+
+def read_weights(values: Any, n: int) -> Units | None:
+    """Read the weights of n samples as units.
+
+    Parameters
+    ----------
+    values : sequence of numbers, one for each sample; one for all; or None.
+
+    Returns
+    -------
+    int32[n], or None when all are 1.
+
+    Raises
+    ------
+    InputError
+        With the row of a weight that is none.
+    """
+    if values is None:
+        return None
+    if np.ndim(values) == 0:
+        values = np.full(n, values)
+    elif np.ndim(values) > 1:
+        raise InputError("Sample weights must be 1D array or scalar: pass one for each row", field=FIELD)
+    raw = read_label_column(values, FIELD)
+    if len(raw) != n:
+        raise InputError(f"X has {n} rows, but {len(raw)} weights are given: give one for each row", field=FIELD)
+    is_list = isinstance(raw.values, list)
+    weights = np.array([_number(raw.value(row)) for row in range(n)] if is_list else raw.values, np.float64)
+    units = np.floor(weights * GRID + 0.5)
+    if raw.missing is not None:
+        units[raw.missing] = 0
+    is_wrong = ~((units >= 1) & (units < LARGEST * GRID))
+    if is_wrong.any():
+        row = int(is_wrong.argmax())
+        rule = f"must be a number of at least 1/{2 * GRID} and below {LARGEST}: leave out samples without weight, and "
+        raise InputError(f"{rule}multiply all weights by one number", row=row, field=FIELD, value=raw.value(row))
+    return None if (units == GRID).all() else units.astype(np.int32)
+
+
+def _number(value: Any) -> float:
+    """Return a weight; 0, which is none, for what is no number."""
+    try:
+        return number(value)
+    except RefusedError:
+        return 0.0
+
+
+class WeighedSlots(OwnedSlots):
+    """Slots with the weights of the samples in them.
+
+    Attributes
+    ----------
+    weights, units, targets : see `SlotTable`; of length 0 until a weight other than 1 comes, which `has_weights` says
+    is_whole : bool
+        Whether all weights are whole.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__(schema)
+        self._n_parts = 0  # samples whose weight is not whole
+        self._total = 0  # units of all samples
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the weights of all samples held are whole."""
+        return self._n_parts == 0
+
+    def weight_at(self, slot: int) -> float:
+        """The weight of the sample in a slot."""
+        return self.weights.item(slot) / GRID if self.has_weights else 1.0
+
+    def _begin_weights(self) -> None:
+        """Make room for weights; those held are 1."""
+        self.has_weights = True
+        try:
+            arrays = self._copied_arrays(self.capacity)
+        except MemoryError:
+            self.has_weights = False
+            raise
+        units = arrays.held * np.int32(GRID)
+        targets = self.class_codes.copy() if self._classification else arrays.targets
+        self._total = GRID * len(self)
+        self.set_arrays(arrays._replace(weights=units.copy(), units=units, targets=targets))
+
+    def check_total(self, units: Units | None, n: int) -> None:
+        """CapacityError when samples with these units, or n of weight 1, are too many for those held."""
+        if self.has_weights or units is not None:
+            held = self._total if self.has_weights else GRID * len(self)
+            if held + (GRID * n if units is None else int(units.sum(dtype=np.int64))) > GRID * MOST:
+                raise CapacityError(f"the weights of all samples are more than {MOST} together: make all smaller")
+
+    def keeps_grid(self, units: Units | None) -> bool:
+        """Whether counts of samples stay what they are when samples with these units come."""
+        return units is None or (self.has_weights and (not self.is_whole or not (units % GRID).any()))
+
+    def _write_weights(self, where: Ints | slice, prepared: Prepared) -> None:
+        """Write the weights of prepared rows to slots, and their targets on the grid as it is."""
+        self.weights[where] = GRID if prepared.weights is None else prepared.weights
+        self.units[where] = GRID if prepared.units is None else prepared.units
+        if self._classification:
+            targets = np.empty(len(self.units[where]), np.int64)
+            write_targets(self.class_codes[where], self.units[where], targets, is_whole=self.is_whole)
+            self.targets[where] = targets
+
+    def _count_weights(self, slots: Ints | slice, sign: int) -> None:
+        """Count the weights of samples that have come (sign 1), or that leave (-1) and are overwritten."""
+        was_whole, units = self.is_whole, self.units[slots]
+        self._total += sign * int(units.sum(dtype=np.int64))
+        self._n_parts += sign * int(np.count_nonzero(units % GRID))
+        if sign < 0:
+            self._blank_weights(slots)
+        if self.is_whole != was_whole and self._classification:
+            write_targets(self.class_codes, self.units, self.targets, is_whole=self.is_whole)
+
+    def _blank_weights(self, slots: Ints | slice) -> None:
+        for array in (self.weights, self.units, *([self.targets] if self._classification else [])):
+            array[slots] = 0
+
+    def _copy_weights_to(self, other: "WeighedSlots") -> None:
+        other._n_parts, other._total = self._n_parts, self._total  # noqa: SLF001 - one of its own kind
+
+    def fill_weights(self, slots: Ints, weights: Ints) -> None:
+        """Give the samples that have just been put into slots their weights, those of a file.
+
+        Raises
+        ------
+        FileError
+            When they do not fit.
+        """
+        if not len(weights):
+            return
+        is_sound = len(weights) == len(slots) and weights.min() >= 1 and weights.max() < LARGEST * GRID
+        if not is_sound or weights.sum() > MOST * GRID:
+            raise FileError("the weights do not fit the samples: restore another file")
+        self._begin_weights()
+        self._count_weights(slots, -1)
+        self.weights[slots] = weights
+        self.units[slots] = weights
+        self._count_weights(slots, 1)
+        if self._classification:
+            write_targets(self.class_codes, self.units, self.targets, is_whole=self.is_whole)
+
+    def check_weights(self) -> None:
+        """Check the weights and targets of all samples; AssertionError names what is broken."""
+        if not self.has_weights:
+            return
+        held = self.held
+        ensure(bool((self.weights[held] > 0).all() and (self.units[held] > 0).all()), "a weight is not above 0")
+        ensure(not (self.weights[~held].any() or self.units[~held].any()), "a free slot has a weight")
+        ensure(
+            self._n_parts == np.count_nonzero(self.units % GRID), "the number of weights that are not whole is wrong"
+        )
+        ensure(self._total == self.units.sum(dtype=np.int64), "the total of the weights is wrong")
+        if self._classification:
+            targets = np.zeros_like(self.targets)
+            write_targets(self.class_codes, self.units, targets, is_whole=self.is_whole)
+            ensure(np.array_equal(targets, self.targets), "a target is not that of the class and the weight")
