@@ -23,6 +23,7 @@ from oubli.core.data.targets import encode_labels, encode_targets
 from oubli.core.data.values import ColumnType, Label, normalise_id
 from oubli.core.errors import InputError, ensure
 from oubli.core.jit import aligned
+from oubli.core.jit.targets import GRID
 from oubli.core.rng import hash_text
 from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.categories import CategoryTable, write_codes
@@ -30,7 +31,7 @@ from oubli.core.samples.hashing import hash_texts
 from oubli.core.samples.labels import ClassTable
 from oubli.core.samples.records import Arrivals, Departures, HeldSample, Prepared, Rows
 from oubli.core.samples.slots import COUNTER_LIMIT, end_of_numbers, read_ids, refuse_repeated
-from oubli.core.samples.weights import GRID, Units, WeighedSlots, read_weights
+from oubli.core.samples.weights import Units, WeighedSlots, read_weights
 
 _new: Any = tuple.__new__
 # A rough size of one id; its entries in the dictionary and in the list are counted apart.

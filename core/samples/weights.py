@@ -17,13 +17,12 @@ from oubli.core.data.schema import Schema
 from oubli.core.data.targets import read_label_column
 from oubli.core.data.values import RefusedError, number
 from oubli.core.errors import CapacityError, FileError, InputError, ensure
-from oubli.core.jit.targets import write_targets
+from oubli.core.jit.targets import GRID, write_targets
 from oubli.core.samples.owners import OwnedSlots
-from oubli.core.samples.records import WEIGHT_OF_ONE, Prepared
+from oubli.core.samples.records import Prepared
 
 Units = npt.NDArray[np.int32]
 
-GRID = WEIGHT_OF_ONE
 LARGEST = 2**15  # weights are below it
 MOST = 2**23  # the weights of all samples together, where not all are 1: counts in units stay below 2^31
 
@@ -148,7 +147,7 @@ class WeighedSlots(OwnedSlots):
             array[slots] = 0
 
     def _copy_weights_to(self, other: "WeighedSlots") -> None:
-        other._n_parts, other._total = self._n_parts, self._total  # noqa: SLF001 - one of its own kind
+        other._n_parts, other._total = self._n_parts, self._total
 
     def fill_weights(self, slots: Ints, weights: Ints) -> None:
         """Give the samples that have just been put into slots their weights, those of a file.
@@ -178,9 +177,7 @@ class WeighedSlots(OwnedSlots):
         held = self.held
         ensure(bool((self.weights[held] > 0).all() and (self.units[held] > 0).all()), "a weight is not above 0")
         ensure(not (self.weights[~held].any() or self.units[~held].any()), "a free slot has a weight")
-        ensure(
-            self._n_parts == np.count_nonzero(self.units % GRID), "the number of weights that are not whole is wrong"
-        )
+        ensure(self._n_parts == np.count_nonzero(self.units % GRID), "the number of weights in parts is wrong")
         ensure(self._total == self.units.sum(dtype=np.int64), "the total of the weights is wrong")
         if self._classification:
             targets = np.zeros_like(self.targets)
