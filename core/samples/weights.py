@@ -7,24 +7,25 @@ whole weights are counted as so many equal samples, and scores are the same eith
 A class may have a weight, too, in the schema: a sample has its own weight times that of its class.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.array_types import Ints
-from oubli.core.data.schema import Schema
+from oubli.core.array_types import Ints, Reals
+from oubli.core.data.schema import LARGEST_WEIGHT, Schema, label_key
 from oubli.core.data.targets import read_label_column
-from oubli.core.data.values import RefusedError, number
+from oubli.core.data.values import Label, RefusedError, number
 from oubli.core.errors import CapacityError, FileError, InputError, ensure
 from oubli.core.jit.targets import GRID, write_targets
+from oubli.core.samples.labels import ClassTable
 from oubli.core.samples.owners import OwnedSlots
 from oubli.core.samples.records import Prepared
 
 Units = npt.NDArray[np.int32]
 
-LARGEST = 2**15  # weights are below it
-MOST = 2**23  # the weights of all samples together, where not all are 1: counts in units stay below 2^31
+MOST = 2**23  # all weights together are below it, where not all are 1: counts in units stay below 2^31
 
 FIELD = "sample_weight"
 
@@ -59,11 +60,11 @@ def read_weights(values: Any, n: int) -> Units | None:
     units = np.floor(weights * GRID + 0.5)
     if raw.missing is not None:
         units[raw.missing] = 0
-    is_wrong = ~((units >= 1) & (units < LARGEST * GRID))
+    is_wrong = ~((units >= 1) & (units < LARGEST_WEIGHT * GRID))
     if is_wrong.any():
         row = int(is_wrong.argmax())
-        rule = f"must be a number of at least 1/{2 * GRID} and below {LARGEST}: leave out samples without weight, and "
-        raise InputError(f"{rule}multiply all weights by one number", row=row, field=FIELD, value=raw.value(row))
+        rule = f"must be at least 1/{2 * GRID} and below {LARGEST_WEIGHT}: leave out samples without weight, "
+        raise InputError(f"{rule}and multiply all by one number", row=row, field=FIELD, value=raw.value(row))
     return None if (units == GRID).all() else units.astype(np.int32)
 
 
@@ -83,7 +84,10 @@ class WeighedSlots(OwnedSlots):
     weights, units, targets : see `SlotTable`; of length 0 until a weight other than 1 comes, which `has_weights` says
     is_whole : bool
         Whether all weights are whole.
+    classes : ClassTable
     """
+
+    classes: ClassTable
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema)
@@ -98,6 +102,19 @@ class WeighedSlots(OwnedSlots):
     def weight_at(self, slot: int) -> float:
         """The weight of the sample in a slot."""
         return self.weights.item(slot) / GRID if self.has_weights else 1.0
+
+    def _units_of(self, weights: Units | None, labels: Sequence[Label] | Reals) -> Units | None:
+        """What samples count for, by their weights and labels, in units; None when all count for 1."""
+        weight_of = self.schema.weight_of_class
+        if not weight_of or not isinstance(labels, Sequence):
+            return weights
+        factors = np.array([weight_of.get(label_key(label), 1.0) for label in labels])
+        units = np.floor((GRID if weights is None else weights) * factors + 0.5)
+        is_wrong = (units < 1) | (units >= LARGEST_WEIGHT * GRID)
+        if is_wrong.any():
+            rule = f"times that of the class must be at least 1/{2 * GRID} and below {LARGEST_WEIGHT}: change either"
+            raise InputError(rule, row=int(is_wrong.argmax()), field=FIELD)
+        return None if (units == GRID).all() else units.astype(np.int32)
 
     def _begin_weights(self) -> None:
         """Make room for weights; those held are 1."""
@@ -116,8 +133,8 @@ class WeighedSlots(OwnedSlots):
         """CapacityError when samples with these units, or n of weight 1, are too many for those held."""
         if self.has_weights or units is not None:
             held = self._total if self.has_weights else GRID * len(self)
-            if held + (GRID * n if units is None else int(units.sum(dtype=np.int64))) > GRID * MOST:
-                raise CapacityError(f"the weights of all samples are more than {MOST} together: make all smaller")
+            if held + (GRID * n if units is None else int(units.sum(dtype=np.int64))) >= GRID * MOST:
+                raise CapacityError(f"the weights of all samples together must be below {MOST}: make all smaller")
 
     def keeps_grid(self, units: Units | None) -> bool:
         """Whether counts of samples stay what they are when samples with these units come."""
@@ -159,13 +176,15 @@ class WeighedSlots(OwnedSlots):
         """
         if not len(weights):
             return
-        is_sound = len(weights) == len(slots) and weights.min() >= 1 and weights.max() < LARGEST * GRID
-        if not is_sound or weights.sum() > MOST * GRID:
+        is_sound = len(weights) == len(slots) and weights.min() >= 1 and weights.max() < LARGEST_WEIGHT * GRID
+        if not is_sound or weights.sum() >= MOST * GRID:
             raise FileError("the weights do not fit the samples: restore another file")
+        own = weights.astype(np.int32)
+        units = self._units_of(own, self.classes.values(self.class_codes[slots]) if self._classification else ())
         self._begin_weights()
         self._count_weights(slots, -1)
-        self.weights[slots] = weights
-        self.units[slots] = weights
+        self.weights[slots] = own
+        self.units[slots] = GRID if units is None else units
         self._count_weights(slots, 1)
         if self._classification:
             write_targets(self.class_codes, self.units, self.targets, is_whole=self.is_whole)
