@@ -556,7 +556,7 @@ class ForestEngine(KeptForest):
             probabilities: Reals = sums.take(class_order, axis=1)
             probabilities /= n_summed if isinstance(n_summed, int) else n_summed[:, np.newaxis]
             return probabilities
-        return fixed_point.restore(sums[:, 0] / n_summed, self.targets.exponent)
+        return fixed_point.restore(sums[:, 0] / n_summed, self.exponent)
 
     def predict_unseen(self, problem: Problem, slots: Slots, class_order: Ints) -> tuple[Reals, Bools] | None:
         if self.settings.occurrences == self.settings.n_trees:

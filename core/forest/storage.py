@@ -42,7 +42,7 @@ from oubli.core.forest.state import (
 from oubli.core.forest.workspace import Scratch, UpdateScratch, empty_scratch
 from oubli.core.jit import aligned
 from oubli.core.jit.nodes import N_FREE, NIL, tree_digest
-from oubli.core.jit.targets import GRID, WEIGHTLESS, values_of, write_targets
+from oubli.core.jit.targets import GRID, GRID_BITS, WEIGHTLESS, values_of, write_targets
 from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.fixed_point import Targets
 
@@ -124,6 +124,12 @@ class KeptForest(Engine):
         # A third of the time that the constructor takes.
         data: ForestData = _new(ForestData, (*self.plain_data(problem), *self.bits))
         return data
+
+    @property
+    def exponent(self) -> int:
+        """The scale of what sums of a regression's targets come to, divided by what their samples count for."""
+        exponent = 0 if self.targets is None else self.targets.exponent
+        return exponent if self.is_whole else exponent + GRID_BITS
 
     # -- which nodes keep counters --------------------------------------------------------------
 
@@ -281,8 +287,7 @@ class KeptForest(Engine):
         return self.settings.n_trees
 
     def look(self, tree: int, problem: Problem) -> ForestLook:
-        exponent = None if self.targets is None else self.targets.exponent
-        return ForestLook(self.trees, exponent, tree, problem.class_order())
+        return ForestLook(self.trees, None if self.targets is None else self.exponent, tree, problem.class_order())
 
     def header(self) -> dict[str, Any]:
         header = self.settings.to_dict()

@@ -67,11 +67,6 @@ def write_targets(values: Ints, units: Ints, targets: Ints, *, is_whole: bool) -
     np.add(targets, values, out=targets)
 
 
-def target_of(value: int, units: int, *, is_whole: bool) -> int:
-    """The target of a value of a sample with some units."""
-    return value + (((units >> GRID_BITS) - 1 if is_whole else -units) << _FIELD_BITS)
-
-
 @pasted
 def field_of(target):
     """What a target says of the weight: 0 when that is 1."""

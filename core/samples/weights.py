@@ -126,7 +126,7 @@ class WeighedSlots(OwnedSlots):
             raise
         units = arrays.held * np.int32(GRID)
         targets = self.class_codes.copy() if self._classification else arrays.targets
-        self._total = GRID * len(self)
+        self._total = int(units.sum(dtype=np.int64))
         self.set_arrays(arrays._replace(weights=units.copy(), units=units, targets=targets))
 
     def check_total(self, units: Units | None, n: int) -> None:
