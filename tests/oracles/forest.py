@@ -97,8 +97,8 @@ class _Sample(NamedTuple):
     cells: tuple[Any, ...]
     target: int
     id_hash: int
-    amount: int
-    weighed: int  # the target times the weight, rounded
+    amount: int = 1
+    weighed: int = 0  # the target times the weight, rounded
 
 
 # --- OCC(q): which trees hold a sample ------------------------------------------------------------
