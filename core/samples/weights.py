@@ -28,6 +28,10 @@ LARGEST = 2**15  # weights are below it
 MOST = 2**23  # the weights of all samples together, where not all are 1: counts in units stay below 2^31
 
 FIELD = "sample_weight"
+RULE = (
+    f"must be a number of at least 1/{2 * GRID} and below {LARGEST}: leave out samples without weight, and multiply "
+    "all weights by one number"
+)
 
 
 def read_weights(values: Any, n: int) -> Units | None:
@@ -63,8 +67,7 @@ def read_weights(values: Any, n: int) -> Units | None:
     is_wrong = ~((units >= 1) & (units < LARGEST * GRID))
     if is_wrong.any():
         row = int(is_wrong.argmax())
-        rule = f"must be a number of at least 1/{2 * GRID} and below {LARGEST}: leave out samples without weight, and "
-        raise InputError(f"{rule}multiply all weights by one number", row=row, field=FIELD, value=raw.value(row))
+        raise InputError(RULE, row=row, field=FIELD, value=raw.value(row))
     return None if (units == GRID).all() else units.astype(np.int32)
 
 
