@@ -370,7 +370,9 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: name.encode("utf-16-be"))
 
 
-def hash_of_sample(nonce: bytes, sample_id: str, subject: str | None, features: dict[str, Any], label: Any) -> bytes:
+def hash_of_sample(
+    nonce: bytes, sample_id: str, subject: str | None, features: dict[str, Any], label: Any, weight: float = 1
+) -> bytes:
     """Return the hash of a sample.
 
     Parameters
@@ -383,9 +385,13 @@ def hash_of_sample(nonce: bytes, sample_id: str, subject: str | None, features: 
         By name, `in_order`, as answers show them.
     label
         As answers show it.
+    weight
+        Its weight; 1 is not hashed.
     """
     # In order.
     content = {"features": features, "id": sample_id, "label": label, "subject": subject}
+    if weight != 1:
+        content["weight"] = as_written(weight)
     return sha256(nonce + orjson.dumps(content)).digest()
 
 
