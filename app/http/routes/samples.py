@@ -143,8 +143,8 @@ async def add_samples(request: Request) -> Response:
     repeat a request.
 
     You can also send samples as NDJSON (a sample a line), as CSV with a header or as an Arrow IPC stream: with a column
-    for each feature and for the label, and optionally `id`, `subject`, `expires_at` and `readd`. `Accept` names the
-    format of the answer.
+    for each feature and for the label, and optionally `id`, `subject`, `expires_at`, `weight` and `readd`. `Accept`
+    names the format of the answer.
     """
     context = context_of(request)
     given, wanted = formats_of(request.headers)

@@ -232,7 +232,7 @@ def test_columns_beside_give_way_to_features_of_their_names() -> None:
     model.fit([[1, 2], [3, 4]], ["a", "b"], ids=["p", "q"], schema=schema)
     with served(make_service(model)) as client:
         text = client.get("/samples", headers={"Accept": "text/csv"}).text
-        assert text.splitlines()[0] == "_id,subject,expires_at,restricted_at,id,label,_label"
+        assert text.splitlines()[0] == "_id,subject,expires_at,restricted_at,weight,id,label,_label"
         assert post(client, "/samples", text, Format.CSV).status_code == 200
         wrong = post(client, "/samples", "_id,id,label,_label\n,1,2,\n", Format.CSV)
         assert wrong.json()["errors"][0]["pointer"] == "/samples/0/label"
@@ -291,6 +291,8 @@ REFUSED: list[tuple[str, Format, bytes, int, str]] = [
     ("/samples", Format.CSV, ADD + b"SEKRET,1,a,true,\n", 422, "/samples/0/label"),
     ("/samples", Format.CSV, ADD + b"c1,30,SEKRET,true,no\n", 409, "/samples/0/id"),
     ("/samples", Format.CSV, b"expires_at," + ADD + b"SEKRET,a,1,a,true,no\n", 422, "/samples/0/expires_at"),
+    ("/samples", Format.CSV, b"weight," + ADD + b"98765.4375,a,1,SEKRET,true,no\n", 422, "/samples/0/weight"),
+    ("/samples", Format.CSV, b"weight," + ADD + b"SEKRET,a,1,a,true,no\n", 422, "/samples/0/weight"),
     ("/samples", Format.CSV, b"readd," + ADD + b"SEKRET,a,1,a,true,no\n", 422, "/samples/0/readd"),
     ("/samples", Format.CSV, ADD + b"x" * 300 + b",1,SEKRET,true,no\n", 422, "/samples/0/id"),
     ("/samples", Format.CSV, ADD + b",1,SEKRET,true,no\n" * 501, 413, ""),
