@@ -18,7 +18,8 @@ A leaf has the position of a name under a key, and hashes of samples:
 
     position of an id       0, then 47 bits of HMAC-SHA256(key, "id" | 0x00 | id)
     position of a subject   1, then 47 bits of HMAC-SHA256(key, "subject" | 0x00 | subject)
-    sample                  c = SHA-256(nonce | JSON of features, id, label and subject, as RFC 8785 writes it)
+    sample                  c = SHA-256(nonce | JSON of features, id, label, subject and, unless it is 1, weight, as RFC
+                            8785 writes it)
     content of an id        c
     content of a subject    SHA-256(the c of all its samples, in order)
 
