@@ -40,7 +40,7 @@ from oubli.core.engine import (
 )
 from oubli.core.errors import FileError, InputError, NotFittedError, for_scikit_learn, warn_caller
 from oubli.core.jit.policy import fill_with
-from oubli.core.parameters import N_JOBS
+from oubli.core.parameters import N_JOBS, WEIGHTS
 from oubli.core.registry import PLACES, variant_of
 from oubli.core.samples.serialise import canonical_parts, store_bytes
 from oubli.core.samples.store import SampleStore
@@ -249,6 +249,7 @@ class Keepable(Estimator, ABC):
     earlier_parameters: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     lazy: bool = False
     n_jobs: int | None = None
+    class_weight: Any
 
     schema_: Schema
     samples_: SampleStore
@@ -292,8 +293,8 @@ class Keepable(Estimator, ABC):
         return work()
 
     def parameters_of_model(self) -> dict[str, Any]:
-        """The parameters without `n_jobs`, which no model, file or journal knows: it says how work is done."""
-        return {name: value for name, value in self.get_params().items() if name != N_JOBS}
+        """The parameters without `n_jobs`, which no model, file or journal knows, and weights, which the schema has."""
+        return {name: value for name, value in self.get_params().items() if name not in {N_JOBS, *WEIGHTS}}
 
     def take_threads(self) -> None:
         """Work with as many threads from now on as `n_jobs` asks for."""
@@ -389,6 +390,7 @@ class Keepable(Estimator, ABC):
 
     def header_text(self) -> str:
         """All but the trees that decides a prediction, as the digest of the model begins with it."""
+        weighs_classes = len(self.schema_.class_weight) > 0
         return header_text(
             {
                 "format": self.engine_.format,
@@ -397,6 +399,7 @@ class Keepable(Estimator, ABC):
                 **self.engine_.header(),
                 "types": [f"{column.type.value}:{column.dtype}" for column in self.schema_.columns],
                 "classes": named_classes(self.samples_.classes.values(self.class_order())),
+                **({"class_weight": self.schema_.to_dict()["label"]["class_weight"]} if weighs_classes else {}),
             }
         )
 
@@ -664,6 +667,8 @@ class Keepable(Estimator, ABC):
         schema = Schema.from_dict(document["schema"])
         earlier = {name: value for name, value in cls.earlier_parameters.items() if name not in document["parameters"]}
         model = cls(**document["parameters"], **earlier)
+        if schema.class_weight:
+            model.class_weight = dict(schema.class_weight)
         settings = model.checked_settings(schema)
         if not is_same_json(settings.to_dict(), {**earlier, **document.get("settings", {})}):
             raise FileError("the file is not sound (its parameters and its settings differ): restore another file")

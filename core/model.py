@@ -9,7 +9,8 @@ What a service needs of a model is public.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -19,13 +20,14 @@ from oubli.core.array_types import Array, Hashes, Ints, Reals
 from oubli.core.concurrency.changes import Changes
 from oubli.core.concurrency.locks import reads, reads_long, writes
 from oubli.core.concurrency.threads import beside, is_long, threads_of
-from oubli.core.data.schema import Schema
+from oubli.core.data.schema import Schema, label_key
 from oubli.core.data.targets import read_label_column
 from oubli.core.engine import Progress
 from oubli.core.errors import EmptyModelError, InputError, UnknownIdError
 from oubli.core.planning import Changeable
 from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.identity import check_rows, read_row, read_rows, read_targets
+from oubli.core.samples.records import Prepared
 from oubli.core.samples.store import SampleStore
 
 T = TypeVar("T")
@@ -129,15 +131,27 @@ class Model(Changeable):
         store = SampleStore(schema, owner=type(self).__name__)
         store.n_threads = store.encoder.n_threads = threads_of(self.n_jobs)
         prepared = store.prepare(rows.X, y, rows.ids, rows.weights)
+        self._weigh_classes(store, prepared)
         store.check_total(prepared.units, prepared.n)
         check_rows(rows, prepared.n, store.restricted)
         if classes is not None or max_classes is not None:
             labels = prepared.labels if isinstance(prepared.labels, list) else ()
-            store.schema = schema.with_classes(classes, max_classes, labels)
+            store.schema = store.schema.with_classes(classes, max_classes, labels)
         store.admit_classes(prepared)
         self.engine_type(settings).check_capacity(settings, prepared.n)
         store.attach_many(store.commit(prepared), rows, is_first=True)
         return self._fit_store(settings, store, progress)
+
+    def _weigh_classes(self, store: SampleStore, prepared: Prepared) -> None:
+        """Give the classes of the first samples the weights that the parameters ask for, if they do."""
+        class_weight, factor = getattr(self, "class_weight", None), getattr(self, "scale_pos_weight", None)
+        if factor is not None:
+            classes = sorted(set(map(label_key, prepared.labels))) if isinstance(prepared.labels, list) else []
+            if class_weight is not None or len(classes) != 2:
+                raise InputError("needs two classes, and no class_weight beside it", field="scale_pos_weight")
+            class_weight = {classes[1][1]: factor}
+        if class_weight is not None:
+            store.weigh_classes(class_weight, prepared)
 
     def start(self, schema: Schema) -> Self:
         """Begin with no samples; `add` does the rest.
@@ -147,6 +161,10 @@ class Model(Changeable):
         InputError
             When a parameter or the schema does not fit.
         """
+        if (class_weight := getattr(self, "class_weight", None)) is not None:
+            if not isinstance(class_weight, Mapping):
+                raise InputError("must be weights by class: there are no samples yet", field="class_weight")
+            schema = replace(schema, class_weight=tuple(class_weight.items()))
         fitted = self._beside()
         fitted.begin(schema, self.checked_settings(schema))
         self._become(fitted)

@@ -14,6 +14,7 @@ from oubli.core.errors import InputError
 
 REGRESSION = "regression"
 N_JOBS = "n_jobs"  # the parameter that says how a model works and not what it is
+WEIGHTS = ("class_weight", "scale_pos_weight")  # what a fit turns into weights of classes, which the schema keeps
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def check_parameters(table: Sequence[Parameter], values: Mapping[str, Any], task
     InputError
         Naming the first parameter that does not fit its table.
     """
-    table = [one for one in table if one.name != N_JOBS]
+    table = [one for one in table if one.name not in {N_JOBS, *WEIGHTS}]
     for parameter in table:
         parameter.of(task).check(values[parameter.name])
     read = {one.name: one.read(values[one.name]) for one in table}
@@ -127,6 +128,18 @@ def share(name: str, default: float | None, text: str, opens: str = "", **others
 def random_state(text: str) -> Parameter:
     """The parameter that every kind has, and `draw_seed` reads."""
     return Parameter("random_state", object, None, text, low=0, optional=True)
+
+
+def class_weight() -> Parameter:
+    """The parameter that every kind with classes has, and `SampleStore.weigh_classes` reads."""
+    text = "Weights by class, or `balanced`: all classes weigh the same together when the model is fitted."
+    return Parameter(WEIGHTS[0], object, None, text, optional=True, is_setting=False)
+
+
+def scale_pos_weight() -> Parameter:
+    """The parameter of boosting that gives the second of two classes a weight."""
+    text = "Weight of the second of two classes; a short form of `class_weight`."
+    return Parameter(WEIGHTS[1], object, None, text, optional=True, is_setting=False)
 
 
 def n_jobs() -> Parameter:

@@ -486,7 +486,7 @@ class Changeable(Keepable):
                 for _ in engine.change_in_slices(store.problem(), slots, -1):
                     yield before
                 store.let_go(departures)
-                engine.follow_weights(store.problem())
+                self._follow_weights()
                 self._discard(plan.restricted)
             elif isinstance(plan, AddPlan) and plan.prepared is not None:
                 arrivals = store.stage(plan.prepared, is_ahead=True)
@@ -527,7 +527,9 @@ class Changeable(Keepable):
             arrivals = store.stage(prepared)
             changes.undo = None
             slots = store.hold(arrivals)
-            changes.undo = [(store.remove, slots), (store.take_id_source, store.id_source)]
+            changes.undo = [
+                (self._follow_weights, None), (store.remove, slots), (store.take_id_source, store.id_source),
+            ]  # fmt: skip
             self._attach(slots, parts)
             self._learn(slots)
         self._settle()
@@ -646,12 +648,16 @@ class Changeable(Keepable):
             slots = store.hold(arrivals)
             for slot, (_, belongings) in zip(slots.tolist(), held, strict=True):
                 store.attach(slot, belongings)
-            changes.undo = [(store.remove, slots)]
+            changes.undo = [(self._follow_weights, None), (store.remove, slots)]
             self._learn(slots)
             changes.undo = None
             restricted.discard(ids)
             restricted.drop_marks(subjects)
         self._settle()
+
+    def _follow_weights(self, _: None = None) -> None:
+        """Have the trees count samples as the weights of those held ask; in a critical section."""
+        self.engine_.follow_weights(self.samples_.problem())
 
     def _learn(self, slots: Slots) -> None:
         """Take samples into the trees that have just joined the others in the store; in a critical section."""
@@ -659,11 +665,12 @@ class Changeable(Keepable):
         leaving = engine.leaving(len(slots), slots.tolist()) if engine.keeps_order else None
         departures = store.stage_removal(leaving) if leaving else None
         problem = store.problem()
-        engine.follow_weights(problem)
+        if store.has_weights:
+            engine.follow_weights(problem)
         engine.add(problem, slots, lazy=self.lazy)
         if departures is not None:
             store.let_go(departures)
-            engine.follow_weights(store.problem())
+            self._follow_weights()
 
     def _unlearn(self, slots: Slots) -> None:
         """Take samples out of the trees, and out of the store; in a critical section."""
@@ -672,12 +679,12 @@ class Changeable(Keepable):
             engine.delete(store.problem(), slots, lazy=self.lazy)
             store.let_go_of_one(slots.item())
             if store.has_weights:
-                engine.follow_weights(store.problem())
+                self._follow_weights()
         else:
             departures = store.stage_removal(slots)
             engine.delete(store.problem(), slots, lazy=self.lazy)
             store.let_go(departures)
-            engine.follow_weights(store.problem())
+            self._follow_weights()
 
     def _settle(self) -> None:
         """Do what a change has put off; what fails here, queries do later."""

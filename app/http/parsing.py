@@ -29,11 +29,12 @@ from oubli.app.service.changes.additions import NewSamples, Row
 from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.service import Service
 from oubli.app.times import TimeError, parse_future
-from oubli.core.data.schema import Schema
+from oubli.core.data.schema import LARGEST_WEIGHT, Schema
 from oubli.core.data.values import normalise_id
 from oubli.core.errors import InputError
+from oubli.core.jit.targets import GRID
 from oubli.core.planning import KEEP, Keep
-from oubli.core.samples.weights import GRID, LARGEST, RULE
+from oubli.core.samples.weights import FIELD, RULE
 from oubli.core.unseen.conformal import read_coverage
 
 KEY_HEADER = "Idempotency-Key"
@@ -423,7 +424,7 @@ def explain(
         rule = error.rule if isinstance(row, dict) else f"(feature '{error.field}') {error.rule}"
         return invalid(pointer(*parts, position), rule)
     beside = parts[:-1]
-    key = error.field if error.field in ("id", "subject") else "label"
+    key = {"id": "id", "subject": "subject", FIELD: "weight"}.get(error.field, "label")
     return invalid(pointer(*beside, key), error.rule)
 
 
@@ -469,7 +470,7 @@ def parse_weight(value: Any, place: tuple[str | int, ...]) -> float:
     if value is None:
         return 1.0
     smallest = 0.5 / GRID
-    if type(value) not in (int, float) or not smallest <= value < LARGEST - smallest:
+    if type(value) not in (int, float) or not smallest <= value < LARGEST_WEIGHT - smallest:
         raise invalid(pointer(*place), RULE)
     units: int = math.floor(value * GRID + 0.5)
     return units / GRID

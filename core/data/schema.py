@@ -10,7 +10,8 @@ of schema files; `dtype` and the label's name may be left out):
                  {"name": "job", "type": "categorical"},
                  {"name": "member", "type": "boolean"}]}
 
-The label may also have `"classes": ["low", "high"]`, which are then the only ones, and `"max_classes": 5000`.
+The label may also have `"classes": ["low", "high"]`, which are then the only ones, `"max_classes": 5000`, and
+`"class_weight": [["high", 2.5]]`, which the weights of samples of such classes are multiplied by.
 
 From the first data it is inferred by these rules:
 
@@ -32,6 +33,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from types import NoneType
 from typing import Any, Self
 
@@ -66,8 +68,9 @@ __all__ = ["MAX_CLASSES", "Column", "ColumnType", "LabelType", "Schema", "Task"]
 
 log = logging.getLogger("oubli.numbers")
 
-_RULES = ("classes", "max_classes")
+_RULES = ("classes", "max_classes", "class_weight")
 MAX_CLASSES = 1000  # as a rule: a tree has a counter for each class in each node, boosting a tree
+LARGEST_WEIGHT = 2**15  # weights of samples and of classes are below it
 _FEW_ROWS = 2**14  # show most columns that need float64
 
 
@@ -92,6 +95,8 @@ class Schema:
         The classes that labels may have, whether samples of them are held or not; None: any.
     max_classes : int
         Most classes that are held at a time; a label of one more is refused.
+    class_weight : tuple of (label, weight)
+        Of the classes whose samples count for more or less than others.
     """
 
     columns: tuple[Column, ...]
@@ -101,6 +106,7 @@ class Schema:
     named: bool = False
     classes: tuple[Label, ...] | None = None
     max_classes: int = MAX_CLASSES
+    class_weight: tuple[tuple[Label, float], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
@@ -122,15 +128,35 @@ class Schema:
             raise InputError("must be an integer of at least 1", field="max_classes", value=self.max_classes)
         if self.classes is not None:
             object.__setattr__(self, "classes", self._read_classes(self.classes))
+        if self.class_weight:
+            object.__setattr__(self, "class_weight", self._read_weights(self.class_weight))
 
-    def _read_classes(self, classes: Iterable[Any]) -> tuple[Label, ...]:
-        """Return the classes that labels may have, in their order."""
+    def _read_weights(self, pairs: Iterable[Any]) -> tuple[tuple[Label, float], ...]:
+        """Return the weights of classes, in the order of the classes."""
+        try:
+            pairs = [(label, weight) for label, weight in pairs]
+            if not all(isinstance(weight, Real) and 0 < weight < LARGEST_WEIGHT for _, weight in pairs):
+                raise ValueError
+        except (TypeError, ValueError):
+            rule = f"must be pairs of a class and its weight, above 0 and below {LARGEST_WEIGHT}"
+            raise InputError(rule, field="class_weight") from None
+        classes = self._read_classes([label for label, _ in pairs], "class_weight")
+        weights = {label_key(canonical_label(label, self.label_type)): float(weight) for label, weight in pairs}
+        return tuple((label, weights[label_key(label)]) for label in classes)
+
+    @cached_property
+    def weight_of_class(self) -> dict[tuple[str, Label], float]:
+        """The weights of classes, by their keys."""
+        return {label_key(label): weight for label, weight in self.class_weight}
+
+    def _read_classes(self, classes: Iterable[Any], field: str = "classes") -> tuple[Label, ...]:
+        """Return the classes that are listed in a field, in their order."""
         if self.task is Task.REGRESSION:
-            raise InputError("must be left out: a regression has no classes", field="classes")
+            raise InputError("must be left out: a regression has no classes", field=field)
         read = [canonical_label(value, self.label_type) for value in classes]
         labels = {label_key(label): label for label in read if label is not None}
         if not 0 < len(labels) == len(read):
-            raise InputError(f"must be different labels of type '{self.label_type}', one at least", field="classes")
+            raise InputError(f"must be different labels of type '{self.label_type}', one at least", field=field)
         return tuple(labels[key] for key in sorted(labels))
 
     def allows(self, label: Label) -> bool:
@@ -211,6 +237,8 @@ class Schema:
             label["classes"] = list(self.classes)
         if self.max_classes != MAX_CLASSES:
             label["max_classes"] = self.max_classes
+        if self.class_weight:
+            label["class_weight"] = [list(pair) for pair in self.class_weight]
         return {
             "task": str(self.task),
             "label": label,
@@ -255,6 +283,7 @@ class Schema:
             named=named,
             classes=label.get("classes"),
             max_classes=label.get("max_classes", MAX_CLASSES),
+            class_weight=label.get("class_weight", ()),
         )
 
     @classmethod

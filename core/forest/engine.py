@@ -112,7 +112,7 @@ class ForestEngine(KeptForest):
     def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         other, n_trees = self.emptied(len(problem.ranks)), self.settings.n_trees
         if not self.is_classification:
-            other.targets = Targets.of(problem.y, slots)
+            other.targets = Targets.of(problem.y, slots, problem.weights)
         other.plant(problem, slots)
         data = other.data(problem)
         other.resolve_all(data, None if progress is None else lambda done: progress(done, n_trees))
@@ -127,7 +127,7 @@ class ForestEngine(KeptForest):
         # So a few are grown in the time and memory of a few, one after the other, or one in each thread.
         self.clear(len(problem.ranks))
         if not self.is_classification:
-            self.targets = Targets.of(problem.y, slots)
+            self.targets = Targets.of(problem.y, slots, problem.weights)
         self.bits = bit_rows_of(self.plain_data(problem), slots, self.n_threads)
         drawn = drawn_trees(self.plain_data(problem), self.parameters, slots, self.n_threads)
         caller, sizes = threading.get_ident(), list[tuple[int, int]]()
@@ -197,6 +197,7 @@ class ForestEngine(KeptForest):
 
         drawn : int16[n, k] the trees of each sample; None: those that its id draws. Then bit rows are made, too.
         """
+        self.has_weights, self.is_whole = problem.has_weights, problem.is_whole
         if drawn is None:
             self.bits = bit_rows_of(self.plain_data(problem), slots, self.n_threads)
             drawn = drawn_trees(self.plain_data(problem), self.parameters, slots, self.n_threads)
@@ -239,7 +240,7 @@ class ForestEngine(KeptForest):
 
     def _is_planted_with(self, problem: Problem, slots: Slots) -> bool:
         """Plant all samples again if new ones ask for that; otherwise make room for these."""
-        scale_moved = self.targets is not None and self._take_targets(self.targets, problem.y, slots)
+        scale_moved = self.targets is not None and self._take_targets(self.targets, problem, slots)
         n_before = problem.n_samples - len(slots)
         if scale_moved or len(slots) > _REPLANT_SHARE * n_before or self._has_many_pieces(len(slots)):
             planted = self._planted(problem, self.targets, problem.slots())
@@ -316,24 +317,29 @@ class ForestEngine(KeptForest):
             y, scale = problem.y.copy(), targets.scale.copy()
             scale.count(y[slots], -1)
             y[slots] = 0.0
-            targets = Targets.on_scale(scale, y)
+            weights = problem.weights
+            if len(weights.units):
+                weights = weights._replace(units=np.where(problem.held, weights.units, 0))
+                weights.units[slots] = 0
+            targets = Targets.on_scale(scale, y, weights)
         stays = problem.held.copy()
         stays[slots] = False
         planted = self._planted(problem, targets, np.flatnonzero(stays))
         self.changes.undo = None
         self.become(planted)
 
-    def _take_targets(self, old: Targets, y: Reals, slots: Slots) -> bool:
+    def _take_targets(self, old: Targets, problem: Problem, slots: Slots) -> bool:
         """Take in the targets of new samples; whether the scale of all has moved. Adds to `changes.undo`."""
+        y, weights = problem.y, problem.weights
         scale, numbers = old.scale.copy(), old.numbers
         scale.count(y[slots], 1)
         exponent = scale.exponent
         has_moved = exponent != old.exponent
         if has_moved:
-            numbers = fixed_point.quantise(y, exponent)
+            numbers = weights.targets(fixed_point.quantise(y, exponent))
         elif len(numbers) < len(y):
             numbers = np.pad(old.numbers, (0, len(y) - len(old.numbers)))
-        new = fixed_point.quantise(y[slots], exponent)
+        new = weights.of(slots).targets(fixed_point.quantise(y[slots], exponent))
         if self.changes.undo is not None:
             self.changes.undo += [(self._set_targets, old), (self._blank_targets, slots)]
         self.targets = Targets(scale, exponent, numbers)
@@ -550,7 +556,7 @@ class ForestEngine(KeptForest):
             probabilities: Reals = sums.take(class_order, axis=1)
             probabilities /= n_summed if isinstance(n_summed, int) else n_summed[:, np.newaxis]
             return probabilities
-        return fixed_point.restore(sums[:, 0] / n_summed, self.targets.exponent)
+        return fixed_point.restore(sums[:, 0] / n_summed, self.exponent)
 
     def predict_unseen(self, problem: Problem, slots: Slots, class_order: Ints) -> tuple[Reals, Bools] | None:
         if self.settings.occurrences == self.settings.n_trees:

@@ -57,6 +57,9 @@ class DynamicForestClassifier(_Forest, Classifier):
         of the same values, and class probabilities are rounded to bands of a quarter. So the answer for a person's row
         is the same before and after a deletion. The forest then grows `3 n_estimators` trees, and a sample is in at
         most 0.7 of them.
+    class_weight : dict, "balanced" or None, default None
+        Weights by class, which those of samples are multiplied by; 1 for classes left out. "balanced" gives all classes
+        the same weight together when the model is fitted; the numbers stay, in `schema_.class_weight`.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
     n_jobs : int or None, default None
@@ -103,6 +106,7 @@ class DynamicForestClassifier(_Forest, Classifier):
         criterion: str = "gini",
         lazy: bool = True,
         disclosure: str = "standard",
+        class_weight: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:

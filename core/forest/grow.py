@@ -89,6 +89,7 @@ def make_leaf(trees, parameters, scratch, node, start, end):
     trees.nodes[node]["n_samples"] = np.int32(end - start)
     is_regression = parameters[0]["is_regression"] != 0
     width = parameters[0]["width"]
+    has_weights = parameters[0]["has_weights"] != 0
     is_pure = True
     first = np.int64(trees.starts[leaf]) - start
     first_target = scratch.targets[scratch.order[start]] if end > start else np.int64(0)
@@ -97,13 +98,13 @@ def make_leaf(trees, parameters, scratch, node, start, end):
         position = np.uint64(scratch.order[i])
         entry = scratch.entries[position]
         target = scratch.targets[position]
-        is_pure &= target == first_target
+        is_pure &= target == first_target  # those of other weights are counted anew
         trees.members[first + i] = entry
         trees.places[np.uint64(entry)] = np.int32(first + i)
         total += target
-        if width > 2:
+        if width > 2 or has_weights:
             count_in_leaf(trees, leaf, i - start, target, 1, is_regression)
-    if width == 2:
+    if width == 2 and not has_weights:
         # The code of the second class is 1: its sum is its count.
         trees.statistics[leaf, 0] = end - start if is_regression else end - start - total
         trees.statistics[leaf, 1] = total
@@ -184,7 +185,7 @@ def rescore(trees, data, parameters, scratch, blocks, node, key, depth):
     n_samples = np.int64(trees.nodes[node]["n_samples"])
     if must_be_leaf(parameters, n_samples, depth) or is_block_pure(parameters, blocks, block, n_samples):
         return False
-    choose_split(data, parameters, scratch, blocks, block, key, n_samples)
+    choose_split(data, parameters, scratch, blocks, block, key)
     return True
 
 
@@ -215,7 +216,7 @@ def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start
         scratch.work[WORKED] += end - start
         found = count_candidates(data, parameters, scratch, blocks, work, key, start, end, first_copied)
         if found:
-            choose_split(data, parameters, scratch, blocks, work, key, end - start)
+            choose_split(data, parameters, scratch, blocks, work, key)
     _give_back(trees, parameters, blocks, node, found, end - start)
     return found
 

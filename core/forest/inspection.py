@@ -56,8 +56,10 @@ def add_gains(trees, tree, criterion, listed, places, totals, gains):
         left = places[position]
         for c in range(totals.shape[1]):
             totals[position, c] = totals[left, c] + totals[left + 1, c]
-        n_samples = np.int64(nodes[node]["n_samples"])
-        n_left = np.int64(nodes[listed[left]]["n_samples"])
+        n_samples, n_left = totals[position, 0], totals[left, 0]
+        for c in range(1, totals.shape[1] if criterion != SQUARED_ERROR else 1):
+            n_samples += totals[position, c]
+            n_left += totals[left, c]
         gain = split_score(criterion, totals[left], totals[position], n_left, n_samples)
         gain -= unsplit_score(criterion, totals[position], n_samples)
         if criterion == SQUARED_ERROR:

@@ -55,6 +55,7 @@ from oubli.core.forest.workspace import STACK_SIZE
 from oubli.core.jit.aligned import prefetch_to_read, prefetch_to_write
 from oubli.core.jit.nodes import FREE, MISSING_LEFT, N_FREE, NIL, SUBSET, goes_right, put
 from oubli.core.jit.policy import inner, kernel
+from oubli.core.jit.targets import amount_of, field_of, value_of
 
 _ROUTING = 200e-9  # seconds that it takes to send a sample down a tree, roughly
 _SPLIT = ("category", "attribute", "kind")
@@ -449,18 +450,20 @@ def are_tallies_right(trees, targets, occurrences, leaves, sizes, counts):
     for i in range(leaves.shape[0]):
         start = np.int64(trees.starts[leaves[i]])
         end = start + (np.int64(1) << np.int64(trees.rooms[leaves[i]]))
+        rest = np.int64(0)
         for place in range(start, start + sizes[i]):
-            counts[targets[trees.members[place] // occurrences]] += 1
-        rest = sizes[i]
+            target = targets[trees.members[place] // occurrences]
+            counts[value_of(target)] += amount_of(field_of(target))
+            rest += amount_of(field_of(target))
         for place in range(start, end):
-            target, count = np.int64(tallies[place, 0]), np.int64(tallies[place, 1])
+            value, count = np.int64(tallies[place, 0]), np.int64(tallies[place, 1])
             if rest == 0:
-                if target != 0 or count != 0:
+                if value != 0 or count != 0:
                     return False
                 continue
-            if count <= 0 or count != counts[target]:
+            if count <= 0 or count != counts[value]:
                 return False
-            counts[target] = 0
+            counts[value] = 0
             rest -= count
         if rest != 0:
             return False

@@ -7,7 +7,16 @@ from numbers import Integral, Real
 from typing import Any
 
 from oubli.core.errors import InputError
-from oubli.core.parameters import REGRESSION, Parameter, check_parameters, n_jobs, random_state, share, whole
+from oubli.core.parameters import (
+    REGRESSION,
+    Parameter,
+    check_parameters,
+    class_weight,
+    n_jobs,
+    random_state,
+    share,
+    whole,
+)
 
 MAX_TREES = 2**15
 MAX_ENTRIES = 2**31 - 1  # entries, places in `members`, nodes and leaves are int32
@@ -71,6 +80,7 @@ PARAMETERS = (
         "sample of the same values, and class probabilities are rounded. Three times as many trees are grown.",
         choices=(STANDARD, LOW),
     ),
+    class_weight(),
     random_state("Seed of every random choice; the same seed and samples give the same model."),
     n_jobs(),
 )

@@ -90,16 +90,37 @@ def pass_on(nodes, lane, node, child, following, lanes, n_kept):
 
 
 @pasted
-def add_counts(statistics, row_of_leaf, n_samples, is_regression, sums, row):
+def total_of(statistics, row):
+    """What the samples of a row of class counts count for together."""
+    total = np.int64(0)
+    for c in range(statistics.shape[1]):
+        total += np.int64(statistics[row, c])
+    return total
+
+
+@pasted
+def find_tallies(tallies, first, n_samples):
+    """Where the tallies of a leaf with so many samples end, and what the samples count for together."""
+    place, total = first, np.int64(0)
+    while place < first + n_samples and tallies[place, 1] != 0:
+        total += np.int64(tallies[place, 1])
+        place += 1
+    return place, total
+
+
+@pasted
+def add_counts(statistics, row_of_leaf, is_regression, sums, row):
     """Add the class shares, or the mean in units of the quantised target, of a row of statistics to sums[row]."""
     if is_regression:
         sums[row, 0] += np.float64(statistics[row_of_leaf, 1]) / np.float64(statistics[row_of_leaf, 0])
         return
-    leaf, row, n = np.uint64(row_of_leaf), np.uint64(row), np.float64(n_samples)
+    leaf, row = np.uint64(row_of_leaf), np.uint64(row)
     if statistics.shape[1] == 2:  # the usual case, without a loop
-        sums[row, _ZERO] += np.float64(statistics[leaf, _ZERO]) / n
-        sums[row, _ONE] += np.float64(statistics[leaf, _ONE]) / n
+        first, second = np.float64(statistics[leaf, _ZERO]), np.float64(statistics[leaf, _ONE])
+        sums[row, _ZERO] += first / (first + second)
+        sums[row, _ONE] += second / (first + second)
         return
+    n = np.float64(total_of(statistics, leaf))
     for c in range(statistics.shape[1]):
         sums[row, c] += np.float64(statistics[leaf, c]) / n
 
@@ -108,14 +129,13 @@ def add_counts(statistics, row_of_leaf, n_samples, is_regression, sums, row):
 def add_leaf(leaves, leaf, n_samples, is_regression, sums, row):
     """Add what a leaf says to sums[row], as `add_counts` does."""
     if leaves.tallies.shape[0] == 0:
-        add_counts(leaves.statistics, leaf, n_samples, is_regression, sums, row)
+        add_counts(leaves.statistics, leaf, is_regression, sums, row)
         return
-    n, rest, place = np.float64(n_samples), n_samples, np.uint64(leaves.starts[leaf])
-    while rest > 0:
-        count = np.int64(leaves.tallies[place, _ONE])
-        sums[row, np.uint64(leaves.tallies[place, _ZERO])] += np.float64(count) / n
-        rest -= count
-        place += _ONE
+    first = np.int64(leaves.starts[leaf])
+    end, total = find_tallies(leaves.tallies, first, n_samples)
+    n = np.float64(total)
+    for place in range(first, end):
+        sums[row, np.uint64(leaves.tallies[place, 0])] += np.float64(leaves.tallies[place, 1]) / n
 
 
 @pasted
@@ -241,7 +261,7 @@ def add_ordered(parameters, scratch, end, sums, row):
         scratch.leaf[0, c] = 0
     for i in range(end):
         count_in(scratch.leaf, 0, 0, scratch.targets[scratch.order[i]], 1, is_regression)
-    add_counts(scratch.leaf, 0, end, is_regression, sums, row)
+    add_counts(scratch.leaf, 0, is_regression, sums, row)
 
 
 @inner
@@ -251,7 +271,7 @@ def _add_leaf_below_tag(trees, data, parameters, scratch, blocks, node, key, dep
     while not must_be_leaf(parameters, end, depth):
         if not count_candidates(data, parameters, scratch, blocks, 0, key, 0, end, NIL):
             break
-        choose_split(data, parameters, scratch, blocks, 0, key, end)
+        choose_split(data, parameters, scratch, blocks, 0, key)
         store_split(scratch.node, 0, scratch.choice)
         side = goes_right(scratch.node, 0, cells, row, category_hashes)
         end = keep_side(data, scratch, end, side)
@@ -474,17 +494,15 @@ def _add_leaf_to(leaves, leaf, n_samples, is_regression, order, start, end, firs
         for i in range(start, end):
             sums[first + np.int64(order[i]), 0] += mean
         return
-    n = np.float64(n_samples)
     if leaves.tallies.shape[0] > 0:
-        rest, place = n_samples, np.int64(leaves.starts[leaf])
-        while rest > 0:
-            count = np.int64(leaves.tallies[place, 1])
-            share = np.float64(count) / n
+        begin = np.int64(leaves.starts[leaf])
+        behind, total = find_tallies(leaves.tallies, begin, n_samples)
+        for place in range(begin, behind):
+            share = np.float64(leaves.tallies[place, 1]) / np.float64(total)
             for i in range(start, end):
                 sums[first + np.int64(order[i]), leaves.tallies[place, 0]] += share
-            rest -= count
-            place += 1
         return
+    n = np.float64(total_of(leaves.statistics, leaf))
     if leaves.statistics.shape[1] == 2:
         share, other = np.float64(leaves.statistics[leaf, 0]) / n, np.float64(leaves.statistics[leaf, 1]) / n
         for i in range(start, end):

@@ -181,7 +181,7 @@ def check_bounds(forest: Forest, n_slots: int) -> None:
         and trees.statistics.shape == (0 if len(trees.tallies) else n_leaves, forest.width)
         and len(trees.tallies) in {0, n_members}
         and _within(trees.tallies[:, 0], 0, forest.width)
-        and _within(trees.tallies[:, 1], 0, n_entries + 1)
+        and (trees.tallies[:, 1] >= 0).all()
         and (child < n_nodes - 1).all()
         and (~child < n_leaves).all()
         and _within(records["attribute"], 0, forest.n_features)

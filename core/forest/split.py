@@ -288,6 +288,7 @@ def _list_one_by_one(parameters, scratch, blocks, block, used, key, n_cells, n_m
     left = scratch.left
     for c in range(left.shape[0]):
         left[c] = 0
+    in_missing = size_at(blocks.counters, block, missing, width, is_regression)
     n_below = np.int64(0)
     for j in range(n_cells - 1):
         in_cell = size_at(blocks.counters, block, place + j * width, width, is_regression)
@@ -301,7 +302,7 @@ def _list_one_by_one(parameters, scratch, blocks, block, used, key, n_cells, n_m
         goes_left = n_missing > 0 and not is_single and missing_goes_left(key, first + j)
         n_left = n_below
         if goes_left:
-            n_left += n_missing
+            n_left += in_missing
             for c in range(left.shape[0]):
                 left[c] += np.int64(blocks.counters[block, missing + c])
         n_listed = _list_candidate(parameters, scratch, n_listed, used, j, n_left, n_samples)
@@ -418,13 +419,16 @@ def is_block_pure(parameters, blocks, block, n_samples):
         return blocks.longs[block, COPIES_HI] == n_samples
     place = totals_at(parameters)
     largest = np.int64(0)
+    total = np.int64(0)
     for c in range(parameters[0]["width"]):
-        largest = max(largest, np.int64(blocks.counters[block, place + c]))
-    return largest == n_samples
+        count = np.int64(blocks.counters[block, place + c])
+        largest = max(largest, count)
+        total += count
+    return largest == total
 
 
 @inner
-def choose_split(data, parameters, scratch, blocks, block, key, n_samples):
+def choose_split(data, parameters, scratch, blocks, block, key):
     """Score a counted block's candidates and write the best to `scratch.choice`.
 
     O(p s width). The first candidate of every attribute has samples on both sides, so there is
@@ -435,14 +439,16 @@ def choose_split(data, parameters, scratch, blocks, block, key, n_samples):
         scratch.totals, scratch.left, scratch.listed, scratch.lefts, scratch.scores, scratch.score_bits,
         scratch.choice, scratch.number, scratch.number_bits, scratch.end,
     )  # fmt: skip
-    _choose(columns, parameters, scoring, blocks, block, key, n_samples)
+    _choose(columns, parameters, scoring, blocks, block, key)
 
 
 @inner
-def _choose(data, parameters, scratch, blocks, block, key, n_samples):
+def _choose(data, parameters, scratch, blocks, block, key):
     """The same with the parts of `data` and `scratch` that it takes."""
     scratch.choice[0]["attribute"] = np.int32(NIL)
     _load(blocks.counters, block, totals_at(parameters), scratch.totals)
+    is_regression = parameters[0]["is_regression"] != 0
+    n_samples = size_at(blocks.counters, block, totals_at(parameters), parameters[0]["width"], is_regression)
     n_listed = np.int64(0)
     n_attributes = blocks.longs[block, N_ATTRIBUTES]
     for used in range(n_attributes):

@@ -8,7 +8,8 @@ allocated in pairs, so a step down is `child + goes_right`, and both siblings sh
                     child ----> l r
 
     inner node     child >= 0: row of the left child           leaf     child = ~leaf
-    leaves         statistics[leaf] = class counts, or (count, sum of quantised targets)
+    leaves         statistics[leaf] = class counts, or (count, sum of quantised targets); see `core/jit/targets.py` for
+                   what samples with weights count for
                    starts[leaf], rooms[leaf] = where its samples are listed
                    tallies = with many classes, the class counts; see below
 
@@ -23,7 +24,7 @@ size form a list through their first place; a larger one is cut in halves when n
 
 With many classes a counter for each of them in each leaf would take most of the memory. Then `statistics` has no rows,
 and a leaf has a *tally* (class, count) for each class that it has samples of. It has at most as many tallies as
-samples, so they are in the places of its room; those in use are the first whose counts add up to its samples:
+samples, so they are in the first places of its room, and those behind them hold zero:
 
     tallies   | 7:2 3:1 .. | 3:1 | 5:2 .. | . . . . |
 
@@ -48,6 +49,7 @@ from oubli.core.array_types import Array
 from oubli.core.jit import aligned
 from oubli.core.jit.nodes import FREE, NIL, give_row, take_row
 from oubli.core.jit.policy import inner, pasted
+from oubli.core.jit.targets import amount_of, field_of, value_of, weighed
 
 NODE_DTYPE = np.dtype(
     {
@@ -82,7 +84,6 @@ N_MEMBERS = 10  # length of `members` in use, free rooms included
 FREE_ROOMS = 11  # first of MAX_ROOM + 1 list heads: the first free room of each size, NIL when none
 MAX_ROOM = 31
 META_SIZE = FREE_ROOMS + MAX_ROOM + 1
-
 
 
 class Leaves(NamedTuple):
@@ -371,11 +372,20 @@ def count_in(statistics, row, place, target, sign, is_regression):
 
     Taking the row as a view would cost a reference count a sample, more than the counting.
     """
+    field = field_of(target)
+    if field == 0:
+        if is_regression:
+            statistics[row, place] += sign
+            statistics[row, place + 1] += sign * target
+        else:
+            statistics[row, place + target] += sign
+        return
+    value, amount = value_of(target), amount_of(field)
     if is_regression:
-        statistics[row, place] += sign
-        statistics[row, place + 1] += sign * target
+        statistics[row, place] += sign * amount
+        statistics[row, place + 1] += sign * weighed(value, field)
     else:
-        statistics[row, place + target] += sign
+        statistics[row, place + value] += sign * amount
 
 
 @pasted
@@ -388,19 +398,18 @@ def count_in_leaf(trees, leaf, n_samples, target, sign, is_regression):
     if tallies.shape[0] == 0:
         count_in(trees.statistics, leaf, 0, target, sign, is_regression)
         return
+    value = value_of(target)
     place = np.int64(trees.starts[leaf])
-    n_before = np.int64(0)
-    while n_before < n_samples and tallies[place, 0] != target:
-        n_before += tallies[place, 1]
+    end = place + n_samples
+    while place < end and tallies[place, 1] != 0 and tallies[place, 0] != value:
         place += 1
-    tallies[place, 0] = np.int32(target)
-    tallies[place, 1] += np.int32(sign)
+    tallies[place, 0] = np.int32(value)
+    tallies[place, 1] += np.int32(sign * amount_of(field_of(target)))
     if tallies[place, 1] == 0:
         # The last tally takes its place.
         last = place
-        while n_before < n_samples - 1:
+        while last + 1 < end and tallies[last + 1, 1] != 0:
             last += 1
-            n_before += tallies[last, 1]
         tallies[place, 0], tallies[place, 1] = tallies[last, 0], tallies[last, 1]
         tallies[last, 0], tallies[last, 1] = np.int32(0), np.int32(0)
 
@@ -408,9 +417,12 @@ def count_in_leaf(trees, leaf, n_samples, target, sign, is_regression):
 @pasted
 def is_of_one_class(trees, leaf, n_samples, target):
     """Whether all samples of a leaf, one of which is of class `target`, are of this class."""
-    if trees.tallies.shape[0] == 0:
-        return trees.statistics[leaf, target] == n_samples
-    return trees.tallies[np.int64(trees.starts[leaf]), 1] == n_samples
+    if trees.tallies.shape[0] > 0:
+        return n_samples == 1 or trees.tallies[np.int64(trees.starts[leaf]) + 1, 1] == 0
+    value, others = value_of(target), np.int64(0)
+    for c in range(trees.statistics.shape[1]):
+        others += np.int64(c != value) * trees.statistics[leaf, c]
+    return others == 0
 
 
 @inner
@@ -422,8 +434,8 @@ def read_leaf(trees, leaf, n_samples, rows, row):
         return
     for c in range(rows.shape[1]):
         rows[row, c] = 0
-    place = np.int64(trees.starts[leaf])
-    while n_samples > 0:
+    start = np.int64(trees.starts[leaf])
+    for place in range(start, start + n_samples):
+        if trees.tallies[place, 1] == 0:
+            break
         rows[row, trees.tallies[place, 0]] = trees.tallies[place, 1]
-        n_samples -= trees.tallies[place, 1]
-        place += 1

@@ -21,6 +21,7 @@ from oubli.core.forest.layout.blocks import (
     Forest,
     Layout,
     blocks_over,
+    counters_of,
     layout_of,
     parameters_of,
     relaid,
@@ -41,6 +42,7 @@ from oubli.core.forest.state import (
 from oubli.core.forest.workspace import Scratch, UpdateScratch, empty_scratch
 from oubli.core.jit import aligned
 from oubli.core.jit.nodes import N_FREE, NIL, tree_digest
+from oubli.core.jit.targets import GRID, GRID_BITS, WEIGHTLESS, values_of, write_targets
 from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.fixed_point import Targets
 
@@ -66,6 +68,7 @@ class KeptForest(Engine):
     n_chosen : samples of a node that its candidates depend on, at most; tests have fewer.
     most_counters : classes up to which a leaf has a counter for each; tests have fewer.
     n_planted : samples of the largest tree when the trees were planted.
+    has_weights, is_whole : whether samples may have weights, and whether all are whole; see `core/jit/targets.py`.
     is_planted : whether the pools have yet to be made as large as the trees will be.
     """
 
@@ -83,7 +86,7 @@ class KeptForest(Engine):
     def __init__(self, settings: ForestSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
         self.has_categories = bool(self.categorical.any())
-        self.targets = None if self.is_classification else Targets.of(np.zeros(0), np.zeros(0, np.int64))
+        self.targets = None if self.is_classification else Targets.of(np.zeros(0), np.zeros(0, np.int64), WEIGHTLESS)
         self.smallest_block: int | None = None
         self.clear(2)
 
@@ -92,6 +95,7 @@ class KeptForest(Engine):
         self.width: int = 2 if self.settings.is_regression else n_classes
         self.has_tallies = self.width > self.most_counters
         self.n_planted = 0
+        self.has_weights, self.is_whole = False, True
         self.is_planted = False
         self.trees = self._empty_trees()
         self.blocks = self._empty_blocks()
@@ -121,6 +125,12 @@ class KeptForest(Engine):
         data: ForestData = _new(ForestData, (*self.plain_data(problem), *self.bits))
         return data
 
+    @property
+    def exponent(self) -> int:
+        """The scale of what sums of a regression's targets come to, divided by what their samples count for."""
+        exponent = 0 if self.targets is None else self.targets.exponent
+        return exponent if self.is_whole else exponent + GRID_BITS
+
     # -- which nodes keep counters --------------------------------------------------------------
 
     @property
@@ -139,7 +149,26 @@ class KeptForest(Engine):
         """Decide which nodes keep counters, by the samples of the largest tree."""
         self.n_planted = n_planted
         minimum = self._block_minimum()
-        self.parameters = parameters_of(self.settings, self.layout, self.width, minimum, self.n_chosen)
+        self.parameters = parameters_of(
+            self.settings, self.layout, self.width, minimum, self.n_chosen, has_weights=self.has_weights
+        )
+
+    def follow_weights(self, problem: Problem) -> None:
+        was_whole, self.is_whole = self.is_whole, problem.is_whole
+        if problem.has_weights != self.has_weights:
+            self.has_weights, self.parameters = problem.has_weights, self.parameters.copy()
+            self.parameters["has_weights"] = self.has_weights
+        if self.is_whole == was_whole:
+            return
+        # Units in place of whole weights, or these in place of units that are multiples of them.
+        is_regression, tallies = self.settings.is_regression, self.trees.tallies[:, 1]
+        totals, tables = counters_of(self.blocks.longs, self.settings, self.layout, self.width)
+        amounts = (self.trees.statistics, totals, tables)
+        for counts in (tallies, *((array[..., 0] for array in amounts) if is_regression else amounts)):
+            np.floor_divide(counts, GRID, out=counts) if self.is_whole else np.multiply(counts, GRID, out=counts)
+        if self.targets is not None:
+            numbers = self.targets.numbers
+            write_targets(values_of(numbers), problem.units[: len(numbers)], numbers, is_whole=self.is_whole)
 
     # -- room -----------------------------------------------------------------------------------
 
@@ -243,6 +272,7 @@ class KeptForest(Engine):
         longs = relaid(self.blocks.longs, self.settings, self.layout, wider.layout, self.width, n_classes)
         wider.blocks = self._blocks_over(longs)
         wider.bits = self.bits
+        wider.has_weights, wider.is_whole = self.has_weights, self.is_whole
         wider.scratch = wider.empty_scratch(*self._scratch_room)
         wider.set_block_minimum(self.n_planted)
         self.become(wider)
@@ -257,8 +287,7 @@ class KeptForest(Engine):
         return self.settings.n_trees
 
     def look(self, tree: int, problem: Problem) -> ForestLook:
-        exponent = None if self.targets is None else self.targets.exponent
-        return ForestLook(self.trees, exponent, tree, problem.class_order())
+        return ForestLook(self.trees, None if self.targets is None else self.exponent, tree, problem.class_order())
 
     def header(self) -> dict[str, Any]:
         header = self.settings.to_dict()
@@ -340,9 +369,10 @@ class KeptForest(Engine):
         self.trees, longs = serialise.unpack(arrays, self._empty_trees())
         self.blocks = self._blocks_over(longs)
         serialise.check_bounds(self.forest(), len(problem.held))
+        self.has_weights, self.is_whole = problem.has_weights, problem.is_whole
         self.set_block_minimum(self.largest_tree())
         if self.targets is not None:
-            self.targets = Targets.of(problem.y, slots)
+            self.targets = Targets.of(problem.y, slots, problem.weights)
         self.bits = bit_rows_of(self.plain_data(problem), slots, self.n_threads)
         faults = find_faults(self.forest(), self.data(problem), slots, self.n_threads)
         require_sound(not faults, "; ".join(faults))

@@ -17,6 +17,7 @@ PARAMETERS = np.dtype(
                 # See `ForestSettings`; k and p of the paper are `occurrences` and `max_features`.
                 "n_trees", "occurrences", "max_depth", "min_samples_split", "max_features", "n_thresholds", "criterion",
                 "is_regression",
+                "has_weights",  # whether targets may have them
                 "has_low_disclosure",
                 "block_minimum",  # samples from which on a node keeps candidate counters
                 "n_chosen",  # samples of a node that its candidates depend on, at most

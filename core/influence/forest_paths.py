@@ -77,7 +77,7 @@ def _choose_anew(data, parameters, scratch, work, key, n_samples):
     """Choose the split of scratch.order[:n_samples] into scratch.choice; False: they are a leaf."""
     if not count_candidates(data, parameters, scratch, work, 0, key, 0, n_samples, NIL):
         return False
-    choose_split(data, parameters, scratch, work, 0, key, n_samples)
+    choose_split(data, parameters, scratch, work, 0, key)
     return True
 
 
@@ -95,7 +95,7 @@ def _stands(trees, data, parameters, scratch, blocks, work, node, key, depth, sl
         if update_block(data, parameters, scratch, work, 0, slot, DELETE, key, n_others):
             if is_block_pure(parameters, work, 0, n_others):
                 return False
-            choose_split(data, parameters, scratch, work, 0, key, n_others)
+            choose_split(data, parameters, scratch, work, 0, key)
             return is_same_split(trees.nodes, node, scratch.choice)
     _gather_others(trees, data, parameters, scratch, node, slot)
     found = _choose_anew(data, parameters, scratch, work, key, n_others)
@@ -123,7 +123,7 @@ def _say_less(trees, data, parameters, scratch, node, slot, rows, place):
     n_others = np.int64(trees.nodes[node]["n_samples"]) - 1
     read_leaf(trees, leaf, n_others + 1, scratch.leaf, 0)
     count_in(scratch.leaf, 0, 0, data.targets[slot], DELETE, is_regression)
-    add_counts(scratch.leaf, 0, n_others, is_regression, rows.shares, place)
+    add_counts(scratch.leaf, 0, is_regression, rows.shares, place)
 
 
 @inner

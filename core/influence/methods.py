@@ -338,9 +338,9 @@ def _read_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:
 
 def _forest_answers(forest: Any, sums: Reals, n_planted: Ints) -> Reals:
     """Turn sums of shares, float64[s, m, any], into what the forest says."""
-    targets = forest.engine_.targets
-    if targets is not None:
-        return fixed_point.restore(sums[:, :, 0] / n_planted[:, np.newaxis], targets.exponent)
+    engine = forest.engine_
+    if engine.targets is not None:
+        return fixed_point.restore(sums[:, :, 0] / n_planted[:, np.newaxis], engine.exponent)
     shares: Reals = sums.take(forest.class_order(), axis=2) / n_planted[:, np.newaxis, np.newaxis]
     return shares
 

@@ -129,6 +129,7 @@ def _write_leaf(n_samples, statistics, row, is_regression, class_order, words, s
     words[size] = _LEAF
     words[size + 1] = np.uint64(n_samples)
     if is_regression:
+        words[size + 1] = np.uint64(statistics[row, 0])  # the same, if no sample has a weight
         words[size + 2] = np.uint64(statistics[row, 1])
         return size + 3
     for c in range(class_order.shape[0]):
@@ -142,11 +143,10 @@ def _write_tallies(n_samples, tallies, place, ranks, n_classes, words, size):
     words[size + 1] = np.uint64(n_samples)
     for c in range(n_classes):
         words[size + 2 + c] = np.uint64(0)
-    rest = np.int64(n_samples)
-    while rest > 0:
-        words[size + 2 + ranks[tallies[place, 0]]] = np.uint64(tallies[place, 1])
-        rest -= tallies[place, 1]
-        place += 1
+    for i in range(place, place + n_samples):
+        if tallies[i, 1] == 0:
+            break
+        words[size + 2 + ranks[tallies[i, 0]]] = np.uint64(tallies[i, 1])
     return size + 2 + n_classes
 
 
@@ -156,8 +156,8 @@ def write_words(nodes, statistics, starts, tallies, ranks, are_by_node, is_regre
 
     statistics       class counts, or count and sum of the targets: of each node, or in row i those of a leaf with
                      child ~i
-    starts, tallies  or int32[leaves] and int32[any, 2]: a leaf's tallies (class, count) from that place on, whose
-                     counts add up to its samples; without rows there are statistics
+    starts, tallies  or int32[leaves] and int32[any, 2]: a leaf's tallies (class, count) from that place on, at most as
+                     many as it has samples, up to the first zero; without rows there are statistics
     ranks            int64[codes] of the classes, for tallies
     are_by_node      whether the statistics are of each node
     walk             int64[depth + 3], the number of nodes that wait, and these; at first the root

@@ -9,17 +9,48 @@ all weights of the model are whole, and units of 1 / 2^GRID_BITS as soon as one 
 `oubli.core.samples.weights`). Sums of numbers in fixed point are of weight times number either way, rounded.
 """
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
 from oubli.core.array_types import Ints
 from oubli.core.jit.policy import pasted
 
 GRID_BITS = 8
+GRID = 1 << GRID_BITS
 _FIELD_BITS = 40
 _HALF = np.int64(1 << (_FIELD_BITS - 1))
 _FIELD = np.int64(_FIELD_BITS)
 _UNITS = np.int64(GRID_BITS)
 _ROUNDED = np.int64(1 << (GRID_BITS - 1))
+
+
+class Weights(NamedTuple):
+    """The weights of samples, as targets say them."""
+
+    units: npt.NDArray[np.int32]  # int32[n_slots]; empty when all are 1
+    is_whole: bool  # whether all are whole
+
+    def targets(self, values: Ints) -> Ints:
+        """The targets, int64[n_slots], of values; `values` itself when all weights are 1."""
+        if not len(self.units):
+            return values
+        targets = np.empty_like(values)
+        write_targets(values, self.units, targets, is_whole=self.is_whole)
+        return targets
+
+    def of(self, slots: Ints) -> "Weights":
+        """Those of some slots."""
+        return self if not len(self.units) else Weights(self.units[slots], self.is_whole)
+
+
+WEIGHTLESS = Weights(np.zeros(0, np.int32), is_whole=True)
+
+
+def values_of(targets: Ints) -> Ints:
+    """What `value_of` is, of each of int64[n] targets."""
+    return targets - (((targets + _HALF) >> _FIELD) << _FIELD)
 
 
 def write_targets(values: Ints, units: Ints, targets: Ints, *, is_whole: bool) -> None:
@@ -34,11 +65,6 @@ def write_targets(values: Ints, units: Ints, targets: Ints, *, is_whole: bool) -
         np.negative(units, out=targets, dtype=np.int64)
     np.left_shift(targets, _FIELD_BITS, out=targets)
     np.add(targets, values, out=targets)
-
-
-def target_of(value: int, units: int, *, is_whole: bool) -> int:
-    """The target of a value of a sample with some units."""
-    return value + (((units >> GRID_BITS) - 1 if is_whole else -units) << _FIELD_BITS)
 
 
 @pasted

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals
+from oubli.core.jit.targets import Weights
 
 
 class Data(NamedTuple):
@@ -31,6 +32,16 @@ class Problem(NamedTuple):
     class_codes: Ints  # int64[n_slots], without weights; empty in a regression
     units: npt.NDArray[np.int32]  # int32[n_slots] weights, see `oubli.core.samples.weights`; empty when all are 1
     is_whole: bool  # whether all weights are whole
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether samples may have weights other than 1."""
+        return len(self.units) > 0
+
+    @property
+    def weights(self) -> Weights:
+        """The weights of the samples."""
+        return Weights(self.units, self.is_whole)
 
     def slots(self) -> Ints:
         """Return the slots that hold samples, ascending."""

@@ -9,7 +9,9 @@ journal. A removal has two: `stage_removal` and `let_go`. `commit` and `remove` 
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self, cast
 
 import numpy as np
@@ -18,11 +20,12 @@ from oubli.core.array_types import Array, Hashes, Ints, Reals
 from oubli.core.concurrency.changes import Changes
 from oubli.core.concurrency.locks import reads, writes
 from oubli.core.data.encoding import Encoder
-from oubli.core.data.schema import Schema
+from oubli.core.data.schema import Schema, label_key
 from oubli.core.data.targets import encode_labels, encode_targets
 from oubli.core.data.values import ColumnType, Label, normalise_id
 from oubli.core.errors import InputError, ensure
 from oubli.core.jit import aligned
+from oubli.core.jit.targets import GRID
 from oubli.core.rng import hash_text
 from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.categories import CategoryTable, write_codes
@@ -30,7 +33,7 @@ from oubli.core.samples.hashing import hash_texts
 from oubli.core.samples.labels import ClassTable
 from oubli.core.samples.records import Arrivals, Departures, HeldSample, Prepared, Rows
 from oubli.core.samples.slots import COUNTER_LIMIT, end_of_numbers, read_ids, refuse_repeated
-from oubli.core.samples.weights import GRID, Units, WeighedSlots, read_weights
+from oubli.core.samples.weights import WeighedSlots, read_weights
 
 _new: Any = tuple.__new__
 # A rough size of one id; its entries in the dictionary and in the list are counted apart.
@@ -237,10 +240,6 @@ class Contents(WeighedSlots):
         own = read_weights(weights, n)
         return Prepared(n, cells, texts, labels, names, own, self._units_of(own, labels))
 
-    def _units_of(self, weights: Units | None, labels: list[Label] | Reals) -> Units | None:
-        """What samples count for, by their weights and their classes."""
-        return weights
-
     def _refuse_taken(self, names: Sequence[str]) -> None:
         """Refuse ids under which samples are held; raises DuplicateIdError."""
         self._refuse_held(names)
@@ -269,6 +268,29 @@ class Contents(WeighedSlots):
             rule = f"would make one class more than max_classes, {schema.max_classes}: correct it, or raise that"
             raise InputError(rule, row=new[max(n_more, 0)], field=field, value=labels[new[max(n_more, 0)]])
         return len(new)
+
+    def weigh_classes(self, class_weight: Mapping[Any, float] | str, prepared: Prepared) -> None:
+        """Give classes weights, before the first samples are held; these are weighed again.
+
+        Parameters
+        ----------
+        class_weight : weights by class; or "balanced": all classes of the samples weigh the same together.
+        prepared : the first samples.
+
+        Raises
+        ------
+        InputError
+            When it is neither, or there is a regression.
+        """
+        if class_weight == "balanced" and isinstance(prepared.labels, list):
+            counts = Counter(map(label_key, prepared.labels))
+            pairs = [(label, prepared.n / (len(counts) * n)) for (_, label), n in counts.items()]
+        elif isinstance(class_weight, Mapping):
+            pairs = list(class_weight.items())
+        else:
+            raise InputError("must be None, 'balanced' or weights by class, in a classification", field="class_weight")
+        self.schema = replace(self.schema, class_weight=tuple(pairs))
+        prepared.units = self._units_of(prepared.weights, prepared.labels)
 
     @writes
     def commit(self, prepared: Prepared) -> Ints:
@@ -348,7 +370,7 @@ class Contents(WeighedSlots):
             return None
         if type(y) is not list or len(y) != 1 or self.is_fresh_copy or self.next_id >= COUNTER_LIMIT:
             return None
-        if self.has_weights:
+        if self.has_weights or self.schema.class_weight:
             return None
         is_reused = bool(self.free)
         slot = self.free[-1] if is_reused else self.top

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oubli.core.array_types import Ints, Reals, Slots
+from oubli.core.jit.targets import Weights
 
 BITS = 38
 EXPONENT_STEP = 4
@@ -79,19 +80,19 @@ class Targets(NamedTuple):
 
     scale: TargetScale
     exponent: int  # that of the scale
-    numbers: Ints  # int64[n_slots]; 0 in slots that hold no sample
+    numbers: Ints  # int64[n_slots], with weights (see `core/jit/targets.py`); 0 in slots that hold no sample
 
     @classmethod
-    def on_scale(cls, scale: TargetScale, y: Reals) -> "Targets":
+    def on_scale(cls, scale: TargetScale, y: Reals, weights: Weights) -> "Targets":
         """Put float64[n_slots] targets on the scale that has counted those of the samples."""
-        return cls(scale, scale.exponent, quantise(y, scale.exponent))
+        return cls(scale, scale.exponent, weights.targets(quantise(y, scale.exponent)))
 
     @classmethod
-    def of(cls, y: Reals, slots: Slots) -> "Targets":
+    def of(cls, y: Reals, slots: Slots, weights: Weights) -> "Targets":
         """Put the targets of the samples in some slots on their scale."""
         scale = TargetScale()
         scale.count(y[slots], 1)
-        return cls.on_scale(scale, y)
+        return cls.on_scale(scale, y, weights)
 
     def moves_without(self, y: Reals) -> bool:
         """Whether the scale of all targets moves when samples with these leave."""

@@ -9,11 +9,10 @@ import numpy as np
 
 from oubli.core.array_types import Array, Ints, Reals
 from oubli.core.data.values import Label
+from oubli.core.jit.targets import GRID
 from oubli.core.samples.categories import Arriving, Leaving
 from oubli.core.samples.labels import Moving
 from oubli.core.samples.slots import IdSource, refuse_repeated
-
-WEIGHT_OF_ONE = 256  # in units, see `weights.py`
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ def _merged(units: Sequence[Array | None], parts: Sequence[Prepared]) -> Array |
     if all(some is None for some in units):
         return None
     pairs = zip(units, parts, strict=True)
-    return np.concatenate([np.full(part.n, WEIGHT_OF_ONE, np.int32) if some is None else some for some, part in pairs])
+    return np.concatenate([np.full(part.n, GRID, np.int32) if some is None else some for some, part in pairs])
 
 
 class Arrivals(NamedTuple):

@@ -7,30 +7,30 @@ whole weights are counted as so many equal samples, and scores are the same eith
 A class may have a weight, too, in the schema: a sample has its own weight times that of its class.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.array_types import Ints
-from oubli.core.data.schema import Schema
+from oubli.core.array_types import Ints, Reals
+from oubli.core.data.schema import LARGEST_WEIGHT, Schema, label_key
 from oubli.core.data.targets import read_label_column
-from oubli.core.data.values import RefusedError, number
+from oubli.core.data.values import Label, RefusedError, number
 from oubli.core.errors import CapacityError, FileError, InputError, ensure
-from oubli.core.jit.targets import write_targets
+from oubli.core.jit.targets import GRID, write_targets
+from oubli.core.samples.labels import ClassTable
 from oubli.core.samples.owners import OwnedSlots
-from oubli.core.samples.records import WEIGHT_OF_ONE, Prepared
+from oubli.core.samples.records import Prepared
 
 Units = npt.NDArray[np.int32]
 
-GRID = WEIGHT_OF_ONE
-LARGEST = 2**15  # weights are below it
-MOST = 2**23  # the weights of all samples together, where not all are 1: counts in units stay below 2^31
+MOST = 2**23  # all weights together are below it, where not all are 1: counts in units stay below 2^31
 
 FIELD = "sample_weight"
 RULE = (
-    f"must be a number of at least 1/{2 * GRID} and below {LARGEST}: leave out samples without weight, and multiply "
-    "all weights by one number"
+    f"must be a number of at least 1/{2 * GRID} and below {LARGEST_WEIGHT}: leave out samples without weight, and "
+    "multiply all by one number"
 )
 
 
@@ -64,7 +64,7 @@ def read_weights(values: Any, n: int) -> Units | None:
     units = np.floor(weights * GRID + 0.5)
     if raw.missing is not None:
         units[raw.missing] = 0
-    is_wrong = ~((units >= 1) & (units < LARGEST * GRID))
+    is_wrong = ~((units >= 1) & (units < LARGEST_WEIGHT * GRID))
     if is_wrong.any():
         row = int(is_wrong.argmax())
         raise InputError(RULE, row=row, field=FIELD, value=raw.value(row))
@@ -87,7 +87,10 @@ class WeighedSlots(OwnedSlots):
     weights, units, targets : see `SlotTable`; of length 0 until a weight other than 1 comes, which `has_weights` says
     is_whole : bool
         Whether all weights are whole.
+    classes : ClassTable
     """
+
+    classes: ClassTable
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema)
@@ -103,6 +106,19 @@ class WeighedSlots(OwnedSlots):
         """The weight of the sample in a slot."""
         return self.weights.item(slot) / GRID if self.has_weights else 1.0
 
+    def _units_of(self, weights: Units | None, labels: Sequence[Label] | Reals) -> Units | None:
+        """What samples count for, by their weights and labels, in units; None when all count for 1."""
+        weight_of = self.schema.weight_of_class
+        if not weight_of or not isinstance(labels, Sequence):
+            return weights
+        factors = np.array([weight_of.get(label_key(label), 1.0) for label in labels])
+        units = np.floor((GRID if weights is None else weights) * factors + 0.5)
+        is_wrong = (units < 1) | (units >= LARGEST_WEIGHT * GRID)
+        if is_wrong.any():
+            rule = f"times that of the class must be at least 1/{2 * GRID} and below {LARGEST_WEIGHT}: change either"
+            raise InputError(rule, row=int(is_wrong.argmax()), field=FIELD)
+        return None if (units == GRID).all() else units.astype(np.int32)
+
     def _begin_weights(self) -> None:
         """Make room for weights; those held are 1."""
         self.has_weights = True
@@ -113,15 +129,15 @@ class WeighedSlots(OwnedSlots):
             raise
         units = arrays.held * np.int32(GRID)
         targets = self.class_codes.copy() if self._classification else arrays.targets
-        self._total = GRID * len(self)
+        self._total = int(units.sum(dtype=np.int64))
         self.set_arrays(arrays._replace(weights=units.copy(), units=units, targets=targets))
 
     def check_total(self, units: Units | None, n: int) -> None:
         """CapacityError when samples with these units, or n of weight 1, are too many for those held."""
         if self.has_weights or units is not None:
             held = self._total if self.has_weights else GRID * len(self)
-            if held + (GRID * n if units is None else int(units.sum(dtype=np.int64))) > GRID * MOST:
-                raise CapacityError(f"the weights of all samples are more than {MOST} together: make all smaller")
+            if held + (GRID * n if units is None else int(units.sum(dtype=np.int64))) >= GRID * MOST:
+                raise CapacityError(f"the weights of all samples together must be below {MOST}: make all smaller")
 
     def keeps_grid(self, units: Units | None) -> bool:
         """Whether counts of samples stay what they are when samples with these units come."""
@@ -151,7 +167,7 @@ class WeighedSlots(OwnedSlots):
             array[slots] = 0
 
     def _copy_weights_to(self, other: "WeighedSlots") -> None:
-        other._n_parts, other._total = self._n_parts, self._total  # noqa: SLF001 - one of its own kind
+        other._n_parts, other._total = self._n_parts, self._total
 
     def fill_weights(self, slots: Ints, weights: Ints) -> None:
         """Give the samples that have just been put into slots their weights, those of a file.
@@ -163,13 +179,15 @@ class WeighedSlots(OwnedSlots):
         """
         if not len(weights):
             return
-        is_sound = len(weights) == len(slots) and weights.min() >= 1 and weights.max() < LARGEST * GRID
-        if not is_sound or weights.sum() > MOST * GRID:
+        is_sound = len(weights) == len(slots) and weights.min() >= 1 and weights.max() < LARGEST_WEIGHT * GRID
+        if not is_sound or weights.sum() >= MOST * GRID:
             raise FileError("the weights do not fit the samples: restore another file")
+        own = weights.astype(np.int32)
+        units = self._units_of(own, self.classes.values(self.class_codes[slots]) if self._classification else ())
         self._begin_weights()
         self._count_weights(slots, -1)
-        self.weights[slots] = weights
-        self.units[slots] = weights
+        self.weights[slots] = own
+        self.units[slots] = GRID if units is None else units
         self._count_weights(slots, 1)
         if self._classification:
             write_targets(self.class_codes, self.units, self.targets, is_whole=self.is_whole)
@@ -181,9 +199,7 @@ class WeighedSlots(OwnedSlots):
         held = self.held
         ensure(bool((self.weights[held] > 0).all() and (self.units[held] > 0).all()), "a weight is not above 0")
         ensure(not (self.weights[~held].any() or self.units[~held].any()), "a free slot has a weight")
-        ensure(
-            self._n_parts == np.count_nonzero(self.units % GRID), "the number of weights that are not whole is wrong"
-        )
+        ensure(self._n_parts == np.count_nonzero(self.units % GRID), "the number of weights in parts is wrong")
         ensure(self._total == self.units.sum(dtype=np.int64), "the total of the weights is wrong")
         if self._classification:
             targets = np.zeros_like(self.targets)

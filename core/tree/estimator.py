@@ -44,6 +44,9 @@ class DynamicTreeClassifier(Classifier):
         Samples held at most: the oldest leaves when one more comes. A replaced sample counts as new.
     lazy : bool, default False
         Put rebuilding off until a query needs it (or `resolve`). Then the guarantee holds at every query.
+    class_weight : dict, "balanced" or None, default None
+        Weights by class, which those of samples are multiplied by; 1 for classes left out. "balanced" gives all classes
+        the same weight together when the model is fitted; the numbers stay, in `schema_.class_weight`.
     random_state : int, RandomState, Generator or None
         Draws nothing; every estimator has it.
     n_jobs : int or None, default None
@@ -103,6 +106,7 @@ class DynamicTreeClassifier(Classifier):
         epsilon: float | None = 0.1,
         window: int | None = None,
         lazy: bool = False,
+        class_weight: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:

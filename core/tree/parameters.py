@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from oubli.core.errors import InputError
-from oubli.core.parameters import Parameter, check_parameters, n_jobs, random_state, share, whole
+from oubli.core.parameters import Parameter, check_parameters, class_weight, n_jobs, random_state, share, whole
 
 MAX_DEPTH = 64
 MAX_SAMPLES = 2**26  # 2^52 is exact in float64, see `split.py`
@@ -47,6 +47,7 @@ PARAMETERS = (
         limit=MAX_SAMPLES,
         optional=True,
     ),
+    class_weight(),
     random_state("Draws nothing; every kind has it."),
     n_jobs(),
 )

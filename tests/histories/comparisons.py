@@ -128,7 +128,8 @@ class ForestOracle(Comparison):
         parameters = forest_oracle.Parameters(
             seed=p["random_state"], n_attributes=p["max_features"], has_low_disclosure=is_low, **values
         )
-        rows = [forest_oracle.Row(i, tuple(f), y) for i, (f, y) in self.player.held.items()]
+        held = self.player.held.items()
+        rows = [forest_oracle.Row(i, tuple(f), y, world.weight((f, y))) for i, (f, y) in held]
         return forest_oracle.fit(rows, parameters, world.columns, world.task)
 
     def ask(self, queries: list[list[Any]], *, frozen: bool) -> None:
@@ -374,14 +375,16 @@ class Twin(Boosted):
 
     def added(self, names: Sequence[str]) -> None:
         rows = [self.player.held[name] for name in names]
-        self.twin.add([list(f) for f, _ in rows], [y for _, y in rows], ids=names)
+        weights = self.player.world.weights_of(rows)
+        self.twin.add([list(f) for f, _ in rows], [y for _, y in rows], ids=names, sample_weight=weights)
 
     def deleted(self, names: Sequence[str]) -> None:
         self.twin.delete(list(names))
 
     def replaced(self, name: str) -> None:
         features, label = self.player.held[name]
-        self.twin.replace(name, list(features), label)
+        weight = self.player.world.weight((features, label))
+        self.twin.replace(name, list(features), label, sample_weight=weight)
 
     def check(self) -> None:
         super().check()

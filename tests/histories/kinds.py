@@ -25,6 +25,8 @@ from tests.oracles import forest as forest_oracle
 from tests.oracles.boosting import presorted, quantised, quantised_parts
 
 MANY = 10**9
+# None; whole ones; some that are not, so that the grid changes; none that is whole.
+_WEIGHTS: tuple[tuple[float, ...], ...] = ((), (), (1, 2, 5), (*[1] * 9, 0.5), (0.3, 1.7, 2))
 TASKS = ("classification", "classification", "regression")
 
 # What happens: any order at all, and orders that an adversary would choose.
@@ -240,6 +242,7 @@ class Kind:
     outcome : what an update came to, in a few words; of the engine's `last_update`.
     outcomes : what updates must have come to, in a run of histories.
     oracle : of incremental boosting; a module.
+    has_weights : whether samples may have weights; some oracles know none.
     """
 
     name: str
@@ -255,6 +258,7 @@ class Kind:
     outcome: Callable[[Any], str] = str
     outcomes: frozenset[str] = frozenset()
     oracle: ModuleType | None = None
+    has_weights: bool = False
 
     def choose_world(self, choose: Chooser, max_rows: int, which: str = "") -> World:
         """Choose a world."""
@@ -264,7 +268,9 @@ class Kind:
         else:
             world = awkward_world(choose, max_rows, self.tasks, deep=which == "deep", wide_tasks=self.wide)
         tuning = {name: choose.one(values) for name, values in self.tuning.items()}
-        return replace(world, parameters=self.parameters(choose, world, which == "deep"), tuning=tuning)
+        weights = choose.one(_WEIGHTS) if self.has_weights else ()
+        parameters = self.parameters(choose, world, which == "deep")
+        return replace(world, parameters=parameters, tuning=tuning, weights=weights)
 
     def choose_history(self, choose: Chooser, max_operations: int, max_rows: int) -> History:
         """Choose a history; it starts with a fit (of size 0: an empty model)."""
@@ -335,6 +341,7 @@ ROWS = (
             "n_chosen": [2, 4, 8, CHOSEN],
             "most_counters": [2, 3, ForestEngine.most_counters],
         },
+        has_weights=True,
     ),
     _TREE,
     replace(_TREE, name="feasible", parameters=feasible_parameters),

@@ -59,7 +59,8 @@ def fresh_fit(kind: Kind, world: World, rows: Iterable[tuple[str, Sequence[Any],
     if not rows:
         return model.start(schema_of(world))
     X, y, ids = [list(f) for _, f, _ in rows], [y for _, _, y in rows], [i for i, _, _ in rows]
-    return model.fit(X, y, ids=ids, schema=schema_of(world))
+    weights = world.weights_of((f, y) for _, f, y in rows)
+    return model.fit(X, y, ids=ids, schema=schema_of(world), sample_weight=weights)
 
 
 def through_a_file(model: Any, *, by_class: bool = False) -> Any:
@@ -173,10 +174,11 @@ class Player:
     def add_rows(self, ids: Sequence[Any] | None, rows: Sequence[Row]) -> None:
         """Add these rows in one call; ids None: let the model name them."""
         X, y, names = [list(f) for f, _ in rows], [y for _, y in rows], ids and [str(i) for i in ids]
-        if names and self.is_sliced(lambda: self.model.plan_add(Rows(X, names), y)):
+        weights = self.world.weights_of(rows)
+        if names and self.is_sliced(lambda: self.model.plan_add(Rows(X, names, weights=weights), y)):
             got = names
         else:
-            got = self.model.add(X, y, ids=ids)
+            got = self.model.add(X, y, ids=ids, sample_weight=weights)
         assert len(got) == len(rows)
         assert all(isinstance(i, str) for i in got)
         assert ids is None or got == [str(i) for i in ids]
@@ -347,7 +349,7 @@ class Player:
         """New content under ids that are held."""
         for i in self.draw_held(1 + n // 2):
             features, label = self.draw_rows(1)[0]
-            self.model.replace(i, list(features), label)
+            self.model.replace(i, list(features), label, sample_weight=self.world.weight((features, label)))
             del self.held[i]
             self.held[i] = (features, label)
             self.beside.replaced(i)
@@ -402,7 +404,9 @@ class Player:
             samples = dict(self.restricted.pop(subject))
             for i in self.rng.sample(sorted(samples), len(samples) // 4):
                 samples[i] = self.draw_rows(1)[0]
-                self.model.apply(self.model.plan_replace(i, [list(samples[i][0])], samples[i][1]))
+                features, label = samples[i]
+                weight = self.world.weight(samples[i])
+                self.model.apply(self.model.plan_replace(i, [list(features)], label, weight=weight))
             gone = self.rng.sample(sorted(samples), len(samples) // 3)
             self.model.apply(self.model.plan_delete(gone))
             self.gone += gone

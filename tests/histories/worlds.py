@@ -12,9 +12,10 @@ by the history's own seed, so that an operation always fits what is held when it
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from hypothesis import strategies as st
@@ -108,6 +109,7 @@ class World:
     queries : rows without labels.
     drifted : for each phase but the first the labels of the rows.
     tuning : arguments of the kind's `tuned`, which lets small sets be treated as large ones are.
+    weights : of which each sample has one, by its content; empty: all samples count the same.
     """
 
     columns: tuple[Column, ...]
@@ -118,6 +120,16 @@ class World:
     queries: tuple[tuple[Any, ...], ...]
     drifted: tuple[tuple[Any, ...], ...] = ()
     tuning: dict[str, Any] = field(default_factory=dict)
+    weights: tuple[float, ...] = ()
+
+    def weight(self, row: tuple[Sequence[Any], Any]) -> float:
+        """The weight of a sample with these features and label."""
+        features, label = row
+        return self.weights[crc32(repr((tuple(features), label)).encode()) % len(self.weights)] if self.weights else 1.0
+
+    def weights_of(self, rows: Iterable[tuple[Sequence[Any], Any]]) -> list[float] | None:
+        """Those of several samples; None when there are none."""
+        return list(map(self.weight, rows)) if self.weights else None
 
     def row(self, number: int, phase: int = 0) -> tuple[tuple[Any, ...], Any]:
         """A row of the pool with the label of a phase."""

@@ -7,11 +7,12 @@ rounding to float32, the neighbour of a float, and the sum of importances.
 
 A node is a nested dict:
 
-    {"n": 3, "statistics": (2, 1), "split": None}                                   a leaf
-    {"n": 9, "statistics": (5, 4), "split": (attribute, candidate), "rule": {...},
+    {"n": 3, "amount": 3, "statistics": (2, 1), "split": None}                     a leaf
+    {"n": 9, "amount": 9, "statistics": (5, 4), "split": (attribute, candidate), "rule": {...},
      "left": {...}, "right": {...}}                                                 an inner node
 
-`statistics` are the class counts in canonical class order, or, for regression, the one-element
+`n` counts samples, and `amount` their weights: in units of 1/256, unless all samples of the forest have whole ones. So
+do `statistics`, which are the class counts in canonical class order, or, for regression, the one-element
 tuple of the sum of quantised targets. A rule is one of
 
     {"kind": "threshold", "threshold": 1.5, "missing_left": False}     left: x <= threshold
@@ -59,6 +60,7 @@ class Row(NamedTuple):
     id: str
     features: tuple[Any, ...]
     label: Any
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class Forest:
     classes: tuple[Any, ...]
     exponent: int
     trees: tuple[Node | None, ...]
+    is_whole: bool = True
 
 
 class _Sample(NamedTuple):
@@ -94,6 +97,8 @@ class _Sample(NamedTuple):
     cells: tuple[Any, ...]
     target: int
     id_hash: int
+    amount: int
+    weighed: int  # the target times the weight, rounded
 
 
 # --- OCC(q): which trees hold a sample ------------------------------------------------------------
@@ -147,11 +152,16 @@ def drawn_of(hashed: int, parameters: Parameters) -> tuple[list[int], list[int]]
 def statistics(samples: Sequence[_Sample], n_classes: int) -> tuple[int, ...]:
     """Class counts in canonical order, or the sum of quantised targets (n_classes = 0)."""
     if n_classes == 0:
-        return (sum(sample.target for sample in samples),)
+        return (sum(sample.weighed for sample in samples),)
     counts = [0] * n_classes
     for sample in samples:
-        counts[sample.target] += 1
+        counts[sample.target] += sample.amount
     return tuple(counts)
+
+
+def amount_of(samples: Sequence[_Sample]) -> int:
+    """What samples count for together."""
+    return sum(sample.amount for sample in samples)
 
 
 def attribute_order(node_key: int, n_features: int) -> list[int]:
@@ -372,7 +382,7 @@ def score(left: Sequence[_Sample], right: Sequence[_Sample], n_classes: int, cri
     """The score of one candidate, from integers only."""
     a, b = statistics(left, n_classes), statistics(right, n_classes)
     if criterion == "squared_error":
-        return squared_error(a[0], a[0] + b[0], len(left), len(right))
+        return squared_error(a[0], a[0] + b[0], amount_of(left), amount_of(right))
     return gini(a, b) if criterion == "gini" else entropy(a, b)
 
 
@@ -388,7 +398,8 @@ def grow(
     parameters: Parameters,
 ) -> Node:
     """The subtree of these samples."""
-    node: Node = {"n": len(samples), "statistics": statistics(samples, n_classes), "split": None}
+    node: Node = {"n": len(samples), "amount": amount_of(samples), "split": None}
+    node["statistics"] = statistics(samples, n_classes)
     if is_leaf(samples, depth, parameters):
         return node
     best = -math.inf
@@ -422,18 +433,21 @@ def fit(rows: Sequence[Row], parameters: Parameters, columns: Sequence[Column], 
     else:
         exponent = scale_exponent([float(y) for y in labels])
         targets = [quantised(float(y), exponent) for y in labels]
+    is_whole = all(float(row.weight).is_integer() for row in rows)
     members: list[list[_Sample]] = [[] for _ in range(parameters.n_estimators)]
     for row, target in zip(rows, targets, strict=True):
         cells = tuple(cell(v, c) for v, c in zip(row.features, columns, strict=True))
+        units = math.floor(256 * row.weight + 0.5)
+        amount, weighed = units // 256 if is_whole else units, (target * units + 128) // 256
         id_hash = hash_bytes(row.id.encode("utf-8"))
         hashed = hash_of_values(cells, columns) if parameters.has_low_disclosure else id_hash
         for t in drawn_of(hashed, parameters)[0]:
-            members[t].append(_Sample(cells, target, id_hash))
+            members[t].append(_Sample(cells, target, id_hash, amount, weighed))
     trees = tuple(
         grow(members[t], tree_key(parameters.seed, t), 0, len(classes), columns, parameters) if members[t] else None
         for t in range(parameters.n_estimators)
     )
-    return Forest(parameters, tuple(columns), task, classes, exponent, trees)
+    return Forest(parameters, tuple(columns), task, classes, exponent, trees, is_whole)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -449,7 +463,7 @@ def leaf_of(tree: Node, cells: Sequence[Any]) -> Node:
 
 def leaf_value(leaf: Node) -> list[float]:
     """Class shares, or the mean of the quantised targets, of one leaf."""
-    return [float(c) / float(leaf["n"]) for c in leaf["statistics"]]
+    return [float(c) / float(leaf["amount"]) for c in leaf["statistics"]]
 
 
 def average(forest: Forest, features: Sequence[Any]) -> list[float]:
@@ -490,7 +504,7 @@ def predict(forest: Forest, queries: Sequence[Sequence[Any]]) -> list[Any]:
     """The most probable class (ties: the smaller one), or the mean target, scaled back at the end."""
     if forest.task == "regression":
         means = [average(forest, features)[0] for features in queries]
-        return [math.ldexp(mean, forest.exponent - 38) for mean in means]
+        return [math.ldexp(mean, forest.exponent - 38 + (0 if forest.is_whole else 8)) for mean in means]
     return [forest.classes[row.index(max(row))] for row in predict_proba(forest, queries)]
 
 
@@ -508,12 +522,13 @@ def breadth_first(root: Node) -> list[Node]:
 
 def gain(node: Node, criterion: str) -> float:
     """What a split gains: its score less that of the node left whole, weighted by samples."""
-    left, right, whole = (n["statistics"] for n in (node["left"], node["right"], node))
+    left, right, whole = (one["statistics"] for one in (node["left"], node["right"], node))
+    n, amount_left = node["amount"], node["left"]["amount"]
     if criterion == "squared_error":
-        return squared_error(left[0], whole[0], node["left"]["n"], node["right"]["n"]) * float(node["n"])
+        return squared_error(left[0], whole[0], amount_left, n - amount_left) * float(n)
     if criterion == "gini":
-        return gini(left, right) - float(sum(c * c for c in whole)) / float(node["n"])
-    return entropy(left, right) - float(sum(xlog2x(c) for c in whole) - xlog2x(node["n"]))
+        return gini(left, right) - float(sum(c * c for c in whole)) / float(n)
+    return entropy(left, right) - float(sum(xlog2x(c) for c in whole) - xlog2x(n))
 
 
 def feature_importances(forest: Forest) -> list[float]:

@@ -30,10 +30,10 @@ def rule_words(rule: Rule) -> tuple[int, int]:
     return int(rule["missing_left"]), threshold_bits
 
 
-def node_words(node: Node) -> list[int]:
-    """One node: 1, attribute, kind, bits; or a leaf: 0, number of samples, statistics."""
+def node_words(node: Node, *, is_regression: bool) -> list[int]:
+    """One node: 1, attribute, kind, bits; or a leaf: 0, number of samples (of a regression: amount), statistics."""
     if node["split"] is None:
-        return [0, node["n"], *node["statistics"]]
+        return [0, node["amount" if len(node["statistics"]) == 1 and is_regression else "n"], *node["statistics"]]
     attribute, _ = node["split"]
     return [1, attribute, *rule_words(node["rule"])]
 
@@ -43,7 +43,8 @@ def tree_words(forest: Forest, tree: int) -> list[int]:
     root = forest.trees[tree]
     if root is None:
         return [0, 0] + [0] * (len(forest.classes) if forest.task == "classification" else 1)
-    return [word % WORD for node in preorder(root) for word in node_words(node)]
+    is_regression = forest.task == "regression"
+    return [word % WORD for node in preorder(root) for word in node_words(node, is_regression=is_regression)]
 
 
 def tree_digest(forest: Forest, tree: int) -> str:

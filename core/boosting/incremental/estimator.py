@@ -40,6 +40,8 @@ class IncrementalBoosting(BoostedModel):
         early_stopping: int | None = None,
         validation_fraction: float = 0.1,
         category_statistics: int | None = 48,
+        class_weight: Any = None,
+        scale_pos_weight: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -92,6 +94,11 @@ class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
     category_statistics : int or None, default 48
         A column with more categories is also read by statistics of the labels by category, and its categories with
         fewer samples are read as one, as are those that no sample has; None: never. With quantization only.
+    class_weight : dict, "balanced" or None, default None
+        Weights by class, which those of samples are multiplied by; 1 for classes left out. "balanced" gives all classes
+        the same weight together when the model is fitted; the numbers stay, in `schema_.class_weight`.
+    scale_pos_weight : float or None, default None
+        Weight of the second of two classes, in place of `class_weight`.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
     n_jobs : int or None, default None

@@ -8,7 +8,17 @@ import numpy as np
 
 from oubli.core.boosting.parameters import MAX_TREES, BoostedSettings, hash_limit, shared
 from oubli.core.errors import InputError
-from oubli.core.parameters import Parameter, check_number, check_parameters, n_jobs, random_state, share, whole
+from oubli.core.parameters import (
+    Parameter,
+    check_number,
+    check_parameters,
+    class_weight,
+    n_jobs,
+    random_state,
+    scale_pos_weight,
+    share,
+    whole,
+)
 
 MAX_DEPTH = 8  # of a leaf, below regions; there are up to 2**(8 + 3) leaves, numbered by two bytes
 MAX_BINS = 255
@@ -42,6 +52,8 @@ PARAMETERS = (
     ),
     whole("category_statistics", 48, _STATISTICS, low=1, limit=2**24, optional=True, none_word="none"),
     share("validation_fraction", 0.1, "Share of the samples that validate; with `early_stopping`.", "low", high=0.5),
+    class_weight(),
+    scale_pos_weight(),
     random_state("Seed of every random choice; the same seed and samples give the same model."),
     n_jobs(),
 )

@@ -39,6 +39,8 @@ class OnlineBoosting(BoostedModel):
         robustness: float = 0.1,
         l2_regularization: float = 0.3,
         min_child_weight: float = 0.03,
+        class_weight: Any = None,
+        scale_pos_weight: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -82,6 +84,11 @@ class OnlineBoostingClassifier(OnlineBoosting, Classifier):
         Number added to the hessian of a leaf.
     min_child_weight : float, default 0.03
         Minimum hessian of each side of a split.
+    class_weight : dict, "balanced" or None, default None
+        Weights by class, which those of samples are multiplied by; 1 for classes left out. "balanced" gives all classes
+        the same weight together when the model is fitted; the numbers stay, in `schema_.class_weight`.
+    scale_pos_weight : float or None, default None
+        Weight of the second of two classes, in place of `class_weight`.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
     n_jobs : int or None, default None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from oubli.core.boosting.parameters import BoostedSettings, shared
-from oubli.core.parameters import n_jobs, random_state, share, whole
+from oubli.core.parameters import class_weight, n_jobs, random_state, scale_pos_weight, share, whole
 
 MAX_LEAVES = 256  # the leaves of a tree are numbered by one byte
 MAX_BINS = 4096
@@ -20,6 +20,8 @@ PARAMETERS = (
     ),
     shared("l2_regularization", 0.3, regression={"default": 1.0}),
     shared("min_child_weight", 0.03, regression={"default": 20.0}),
+    class_weight(),
+    scale_pos_weight(),
     random_state("Seed of every random choice; the same seed and samples give the same model."),
     n_jobs(),
 )

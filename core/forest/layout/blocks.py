@@ -74,6 +74,7 @@ from oubli.core.forest.workspace import PARAMETERS
 from oubli.core.jit import aligned
 from oubli.core.jit.nodes import NIL, category_hash, give_row, in_subset, take_row
 from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.jit.targets import value_of
 from oubli.core.rng import CANDIDATES, CHOICE_SIZES, coin, combine, mix, unit
 
 # The head, in `longs` ...
@@ -195,7 +196,9 @@ def _lines(n_longs: int) -> int:
     return -(-n_longs // _LINE) * _LINE
 
 
-def parameters_of(settings: ForestSettings, layout: Layout, width: int, block_minimum: int, n_chosen: int) -> Array:
+def parameters_of(
+    settings: ForestSettings, layout: Layout, width: int, block_minimum: int, n_chosen: int, *, has_weights: bool
+) -> Array:
     """The parameters as the kernels read them, PARAMETERS[1]."""
     values = {
         **vars(settings),
@@ -203,6 +206,7 @@ def parameters_of(settings: ForestSettings, layout: Layout, width: int, block_mi
         "width": width,
         "block_minimum": block_minimum,
         "n_chosen": n_chosen,
+        "has_weights": has_weights,
         "seed_key": mix(np.uint64(settings.seed)),
     }
     parameters = np.zeros(1, PARAMETERS)
@@ -359,7 +363,7 @@ def category_rank(candidate_key, hashed):
 
 @pasted
 def size_at(counters, block, place, width, is_regression):
-    """Number of samples in the statistics at a place of a block."""
+    """What the samples in the statistics at a place of a block count for: their number, if none has a weight."""
     if is_regression:
         return np.int64(counters[block, place])
     total = np.int64(0)
@@ -545,9 +549,7 @@ def _update_numeric(parameters, blocks, block, used, x, target, sign, is_chosen,
 
 
 @pasted
-def _update_categorical(
-    parameters, blocks, block, used, hashed, target, sign, key, n_samples, is_chosen, is_regression
-):
+def _update_categorical(parameters, blocks, block, used, hashed, target, sign, key, is_chosen, is_regression):
     """Bring a categorical attribute's counters up to date; False when its candidates change."""
     width = parameters[0]["width"]
     listed = categories_at(parameters, used)
@@ -578,7 +580,8 @@ def _update_categorical(
     was_spread = blocks.halves[block, 2 * attribute_at(parameters, used) + AT_HI] >= 0
     if was_spread != (blocks.halves[block, chosen] < blocks.halves[block, N_CHOSEN]):
         return False
-    return size_at(blocks.counters, block, first_place, width, is_regression) < n_samples
+    n_all = size_at(blocks.counters, block, totals_at(parameters), width, is_regression)
+    return size_at(blocks.counters, block, first_place, width, is_regression) < n_all
 
 
 @pasted
@@ -651,7 +654,7 @@ def update_block(data, parameters, scratch, blocks, block, slot, sign, key, n_sa
     is_regression = parameters[0]["is_regression"] != 0
     target = data.targets[slot]
     count_in(blocks.counters, block, totals_at(parameters), target, sign, is_regression)
-    if is_regression and not _update_target_range(blocks, block, target, sign):
+    if is_regression and not _update_target_range(blocks, block, value_of(target), sign):
         return False
     for used in range(blocks.longs[block, N_ATTRIBUTES]):
         attribute = np.int64(halves[block, 2 * attribute_at(parameters, used) + ATTRIBUTE])
@@ -660,9 +663,8 @@ def update_block(data, parameters, scratch, blocks, block, slot, sign, key, n_sa
             hashed = category_hash(data.category_hashes, x)
             attributes_key = attribute_key(key, attribute)
             stands = _update_categorical(
-                parameters, blocks, block, used, hashed, target, sign, attributes_key, n_samples, is_chosen,
-                is_regression,
-            )  # fmt: skip
+                parameters, blocks, block, used, hashed, target, sign, attributes_key, is_chosen, is_regression
+            )
         else:
             stands = _update_numeric(
                 parameters, blocks, block, used, np.float64(x), target, sign, is_chosen, is_regression

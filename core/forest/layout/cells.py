@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from oubli.core.array_types import Array, Bools, Hashes, Ints
 from oubli.core.concurrency.threads import is_long, run
-from oubli.core.forest.state import leaf_of, put_off_children
+from oubli.core.forest.state import count_in, leaf_of, put_off_children
 from oubli.core.forest.workspace import AT_HAND, N_GATHERS, PADDING, WORKED
 from oubli.core.jit import aligned
 from oubli.core.jit.aligned import prefetch_to_read, trailing_zeros
@@ -181,14 +181,20 @@ def find_constants(data, scratch, start, end):
 
 
 @pasted
-def count_ones_of(scratch, counters, block, place, attribute, width, is_regression, n_samples):
-    """Count the samples with 1 in a bit column at a place of a block, which is zero; returns their number."""
+def count_ones_of(parameters, scratch, counters, block, place, attribute, n_samples):
+    """Count the samples with 1 in a bit column at a place of a block, which is zero."""
+    width, is_regression = parameters[0]["width"], parameters[0]["is_regression"] != 0
     column = np.uint64(attribute)
     word, bit = column >> np.uint64(6), column & np.uint64(63)
     words = scratch.node_words
     targets = scratch.node_targets
     n_ones = np.int64(0)
     total = np.int64(0)
+    if parameters[0]["has_weights"] != 0:
+        for i in range(n_samples):
+            if (words[word, np.uint64(i)] >> bit) & np.uint64(1):
+                count_in(counters, block, place, targets[i], 1, is_regression)
+        return
     if is_regression or width == 2:
         # All bits of the mask are set where the cell is 1. The code of the second class is 1: its sum is its count.
         for i in range(n_samples):
@@ -197,12 +203,10 @@ def count_ones_of(scratch, counters, block, place, attribute, width, is_regressi
             total += mask & targets[i]
         counters[block, place] = n_ones if is_regression else n_ones - total
         counters[block, place + 1] = total
-        return n_ones
+        return
     for i in range(n_samples):
         is_one = np.int64((words[word, np.uint64(i)] >> bit) & np.uint64(1))
         counters[block, np.uint64(place + targets[i])] += is_one
-        n_ones += is_one
-    return n_ones
 
 
 # -- gathering and copying ----------------------------------------------------------------------------

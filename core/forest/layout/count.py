@@ -59,6 +59,7 @@ from oubli.core.forest.workspace import AT_HAND, N_COMPARED
 from oubli.core.jit.aligned import count_ones, trailing_zeros
 from oubli.core.jit.nodes import NIL, in_subset
 from oubli.core.jit.policy import inner, pasted
+from oubli.core.jit.targets import value_of
 from oubli.core.rng import ATTRIBUTE_ORDER, MISSING_CATEGORY, bounded, combine
 
 _DRAWN_AT_ONCE = 8
@@ -109,10 +110,38 @@ def _count_values(parameters, scratch, blocks, block, n_samples):
 
 
 @pasted
+def _count_weighed(parameters, scratch, blocks, block, n_samples):
+    """Fill a block's totals, and the target range of a regression, from targets with weights; whether all are equal."""
+    is_regression = parameters[0]["is_regression"] != 0
+    place = totals_at(parameters)
+    lo = value_of(scratch.node_targets[0])
+    hi = lo
+    for i in range(n_samples):
+        target = scratch.node_targets[i]
+        count_in(blocks.counters, block, place, target, 1, is_regression)
+        lo = min(lo, value_of(target))
+        hi = max(hi, value_of(target))
+    if is_regression:
+        copies_lo = 0
+        copies_hi = 0
+        for i in range(n_samples):
+            value = value_of(scratch.node_targets[i])
+            copies_lo += np.int64(value == lo)
+            copies_hi += np.int64(value == hi)
+        blocks.longs[block, TARGET_LO] = lo
+        blocks.longs[block, TARGET_HI] = hi
+        blocks.longs[block, COPIES_LO] = copies_lo
+        blocks.longs[block, COPIES_HI] = copies_hi
+    return lo == hi
+
+
+@pasted
 def count_targets(parameters, scratch, blocks, block, start, end):
     """Gather the node's targets and fill a block's totals; returns whether the samples are pure."""
     for i in range(start, end):
         scratch.node_targets[i - start] = scratch.targets[np.uint64(scratch.order[i])]
+    if parameters[0]["has_weights"] != 0:
+        return _count_weighed(parameters, scratch, blocks, block, end - start)
     if parameters[0]["is_regression"] != 0:
         return _count_values(parameters, scratch, blocks, block, end - start)
     return _count_classes(parameters, scratch, blocks, block, end - start)
@@ -212,6 +241,11 @@ def _count_places(parameters, scratch, blocks, block, used, n_samples):
     base = np.uint64(counters_at(parameters, used))
     targets = scratch.node_targets
     places = scratch.places
+    if parameters[0]["has_weights"] != 0:
+        is_regression = parameters[0]["is_regression"] != 0
+        for i in range(n_samples):
+            count_in(counters, block, np.int64(base) + np.int64(places[i]), targets[i], 1, is_regression)
+        return
     if parameters[0]["is_regression"] != 0:
         for i in range(n_samples):
             place = base + np.uint64(places[i])
@@ -401,7 +435,6 @@ def _count_bits(data, parameters, scratch, blocks, block, used, attribute, key, 
     """Count a bit column that is not constant: its samples are in the first cell of the grid and in the last."""
     at = attribute_at(parameters, used)
     width = parameters[0]["width"]
-    is_regression = parameters[0]["is_regression"] != 0
     zeros = counters_at(parameters, used)
     if is_spread(chosen):
         store_ends(blocks, block, at, 0.0, 1.0, chosen.n - chosen.n_ones, chosen.n_ones)
@@ -421,7 +454,7 @@ def _count_bits(data, parameters, scratch, blocks, block, used, attribute, key, 
     else:
         lay_grid(parameters, scratch, blocks, block, at, key)
         ones = zeros + (np.int64(blocks.halves[block, 2 * at + N_CELLS]) - 1) * width
-    count_ones_of(scratch, blocks.counters, block, ones, attribute, width, is_regression, n_samples)
+    count_ones_of(parameters, scratch, blocks.counters, block, ones, attribute, n_samples)
     totals = totals_at(parameters)
     for c in range(width):
         blocks.counters[block, zeros + c] = blocks.counters[block, totals + c] - blocks.counters[block, ones + c]
