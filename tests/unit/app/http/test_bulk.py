@@ -181,14 +181,14 @@ def sample_body(given: Format, content: list[dict[str, Any]]) -> bytes:
     """Samples of `support.samples` as a body."""
     if given is Format.NDJSON:
         return b"".join(json.dumps(one).encode() + b"\n" for one in content)
-    beside = [name for name in ("id", "subject", "expires_at", "readd") if name in content[0]]
+    beside = [name for name in ("id", "subject", "expires_at", "weight", "readd") if name in content[0]]
     table = [[*(one[name] for name in beside), *one["features"], one["label"]] for one in content]
     return written(given, [*beside, *NAMES, "income"], table)
 
 
 @pytest.mark.parametrize(("wanted", "given"), covering(ALL, BULK))
 def test_samples_in_bulk_are_those_in_json(given: Format, wanted: Format) -> None:
-    content = samples(200, subject="s", expires_at="2999-01-01T00:00:00Z", readd=False)["samples"]
+    content = samples(200, subject="s", expires_at="2999-01-01T00:00:00Z", weight=2.5, readd=False)["samples"]
     found = []
     for body, form in ((json.dumps({"samples": content}).encode(), Format.JSON), (sample_body(given, content), given)):
         service = make_service()
