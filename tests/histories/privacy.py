@@ -50,6 +50,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "tree": {},
 }
 N_SUBJECTS = 12
+_WEIGHED = ("forest",)  # kinds that can count weights
 GRACE = 3_600_000  # milliseconds for which an erased id does not come back by itself
 _BEGIN = 1_700_000_000_000
 _MOST_FILES = 4
@@ -128,6 +129,7 @@ class PrivacyPlayer:
         self.kind = kind
         self.folder = folder
         self.rng = random.Random(seed)
+        self.rng_of_weights = random.Random(seed)  # of its own, so that weights change no other choice
         self.truth = Truth()
         self.now = _BEGIN
         self.erased: dict[str, int] = {}  # when each id was erased last, whether it has come back or not
@@ -221,7 +223,7 @@ class PrivacyPlayer:
         return row, self.rng.choice(["yes", "no", "no", f"rare-{self.rng.randrange(4)}"])
 
     def weight(self) -> float:
-        return self.rng.choice([1.0, 1.0, 1.0, 2.0, 0.5])
+        return self.rng_of_weights.choice([1.0, 1.0, 1.0, 2.0, 0.5]) if self.kind in _WEIGHED else 1.0
 
     def expiry(self) -> int | None:
         return self.now + self.rng.randrange(1, 4) * 1_000_000 if self.rng.random() < 0.3 else None
@@ -310,7 +312,7 @@ class PrivacyPlayer:
         if known is not None and self.truth.is_restricted(name) and self.rng.random() < 0.2:
             subject = None
         expires: Any = self.expiry() if self.rng.random() < 0.3 else KEEP
-        weight: Any = self.weight() if self.rng.random() < 0.3 else KEEP
+        weight: Any = self.weight() if self.rng_of_weights.random() < 0.3 else KEEP
         work = self.service.changes.replace(Replacement(name, list(row), label, subject, expires, weight))
         if known is None:
             await self.refused(work, NotHeldError)
