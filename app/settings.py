@@ -184,6 +184,8 @@ class Settings(_ModelSettings):
     expiry_column: str | None = None
     """Column that holds the time at which a row expires, as `expires_at` does (RFC 3339 with a time zone; empty:
     never). It is never a feature. Rows that have expired are left out."""
+    weight_column: str | None = None
+    """Column that holds the weight of a row, as `weight` does (empty: 1). It is never a feature."""
     drop: Names = ()
     """Columns to leave out."""
     categorical: Names = ()
@@ -414,13 +416,14 @@ class Settings(_ModelSettings):
             raise ValueError("ledger and ephemeral exclude each other: what a ledger knows needs a data_dir to be kept")
         if self.data is not None and self.target is None and self.schema_file is None:
             raise ValueError("target is missing: name the column of the data file that holds the label")
-        columns = (self.target, self.id_column, self.subject_column, self.expiry_column)
+        columns = (self.target, self.id_column, self.subject_column, self.expiry_column, self.weight_column)
         roles = [name for name in columns if name is not None]
         if len(set(roles)) != len(roles):
-            raise ValueError("target, id_column, subject_column and expiry_column must be different columns")
+            raise ValueError("target and the columns of ids, subjects, expiries and weights must be different columns")
         if set(self.drop) & (set(roles) | set(self.categorical)):
             raise ValueError(
-                "a column to drop is also the target, the ids, the subjects, the expiries or categorical: choose one"
+                "a column to drop is also the target, the ids, the subjects, the expiries, the weights or categorical: "
+                "choose one"
             )
         self._require_cluster()
         if (self.webhook_url is None) != (self.webhook_secret_file is None):
@@ -730,7 +733,8 @@ def _is_importable(module: str) -> bool:
 def flag_name(field: str) -> str:
     """Return the flag of a setting: some are shorter than its name, or name one of several values."""
     short = {
-        "id_column": "id", "subject_column": "subject", "expiry_column": "expiry", "schema_file": "schema",
+        "id_column": "id", "subject_column": "subject", "expiry_column": "expiry", "weight_column": "weight",
+        "schema_file": "schema",
         "cors_origins": "cors-origin",
         "trusted_proxies": "trusted-proxy", "push_networks": "push-network",
         "log_witnesses": "log-witness",

@@ -592,7 +592,14 @@ def separate_trees_of(model: Model) -> int:
 
 
 def grow_some(
-    model: Model, trees: Sequence[int], X: Any, y: Any, *, ids: Sequence[Any], progress: Progress | None = None
+    model: Model,
+    trees: Sequence[int],
+    X: Any,
+    y: Any,
+    *,
+    ids: Sequence[Any],
+    sample_weight: Any = None,
+    progress: Progress | None = None,
 ) -> SomeTrees:
     """Grow some trees of the fit on samples, bit for bit as the whole fit does, in the time and memory of so many.
 
@@ -602,7 +609,7 @@ def grow_some(
         Begun with the schema of the samples (`start`), without any. It cannot be used afterwards.
     trees
         Numbers of trees, each once.
-    X, y, ids, progress
+    X, y, ids, sample_weight, progress
         As for `fit`; there may be no samples.
 
     Raises
@@ -619,9 +626,10 @@ def grow_some(
     if len({*trees}) < len(trees) or not all(0 <= tree < n_trees for tree in trees):
         raise InputError(f"trees must be different numbers from 0 to {n_trees - 1}")
     try:
-        model.require_room(len(ids))
-        if ids:
-            store.commit(store.prepare(X, y, ids))
+        prepared = store.prepare(X, y, ids, sample_weight) if ids else None
+        model.require_room(len(ids), prepared)
+        if prepared is not None:
+            store.commit(prepared)
         digests = engine.fit_some(store.problem(), store.slots(), trees, model.class_order(), progress)
         return SomeTrees(model.header_text(), dict(zip(trees, digests, strict=True)))
     finally:

@@ -147,7 +147,7 @@ class ReplacePlan(Plan):
     ----------
     id : which.
     prepared : its features and label; None when they stay as they are.
-    subject, expires_ms : of the new content.
+    subject, expires_ms, weight : of the new content.
     origin : a number of the caller's that is kept with new content.
     nonce : of the new content; None when none is kept.
     changes : whether anything changes.
@@ -159,6 +159,7 @@ class ReplacePlan(Plan):
     prepared: Prepared | None
     subject: str | None
     expires_ms: int | None
+    weight: float
     origin: int | None
     nonce: bytes | None = None
     changes: bool
@@ -358,6 +359,7 @@ class Changeable(Keepable):
             prepared=prepared,
             subject=owner,
             expires_ms=expires,
+            weight=own,
             origin=origin,
             nonce=nonce,
             changes=prepared is not None or owner != old.subject or expires != old.expires_ms,

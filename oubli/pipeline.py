@@ -47,8 +47,19 @@ class DynamicPipeline:
         model: Model = self.steps[-1][1]
         return model
 
-    def fit(self, X: Any, y: Any, *, ids: Any = None, subjects: Any = None, expires_at: Any = None) -> Self:
-        """Fit transformers and model; `ids`, `subjects` and `expires_at` are those of the model's `fit`.
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        ids: Any = None,
+        subjects: Any = None,
+        expires_at: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Fit transformers and model; what belongs to samples is as in the model's `fit`.
+
+        Transformers are fitted without weights.
 
         Raises
         ------
@@ -62,15 +73,24 @@ class DynamicPipeline:
                 "the model (trees need no scaling, and take missing values and categories), or pass stateful='warn'"
             )
         self._warn(learning, "will not forget samples that are deleted; fit again after an erasure")
-        X, belongings = self._read(X, ids, subjects, expires_at)
+        X, belongings = self._read(X, ids, subjects, expires_at, sample_weight)
         for _, transformer in self.steps[:-1]:
             X = transformer.fit_transform(X, y)
         self.model.fit(X, y, **belongings)
         return self
 
-    def add(self, X: Any, y: Any, *, ids: Any = None, subjects: Any = None, expires_at: Any = None) -> list[str]:
+    def add(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        ids: Any = None,
+        subjects: Any = None,
+        expires_at: Any = None,
+        sample_weight: Any = None,
+    ) -> list[str]:
         """Learn samples, and return their ids; transformers only transform them."""
-        X, belongings = self._read(X, ids, subjects, expires_at)
+        X, belongings = self._read(X, ids, subjects, expires_at, sample_weight)
         return self.model.add(self._transform(X), y, **belongings)
 
     def delete(self, ids: Any = None, *, subjects: Any = None) -> None:
@@ -100,11 +120,12 @@ class DynamicPipeline:
             X = transformer.transform(X)
         return X
 
-    def _read(self, X: Any, ids: Any, subjects: Any, expires_at: Any) -> tuple[Any, dict[str, Any]]:
+    def _read(self, X: Any, ids: Any, subjects: Any, expires_at: Any, sample_weight: Any) -> tuple[Any, dict[str, Any]]:
         """Take apart features and what belongs to samples: transformers change the one and lose the other."""
         model = self.model
         store = model.samples_ if model.__sklearn_is_fitted__() else None
-        rows = read_rows(X, ids=ids, subjects=subjects, expires_at=expires_at, store=store)
+        given = {"ids": ids, "subjects": subjects, "expires_at": expires_at, "sample_weight": sample_weight}
+        rows = read_rows(X, **given, store=store)
         names: Any = rows.ids
         if names is not None and rows.source is IdSource.INDEX:
             import pandas as pd  # the table is one of its
@@ -114,10 +135,10 @@ class DynamicPipeline:
         if expires is not None:
             expires = _moment(expires) if isinstance(expires, int) else [_moment(one) for one in expires]
         columns = list(getattr(X, "columns", ()))
-        named = [one for one in (ids, subjects, expires_at) if isinstance(one, str) and one in columns]
+        named = [one for one in given.values() if isinstance(one, str) and one in columns]
         if named:
             X = X.drop(columns=named) if hasattr(X, "iloc") else X.drop(named)  # pandas; polars
-        return X, {"ids": names, "subjects": rows.subjects, "expires_at": expires}
+        return X, {"ids": names, "subjects": rows.subjects, "expires_at": expires, "sample_weight": rows.weights}
 
     def _stateful(self) -> Iterator[str]:
         """Names of the steps that learn from samples."""

@@ -21,9 +21,9 @@ class _Wrapped(base.Estimator):
         self.window_seconds = window_seconds
         self.stream = Stream(deepcopy(model), window=window, window_seconds=window_seconds)
 
-    def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
-        """Learn a sample, and unlearn those that leave the window."""
-        self.stream.learn_one(_named(x), y)
+    def learn_one(self, x: Mapping[Any, Any], y: Any, *, w: float = 1.0) -> None:
+        """Learn a sample of weight `w`, and unlearn those that leave the window."""
+        self.stream.learn_one(_named(x), y, w=w)
 
 
 class OubliClassifier(_Wrapped, base.Classifier):

@@ -67,7 +67,13 @@ class Stream:
         return self.model.__sklearn_is_fitted__()
 
     def learn_one(
-        self, x: Mapping[str, Any], y: Any, *, sample_id: str | None = None, at: datetime | None = None
+        self,
+        x: Mapping[str, Any],
+        y: Any,
+        *,
+        sample_id: str | None = None,
+        at: datetime | None = None,
+        w: float = 1.0,
     ) -> str:
         """Learn a sample, then unlearn those that leave the window.
 
@@ -78,6 +84,7 @@ class Stream:
         sample_id : its id, generated when left out.
         at : when it came, of the caller's clock, with a time zone; needed with `window_seconds` only, and now when left
             out. It must not go back.
+        w : its weight; see `Model.fit`.
 
         Returns
         -------
@@ -91,6 +98,8 @@ class Stream:
         """
         y = y.item() if isinstance(y, np.generic) else y
         given: dict[str, Any] = {} if sample_id is None else {"ids": [sample_id]}
+        if w != 1:
+            given["sample_weight"] = [w]
         if self.window_seconds is not None:
             at = self._checked(datetime.now(UTC) if at is None else at)
             given["expires_at"] = at + timedelta(seconds=self.window_seconds)
@@ -182,6 +191,7 @@ class Stream:
                 ids=names,
                 subjects=[store.belongings(name).subject for name in names],
                 expires_at=[_expiry_of(model, name) for name in names],
+                sample_weight=[sample.weight for sample in held],
                 schema=schema,
             )
         wider.samples_.next_id = store.next_id  # the id of a sample that has left names no other one

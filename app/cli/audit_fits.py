@@ -66,15 +66,16 @@ def _begun(checked: CheckedState) -> Model:
     return model
 
 
-def _prepared(samples: Samples, model: Model) -> tuple[list[list[Any]], list[Any], list[Any]]:
-    """Have the kernels of a model ready; return rows, labels and ids as it reads them."""
+def _prepared(samples: Samples, model: Model) -> tuple[list[list[Any]], list[Any], dict[str, Any]]:
+    """Have the kernels of a model ready; return rows and labels as it reads them, and its ids and weights."""
     from oubli.app.service.compiling import prepare_kernels
 
     schema = model.schema_
     if samples:
         prepare_kernels(model.kind, schema, model.get_params(), answers=False)
     rows = [[one["features"][name] for name in schema.names] for one in samples]
-    return rows, [one["label"] for one in samples], [one["id"] for one in samples]
+    further = {"ids": [one["id"] for one in samples], "sample_weight": [one.get("weight", 1) for one in samples]}
+    return rows, [one["label"] for one in samples], further
 
 
 def fit(samples: Samples, checked: CheckedState, progress: Any = None) -> Model:
@@ -88,8 +89,8 @@ def fit(samples: Samples, checked: CheckedState, progress: Any = None) -> Model:
     with _fitting():
         model = _begun(checked)
         if samples:
-            rows, labels, ids = _prepared(samples, model)
-            model.fit(rows, labels, ids=ids, schema=model.schema_, progress=progress)
+            rows, labels, further = _prepared(samples, model)
+            model.fit(rows, labels, **further, schema=model.schema_, progress=progress)
     return model
 
 
@@ -135,8 +136,8 @@ def grow(samples: Samples, checked: CheckedState, drawn: Drawn, progress: Any = 
 
     with _fitting():
         model = _begun(checked)
-        rows, labels, ids = _prepared(samples, model)
-        return grow_some(model, drawn.trees, rows, labels, ids=ids, progress=progress)
+        rows, labels, further = _prepared(samples, model)
+        return grow_some(model, drawn.trees, rows, labels, **further, progress=progress)
 
 
 def check_model(model: Model, checked: CheckedState) -> None:
@@ -248,13 +249,21 @@ def _hashes(samples: Sequence[Any]) -> list[bytes]:
     nonces = _raw_nonces([one["nonce"] for one in samples])
     rows = _features(samples)
     labels = [one["label"] for one in samples]
-    if not {*map(type, labels)} <= _WRITTEN_ALIKE | {float}:
+    weights = [one.get("weight", 1) for one in samples]
+    if not {*map(type, labels)} <= _WRITTEN_ALIKE | {float} or not {*map(type, weights)} <= {int, float}:
         raise _UnusualError
+    own = [{} if weight == 1 else {"weight": as_written(weight)} for weight in weights]
     return [
         sha256(
             nonces[_NONCE_BYTES * i : _NONCE_BYTES * (i + 1)]
             + orjson.dumps(
-                {"features": rows[i], "id": one["id"], "label": as_written(labels[i]), "subject": one["subject"]},
+                {
+                    "features": rows[i],
+                    "id": one["id"],
+                    "label": as_written(labels[i]),
+                    "subject": one["subject"],
+                    **own[i],
+                },
                 option=orjson.OPT_SORT_KEYS,
             )
         ).digest()

@@ -167,7 +167,7 @@ def _flag_type(annotation: Any) -> Any:
 def _metavar(field: str) -> str:
     if field in ("data", "config", "ledger") or field.endswith("_file"):
         return "FILE"
-    if field in ("target", "id_column", "subject_column", "expiry_column", "drop", "categorical"):
+    if field in ("target", "id_column", "subject_column", "expiry_column", "weight_column", "drop", "categorical"):
         return "COLUMN"
     return "DIR" if field.endswith("_dir") else "TEXT"
 

@@ -1,4 +1,4 @@
-"""Data files as the input of an estimator: CSV or Parquet to rows, labels, ids, subjects and times of expiry.
+"""Data files as the input of an estimator: CSV or Parquet to rows, labels, ids, subjects, times of expiry and weights.
 
 pyarrow reads both formats in parallel and returns every CSV field as it is written, which is what ids need and
 what lets `oubli.app.datasets.columns` decide types by rules that are ours.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from oubli.app.datasets.columns import (
@@ -28,8 +29,9 @@ from oubli.app.datasets.readers import LoadError, Source, listed, located, open_
 from oubli.app.progress import Progress, silent
 from oubli.app.settings import Settings
 from oubli.app.times import TimeError, parse_time
-from oubli.core.data.schema import Column, Schema, Task
+from oubli.core.data.schema import Column, ColumnType, Schema, Task
 from oubli.core.errors import InputError
+from oubli.core.samples.weights import read_weights
 
 
 def read_expiries(name: str, column: pa.ChunkedArray) -> list[int | None]:
@@ -69,12 +71,29 @@ def read_expiries(name: str, column: pa.ChunkedArray) -> list[int | None]:
     return found
 
 
+def read_column_of_weights(name: str, column: pa.ChunkedArray) -> Array:
+    """Return the weight of each sample, float64[n]; 1 where the field is empty.
+
+    Raises
+    ------
+    ColumnError
+        When a value is no weight.
+    """
+    weights = convert_feature(Column(name, ColumnType.NUMERIC, "float64"), column)
+    weights = np.where(np.isnan(weights), 1.0, weights)
+    try:
+        read_weights(weights, len(weights))
+    except InputError as error:
+        raise ColumnError(name, f"the weight {error.rule}", error.row) from None
+    return weights
+
+
 _MAX_ID_LENGTH = 256
 
 
 @dataclass(frozen=True)
 class Table:
-    """What ``fit`` takes: rows, labels, ids and the schema; ``subjects`` and ``expires`` go to the store afterwards."""
+    """What ``fit`` takes: rows, labels, ids, weights and the schema; ``subjects`` and ``expires`` follow afterwards."""
 
     X: Any
     y: Array
@@ -83,6 +102,7 @@ class Table:
     schema: Schema
     notes: tuple[str, ...] = ()
     expires: list[int | None] | None = None
+    weights: Array | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -107,8 +127,8 @@ def load_table(settings: Settings, progress: Progress = silent, now_ns: Callable
     Parameters
     ----------
     settings : Settings
-        ``data``, ``target``, ``id_column``, ``subject_column``, ``expiry_column``, ``drop``, ``categorical``,
-        ``schema_file``, ``task`` and ``delimiter``.
+        ``data``, ``target``, ``id_column``, ``subject_column``, ``expiry_column``, ``weight_column``, ``drop``,
+        ``categorical``, ``schema_file``, ``task`` and ``delimiter``.
     progress : callable
         ``(stage, done, total)``, called in bytes while the file is read and in columns while it is converted.
     now_ns : callable
@@ -128,9 +148,11 @@ def load_table(settings: Settings, progress: Progress = silent, now_ns: Callable
     _require(source, "--id", settings.id_column)
     _require(source, "--subject", settings.subject_column)
     _require(source, "--expiry", settings.expiry_column)
+    _require(source, "--weight", settings.weight_column)
     _require(source, "--drop", *settings.drop)
     _require(source, "--categorical", *settings.categorical)
-    special = {target, settings.id_column, settings.subject_column, settings.expiry_column, *settings.drop}
+    beside = {settings.id_column, settings.subject_column, settings.expiry_column, settings.weight_column}
+    special = {target, *beside, *settings.drop}
     names = [name for name in source.header if name not in special]
     if declared is not None:
         names = _match(source, declared.names, names)
@@ -170,7 +192,9 @@ def load_table(settings: Settings, progress: Progress = silent, now_ns: Callable
         subjects = None
         if settings.subject_column is not None:
             subjects = verbatim(settings.subject_column, table[settings.subject_column])
-        expires = None
+        expires, weights = None, None
+        if settings.weight_column is not None:
+            weights = read_column_of_weights(settings.weight_column, table[settings.weight_column])
         if settings.expiry_column is not None:
             expires = read_expiries(settings.expiry_column, table[settings.expiry_column])
             now, n_rows = now_ns() // 1_000_000, len(expires)
@@ -186,8 +210,9 @@ def load_table(settings: Settings, progress: Progress = silent, now_ns: Callable
                 labels, expires = labels[kept], [expires[row] for row in kept]
                 ids = [str(row) if ids is None else ids[row] for row in kept]
                 subjects = None if subjects is None else [subjects[row] for row in kept]
+                weights = None if weights is None else weights[kept]
     texts = tuple(tell_note(source, note) for note in notes)
-    return Table(as_input(columns, schema), labels, ids, subjects, schema, texts, expires)
+    return Table(as_input(columns, schema), labels, ids, subjects, schema, texts, expires, weights)
 
 
 def load_queries(

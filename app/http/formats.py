@@ -82,7 +82,7 @@ def _quality(text: str) -> float:
         return 0.0
 
 
-BESIDE = ("id", "subject", "expires_at", "restricted_at")
+BESIDE = ("id", "subject", "expires_at", "restricted_at", "weight")
 """Columns of a sample besides its features and its label."""
 ORIGIN = ("added_at", "request_id")
 """Further columns of a sample in a bundle."""

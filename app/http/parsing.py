@@ -8,6 +8,7 @@ each wrong place; submitted values are never repeated.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -28,10 +29,12 @@ from oubli.app.service.changes.additions import NewSamples, Row
 from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.service import Service
 from oubli.app.times import TimeError, parse_future
-from oubli.core.data.schema import Schema
+from oubli.core.data.schema import LARGEST_WEIGHT, Schema
 from oubli.core.data.values import normalise_id
 from oubli.core.errors import InputError
+from oubli.core.jit.targets import GRID
 from oubli.core.planning import KEEP, Keep
+from oubli.core.samples.weights import FIELD, RULE
 from oubli.core.unseen.conformal import read_coverage
 
 KEY_HEADER = "Idempotency-Key"
@@ -39,7 +42,8 @@ METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
 MOST_NAMED = 1000  # samples in an answer about influence
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _PREDICTION_KEYS = frozenset({"instances", "receipt", "coverage", "by_class"})
-_SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "restricted_at", "readd", "retention"}
+_SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "restricted_at", "readd", "retention", "weight"}
+_REPLACEMENT_KEYS = _SAMPLE_KEYS - {"readd", "retention"}
 MOST_COMPARED = 100  # instances
 SHORT_BODY = 2**15  # bytes that are read in 5 ms at most; lists of ids take the longest
 _SCANNED = 2**20  # bytes that are looked at in one step
@@ -187,7 +191,7 @@ class Reader:
 
     def replacement(self, body: bytes, sample_id: str) -> tuple[Replacement, Any]:
         """Return what a `PUT /samples/{id}` body asks for, and the features as they were sent."""
-        content = self._object(body, {"id", "features", "label", "subject", "expires_at", "restricted_at"})
+        content = self._object(body, _REPLACEMENT_KEYS)
         if content.get("id") is not None and parse_name(content["id"], "/id") != sample_id:
             raise invalid("/id", "must be the id in the path: a sample keeps its id; leave it out")
         for key in ("features", "label"):
@@ -203,9 +207,10 @@ class Reader:
         if "expires_at" in content:
             sent = content["expires_at"]
             expires = None if sent is None else self.time(sent, ("expires_at",))
+        weight: float | Keep = parse_weight(content["weight"], ("weight",)) if "weight" in content else KEEP
         features = content["features"]
         row = self.row(features, ("features",))
-        return Replacement(sample_id, row, content["label"], subject, expires), features
+        return Replacement(sample_id, row, content["label"], subject, expires, weight), features
 
     def targets(self, body: bytes) -> tuple[list[str] | None, list[str] | None, str | None, bool]:
         """Return ids, subjects (one is None) and case number of a batch deletion, and whether to list what is found."""
@@ -329,6 +334,9 @@ class Reader:
         samples.subjects.append(None if subject is None else parse_name(subject, ("samples", i, "subject")))
         samples.expires.append(None if expires is None else self.time(expires, ("samples", i, "expires_at")))
         samples.readd.append(readd)
+        weight = parse_weight(sample.get("weight"), ("samples", i, "weight"))
+        if weight != 1:
+            samples.weights[i] = weight
         retention = sample.get("retention")
         if retention is not None:
             self.add_retention(samples.retentions, samples.subjects[-1], retention, i)
@@ -416,7 +424,7 @@ def explain(
         rule = error.rule if isinstance(row, dict) else f"(feature '{error.field}') {error.rule}"
         return invalid(pointer(*parts, position), rule)
     beside = parts[:-1]
-    key = error.field if error.field in ("id", "subject") else "label"
+    key = {"id": "id", "subject": "subject", FIELD: "weight"}.get(error.field, "label")
     return invalid(pointer(*beside, key), error.rule)
 
 
@@ -455,6 +463,17 @@ def parse_values(raw: bytes, *names: str) -> list[str | None]:
 def parse_names(values: list[Any], key: str) -> list[str]:
     """Return ids or subjects of a list in the request."""
     return [parse_name(value, pointer(key, i)) for i, value in enumerate(values)]
+
+
+def parse_weight(value: Any, place: tuple[str | int, ...]) -> float:
+    """Return the weight of a sample, as it is held; 1 for null."""
+    if value is None:
+        return 1.0
+    smallest = 0.5 / GRID
+    if type(value) not in (int, float) or not smallest <= value < LARGEST_WEIGHT - smallest:
+        raise invalid(pointer(*place), RULE)
+    units: int = math.floor(value * GRID + 0.5)
+    return units / GRID
 
 
 def parse_id(raw_path: bytes, prefix: bytes) -> str:

@@ -35,6 +35,7 @@ from oubli.app.service.model.questions import Page
 from oubli.app.service.service import Service
 from oubli.app.times import to_text
 from oubli.core.data.schema import Schema
+from oubli.core.data.values import shortest
 from oubli.core.model import QueryResult
 from oubli.core.samples.records import HeldSample
 
@@ -94,6 +95,7 @@ def sample_content(sample: HeldSample, schema: Schema) -> dict[str, Any]:
         "label": label,
         "expires_at": _time(sample.expires_ms),
         "restricted_at": _time(sample.restricted_ms),
+        "weight": shortest(sample.weight, "float64"),
     }
 
 
@@ -145,9 +147,10 @@ def bundle_csv(bundle: Bundle, schema: Schema) -> str:
     return "".join(lines)
 
 
-def _beside(sample: HeldSample) -> tuple[str | None, ...]:
+def _beside(sample: HeldSample) -> tuple[str | float | None, ...]:
     """Return what is in the columns besides features and label."""
-    return sample.id, sample.subject, _time(sample.expires_ms), _time(sample.restricted_ms)
+    times = _time(sample.expires_ms), _time(sample.restricted_ms)
+    return sample.id, sample.subject, *times, shortest(sample.weight, "float64")
 
 
 async def bundle_answer(service: Service, bundle: Bundle, *, csv: bool) -> Response:

@@ -18,7 +18,8 @@ A leaf has the position of a name under a key, and hashes of samples:
 
     position of an id       0, then 47 bits of HMAC-SHA256(key, "id" | 0x00 | id)
     position of a subject   1, then 47 bits of HMAC-SHA256(key, "subject" | 0x00 | subject)
-    sample                  c = SHA-256(nonce | JSON of features, id, label and subject, as RFC 8785 writes it)
+    sample                  c = SHA-256(nonce | JSON of features, id, label, subject and, unless it is 1, weight, as RFC
+                            8785 writes it)
     content of an id        c
     content of a subject    SHA-256(the c of all its samples, in order)
 
@@ -370,7 +371,9 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: name.encode("utf-16-be"))
 
 
-def hash_of_sample(nonce: bytes, sample_id: str, subject: str | None, features: dict[str, Any], label: Any) -> bytes:
+def hash_of_sample(
+    nonce: bytes, sample_id: str, subject: str | None, features: dict[str, Any], label: Any, weight: float = 1
+) -> bytes:
     """Return the hash of a sample.
 
     Parameters
@@ -383,9 +386,13 @@ def hash_of_sample(nonce: bytes, sample_id: str, subject: str | None, features: 
         By name, `in_order`, as answers show them.
     label
         As answers show it.
+    weight
+        Its weight; 1 is not hashed.
     """
     # In order.
     content = {"features": features, "id": sample_id, "label": label, "subject": subject}
+    if weight != 1:
+        content["weight"] = as_written(weight)
     return sha256(nonce + orjson.dumps(content)).digest()
 
 

@@ -151,7 +151,8 @@ def _limit(max_removed: float | int, model: "Model") -> int:
 def _learn_again(model: Model, samples: list[HeldSample], origins: list[int]) -> None:
     """Learn samples as they were, with all that was kept about them."""
     store = model.samples_
-    model.add([one.features for one in samples], [one.label for one in samples], ids=[one.id for one in samples])
+    ids, weights = [one.id for one in samples], [one.weight for one in samples]
+    model.add([one.features for one in samples], [one.label for one in samples], ids=ids, sample_weight=weights)
     for sample, origin in zip(samples, origins, strict=True):
         store.set_subject(sample.id, sample.subject)
         store.set_expiry(sample.id, sample.expires_ms)

@@ -28,6 +28,10 @@ Units = npt.NDArray[np.int32]
 MOST = 2**23  # all weights together are below it, where not all are 1: counts in units stay below 2^31
 
 FIELD = "sample_weight"
+RULE = (
+    f"must be a number of at least 1/{2 * GRID} and below {LARGEST_WEIGHT}: leave out samples without weight, and "
+    "multiply all by one number"
+)
 
 
 def read_weights(values: Any, n: int) -> Units | None:
@@ -63,8 +67,7 @@ def read_weights(values: Any, n: int) -> Units | None:
     is_wrong = ~((units >= 1) & (units < LARGEST_WEIGHT * GRID))
     if is_wrong.any():
         row = int(is_wrong.argmax())
-        rule = f"must be at least 1/{2 * GRID} and below {LARGEST_WEIGHT}: leave out samples without weight, "
-        raise InputError(f"{rule}and multiply all by one number", row=row, field=FIELD, value=raw.value(row))
+        raise InputError(RULE, row=row, field=FIELD, value=raw.value(row))
     return None if (units == GRID).all() else units.astype(np.int32)
 
 

@@ -29,6 +29,7 @@ from oubli.api.erasures import Receipt
 
 LONGEST_PERIOD = 100 * 366 * 86_400  # seconds; more than a century is a mistaken unit
 Period = Annotated[int, Field(ge=1, le=LONGEST_PERIOD)]
+Weight = Annotated[float, Field(ge=1 / 512, lt=2**15)]
 
 
 class Sample(Request):
@@ -55,6 +56,11 @@ class Sample(Request):
         description="Retention period in seconds for all current and future samples of the subject; see `POST "
         "/subjects/retain`. If left out, the subject keeps its period.",
     )
+    weight: Weight | None = Field(
+        None,
+        description="How much the sample counts: 2 counts as two equal samples. Rounded to a multiple of 1/256; 1 if "
+        "left out.",
+    )
 
 
 class AddRequest(Request):
@@ -73,7 +79,7 @@ class Added(Answer):
 
 
 class ReplaceRequest(Request):
-    """The new content of a sample. If you leave `subject` and `expires_at` out, they stay; null clears them."""
+    """The new content of a sample. What you leave out of `subject`, `expires_at` and `weight` stays; null clears it."""
 
     features: Features
     label: Scalar
@@ -83,6 +89,7 @@ class ReplaceRequest(Request):
         None, description="Must be null; it exists so that you can send an answer back. A restriction stays."
     )
     id: Name | None = Field(None, description="May repeat the id in the path.")
+    weight: Weight | None = Field(None, description="How much the sample counts; null means 1.")
 
 
 class HeldSample(Answer):
@@ -100,6 +107,7 @@ class HeldSample(Answer):
         description="Start of the restriction of its subject: the sample is kept, and the model does not learn from "
         "it.",
     )
+    weight: float = later(1.0, description="How much it counts: a multiple of 1/256.")
 
 
 class SampleAnswer(HeldSample):

@@ -127,7 +127,14 @@ def ids_of_index(X: Any) -> list[str] | None:
 
 
 def samples_of(
-    X: Any, y: Any, *, ids: Any = None, subjects: Any = None, expires_at: Any = None, readd: bool = False
+    X: Any,
+    y: Any,
+    *,
+    ids: Any = None,
+    subjects: Any = None,
+    expires_at: Any = None,
+    sample_weight: Any = None,
+    readd: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the samples of a `POST /samples` body.
 
@@ -146,6 +153,8 @@ def samples_of(
         columns["subject"] = [None if _is_missing(one) else _name(one, i, "subject") for i, one in _each(subjects, n)]
     if expires_at is not None:
         columns["expires_at"] = [None if _is_missing(one) else time_text(one, i) for i, one in _each(expires_at, n)]
+    if sample_weight is not None:
+        columns["weight"] = [_cell(one, i, "weight") for i, one in _each(sample_weight, n)]
     if readd:
         columns["readd"] = [True] * n
     for name, values in columns.items():
@@ -168,8 +177,8 @@ def time_text(value: Any, row: int | None = None) -> str:
 def frame_of(samples: Iterable[HeldSample], schema: Schema) -> pd.DataFrame:
     """Return samples as a DataFrame: ids as the index, a column for each feature, and one with the labels.
 
-    Categories have the type `category`, booleans `boolean`, numbers the type that they are held in. Subject, expiry and
-    the time of restriction are in columns of these names where any sample has one.
+    Categories have the type `category`, booleans `boolean`, numbers the type that they are held in. Subject, expiry,
+    time of restriction and a weight that is not 1 are in columns of these names where any sample has one.
     """
     import pandas as pd
 
@@ -186,8 +195,10 @@ def frame_of(samples: Iterable[HeldSample], schema: Schema) -> pd.DataFrame:
         ("subject", [sample.subject for sample in held]),
         ("expires_at", [sample.expires_at for sample in held]),
         ("restricted_at", [sample.restricted_at for sample in held]),
+        ("weight", [sample.weight for sample in held]),
     ):
-        if any(value is not None for value in values) and name not in columns:
+        usual = 1 if name == "weight" else None
+        if any(value != usual for value in values) and name not in columns:
             columns[name] = pd.Series(values, index=index)
     return pd.DataFrame(columns, index=index)
 
@@ -262,7 +273,7 @@ def _values(y: Any, what: str) -> list[Any]:
 
 def _each(values: Any, n: int) -> Iterable[tuple[int, Any]]:
     """Yield a value for each of n rows; one value alone is that of all."""
-    if isinstance(values, (str, int, datetime, np.integer)):
+    if isinstance(values, (str, int, float, Decimal, datetime, np.number)):
         return enumerate([values] * n)
     return enumerate(values.tolist() if hasattr(values, "tolist") else list(values))
 

@@ -15,7 +15,8 @@ The root is what they lead to. So a proof of absence cannot be of a name that is
 
     position      id       0, then 47 bits of HMAC-SHA256(key, "id" | 0x00 | id)
                   subject  1, then 47 bits of HMAC-SHA256(key, "subject" | 0x00 | subject)
-    sample        c = SHA-256(nonce | JSON of features, id, label and subject, as RFC 8785 writes it)
+    sample        c = SHA-256(nonce | JSON of features, id, label, subject and, unless it is 1, weight, as RFC 8785
+                  writes it)
     content       of an id: c; of a subject, and of names with one position: SHA-256(the c of all samples, in order)
 """
 
@@ -185,7 +186,11 @@ def hash_of_sample(sample: Mapping[str, Any]) -> bytes:
     if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
         raise FailedError("set", "a sample has no nonce: list them with openings=true")
     try:
-        content = canonical_sample({name: sample[name] for name in _OF_SAMPLES})
+        told = {name: sample[name] for name in _OF_SAMPLES}
+        weight = sample.get("weight", 1)
+        if type(weight) not in (int, float):
+            raise FailedError("set", "a sample has a weight that is no number")
+        content = canonical_sample(told if weight == 1 else {**told, "weight": weight})
     except (KeyError, ValueError, AttributeError, TypeError):
         raise FailedError("set", "a sample lacks its id, subject, features or label") from None
     return sha256(bytes.fromhex(nonce) + content).digest()

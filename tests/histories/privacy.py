@@ -50,6 +50,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "tree": {},
 }
 N_SUBJECTS = 12
+_WEIGHED = ("forest",)  # kinds that can count weights
 GRACE = 3_600_000  # milliseconds for which an erased id does not come back by itself
 _BEGIN = 1_700_000_000_000
 _MOST_FILES = 4
@@ -66,6 +67,7 @@ class Person:
     expires: int | None
     request: str
     at: int  # when it was added
+    weight: float
 
 
 @dataclass
@@ -127,6 +129,7 @@ class PrivacyPlayer:
         self.kind = kind
         self.folder = folder
         self.rng = random.Random(seed)
+        self.rng_of_weights = random.Random(seed)  # of its own, so that weights change no other choice
         self.truth = Truth()
         self.now = _BEGIN
         self.erased: dict[str, int] = {}  # when each id was erased last, whether it has come back or not
@@ -219,6 +222,9 @@ class PrivacyPlayer:
         )
         return row, self.rng.choice(["yes", "no", "no", f"rare-{self.rng.randrange(4)}"])
 
+    def weight(self) -> float:
+        return self.rng_of_weights.choice([1.0, 1.0, 1.0, 2.0, 0.5]) if self.kind in _WEIGHED else 1.0
+
     def expiry(self) -> int | None:
         return self.now + self.rng.randrange(1, 4) * 1_000_000 if self.rng.random() < 0.3 else None
 
@@ -251,7 +257,7 @@ class PrivacyPlayer:
             else:
                 name = self.rng.choice([*list(self.absent)[-20:], *self.truth.held])
             row, label = self.content()
-            one = Person(self.subject(), row, label, self.expiry(), request, self.now)
+            one = Person(self.subject(), row, label, self.expiry(), request, self.now, self.weight())
             if name in self.truth.held and self.rng.random() < 0.7:
                 one = replace(self.truth.held[name], request=request)
             samples[name] = one
@@ -265,6 +271,7 @@ class PrivacyPlayer:
             [one.expires for one in samples.values()],
             [readd] * len(samples),
             periods,
+            {i: one.weight for i, one in enumerate(samples.values()) if one.weight != 1},
         )
         token = logs.request_id.set(request)
         try:
@@ -305,7 +312,8 @@ class PrivacyPlayer:
         if known is not None and self.truth.is_restricted(name) and self.rng.random() < 0.2:
             subject = None
         expires: Any = self.expiry() if self.rng.random() < 0.3 else KEEP
-        work = self.service.changes.replace(Replacement(name, list(row), label, subject, expires))
+        weight: Any = self.weight() if self.rng_of_weights.random() < 0.3 else KEEP
+        work = self.service.changes.replace(Replacement(name, list(row), label, subject, expires, weight))
         if known is None:
             await self.refused(work, NotHeldError)
             return
@@ -316,6 +324,7 @@ class PrivacyPlayer:
         one = replace(known, row=row, label=label)
         one = one if subject is KEEP else replace(one, subject=subject)
         one = one if expires is KEEP else replace(one, expires=expires)
+        one = one if weight is KEEP else replace(one, weight=weight)
         is_changed = not _is_same(one, known) or one.expires != known.expires
         assert (receipt.kind, receipt.unlearned) == ("rectification", int(is_changed))
         before = known.subject in self.truth.marks, one.subject in self.truth.marks
@@ -538,7 +547,8 @@ class PrivacyPlayer:
         fresh = KINDS[self.kind, Task.CLASSIFICATION](**PARAMETERS[self.kind], random_state=self.truth.seed)
         names = self.rng.sample(sorted(live), len(live))
         if names:
-            fresh.fit([list(live[n].row) for n in names], [live[n].label for n in names], ids=names, schema=SCHEMA)
+            labels, weights = [live[n].label for n in names], [live[n].weight for n in names]
+            fresh.fit([list(live[n].row) for n in names], labels, ids=names, sample_weight=weights, schema=SCHEMA)
         else:
             fresh.start(SCHEMA)
         assert self.service.model.state.model.digest() == fresh.digest(), "the digest is not that of a fresh fit"
@@ -554,6 +564,7 @@ class PrivacyPlayer:
         for name, one in truth.held.items():
             found, _ = self.service.questions.get(name)
             assert (found.subject, found.expires_ms) == (one.subject, truth.expiry(name)), name
+            assert found.weight == one.weight, name
             holder = store.holding(name)
             assert holder is not None
             assert holder.belongings(name).expires_ms == one.expires, name
@@ -565,7 +576,7 @@ class PrivacyPlayer:
         for name, one in self.truth.held.items():
             store = self.service.model.state.model.samples_.holding(name)
             assert store is not None
-            assert store.same_content(name, store.prepare([list(one.row)], [one.label]), 0), name
+            assert store.same_content(name, store.prepare([list(one.row)], [one.label], None, one.weight), 0), name
         self.service.model.state.model.check_invariants()
 
     async def search_files(self) -> None:
@@ -635,5 +646,5 @@ class PrivacyPlayer:
 
 def _is_same(one: Person, other: Person) -> bool:
     """Whether a sample that is sent is the one held; an expiry that is left out is not compared."""
-    same = one.subject == other.subject and one.row == other.row and one.label == other.label
+    same = (one.subject, one.row, one.label, one.weight) == (other.subject, other.row, other.label, other.weight)
     return same and (one.expires is None or one.expires == other.expires)

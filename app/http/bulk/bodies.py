@@ -11,7 +11,7 @@ import orjson
 
 from oubli.app.datasets.blocks import Blocks, StreamError, TextBlocks
 from oubli.app.http.formats import Format, columns_beside, label_column
-from oubli.app.http.parsing import Reader, parse_name, refuse_repeated
+from oubli.app.http.parsing import Reader, parse_name, parse_weight, refuse_repeated
 from oubli.app.http.problems import NOT_ADDED, ProblemError, invalid, pointer
 from oubli.app.service.changes.additions import NewSamples
 from oubli.core.data.values import Column, ColumnType
@@ -177,16 +177,24 @@ class _TableCollector:
             with _beside("readd"):
                 flags = convert_feature(Column("readd", ColumnType.BOOLEAN), table[beside["readd"]])
             readd = [bool(flag) for flag in flags.tolist()]
+        weights: dict[int, float] = {}
+        if beside["weight"] in table.column_names:
+            with _beside("weight"):
+                numbers = convert_feature(Column("weight", ColumnType.NUMERIC, "float64"), table[beside["weight"]])
+            for row, number in enumerate(_cells(numbers)):
+                weight = parse_weight(number, ("samples", row, "weight"))
+                if weight != 1:
+                    weights[row] = weight
         self._refuse_restricted(table, beside["restricted_at"])
         refuse_repeated(ids)
         retentions: dict[str, int] = {}
         seconds = self._texts(table, "retention", beside["retention"], lambda text, _: text)
         for row, text in enumerate(seconds):
             if text is not None:
-                number = int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else text
-                reader.add_retention(retentions, subjects[row], number, row)
+                period = int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else text
+                reader.add_retention(retentions, subjects[row], period, row)
         rows = list(map(list, zip(*columns, strict=True)))
-        return NewSamples(rows, labels, ids, subjects, expires, readd, retentions)
+        return NewSamples(rows, labels, ids, subjects, expires, readd, retentions, weights)
 
     def _refuse_restricted(self, table: Any, column: str) -> None:
         """Refuse samples that are restricted where the table comes from; other columns of a bundle are passed over."""

@@ -139,12 +139,12 @@ _ONE = "/samples/{id:sample_id}"
 async def add_samples(request: Request) -> Response:
     """Learn samples, all of them or none.
 
-    A sample that is already held with the same id, content and subject is accepted and changes nothing, so you can
-    repeat a request.
+    A sample that is already held with the same id, content, weight and subject is accepted and changes nothing, so you
+    can repeat a request.
 
     You can also send samples as NDJSON (a sample a line), as CSV with a header or as an Arrow IPC stream: with a column
-    for each feature and for the label, and optionally `id`, `subject`, `expires_at` and `readd`. `Accept` names the
-    format of the answer.
+    for each feature and for the label, and optionally `id`, `subject`, `expires_at`, `weight` and `readd`. `Accept`
+    names the format of the answer.
     """
     context = context_of(request)
     given, wanted = formats_of(request.headers)

@@ -27,7 +27,7 @@ class NewSamples:
 
     An id that is None is generated. `expires` are milliseconds since 1970, None where none was given; `readd` says
     that an id may come back although it was erased lately; `retentions` how long samples of subjects are kept, in
-    milliseconds.
+    milliseconds; `weights` has the weights other than 1, by position.
     """
 
     rows: list[Row]
@@ -37,6 +37,7 @@ class NewSamples:
     expires: list[int | None]
     readd: list[bool]
     retentions: dict[str, int] = field(default_factory=dict)
+    weights: dict[int, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -51,7 +52,12 @@ class NewSamples:
             [self.expires[i] for i in positions],
             [self.readd[i] for i in positions],
             self.retentions,
+            {new: self.weights[i] for new, i in enumerate(positions) if i in self.weights},
         )
+
+    def all_weights(self) -> list[float] | None:
+        """Return the weight of each sample; None when all are 1."""
+        return [self.weights.get(i, 1.0) for i in range(len(self))] if self.weights else None
 
 
 class Added(NamedTuple):
@@ -85,6 +91,8 @@ class AddBody(PlannedBody):
         How long samples of subjects are kept from now on, in milliseconds; None when nothing is said.
     nonces
         16 bytes for each sample, in base64; None when they are to be drawn.
+    weights
+        None when all are 1.
     """
 
     do: str = field(default="add", init=False)
@@ -98,6 +106,7 @@ class AddBody(PlannedBody):
     request: str | None = None
     retentions: Mapping[str, int] | None = None
     nonces: str | None = None
+    weights: Sequence[float] | None = None
 
     def plan(self, model: Model, exports: int, turn: Turn = FIRST) -> AddPlan:
         """Plan the addition; `exports` snapshots were handed out before."""
@@ -111,6 +120,7 @@ class AddBody(PlannedBody):
             request=self.request,
             retentions=self.retentions or {},
             nonces=None if self.nonces is None else base64.b64decode(self.nonces),
+            weights=self.weights,
         )
         return model.plan_add(rows, self.labels, turn=turn)
 
@@ -141,7 +151,7 @@ class AddSamples(Command[Added]):
         RestrictedError
             When ids or subjects are restricted.
         ConflictError
-            When ids are held with other content, another subject or another expiry.
+            When ids are held with other content, another subject, weight or expiry.
         ErasedLatelyError
             When ids were erased lately and the samples do not say that they may come back.
         CapacityError
@@ -161,6 +171,7 @@ class AddSamples(Command[Added]):
                 at_ms=transaction.now_ms(),
                 request=self.request_id or None,
                 retentions=sent.retentions,
+                weights=sent.all_weights(),
             ),
             sent.labels,
             compares=True,
@@ -196,6 +207,7 @@ class AddSamples(Command[Added]):
             rows.request,
             rows.retentions or None,
             base64.b64encode(nonces).decode("ascii") if nonces else None,
+            samples.all_weights(),
         )
         generated = (int(name) for name, given in zip(ids, sent.ids, strict=True) if given is None)
         self.first_id = next(generated, None)
@@ -216,6 +228,6 @@ class AddSamples(Command[Added]):
         """
         adds = self.planned.prepared if isinstance(self.planned, AddPlan) else None
         if adds is not None and adds.n >= LARGE:
-            adds.cells.fill(0)
-            if type(adds.labels) is np.ndarray:
-                adds.labels.fill(0)
+            for numbers in (adds.cells, adds.labels, adds.weights, adds.units):
+                if type(numbers) is np.ndarray:
+                    numbers.fill(0)

@@ -96,11 +96,11 @@ class Body(Protocol):
     """What the journal keeps of a mutation, as JSON; a class for each, beside the command that writes it.
 
     {"do": "add", "ids": [..], "rows": [[..]], "labels": [..], "subjects": [..] or null, "expires": [..] or null,
-     "next_id": n, "at": t, "request": ".." or null, "retentions": {"subject": ms} or null, "nonces": base64}
-                                          earlier versions have written none of the last four
+     "next_id": n, "at": t, "request": ".." or null, "retentions": {"subject": ms} or null, "nonces": base64,
+     "weights": [..] or null}             earlier versions have written none of the last five
     {"do": "delete", "ids": [..]}
-    {"do": "replace", "id": .., "row": [..], "label": .., "subject": .. or null, "expires": .. or null, "nonce": base64}
-                                          earlier versions have written no nonce
+    {"do": "replace", "id": .., "row": [..], "label": .., "subject": .. or null, "expires": .. or null, "nonce": base64,
+     "weight": w}                         earlier versions have written neither of the last two
     {"do": "restrict", "subjects": [..], "at": t, "keep": true or false}
     {"do": "release", "subjects": [..]}
     {"do": "retain", "subjects": [..], "period": ms or null, "at": t}

@@ -22,13 +22,14 @@ from oubli.core.samples.indexes import NONCE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """The new content of one sample; `subject` and `expires` stay as they are with `KEEP`."""
+    """The new content of one sample; `subject`, `expires` and `weight` stay as they are with `KEEP`."""
 
     sample_id: str
     row: list[Any]
     label: Any
     subject: str | Keep | None = KEEP
     expires: int | Keep | None = KEEP
+    weight: float | Keep = KEEP
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ class ReplaceBody(PlannedBody):
     subject: str | None
     expires: int | None
     nonce: str | None = None
+    weight: float = 1.0
 
     def plan(self, model: Model, exports: int, turn: Turn = FIRST) -> ReplacePlan:
         """Plan the replacement; `exports` snapshots were handed out before."""
@@ -124,6 +126,7 @@ class ReplaceBody(PlannedBody):
             self.label,
             subject=self.subject,
             expires_ms=self.expires,
+            weight=self.weight,
             origin=exports,
             nonce=None if self.nonce is None else base64.b64decode(self.nonce),
             turn=turn,
@@ -265,6 +268,7 @@ class ReplaceSample(Erasure):
                 asked.label,
                 subject=asked.subject,
                 expires_ms=asked.expires,
+                weight=asked.weight,
                 origin=exports,
                 turn=transaction.turn,
             )
@@ -277,7 +281,7 @@ class ReplaceSample(Erasure):
         if plan.changes:
             plan.nonce = os.urandom(NONCE_BYTES)
             nonce = base64.b64encode(plan.nonce).decode("ascii")
-            self.body = ReplaceBody(plan.id, asked.row, asked.label, plan.subject, plan.expires_ms, nonce)
+            self.body = ReplaceBody(plan.id, asked.row, asked.label, plan.subject, plan.expires_ms, nonce, plan.weight)
             self.gone = [plan.id]
         else:
             self.body, self.planned, self.gone = None, None, ()

@@ -108,7 +108,7 @@ class _Hashing:
                     column: as_written(shortest(cell, dtype)) if isinstance(cell := cells[j], float) else cell
                     for column, j, dtype in self._columns
                 }
-                content = hash_of_sample(nonce, name, sample.subject, features, as_written(label))
+                content = hash_of_sample(nonce, name, sample.subject, features, as_written(label), sample.weight)
             yield name, self.positions.of(("id", name)), sample, content
 
 

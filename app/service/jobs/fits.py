@@ -154,6 +154,7 @@ def train(settings: Settings, progress: Progress = silent, *, serves: bool = Fal
             table.X,
             table.y,
             ids=table.ids,
+            sample_weight=table.weights,
             schema=table.schema,
             classes=settings.classes,
             progress=within(progress, TRAINING),

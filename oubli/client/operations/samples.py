@@ -34,6 +34,7 @@ def add(
     ids: Names | None = None,
     subjects: Any = None,
     expires_at: Any = None,
+    sample_weight: Any = None,
     retention: int | None = None,
     readd: bool = False,
     idempotency_key: str | None = None,
@@ -53,6 +54,9 @@ def add(
         Whom the samples are about: one for all, or one for each (None: no subject).
     expires_at : datetime or sequence of datetimes, optional
         When they are unlearned and erased by themselves: one for all, or one for each (None: never).
+    sample_weight : number or sequence of numbers, optional
+        How much samples count, from 1/512 to 32,768, rounded to multiples of 1/256: one for all, or one for each
+        (None: 1).
     retention : int, optional
         For how many seconds from their addition all samples of the subjects are kept; see `retain`.
     readd : bool
@@ -74,7 +78,8 @@ def add(
     TooLargeError
         When the server takes fewer rows in one request: split them.
     """
-    samples = samples_of(X, y, ids=ids, subjects=subjects, expires_at=expires_at, readd=readd)
+    belongings = {"ids": ids, "subjects": subjects, "expires_at": expires_at, "sample_weight": sample_weight}
+    samples = samples_of(X, y, **belongings, readd=readd)
     for sample in samples:
         features = sample["features"]
         if hasattr(features, "tolist"):
@@ -136,7 +141,7 @@ def samples_frame(
     DataFrame
         With the ids as its index, a column for each feature (categories as `category`, booleans as `boolean`, numbers
         as they are held), one with the labels, and `subject`, `expires_at` and `restricted_at` where any sample has
-        one.
+        one, and `weight` where any is not 1.
     """
     described = read(Model, (yield from session.ask(reading("/model"))))
     held, cursor = yield from _page(session, subject, None, page_size)
@@ -154,6 +159,7 @@ def replace(
     *,
     subject: Any = _KEEP,
     expires_at: Any = _KEEP,
+    sample_weight: Any = _KEEP,
     ref: str | None = None,
     idempotency_key: str | None = None,
 ) -> Flow[Receipt | NothingErased]:
@@ -167,8 +173,8 @@ def replace(
         The new features, all of them.
     label : scalar
         The new label.
-    subject, expires_at : optional
-        Stay as they are when left out; None clears them.
+    subject, expires_at, sample_weight : optional
+        Stay as they are when left out; None clears them, and makes the weight 1.
     ref : str, optional
         The caller's case number, a UUID.
     idempotency_key : str, optional
@@ -197,6 +203,8 @@ def replace(
         content["subject"] = None if subject is None else names_of(subject, "subject")[0]
     if expires_at is not _KEEP:
         content["expires_at"] = None if expires_at is None else time_text(expires_at)
+    if sample_weight is not _KEEP:
+        content["weight"] = labels_of([sample_weight], 1, "weights")[0]
     query = [("id", names_of(sample_id, "id")[0])] + ([] if ref is None else [("ref", ref)])
     request = replaced(
         posting("/samples", content, key=idempotency_key, takes_key=True), method="PUT", query=tuple(query)

@@ -28,6 +28,7 @@ EXACT: list[Any] = [
     lambda: IncrementalBoostingClassifier(4, random_state=0),
     lambda: IncrementalBoostingRegressor(4, random_state=0),
 ]
+WEIGHED = (DynamicForestClassifier, DynamicForestRegressor)  # kinds that can count weights
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -49,14 +50,15 @@ def test_at_each_moment_the_model_is_a_fresh_fit_on_the_window(make: Any, seed: 
     rng = random.Random(seed)
     by_number, seconds = rng.choice([(7, None), (None, 60.0), (9, 45.0)])
     stream = Stream(make(), window=by_number, window_seconds=seconds)
-    held: list[tuple[str, dict[str, Any], Any, datetime]] = []
+    held: list[tuple[str, dict[str, Any], Any, datetime, float]] = []
     now = START
     for step in range(30):
         now += timedelta(seconds=rng.uniform(0, 15))
         x, y = sample(rng, step)
         label = y if stream.model.task == "regression" else y > 20
-        name = stream.learn_one(x, label, at=now)
-        held.append((name, x, label, now))
+        w = rng.choice([1.0, 1.0, 2.0, 0.5]) if isinstance(stream.model, WEIGHED) else 1.0
+        name = stream.learn_one(x, label, at=now, w=w)
+        held.append((name, x, label, now, w))
         held = [one for one in held if seconds is None or now < one[3] + timedelta(seconds=seconds)]
         held = held[-by_number:] if by_number else held
         if rng.random() < 0.2 and len(held) > 1:
@@ -65,7 +67,9 @@ def test_at_each_moment_the_model_is_a_fresh_fit_on_the_window(make: Any, seed: 
         assert sorted(stream.model.samples_.ids()) == sorted(one[0] for one in held)
         names = stream.model.schema_.names
         rows = [[one[1].get(feature) for feature in names] for one in held]
-        fresh = make().fit(rows, [one[2] for one in held], ids=[one[0] for one in held], schema=stream.model.schema_)
+        ids, labels, weights = ([one[part] for one in held] for part in (0, 2, 4))
+        fresh = make().fit(rows, labels, ids=ids, sample_weight=weights, schema=stream.model.schema_)
+        assert [stream.model.samples_.get(name).weight for name in ids] == weights
         assert stream.model.digest() == fresh.digest()
         asked, _ = sample(rng, 30)
         expected = fresh.predict([[asked.get(feature) for feature in names]]).tolist()[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -172,6 +173,8 @@ def test_samples_have_what_was_given_for_them() -> None:
     assert samples_of([[1]], [True], ids=[7], subjects="ada") == [
         {"features": [1], "label": True, "id": "7", "subject": "ada"}
     ]
+    for given, expected in ((0.5, [0.5, 0.5]), (np.array([1, 2]), [1, 2]), ([None, Decimal(2)], [None, 2.0])):
+        assert [one["weight"] for one in samples_of([[1], [2]], [1, 2], sample_weight=given)] == expected
 
 
 @pytest.mark.parametrize(
@@ -186,6 +189,8 @@ def test_samples_have_what_was_given_for_them() -> None:
         ({"subjects": ["a", "b", "c"]}, "3 values of 'subject'"),
         ({"expires_at": datetime.datetime(2030, 1, 31)}, "time zone"),  # noqa: DTZ001 - it has none
         ({"expires_at": [1, 2]}, "must be a datetime"),
+        ({"sample_weight": [1]}, "1 values of 'weight'"),
+        ({"sample_weight": [1, math.inf]}, "row 1, field 'weight'"),
     ],
 )
 def test_what_does_not_go_with_the_rows_is_refused(given: dict[str, Any], part: str) -> None:
@@ -219,7 +224,7 @@ def test_held_samples_as_a_frame() -> None:
     )
     held = [
         HeldSample(id="p", subject=None, features={"age": 1, "job": "a", "member": True}, label="yes"),
-        HeldSample(id="q", subject="ada", features={"age": None, "job": None, "member": None}, label="no"),
+        HeldSample(id="q", subject="ada", features={"age": None, "job": None, "member": None}, label="no", weight=2),
     ]
     made = frame_of(held, schema)
     assert list(made.index) == ["p", "q"]
@@ -229,6 +234,7 @@ def test_held_samples_as_a_frame() -> None:
         "member": "boolean",
         "income": str(made["income"].dtype),
         "subject": str(made["subject"].dtype),
+        "weight": "float64",
     }
     assert rows_of(made[["age", "job", "member"]]) == [sample.features for sample in held]
     assert list(frame_of([], schema).columns) == ["age", "job", "member", "income"]

@@ -14,7 +14,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
-from oubli import DynamicForestClassifier
+from oubli import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.errors import InputError, StatefulTransformerWarning
 from oubli.pipeline import DynamicPipeline
 
@@ -54,6 +54,15 @@ def test_ids_and_subjects_survive_transformers_and_the_model_is_a_fresh_fit() ->
     assert 0 <= pipeline.score(asked, Y) <= 1
     expiries = {name: pipeline.model.samples_.belongings(name).expires_ms for name in ("row 0", "row 35")}
     assert expiries == {"row 0": int(moment.timestamp() * 1000), "row 35": None}
+
+
+def test_weights_go_past_the_transformers() -> None:
+    pipeline = DynamicPipeline([("norm", Normalizer()), ("model", DynamicForestRegressor(5, random_state=0))])
+    pipeline.fit(FRAME[:30].assign(w=2.0), Y[:30], subjects="who", sample_weight="w")
+    pipeline.add(FRAME[30:], Y[30:], subjects="who", sample_weight=[0.5] * 9 + [3])
+    pipeline.replace("row 0", pd.DataFrame({"a": [1.0], "b": [2.0]}), 1)
+    assert len(pipeline.model.schema_.names) == 2
+    assert [pipeline.model.samples_.get(f"row {i}").weight for i in (0, 29, 30, 39)] == [2, 2, 0.5, 3]
 
 
 @pytest.mark.parametrize(

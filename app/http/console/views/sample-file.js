@@ -24,7 +24,7 @@ export function fileForm({ onDone, signal }) {
     if (file) await send(file, outcome, { onDone, signal });
   } });
   return h("div", { class: "stack" }, field,
-    h("details", {}, h("summary", {}, "Columns of the file"), h("p", { class: "prose" }, columns, ". There may also be ", h("code", {}, "id"), ", ", h("code", {}, "subject"), ", ", h("code", {}, "expires_at"), " and ", h("code", {}, "readd"), ". An empty field is a missing value.")),
+    h("details", {}, h("summary", {}, "Columns of the file"), h("p", { class: "prose" }, columns, ". There may also be ", h("code", {}, "id"), ", ", h("code", {}, "subject"), ", ", h("code", {}, "expires_at"), ", ", h("code", {}, "weight"), " and ", h("code", {}, "readd"), ". An empty field is a missing value.")),
     h("div", { class: "row" }, start), outcome);
 }
 

@@ -8,6 +8,7 @@ import { quoted, time } from "../elements/text.js";
 import { api, explain, isAbort } from "../lib/api.js";
 import { mayChange } from "../lib/cluster.js";
 import { h, replace } from "../lib/dom.js";
+import { number } from "../lib/format.js";
 import { session } from "../lib/session.js";
 import { erase, exportSubject, restrict } from "./sample-actions.js";
 import { rectify } from "./sample-forms.js";
@@ -47,6 +48,7 @@ function content(sample, signal, changed) {
       ["Subject", sample.subject === null ? h("span", { class: "muted" }, "none") : quoted(sample.subject)],
       ["Label", quoted(String(sample.label))],
       sample.expires_at && ["Expires", time(sample.expires_at)],
+      sample.weight !== 1 && ["Weight", number(sample.weight)],
       sample.restricted_at && ["Restricted since", time(sample.restricted_at)],
     ]),
     h("details", { open: true }, h("summary", {}, "Features"), definitions(features)),

@@ -45,16 +45,20 @@ def _by_the_kernel() -> Any:
 @given(
     st.lists(
         st.tuples(
-            st.dictionaries(NAMES, VALUES, max_size=3), VALUES, st.one_of(st.none(), st.sampled_from("xyz")), st.text()
+            st.dictionaries(NAMES, VALUES, max_size=3),
+            VALUES,
+            st.one_of(st.none(), st.sampled_from("xyz")),
+            st.text(),
+            VALUES | st.just(1),
         ),
         max_size=5,
         unique_by=lambda one: one[3],
     )
 )
-def test_the_root_is_that_of_the_verifier(rows: list[tuple[dict[str, Any], Any, str | None, str]]) -> None:
+def test_the_root_is_that_of_the_verifier(rows: list[tuple[dict[str, Any], Any, str | None, str, Any]]) -> None:
     samples = [
-        {**sample(number), "features": features, "label": label, "subject": subject, "id": name}
-        for number, (features, label, subject, name) in enumerate(rows)
+        {**sample(number), "features": features, "label": label, "subject": subject, "id": name, "weight": weight}
+        for number, (features, label, subject, name, weight) in enumerate(rows)
     ]
     assert outcome(set_root, samples) == outcome(verifier.set_root, samples)
 
@@ -73,6 +77,7 @@ CHANGES: tuple[dict[str, Any], ...] = (
     *({"nonce": value} for value in (None, "A" * 32, "0" * 31, "0" * 64, "")),
     *({"features": value} for value in (None, [1], {"a": [1.5, {"b": 2}]}, {"a": float("nan")}, {"a": "\ud800"})),
     *({"label": value} for value in ([1, 2], float("inf"))),
+    *({"weight": value} for value in (None, True, "1", [1], float("nan"))),
     {"restricted_at": "2026-01-01T00:00:00Z"},
     {"restricted_at": "2026-01-01T00:00:00Z", "nonce": None},
 )

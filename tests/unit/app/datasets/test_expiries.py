@@ -1,4 +1,4 @@
-"""A column of a data file that says when its rows expire."""
+"""Columns of a data file that say when its rows expire, and how much they count."""
 
 from __future__ import annotations
 
@@ -74,6 +74,23 @@ def test_bad_values_are_refused_with_row_column_and_remedy(tmp_path: Path, field
     assert rule in text
     assert "leave the field empty" in text
     assert field not in text
+
+
+def test_weights_are_read_learned_and_left_out_with_their_rows(tmp_path: Path):
+    path = tmp_path / "data.csv"
+    rows = [f"{i},{i % 7 / 3},{'2020-01-01T00:00:00Z' * (i == 3)},{['', '2', '0.5', '7'][i % 4]}" for i in range(20)]
+    path.write_text("\n".join(["age,y,until,w", *rows]) + "\n")
+    table = load(path, weight_column="w")
+    assert table.weights is not None
+    assert table.weights[:4].tolist() == [1, 2, 0.5, 1]
+    assert list(table.schema.names) == ["age"]
+    model, _ = train(load_settings(data=path, target="y", weight_column="w", drop=["until"], n_estimators=3))
+    assert [model.samples_.get(str(i)).weight for i in range(4)] == [1, 2, 0.5, 7]
+    for wrong in ("x", "0", "40000"):
+        path.write_text("\n".join(["age,y,until,w", *rows, f"1,1,,{wrong}"]) + "\n")
+        with pytest.raises(LoadError, match="column 'w'") as refused:
+            load(path, weight_column="w")
+        assert "line 22" in str(refused.value)
 
 
 def test_a_parquet_file_may_have_times(tmp_path: Path):

@@ -202,7 +202,7 @@ class Cases:
             if draw.random() < 0.2:
                 draw.shuffle(names)
             if draw.random() < 0.1:
-                names.append(draw.choice((SECRET, "age", "subject", "expires_at", "readd", "")))
+                names.append(draw.choice((SECRET, "age", "subject", "expires_at", "weight", "readd", "")))
             good = {"age": "3", "job": "b", "member": "false", "income": "no"}
             rows = [
                 ",".join(
@@ -377,6 +377,6 @@ class Cases:
         if draw.random() < 0.6:
             fields.append(f'"id": {draw.choice((*map(json.dumps, _KNOWN_IDS), self._value()))}')
         if draw.random() < 0.2:
-            name = draw.choice(("subject", "readd", "expires_at", "features", SECRET))
+            name = draw.choice(("subject", "readd", "expires_at", "weight", "features", SECRET))
             fields.append(f'"{name}": {self._value()}')
         return "{" + ", ".join(fields) + "}"

@@ -74,6 +74,10 @@ CASES = [
     Bad("an unknown key of a sample", 422, "/samples/1", sample(**{MARK: 1})),
     Bad("a word for readd", 422, "/samples/1/readd", sample(readd=MARK)),
     Bad("an expiry in the past", 422, "/samples/1/expires_at", sample(expires_at="2020-01-01T00:00:00Z")),
+    *(
+        Bad(f"a weight: {n}", 422, "/samples/1/weight", sample(weight=n, id=MARK))
+        for n in (MARK, True, 0, -1, 0.00195, 2**15, 32767.999, 10**18, [1])
+    ),
     Bad("features that are text", 422, "/samples/1/features", sample(features=MARK)),
     Bad("an expiry", 422, "/samples/1/expires_at", sample(expires_at=MARK)),
     Bad("an empty list", 422, "/samples", {"samples": []}),
@@ -96,6 +100,7 @@ CASES = [
     Bad("predict: too many rows", 413, None, {"instances": [GOOD["features"]] * 3001}, "/predict"),
     Bad("predict: one of many rows", 422, "/instances/2999/0", predict(*GOOD_ROWS, [MARK, "a", True]), "/predict"),
     Bad("put: a wrong value", 422, "/features/0", {**GOOD, "features": [MARK, "a", True]}, "/samples/c1", "PUT"),
+    Bad("put: a weight", 422, "/weight", {**GOOD, "weight": MARK}, "/samples/c1", "PUT"),
     Bad("put: no label", 422, "/label", {"features": [1, MARK, True]}, "/samples/c1", "PUT"),
     Bad("put: another id", 422, "/id", {**GOOD, "id": MARK}, "/samples/c1", "PUT"),
     Bad("put: not held", 404, None, GOOD, f"/samples/{MARK}", "PUT"),

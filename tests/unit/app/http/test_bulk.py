@@ -181,14 +181,14 @@ def sample_body(given: Format, content: list[dict[str, Any]]) -> bytes:
     """Samples of `support.samples` as a body."""
     if given is Format.NDJSON:
         return b"".join(json.dumps(one).encode() + b"\n" for one in content)
-    beside = [name for name in ("id", "subject", "expires_at", "readd") if name in content[0]]
+    beside = [name for name in ("id", "subject", "expires_at", "weight", "readd") if name in content[0]]
     table = [[*(one[name] for name in beside), *one["features"], one["label"]] for one in content]
     return written(given, [*beside, *NAMES, "income"], table)
 
 
 @pytest.mark.parametrize(("wanted", "given"), covering(ALL, BULK))
 def test_samples_in_bulk_are_those_in_json(given: Format, wanted: Format) -> None:
-    content = samples(200, subject="s", expires_at="2999-01-01T00:00:00Z", readd=False)["samples"]
+    content = samples(200, subject="s", expires_at="2999-01-01T00:00:00Z", weight=2.5, readd=False)["samples"]
     found = []
     for body, form in ((json.dumps({"samples": content}).encode(), Format.JSON), (sample_body(given, content), given)):
         service = make_service()
@@ -232,7 +232,7 @@ def test_columns_beside_give_way_to_features_of_their_names() -> None:
     model.fit([[1, 2], [3, 4]], ["a", "b"], ids=["p", "q"], schema=schema)
     with served(make_service(model)) as client:
         text = client.get("/samples", headers={"Accept": "text/csv"}).text
-        assert text.splitlines()[0] == "_id,subject,expires_at,restricted_at,id,label,_label"
+        assert text.splitlines()[0] == "_id,subject,expires_at,restricted_at,weight,id,label,_label"
         assert post(client, "/samples", text, Format.CSV).status_code == 200
         wrong = post(client, "/samples", "_id,id,label,_label\n,1,2,\n", Format.CSV)
         assert wrong.json()["errors"][0]["pointer"] == "/samples/0/label"
@@ -291,6 +291,8 @@ REFUSED: list[tuple[str, Format, bytes, int, str]] = [
     ("/samples", Format.CSV, ADD + b"SEKRET,1,a,true,\n", 422, "/samples/0/label"),
     ("/samples", Format.CSV, ADD + b"c1,30,SEKRET,true,no\n", 409, "/samples/0/id"),
     ("/samples", Format.CSV, b"expires_at," + ADD + b"SEKRET,a,1,a,true,no\n", 422, "/samples/0/expires_at"),
+    ("/samples", Format.CSV, b"weight," + ADD + b"98765.4375,a,1,SEKRET,true,no\n", 422, "/samples/0/weight"),
+    ("/samples", Format.CSV, b"weight," + ADD + b"SEKRET,a,1,a,true,no\n", 422, "/samples/0/weight"),
     ("/samples", Format.CSV, b"readd," + ADD + b"SEKRET,a,1,a,true,no\n", 422, "/samples/0/readd"),
     ("/samples", Format.CSV, ADD + b"x" * 300 + b",1,SEKRET,true,no\n", 422, "/samples/0/id"),
     ("/samples", Format.CSV, ADD + b",1,SEKRET,true,no\n" * 501, 413, ""),

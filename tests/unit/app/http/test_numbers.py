@@ -113,6 +113,7 @@ def test_a_csv_answer_is_a_data_file_of_the_same_values(
             schema_file=folder / "schema.json",
             id_column="id",
             subject_column="subject",
+            weight_column="weight",
             drop=["expires_at", "restricted_at"],
         )
     )
@@ -134,8 +135,8 @@ def test_numbers_are_written_as_people_write_them(client: TestClient, sent: str,
     assert f'"single":{shown},"double":{shown},' in text
     assert f'"label":{shown},' in text
     line = client.get("/samples/x?format=csv").text.splitlines()[1].split(",")
-    assert [float(line[k]) for k in (4, 5, 8)] == [float(sent)] * 3
-    assert sent == "1e-7" or [line[k] for k in (4, 5, 8)] == [shown] * 3
+    assert [float(line[k]) for k in (5, 6, 9)] == [float(sent)] * 3
+    assert sent == "1e-7" or [line[k] for k in (5, 6, 9)] == [shown] * 3
 
 
 ROUNDED = [

@@ -29,6 +29,7 @@ from oubli.app.http.parsing import (
 )
 from oubli.app.http.problems import ProblemError, pointer, to_problem
 from oubli.core.errors import CapacityError, FileError, InputError, UnknownIdError, UnusableModelError
+from oubli.core.planning import KEEP
 from tests.unit.app.support import CLASSES, served
 
 NOW_MS = 1_900_000_000_000  # in March 2030
@@ -265,6 +266,12 @@ def test_what_nobody_expected_is_no_problem(error):
 
 def test_pointers_are_escaped():
     assert pointer("samples", 0, "features", "a/b~c") == "/samples/0/features/a~1b~0c"
+
+
+def test_a_replacement_may_have_another_weight():
+    content = {"features": [1, "a", True], "label": "yes"}
+    for sent, weight in (({}, KEEP), ({"weight": None}, 1), ({"weight": 0.333}, 85 / 256), ({"weight": 3}, 3)):
+        assert READER.replacement(orjson.dumps({**content, **sent}), "7")[0].weight == weight
 
 
 def test_a_replacement_may_have_another_expiry():

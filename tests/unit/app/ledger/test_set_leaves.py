@@ -72,13 +72,15 @@ VALUES = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(al
     st.text(min_size=1, max_size=8),
     st.none() | st.text(min_size=1, max_size=8),
     VALUES | st.text(max_size=8),
+    st.none() | st.integers(1, 2**23).map(lambda units: units / 256),
 )
-def test_hashes_of_samples_are_those_of_the_verifier(features: dict[str, Any], name, subject, label):
+def test_hashes_of_samples_are_those_of_the_verifier(features: dict[str, Any], name, subject, label, weight):
     nonce = bytes(range(16))
     written = {column: set_tree.as_written(features[column]) for column in set_tree.in_order(features)}
-    found = set_tree.hash_of_sample(nonce, name, subject, written, set_tree.as_written(label))
+    found = set_tree.hash_of_sample(nonce, name, subject, written, set_tree.as_written(label), weight or 1)
     # As it is after a way through JSON.
     sample = {"id": name, "subject": subject, "features": features, "label": label, "nonce": nonce.hex()}
+    sample |= {} if weight is None else {"weight": weight}
     assert found == sets.hash_of_sample(json.loads(json.dumps(sample)))
 
 

@@ -160,6 +160,7 @@ adds = st.builds(
     st.integers(0, 2**63 - 1),
     moments,
     st.none() | texts,
+    weights=st.none() | st.lists(st.integers(1, 2**23).map(lambda units: units / 256), max_size=3),
 )
 restrictions = st.builds(RestrictBody, st.lists(texts, max_size=3), moments, st.booleans())
 releases = st.builds(ReleaseBody, st.lists(texts, max_size=3))
@@ -196,7 +197,8 @@ def test_the_form_on_disk() -> None:
     add = AddBody(["a", "7"], [[1.5, None], [2, "x"]], ["yes", "no"], ["s", None], None, 8, 1700000000000, "r-1")
     assert orjson.dumps(add) == (
         b'{"do":"add","ids":["a","7"],"rows":[[1.5,null],[2,"x"]],"labels":["yes","no"],'
-        b'"subjects":["s",null],"expires":null,"next_id":8,"at":1700000000000,"request":"r-1","retentions":null,"nonces":null}'
+        b'"subjects":["s",null],"expires":null,"next_id":8,"at":1700000000000,"request":"r-1","retentions":null,"nonces":null,'
+        b'"weights":null}'
     )
     assert orjson.dumps(RestrictBody(["s"], 1700000000000, True)) == (
         b'{"do":"restrict","subjects":["s"],"at":1700000000000,"keep":true}'
@@ -204,7 +206,8 @@ def test_the_form_on_disk() -> None:
     assert orjson.dumps(ReleaseBody(["s"])) == b'{"do":"release","subjects":["s"]}'
     assert orjson.dumps(DeleteBody(["a"])) == b'{"do":"delete","ids":["a"]}'
     assert orjson.dumps(ReplaceBody("a", [1], 0, None, 1700000000000)) == (
-        b'{"do":"replace","id":"a","row":[1],"label":0,"subject":null,"expires":1700000000000,"nonce":null}'
+        b'{"do":"replace","id":"a","row":[1],"label":0,"subject":null,"expires":1700000000000,"nonce":null,'
+        b'"weight":1.0}'
     )
     assert orjson.dumps(FitBody("forest", {"k": 2}, ("a", "b"), 5)) == (
         b'{"do":"fit","kind":"forest","parameters":{"k":2},"classes":["a","b"],"max_classes":5}'
@@ -212,7 +215,10 @@ def test_the_form_on_disk() -> None:
     assert decode(b'{"do":"fit","kind":"forest","parameters":{"k":2}}') == FitBody("forest", {"k": 2}), "of before"
 
 
-def test_additions_of_earlier_versions_say_neither_when_nor_by_which_request_and_have_no_nonces() -> None:
+def test_bodies_of_earlier_versions_say_less() -> None:
+    """An addition neither when nor by which request; neither nonces nor weights."""
+    body = decode(b'{"do":"replace","id":"a","row":[1],"label":0,"subject":null,"expires":null}')
+    assert body == ReplaceBody("a", [1], 0, None, None, None, 1.0)
     body = decode(b'{"do":"add","ids":["a"],"rows":[[1]],"labels":["x"],"subjects":null,"expires":null,"next_id":1}')
     assert body == AddBody(["a"], [[1]], ["x"], None, None, 1, 0, None)
 

@@ -18,7 +18,7 @@ from oubli.app.ledger.set_tree import Name, Positions, SetTree
 from oubli.core import DynamicTreeClassifier
 from oubli.verifier import Policy, check_absence, read_policy, set_root
 from tests.unit.app.hosted import wait_until
-from tests.unit.app.support import CLASSES, ended, forest, make_service, reopened, rows, samples, served
+from tests.unit.app.support import CLASSES, NUMBERS, ended, forest, make_service, reopened, rows, samples, served
 
 NOBODY = Policy((), {}, {}, "none")
 Listed = tuple[list[dict[str, Any]], bytes, int]
@@ -92,8 +92,8 @@ def test_openings_of_a_subject_and_as_csv(client):
     assert all(by_id[one["id"]] == one["nonce"] for one in page["samples"])
     lines = client.get("/samples?openings=true&subject=s1&format=csv").text.splitlines()
     header = lines[0].split(",")
-    assert header[:5] == ["id", "subject", "expires_at", "restricted_at", "nonce"]
-    assert {line.split(",")[4] for line in lines[1:]} == {one["nonce"] for one in page["samples"]}
+    assert header[:6] == ["id", "subject", "expires_at", "restricted_at", "weight", "nonce"]
+    assert {line.split(",")[5] for line in lines[1:]} == {one["nonce"] for one in page["samples"]}
 
 
 def add_expiring(client: TestClient) -> None:
@@ -138,6 +138,46 @@ def test_the_root_is_that_of_the_samples_after_every_change_and_a_restart(tmp_pa
         assert {one["id"]: one["nonce"] for one in listed(client)[0]} == {one["id"]: one["nonce"] for one in before}
         assert check_set(client) == root
     assert len(set(roots)) == len(roots)
+
+
+def test_weights_are_held_compared_exported_and_proved_and_are_there_after_a_restart(tmp_path: Path):
+    directory, key = tmp_path / "data", {"Idempotency-Key": "k"}
+    one, keyed = {"features": [1, "a", True], "label": 2.5}, {"id": "k", "features": [2, "b", True], "label": 1}
+
+    def post(content: list[dict[str, Any]], **headers: str) -> int:
+        return client.post("/samples", json={"samples": content}, headers=headers).status_code
+
+    def weights() -> dict[str, float]:
+        check_set(client)
+        return {name: client.get(f"/samples/{name}").json()["weight"] for name in ("p", "q", "r", "n0")}
+
+    with served(make_service(forest(20, NUMBERS), directory)) as client:
+        sent = [{"id": "p", "subject": "s9", "weight": 0.334, **one}, {"id": "q", "weight": 2, **one}]
+        assert post(sent) == 201
+        assert post([{**sent[0], "weight": 0.335}, sent[1]]) == 200, "the same multiple of 1/256"
+        assert [post([{**sent[1], "weight": other}]) for other in (1, 2.01, None)] == [409] * 3
+        assert [post([{**keyed, "weight": w}], **key) for w in (3, 3, 4)] == [201, 201, 422]
+        table = b"id,weight,age,job,member,income\nr,32767.5,1,a,true,2\nn0,,1,a,true,2\n"
+        for status in (201, 200):
+            assert client.post("/samples", content=table, headers={"Content-Type": "text/csv"}).status_code == status
+        assert weights() == {"p": 86 / 256, "q": 2, "r": 32767.5, "n0": 1}
+        rectified = [
+            client.put("/samples/q", json={**one, **more}).json()["unlearned"]
+            for more in ({}, {"weight": 2}, {"weight": 5}, {"label": 3}, {"label": 3, "weight": None})
+        ]
+        assert rectified == [0, 0, 1, 1, 1]
+        assert client.put("/samples/p", json={**one, "label": 9}).json()["unlearned"] == 1
+        assert client.post("/subjects/restrict", json={"subjects": ["s9"]}).status_code == 200
+        (line,) = client.get("/samples?subject=s9&format=csv").text.splitlines()[1:]
+        assert line.split(",")[4] == "0.3359375"
+        assert client.post("/subjects/export", json={"subject": "s9"}).json()["samples"][0]["weight"] == 86 / 256
+        assert client.post("/subjects/release", json={"subjects": ["s9"]}).status_code == 200
+        found = weights()
+        assert found == {"p": 86 / 256, "q": 1, "r": 32767.5, "n0": 1}
+        copied = shutil.copytree(directory, tmp_path / "copy", ignore=shutil.ignore_patterns("lock"))
+    for files in (copied, directory):  # of one that was killed, by its journal, and of one that was stopped
+        with served(reopened(files)) as client:
+            assert weights() == found
 
 
 def test_a_killed_server_finds_the_same_nonces(tmp_path: Path):

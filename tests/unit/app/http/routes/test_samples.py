@@ -80,6 +80,7 @@ def test_reads_what_is_held(client):
         "label": "yes",
         "expires_at": None,
         "restricted_at": None,
+        "weight": 1,
         "model_version": 1,
     }
     assert client.get("/samples/nobody").status_code == 404
@@ -156,14 +157,14 @@ def test_csv(client):
     response = client.get("/samples?limit=50", headers={"Accept": "text/csv"})
     assert response.headers["content-type"].startswith("text/csv")
     assert list(csv.reader(io.StringIO(response.text)))[:2] == [
-        ["id", "subject", "expires_at", "restricted_at", "age", "job", "member", "income"],
-        ["c0", "s0", "", "", "0", "a", "true", "no"],
+        ["id", "subject", "expires_at", "restricted_at", "weight", "age", "job", "member", "income"],
+        ["c0", "s0", "", "", "1", "0", "a", "true", "no"],
     ]
     rest = client.get("/samples", params={"cursor": response.headers["next-cursor"], "format": "csv"})
     assert "next-cursor" not in rest.headers
-    assert rest.text.splitlines()[-1] == '"a,""b""",p,,,,"",,yes'
+    assert rest.text.splitlines()[-1] == '"a,""b""",p,,,1,,"",,yes'
     one = client.get("/samples/c0?format=csv").text
-    assert one == "id,subject,expires_at,restricted_at,age,job,member,income\r\nc0,s0,,,0,a,true,no\r\n"
+    assert one == "id,subject,expires_at,restricted_at,weight,age,job,member,income\r\nc0,s0,,,1,0,a,true,no\r\n"
     assert client.get("/samples?format=xml").status_code == 422
 
 

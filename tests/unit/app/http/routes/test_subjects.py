@@ -336,6 +336,7 @@ def test_a_bundle_says_what_is_held_and_where_it_comes_from(client: TestClient) 
         "subject",
         "expires_at",
         "restricted_at",
+        "weight",
         "added_at",
         "request_id",
         "age",
@@ -343,7 +344,7 @@ def test_a_bundle_says_what_is_held_and_where_it_comes_from(client: TestClient) 
         "member",
         "income",
     ]
-    assert second == f"n2,ada,,{made['at']},{bundle['samples'][1]['added_at']},import-7,2,b,,no".split(",")
+    assert second == f"n2,ada,,{made['at']},1,{bundle['samples'][1]['added_at']},import-7,2,b,,no".split(",")
 
 
 def test_a_bundle_of_somebody_unknown_says_that_nothing_is_held(client: TestClient) -> None:
