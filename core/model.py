@@ -27,7 +27,7 @@ from oubli.core.errors import EmptyModelError, InputError, UnknownIdError
 from oubli.core.planning import Changeable
 from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.identity import check_rows, read_row, read_rows, read_targets
-from oubli.core.samples.records import Prepared
+from oubli.core.samples.records import Prepared, Rows
 from oubli.core.samples.store import SampleStore
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class Model(Changeable):
             deletes nothing by itself: `samples_.due` names what has to go.
         sample_weight : sequence of numbers, length n, name of a column, or one number, optional
             Weights from 1/512 to 32,768, rounded to multiples of 1/256; 1 when left out. A sample of weight 2 counts as
-            two equal ones, but that a forest gives it the trees of one.
+            two equal ones, but that a forest gives it the trees of one. A sample of weight 0 is not held.
         categorical_features : list of indices or names, or mask of shape (d,), optional
             Columns to treat as categories; inferred from their types when left out.
         dtype : {"float32", "float64"} or mapping of int or str to it, optional
@@ -130,7 +130,9 @@ class Model(Changeable):
         self.expect_kernels(schema)
         store = SampleStore(schema, owner=type(self).__name__)
         store.n_threads = store.encoder.n_threads = threads_of(self.n_jobs)
-        prepared = store.prepare(rows.X, y, rows.ids, rows.weights)
+        prepared = store.prepare(rows.X, y, rows.ids, rows.weights, may_be_zero=True)
+        if prepared.weights is not None and not prepared.weights.all():
+            prepared, rows = _taken(prepared, rows, np.flatnonzero(prepared.weights).tolist())
         self._weigh_classes(store, prepared)
         store.check_total(prepared.units, prepared.n)
         check_rows(rows, prepared.n, store.restricted)
@@ -634,3 +636,12 @@ def grow_some(
         return SomeTrees(model.header_text(), dict(zip(trees, digests, strict=True)))
     finally:
         model.shred()
+
+
+def _taken(prepared: Prepared, rows: Rows, kept: list[int]) -> tuple[Prepared, Rows]:
+    """Take some rows, those of a weight above 0; they have the ids that they had among all."""
+    if not kept:
+        raise InputError("at least one sample needs a weight above 0", field="sample_weight")
+    if prepared.ids is None:
+        prepared.ids = list(map(str, range(prepared.n)))
+    return prepared.take(kept), rows.take(kept)

@@ -135,13 +135,14 @@ class Schema:
         """Return the weights of classes, in the order of the classes."""
         try:
             pairs = [(label, weight) for label, weight in pairs]
-            if not all(isinstance(weight, Real) and 0 < weight < LARGEST_WEIGHT for _, weight in pairs):
+            if not all(isinstance(weight, Real) and 0 < float(weight) < LARGEST_WEIGHT for _, weight in pairs):
                 raise ValueError
         except (TypeError, ValueError):
             rule = f"must be pairs of a class and its weight, above 0 and below {LARGEST_WEIGHT}"
             raise InputError(rule, field="class_weight") from None
         classes = self._read_classes([label for label, _ in pairs], "class_weight")
-        weights = {label_key(canonical_label(label, self.label_type)): float(weight) for label, weight in pairs}
+        read = [(canonical_label(label, self.label_type), float(weight)) for label, weight in pairs]
+        weights = {label_key(label): weight for label, weight in read if label is not None}
         return tuple((label, weights[label_key(label)]) for label in classes)
 
     @cached_property

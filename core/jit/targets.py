@@ -17,6 +17,8 @@ import numpy.typing as npt
 from oubli.core.array_types import Ints
 from oubli.core.jit.policy import pasted
 
+Units = npt.NDArray[np.int32]  # weights in units
+
 GRID_BITS = 8
 GRID = 1 << GRID_BITS
 _FIELD_BITS = 40
@@ -29,7 +31,7 @@ _ROUNDED = np.int64(1 << (GRID_BITS - 1))
 class Weights(NamedTuple):
     """The weights of samples, as targets say them."""
 
-    units: npt.NDArray[np.int32]  # int32[n_slots]; empty when all are 1
+    units: Units  # int32[n_slots]; empty when all are 1
     is_whole: bool  # whether all are whole
 
     def targets(self, values: Ints) -> Ints:
@@ -50,10 +52,11 @@ WEIGHTLESS = Weights(np.zeros(0, np.int32), is_whole=True)
 
 def values_of(targets: Ints) -> Ints:
     """What `value_of` is, of each of int64[n] targets."""
-    return targets - (((targets + _HALF) >> _FIELD) << _FIELD)
+    values: Ints = targets - (((targets + _HALF) >> _FIELD) << _FIELD)
+    return values
 
 
-def write_targets(values: Ints, units: Ints, targets: Ints, *, is_whole: bool) -> None:
+def write_targets(values: Ints, units: Units, targets: Ints, *, is_whole: bool) -> None:
     """Write the targets, int64[n], of values and int32[n] units; no units, as in free slots, give the value.
 
     Asks NumPy for no memory but its buffers.

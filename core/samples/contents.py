@@ -31,6 +31,7 @@ from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.categories import CategoryTable, write_codes
 from oubli.core.samples.hashing import hash_texts
 from oubli.core.samples.labels import ClassTable
+from oubli.core.samples.owners import OwnedSlots
 from oubli.core.samples.records import Arrivals, Departures, HeldSample, Prepared, Rows
 from oubli.core.samples.slots import COUNTER_LIMIT, end_of_numbers, read_ids, refuse_repeated
 from oubli.core.samples.weights import WeighedSlots, read_weights
@@ -42,7 +43,7 @@ _TEXT_BYTES = sys.getsizeof("0123456789")
 _SUBJECT_TEXTS = 4
 
 
-class Contents(WeighedSlots):
+class Contents(WeighedSlots, OwnedSlots):
     """Samples with their features and labels.
 
     Parameters
@@ -196,7 +197,16 @@ class Contents(WeighedSlots):
 
     # Adding ---------------------------------------------------------------------------------------
 
-    def prepare(self, X: Any, y: Any, ids: Any = None, weights: Any = None, *, allow_held: bool = False) -> Prepared:
+    def prepare(
+        self,
+        X: Any,
+        y: Any,
+        ids: Any = None,
+        weights: Any = None,
+        *,
+        allow_held: bool = False,
+        may_be_zero: bool = False,
+    ) -> Prepared:
         """Encode and check rows to be added; nothing changes.
 
         Parameters
@@ -212,6 +222,8 @@ class Contents(WeighedSlots):
         allow_held : bool
             Accept ids that are held, so that the caller can compare (`same_content`) or replace
             them; they must be gone before `commit`.
+        may_be_zero : bool
+            Accept weights of 0, of rows that the caller takes out.
 
         Raises
         ------
@@ -237,7 +249,7 @@ class Contents(WeighedSlots):
                 self._refuse_taken(names)
         if texts and not self.categories.has_room(n * len(texts)):
             self.categories.check_room_for(texts)
-        own = read_weights(weights, n)
+        own = read_weights(weights, n, may_be_zero=may_be_zero)
         return Prepared(n, cells, texts, labels, names, own, self._units_of(own, labels))
 
     def _refuse_taken(self, names: Sequence[str]) -> None:

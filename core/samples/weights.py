@@ -7,23 +7,21 @@ whole weights are counted as so many equal samples, and scores are the same eith
 A class may have a weight, too, in the schema: a sample has its own weight times that of its class.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from oubli.core.array_types import Ints, Reals
 from oubli.core.data.schema import LARGEST_WEIGHT, Schema, label_key
 from oubli.core.data.targets import read_label_column
 from oubli.core.data.values import Label, RefusedError, number
 from oubli.core.errors import CapacityError, FileError, InputError, ensure
-from oubli.core.jit.targets import GRID, write_targets
+from oubli.core.jit.targets import GRID, Units, write_targets
 from oubli.core.samples.labels import ClassTable
-from oubli.core.samples.owners import OwnedSlots
 from oubli.core.samples.records import Prepared
-
-Units = npt.NDArray[np.int32]
+from oubli.core.samples.slots import SlotTable
 
 MOST = 2**23  # all weights together are below it, where not all are 1: counts in units stay below 2^31
 
@@ -34,12 +32,13 @@ RULE = (
 )
 
 
-def read_weights(values: Any, n: int) -> Units | None:
+def read_weights(values: Any, n: int, *, may_be_zero: bool = False) -> Units | None:
     """Read the weights of n samples as units.
 
     Parameters
     ----------
     values : sequence of numbers, one for each sample; one for all; or None.
+    may_be_zero : whether a sample may be left out by a weight of 0.
 
     Returns
     -------
@@ -63,8 +62,10 @@ def read_weights(values: Any, n: int) -> Units | None:
     weights = np.array([_number(raw.value(row)) for row in range(n)] if is_list else raw.values, np.float64)
     units = np.floor(weights * GRID + 0.5)
     if raw.missing is not None:
-        units[raw.missing] = 0
+        weights[raw.missing] = units[raw.missing] = np.nan
     is_wrong = ~((units >= 1) & (units < LARGEST_WEIGHT * GRID))
+    if may_be_zero:
+        is_wrong &= weights != 0
     if is_wrong.any():
         row = int(is_wrong.argmax())
         raise InputError(RULE, row=row, field=FIELD, value=raw.value(row))
@@ -72,21 +73,23 @@ def read_weights(values: Any, n: int) -> Units | None:
 
 
 def _number(value: Any) -> float:
-    """Return a weight; 0, which is none, for what is no number."""
+    """Return a weight; NaN for what is no number."""
     try:
         return number(value)
     except RefusedError:
-        return 0.0
+        return math.nan
 
 
-class WeighedSlots(OwnedSlots):
+class WeighedSlots(SlotTable):
     """Slots with the weights of the samples in them.
 
     Attributes
     ----------
     weights, units, targets : see `SlotTable`; of length 0 until a weight other than 1 comes, which `has_weights` says
-    is_whole : bool
-        Whether all weights are whole.
+    n_parts : int
+        Samples whose weight is not whole.
+    total_units : int
+        Of all samples.
     classes : ClassTable
     """
 
@@ -94,13 +97,12 @@ class WeighedSlots(OwnedSlots):
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema)
-        self._n_parts = 0  # samples whose weight is not whole
-        self._total = 0  # units of all samples
+        self.n_parts = self.total_units = 0
 
     @property
     def is_whole(self) -> bool:
         """Whether the weights of all samples held are whole."""
-        return self._n_parts == 0
+        return self.n_parts == 0
 
     def weight_at(self, slot: int) -> float:
         """The weight of the sample in a slot."""
@@ -113,7 +115,7 @@ class WeighedSlots(OwnedSlots):
             return weights
         factors = np.array([weight_of.get(label_key(label), 1.0) for label in labels])
         units = np.floor((GRID if weights is None else weights) * factors + 0.5)
-        is_wrong = (units < 1) | (units >= LARGEST_WEIGHT * GRID)
+        is_wrong = ((units < 1) & (weights is None or weights > 0)) | (units >= LARGEST_WEIGHT * GRID)
         if is_wrong.any():
             rule = f"times that of the class must be at least 1/{2 * GRID} and below {LARGEST_WEIGHT}: change either"
             raise InputError(rule, row=int(is_wrong.argmax()), field=FIELD)
@@ -129,13 +131,13 @@ class WeighedSlots(OwnedSlots):
             raise
         units = arrays.held * np.int32(GRID)
         targets = self.class_codes.copy() if self._classification else arrays.targets
-        self._total = int(units.sum(dtype=np.int64))
+        self.total_units = int(units.sum(dtype=np.int64))
         self.set_arrays(arrays._replace(weights=units.copy(), units=units, targets=targets))
 
     def check_total(self, units: Units | None, n: int) -> None:
         """CapacityError when samples with these units, or n of weight 1, are too many for those held."""
         if self.has_weights or units is not None:
-            held = self._total if self.has_weights else GRID * len(self)
+            held = self.total_units if self.has_weights else GRID * len(self)
             if held + (GRID * n if units is None else int(units.sum(dtype=np.int64))) >= GRID * MOST:
                 raise CapacityError(f"the weights of all samples together must be below {MOST}: make all smaller")
 
@@ -155,19 +157,21 @@ class WeighedSlots(OwnedSlots):
     def _count_weights(self, slots: Ints | slice, sign: int) -> None:
         """Count the weights of samples that have come (sign 1), or that leave (-1) and are overwritten."""
         was_whole, units = self.is_whole, self.units[slots]
-        self._total += sign * int(units.sum(dtype=np.int64))
-        self._n_parts += sign * int(np.count_nonzero(units % GRID))
+        self.total_units += sign * int(units.sum(dtype=np.int64))
+        self.n_parts += sign * int(np.count_nonzero(units % GRID))
         if sign < 0:
             self._blank_weights(slots)
         if self.is_whole != was_whole and self._classification:
             write_targets(self.class_codes, self.units, self.targets, is_whole=self.is_whole)
 
     def _blank_weights(self, slots: Ints | slice) -> None:
-        for array in (self.weights, self.units, *([self.targets] if self._classification else [])):
-            array[slots] = 0
+        self.weights[slots] = 0
+        self.units[slots] = 0
+        if self._classification:
+            self.targets[slots] = 0
 
     def _copy_weights_to(self, other: "WeighedSlots") -> None:
-        other._n_parts, other._total = self._n_parts, self._total
+        other.n_parts, other.total_units = self.n_parts, self.total_units
 
     def fill_weights(self, slots: Ints, weights: Ints) -> None:
         """Give the samples that have just been put into slots their weights, those of a file.
@@ -199,8 +203,8 @@ class WeighedSlots(OwnedSlots):
         held = self.held
         ensure(bool((self.weights[held] > 0).all() and (self.units[held] > 0).all()), "a weight is not above 0")
         ensure(not (self.weights[~held].any() or self.units[~held].any()), "a free slot has a weight")
-        ensure(self._n_parts == np.count_nonzero(self.units % GRID), "the number of weights in parts is wrong")
-        ensure(self._total == self.units.sum(dtype=np.int64), "the total of the weights is wrong")
+        ensure(self.n_parts == np.count_nonzero(self.units % GRID), "the number of weights in parts is wrong")
+        ensure(self.total_units == self.units.sum(dtype=np.int64), "the total of the weights is wrong")
         if self._classification:
             targets = np.zeros_like(self.targets)
             write_targets(self.class_codes, self.units, targets, is_whole=self.is_whole)

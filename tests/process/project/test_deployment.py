@@ -116,11 +116,15 @@ def test_a_pod_may_do_little(pod: dict[str, Any], container: dict[str, Any], nod
     of_cluster = the("StatefulSet", CLUSTER)["spec"]["template"]["spec"]
     assert of_cluster["securityContext"] == whole
     assert pod["automountServiceAccountToken"] is of_cluster["automountServiceAccountToken"] is False
-    assert node["securityContext"] == container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
+    assert (
+        node["securityContext"]
+        == container["securityContext"]
+        == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+    )
     assert the("NetworkPolicy")["spec"]["egress"] == []
     egress = the("NetworkPolicy", CLUSTER)["spec"]["egress"]
     assert {port["port"] for rule in egress for port in rule["ports"]} == {"http", 5432, 53}

@@ -42,7 +42,12 @@ def receipt(**changed: Any) -> dict[str, Any]:
         **dict.fromkeys(("id", "kind", "guarantee", "key_id", "signature", "ledger_head"), "x"),
         **dict.fromkeys(("requested", "unlearned", "exported_snapshots", "model_version", "ledger_index"), 1),
         **dict.fromkeys(("received_at", "unlearned_at"), "2030-01-31T12:00:00Z"),
-        "ref": None, "status": "unlearned", "erased_at": None, "absent": 0, "overdue": False, "durable": True,
+        "ref": None,
+        "status": "unlearned",
+        "erased_at": None,
+        "absent": 0,
+        "overdue": False,
+        "durable": True,
         **changed,
     }
 

@@ -125,7 +125,9 @@ def test_inside_regressors() -> None:
 def test_metadata_is_routed_through_pipelines_and_searches() -> None:
     X, y = samples()
     ids, subjects = [f"id {i}" for i in range(len(X))], np.array(["ada", "bob", "eve"] * (len(X) // 3))
-    asked = make().set_fit_request(ids=True, subjects="owners").set_score_request(sample_weight=True)
+    asked = (
+        make().set_fit_request(ids=True, subjects="owners", sample_weight=True).set_score_request(sample_weight=True)
+    )
     scaler = StandardScaler().set_fit_request(sample_weight=False)
     pipeline = make_pipeline(scaler, asked).fit(X, y, ids=ids, owners=subjects)
     assert pipeline[-1].samples_.subject("id 1") == "bob"

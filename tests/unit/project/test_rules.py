@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 CORE = sorted((ROOT / "core").rglob("*.py"))
 CODE = sorted(path for package in ("core", "app", "oubli") for path in (ROOT / package).rglob("*.py"))
 
+
 def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 

@@ -1,6 +1,5 @@
 """Many histories of journals."""
 
-
 from tests.exact.app.storage.test_histories import run
 
 

@@ -320,5 +320,3 @@ def test_processes_that_write_the_same_files_at_the_same_time(tmp_path: Path) ->
         list(pool.map(lambda writer: writer.communicate(b"go\n"), writers))
     assert [writer.returncode for writer in writers] == [0, 0, 0]
     assert len(list(tmp_path.iterdir())) == 200
-
-

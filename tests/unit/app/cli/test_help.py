@@ -59,9 +59,7 @@ def test_commands_are_in_groups() -> None:
         (f"remove-node {CANARY} --url x", "`oubli remove-node NAME` is `oubli cluster remove NAME` now"),
     ],
 )
-def test_what_is_gone_names_what_replaces_it(
-    arguments: str, text: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_gone_names_what_replaces_it(arguments: str, text: str, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments.split())
     said = " ".join(capfd.readouterr().err.split())

@@ -32,9 +32,7 @@ from tests.unit.app.support import make_service
 pytestmark = pytest.mark.anyio
 
 
-async def test_predictions_that_came_together_are_written_together(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_predictions_that_came_together_are_written_together(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oubli.app.http.connection.fastpath, "LONGEST_WAIT", 60.0)  # however busy the machine is
     connections = [host.connect() for _ in range(3)]
     written = [one.transport for one in connections]

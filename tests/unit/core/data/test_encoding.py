@@ -246,6 +246,7 @@ def outcome(function, *arguments):
 @given(st.lists(cell, min_size=1, max_size=5))
 def test_columns_are_encoded_as_their_cells_are(values):
     """The vectorised code and the rules for single values agree, on results and on errors."""
+
     def in_float32(value):
         return np.clip(number(value), -LARGEST, LARGEST).astype(np.float32) + 0.0
 

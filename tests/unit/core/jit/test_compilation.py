@@ -170,6 +170,7 @@ def test_what_other_processes_leave_is_compiled_when_it_is_called(
     monkeypatch.setattr(policy, "_filled", set())
     monkeypatch.setattr(warmup, "is_writable", lambda: is_writable)
     monkeypatch.setattr(warmup, "Compilation", begin)
+
     def do(usage: Any) -> None:
         if getattr(policy._here, "only_kept", False):
             raise policy.NotKeptError("a kernel")
@@ -197,4 +198,3 @@ def test_progress_in_lines(monkeypatch: pytest.MonkeyPatch) -> None:
         now[0] += seconds
         write(*told)  # type: ignore[arg-type]
     assert lines == ["a ...", "a: 1,234 of 5,000", "b ...", "b: 7"]
-
