@@ -12,9 +12,10 @@ import numpy as np
 
 from oubli.core.array_types import Ints, Slots
 from oubli.core.jit.policy import pasted
-from oubli.core.samples.weights import GRID
+from oubli.core.jit.targets import GRID_BITS
 
-_BITS = np.int64(8)  # of GRID
+GRID = 1 << GRID_BITS
+_BITS = np.int64(GRID_BITS)
 
 
 def units_of(units: Any, slots: Slots) -> Ints:

@@ -110,12 +110,14 @@ class WeighedSlots(OwnedSlots):
             raise
         units = arrays.held * np.int32(GRID)
         targets = self.class_codes.copy() if self._classification else arrays.targets
-        self._total = GRID * len(self)
+        self._total = int(units.sum(dtype=np.int64))
         self.set_arrays(arrays._replace(weights=units.copy(), units=units, targets=targets))
 
     def check_total(self, units: Units | None, n: int) -> None:
         """CapacityError when samples with these units, or n of weight 1, are too many for those held."""
         if self.has_weights or units is not None:
+            if len(self) + n > MOST:
+                raise CapacityError(f"a model of samples with weights holds at most {MOST}")
             held = self._total if self.has_weights else GRID * len(self)
             if held + (GRID * n if units is None else int(units.sum(dtype=np.int64))) > GRID * MOST:
                 raise CapacityError(f"the weights of all samples are more than {MOST} together: make all smaller")
@@ -148,7 +150,7 @@ class WeighedSlots(OwnedSlots):
             array[slots] = 0
 
     def _copy_weights_to(self, other: "WeighedSlots") -> None:
-        other._n_parts, other._total = self._n_parts, self._total  # noqa: SLF001 - one of its own kind
+        other._n_parts, other._total = self._n_parts, self._total
 
     def fill_weights(self, slots: Ints, weights: Ints) -> None:
         """Give the samples that have just been put into slots their weights, those of a file.

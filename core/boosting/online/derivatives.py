@@ -18,9 +18,9 @@ from oubli.core.array_types import Ints, Reals
 from oubli.core.boosting.loss import sigmoids
 from oubli.core.boosting.online.parameters import OnlineSettings
 from oubli.core.boosting.online.state import G_BITS, G_SCALE, H_SCALE, SHIFT_OF_CLASSES, SHIFT_OF_NUMBERS, Labels, Rules
+from oubli.core.boosting.weights import GRID
 from oubli.core.jit.policy import inner, pasted
 from oubli.core.samples.arrays import Problem
-from oubli.core.samples.weights import GRID
 
 _GOLDEN = np.uint64(0x9E3779B9)
 _LOW_WORD = np.uint64(0xFFFFFFFF)
@@ -34,8 +34,8 @@ _MOST = int(G_SCALE)
 _STEPS = 16
 _END_OF_SIGMOID = 20
 _END_OF_POWERS = 40
-# All trees are grown again when the size of the samples is so many times that of those that they were grown on: bins and
-# the scale of a regression are made for those.
+# All trees are grown again when the size of the samples is so many times that of those that they were grown on: bins
+# and the scale of a regression are made for those.
 MOST_GROWTH = 2
 
 # A gradient of a regression is held in 31 bits at most.

@@ -354,7 +354,12 @@ class OnlineTrees(BoostedEngine):
         tolerance = scaling.tolerance_of(self.settings.robustness, size_of(problem.units, slots), n_after)
         rules = self._rules()._replace(robustness=tolerance)
         batch = updating.make_batch(slots, sign, self.n_features, self.groups, self.forest.n_places)
-        return self._model(rules, problem), self._labels(problem), batch, Retraining(self.forest, self.held, self.groups)
+        return (
+            self._model(rules, problem),
+            self._labels(problem),
+            batch,
+            Retraining(self.forest, self.held, self.groups),
+        )
 
     def _update(self, work: Work, slots: Slots, sign: int, is_new: Bools) -> None:
         """Update all trees by samples that come (sign 1) or go (-1)."""

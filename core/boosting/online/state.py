@@ -45,8 +45,8 @@ NIL = -1
 SHIFT_OF_CLASSES = 32
 G_SCALE = 127.0
 H_SCALE = 8 * G_SCALE
-# Regression: h is the weight in steps of 2**-weight_bits, which are as fine as H < 2**24 allows; the scale of g is chosen
-# so that |G| < 2**39.
+# Regression: h is the weight in steps of 2**-weight_bits, which are as fine as H < 2**24 allows; the scale of g is
+# chosen so that |G| < 2**39.
 SHIFT_OF_NUMBERS = 24
 G_BITS = 39
 

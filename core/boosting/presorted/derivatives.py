@@ -16,11 +16,10 @@ A product with a weight is of at most 60 bits, and rounded to the nearest intege
 sample of weight 2 is two equal samples: to the bit, if all samples train.
 
 Scores F are int64, too: multiples of `unit`. A regression's unit is that of its targets, 2**(e - 38) with 2**e, e a
-multiple of 4, covering all targets that train (`oubli.core.samples.fixed_point`); a classification's is
-2**-30. Every leaf step lowers the squared error, so |F - y| stays below sqrt(n) * 2**39 <= 2**51; times 2**4 beside a weight
-of 1 / 256. Leaf values of a
-classification are at most LARGEST_STEP units, so that 2**17 of them add up to at most 2**52: as exact in the float64 of
-a prediction as here.
+multiple of 4, covering all targets that train (`oubli.core.samples.fixed_point`); a classification's is 2**-30. Every
+leaf step lowers the squared error, so |F - y| stays below sqrt(n) * 2**39 <= 2**51; times 2**4 beside a weight of 1 /
+256. Leaf values of a classification are at most LARGEST_STEP units, so that 2**17 of them add up to at most 2**52: as
+exact in the float64 of a prediction as here.
 
 The loss of the samples that validate is computed in integers too: its sum does not depend on their order.
 """
@@ -34,12 +33,11 @@ from oubli.core.array_types import Slots
 from oubli.core.boosting.loss import exp, log, sigmoid
 from oubli.core.boosting.parameters import VALIDATION
 from oubli.core.boosting.state import LEAF, goes_right
-from oubli.core.boosting.weights import size_of, units_of, weighed
+from oubli.core.boosting.weights import GRID, size_of, units_of, weighed
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.rng import MISSING_CATEGORY, combine, mix
 from oubli.core.samples.arrays import Problem
 from oubli.core.samples.fixed_point import BITS, TargetScale, quantise
-from oubli.core.samples.weights import GRID
 
 SCORE_BITS = 30  # of a classification: unit = 2**-30
 LARGEST_STEP = 2.0 ** (SCORE_BITS + 5)  # of a leaf of a classification, in units

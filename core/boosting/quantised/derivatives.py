@@ -47,11 +47,10 @@ from oubli.core.boosting.histogram import HESSIAN_BITS, pack
 from oubli.core.boosting.loss import exp, log, sigmoid
 from oubli.core.boosting.parameters import VALIDATION
 from oubli.core.boosting.quantised.state import TRAINS, VALIDATES, Loss
-from oubli.core.boosting.weights import units_at, weighed
+from oubli.core.boosting.weights import GRID, units_at, weighed
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.rng import combine, mix, unit
 from oubli.core.samples.fixed_point import BITS, TargetScale, quantise
-from oubli.core.samples.weights import GRID
 
 BINARY, MULTICLASS, REGRESSION = range(3)
 
@@ -204,9 +203,7 @@ def _derive_classes(loss, scores, samples, iteration, place, packed):
         # At most 2**30 is shifted by 32; the quotient is at most 2**32.
         share = np.int64((np.uint64(packed[k, place]) << _SHIFT_32) // np.uint64(total))
         offset = offset_of(rounding, iteration, k)
-        packed[k, place] = pack_weighed(
-            loss, share * loss.steps, offset, samples.labels[place] == k, units, rounding
-        )
+        packed[k, place] = pack_weighed(loss, share * loss.steps, offset, samples.labels[place] == k, units, rounding)
 
 
 @inner
@@ -263,7 +260,7 @@ def list_other(new, old, listed):
 def list_other_binary(loss, new, old, samples, iteration, slots, n, listed):
     """List those of the first n slots whose samples train and have another derivative by the new scores.
 
-    `listed` may be `slots`. Returns how many are in it. With weights all that train are listed: g may move while q stays.
+    `listed` may be `slots`. Returns how many are in it. With weights all that train are: g may move while q stays.
     """
     are_weighed = samples.units.shape[0] > 0
     last = loss.table.shape[0] - 1

@@ -255,14 +255,14 @@ class QuantisedTrees(ExactEngine):
         """The problem with the cells that trees read, and what else is read of the slots that `moved` names."""
         if not self.statistics:
             return problem
-        data, by_slot = problem.data, (problem.data.id_hashes, problem.y, problem.units)
-        id_hashes, y, units = (
-            room.longer(array, 0, max(self.capacity, len(array))) if len(array) else array for array in by_slot
-        )
-        if moved is not None:
-            for array in (id_hashes, y, units):
-                if len(array):
-                    array[moved.stand_ins] = array[moved.recoded]
+        data = problem.data
+        by_slot: list[Array] = [data.id_hashes, problem.y, problem.units]
+        for i, array in enumerate(by_slot):
+            if len(array):  # there may be no targets, and no weights
+                by_slot[i] = room.longer(array, 0, max(self.capacity, len(array)))
+                if moved is not None:
+                    by_slot[i][moved.stand_ins] = array[moved.recoded]
+        id_hashes, y, units = by_slot
         hashes, categorical = self.statistics.hashes(data.category_hashes), self.statistics.categorical
         read = data._replace(cells=self.cells, id_hashes=id_hashes, category_hashes=hashes, categorical=categorical)
         return problem._replace(data=read, y=y, units=units)
@@ -278,8 +278,8 @@ class QuantisedTrees(ExactEngine):
     def _enter(self, problem: Problem, slots: Slots) -> None:
         data, limit = problem.data, self.settings.validation_limit
         derivatives.enter(
-            self.roles, self.labels, self.rounding, data.id_hashes, problem.class_codes, problem.ranks, slots, self.seed,
-            limit, self.is_classification,
+            self.roles, self.labels, self.rounding, data.id_hashes, problem.class_codes, problem.ranks, slots,
+            self.seed, limit, self.is_classification,
         )  # fmt: skip
 
     def _count_targets(self, problem: Problem, slots: Slots) -> None:

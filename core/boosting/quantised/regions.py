@@ -29,10 +29,9 @@ from oubli.core.boosting.quantised.bins import Features, live_bins
 from oubli.core.boosting.quantised.derivatives import HESSIAN_STEPS
 from oubli.core.boosting.quantised.split import N_WEIGHTS, fill_weights
 from oubli.core.boosting.quantised.state import TRAINS, Bins, Samples
-from oubli.core.boosting.weights import units_at
+from oubli.core.boosting.weights import GRID, units_at
 from oubli.core.jit.policy import kernel
 from oubli.core.rng import combine, mix
-from oubli.core.samples.weights import GRID
 
 REGIONS = np.uint64(11)
 _SCALE = 0.3

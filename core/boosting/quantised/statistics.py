@@ -34,7 +34,7 @@ import numpy.typing as npt
 from oubli.core.array_types import Array, Bools, Hashes, Ints, Slots
 from oubli.core.boosting.loss import log
 from oubli.core.boosting.quantised.state import TRAINS, Samples
-from oubli.core.boosting.weights import units_of
+from oubli.core.boosting.weights import GRID, units_of
 from oubli.core.engine import copied, wrong_numbers
 from oubli.core.jit import aligned
 from oubli.core.jit.policy import kernel
@@ -42,7 +42,6 @@ from oubli.core.rng import RARE_CATEGORY, combine, mix, unit
 from oubli.core.samples.arrays import Data
 from oubli.core.samples.fixed_point import BITS, quantise
 from oubli.core.samples.hashing import hashes_of
-from oubli.core.samples.weights import GRID
 
 N_FOLDS = 5
 MOST_TARGETS = 8
