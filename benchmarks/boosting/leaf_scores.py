@@ -63,7 +63,7 @@ def value_anew(forest, rules, derived, tree, slots, sums, values, errors):
         sums[i] = 0
         values[i] = 0.0
     for i in range(slots.shape[0]):
-        sums[forest.leaf_of[tree, slots[i]]] += unpack(derived[slots[i]], rules.shift)
+        sums[forest.leaf_of[tree, slots[i]]] += unpack(derived[slots[i]], rules)
     n_places = 2 * forest.stats.shape[1] + 1
     for row in range(tree * n_places, (tree + 1) * n_places):
         if forest.states[row]["in_use"] == 0 or forest.nodes[row]["feature"] != LEAF:

@@ -2,7 +2,8 @@
 
 A sample's gradient and hessian, integers both, travel as one int64, `G * 2**HESSIAN_BITS + H`, so that one
 addition adds both. Sums stay packed too: the packing is linear, and a difference of packed sums is the packed
-difference. With 0 <= H < 2**28 and |G| < 2**35 for the sums of a whole model nothing ever runs over.
+difference. With 0 <= H < 2**28 and |G| < 2**35 for the sums of a whole model nothing ever runs over: h is at most 16
+and |g| at most 2**11, times the size of all samples (`weights.py`), below 2**24.
 
     histogram   int64[n_bins]        packed sums by bin; the bins of feature f begin at offsets[f]
     codes       uint8/16[n_slots, d] the bin of each sample in each feature, counted from the feature's first bin

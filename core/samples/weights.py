@@ -137,6 +137,8 @@ class WeighedSlots(SlotTable):
     def check_total(self, units: Units | None, n: int) -> None:
         """CapacityError when samples with these units, or n of weight 1, are too many for those held."""
         if self.has_weights or units is not None:
+            if len(self) + n > MOST:
+                raise CapacityError(f"a model of samples with weights holds at most {MOST}")
             held = self.total_units if self.has_weights else GRID * len(self)
             if held + (GRID * n if units is None else int(units.sum(dtype=np.int64))) >= GRID * MOST:
                 raise CapacityError(f"the weights of all samples together must be below {MOST}: make all smaller")

@@ -48,7 +48,7 @@ def count_tree(model, codes, iteration, tree, slots, bins, histograms, found):
         row = s.row_of(forest, tree, place)
         leaf = np.int64(forest.states[row]["leaf"])
         forest.leaf_of[tree, slot] = leaf
-        packed = s.unpack(forest.gh[tree, slot], model.rules.shift)
+        packed = s.contribution_of(model, tree, slot)
         forest.states[row]["sums"] += packed
         for feature in range(bins.shape[0]):
             histograms[leaf, bins[feature]] += packed

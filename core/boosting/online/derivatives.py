@@ -14,11 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.array_types import Reals
+from oubli.core.array_types import Ints, Reals
 from oubli.core.boosting.loss import sigmoids
 from oubli.core.boosting.online.parameters import OnlineSettings
 from oubli.core.boosting.online.state import G_BITS, G_SCALE, H_SCALE, SHIFT_OF_CLASSES, SHIFT_OF_NUMBERS, Labels, Rules
 from oubli.core.jit.policy import inner, pasted
+from oubli.core.jit.targets import GRID
 from oubli.core.samples.arrays import Problem
 
 _GOLDEN = np.uint64(0x9E3779B9)
@@ -33,8 +34,8 @@ _MOST = int(G_SCALE)
 _STEPS = 16
 _END_OF_SIGMOID = 20
 _END_OF_POWERS = 40
-# All trees are grown again when there are so many times the samples that they were grown on: bins and the scale of a
-# regression are made for those.
+# All trees are grown again when the size of the samples is so many times that of those that they were grown on: bins
+# and the scale of a regression are made for those.
 MOST_GROWTH = 2
 
 # A gradient of a regression is held in 31 bits at most.
@@ -155,17 +156,19 @@ class Scale(NamedTuple):
 NO_SCALE = Scale(0.0, 0.0, 0.0, 0, 1.0)
 
 
-def scale_of(y: Reals, most_samples: int) -> Scale:
-    """Make the scale for targets float64[n], n > 0, with room for sums of `most_samples`.
+def scale_of(y: Reals, most_samples: int, units: Ints | int = GRID) -> Scale:
+    """Make the scale for targets float64[n], n > 0, with room for sums over a size of `most_samples`.
 
-    A function of the set of targets: the mean is one of integers, whose sum does not depend on the order.
+    A function of the set of targets and their units, int64[n] or all the same: the mean is one of integers, whose sum
+    does not depend on the order. Those are of at most 52 bits over that size, so that units leave them below 2**60.
     """
     largest = float(np.abs(y).max())
     _, exponent = np.frexp(largest)
     step = _BITS_OF_SUM - int(most_samples).bit_length() - int(exponent)
-    total = int(np.rint(np.ldexp(y, step)).astype(np.int64).sum())
+    weights = np.broadcast_to(units, y.shape)
+    total = int((np.rint(np.ldexp(y, step)).astype(np.int64) * weights).sum())
     with np.errstate(over="ignore"):  # rounded up to a power of two, the largest number is none
-        base = min(max(float(np.ldexp(total / len(y), -step)), -_LARGEST), _LARGEST)
+        base = min(max(float(np.ldexp(total / int(weights.sum()), -step)), -_LARGEST), _LARGEST)
         spread = min(float(np.abs(y - base).max()), _LARGEST)
         if spread == 0.0:
             # Any will do: the trees have nothing to learn before another target comes.
@@ -190,7 +193,7 @@ def make_labels(
     base = np.full(groups, scale.base)
     data = problem.data
     return Labels(
-        data.id_hashes, data.targets, ranks, problem.y, base, unit_of(settings, scale), scale.scale, scale.limit
+        data.id_hashes, problem.class_codes, ranks, problem.y, base, unit_of(settings, scale), scale.scale, scale.limit
     )
 
 
@@ -208,7 +211,10 @@ def make_rules(settings: OnlineSettings, groups: int, scale: Scale) -> Rules:
     """What decides splits and values. Robust LogitBoost's (K - 1) / K is part of the factor."""
     l2, weight, robustness = settings.l2_regularization, settings.min_child_weight, settings.robustness
     if scale.scale != 0.0:
-        return Rules(SHIFT_OF_NUMBERS, l2, max(1, int(np.ceil(weight))), 1.0 / (scale.scale * scale.unit), robustness)
+        # A size has at most 39 bits less those of `limit`, so a hessian may have as many as are left of 24.
+        bits = min(max(scale.limit.bit_length() - 1 + SHIFT_OF_NUMBERS - G_BITS, 0), GRID.bit_length() - 1)
+        least, factor = max(1, int(np.ceil(weight))) << bits, 2.0**bits / (scale.scale * scale.unit)
+        return Rules(SHIFT_OF_NUMBERS, bits, l2 * 2.0**bits, least, factor, robustness)
     share = (groups - 1) / groups if groups > 1 else 1.0
     least = max(1, int(np.ceil(weight * H_SCALE)))
-    return Rules(SHIFT_OF_CLASSES, l2 * H_SCALE, least, share * (H_SCALE / G_SCALE), robustness)
+    return Rules(SHIFT_OF_CLASSES, 0, l2 * H_SCALE, least, share * (H_SCALE / G_SCALE), robustness)

@@ -12,7 +12,8 @@ Differs from the paper (so do the bins, see `bins.py`, and the candidates, see `
     d) all trees are grown again when a batch is so large that its traces would remain (`is_too_much`), when there
        are many more samples than the bins were made for (MOST_GROWTH), when the loss changes (from two classes to
        three, or back), and when a target of a regression is out of the scale's reach;
-    e) the trees of a class are dropped with its last sample.
+    e) the trees of a class are dropped with its last sample;
+    f) samples have weights: how many come, go or are held is their size (`core/boosting/weights.py`).
 """
 
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ from oubli.core.boosting.online.workspace import Rows, choose_layout, gather_row
 from oubli.core.boosting.parameters import check_size, n_groups
 from oubli.core.boosting.rows import cut, n_blocks
 from oubli.core.boosting.state import LEAF, Trees, no_trees
+from oubli.core.boosting.weights import size_of, units_of
 from oubli.core.concurrency.threads import run
 from oubli.core.engine import Progress, copied
 from oubli.core.errors import ensure
@@ -164,10 +166,9 @@ class OnlineTrees(BoostedEngine):
         """Trees held."""
         return self.forest.n_trees
 
-    @property
-    def n_held(self) -> int:
-        """Samples held."""
-        return int(np.count_nonzero(self.held))
+    def _size(self, problem: Problem) -> int:
+        """Size of the samples held, those that are about to leave included."""
+        return size_of(problem.units, np.flatnonzero(self.held))
 
     def gains(self) -> Reals:
         gains = np.zeros(self.n_features)
@@ -177,8 +178,8 @@ class OnlineTrees(BoostedEngine):
     def _rules(self) -> Rules:
         return scaling.make_rules(self.settings, self.groups, self.scale)
 
-    def _model(self, rules: Rules) -> Model:
-        return Model(self.forest, self.bins, self.candidates, rules)
+    def _model(self, rules: Rules, problem: Problem) -> Model:
+        return Model(self.forest, self.bins, self.candidates, rules, problem.units, problem.data.id_hashes)
 
     def _labels(self, problem: Problem) -> Labels:
         return scaling.make_labels(problem, self.settings, self.ranks, self.groups, self.scale)
@@ -191,16 +192,19 @@ class OnlineTrees(BoostedEngine):
         groups = n_groups(problem, len(slots))
         check_size(settings.n_estimators, groups, 2 * settings.max_leaf_nodes - 1)
         is_scaled = groups > 0 and not self.is_classification
-        scale = scaling.scale_of(problem.y[slots], scaling.MOST_GROWTH * len(slots)) if is_scaled else scaling.NO_SCALE
-        self.restore(slots, groups, serialise.Header(len(slots), scale, problem.ranks.copy()))
+        size, scale = size_of(problem.units, slots), scaling.NO_SCALE
+        if is_scaled:
+            scale = scaling.scale_of(problem.y[slots], scaling.MOST_GROWTH * size, units_of(problem.units, slots))
+        self.restore(slots, groups, serialise.Header(size, scale, problem.ranks.copy()))
         self.last_update = LastUpdate(samples_retrained=len(slots), grown=True)
         if groups == 0:
             return
         self.restore_bins(problem, slots, make_bins(problem.data, slots, settings.max_bins, self.n_threads))
-        self._grow_trees(self._labels(problem), slots, progress)
+        self._grow_trees(problem, slots, progress)
 
-    def _grow_trees(self, labels: Labels, slots: Slots, progress: Progress | None) -> None:
-        forest, model, n = self.forest, self._model(self._rules()), len(slots)
+    def _grow_trees(self, problem: Problem, slots: Slots, progress: Progress | None) -> None:
+        labels = self._labels(problem)
+        forest, model, n = self.forest, self._model(self._rules(), problem), len(slots)
         rows = self._gather(slots, with_columns=True)
         in_threads = self.in_threads(ThreadedGrowing, model, labels, rows, self.make_space)
         if in_threads is not None:
@@ -256,14 +260,14 @@ class OnlineTrees(BoostedEngine):
         self.forest = self._blank_forest(len(self.held))
         self.space = self.make_space(0)
 
-    def _recounted(self, slots: Slots) -> Forest:
+    def _recounted(self, problem: Problem, slots: Slots) -> Forest:
         """The trees with their structure as it is, and all sums counted again from the samples."""
-        return recount(self._model(self._rules()), self.codes, self.groups, slots)
+        return recount(self._model(self._rules(), problem), self.codes, self.groups, slots)
 
     # -- updating -------------------------------------------------------------------------------
 
     def join(self, problem: Problem, slots: Slots) -> None:
-        n_after = self.n_held + len(slots)
+        n_after = self._size(problem) + size_of(problem.units, slots)
         groups = n_groups(problem, n_after)
         check_size(self.settings.n_estimators, groups, 2 * self.settings.max_leaf_nodes - 1)
         if self._must_grow(problem, slots, n_after, groups):
@@ -281,7 +285,8 @@ class OnlineTrees(BoostedEngine):
 
     def _must_grow(self, problem: Problem, slots: Slots, n_after: int, groups: int) -> bool:
         """Whether updates in place would not do."""
-        if self.groups == 0 or n_after > scaling.MOST_GROWTH * self.n_grown or is_too_much(len(slots), n_after):
+        n_moved = size_of(problem.units, slots)
+        if self.groups == 0 or n_after > scaling.MOST_GROWTH * self.n_grown or is_too_much(n_moved, n_after):
             return True
         if self.is_classification:
             return groups != self.groups and min(groups, self.groups) < 3
@@ -304,7 +309,8 @@ class OnlineTrees(BoostedEngine):
         return is_new
 
     def leave(self, problem: Problem, slots: Slots) -> None:
-        n_after = self.n_held - len(slots)
+        n_moved = size_of(problem.units, slots)
+        n_after = self._size(problem) - n_moved
         loses_classes = n_after > 0 and problem.changes_classes(slots)
         after, rest = problem.without(slots) if loses_classes else (problem, slots)
         if n_after == 0:
@@ -314,7 +320,7 @@ class OnlineTrees(BoostedEngine):
             self.become(other)
         elif loses_classes and (groups := n_groups(after, n_after)) != self.groups and groups < 3:
             self.refit(after, rest)  # the loss is another one
-        elif is_too_much(len(slots), n_after):
+        elif is_too_much(n_moved, n_after):
             self.refit(*problem.without(slots))
         elif self.groups:
             is_new = np.zeros(self.groups, np.bool_)
@@ -345,9 +351,15 @@ class OnlineTrees(BoostedEngine):
 
     def _make_work(self, problem: Problem, slots: Slots, sign: int, n_after: int) -> Work:
         """What an update of all trees needs, but for subtrees that are retrained."""
-        rules = self._rules()._replace(robustness=scaling.tolerance_of(self.settings.robustness, len(slots), n_after))
+        tolerance = scaling.tolerance_of(self.settings.robustness, size_of(problem.units, slots), n_after)
+        rules = self._rules()._replace(robustness=tolerance)
         batch = updating.make_batch(slots, sign, self.n_features, self.groups, self.forest.n_places)
-        return self._model(rules), self._labels(problem), batch, Retraining(self.forest, self.held, self.groups)
+        return (
+            self._model(rules, problem),
+            self._labels(problem),
+            batch,
+            Retraining(self.forest, self.held, self.groups),
+        )
 
     def _update(self, work: Work, slots: Slots, sign: int, is_new: Bools) -> None:
         """Update all trees by samples that come (sign 1) or go (-1)."""
@@ -414,20 +426,20 @@ class OnlineTrees(BoostedEngine):
             When the arrays are not trees of these samples, saying what is wrong.
         """
         slots = np.sort(slots)
-        header = serialise.take_header(arrays, problem, len(slots))
+        header = serialise.take_header(arrays, problem, size_of(problem.units, slots))
         self.restore(slots, n_groups(problem, len(slots)), header)
         if self.groups:
             self.restore_bins(problem, slots, serialise.take_bins(arrays, self.categorical))
             serialise.take_structure(arrays, self.forest, self.bins, self.candidates, self.groups)
             self.forest.gh[:, slots] = serialise.take_derivatives(arrays, self.forest, len(slots), self.scale)
-            self.forest = self._recounted(slots)
+            self.forest = self._recounted(problem, slots)
 
     # -- checking -------------------------------------------------------------------------------
 
     def find_differences(self, problem: Problem, slots: Slots) -> list[str]:
         if not np.array_equal(np.flatnonzero(self.held), np.sort(slots)):
             return ["the trees do not hold the samples"]
-        return compare(self.forest, self._recounted(np.sort(slots))) if self.groups else []
+        return compare(self.forest, self._recounted(problem, np.sort(slots))) if self.groups else []
 
     def check_invariants(self, problem: Problem, slots: Slots) -> None:
         wrong = self.recount(problem, slots)

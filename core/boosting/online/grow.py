@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from oubli.core.boosting.histogram import subtract
 from oubli.core.boosting.online.split import NO_BIN, best_split
-from oubli.core.boosting.online.state import row_of, unpack, write_value
+from oubli.core.boosting.online.state import contribution_of, row_of, write_value
 from oubli.core.boosting.online.workspace import count_rows, divide, place_rows
 from oubli.core.boosting.state import make_split
 from oubli.core.jit.policy import inner, kernel
@@ -205,10 +205,9 @@ def count_root(model, rows, space, iteration, tree, begin, end, histogram, are_p
 
     are_placed  whether their bins are those of the iteration already
     """
-    gh, shift = model.forest.gh[tree], model.rules.shift
     total = np.int64(0)
     for i in range(begin, end):
-        value = unpack(gh[np.uint64(rows.slots[np.uint64(i)])], shift)
+        value = contribution_of(model, tree, np.uint64(rows.slots[np.uint64(i)]))
         rows.packed[i] = value
         total += value
         space.order[i] = i

@@ -153,7 +153,7 @@ def retrain(model, labels, rows, space, iteration, tree, place, budget, sums, fo
     derive_all(labels, sums, rows.slots, 0, n, iteration, first_tree, forest.gh, k, k + 1, probabilities)
     total = np.int64(0)
     for i in range(n):
-        rows.packed[i] = s.unpack(forest.gh[tree, rows.slots[i]], model.rules.shift)
+        rows.packed[i] = s.contribution_of(model, tree, rows.slots[i])
         total += rows.packed[i]
     place_rows(space.histograms[0], rows, model, iteration, 0, n)
     _refresh_ancestors(forest, tree, place, space, total)

@@ -53,7 +53,7 @@ class Header(NamedTuple):
 
     Attributes
     ----------
-    n_grown : samples held then.
+    n_grown : size of the samples held then (`weights.py`): their number, where all weights are 1.
     scale : of the derivatives of a regression.
     ranks : number of each class code among the trees of an iteration.
     """
@@ -215,7 +215,7 @@ def _hang(forest: Forest, tree: int, fields: Arrays) -> None:
 
 
 def take_header(arrays: Arrays, problem: Problem, n_samples: int) -> Header:
-    """Read the header of trees over so many samples."""
+    """Read the header of trees over samples of some size."""
     n_grown = int(_take(arrays, "n_grown", np.int64, (1,))[0])
     base, reach, steps, unit = _take(arrays, "scale", np.float64, (4,)).tolist()
     scale = Scale(base, reach, steps, int(_take(arrays, "limit", np.int64, (1,))[0]), unit)

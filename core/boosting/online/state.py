@@ -11,7 +11,8 @@ Every tree has room for J leaves, and nothing moves: 2 J - 1 nodes, the root fir
 So leaves are numbered without a table, and a subtree that is retrained leaves all other numbers as they are.
 
 Sums are packed (`gradient << shift) + hessian`, integers both: a sum of packed values is the packed sum. Of each
-sample, `gh` is what it last contributed to each tree and `leaf_of` where: both decide every other sum here.
+sample, `gh` is what it last contributed to each tree, but for its weight, and `leaf_of` where: these and the weights
+decide every other sum here.
 """
 
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ import numpy.typing as npt
 from oubli.core.boosting.online.bins import Bins
 from oubli.core.boosting.online.split import Candidates
 from oubli.core.boosting.state import LEAF, NODE
+from oubli.core.boosting.weights import weighed
 from oubli.core.jit.policy import inner, pasted
 
 STATE = np.dtype(
@@ -38,16 +40,19 @@ STATE = np.dtype(
 
 NIL = -1
 
+# With n the size of all samples (`weights.py`), below 2**24:
 # Classification: g in [-1, 1] and h in [0, 1/4], 8 bits each: |G| <= 127 n and H <= 255 n, below 2**31 and 2**32.
 SHIFT_OF_CLASSES = 32
 G_SCALE = 127.0
 H_SCALE = 8 * G_SCALE
-# Regression: h = 1, so H counts the samples; the scale of g is chosen so that |G| < 2**39.
+# Regression: h is the weight in steps of 2**-weight_bits, which are as fine as H < 2**24 allows; the scale of g is
+# chosen so that |G| < 2**39.
 SHIFT_OF_NUMBERS = 24
 G_BITS = 39
 
 _BYTE = np.int64(8)
 _LOW_BYTE = np.int64(255)
+_OFFSET = np.uint64(255)
 
 
 class Forest(NamedTuple):
@@ -80,6 +85,7 @@ class Rules(NamedTuple):
     """What decides splits and values, in the units of the sums."""
 
     shift: int  # bits of a packed hessian
+    weight_bits: int  # regression: h is 2**weight_bits by weight 1
     l2: float  # what is added to hessians
     least: int  # hessian that each side of a split has to have
     factor: float  # a leaf's value is -factor * G / (H + l2)
@@ -115,11 +121,23 @@ def blank_forest(n_trees: int, n_leaves: int, n_bins: int, n_slots: int, *, is_c
 
 
 @pasted
-def unpack(stored, shift):
-    """The packed derivatives of a sample from what `gh` says."""
-    if shift == SHIFT_OF_NUMBERS:
-        return (np.int64(stored) << np.int64(SHIFT_OF_NUMBERS)) + np.int64(1)
+def unpack(stored, rules):
+    """The packed derivatives of a sample of weight 1 from what `gh` says."""
+    if rules.shift == SHIFT_OF_NUMBERS:
+        return (np.int64(stored) << np.int64(SHIFT_OF_NUMBERS)) + (np.int64(1) << np.int64(rules.weight_bits))
     return ((np.int64(stored) >> _BYTE) << np.int64(SHIFT_OF_CLASSES)) + (np.int64(stored) & _LOW_BYTE)
+
+
+@pasted
+def contribution_of(model, tree, slot):
+    """What a sample adds to the sums of a tree: its packed derivatives, rounded up or down by its id when weighed."""
+    packed = unpack(model.forest.gh[tree, slot], model.rules)
+    if model.units.shape[0] == 0:
+        return packed
+    shift = np.int64(model.rules.shift)
+    units, offset = np.int64(model.units[slot]), np.int64(model.id_hashes[slot] & _OFFSET)
+    h = weighed(packed & ((np.int64(1) << shift) - np.int64(1)), units, offset)
+    return (weighed(packed >> shift, units, offset) << shift) + h
 
 
 @pasted
@@ -182,19 +200,21 @@ def clear_state(forest, row):
 
 
 class Model(NamedTuple):
-    """The trees, and what decides their splits and values."""
+    """The trees, what decides their splits and values, and what samples count for."""
 
     forest: Forest
     bins: Bins
     candidates: Candidates
     rules: Rules
+    units: npt.NDArray[np.int32]  # int32[n_slots]: weights; empty when all are 1
+    id_hashes: npt.NDArray[np.uint64]  # uint64[n_slots]
 
 
 class Labels(NamedTuple):
     """What derivatives are computed from, besides scores."""
 
     id_hashes: npt.NDArray[np.uint64]
-    targets: npt.NDArray[np.int64]  # class codes
+    class_codes: npt.NDArray[np.int64]
     ranks: npt.NDArray[np.int32]  # int32[n_codes]: number of each class code among the trees of an iteration
     y: npt.NDArray[np.float64]  # float64[n_slots]: of a regression; else empty
     base: npt.NDArray[np.float64]  # float64[K]

@@ -70,11 +70,11 @@ def derive(labels, sums, column, slot, iteration, gh, tree, first, last, probabi
             gh[tree, slot] = round_number(score - labels.y[slot], labels.scale, labels.limit, id_hash, iteration)
             return
         p = sigmoid(score)
-        own = np.float64(labels.ranks[labels.targets[slot]])
+        own = np.float64(labels.ranks[labels.class_codes[slot]])
         gh[tree, slot] = round_class(p - own, p * (1.0 - p), id_hash, iteration)
         return
     softmax_at(sums, labels.base, labels.unit, column, probabilities)
-    rank = np.int64(labels.ranks[labels.targets[slot]])
+    rank = np.int64(labels.ranks[labels.class_codes[slot]])
     for k in range(first, last):
         p = probabilities[k]
         gh[tree + k, slot] = round_class(p - np.float64(rank == k), p * (1.0 - p), id_hash, iteration)
@@ -133,7 +133,7 @@ def _walk(model, batch, tree):
     one = np.uint64(1)
     for i in range(batch.slots.shape[0]):
         slot = batch.slots[i]
-        change = s.unpack(forest.gh[tree, slot], model.rules.shift)
+        change = s.contribution_of(model, tree, slot)
         if batch.sign < 0:
             change = -change
         place = np.int64(0)

@@ -2,21 +2,24 @@
 
 A sample's gradient and hessian travel as one int64 *word*, g * 2**shift + h, so that one addition adds both, and sums
 are decoded as G = word >> shift, H = word & (2**shift - 1). How many bits each has depends on the number n of
-samples held alone. With b the bits of n (n < 2**b):
+samples held alone; of samples with weights n is their size (`weights.py`). With b the bits of n (n < 2**b), before a
+word is multiplied by a weight:
 
-    regression        h = 1, shift = b;                   |g| <= 2**g_bits, g_bits = min(63 - 2 b, 52 - b)
-    classification    h <= 2**h_bits, shift = b + h_bits; |g| <= 2**g_bits, g_bits = min(63 - 2 b - h_bits, 52 - b)
-                      with h_bits = (61 - 2 b) // 2, rounded down
+    regression        h = 2**h_bits, h_bits = 0, or 8 if a weight is not whole
+    classification    h <= 2**h_bits, h_bits = (61 - 2 b) // 2, rounded down
+    both              shift = b + h_bits; |g| <= 2**g_bits, g_bits = min(63 - 2 b - h_bits, 52 - b)
 
 so that the sum of the h of any samples is below 2**shift, that of the |g| below 2**(b + g_bits) <= 2**(63 - shift), and
 no sum of words leaves int64; besides, no sum of g or h passes 2**53, so that float64 holds them. For n = 32,767 a
 gradient has 33 bits in a regression and 18 in a classification, whose hessian has 15; for 2**20 it is 21, 12 and 9.
+A product with a weight is of at most 60 bits, and rounded to the nearest integer. Whole weights round nothing, so a
+sample of weight 2 is two equal samples: to the bit, if all samples train.
 
 Scores F are int64, too: multiples of `unit`. A regression's unit is that of its targets, 2**(e - 38) with 2**e, e a
-multiple of 4, covering all targets that train (`oubli.core.samples.fixed_point`); a classification's is
-2**-30. Every leaf step lowers the squared error, so |F - y| stays below sqrt(n) * 2**39 <= 2**51. Leaf values of a
-classification are at most LARGEST_STEP units, so that 2**17 of them add up to at most 2**52: as exact in the float64 of
-a prediction as here.
+multiple of 4, covering all targets that train (`oubli.core.samples.fixed_point`); a classification's is 2**-30. Every
+leaf step lowers the squared error, so |F - y| stays below sqrt(n) * 2**39 <= 2**51; times 2**4 beside a weight of 1 /
+256. Leaf values of a classification are at most LARGEST_STEP units, so that 2**17 of them add up to at most 2**52: as
+exact in the float64 of a prediction as here.
 
 The loss of the samples that validate is computed in integers too: its sum does not depend on their order.
 """
@@ -30,7 +33,9 @@ from oubli.core.array_types import Slots
 from oubli.core.boosting.loss import exp, log, sigmoid
 from oubli.core.boosting.parameters import VALIDATION
 from oubli.core.boosting.state import LEAF, goes_right
+from oubli.core.boosting.weights import size_of, units_of, weighed
 from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.jit.targets import GRID
 from oubli.core.rng import MISSING_CATEGORY, combine, mix
 from oubli.core.samples.arrays import Problem
 from oubli.core.samples.fixed_point import BITS, TargetScale, quantise
@@ -40,7 +45,7 @@ LARGEST_STEP = 2.0 ** (SCORE_BITS + 5)  # of a leaf of a classification, in unit
 
 _LARGEST = float(np.finfo(np.float64).max)
 
-# The loss of one sample that validates; the sum over 2**24 is below 2**63.
+# The loss of one sample that validates; the sum over a size of 2**24 is below 2**63.
 _STEPS = 2.0**32  # a loss of 1
 _LARGEST_LOSS = 2.0**38
 
@@ -58,6 +63,7 @@ class Loss(NamedTuple):
     least: int  # least H of a side of a split
     rate: float  # learning rate, for three and more classes times (K - 1) / K
     targets: npt.NDArray[np.int64]  # int64[n] by row: targets in units, or places of classes
+    units: npt.NDArray[np.int32]  # int32[n] by row: weights; empty when all are 1
 
 
 class Start(NamedTuple):
@@ -77,14 +83,20 @@ def _log_odds(n_first, n_second):
 
 def begin(problem: Problem, slots: Slots, learning_rate: float, l2: float, min_child_weight: float) -> Start:
     """Say how to boost on the samples of `slots`, of at least one."""
-    n = len(slots)
-    b = n.bit_length()
+    weights = units_of(problem.units, slots)
+    n = int(weights.sum())  # in units, as all that is counted here
+    b = size_of(problem.units, slots).bit_length()
     room = 63 - 2 * b
+    units = problem.units[slots] if len(problem.units) else problem.units
     if problem.n_classes == 0:
         exponent = _exponent(problem, slots)
         targets = quantise(problem.y[slots], exponent)
-        mean = (2 * sum(targets.tolist()) + n) // (2 * n)
-        loss = Loss(SQUARED, min(room, 52 - b), 0, b, l2, _least(min_child_weight, 0), learning_rate, targets)
+        mean = (2 * sum((targets * weights).tolist()) + n) // (2 * n)
+        h_bits = 8 if (weights % GRID).any() else 0
+        loss = Loss(
+            SQUARED, min(room - h_bits, 52 - b), h_bits, b + h_bits, float(np.ldexp(l2, h_bits)),
+            _least(min_child_weight, h_bits), learning_rate, targets, units,
+        )  # fmt: skip
         return _start(loss, [mean], exponent - BITS)
     h_bits = (room - 2) // 2
     n_classes = problem.n_classes
@@ -94,13 +106,13 @@ def begin(problem: Problem, slots: Slots, learning_rate: float, l2: float, min_c
     weight_bits = h_bits + 2  # h is at most 1/4
     loss = Loss(
         kind, min(room - h_bits, 52 - b), h_bits, b + h_bits, float(np.ldexp(l2, weight_bits)),
-        _least(min_child_weight, weight_bits), rate, targets,
+        _least(min_child_weight, weight_bits), rate, targets, units,
     )  # fmt: skip
     if kind == MULTI_CLASS:
         return _start(loss, [0] * n_classes, -SCORE_BITS)
-    n_second = int(targets.sum())
+    n_second = int((targets * weights).sum())
     # A class may have no sample that trains.
-    return _start(loss, [int(_log_odds(max(1, n - n_second), max(1, n_second)))], -SCORE_BITS)
+    return _start(loss, [int(_log_odds(n - n_second or GRID, n_second or GRID))], -SCORE_BITS)
 
 
 def _exponent(problem: Problem, slots: Slots) -> int:
@@ -112,7 +124,7 @@ def _exponent(problem: Problem, slots: Slots) -> int:
 
 def class_places(problem: Problem, slots: Slots) -> npt.NDArray[np.int64]:
     """Place of the class of each sample in the order of the classes."""
-    return problem.ranks[problem.data.targets[slots]].astype(np.int64)
+    return problem.ranks[problem.class_codes[slots]].astype(np.int64)
 
 
 def targets_of_others(problem: Problem, training: Slots, slots: Slots) -> npt.NDArray[np.int64]:
@@ -149,9 +161,9 @@ def write_residuals(loss, scores, words):
     while largest >> n_off >= np.int64(1) << loss.g_bits:
         n_off += 1
     half = (np.int64(1) << n_off) >> 1
-    one = np.int64(1) << loss.shift
+    one, h = np.int64(1) << loss.shift, np.int64(1) << loss.h_bits
     for row in range(scores.shape[0]):
-        words[row] = ((scores[row] - loss.targets[row] + half) >> n_off) * one + 1
+        words[row] = ((scores[row] - loss.targets[row] + half) >> n_off) * one + h
     return n_off
 
 
@@ -195,6 +207,17 @@ def write_multi_class(loss, scores, words, powers, largest, totals):
             words[k, row] = _word(loss, powers[k, row] / totals[row], np.float64(loss.targets[row] == k))
 
 
+@inner
+def weigh_words(loss, words):
+    """Multiply the words of all samples by their weights."""
+    one = np.int64(1) << loss.shift
+    for k in range(words.shape[0]):
+        for row in range(words.shape[1]):
+            word, units = words[k, row], np.int64(loss.units[row])
+            g, h = weighed(word >> loss.shift, units, GRID // 2), weighed(word & (one - 1), units, GRID // 2)
+            words[k, row] = g * one + h
+
+
 @kernel
 def write_words(loss, derivatives):
     """Write the words of all groups; returns what `leaf_value` multiplies by, and the unit of a gain.
@@ -202,15 +225,19 @@ def write_words(loss, derivatives):
     Gains of a regression are in squares of 2**e (see the top of the file): finite whatever the targets.
     """
     scores, words = derivatives.scores, derivatives.words
+    n_off = np.int64(0)
     if loss.kind == SQUARED:
         n_off = write_residuals(loss, scores[0], words[0])
-        power = np.float64(np.int64(1) << n_off)
-        gain_root = power / np.float64(np.int64(1) << BITS)
-        return loss.rate * power, gain_root * gain_root
-    if loss.kind == BINARY:
+    elif loss.kind == BINARY:
         write_binary(loss, scores[0], words[0])
     else:
         write_multi_class(loss, scores, words, derivatives.powers, derivatives.largest, derivatives.totals)
+    if loss.units.shape[0] > 0:
+        weigh_words(loss, words)
+    if loss.kind == SQUARED:
+        power, h = np.float64(np.int64(1) << n_off), np.float64(np.int64(1) << loss.h_bits)
+        gain_root = power / np.float64(np.int64(1) << BITS)
+        return loss.rate * power * h, gain_root * gain_root * h
     weight_bits = loss.h_bits + 2
     g_scale = np.float64(np.int64(1) << loss.g_bits)
     factor = loss.rate * np.float64(np.int64(1) << (SCORE_BITS + weight_bits - loss.g_bits))
@@ -239,6 +266,7 @@ class Watch(NamedTuple):
     patience: int
     slots: npt.NDArray[np.int64]  # int64[m]
     targets: npt.NDArray[np.int64]  # int64[m]: as those of `Loss`
+    units: npt.NDArray[np.int64]  # int64[m]: weights
     scores: npt.NDArray[np.int64]  # int64[groups, m]: F in units
     losses: npt.NDArray[np.int64]  # int64[iterations]
 
@@ -282,8 +310,9 @@ def _loss_of(kind, scores, target, i):
 
 @kernel
 def total_loss(watch, kind):
-    """Sum of the losses of all samples that validate, each rounded down to a step of 2**-32."""
+    """Sum of the losses of all samples that validate, each rounded down to a step of 2**-32 before it is weighed."""
     total = np.int64(0)
     for i in range(watch.slots.shape[0]):
-        total += np.int64(min(np.floor(_loss_of(kind, watch.scores, watch.targets[i], i) * _STEPS), _LARGEST_LOSS))
+        steps = min(np.floor(_loss_of(kind, watch.scores, watch.targets[i], i) * _STEPS), _LARGEST_LOSS)
+        total += weighed(np.int64(steps), watch.units[i], 0)
     return total

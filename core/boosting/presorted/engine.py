@@ -27,6 +27,7 @@ from oubli.core.boosting.presorted.boost import ThreadedBoosting, boost
 from oubli.core.boosting.presorted.derivatives import Start, Watch, begin, mark_validating, targets_of_others
 from oubli.core.boosting.presorted.serialise import check_trees, put_together, take_apart
 from oubli.core.boosting.state import LEAF, NODE, Trees, no_trees
+from oubli.core.boosting.weights import units_of
 from oubli.core.engine import Progress, Shape, copied
 from oubli.core.errors import expect
 from oubli.core.jit import aligned
@@ -164,6 +165,7 @@ class PresortedTrees(ExactEngine):
             self.settings.patience if len(others) else 0,
             others,
             targets_of_others(problem, self.orders.slots, others),
+            units_of(problem.units, others),
             np.repeat(start.first[:, np.newaxis], len(others), axis=1),
             np.zeros(self.settings.n_estimators, np.int64),
         )

@@ -141,7 +141,7 @@ def _derive_block(model, blocks, block, iteration, parts):
     if not parts & DERIVE:
         return
     if loss.kind == BINARY:
-        derive_binary(loss, scores.new[0], samples, iteration, packed[0], begin, end)
+        derive_binary(loss, scores.new, samples, iteration, packed, begin, end)
     else:
         for slot in range(begin, end):
             derive_one(loss, scores.new, samples, iteration, slot, packed)

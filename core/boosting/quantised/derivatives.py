@@ -16,6 +16,15 @@ sums of integer leaf values, and p is read from tables of integers, so everythin
 
 whose few float64 operations are the same everywhere.
 
+A sample of weight w has (see `core/boosting/weights.py`)
+
+    g = floor((N p - N r) w + u),    h = floor(H[q] w + v),    in a regression floor((F - y) / (grid * spread) w + u)
+
+and w clipped and h accordingly: right on average over u and v, which is drawn by the id, too. So a sample of weight 2
+is like two equal samples, which have offsets of their own, and not the same. All that counts samples counts weights,
+in units of 1 / 256, but for what depends on how much of all a single sample is: steadiness and regions, whose
+numbers of samples are numbers.
+
 F_0 and the units of scores are functions of the set of samples that hardly ever move:
 
 *   Classes: the log-odds of the second of two classes, or the logarithm of the number of samples of each, on a grid of
@@ -38,14 +47,20 @@ from oubli.core.boosting.histogram import HESSIAN_BITS, pack
 from oubli.core.boosting.loss import exp, log, sigmoid
 from oubli.core.boosting.parameters import VALIDATION
 from oubli.core.boosting.quantised.state import TRAINS, VALIDATES, Loss
-from oubli.core.jit.policy import inner, kernel
+from oubli.core.boosting.weights import units_at, weighed
+from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.jit.targets import GRID
 from oubli.core.rng import combine, mix, unit
 from oubli.core.samples.fixed_point import BITS, TargetScale, quantise
 
 BINARY, MULTICLASS, REGRESSION = range(3)
 
-HESSIAN_STEPS = 64
-GRADIENT_LIMIT = 2**11  # of a regression's gradient: sums of 2**24 stay below 2**35
+HESSIAN_STEPS = 64  # H[q] is at most 16: sums over a size below 2**24 stay below 2**28
+NUMBER_STEPS = 16  # of a regression's hessian, which is the weight: the same
+GRADIENT_LIMIT = 2**11  # of a regression's gradient: sums over a size below 2**24 stay below 2**35
+_STEPS_OF_UNITS = np.int64(GRADIENT_LIMIT // GRID)
+_UNIT = 1.0 / GRID
+_LOW_BYTE = np.uint32(255)
 
 _ITERATION_STEP = np.uint32(0x9E3779B9)
 _CLASS_STEP = np.uint32(0x85EBCA6B)
@@ -62,7 +77,7 @@ _LOWEST_EXPONENT, _HIGHEST_EXPONENT = -1000, 1020
 ROUNDING = np.uint64(8)
 
 _STEPS = 1048576.0  # a loss of 1 is 2**20
-_LARGEST_LOSS = 1073741824.0  # of one sample: sums of 2**24 stay below 2**55
+_LARGEST_LOSS = 1073741824.0  # of one sample: sums over a size of 2**24 stay below 2**55
 
 
 @kernel
@@ -110,10 +125,10 @@ def offset_of(rounding, iteration, group):
 
 
 @inner
-def binary_level(loss, score, offset):
-    """Q of the second of two classes."""
+def binary_level(loss, score):
+    """N p of the second of two classes, in steps of 2**-32."""
     place = min(max(score + loss.zero, 0), loss.table.shape[0] - 1)
-    return (loss.table[np.uint64(place)] + offset) >> 32
+    return loss.table[np.uint64(place)]
 
 
 @inner
@@ -122,11 +137,32 @@ def pack_level(loss, q, is_class):
     return pack(q - (loss.steps if is_class else 0), loss.weights[np.uint64(q)])
 
 
+@pasted
+def _weighed_hessian(h, units, rounding):
+    """A hessian times a weight, rounded up or down by the last byte of the sample's hash."""
+    return weighed(np.int64(h), units, np.int64(rounding & _LOW_BYTE))
+
+
 @inner
-def regression_step(loss, score, y, offset):
+def pack_weighed(loss, level, offset, is_class, units, rounding):
+    """A packed derivative by N p in steps of 2**-32 and r, of a sample of some units.
+
+    The difference to N r is at most 2**40 in size, and units are below 2**23: the product stays within int64.
+    """
+    q = (level + offset) >> 32
+    if units == GRID:
+        return pack_level(loss, q, is_class)
+    difference = level - (np.int64(loss.steps) << 32 if is_class else 0)
+    g = (weighed(difference, units, 0) + offset) >> 32
+    return pack(g, _weighed_hessian(loss.weights[np.uint64(q)], units, rounding))
+
+
+@inner
+def regression_step(loss, score, y, offset, units):
     """G of a regression."""
-    step = np.floor((loss.base + loss.unit * score - y) * loss.inverse_grid + offset * (1.0 / 4294967296.0))
-    return np.int64(min(max(step, -GRADIENT_LIMIT), GRADIENT_LIMIT))
+    weight, limit = units * _UNIT, units * _STEPS_OF_UNITS
+    step = np.floor((loss.base + loss.unit * score - y) * loss.inverse_grid * weight + offset * (1.0 / 4294967296.0))
+    return np.int64(min(max(step, -limit), limit))
 
 
 @inner
@@ -137,14 +173,15 @@ def derive_one(loss, scores, samples, iteration, slot, packed):
         for k in range(scores.shape[0]):
             packed[k, place] = 0
         return
-    rounding = samples.rounding[place]
+    rounding, units = samples.rounding[place], units_at(samples.units, place)
+    offset = offset_of(rounding, iteration, 0)
     if loss.kind == BINARY:
-        q = binary_level(loss, np.int64(scores[0, place]), offset_of(rounding, iteration, 0))
-        packed[0, place] = pack_level(loss, q, samples.labels[place] == 1)
+        level = binary_level(loss, np.int64(scores[0, place]))
+        packed[0, place] = pack_weighed(loss, level, offset, samples.labels[place] == 1, units, rounding)
         return
     if loss.kind == REGRESSION:
-        step = regression_step(loss, np.int64(scores[0, place]), samples.y[place], offset_of(rounding, iteration, 0))
-        packed[0, place] = pack(step, 1)
+        step = regression_step(loss, np.int64(scores[0, place]), samples.y[place], offset, units)
+        packed[0, place] = pack(step, _weighed_hessian(NUMBER_STEPS, units, rounding))
         return
     _derive_classes(loss, scores, samples, iteration, place, packed)
 
@@ -152,7 +189,7 @@ def derive_one(loss, scores, samples, iteration, slot, packed):
 @inner
 def _derive_classes(loss, scores, samples, iteration, place, packed):
     """Write the packed derivatives of a sample that trains, for each of several classes."""
-    rounding = samples.rounding[place]
+    rounding, units = samples.rounding[place], units_at(samples.units, place)
     n_groups = scores.shape[0]
     largest = np.int64(scores[0, place])
     for k in range(1, n_groups):
@@ -166,18 +203,19 @@ def _derive_classes(loss, scores, samples, iteration, place, packed):
     for k in range(n_groups):
         # At most 2**30 is shifted by 32; the quotient is at most 2**32.
         share = np.int64((np.uint64(packed[k, place]) << _SHIFT_32) // np.uint64(total))
-        q = (share * loss.steps + offset_of(rounding, iteration, k)) >> 32
-        packed[k, place] = pack_level(loss, q, samples.labels[place] == k)
+        offset = offset_of(rounding, iteration, k)
+        packed[k, place] = pack_weighed(loss, share * loss.steps, offset, samples.labels[place] == k, units, rounding)
 
 
 @inner
 def derive_some(loss, scores, samples, iteration, slots, n, packed):
     """Write the packed derivatives of the first n samples of `slots`, as `derive_one` does."""
-    if loss.kind == BINARY:
+    if loss.kind == BINARY and samples.units.shape[0] == 0:
         own, to = scores[0], packed[0]
         for i in range(n):
             slot = np.uint64(slots[i])
-            q = binary_level(loss, np.int64(own[slot]), offset_of(samples.rounding[slot], iteration, 0))
+            level = binary_level(loss, np.int64(own[slot]))
+            q = (level + offset_of(samples.rounding[slot], iteration, 0)) >> 32
             to[slot] = pack_level(loss, q, samples.labels[slot] == 1) * (samples.roles[slot] & TRAINS)
         return
     for i in range(n):
@@ -186,16 +224,24 @@ def derive_some(loss, scores, samples, iteration, slots, n, packed):
 
 @inner
 def derive_binary(loss, scores, samples, iteration, packed, begin, end):
-    """Write the packed derivatives of slots `begin` to `end` - 1, 0 where no sample trains; without branches."""
+    """Write the packed derivatives of slots `begin` to `end` - 1, 0 where no sample trains.
+
+    Without branches where all weights are 1.
+    """
+    if samples.units.shape[0] > 0:
+        for slot in range(begin, end):
+            derive_one(loss, scores, samples, iteration, slot, packed)
+        return
+    own, to = scores[0], packed[0]
     last = loss.table.shape[0] - 1
     shift = np.uint32(iteration) * _ITERATION_STEP
     for i in range(begin, end):
         slot = np.uint64(i)
-        place = min(max(np.int64(scores[slot]) + loss.zero, 0), last)
+        place = min(max(np.int64(own[slot]) + loss.zero, 0), last)
         offset = np.int64(np.uint32(samples.rounding[slot] + shift))
         q = (loss.table[np.uint64(place)] + offset) >> 32
         g = q - loss.steps * samples.labels[slot]
-        packed[slot] = ((g << HESSIAN_BITS) + loss.weights[np.uint64(q)]) * (samples.roles[slot] & TRAINS)
+        to[slot] = ((g << HESSIAN_BITS) + loss.weights[np.uint64(q)]) * (samples.roles[slot] & TRAINS)
 
 
 @inner
@@ -215,8 +261,9 @@ def list_other(new, old, listed):
 def list_other_binary(loss, new, old, samples, iteration, slots, n, listed):
     """List those of the first n slots whose samples train and have another derivative by the new scores.
 
-    `listed` may be `slots`. Returns how many are in it.
+    `listed` may be `slots`. Returns how many are in it. With weights all that train are: g may move while q stays.
     """
+    are_weighed = samples.units.shape[0] > 0
     last = loss.table.shape[0] - 1
     shift = np.uint32(iteration) * _ITERATION_STEP
     n_listed = np.uint64(0)
@@ -228,18 +275,18 @@ def list_other_binary(loss, new, old, samples, iteration, slots, n, listed):
         q = (loss.table[np.uint64(place)] + offset) >> 32
         p = (loss.table[np.uint64(other)] + offset) >> 32
         listed[n_listed] = np.int32(slot)
-        n_listed += np.uint64((p != q) & (samples.roles[slot] == TRAINS))
+        n_listed += np.uint64(((p != q) | are_weighed) & (samples.roles[slot] == TRAINS))
     return np.int64(n_listed)
 
 
 @inner
 def mark_regression(loss, new, old, samples, iteration, marks):
-    """Mark the slots whose derivative, if the sample trains, is another by the new scores than by the old ones."""
+    """Mark the slots whose derivative, if the sample trains and its weight is 1, is another by the new scores."""
     shift = np.uint32(iteration) * _ITERATION_STEP
     for slot in range(new.shape[0]):
         offset = np.int64(np.uint32(samples.rounding[slot] + shift))
-        q = regression_step(loss, np.int64(new[slot]), samples.y[slot], offset)
-        p = regression_step(loss, np.int64(old[slot]), samples.y[slot], offset)
+        q = regression_step(loss, np.int64(new[slot]), samples.y[slot], offset, GRID)
+        p = regression_step(loss, np.int64(old[slot]), samples.y[slot], offset, GRID)
         marks[slot] = p != q
 
 
@@ -258,7 +305,7 @@ def derive_all(model, iteration, slots):
     """Write the packed derivatives of all samples to space.packed; slots: where they are."""
     loss, scores, packed = model.loss, model.scores.new, model.space.packed
     if loss.kind == BINARY:
-        derive_binary(loss, scores[0], model.samples, iteration, packed[0], 0, scores.shape[1])
+        derive_binary(loss, scores, model.samples, iteration, packed, 0, scores.shape[1])
     else:
         derive_some(loss, scores, model.samples, iteration, slots, slots.shape[0], packed)
 
@@ -290,17 +337,28 @@ def _round(value, seed):
 
 
 def class_start(counts: npt.NDArray[np.int64], n_groups: int, step: float, seed: int) -> Start:
-    """Start from the numbers of training samples by rank of their class; `step` is the unit of scores."""
-    key = np.uint64(seed)
+    """Start from the weights of training samples by rank of their class, in units; `step` is the unit of scores."""
+    key, weights = np.uint64(seed), (counts / GRID + 1.0).tolist()
     if n_groups == 1:
-        rounded = [_round_log(float(counts[1] + 1), float(counts[0] + 1), key, 2)]
+        rounded = [_round_log(weights[1], weights[0], key, 2)]
     else:
-        rounded = [_round_log(float(count + 1), 1.0, key, 2 + k) for k, count in enumerate(counts.tolist())]
+        rounded = [_round_log(weight, 1.0, key, 2 + k) for k, weight in enumerate(weights)]
     return Start(np.rint(np.array(rounded) * BASE_GRID / step).astype(np.int32), 0.0, 1.0)
 
 
+def _total(values: npt.NDArray[np.int64], units: npt.NDArray[np.int32]) -> int:
+    """The exact sum of values, each times its units, which are empty if all weights are 1.
+
+    Values are below 2**39 in size: no sum over a size of 2**24 passes 2**63, and those of the halves 2**52.
+    """
+    if not len(units):
+        return GRID * int(values.sum())
+    high, low = values >> 19, values & (2**19 - 1)
+    return (int((high * units).sum()) << 19) + int((low * units).sum())
+
+
 class TargetSums:
-    """Number, sum and sum of squares of a regression's targets, exact."""
+    """Units, sum and sum of squares of a regression's targets, exact; a target counts as often as it has units."""
 
     def __init__(self) -> None:
         self._scale = TargetScale()
@@ -309,27 +367,30 @@ class TargetSums:
         self.first = 0
         self.second = 0
 
-    def count(self, y: npt.NDArray[np.float64], sign: int) -> bool:
-        """Take in (sign 1) or let go of (-1) targets; False when the scale moves, and all are to be counted again."""
+    def count(self, y: npt.NDArray[np.float64], units: npt.NDArray[np.int32], sign: int) -> bool:
+        """Take in (sign 1) or let go of (-1) targets; False when the scale moves, and all are to be counted again.
+
+        units : of each; empty if all weights are 1.
+        """
         self._scale.count(y, sign)
         if self._scale.exponent != self.exponent:
             return False
         fixed = quantise(y, self.exponent)
-        # Of 2**38 at most, in two halves: no sum of 2**24 products passes 2**62.
+        # Of 2**38 at most, in two halves: so are the products.
         high, low = fixed >> 19, fixed & (2**19 - 1)
-        squares = (int((high * high).sum()) << 38) + (int((high * low).sum()) << 20) + int((low * low).sum())
-        self.n += sign * len(y)
-        self.first += sign * int(fixed.sum())
+        squares = (_total(high * high, units) << 38) + (_total(high * low, units) << 20) + _total(low * low, units)
+        self.n += sign * _total(np.ones_like(fixed), units)
+        self.first += sign * _total(fixed, units)
         self.second += sign * squares
         return True
 
-    def recount(self, y: npt.NDArray[np.float64]) -> None:
+    def recount(self, y: npt.NDArray[np.float64], units: npt.NDArray[np.int32]) -> None:
         """Forget all and take in targets."""
         self.__init__()  # type: ignore[misc]
         self._scale.count(y, 1)
         self.exponent = self._scale.exponent
         self._scale.count(y, -1)
-        self.count(y, 1)
+        self.count(y, units, 1)
 
     def start(self, seed: int) -> Start:
         """Where a regression on these targets starts."""
@@ -356,7 +417,7 @@ class TargetSums:
 
 
 @kernel
-def enter(roles, labels, rounding, id_hashes, targets, ranks, slots, seed, validation_limit, is_classification):
+def enter(roles, labels, rounding, id_hashes, class_codes, ranks, slots, seed, validation_limit, is_classification):
     """Write role, rounding and label of some samples; those whose hash is below the limit validate."""
     rounding_key = combine(mix(seed), ROUNDING)
     validation_key = combine(mix(seed), VALIDATION)
@@ -365,7 +426,7 @@ def enter(roles, labels, rounding, id_hashes, targets, ranks, slots, seed, valid
         validates = combine(validation_key, id_hashes[slot]) < validation_limit
         roles[slot] = VALIDATES if validates else TRAINS
         rounding[slot] = np.uint32(combine(rounding_key, id_hashes[slot]) >> _SHIFT_32)
-        labels[slot] = ranks[targets[slot]] if is_classification else np.int32(0)
+        labels[slot] = ranks[class_codes[slot]] if is_classification else np.int32(0)
 
 
 @kernel
@@ -373,7 +434,7 @@ def derive_first(loss, start_scores, samples, slots):
     """Write the derivatives of some samples at F_0, by which the uppermost nodes of all trees are split.
 
     As the others, with a finer grid: the gradient in steps of 1/64 (of a spread), the hessian 64 p (1 - p)
-    rounded like it.
+    rounded like it. No product with units, below 2**23, passes 2**61.
     """
     n_groups = samples.first.shape[0]
     for i in range(slots.shape[0]):
@@ -382,17 +443,20 @@ def derive_first(loss, start_scores, samples, slots):
             for k in range(n_groups):
                 samples.first[k, slot] = 0
             continue
+        units = units_at(samples.units, slot)
         if loss.kind == REGRESSION:
-            step = np.floor((loss.base - samples.y[slot]) * loss.inverse_spread * HESSIAN_STEPS + 0.5)
-            samples.first[0, slot] = pack(np.int64(min(max(step, -GRADIENT_LIMIT), GRADIENT_LIMIT)), 1)
+            weight, limit = units * _UNIT, units * _STEPS_OF_UNITS
+            step = np.floor((loss.base - samples.y[slot]) * loss.inverse_spread * HESSIAN_STEPS * weight + 0.5)
+            h = _weighed_hessian(NUMBER_STEPS, units, samples.rounding[slot])
+            samples.first[0, slot] = pack(np.int64(min(max(step, -limit), limit)), h)
             continue
         for k in range(n_groups):
             share = first_share(loss, start_scores, k)
             offset = offset_of(samples.rounding[slot], 0, k)
-            q = (share * HESSIAN_STEPS + offset) >> 32
-            weight = ((share >> 16) * ((4294967296 - share) >> 16) * HESSIAN_STEPS + offset) >> 32
             r = samples.labels[slot] == (1 if loss.kind == BINARY else k)
-            samples.first[k, slot] = pack(q - (HESSIAN_STEPS if r else 0), weight)
+            g = (share - (4294967296 if r else 0)) * HESSIAN_STEPS
+            h = (share >> 16) * ((4294967296 - share) >> 16) * HESSIAN_STEPS
+            samples.first[k, slot] = pack((weighed(g, units, 0) + offset) >> 32, (weighed(h, units, 0) + offset) >> 32)
 
 
 @inner
@@ -421,7 +485,7 @@ def write_shares(loss, start_scores, shares):
 
 @inner
 def loss_of(loss, scores, samples, slot):
-    """Log-loss or squared error (in spreads) of a sample, in steps of 2**-20."""
+    """Log-loss or squared error (in spreads) of a sample times its weight, in steps of 2**-20."""
     place = np.uint64(slot)
     if loss.kind == REGRESSION:
         error = (loss.base + loss.unit * scores[0, place] - samples.y[place]) * loss.inverse_spread
@@ -437,7 +501,7 @@ def loss_of(loss, scores, samples, slot):
         for k in range(scores.shape[0]):
             total += exp(loss.unit * (scores[k, place] - largest))
         value = log(total) - loss.unit * (scores[np.uint64(samples.labels[place]), place] - largest)
-    return np.int64(np.floor(min(value * _STEPS, _LARGEST_LOSS)))
+    return weighed(np.int64(np.floor(min(value * _STEPS, _LARGEST_LOSS))), units_at(samples.units, place), 0)
 
 
 @inner

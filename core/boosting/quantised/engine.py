@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from oubli.core.array_types import Array, Arrays, Bools, Ints, Reals, Slots
 from oubli.core.boosting.engine import BoostedLook, ExactEngine
@@ -47,6 +48,7 @@ from oubli.core.boosting.quantised.split import (
 from oubli.core.boosting.quantised.statistics import CategoryStatistics, Rule, rule_of_classes, rule_of_numbers
 from oubli.core.boosting.quantised.update import reach, update_iterations
 from oubli.core.boosting.state import Trees, no_trees
+from oubli.core.boosting.weights import units_of
 from oubli.core.engine import Progress, copied, wrong_numbers
 from oubli.core.jit import aligned
 from oubli.core.rng import mix
@@ -122,7 +124,7 @@ def make_rules(
 ) -> s.Rules:
     """The numbers that decide splits and leaves."""
     if loss.kind == derivatives.REGRESSION:
-        hessian_steps, gradient = 1, 1.0 / (loss.inverse_grid * spread)
+        hessian_steps, gradient = derivatives.NUMBER_STEPS, 1.0 / (loss.inverse_grid * spread)
         _, leaf_grid = grids_of_numbers(settings, steadiness.levels)
     else:
         hessian_steps, gradient, leaf_grid = derivatives.HESSIAN_STEPS, 1.0 / loss.steps, settings.leaf_grid
@@ -253,17 +255,20 @@ class QuantisedTrees(ExactEngine):
         """The problem with the cells that trees read, and what else is read of the slots that `moved` names."""
         if not self.statistics:
             return problem
-        data, by_slot = problem.data, (problem.data.id_hashes, problem.y)
-        id_hashes, y = (room.longer(array, 0, max(self.capacity, len(array))) for array in by_slot)
-        if moved is not None:
-            for array in (id_hashes, y):
-                array[moved.stand_ins] = array[moved.recoded]
+        data = problem.data
+        by_slot: list[Array] = [data.id_hashes, problem.y, problem.units]
+        for i, array in enumerate(by_slot):
+            if len(array):  # there may be no targets, and no weights
+                by_slot[i] = room.longer(array, 0, max(self.capacity, len(array)))
+                if moved is not None:
+                    by_slot[i][moved.stand_ins] = array[moved.recoded]
+        id_hashes, y, units = by_slot
         hashes, categorical = self.statistics.hashes(data.category_hashes), self.statistics.categorical
         read = data._replace(cells=self.cells, id_hashes=id_hashes, category_hashes=hashes, categorical=categorical)
-        return problem._replace(data=read, y=y)
+        return problem._replace(data=read, y=y, units=units)
 
     def _samples(self, problem: Problem) -> s.Samples:
-        return s.Samples(self.roles, self.labels, problem.y, self.rounding, self.first)
+        return s.Samples(self.roles, self.labels, problem.y, self.rounding, self.first, problem.units)
 
     def _model(self, samples: s.Samples) -> s.Model:
         return s.Model(
@@ -273,8 +278,8 @@ class QuantisedTrees(ExactEngine):
     def _enter(self, problem: Problem, slots: Slots) -> None:
         data, limit = problem.data, self.settings.validation_limit
         derivatives.enter(
-            self.roles, self.labels, self.rounding, data.id_hashes, data.targets, problem.ranks, slots, self.seed,
-            limit, self.is_classification,
+            self.roles, self.labels, self.rounding, data.id_hashes, problem.class_codes, problem.ranks, slots,
+            self.seed, limit, self.is_classification,
         )  # fmt: skip
 
     def _count_targets(self, problem: Problem, slots: Slots) -> None:
@@ -285,9 +290,13 @@ class QuantisedTrees(ExactEngine):
         training = slots[self.roles[slots] == s.TRAINS]
         self.n_training, self.n_held = len(training), len(slots)
         if self.is_classification:
-            self.class_counts = np.bincount(self.labels[training], minlength=problem.n_classes)
+            self.class_counts = np.zeros(problem.n_classes, np.int64)
+            np.add.at(self.class_counts, self.labels[training], units_of(problem.units, training))
         else:
-            self.sums.recount(problem.y[training])
+            self.sums.recount(problem.y[training], self._units(problem, training))
+
+    def _units(self, problem: Problem, slots: Slots) -> npt.NDArray[np.int32]:
+        return problem.units[slots] if len(problem.units) else problem.units
 
     def _start_now(self) -> derivatives.Start:
         if not self.is_classification:
@@ -531,7 +540,7 @@ class QuantisedTrees(ExactEngine):
             return
         recoded, stand_ins = moved.recoded, moved.stand_ins
         self.cells[moved.going] = 0
-        samples = s.Samples(self.roles, self.labels, np.zeros(0), self.rounding, self.first)
+        samples = s.Samples(self.roles, self.labels, np.zeros(0), self.rounding, self.first, np.zeros(0, np.int32))
         room.move(samples, self.bins, self.scores, self.forest, stand_ins, recoded)
         self.cells[recoded] = self.cells[stand_ins]
         self.cells[stand_ins] = 0
@@ -593,8 +602,8 @@ class QuantisedTrees(ExactEngine):
         if not self.n_training:
             return False
         if self.is_classification:
-            np.add.at(self.class_counts, self.labels[training], sign)
-        elif not self.sums.count(problem.y[training], sign):
+            np.add.at(self.class_counts, self.labels[training], sign * units_of(problem.units, training))
+        elif not self.sums.count(problem.y[training], self._units(problem, training), sign):
             return False
         size, before = self._steadiness_now(), self._steadiness
         if (size.top, size.coarsening) != (before.top, before.coarsening):

@@ -29,7 +29,9 @@ from oubli.core.boosting.quantised.bins import Features, live_bins
 from oubli.core.boosting.quantised.derivatives import HESSIAN_STEPS
 from oubli.core.boosting.quantised.split import N_WEIGHTS, fill_weights
 from oubli.core.boosting.quantised.state import TRAINS, Bins, Samples
+from oubli.core.boosting.weights import units_at
 from oubli.core.jit.policy import kernel
+from oubli.core.jit.targets import GRID
 from oubli.core.rng import combine, mix
 
 REGIONS = np.uint64(11)
@@ -43,7 +45,7 @@ class Regions(NamedTuple):
 
     levels: int
     cuts: Ints  # int64[nodes, 3]: feature, code and whether missing values go left, as in `state.NODE`
-    counts: Ints  # int64[nodes, bins]: training samples
+    counts: Ints  # int64[nodes, bins]: units of training samples
     sums: Ints  # int64[nodes, groups, bins]: their gradients at F_0
     weights: Reals  # float64[256]
     is_weak: bool  # whether the first split explains little
@@ -57,7 +59,7 @@ def no_regions() -> Regions:
 
 @kernel
 def count_bins(bins, samples, slots, sign, counts, sums):
-    """Count samples that train by bin, and their gradients at F_0; sign: 1, or -1 to count them no more."""
+    """Count units of samples that train by bin, and gradients at F_0; sign: 1, or -1 to count them no more."""
     for column in range(bins.codes.shape[0]):
         start = np.int64(bins.first_bin[column])
         codes = bins.codes[column]
@@ -65,14 +67,14 @@ def count_bins(bins, samples, slots, sign, counts, sums):
             slot = np.uint64(slots[i])
             if samples.roles[slot] & TRAINS != 0:
                 place = start + np.int64(codes[slot])
-                counts[place] += sign
+                counts[place] += sign * units_at(samples.units, slot)
                 for k in range(sums.shape[0]):
                     sums[k, place] += sign * gradient_of(samples.first[k, slot])
 
 
 @kernel
 def choose_cut(features, first_bin, live, counts, sums, seed, node, weights, lefts, found):
-    """Write the best (feature, code) of a node to `found` and return its gain; with no candidate the feature is -1.
+    """Write the best (feature, code) of a node to `found` and return its gain by units; -1 if there is no candidate.
 
     live    bool[bins]: codes that are candidates, `x <= edge` or a category
     lefts   int64[2, groups], working space
@@ -185,8 +187,8 @@ class Chooser(NamedTuple):
 
     def _is_weak(self, regions: Regions) -> bool:
         """Whether the first split explains little; gradients at F_0 are in steps of 1 / HESSIAN_STEPS."""
-        n = int(regions.counts[0, : self.bins.first_bin[1]].sum())
-        return self.choose(regions, 0)[1] * _WEAK < float(n) * HESSIAN_STEPS**2
+        n = int(regions.counts[0, : self.bins.first_bin[1]].sum()) / GRID
+        return self.choose(regions, 0)[1] * GRID * _WEAK < n * HESSIAN_STEPS**2
 
     def move(self, regions: Regions, samples: Samples, slots: Slots, sign: int) -> bool:
         """Count samples that come (1) or go (-1); whether the splits are still the best."""

@@ -104,6 +104,7 @@ class Samples(NamedTuple):
     y: Reals  # float64[slots]: targets of a regression; or empty
     rounding: npt.NDArray[np.uint32]  # uint32[slots]: hash of (seed, id)
     first: Ints  # int64[groups, slots]: packed derivatives at F_0
+    units: npt.NDArray[np.int32]  # int32[slots]: weights; empty when all are 1
 
 
 class Scores(NamedTuple):

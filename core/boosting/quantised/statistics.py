@@ -6,17 +6,17 @@ such a column there are columns beside it that say how the labels of a category'
     cells       [ shop 17 | 3.5 | ... ]      what the store holds
     read        [ shop 17 | 3.5 | ... | 2 ]  what bins, trees and predictions read: 2 is the statistic of shop 17
 
-    classes     log((s + 10 p) / (n - s + 10 (1 - p))), n samples of the category, s of them of the class, which has
-                the share p by F_0; one statistic for two classes, one a class for up to MOST_TARGETS, and of more
+    classes     log((s + 10 p) / (n - s + 10 (1 - p))), n the weight of the category, s that of its class, which
+                has the share p by F_0; one statistic for two classes, one a class for up to MOST_TARGETS, and of more
                 classes one for those whose ranks are equal modulo MOST_TARGETS
-    numbers     (s - n F_0) / (n + 10) / spread, s the sum of the targets
+    numbers     (s - n F_0) / (n + 10) / spread, s the sum of the targets times their weights
 
 rounded by floor(f x + u), u drawn for the category, f the steps of a grid so coarse that a sample more or less seldom
 moves a statistic: coarser with many classes, whose statistics are many and whose updates are dear. No sample may
 see its own label: samples are dealt into N_FOLDS folds by a hash of their ids, and a sample reads the statistic of the
 others' samples. Validation samples and queries read that of all samples that train.
 
-Categories of few samples have no splits of their own: they are read as one category, RARE_CATEGORY. So are categories
+Categories of little weight have no splits of their own: they are read as one category, RARE_CATEGORY. So are categories
 that no sample has.
 
 All of it is a function of the samples held. When a sample comes or goes, the statistics of its categories may move:
@@ -34,9 +34,11 @@ import numpy.typing as npt
 from oubli.core.array_types import Array, Bools, Hashes, Ints, Slots
 from oubli.core.boosting.loss import log
 from oubli.core.boosting.quantised.state import TRAINS, Samples
+from oubli.core.boosting.weights import units_of
 from oubli.core.engine import copied, wrong_numbers
 from oubli.core.jit import aligned
 from oubli.core.jit.policy import kernel
+from oubli.core.jit.targets import GRID
 from oubli.core.rng import RARE_CATEGORY, combine, mix, unit
 from oubli.core.samples.arrays import Data
 from oubli.core.samples.fixed_point import BITS, quantise
@@ -50,6 +52,7 @@ _WEIGHT = 10
 _OF_TWO, _OF_MANY, _OF_NUMBERS = 2.0, 0.5, 8.0  # steps of the grid; of numbers in a spread
 _LARGEST = 1000.0
 _WHOLE = 1 << 32
+_UNIT = np.int64(_WHOLE // GRID)
 _ALL = N_FOLDS  # the part of validation samples and queries
 _N_PARTS = N_FOLDS + 1
 
@@ -67,7 +70,8 @@ class Rule(NamedTuple):
 class Table(NamedTuple):
     """The categories of a column, ascending by hash, with what is counted by part: each fold, and those that validate.
 
-    Of a regression, sums are of targets in fixed point: 2**24 of 2**38 at most.
+    Counts are units of weights. So are the sums of classes; those of a regression are of targets in fixed point times
+    weights: 2**38 over a size of 2**24 at most.
     """
 
     hashes: Hashes  # uint64[n]
@@ -99,12 +103,13 @@ def estimate(hashes, counts, sums, rule, seed, column, values):
                 total = all_sum - (sums[i, part, target] if part < _ALL else 0)
                 if rule.shares.shape[0] > 0:
                     share = rule.shares[target]
-                    # 2**24 samples: below 2**57.
-                    ours = np.float64(total * _WHOLE + _WEIGHT * share)
-                    others = np.float64((n - total) * _WHOLE + _WEIGHT * (_WHOLE - share))
+                    # A size of 2**24: below 2**57.
+                    ours = np.float64(total * _UNIT + _WEIGHT * share)
+                    others = np.float64((n - total) * _UNIT + _WEIGHT * (_WHOLE - share))
                     x = log(ours / others) * rule.fineness
                 else:
-                    x = (total * rule.scale - n * rule.base) / (n + _WEIGHT) * rule.fineness
+                    weight = n / GRID
+                    x = (total * rule.scale - weight * rule.base) / (weight + _WEIGHT) * rule.fineness
                 if not -_LARGEST < x < _LARGEST:
                     x = _LARGEST if x > 0.0 else -_LARGEST
                 values[i, part, target] = np.int32(np.floor(x + offset))
@@ -127,7 +132,7 @@ class CategoryStatistics:
     ----------
     columns : with more than `least` categories.
     categorical : bool[d], of the columns that the store holds.
-    least : samples that a category of these columns has unless it is rare.
+    least : weight that a category of these columns has unless it is rare.
     rule, seed : what they are computed by.
     """
 
@@ -169,7 +174,7 @@ class CategoryStatistics:
         if len(samples.y):
             return quantise(np.where(trains, samples.y[slots, np.newaxis], 0.0), self.rule.exponent)
         labels, n = samples.labels[slots, np.newaxis], self.n_targets
-        return np.asarray((labels % n == np.arange(n) if n > 1 else labels == 1) & trains, np.int64)
+        return GRID * np.asarray((labels % n == np.arange(n) if n > 1 else labels == 1) & trains, np.int64)
 
     # -- following the samples ------------------------------------------------------------------
 
@@ -182,7 +187,8 @@ class CategoryStatistics:
         -------
         those of the others that read other values now; ascending.
         """
-        parts, targets = self._parts(data, samples, slots), self._targets(samples, slots)
+        parts, units = self._parts(data, samples, slots), units_of(samples.units, slots)
+        targets = (self._targets(samples, slots) * units[:, np.newaxis] + GRID // 2) // GRID
         recoded = [others[:0]]
         for index, column in enumerate(self.columns):
             keys = hashes_of(data.cells[slots, column], data.category_hashes)
@@ -190,7 +196,7 @@ class CategoryStatistics:
             places, _ = table.places(keys)
             touched = np.unique(places)
             values, is_rare = table.values[touched], self._is_rare(table, touched)
-            np.add.at(table.counts, (places, parts), sign)
+            np.add.at(table.counts, (places, parts), sign * units)
             np.add.at(table.sums, (places, parts), sign * targets)
             self._estimate(index, table, touched)
             has_changed = (values != table.values[touched]).any(axis=2)
@@ -218,7 +224,7 @@ class CategoryStatistics:
         return wider
 
     def _is_rare(self, table: Table, places: Any = slice(None)) -> Bools:
-        return np.asarray(table.counts[places].sum(axis=1) < self.least)
+        return np.asarray(table.counts[places].sum(axis=1) < self.least * GRID)
 
     def _readers(
         self, data: Data, samples: Samples, column: int, others: Slots, hashes: Hashes, has_changed: Bools

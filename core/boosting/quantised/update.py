@@ -299,7 +299,7 @@ def _derive_members(model, change, iteration, n_members):
     if change.report[s.DRIFTS] == 0:
         _find_scores(model.forest, scores, change, iteration, space.spare, 0, n_fresh)
     if loss.kind == derivatives.BINARY and n_fresh > _DERIVE_ALL * n_slots:
-        derivatives.derive_binary(loss, scores.new[0], samples, iteration, space.packed[0], 0, n_slots)
+        derivatives.derive_binary(loss, scores.new, samples, iteration, space.packed, 0, n_slots)
     else:
         derivatives.derive_some(loss, scores.new, samples, iteration, space.spare, n_fresh, space.packed)
     change.report[s.N_WORK] += n_fresh * _deriving_work(scores.new.shape[0])
@@ -496,7 +496,7 @@ def _find_touched(model, change, iteration):
         slots, n = change.drifting, change.report[s.N_LISTED]
     elif loss.kind == derivatives.BINARY:
         n = derivatives.list_other(scores.new[0], scores.old[0], change.touched)
-    elif loss.kind == derivatives.REGRESSION:
+    elif loss.kind == derivatives.REGRESSION and samples.units.shape[0] == 0:
         derivatives.mark_regression(loss, scores.new[0], scores.old[0], samples, iteration, change.marks)
         n = _list_marked(samples, change)
     else:

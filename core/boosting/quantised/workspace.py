@@ -23,7 +23,7 @@ class State(NamedTuple):
     groups, n_iterations, n_predicting : trees an iteration, iterations, and how many of them predict.
     n_training, n_held : samples that train, and samples.
     roles, labels, rounding, first : by slot, see `state.Samples`.
-    class_counts, category_counts, edges : what decides F_0 and the bins, counted.
+    class_counts, category_counts, edges : what decides F_0 (in units) and the bins, counted.
     features, live_edges, live_categories : the bins, and which codes are in use.
     start, loss, rules, regions : what decides splits and leaves.
     bins, plans, forest, scores, space : see `state.py`.

@@ -71,7 +71,7 @@ def read(engine: BoostedEngine, store: SampleStore, schema: Schema) -> View:
     n_groups = trees.n_groups
     if engine.is_classification:
         loss = Loss.BINARY_LOG_LOSS if n_groups == 1 else Loss.SOFTMAX_LOG_LOSS
-        y = problem.ranks[data.targets[slots]].astype(np.float64)
+        y = problem.ranks[problem.class_codes[slots]].astype(np.float64)
     else:
         loss, y = Loss.SQUARED_ERROR, problem.y[slots]
     weights = _training_weights(settings, data.id_hashes, slots)
