@@ -21,6 +21,7 @@ from oubli.core.errors import CapacityError, ensure
 from oubli.core.jit import aligned
 from oubli.core.jit.nodes import N_FREE, NIL, tree_digest
 from oubli.core.jit.policy import Direct
+from oubli.core.jit.targets import GRID
 from oubli.core.samples.arrays import Data, Problem
 from oubli.core.tree import serialise
 from oubli.core.tree.grow import FULL, OK
@@ -29,7 +30,15 @@ from oubli.core.tree.invariants import check_invariants, check_updates, compare,
 from oubli.core.tree.parameters import MAX_DEPTH, MAX_SAMPLES, TreeParameters
 from oubli.core.tree.predict import end_of, ends_of, list_tags
 from oubli.core.tree.state import N_TAGS, PAIRS, ROOT, TAGGED, TreeArrays, empty_tree, zeroed_nodes
-from oubli.core.tree.update import GO_ON, LEAVE_OFF, count_built, count_short_updates, list_samples, run_updates
+from oubli.core.tree.update import (
+    GO_ON,
+    LEAVE_OFF,
+    OVERDUE,
+    count_built,
+    count_short_updates,
+    list_samples,
+    run_updates,
+)
 from oubli.core.tree.workspace import STACK_SIZE, Scratch, make_room
 
 # A batch of more samples than this, and of a larger share of those held or of more than the root takes until it is
@@ -43,6 +52,8 @@ _REBUILDING = 1e-8  # seconds that a cell takes, on one level, in what is rebuil
 # Working space for so many list entries is kept from one update to the next; more is given back.
 _KEPT_ENTRIES = 2**20
 
+_MOST_WHOLE = np.int32(2**23 - 1)  # what a node is built on at most where weights are counted in units
+
 _NO_SLOTS = np.zeros(0, np.int64)
 
 Window = OrderedDict[int, None]  # slots in the order of arrival; unlike in a dict, the first is found at once
@@ -55,6 +66,7 @@ class TreeEngine(Engine):
     ----------
     tree : the arrays, see `state.py`.
     window : the slots in the order of arrival, the oldest first, if only the newest samples are held.
+    is_whole : whether the weights of all samples are whole, so that the tree counts them, and no units.
     """
 
     prefix = serialise.PREFIX
@@ -69,6 +81,7 @@ class TreeEngine(Engine):
             [min(tree.max_depth, MAX_DEPTH), tree.pruning_size, tree.alpha / 2, tree.epsilon], np.float64
         )
         self.tree = empty_tree(2)
+        self.is_whole = True
         self.space = self._make_room(0, 0)
         # By the size of the entries of lists; all other types are those of the engine.
         self._run_updates = {4: Direct(run_updates), 8: Direct(run_updates)}
@@ -86,6 +99,11 @@ class TreeEngine(Engine):
     def n_samples(self) -> int:
         """Samples in the tree."""
         return int(self.tree.nodes["n_samples"][ROOT])
+
+    @property
+    def _mean_amount(self) -> float:
+        """What a sample counts for on average."""
+        return float(self.tree.counts[ROOT].sum()) / self.n_samples if self.n_samples else 1.0
 
     @property
     def n_nodes(self) -> int:
@@ -147,7 +165,7 @@ class TreeEngine(Engine):
     def _aside(self, tree: TreeArrays) -> Self:
         """Another engine with these arrays, whose window is empty."""
         other = self.counterpart()
-        other.tree = tree
+        other.tree, other.is_whole = tree, self.is_whole
         other.wipe()  # its working space is as wide as the arrays
         return other
 
@@ -158,6 +176,7 @@ class TreeEngine(Engine):
             raise shortage
         with self.changes:
             self.tree, self.space, self.n_mutations = other.tree, other.space, 0
+            self.is_whole = problem.is_whole
         if progress is not None:
             progress(1, 1)
 
@@ -175,7 +194,7 @@ class TreeEngine(Engine):
         root = self.tree.nodes[ROOT]
         if root["flags"] & TAGGED:
             return math.inf
-        return float(self.settings.tree.epsilon * root["built"] - root["touched"])
+        return float(self.settings.tree.epsilon * root["built"] - root["touched"]) / self._mean_amount
 
     def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         window, data, planted = self.window, problem.data, None
@@ -226,6 +245,24 @@ class TreeEngine(Engine):
         else:
             self.tree = planted
         self.n_mutations += n
+
+    def follow_weights(self, problem: Problem) -> None:
+        was_whole, self.is_whole = self.is_whole, problem.is_whole
+        if self.is_whole == was_whole:
+            return
+        counts, built, touched = self.tree.counts, self.tree.nodes["built"], self.tree.nodes["touched"]
+        if was_whole:
+            np.minimum(built, _MOST_WHOLE, out=built)
+            for numbers in (counts, built, touched):
+                numbers *= GRID
+        else:
+            touched += GRID - 1  # nodes may have been built on parts, and parts have come and gone: rounded up
+            for numbers in (counts, built, touched):
+                numbers //= GRID
+        # Rounding may have a node come to be rebuilt.
+        self._run_updates[self.space.lists.itemsize].call(
+            self.tree, problem.data, self.space, _NO_SLOTS, 0, True, 0, OVERDUE
+        )
 
     def run(self, data: Data, slots: Slots, n_added: int, lazy: bool, node: int) -> MemoryError | None:
         """Learn the samples in slots[:n_added] and unlearn those in the others, one after the other.
@@ -358,13 +395,14 @@ class TreeEngine(Engine):
         if 2 * self.n_samples <= n_rows:
             return False
         n_updates = n_changed if self.window is None else 2 * n_changed
-        nodes, epsilon = self.tree.nodes, self.settings.tree.epsilon
-        if count_short_updates(nodes, epsilon, n_rows, np.empty(STACK_SIZE, np.int64)) >= max(n_updates, 1):
+        nodes, epsilon, mean = self.tree.nodes, self.settings.tree.epsilon, self._mean_amount
+        n_rows, amount = int(n_rows * mean), math.ceil(mean)
+        if count_short_updates(nodes, epsilon, n_rows, np.empty(STACK_SIZE, np.int64)) >= max(n_updates, 1) * amount:
             return False
         if n_updates != 1:
             return True
         cells, category_hashes = row()
-        return bool(count_built(nodes, epsilon, cells, 0, category_hashes) > n_rows)
+        return bool(count_built(nodes, epsilon, cells, 0, category_hashes, amount) > n_rows)
 
     # -- keeping --------------------------------------------------------------------------------
 
@@ -392,7 +430,7 @@ class TreeEngine(Engine):
         """The tree, see `serialise.py`, and what is known from the samples.
 
         held          bool[slots]: which slots hold samples
-        class_counts  int64[classes]: samples by class code
+        class_counts  int64[classes]: samples by class code, by weight
 
         They say how much room a tree takes, and make a file that asks for more room than it has samples for as large as
         that.
@@ -405,6 +443,7 @@ class TreeEngine(Engine):
 
     def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
         self.tree = self._unpacked(arrays, max(len(arrays["class_counts"]), 2), problem, slots)
+        self.is_whole = problem.is_whole
         self.wipe()
 
     def _unpacked(self, arrays: Arrays, width: int, problem: Problem, slots: Slots) -> TreeArrays:

@@ -13,7 +13,9 @@ Differs from the paper:
     b) the child with fewer samples is built first, so that few nodes wait (a smaller child has at most half of
        the samples, and the depth is limited) and their histograms fit in a bounded room;
     c) a column that is constant at a node is left out of everything below it;
-    d) a build that finds the pool of nodes full stops, and resumes there when the pool has been enlarged.
+    d) a build that finds the pool of nodes full stops, and resumes there when the pool has been enlarged;
+    e) a sample of weight w counts as w equal ones, but as one where a node with few samples becomes a leaf
+       (`pruning_size`, k). So with k = 1 weights give the tree of so many equal samples: those are a leaf anyway.
 """
 
 import numpy as np
@@ -28,6 +30,7 @@ from oubli.core.tree.presort import (
     place_left,
     place_side,
     presort_column,
+    weigh_left,
 )
 from oubli.core.tree.split import (
     clear_histogram,
@@ -41,7 +44,9 @@ from oubli.core.tree.split import (
     scan_categories,
     scan_samples,
     scan_two_classes,
+    scan_weighed,
     squares_of,
+    total_of,
 )
 from oubli.core.tree.state import NEXT, PAIRS, allocate_pair, append_member, clear_tag, set_tag
 from oubli.core.tree.workspace import (
@@ -49,6 +54,7 @@ from oubli.core.tree.workspace import (
     DEPTH_LIMIT,
     HALF_ALPHA,
     HISTOGRAM,
+    IS_WEIGHED,
     N_CATEGORIES,
     N_WAITING,
     NODE,
@@ -67,11 +73,11 @@ TOO_MANY = 2  # samples for the working space; nothing has been done
 
 @pasted
 def _must_be_leaf(tree, rule, node):
-    """Whether BUILD stops at a node (Algorithm 2, line 3)."""
+    """Whether BUILD stops at a node (Algorithm 2, line 3), which knows what it is built on."""
     n_samples = np.int64(tree.nodes[node]["n_samples"])
     if n_samples <= rule[PRUNING_SIZE] or tree.nodes[node]["depth"] == rule[DEPTH_LIMIT]:
         return True
-    return is_nearly_pure(n_samples, squares_of(tree.counts, node), rule[HALF_ALPHA])
+    return is_nearly_pure(np.int64(tree.nodes[node]["built"]), squares_of(tree.counts, node), rule[HALF_ALPHA])
 
 
 @inner
@@ -133,7 +139,7 @@ def build(tree, samples, scratch, node):
     if n > scratch.slots.shape[0]:
         return TOO_MANY
     clear_tag(tree, node)
-    nodes[node]["built"] = np.int32(n)
+    nodes[node]["built"] = np.int32(total_of(tree.counts, node))
     nodes[node]["touched"] = np.int64(0)
     if _must_be_leaf(tree, scratch.rule, node):
         return OK
@@ -189,6 +195,8 @@ def _scan_column(samples, scratch, column, start, end, best):
     present_end = end
     if scratch.has_missing[column]:
         present_end = first_missing(samples.cells, column, scratch.slots, lists, base, start, end, class_bits)
+    if scratch.state[IS_WEIGHED]:
+        return scan_weighed(lists, base, start, present_end, end, class_bits, scratch, best)
     if present_end == end and scratch.totals.shape[0] == 2:
         best, place = scan_two_classes(lists, base, start, end, scratch.totals[1], best)
         return best, place, MISSING_RIGHT
@@ -196,7 +204,7 @@ def _scan_column(samples, scratch, column, start, end, best):
 
 
 @pasted
-def _choose(samples, scratch, top, n):
+def _choose(samples, scratch, top, n, total):
     """Find a node's best split; returns its column (NIL when there is none), its place or category, and its kind.
 
     Columns in which all samples are equal leave the list of those that may split.
@@ -213,9 +221,9 @@ def _choose(samples, scratch, top, n):
         if not scratch.categorical[column]:
             score, place, kind = _scan_column(samples, scratch, column, start, start + n, best)
         elif stack[top, HISTOGRAM] != NIL:
-            score, place = scan_categories(scratch, column, n, stack[top, HISTOGRAM], best)
+            score, place = scan_categories(scratch, column, total, stack[top, HISTOGRAM], best)
         else:
-            score, place = scan_samples(scratch, column, order, order_start, order_start + n, best)
+            score, place = scan_samples(scratch, column, order, order_start, order_start + n, total, best)
         if place == NIL:
             continue
         n_active += 1
@@ -261,21 +269,20 @@ def _store_category(tree, scratch, node, column, category, order, order_start, o
 
 
 @pasted
-def _fill_children(tree, scratch, node, pair):
-    """Write the children's sizes and class counts; returns the size of the left one."""
+def _fill_children(tree, scratch, node, pair, n_left):
+    """Write the children's sizes and class counts."""
     nodes, counts, left = tree.nodes, tree.counts, scratch.left
-    n_left = np.int64(0)
+    built_left = np.int64(0)
     for c in range(counts.shape[1]):
-        n_left += left[c]
+        built_left += left[c]
         counts[pair, c] = left[c]
         counts[pair + 1, c] = scratch.totals[c] - left[c]
     for side in range(2):
         size = n_left if side == 0 else np.int64(nodes[node]["n_samples"]) - n_left
         nodes[pair + side]["n_samples"] = np.int32(size)
-        nodes[pair + side]["built"] = np.int32(size)
+        nodes[pair + side]["built"] = np.int32(built_left if side == 0 else nodes[node]["built"] - built_left)
         nodes[pair + side]["depth"] = np.uint8(nodes[node]["depth"] + 1)
     nodes[node]["child"] = np.int32(pair)
-    return n_left
 
 
 @pasted
@@ -340,7 +347,7 @@ def _split(tree, samples, scratch, top):
     order = (samples.cells.shape[1] + ORDER) * scratch.state[STRIDE]
     for c in range(tree.counts.shape[1]):
         scratch.totals[c] = tree.counts[node, c]
-    column, place, kind = _choose(samples, scratch, top, n)
+    column, place, kind = _choose(samples, scratch, top, n, np.int64(tree.nodes[node]["built"]))
     if column == NIL:
         _list_members(tree, scratch, node, order + order_start, order + order_start + n)
         return
@@ -351,10 +358,14 @@ def _split(tree, samples, scratch, top):
         _store_numeric(tree, samples, scratch, node, column, place, kind, start, start + n)
     tree.nodes[node]["attribute"] = np.int32(column)
     tree.nodes[node]["kind"] = np.uint8(kind)
-    pair = allocate_pair(tree)
-    n_left = _fill_children(tree, scratch, node, pair)
+    if scratch.state[IS_WEIGHED]:
+        weigh_left(scratch, order + order_start, order + order_start + n)
     other = (samples.cells.shape[1] + OTHER) * scratch.state[STRIDE]
-    divide(lists, order + order_start, order + order_start + n, scratch.state[CLASS_BITS], scratch.sides, other)
+    n_left = divide(
+        lists, order + order_start, order + order_start + n, scratch.state[CLASS_BITS], scratch.sides, other
+    )
+    pair = allocate_pair(tree)
+    _fill_children(tree, scratch, node, pair, n_left)
     splits_left = not _must_be_leaf(tree, scratch.rule, pair)
     splits_right = not _must_be_leaf(tree, scratch.rule, pair + 1)
     if not splits_left:

@@ -11,7 +11,7 @@ from oubli.core.array_types import Ints
 from oubli.core.engine import RecordLook, Split, TreeFacts, TreeLook
 from oubli.core.jit.nodes import NIL
 from oubli.core.jit.policy import kernel
-from oubli.core.tree.split import split_score, squares_of
+from oubli.core.tree.split import split_score, squares_of, total_of
 from oubli.core.tree.state import ROOT, TreeArrays
 from oubli.core.tree.workspace import STACK_SIZE
 
@@ -72,7 +72,7 @@ def shown_nodes(
         row, depth, label = waiting.pop()
         n_samples, (counts, _), left = look.n_samples(row), look.says(row), look.left(row)
         shares = [
-            f"{name} {100 * count / n_samples:.{max(decimals - 2, 0)}f}%"
+            f"{name} {100 * count / sum(counts or ()):.{max(decimals - 2, 0)}f}%"
             for name, count in zip(classes, counts or (), strict=True)
             if count
         ]
@@ -116,7 +116,7 @@ def as_graphviz(nodes: Iterable[ShownNode]) -> str:
 
 @kernel
 def add_gains(tree, walk, gains):
-    """Add the gain of each split, times its samples, to its column's entry of float64 `gains`; in path order.
+    """Add the gain of each split, times its samples by weight, to its column's entry of float64 `gains`; in path order.
 
     A split whose node or one side has lost all samples has none.
     """
@@ -129,7 +129,7 @@ def add_gains(tree, walk, gains):
         child = np.int64(nodes[node]["child"])
         if child == NIL:
             continue
-        n_left, n_right = np.int64(nodes[child]["n_samples"]), np.int64(nodes[child + 1]["n_samples"])
+        n_left, n_right = total_of(tree.counts, child), total_of(tree.counts, child + 1)
         if n_left > 0 and n_right > 0:
             score = split_score(squares_of(tree.counts, child), n_left, squares_of(tree.counts, child + 1), n_right)
             before = np.float64(squares_of(tree.counts, node)) / np.float64(n_left + n_right)

@@ -6,11 +6,12 @@ it does not check again, nor whether the splits are good ones.
 `find_broken_promises` checks that a tree is (alpha, beta)-feasible for the samples held (Definition 3.1). It uses
 nothing that the tree has counted, and none of the kernels that build it: samples are sent down the splits, and at each
 node the gain of every split is computed again, in array operations. O(samples x columns x depth), with a sort of each
-column at each node. Condition 3, that a leaf answers with a majority label, holds because answers are made from the
-class counts.
+column at each node. Samples count by their weights, but as one each for the pruning size. Condition 3, that a leaf
+answers with a majority label, holds because answers are made from the class counts.
 """
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from oubli.core.array_types import Bools, Ints
 from oubli.core.engine import nodes_below, wrong_numbers
 from oubli.core.errors import ensure
 from oubli.core.jit.nodes import FREE, MISSING_LEFT, N_FREE, NIL, ONE_VS_REST
+from oubli.core.jit.targets import values_of
 from oubli.core.samples.arrays import Data
 from oubli.core.samples.hashing import hashes_of
 from oubli.core.tree import state as n
@@ -25,6 +27,7 @@ from oubli.core.tree.parameters import TreeParameters, TreeSettings
 from oubli.core.tree.state import TreeArrays
 
 _ROUNDING = 1e-12  # of gains, which are computed in float64
+_FIELD_BITS = 40  # of a target below its weight, see `core/jit/targets.py`
 
 
 def check_invariants(tree: TreeArrays, settings: TreeSettings, slots: Ints) -> None:
@@ -105,10 +108,10 @@ def compare(ours: TreeArrays, theirs: TreeArrays) -> list[str]:
 
 def check_updates(tree: TreeArrays, epsilon: float) -> list[str]:
     """Check the counters of Algorithm 1, which only an update reads: Lemma 3.4, and that no rebuild is overdue."""
-    nodes = tree.nodes[nodes_below(tree.nodes["child"], np.array([n.ROOT]))]
-    built, touched = nodes["built"].astype(np.int64), nodes["touched"]
+    rows = nodes_below(tree.nodes["child"], np.array([n.ROOT]))
+    built, touched = tree.nodes["built"][rows].astype(np.int64), tree.nodes["touched"][rows]
     n_overdue = int((touched > epsilon * built).sum())
-    n_impossible = int((abs(nodes["n_samples"] - built) > touched).sum())
+    n_impossible = int((abs(tree.counts[rows].sum(axis=1) - built) > touched).sum())
     found = []
     if n_overdue:
         found.append(f"the updates of {n_overdue} nodes that should have been rebuilt")
@@ -144,8 +147,8 @@ def _check_node(
 ) -> Iterator[str]:
     settings = parameters.tree
     where = f"at depth {depth}, with {len(rows)} samples"
-    targets = data.targets[rows]
-    impurity = _gini(targets)
+    labels = _labels(data, rows)
+    impurity = 1.0 - labels.concentration()
     must_be_leaf = len(rows) <= settings.pruning_size or impurity == 0.0 or depth == settings.max_depth
     is_leaf = tree.nodes["child"][node] == NIL
     if must_be_leaf and is_leaf:
@@ -158,7 +161,7 @@ def _check_node(
         if impurity >= settings.alpha and not is_excused:
             yield f"a leaf {where} must be split: its impurity is {impurity}, and {best} can be gained"
         return
-    gained = _gain_of(targets, _are_right(tree, node, data, rows))
+    gained = labels.gain(_are_right(tree, node, data, rows))
     if gained < best - parameters.beta - _ROUNDING:
         yield f"the split of a node {where} gains {gained}, and the best one {best}"
 
@@ -166,8 +169,10 @@ def _check_node(
 def _were_alike(data: Data, rows: Ints, epsilon: float) -> bool:
     """Whether all samples of a node can have been alike when it was built, at most epsilon s(v) updates ago."""
     cells = np.ascontiguousarray(data.cells[rows])
-    _, counts = np.unique(cells.view(np.dtype((np.void, cells.itemsize * cells.shape[1]))), return_counts=True)
-    return epsilon >= 1 or len(rows) - int(counts.max(initial=0)) <= epsilon / (1 - epsilon) * len(rows)
+    _, kinds = np.unique(cells.view(np.dtype((np.void, cells.itemsize * cells.shape[1]))), return_inverse=True)
+    labels = _labels(data, rows)
+    alike = np.bincount(kinds.ravel(), labels.amounts).max(initial=0)
+    return epsilon >= 1 or bool(labels.total - alike <= epsilon / (1 - epsilon) * labels.total)
 
 
 def _are_right(tree: TreeArrays, node: int, data: Data, rows: Ints) -> Bools:
@@ -179,70 +184,90 @@ def _are_right(tree: TreeArrays, node: int, data: Data, rows: Ints) -> Bools:
     return np.where(np.isnan(values), bool(record["kind"] != MISSING_LEFT), values > float(record["threshold"]))
 
 
-def _squares(targets: Ints) -> int:
-    counts = np.bincount(targets)
-    return int((counts * counts).sum())
+class _Labels(NamedTuple):
+    """The classes of samples, and what they count for; both int64[n]."""
+
+    classes: Ints
+    amounts: Ints
+
+    @property
+    def total(self) -> int:
+        """What all of them count for."""
+        return int(self.amounts.sum())
+
+    def at(self, places: Any) -> "_Labels":
+        """Those of some samples."""
+        return _Labels(self.classes[places], self.amounts[places])
+
+    def squares(self) -> int:
+        """Sum of the squared class counts."""
+        counts = np.bincount(self.classes, self.amounts).astype(np.int64)
+        return int((counts * counts).sum())
+
+    def concentration(self) -> float:
+        """Sum of the squared class shares, which is 1 minus the Gini index."""
+        return self.squares() / self.total**2 if self.total else 1.0
+
+    def gain(self, is_right: Bools) -> float:
+        """The Gini gain of one split, 0 when a side is empty."""
+        sides = (self.at(~is_right), self.at(is_right))
+        return sum(side.squares() / side.total for side in sides if side.total) / self.total - self.concentration()
+
+    def growing_squares(self) -> Ints:
+        """The sums of squares of the first sample, of the first two, and so on."""
+        order = np.argsort(self.classes, kind="stable")
+        sums = np.cumsum(self.amounts[order])
+        starts = np.append(0, sums)[np.searchsorted(self.classes[order], self.classes[order])]
+        counts = np.empty(len(order), np.int64)
+        counts[order] = sums - starts  # of the class of each, with this one
+        return np.cumsum(self.amounts * (2 * counts - self.amounts))
 
 
-def _gini(targets: Ints) -> float:
-    n = len(targets)
-    return 1.0 - _squares(targets) / (n * n) if n else 0.0
-
-
-def _gain_of(targets: Ints, is_right: Bools) -> float:
-    """The Gini gain of one split, 0 when a side is empty."""
-    n, total = len(targets), _squares(targets)
-    sides = [side for side in (targets[~is_right], targets[is_right]) if len(side)]
-    return sum(_squares(side) / len(side) for side in sides) / n - total / (n * n)
+def _labels(data: Data, rows: Ints) -> _Labels:
+    targets = data.targets[rows]
+    classes = values_of(targets)
+    fields = (targets - classes) >> _FIELD_BITS
+    return _Labels(classes, np.where(fields < 0, -fields, fields + 1))
 
 
 def _gains(data: Data, column: int, rows: Ints) -> Iterator[float]:
     """The largest gains of the splits of a column; nothing when no split parts the samples."""
-    values, targets = data.cells[rows, column], data.targets[rows]
+    values, labels = data.cells[rows, column], _labels(data, rows)
     is_missing = np.isnan(values)
     if data.categorical[column]:
-        yield from _category_gains(np.where(is_missing, -1, values).astype(np.int64), targets)
+        yield from _category_gains(np.where(is_missing, -1, values).astype(np.int64), labels)
         return
-    present = np.argsort(values[~is_missing], kind="stable")
-    ordered, labels = values[~is_missing][present], targets[~is_missing][present]
-    missing = targets[is_missing]
+    present, missing = np.flatnonzero(~is_missing), np.flatnonzero(is_missing)
+    present = present[np.argsort(values[present], kind="stable")]
+    ordered = values[present]
     is_end = np.append(ordered[1:] != ordered[:-1], True)[: len(ordered)]  # of equal values
     # With missing ones on the right, all others may go left.
-    yield from _cut_gains(np.concatenate([labels, missing]), np.flatnonzero(is_end) + 1)
+    yield from _cut_gains(labels.at(np.concatenate([present, missing])), np.flatnonzero(is_end) + 1)
     if len(missing):
-        yield from _cut_gains(np.concatenate([missing, labels]), np.flatnonzero(is_end) + 1 + len(missing))
+        yield from _cut_gains(labels.at(np.concatenate([missing, present])), np.flatnonzero(is_end) + 1 + len(missing))
 
 
-def _cut_gains(targets: Ints, cuts: Ints) -> Iterator[float]:
-    """The largest gain of splits into targets[:cut] and targets[cut:]."""
-    n = len(targets)
+def _cut_gains(labels: _Labels, cuts: Ints) -> Iterator[float]:
+    """The largest gain of splits into the first `cut` samples and the others."""
+    n, amounts = len(labels.classes), np.cumsum(labels.amounts)
     cuts = cuts[cuts < n]
     if len(cuts) == 0:
         return
-    left = np.cumsum(2 * _earlier(targets) + 1)[cuts - 1]
-    right = np.cumsum(2 * _earlier(targets[::-1]) + 1)[n - cuts - 1]
-    yield float((left / cuts + right / (n - cuts)).max()) / n - _squares(targets) / (n * n)
+    left = labels.growing_squares()[cuts - 1]
+    right = labels.at(slice(None, None, -1)).growing_squares()[n - cuts - 1]
+    n_left, total = amounts[cuts - 1], labels.total
+    yield float((left / n_left + right / (total - n_left)).max()) / total - labels.concentration()
 
 
-def _earlier(targets: Ints) -> Ints:
-    """How many of the entries before each are equal to it: a sum of squared counts grows by twice that, and 1."""
-    order = np.argsort(targets, kind="stable")
-    counts = np.bincount(targets)
-    firsts = np.cumsum(counts) - counts
-    earlier = np.empty(len(targets), np.int64)
-    earlier[order] = np.arange(len(targets)) - firsts[targets[order]]
-    return earlier
-
-
-def _category_gains(categories: Ints, targets: Ints) -> Iterator[float]:
+def _category_gains(categories: Ints, labels: _Labels) -> Iterator[float]:
     """The largest gain of a category against all others."""
     _, numbers = np.unique(categories, return_inverse=True)
-    n, n_left = len(targets), np.bincount(numbers)
+    total, n_left = labels.total, np.bincount(numbers, labels.amounts)
     if len(n_left) < 2:
         return
-    totals = np.bincount(targets)
-    pairs, counts = np.unique(numbers * len(totals) + targets, return_counts=True)
-    owners, classes = pairs // len(totals), pairs % len(totals)
+    totals = np.bincount(labels.classes, labels.amounts)
+    pairs, places = np.unique(numbers * len(totals) + labels.classes, return_inverse=True)
+    owners, classes, counts = pairs // len(totals), pairs % len(totals), np.bincount(places, labels.amounts)
     left = np.bincount(owners, counts * counts)
-    right = left + _squares(targets) - 2 * np.bincount(owners, counts * totals[classes])
-    yield float((left / n_left + right / (n - n_left)).max()) / n - _squares(targets) / (n * n)
+    right = left + labels.squares() - 2 * np.bincount(owners, counts * totals[classes])
+    yield float((left / n_left + right / (total - n_left)).max()) / total - labels.concentration()

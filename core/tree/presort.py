@@ -11,7 +11,8 @@ import numpy as np
 
 from oubli.core.jit.aligned import trailing_zeros
 from oubli.core.jit.policy import inner, pasted
-from oubli.core.tree.workspace import CLASS_BITS, DIGIT_BITS, ORDER, OTHER, SPARE, STRIDE
+from oubli.core.jit.targets import amount_of, field_of, value_of
+from oubli.core.tree.workspace import CLASS_BITS, DIGIT_BITS, IS_WEIGHED, ORDER, OTHER, SPARE, STRIDE
 
 _MOST_BY_RANK = 192  # samples up to which comparing each with each is fastest
 _FEW = 1024  # samples up to which the radix sort takes digits of 8 bits
@@ -187,12 +188,17 @@ def presort_column(cells, column, scratch, n):
 
 @inner
 def list_order(samples, scratch, n):
-    """Write list ORDER: an entry for each position."""
+    """Write list ORDER, an entry for each position, and what the samples count for."""
     stride, class_bits = scratch.state[STRIDE], scratch.state[CLASS_BITS]
     order = (samples.cells.shape[1] + ORDER) * stride
+    fields = np.int64(0)
     for position in range(n):
         target = samples.targets[scratch.slots[position]]
-        scratch.lists[order + position] = (position << (class_bits + 1)) | (target << 1)
+        field = field_of(target)
+        fields |= field
+        scratch.amounts[position] = amount_of(field)
+        scratch.lists[order + position] = (position << (class_bits + 1)) | (value_of(target) << 1)
+    scratch.state[IS_WEIGHED] = np.int64(fields != 0)
 
 
 @pasted
@@ -227,8 +233,20 @@ def place_by_category(lists, codes, category, start, end, class_bits, sides, lef
 
 
 @inner
+def weigh_left(scratch, start, end):
+    """Count the samples of a range of list ORDER that go left again, by what they count for."""
+    class_bits, left = scratch.state[CLASS_BITS], scratch.left
+    mask = (1 << class_bits) - 1
+    left[:] = 0
+    for i in range(start, end):
+        entry = np.int64(scratch.lists[i])
+        position = entry >> (class_bits + 1)
+        left[(entry >> 1) & mask] += (1 - np.int64(scratch.sides[position])) * np.int64(scratch.amounts[position])
+
+
+@inner
 def divide(lists, start, end, class_bits, sides, other):
-    """Put the entries that go left first and the others behind them.
+    """Put the entries that go left first and the others behind them; returns how many go left.
 
     other  start of a list to be used as room for the right side
     """
@@ -250,6 +268,7 @@ def divide(lists, start, end, class_bits, sides, other):
         right_bit &= right - 1
     for i in range(right_at - other):
         lists[np.uint64(left_at + i)] = lists[np.uint64(other + i)]
+    return left_at - start
 
 
 @inner

@@ -5,6 +5,9 @@ squared class shares to several classes) is (sum_c L_c^2 / |L| + sum_c R_c^2 / |
 term of S alone. So splits of one node are compared by that bracket: one float64 expression of integers, the sums
 of squares being exact in float64 up to 2^26 samples.
 
+Sizes are sums of what the samples count for, see `core/jit/targets.py`; they are below 2^31, and the squares below
+2^62. Counted in units, all scores are GRID times as large, with the same bits, as that is a power of two.
+
 The best split of a numeric column is found by one pass over its sorted list. Categorical columns have histograms
 instead of sorted lists (Theorem 3.3). At the start of a build the categories of each column are numbered in the order
 of their hashes, missing ones first: the *local categories*. The histogram of a node holds the number of its samples by
@@ -24,7 +27,7 @@ import numpy as np
 from oubli.core.jit.nodes import MISSING_LEFT, MISSING_RIGHT, NIL
 from oubli.core.jit.policy import inner, pasted
 from oubli.core.rng import MISSING_CATEGORY
-from oubli.core.tree.workspace import CLASS_BITS, N_CATEGORIES, ORDER, STRIDE
+from oubli.core.tree.workspace import CLASS_BITS, IS_WEIGHED, N_CATEGORIES, ORDER, STRIDE
 
 # A score is only computed where a comparison without divisions, which errs by some 2^-51, says that it
 # may be better than the best.
@@ -50,9 +53,18 @@ def squares_of(counts, node):
 
 
 @pasted
-def is_nearly_pure(n_samples, squares, half_alpha):
+def total_of(counts, node):
+    """What the samples of a node count for, int64: their number, if none has a weight."""
+    total = np.int64(0)
+    for c in range(counts.shape[1]):
+        total += np.int64(counts[node, c])
+    return total
+
+
+@pasted
+def is_nearly_pure(total, squares, half_alpha):
     """Whether g(S) <= alpha / 2, times |S|^2 on both sides."""
-    square = n_samples * n_samples
+    square = total * total
     return np.float64(square - squares) <= half_alpha * np.float64(square)
 
 
@@ -129,17 +141,18 @@ def scan_two_classes(lists, base, start, end, n_ones, best):
 
 
 @pasted
-def _count_missing(lists, base, start, end, class_bits, scratch):
+def _count_missing(lists, base, start, end, class_bits, scratch, is_weighed):
     mask = (1 << class_bits) - 1
     for c in range(scratch.totals.shape[0]):
         scratch.left[c] = 0
         scratch.missing[c] = 0
     for i in range(start, end):
-        scratch.missing[(np.int64(lists[base + i]) >> 1) & mask] += 1
+        entry = np.int64(lists[base + i])
+        scratch.missing[(entry >> 1) & mask] += scratch.amounts[entry >> (class_bits + 1)] if is_weighed else 1
 
 
-@inner
-def scan(lists, base, start, present_end, end, class_bits, scratch, best):
+@pasted
+def _scan(lists, base, start, present_end, end, class_bits, scratch, best, is_weighed):
     """Find the first best split of a list with any classes, with or without missing values.
 
     scratch.totals  the node's class counts
@@ -148,12 +161,14 @@ def scan(lists, base, start, present_end, end, class_bits, scratch, best):
     does, and the kind of the split. The place is `present_end` for all present values against the missing
     ones.
 
-    Moving a sample of class c changes a sum of squares by 2 n_c + 1, so that a place costs the same for
-    any number of classes.
+    Moving a sample of class c that counts for a changes a sum of squares by a (2 n_c + a), so that a place costs the
+    same for any number of classes.
     """
     mask = (1 << class_bits) - 1
-    _count_missing(lists, base, present_end, end, class_bits, scratch)
-    n_missing = end - present_end
+    _count_missing(lists, base, present_end, end, class_bits, scratch, is_weighed)
+    n_left = np.int64(0)
+    n_right = np.int64(0)
+    n_missing = np.int64(0)
     left_squares = np.int64(0)
     right_squares = np.int64(0)
     missing_squares = np.int64(0)
@@ -162,6 +177,8 @@ def scan(lists, base, start, present_end, end, class_bits, scratch, best):
     totals, lefts, missings = scratch.totals, scratch.left, scratch.missing
     for c in range(totals.shape[0]):
         count, missing = totals[c], missings[c]
+        n_right += count
+        n_missing += missing
         right_squares += count * count
         missing_squares += missing * missing
         all_by_missing += count * missing
@@ -173,8 +190,6 @@ def scan(lists, base, start, present_end, end, class_bits, scratch, best):
         if entry & 1 and i > start:
             if place == NIL:
                 place = start
-            n_left = i - start
-            n_right = end - i
             if _may_beat(left_squares, n_left, right_squares, n_right, floor):
                 score = split_score(left_squares, n_left, right_squares, n_right)
                 if score > best:
@@ -191,18 +206,33 @@ def scan(lists, base, start, present_end, end, class_bits, scratch, best):
                     best, place, kind = score, i, MISSING_LEFT
                     floor = best * _ALMOST
         c = np.uint64((entry >> 1) & mask)
+        amount = np.int64(scratch.amounts[entry >> (class_bits + 1)]) if is_weighed else np.int64(1)
         left = lefts[c]
-        left_squares += 2 * left + 1
-        right_squares -= 2 * (totals[c] - left) - 1
-        left_by_missing += missings[c]
-        lefts[c] = left + 1
+        n_left += amount
+        n_right -= amount
+        left_squares += amount * (2 * left + amount)
+        right_squares -= amount * (2 * (totals[c] - left) - amount)
+        left_by_missing += amount * missings[c]
+        lefts[c] = left + amount
     if n_missing > 0 and present_end > start:
         if place == NIL:
             place = start
-        score = split_score(left_squares, present_end - start, missing_squares, n_missing)
+        score = split_score(left_squares, n_left, missing_squares, n_missing)
         if score > best:
             best, place, kind = score, present_end, MISSING_RIGHT
     return best, place, kind
+
+
+@inner
+def scan(lists, base, start, present_end, end, class_bits, scratch, best):
+    """`_scan` where every sample counts for 1."""
+    return _scan(lists, base, start, present_end, end, class_bits, scratch, best, False)
+
+
+@inner
+def scan_weighed(lists, base, start, present_end, end, class_bits, scratch, best):
+    """`_scan` where samples have weights."""
+    return _scan(lists, base, start, present_end, end, class_bits, scratch, best, True)
 
 
 @pasted
@@ -311,13 +341,16 @@ def _count_column(scratch, column, order, start, end, row, sign):
     lists, histograms = scratch.lists, scratch.histograms
     width = scratch.totals.shape[0]
     class_bits = scratch.state[CLASS_BITS]
+    is_weighed = scratch.state[IS_WEIGHED] != 0
     mask = (1 << class_bits) - 1
     base = column * scratch.state[STRIDE]
     first = (row * scratch.state[N_CATEGORIES] + np.int64(scratch.first_category[column])) * width
     for i in range(order + start, order + end):
         entry = np.int64(lists[i])
-        category = np.int64(lists[base + (entry >> (class_bits + 1))])
-        histograms[first + category * width + ((entry >> 1) & mask)] += sign
+        position = entry >> (class_bits + 1)
+        category = np.int64(lists[base + position])
+        amount = np.int64(scratch.amounts[position]) if is_weighed else np.int64(1)
+        histograms[first + category * width + ((entry >> 1) & mask)] += sign * amount
 
 
 @inner
@@ -330,7 +363,7 @@ def count_range(scratch, active, start, end, row, sign):
 
 
 @pasted
-def _score_category(scratch, place, n, width):
+def _score_category(scratch, place, total, width):
     """Score one category against the rest; -1 when one side is empty."""
     totals, histograms = scratch.totals, scratch.histograms
     n_left = np.int64(0)
@@ -342,13 +375,13 @@ def _score_category(scratch, place, n, width):
         n_left += left
         left_squares += left * left
         right_squares += right * right
-    if n_left == 0 or n_left == n:
+    if n_left == 0 or n_left == total:
         return -1.0
-    return split_score(left_squares, n_left, right_squares, n - n_left)
+    return split_score(left_squares, n_left, right_squares, total - n_left)
 
 
 @inner
-def scan_categories(scratch, column, n, row, best):
+def scan_categories(scratch, column, total, row, best):
     """Find the first best category of a column in a histogram, as `scan` finds the best place.
 
     Returns the score and the local category; with NIL when all samples are of one, -2 when none scores above
@@ -362,7 +395,7 @@ def scan_categories(scratch, column, n, row, best):
     first = row * scratch.state[N_CATEGORIES]
     found = np.int64(NIL)
     for category in range(start, end):
-        score = _score_category(scratch, (first + category) * width, n, width)
+        score = _score_category(scratch, (first + category) * width, total, width)
         if score > best:
             best, found = score, category - start
         elif score >= 0.0 and found == NIL:
@@ -371,7 +404,7 @@ def scan_categories(scratch, column, n, row, best):
 
 
 @inner
-def scan_samples(scratch, column, order, start, end, best):
+def scan_samples(scratch, column, order, start, end, total, best):
     """The same for a node without a histogram: O(its samples)."""
     width = scratch.totals.shape[0]
     class_bits = scratch.state[CLASS_BITS]
@@ -384,7 +417,7 @@ def scan_samples(scratch, column, order, start, end, best):
     for i in range(order + start, order + end):
         category = np.int64(lists[base + (np.int64(lists[i]) >> (class_bits + 1))])
         place = first + category * width
-        score = _score_category(scratch, place, end - start, width)
+        score = _score_category(scratch, place, total, width)
         if score > best or (score == best and found >= 0 and category < found):
             best, found = score, category
         elif score >= 0.0 and found == NIL:

@@ -7,7 +7,7 @@ is `child + goes_right`:
     nodes       [ root | pad | l r | l r | . . | l r ]        free pairs are linked by `child`
                   child ----> l r
 
-    counts      [ class counts of each node, inner nodes included ]
+    counts      [ class counts of each node, inner nodes included; by weight: see `core/jit/targets.py` ]
     links       [ (next, previous) of each slot in its leaf's list; both NIL at an end ]
 
 Every leaf lists its samples: `head` and `tail` are the slots at the ends, so that a sample leaves in
@@ -40,11 +40,11 @@ NODE_DTYPE = np.dtype(
         "formats": ["f8", "u8", "i8", "i4", "i4", "i4", "i4", "i4", "i4", "u1", "u1", "u1"],
         # threshold:  numeric splits, `x <= threshold` goes left
         # category:   categorical splits (same 8 bytes): the hash of the value that goes left
-        # touched:    c(v), updates that came through since the node was built
+        # touched:    c(v), updates that came through since the node was built, by weight
         # child:      row of the left child, the right one follows; NIL at a leaf
         # attribute:  column that the split reads
-        # n_samples:  samples below
-        # built:      s(v), samples that the node was built on
+        # n_samples:  samples below, whatever their weights
+        # built:      s(v), samples that the node was built on, by weight
         # head, tail: ends of a leaf's list, NIL when empty and at inner nodes
         # kind:       of the split, see below
         # flags:      TAGGED

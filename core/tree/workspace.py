@@ -20,7 +20,8 @@ N_WAITING = 0  # nodes on the stack
 STRIDE = 1  # from one list to the next in `lists`
 CLASS_BITS = 2
 N_CATEGORIES = 3  # local categories of all columns together
-STATE_SIZE = 4
+IS_WEIGHED = 4  # whether a sample counts for more or less than 1
+STATE_SIZE = 5
 
 # Columns of `Scratch.stack`: a node to be split.
 NODE = 0
@@ -64,7 +65,7 @@ class Scratch(NamedTuple):
     path: Ints  # int64[STACK_SIZE] nodes from the root on
     pending: Ints  # int64[STACK_SIZE]
     active: Array  # int32[STACK_SIZE, d + 1] number of columns that may split, and which
-    totals: Ints  # int64[width] class counts of the node, ...
+    totals: Ints  # int64[width] class counts of the node, by weight, ...
     left: Ints  # int64[width] ... those of a left side, ...
     missing: Ints  # int64[width] ... and of the samples without a value
     first_category: Array  # int32[d + 1] local categories before the column's
@@ -73,9 +74,10 @@ class Scratch(NamedTuple):
     category_keys: Any  # uint64[local categories] their hashes
     places: Array  # int32[n_codes + 1] local category of each code, NIL between calls
     codes: Array  # int32[n_codes + 1] the codes of a column, by local category
-    histograms: Array  # int32[any] samples by local category and class
+    histograms: Array  # int32[any] samples, by weight, by local category and class
     digits: Array  # int32[2, 2 ** DIGIT_BITS] counts of a digit, or two arrays of working space
     slots: Array  # int32[m] by position
+    amounts: Array  # int32[m] by position: what a sample counts for, see `core/jit/targets.py`
     sides: Array  # uint8[m] by position: 0 left, 1 right
 
     @property
@@ -119,7 +121,7 @@ def make_room(
         values=values,
         keys=values.view(f"i{values.itemsize}"),
         rule=rule.copy(),
-        state=np.array([0, 0, bits_of(width), 0], np.int64),
+        state=np.array([0, 0, bits_of(width), 0, 0], np.int64),
         stack=np.zeros((STACK_SIZE, STACK_WIDTH), np.int64),
         path=np.zeros(STACK_SIZE, np.int64),
         pending=np.zeros(STACK_SIZE, np.int64),
@@ -136,6 +138,7 @@ def make_room(
         histograms=np.zeros(n_histograms * n_categories * width, np.int32),
         digits=np.zeros((2, 1 << DIGIT_BITS), np.int32),
         slots=np.zeros(n_rows, np.int32),
+        amounts=np.zeros(n_rows, np.int32),
         sides=np.zeros(n_rows, np.uint8),
     )
 

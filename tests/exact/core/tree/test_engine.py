@@ -242,7 +242,7 @@ def test_long_work_is_foreseen(epsilon: float) -> None:
     for i in range(300, 600):
         promised = max(promised - 1, short_updates(model, limit))
         nodes = model.engine_.tree.nodes
-        n_expected = count_built(nodes, epsilon, X[i : i + 1], 0, model.data().category_hashes)
+        n_expected = count_built(nodes, epsilon, X[i : i + 1], 0, model.data().category_hashes, 1)
         model.add(X[i : i + 1], y[i : i + 1])
         nodes = model.engine_.tree.nodes
         n_built = int(nodes["built"][nodes["flags"] & TAGGED != 0].max(initial=0))
