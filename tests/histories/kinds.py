@@ -318,18 +318,21 @@ _QUANTISED = Kind(
     outcomes=frozenset(
         {"nothing changed", "leaves changed", "subtrees grown again", "the rest grown again", "all grown again"}
     ),
+    has_weights=True,
 )  # fmt: skip
 _PRESORTED = Kind(
     "presorted", "incremental-boosting", comparisons.FreshFit, presorted_parameters, _BOOSTED_WORLDS, _BOOSTED,
     tuned_presorted, {"most_bins": [presorted_table.MOST_BINS, 0, 5]},
     outcome=comparisons.outcome_of_presorted,
     outcomes=frozenset({"nodes kept", "nodes changed", "roots changed"}),
+    has_weights=True,
 )  # fmt: skip
 _ONLINE = Kind(
     "online", "online-boosting", comparisons.Twin, online_parameters, _BOOSTED_WORLDS, _BOOSTED,
     tuned_online, {"replant_share": [math.inf, math.inf, 0.2]},
     outcome=comparisons.outcome_of_online,
     outcomes=frozenset({"splits kept", "subtrees retrained", "all grown again"}),
+    has_weights=True,
 )  # fmt: skip
 ROWS = (
     Kind(
@@ -347,7 +350,7 @@ ROWS = (
     replace(_TREE, name="feasible", parameters=feasible_parameters),
     _QUANTISED,
     replace(
-        _QUANTISED, name="quantised oracle", oracle=quantised,
+        _QUANTISED, name="quantised oracle", oracle=quantised, has_weights=False,
         tuning={**_QUANTISED.tuning, "least_size": [split.LEAST_SIZE, 1, 3], "large_size": [split._LARGE_SIZE, 5]},
     ),
     replace(
@@ -355,8 +358,8 @@ ROWS = (
         tasks=("classification", "regression"), tuning={"least_size": [4, 5, 6, 7], "weak": [regions._WEAK, 8.0, 4.0]},
     ),
     _PRESORTED,
-    replace(_PRESORTED, name="presorted oracle", oracle=presorted),
+    replace(_PRESORTED, name="presorted oracle", oracle=presorted, has_weights=False),
     _ONLINE,
-    replace(_ONLINE, name="online oracle", comparison=comparisons.OnlineOracle),
+    replace(_ONLINE, name="online oracle", comparison=comparisons.OnlineOracle, has_weights=False),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in ROWS}

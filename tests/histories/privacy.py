@@ -50,7 +50,6 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "tree": {},
 }
 N_SUBJECTS = 12
-_WEIGHED = ("forest",)  # kinds that can count weights
 GRACE = 3_600_000  # milliseconds for which an erased id does not come back by itself
 _BEGIN = 1_700_000_000_000
 _MOST_FILES = 4
@@ -223,7 +222,7 @@ class PrivacyPlayer:
         return row, self.rng.choice(["yes", "no", "no", f"rare-{self.rng.randrange(4)}"])
 
     def weight(self) -> float:
-        return self.rng_of_weights.choice([1.0, 1.0, 1.0, 2.0, 0.5]) if self.kind in _WEIGHED else 1.0
+        return self.rng_of_weights.choice([1.0, 1.0, 1.0, 2.0, 0.5])
 
     def expiry(self) -> int | None:
         return self.now + self.rng.randrange(1, 4) * 1_000_000 if self.rng.random() < 0.3 else None

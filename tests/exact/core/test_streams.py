@@ -28,7 +28,6 @@ EXACT: list[Any] = [
     lambda: IncrementalBoostingClassifier(4, random_state=0),
     lambda: IncrementalBoostingRegressor(4, random_state=0),
 ]
-WEIGHED = (DynamicForestClassifier, DynamicForestRegressor)  # kinds that can count weights
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -56,7 +55,7 @@ def test_at_each_moment_the_model_is_a_fresh_fit_on_the_window(make: Any, seed: 
         now += timedelta(seconds=rng.uniform(0, 15))
         x, y = sample(rng, step)
         label = y if stream.model.task == "regression" else y > 20
-        w = rng.choice([1.0, 1.0, 2.0, 0.5]) if isinstance(stream.model, WEIGHED) else 1.0
+        w = rng.choice([1.0, 1.0, 2.0, 0.5])
         name = stream.learn_one(x, label, at=now, w=w)
         held.append((name, x, label, now, w))
         held = [one for one in held if seconds is None or now < one[3] + timedelta(seconds=seconds)]
