@@ -70,7 +70,7 @@ class DynamicTreeClassifier(Classifier):
     holds for them; b) missing values, which go to either side; categories, one of which goes left; c) a node whose
     samples cannot be told apart is a leaf; d) a batch of more than 100 samples that is more than a tenth of those held,
     or more updates than the root takes, rebuilds the whole tree once, other batches are learned one by one; e) see
-    `core/tree/update.py`.
+    `core/tree/update.py`. A sample of weight w counts as w equal samples everywhere but for `pruning_size`.
 
     Examples
     --------

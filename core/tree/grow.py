@@ -44,7 +44,6 @@ from oubli.core.tree.split import (
     scan_categories,
     scan_samples,
     scan_two_classes,
-    scan_weighed,
     squares_of,
     total_of,
 )
@@ -195,9 +194,7 @@ def _scan_column(samples, scratch, column, start, end, best):
     present_end = end
     if scratch.has_missing[column]:
         present_end = first_missing(samples.cells, column, scratch.slots, lists, base, start, end, class_bits)
-    if scratch.state[IS_WEIGHED]:
-        return scan_weighed(lists, base, start, present_end, end, class_bits, scratch, best)
-    if present_end == end and scratch.totals.shape[0] == 2:
+    if present_end == end and scratch.totals.shape[0] == 2 and scratch.state[IS_WEIGHED] == 0:
         best, place = scan_two_classes(lists, base, start, end, scratch.totals[1], best)
         return best, place, MISSING_RIGHT
     return scan(lists, base, start, present_end, end, class_bits, scratch, best)

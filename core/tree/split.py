@@ -225,14 +225,10 @@ def _scan(lists, base, start, present_end, end, class_bits, scratch, best, is_we
 
 @inner
 def scan(lists, base, start, present_end, end, class_bits, scratch, best):
-    """`_scan` where every sample counts for 1."""
+    """`_scan`, compiled for samples of weight 1 and for others."""
+    if scratch.state[IS_WEIGHED]:
+        return _scan(lists, base, start, present_end, end, class_bits, scratch, best, True)
     return _scan(lists, base, start, present_end, end, class_bits, scratch, best, False)
-
-
-@inner
-def scan_weighed(lists, base, start, present_end, end, class_bits, scratch, best):
-    """`_scan` where samples have weights."""
-    return _scan(lists, base, start, present_end, end, class_bits, scratch, best, True)
 
 
 @pasted

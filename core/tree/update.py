@@ -12,8 +12,9 @@ Differs from the paper:
     b) class counts are kept at every node, not only at leaves: an empty leaf answers with those above it;
     c) s(v) = 0 counts as a bound of 0, where the paper's logarithm is not defined;
     d) a sample of weight w counts as w updates, and s(v) is a sum of weights. As the pruning size k is one of samples,
-       a node that comes to more than k, or to k again, is rebuilt as well, where epsilon < 1 / (k + 1). Without weights
-       each of its updates does that anyway: with s samples it takes less than s / (k + 1).
+       a node that comes to more than k samples, or to k again, is rebuilt as well if epsilon < 1 / (k + 1). Without
+       weights that changes nothing: a node built on at most k samples is rebuilt by any update, and one built on more
+       is rebuilt before it has lost all but k.
 """
 
 import numpy as np
