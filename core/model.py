@@ -641,7 +641,7 @@ def grow_some(
 def _taken(prepared: Prepared, rows: Rows, kept: list[int]) -> tuple[Prepared, Rows]:
     """Take some rows, those of a weight above 0; they have the ids that they had among all."""
     if not kept:
-        raise InputError("at least one sample needs a weight above 0", field="sample_weight")
+        raise InputError("is zero for all samples: at least one needs a weight above zero", field="sample_weight")
     if prepared.ids is None:
         prepared.ids = list(map(str, range(prepared.n)))
     return prepared.take(kept), rows.take(kept)

@@ -4,11 +4,13 @@ A weight is a multiple of 1 / GRID, held as an integer of *units*. Trees that co
 `oubli.core.jit.targets` makes of it: weights while all that are held are whole, and units as soon as one is not. So
 whole weights are counted as so many equal samples, and scores are the same either way, as GRID is a power of two.
 
-A class may have a weight, too, in the schema: a sample has its own weight times that of its class.
+A class may have a weight, too, in the schema: a sample counts for its own weight times that of its class, and for one
+unit at least.
 """
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -51,9 +53,10 @@ def read_weights(values: Any, n: int, *, may_be_zero: bool = False) -> Units | N
     """
     if values is None:
         return None
-    if np.ndim(values) == 0:
+    n_dimensions = 0 if isinstance(values, Real) else getattr(values, "ndim", 1)
+    if n_dimensions == 0:
         values = np.full(n, values)
-    elif np.ndim(values) > 1:
+    elif n_dimensions > 1:
         raise InputError("Sample weights must be 1D array or scalar: pass one for each row", field=FIELD)
     raw = read_label_column(values, FIELD)
     if len(raw) != n:
@@ -114,10 +117,10 @@ class WeighedSlots(SlotTable):
         if not weight_of or not isinstance(labels, Sequence):
             return weights
         factors = np.array([weight_of.get(label_key(label), 1.0) for label in labels])
-        units = np.floor((GRID if weights is None else weights) * factors + 0.5)
-        is_wrong = ((units < 1) & (weights is None or weights > 0)) | (units >= LARGEST_WEIGHT * GRID)
+        units = np.maximum(np.floor((GRID if weights is None else weights) * factors + 0.5), 1)
+        is_wrong = units >= LARGEST_WEIGHT * GRID
         if is_wrong.any():
-            rule = f"times that of the class must be at least 1/{2 * GRID} and below {LARGEST_WEIGHT}: change either"
+            rule = f"times that of the class must be below {LARGEST_WEIGHT}: make either smaller"
             raise InputError(rule, row=int(is_wrong.argmax()), field=FIELD)
         return None if (units == GRID).all() else units.astype(np.int32)
 

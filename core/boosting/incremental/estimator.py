@@ -167,6 +167,8 @@ class IncrementalBoostingRegressor(IncrementalBoosting, Regressor):
     category_statistics : int or None, default 48
         A column with more categories is also read by statistics of the labels by category, and its categories with
         fewer samples are read as one, as are those that no sample has; None: never. With quantization only.
+    class_weight, scale_pos_weight : None
+        Of classifiers.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
     n_jobs : int or None, default None
