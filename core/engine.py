@@ -91,7 +91,7 @@ class TreeLook(ABC):
         """Samples held that come through a node."""
 
     @abstractmethod
-    def says(self, node: int) -> tuple[list[int] | None, float | None]:
+    def says(self, node: int) -> tuple[list[float] | None, float | None]:
         """Samples of each class in the order of the classes, or a value; None where there is none."""
 
 

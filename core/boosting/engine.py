@@ -82,7 +82,7 @@ class BoostedLook(TreeLook):
     def n_samples(self, node: int) -> int:
         return len(self._members[node])
 
-    def says(self, node: int) -> tuple[list[int] | None, float | None]:
+    def says(self, node: int) -> tuple[list[float] | None, float | None]:
         record = self._nodes[node]
         return None, float(record["value"]) * self._unit if int(record["feature"]) == LEAF else None
 

@@ -11,6 +11,7 @@ from oubli.core.forest.split import SQUARED_ERROR, split_score, unsplit_score
 from oubli.core.forest.state import Trees, leaf_of, read_leaf
 from oubli.core.jit.nodes import NIL, SUBSET
 from oubli.core.jit.policy import inner, kernel
+from oubli.core.jit.targets import as_weights
 from oubli.core.rng import mix
 from oubli.core.samples.fixed_point import restore
 
@@ -96,13 +97,15 @@ class ForestLook(RecordLook):
     exponent : scale of the targets of a regression; None of a classification.
     tree : number of the tree.
     class_order : codes of the classes held, in the order of the classes.
+    is_whole : whether class counts are of weights that are whole.
     """
 
-    def __init__(self, trees: Trees, exponent: int | None, tree: int, class_order: Ints) -> None:
+    def __init__(self, trees: Trees, exponent: int | None, tree: int, class_order: Ints, *, is_whole: bool) -> None:
         self.nodes = trees.nodes
         self._trees = trees
         self._exponent = exponent
         self._order = class_order
+        self._is_whole = is_whole
         self.facts = TreeFacts("classes" if exponent is None else "mean")
         self.root = tree
 
@@ -112,15 +115,15 @@ class ForestLook(RecordLook):
             return Split(int(record["attribute"]), goes_left=_coin_of(int(record["category"])))
         return super().split(node)
 
-    def says(self, node: int) -> tuple[list[int] | None, float | None]:
+    def says(self, node: int) -> tuple[list[float] | None, float | None]:
         child = self.nodes["child"]
         below = nodes_below(child, np.array([node]))
         ends = below[child[below] < 0]
         if len(self._trees.tallies):
-            return self._tallies_of(ends)[self._order].tolist(), None
+            return as_weights(self._tallies_of(ends)[self._order], is_whole=self._is_whole), None
         statistics = self._trees.statistics[~child[ends]].sum(axis=0, dtype=np.int64)
         if self._exponent is None:
-            return statistics[self._order].tolist(), None
+            return as_weights(statistics[self._order], is_whole=self._is_whole), None
         count, total = statistics.tolist()
         return None, float(restore(np.array(total / count), self._exponent)) if count else None
 

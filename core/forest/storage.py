@@ -287,7 +287,8 @@ class KeptForest(Engine):
         return self.settings.n_trees
 
     def look(self, tree: int, problem: Problem) -> ForestLook:
-        return ForestLook(self.trees, None if self.targets is None else self.exponent, tree, problem.class_order())
+        exponent = None if self.targets is None else self.exponent
+        return ForestLook(self.trees, exponent, tree, problem.class_order(), is_whole=self.is_whole)
 
     def header(self) -> dict[str, Any]:
         header = self.settings.to_dict()

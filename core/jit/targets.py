@@ -9,7 +9,7 @@ all weights of the model are whole, and units of 1 / 2^GRID_BITS as soon as one 
 `oubli.core.samples.weights`). Sums of numbers in fixed point are of weight times number either way, rounded.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +68,12 @@ def write_targets(values: Ints, units: Units, targets: Ints, *, is_whole: bool) 
         np.negative(units, out=targets, dtype=np.int64)
     np.left_shift(targets, _FIELD_BITS, out=targets)
     np.add(targets, values, out=targets)
+
+
+def as_weights(amounts: Any, *, is_whole: bool) -> list[Any]:
+    """Sums of amounts as weights: integers, if all are whole."""
+    weights: list[Any] = (amounts if is_whole else amounts / GRID).tolist()
+    return weights
 
 
 @pasted

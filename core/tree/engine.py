@@ -368,7 +368,7 @@ class TreeEngine(Engine):
         return 1
 
     def look(self, tree: int, problem: Problem) -> SingleTreeLook:
-        return SingleTreeLook(self.tree, problem.class_order())
+        return SingleTreeLook(self.tree, problem.class_order(), is_whole=self.is_whole)
 
     def header(self) -> dict[str, Any]:
         return dict(vars(self.settings.tree))

@@ -11,6 +11,7 @@ from oubli.core.array_types import Ints
 from oubli.core.engine import RecordLook, Split, TreeFacts, TreeLook
 from oubli.core.jit.nodes import NIL
 from oubli.core.jit.policy import kernel
+from oubli.core.jit.targets import as_weights
 from oubli.core.tree.split import split_score, squares_of, total_of
 from oubli.core.tree.state import ROOT, TreeArrays
 from oubli.core.tree.workspace import STACK_SIZE
@@ -23,18 +24,20 @@ class SingleTreeLook(RecordLook):
     ----------
     tree : without tags.
     class_order : codes of the classes held, in the order of the classes.
+    is_whole : whether class counts are of weights that are whole.
     """
 
     facts = TreeFacts("classes")
     root = ROOT
 
-    def __init__(self, tree: TreeArrays, class_order: Ints) -> None:
+    def __init__(self, tree: TreeArrays, class_order: Ints, *, is_whole: bool) -> None:
         self.nodes = tree.nodes
         self._counts = tree.counts
         self._order = class_order
+        self._is_whole = is_whole
 
-    def says(self, node: int) -> tuple[list[int] | None, float | None]:
-        return self._counts[node][self._order].tolist(), None
+    def says(self, node: int) -> tuple[list[float] | None, float | None]:
+        return as_weights(self._counts[node][self._order], is_whole=self._is_whole), None
 
 
 @dataclass(frozen=True)

@@ -260,7 +260,7 @@ class TreeNode(Answer):
     path: str = Field(description="The path from the root: `l` and `r`.")
     depth: int
     n_samples: int = Field(description="Samples in the node, of those that this tree learns.")
-    counts: list[int] | None = Field(description="Samples of each class, if `says` is `classes`.")
+    counts: list[float] | None = Field(description="Samples of each class, by weight, if `says` is `classes`.")
     value: float | None
     text: str | None = Field(description="The question of an inner node as text; null at a leaf.")
     split: TreeSplit | None
