@@ -308,8 +308,8 @@ def call_influence_kernels(
         steps["grow"]()
         rows = [[float(i), str(i % 3)] for i in range(24)]
         labels = [i % 2 for i in range(24)]
-        for method in estimator.influence_methods:
-            if method == "leave-one-out":
+        for method in model.influence_methods:
+            if method == "leave-one-out" or kind == "forest":
                 for some in (1, 24):  # a forest is only read for a few rows
                     influence(model, rows[:some], labels[:some], method=method)
                 continue

@@ -6,7 +6,7 @@ from typing import Any
 from oubli.core.data.schema import Schema
 from oubli.core.estimators import Classifier, Regressor
 from oubli.core.forest.engine import ForestEngine
-from oubli.core.forest.parameters import ForestSettings, read_settings
+from oubli.core.forest.parameters import LOW, ForestSettings, read_settings
 from oubli.core.model import Model
 
 
@@ -15,8 +15,13 @@ class _Forest(Model):
 
     kind = "forest"
     guarantee = "exact"
-    influence_methods = ("leave-one-out",)
+    disclosure: str
     small_parameters = ({"n_estimators": 4, "random_state": 0},)  # so many that a sample is not in all trees
+
+    @property
+    def influence_methods(self) -> tuple[str, ...]:  # type: ignore[override]
+        # With low disclosure other trees answer each row.
+        return ("leave-one-out",) if self.disclosure == LOW else ("leaf-refit", "leave-one-out")
 
     @staticmethod
     def engine_type(settings: ForestSettings) -> type[ForestEngine]:

@@ -86,8 +86,7 @@ def clean(
     X_validation, y_validation
         Rows that the model has not been trained on.
     method : str, optional
-        As in `influence`; "leaf-influence" for boosted kinds and "leave-one-out" for the forest when left out, which
-        takes an unlearning for each sample held when there are more than a few rows.
+        As in `influence`.
     update_set
         As in `influence`.
     batch_size
@@ -108,14 +107,12 @@ def clean(
     """
     check_number("batch_size", batch_size, low=1)
     limit = _limit(max_removed, model)
-    if method is None:
-        method = "leave-one-out" if getattr(model, "kind", "") == "forest" else "leaf-influence"
 
     def rank(top: int) -> Any:
         found = influence(model, X_validation, y_validation, method=method, update_set=update_set, progress=progress)
-        return found.harmful(top), found.note
+        return found.harmful(top), found
 
-    proposed, note = rank(limit)
+    proposed, first = rank(limit)
     loss = before = _validation_loss(model, X_validation, y_validation)
     steps: list[Step] = []
     waiting = [name for name, _ in proposed]
@@ -136,7 +133,7 @@ def clean(
             progress(done, len(proposed))
         if reranks and done < limit:
             waiting = [name for name, _ in rank(min(batch_size, limit - done))[0]]
-    return Cleaning(proposed, before, loss, steps, method, note)
+    return Cleaning(proposed, before, loss, steps, first.method, first.note)
 
 
 def _limit(max_removed: float | int, model: "Model") -> int:

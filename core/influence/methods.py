@@ -3,7 +3,7 @@
     method             kinds                          what a score is
     leaf-influence     online- and incremental-       minus the derivative of the loss by the sample's weight, in the
                        boosting, views                structures of the trees (`reverse.py`, `forward.py`)
-    leaf-refit         the same                       change of the loss when all leaves are refitted without the sample
+    leaf-refit         the same, forest               change of the loss when all leaves are refitted without the sample
     leave-one-out      forest, incremental-boosting   change of the loss when the model unlearns the sample
 
 "Finding Influential Training Samples for Gradient Boosted Decision Trees" (Sharchilev, Ustinovsky, Serdyukov, de Rijke
@@ -35,7 +35,6 @@ from oubli.core.influence.views import View
 from oubli.core.samples import fixed_point
 
 METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
-_LEAF_KINDS = "online-boosting, incremental-boosting"
 _STEP = 64  # samples between two calls of `progress`
 _FEW_ROWS = 16  # up to which reading row by row beats unlearning
 _BATCH = 2**22  # numbers of answers held at once
@@ -115,7 +114,8 @@ def influence(
         The rows, and their labels.
     method : "leaf-influence", "leaf-refit" or "leave-one-out", optional
         See above; "leaf-influence" when left out, or what the kind has. "leaf-influence" takes O(T n) for all samples,
-        but with an update set of some leaves; "leaf-refit" that for each sample; "leave-one-out" an unlearning each.
+        but with an update set of some leaves; "leaf-refit" that for each sample, and of a forest O(k depth + T rows);
+        "leave-one-out" an unlearning each.
     update_set : "all", "single" or int k
         Whose changes the leaf methods follow: all samples', none but the sample itself, or those in the k leaves of
         each tree that have changed most.
@@ -150,13 +150,18 @@ def influence(
     _check_kind(model, method)
     if not isinstance(model, View):
         model.expect_kernels(model.schema_, "influence")
-    if method == "leave-one-out":
+    if method == "leave-one-out" or is_read_as_model(model):
         if not (isinstance(update_set, str) and update_set == "all"):
-            raise InputError("update_set is for leaf-influence and leaf-refit: leave it out")
-        ask = partial(_leave_one_out, model, X, y, reduce, ids, progress)
+            raise InputError("update_set is for leaf-influence and leaf-refit of boosted kinds: leave it out")
+        ask = partial(_leave_one_out, model, X, y, method, reduce, ids, progress)
     else:
         ask = partial(_follow_leaves, model, X, y, method, update_set, reduce, ids, progress)
     return ask() if isinstance(model, View) else model.unchanged(ask)
+
+
+def is_read_as_model(model: Any) -> bool:
+    """Whether questions about a model are answered by the model itself, and not by a view of it."""
+    return getattr(model, "kind", "") == "forest"
 
 
 def _check_kind(model: Any, method: str) -> None:
@@ -176,7 +181,7 @@ def _check_kind(model: Any, method: str) -> None:
     if method == "leave-one-out" and method not in answered:
         raise InputError(f"{method} is for exact kinds, {model.kind} is {model.guarantee}: use method={answered[0]!r}")
     if method not in answered:
-        raise InputError(f"{method} is for {_LEAF_KINDS}, not for {model.kind}: use method={answered[0]!r}")
+        raise InputError(f"{method} is not for this {model.kind}: use method={answered[0]!r}")
 
 
 def _places(names: Sequence[str], ids: Iterable[Any] | None) -> Ints:
@@ -242,9 +247,9 @@ def _follow_leaves(
 
 
 def _leave_one_out(
-    model: Any, X: Any, y: Any, reduce: str | None, ids: Iterable[Any] | None, progress: Progress | None
+    model: Any, X: Any, y: Any, method: str, reduce: str | None, ids: Iterable[Any] | None, progress: Progress | None
 ) -> Influence:
-    """The change of each row's loss when the model unlearns a sample; progress counts samples.
+    """The change of each row's loss when the model unlearns a sample, or its leaves do; progress counts samples.
 
     Raises
     ------
@@ -278,21 +283,26 @@ def _leave_one_out(
     scores = np.empty(len(slots) if reduce else (len(slots), n_rows))
     done = 0
     engine = model.engine_
+    keeps_splits = method == "leaf-refit"
     # With low disclosure a sample's id does not draw its trees, and each row is answered by trees of its own.
     reads = n_rows <= _FEW_ROWS and isinstance(engine, ForestEngine) and not engine.settings.has_low_disclosure
-    for part in (_read_forest if reads else _unlearn)(model, X, slots):
+    if keeps_splits or reads:
+        parts = _read_forest(model, X, slots, keeps_splits=keeps_splits)
+    else:
+        parts = _unlearn(model, X, slots)
+    for part in parts:
         rises = losses_of(part) - with_all
         scores[done : done + len(part)] = rises.mean(axis=1) if reduce else rises
         done += len(part)
         if progress is not None:
             progress(done, len(slots))
-    return Influence(list(store.names(slots)), scores, "leave-one-out")
+    return Influence(list(store.names(slots)), scores, method)
 
 
 # -- forest -----------------------------------------------------------------------------------------
 
 
-def _read_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:
+def _read_forest(forest: Any, X: Any, slots: Ints, *, keeps_splits: bool) -> Iterator[Reals]:
     """Predictions without each sample, [s, m] or [s, m, classes] in the order of the classes of the model."""
     engine, data = forest.engine_, forest.engine_.data(forest.problem())
     settings = engine.settings
@@ -323,10 +333,10 @@ def _read_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:
     def answer(side: tuple[Any, ...], start: int, end: int) -> Reals:
         part = slots[start:end]
         sums, n_planted = np.zeros((len(part), m, n_columns)), np.zeros(len(part), np.int64)
-        sums_without(engine.trees, data, engine.parameters, *side, part, sums, n_planted)
+        sums_without(engine.trees, data, engine.parameters, *side, part, sums, n_planted, keeps_splits)
         return _forest_answers(forest, sums, n_planted)
 
-    moves = _scale_moves(forest, slots)
+    moves = np.zeros(len(slots), np.bool_) if keeps_splits else _scale_moves(forest, slots)
     for first in range(0, len(parts), n_threads):
         some = parts[first : first + n_threads]
         pieces = [partial(answer, side, *part) for side, part in zip(sides, some, strict=False)]

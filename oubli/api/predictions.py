@@ -70,8 +70,9 @@ class InfluenceRequest(Request):
     method: Literal["leaf-influence", "leaf-refit", "leave-one-out"] | None = Field(
         None,
         description="By default `leaf-influence` for boosted trees (minus the derivative of the loss by the sample's "
-        "weight, with the leaves refitted), and for the forest `leave-one-out` (the loss without the sample, less "
-        "that with it).",
+        "weight, with the leaves refitted), and for the forest `leaf-refit` (the loss when its leaves are refitted "
+        "without the sample, less that with it); with low disclosure `leave-one-out` (the same when the model unlearns "
+        "the sample).",
     )
     update_set: Literal["all", "single"] | Annotated[int, Field(ge=1)] = Field(
         "all",

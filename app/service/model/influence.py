@@ -2,7 +2,8 @@
 
     leaf methods     the trees and samples are read as a view, in a thread; mutations wait that long, and continue while
                      scores are computed from the view
-    leave-one-out    a copy of the model unlearns and learns again; mutations continue
+    leave-one-out    a copy of the model unlearns and learns again; mutations continue; so it is with
+                     all methods of a forest
 
 A ranking names samples. It is answered and not kept, but for those that take long: these are kept until they are
 asked for. Before an erasure is finished, questions that began before it are ended and their rankings forgotten.
@@ -12,7 +13,7 @@ The methods that questions about influence are answered by: which go with a mode
 method                         seconds, about
 leaf-influence                 one pass over all samples in all trees
 leaf-influence, some leaves    one for each sample
-leaf-refit                     one for each sample; with `single`, its own leaves only
+leaf-refit                     one for each sample; with `single`, its own leaves only; of a forest a path in its trees
 leave-one-out                  an unlearning for each sample, and the rows predicted again
 
 What would be predicted without some samples is asked of a copy. There is one copy at a time, and few questions wait for
@@ -54,6 +55,7 @@ _REFIT = 1e-8  # the same of a refit
 _A_CHANGE = 1e-5
 _A_ROW = 1e-8  # and of each row in each tree
 # Of a sample left out, in each tree that it is in:
+_FOLLOWED = 1e-6  # a forest whose splits are kept
 _READ = 7e-6  # a forest that is only read, for few rows
 _UNLEARNED = 2e-4  # a forest that unlearns it and learns it again
 _WITH_GRIDS = 3e-4  # boosting with grids
@@ -79,16 +81,16 @@ def method_for(model: Any, method: str | None, update_set: Any) -> str:
     method = method or fits[0]
     if method not in fits:
         raise UnfitError(f"{method} is not for a model of kind {model.kind}: use {' or '.join(fits)}")
-    if method == "leave-one-out" and update_set != "all":
-        raise UnfitError("leave-one-out takes no update_set: leave that out, or use another method")
+    if (method == "leave-one-out" or model.kind == "forest") and update_set != "all":
+        raise UnfitError(f"{method} of a model of kind {model.kind} takes no update_set: leave that out")
     return method
 
 
 def seconds_for(model: Any, method: str, update_set: Any, n_rows: int) -> float:
     """Estimate how long a question about some rows takes, by its method and the size of the model."""
     n = int(model.n_samples_)
-    if method == "leave-one-out":
-        return n * _seconds_without_one(model, n_rows)
+    if method == "leave-one-out" or model.kind == "forest":
+        return n * _seconds_without_one(model, method, n_rows)
     n_trees = int(model.n_trees_)
     n_cells = n * n_trees
     routing = _ROUTING * (n_cells + n_rows * n_trees)
@@ -100,10 +102,14 @@ def seconds_for(model: Any, method: str, update_set: Any, n_rows: int) -> float:
     return routing + n * (_A_CHANGE + _REFIT * followed + by_row)
 
 
-def _seconds_without_one(model: Any, n_rows: int) -> float:
+def _seconds_without_one(model: Any, method: str, n_rows: int) -> float:
     if model.kind == "forest":
         settings = model.settings_
-        by_tree = _READ * n_rows if n_rows <= _FEW_ROWS else _UNLEARNED
+        by_tree = _UNLEARNED
+        if method == "leaf-refit":
+            by_tree = _FOLLOWED
+        elif n_rows <= _FEW_ROWS:
+            by_tree = _READ * n_rows
         return by_tree * int(settings.occurrences) + _A_ROW * n_rows * int(settings.n_trees)
     by_tree = _WITH_GRIDS if model.settings_.is_quantised else _REBUILT * int(model.n_samples_)
     return (by_tree + _A_ROW * n_rows) * int(model.n_trees_)
@@ -229,7 +235,7 @@ class InfluenceRanker:
         method, state = self.method_of(question), self._live.state
         if state.model.n_samples_ == 0:
             raise EmptyModelError("the model holds no samples: add some before asking what they do")
-        if method == "leave-one-out":
+        if method == "leave-one-out" or state.model.kind == "forest":
             async with self._live.lock.mutation():
                 copy = await self._live.copied()
                 version = state.version
@@ -309,7 +315,7 @@ def _ask(
     labels = question.labels
     if labels is None and predicts is not None:
         labels = predicts.query(question.rows, frozen=True).labels.tolist()
-    if method == "leave-one-out":
+    if predicts is not None:
         return influence(asked, question.rows, labels, method=method, progress=progress)
     return influence(asked, question.rows, labels, method=method, update_set=question.update_set, progress=progress)
 

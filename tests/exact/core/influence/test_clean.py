@@ -59,13 +59,13 @@ def test_flipped_labels_go_and_the_validation_loss_falls(make, reranks):
     assert len(flipped & set(report.removed)) > 0.6 * len(report.removed)
 
 
-def test_the_forest_is_cleaned_by_leave_one_out():
+def test_the_forest_is_cleaned_by_refitted_leaves():
     X, y, _, V, w = noisy(60, 10)
     model = DynamicForestClassifier(n_estimators=6, max_depth=3, random_state=0).fit(X, y)
     rows, labels = V[:12], w[:12]
     before = loss_of(model, rows, labels)
     report = clean(model, rows, labels, batch_size=2, max_removed=8)
-    assert report.method == "leave-one-out"
+    assert report.method == "leaf-refit"
     assert report.loss_before == pytest.approx(before)
     assert report.loss_after == pytest.approx(loss_of(model, rows, labels))
     assert report.loss_after < before

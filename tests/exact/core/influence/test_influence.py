@@ -114,6 +114,7 @@ def test_kinds_and_methods_that_do_not_go_together(exact, data):
     X, y = data
     tree = DynamicTreeClassifier().fit(X, y)
     forest = DynamicForestClassifier(n_estimators=4).fit(X, y)
+    low = DynamicForestClassifier(n_estimators=4, disclosure="low").fit(X, y)
     online = OnlineBoostingClassifier(4, random_state=0).fit(X, y)
     rows = [[*row, f"{i % 5}"] for i, row in enumerate(np.asarray(X).tolist())]
     with_statistics = IncrementalBoostingClassifier(2, random_state=0, category_statistics=3).fit(rows, y)
@@ -123,8 +124,8 @@ def test_kinds_and_methods_that_do_not_go_together(exact, data):
     cases: list[tuple[Any, str, str]] = [
         (tree, "leaf-influence", "kind tree: use forest"),
         (tree, "leave-one-out", "kind tree: use forest"),
-        (forest, "leaf-influence", "use method='leave-one-out'"),
-        (forest, "leaf-refit", "use method='leave-one-out'"),
+        (forest, "leaf-influence", "use method='leaf-refit'"),
+        (low, "leaf-refit", "use method='leave-one-out'"),
         (online, "leave-one-out", "approximate: use method='leaf-influence'"),
         (view(exact), "leave-one-out", "a model that unlearns"),
         (object(), "leaf-influence", "make a view"),

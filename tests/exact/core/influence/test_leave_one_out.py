@@ -13,6 +13,8 @@ from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassif
 from oubli.core.errors import EmptyModelError
 from oubli.core.influence import influence
 from oubli.core.model import Model
+from tests.oracles import forest as oracle
+from tests.oracles.common import Column, cell, hash_bytes, quantised
 
 
 def loss_of(model: Any, X: Any, y: Any) -> np.ndarray:
@@ -150,7 +152,66 @@ def test_one_sample_cannot_be_left_out():
 def test_it_is_what_a_forest_answers_when_no_method_is_named() -> None:
     X, y = [[float(i)] for i in range(20)], [i > 9 for i in range(20)]
     forest = DynamicForestClassifier(4, random_state=0).fit(X, y)
-    found, named = influence(forest, X[:2], y[:2]), influence(forest, X[:2], y[:2], method="leave-one-out")
-    assert (found.method, found.scores.tolist()) == ("leave-one-out", named.scores.tolist())
+    found, named = influence(forest, X[:2], y[:2]), influence(forest, X[:2], y[:2], method="leaf-refit")
+    assert (found.method, found.scores.tolist()) == ("leaf-refit", named.scores.tolist())
+    low = DynamicForestClassifier(4, random_state=0, disclosure="low").fit(X, y)
+    assert influence(low, X[:2], y[:2]).method == "leave-one-out"
     boosted = IncrementalBoostingClassifier(3, random_state=0).fit(X, y)
     assert influence(boosted, X[:2], y[:2]).method == "leaf-influence"
+
+
+# -- forests whose leaves alone are refitted -----------------------------------------------------------
+
+
+def says_without(tree: Any, cells: tuple[Any, ...], sample: tuple[Any, ...], own: list[float]) -> list[float]:
+    """What a tree says of a row when a sample, with statistics of its own, has left the leaf that it is in."""
+    node, above = tree, None
+    while node["split"] is not None:
+        rule, attribute = node["rule"], node["split"][0]
+        side = "left" if oracle.goes_left(cells[attribute], rule) else "right"
+        if oracle.goes_left(sample[attribute], rule) != (side == "left"):
+            return oracle.leaf_value(oracle.leaf_of(node[side], cells))
+        node, above = node[side], node
+    kept = node if node["n"] > 1 else above
+    return [(a - b) / (kept["n"] - 1) for a, b in zip(kept["statistics"], own, strict=True)]
+
+
+@pytest.mark.parametrize("task", ["binary", "regression"])
+def test_leaves_are_refitted_and_splits_stay(task: str) -> None:
+    X, y = problem(task, 60)
+    rows, labels, held = X[50:], y[50:], 50
+    make = DynamicForestRegressor if task == "regression" else DynamicForestClassifier
+    model = make(6, random_state=0, n_thresholds=5, max_features=2, min_samples_split=2, occurrence=0.7)
+    model.fit(X[:held], y[:held], dtype="float32")
+    columns = [Column()] * 4
+    criterion = "squared_error" if task == "regression" else "gini"
+    parameters = oracle.Parameters(0, 6, 0.7, None, 2, 5, 2, criterion)
+    samples = [oracle.Row(str(i), tuple(X[i].tolist()), y[i]) for i in range(held)]
+    forest = oracle.fit(samples, parameters, columns, "regression" if task == "regression" else "classification")
+    asked = [tuple(cell(v, Column()) for v in row) for row in rows.tolist()]
+
+    def losses(answers: list[list[float]]) -> np.ndarray:
+        if task == "regression":
+            values = np.ldexp([one[0] for one in answers], forest.exponent - 38)
+            return (values - np.array(labels, np.float64)) ** 2
+        right = [one[forest.classes.index(label)] for one, label in zip(answers, labels, strict=True)]
+        return -np.log(np.clip(right, 1e-15, 1.0))
+
+    expected = []
+    for row in samples:
+        own_cells = tuple(cell(v, Column()) for v in row.features)
+        drawn, _ = oracle.drawn_of(hash_bytes(row.id.encode()), parameters)
+        own = [row.label == one for one in forest.classes] or [quantised(row.label, forest.exponent)]
+        answers = []
+        for cells in asked:
+            told = [
+                says_without(tree, cells, own_cells, own)
+                if t in drawn
+                else oracle.leaf_value(oracle.leaf_of(tree, cells))
+                for t, tree in enumerate(forest.trees)
+            ]
+            answers.append(np.mean(told, axis=0).tolist())
+        expected.append(losses(answers) - losses([oracle.average(forest, r) for r in rows.tolist()]))
+    found = influence(model, rows, labels, reduce=None)
+    assert found.method == "leaf-refit"
+    np.testing.assert_allclose(found.scores, expected, rtol=1e-9, atol=1e-12)

@@ -22,7 +22,11 @@ def boosted(n: int = 1_000, n_trees: int = 100, *, kind: str = "incremental-boos
 def forest(n: int = 1_000, n_trees: int = 100, occurrences: int = 100) -> Any:
     settings = SimpleNamespace(n_trees=n_trees, occurrences=occurrences)
     return SimpleNamespace(
-        kind="forest", guarantee="exact", n_samples_=n, settings_=settings, influence_methods=("leave-one-out",)
+        kind="forest",
+        guarantee="exact",
+        n_samples_=n,
+        settings_=settings,
+        influence_methods=("leaf-refit", "leave-one-out"),
     )
 
 
@@ -33,7 +37,8 @@ def forest(n: int = 1_000, n_trees: int = 100, occurrences: int = 100) -> Any:
         (boosted(kind="online-boosting"), None, "leaf-influence"),
         (boosted(), "leaf-refit", "leaf-refit"),
         (boosted(), "leave-one-out", "leave-one-out"),
-        (forest(), None, "leave-one-out"),
+        (forest(), None, "leaf-refit"),
+        (forest(), "leave-one-out", "leave-one-out"),
     ],
 )
 def test_the_kind_has_a_method_of_its_own(model: Any, asked: str | None, found: str) -> None:
@@ -44,7 +49,8 @@ def test_the_kind_has_a_method_of_its_own(model: Any, asked: str | None, found: 
     ("model", "asked", "update_set", "text"),
     [
         (SimpleNamespace(kind="tree", influence_methods=()), None, "all", "no influence for a model of kind tree"),
-        (forest(), "leaf-refit", "all", "not for a model of kind forest: use leave-one-out"),
+        (forest(), "leaf-influence", "all", "not for a model of kind forest: use leaf-refit or leave-one-out"),
+        (forest(), "leaf-refit", "single", "takes no update_set"),
         (boosted(kind="online-boosting"), "leave-one-out", "all", "use leaf-influence or leaf-refit"),
         (boosted(), "guess", "all", "use leaf-influence or leaf-refit or leave-one-out"),
         (boosted(), "leave-one-out", "single", "takes no update_set"),
