@@ -144,6 +144,12 @@ def by_leaving_out(data: Labeled) -> Any:
     return influence(model, data.X_judge, data.y_judge, method="leave-one-out").scores
 
 
+def by_refitting(data: Labeled) -> Any:
+    """The forest's leaves are refitted without each sample."""
+    model = DynamicForestClassifier(random_state=0).fit(data.X, data.y, ids=data.X.index)
+    return influence(model, data.X_judge, data.y_judge, method="leaf-refit").scores
+
+
 def by_leaf_influence(data: Labeled) -> Any:
     """LeafInfluence in exact boosting."""
     model = IncrementalBoostingClassifier(random_state=0).fit(data.X, data.y, ids=data.X.index)
@@ -168,6 +174,7 @@ def by_bagging(data: Labeled) -> Any:
 METHODS: dict[str, Callable[[Labeled], Any]] = {
     "Data-OOB": by_values,
     "exact leave-one-out": by_leaving_out,
+    "leaf-refit of the forest": by_refitting,
     "LeafInfluence": by_leaf_influence,
     "Data-OOB, scikit-learn": by_bagging,
 }

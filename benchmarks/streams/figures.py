@@ -16,6 +16,8 @@ def style_of(name: str) -> dict[str, Any]:
     if name in _PEERS:
         colour, marker = _PEERS[name]
         return {"color": colour, "marker": marker}
+    if name.startswith("oubli forest"):
+        return {"color": GREENS[0], "marker": "P"}
     return {"color": GREENS[_OURS[name.removeprefix("oubli, ")]], "marker": "o", "markeredgecolor": GREENS[0]}
 
 

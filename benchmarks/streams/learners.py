@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from benchmarks.streams.sets import Stream
-from oubli.core import DynamicTreeClassifier
+from oubli.core import DynamicForestClassifier, DynamicTreeClassifier
 
 PREVIOUS = "previous label"
 EFDT, HAT, ARF = "EFDT", "HAT", "ARF(10)"
@@ -56,6 +57,29 @@ class Tree:
     def learn(self, row: Any, label: bool) -> None:
         """One call."""
         self.model.add(row, [label])
+
+
+@dataclass
+class Forest(Tree):
+    """The exact forest over the last samples: at each moment it is the one that a fit on these gives."""
+
+    window: int = 1_000
+
+    def begin(self, row: Any, label: bool) -> None:
+        """Fit on one sample."""
+        self.forest = DynamicForestClassifier(**self.parameters, random_state=0)
+        self.forest.fit(row, [label], categorical_features=self.categorical, dtype="float32")
+        self.held = deque(self.forest.samples_.ids())
+
+    def predict(self, row: Any) -> bool:
+        """One call."""
+        return bool(self.forest.predict(row)[0])
+
+    def learn(self, row: Any, label: bool) -> None:
+        """Two calls: the oldest sample goes."""
+        self.held += self.forest.add(row, [label])
+        if len(self.held) > self.window:
+            self.forest.delete([self.held.popleft()])
 
 
 @dataclass

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,10 +95,12 @@ def _run(learner: Learner, stream: Stream, budget: float, asks: bool) -> Run:
     return Run(stream, answers, spent)
 
 
-def run_ours(parameters: dict[str, Any], stream: Stream, budget: float) -> Run:
-    """Show the stream to our tree, compiled before on its beginning."""
-    run(Tree(parameters), stream.first(WARM_UP), budget)
-    return run(Tree(parameters), stream, budget)
+def run_ours(
+    parameters: dict[str, Any], stream: Stream, budget: float, make: Callable[[dict[str, Any]], Learner] = Tree
+) -> Run:
+    """Show the stream to our tree, or another model of ours, compiled before on its beginning."""
+    run(make(parameters), stream.first(WARM_UP), budget)
+    return run(make(parameters), stream, budget)
 
 
 class Peers:
