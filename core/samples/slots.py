@@ -130,7 +130,8 @@ class SlotTable:
     def _copied_arrays(self, capacity: int) -> _Arrays:
         arrays = self._empty_arrays(capacity)
         top = self.top
-        for old, new in zip(self._arrays(), arrays, strict=True):
+        pairs: Iterator[tuple[Array, Array]] = zip(self._arrays(), arrays, strict=True)
+        for old, new in pairs:
             new[: min(top, len(old))] = old[:top]
         return arrays
 
