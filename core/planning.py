@@ -657,17 +657,20 @@ class Changeable(Keepable):
 
     def _follow_weights(self, _: None = None) -> None:
         """Have the trees count samples as the weights of those held ask; in a critical section."""
-        self.engine_.follow_weights(self.samples_.problem())
+        store = self.samples_
+        if store.has_weights:
+            problem, changes = store.problem(), store.changes
+            steps, changes.undo = changes.undo, None  # with some counts multiplied, and others not
+            self.engine_.follow_weights(problem)
+            changes.undo = steps
 
     def _learn(self, slots: Slots) -> None:
         """Take samples into the trees that have just joined the others in the store; in a critical section."""
         store, engine = self.samples_, self.engine_
         leaving = engine.leaving(len(slots), slots.tolist()) if engine.keeps_order else None
         departures = store.stage_removal(leaving) if leaving else None
-        problem = store.problem()
-        if store.has_weights:
-            engine.follow_weights(problem)
-        engine.add(problem, slots, lazy=self.lazy)
+        self._follow_weights()
+        engine.add(store.problem(), slots, lazy=self.lazy)
         if departures is not None:
             store.let_go(departures)
             self._follow_weights()
@@ -678,8 +681,7 @@ class Changeable(Keepable):
         if len(slots) == 1:
             engine.delete(store.problem(), slots, lazy=self.lazy)
             store.let_go_of_one(slots.item())
-            if store.has_weights:
-                self._follow_weights()
+            self._follow_weights()
         else:
             departures = store.stage_removal(slots)
             engine.delete(store.problem(), slots, lazy=self.lazy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,14 +88,16 @@ def _save(model: Any, case: Case) -> None:
         model.save(Path(folder) / "model")
 
 
-def _add(n: int, *, label: str | None = None, category: str | None = None) -> Callable[[Any, Case], None]:
+def _add(
+    n: int, *, label: str | None = None, category: str | None = None, weights: Sequence[float] | None = None
+) -> Callable[[Any, Case], None]:
     def add(model: Any, case: Case) -> None:
         rows, labels = case.samples(n, seed=2)
         if label is not None:
             labels[-1] = case.label(label)
         if category is not None:
             rows[-1][1] = category
-        model.add(rows, labels, ids=[f"new {i}" for i in range(n)])
+        model.add(rows, labels, ids=[f"new {i}" for i in range(n)], sample_weight=weights)
 
     return add
 
@@ -148,6 +150,11 @@ OPERATIONS: dict[str, Callable[[Any, Case], Any]] = {
     "add one of a new class": _add(1, label="new", category="strange"),
     "add some of a new class": _add(5, label="new", category="strange"),
     "add many": _add(70, category="strange"),
+    "add one of another weight": _add(1, weights=[0.5]),
+    "add some of other weights": _add(4, weights=[2, 0.5, 1, 3]),
+    "weigh": lambda model, case: model.replace(
+        "id 3", [0.3, "strange", 0.1, True], case.label("often"), sample_weight=0.5
+    ),
     "delete one": _delete("id 20"),
     "delete the rare one": _delete("id 7"),
     "delete a few": _delete("id 20", "id 3", "id 7", "x"),

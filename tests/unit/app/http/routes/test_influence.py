@@ -64,7 +64,7 @@ def test_the_answer_is_the_library_s(make):
         body = {"instances": rows(3), "labels": ["no", "yes", "yes"], "top": 4}
         answer = client.post("/influence", json=body).json()
         require_conforms(Influence, answer)
-        method = "leave-one-out" if make is forest else "leaf-influence"
+        method = "leaf-refit" if make is forest else "leaf-influence"
         found = influence(model, rows(3), ["no", "yes", "yes"], method=method)
         assert answer["helpful"] == pairs(found.helpful(4))
         assert answer["harmful"] == pairs(found.harmful(4))

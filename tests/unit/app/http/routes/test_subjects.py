@@ -364,7 +364,7 @@ def test_a_bundle_tells_the_influence_of_the_subjects_samples_alone(client: Test
 
     told = influence()
     assert {one["id"] for one in told["scores"]} == of("s1")
-    assert told["method"] == "leave-one-out"
+    assert told["method"] == "leaf-refit"
     ask(client, "restrict", "s1")
     assert influence() is None
 
