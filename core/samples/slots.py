@@ -20,13 +20,13 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals
 from oubli.core.bounds import LARGEST_COUNTER
 from oubli.core.concurrency.slices import MadeOf, copied_list, cut, integers
 from oubli.core.data.values import ID_LENGTH, RefusedError, Task, id_text, normalise_id
 from oubli.core.errors import CapacityError, DuplicateIdError, InputError, UnknownIdError
+from oubli.core.jit.targets import Units
 
 if TYPE_CHECKING:
     from oubli.core.data.schema import Schema
@@ -53,8 +53,8 @@ class _Arrays(NamedTuple):
     id_hashes: Hashes
     origins: Ints
     held: Bools
-    weights: npt.NDArray[np.int32]  # own weights in units
-    units: npt.NDArray[np.int32]  # what samples count for: their weights, times those of their classes
+    weights: Units  # own weights in units
+    units: Units  # what samples count for: their weights, times those of their classes
     targets: Ints  # of a classification: see `weights.py`
 
 
@@ -85,6 +85,17 @@ class SlotTable:
     # only go to a file. That of the first samples takes as long as growing some of the trees, and needs no kernel.
     slot_of: dict[str, int] = MadeOf("unindexed", _slots_by_id, _no_order)  # type: ignore[assignment]
 
+    # As `_Arrays` has them.
+    cells: Array
+    class_codes: Ints
+    y: Reals
+    id_hashes: Hashes
+    origins: Ints
+    held: Bools
+    weights: Units
+    units: Units
+    targets: Ints
+
     def __init__(self, schema: "Schema") -> None:
         self.schema = schema
         self._classification = schema.task is Task.CLASSIFICATION
@@ -95,10 +106,14 @@ class SlotTable:
         self.top = 0
         self.next_id = 0
         self.id_source = IdSource.GENERATED
-        self.has_weights = False
-        self.set_arrays(self._empty_arrays(0))
+        self.set_arrays(self._empty_arrays(0, has_weights=False))
 
-    def _empty_arrays(self, capacity: int) -> _Arrays:
+    @property
+    def has_weights(self) -> bool:
+        """Whether there are weights, because one other than 1 has come."""
+        return len(self.weights) > 0
+
+    def _empty_arrays(self, capacity: int, *, has_weights: bool) -> _Arrays:
         labelled, targets = (capacity, 0) if self._classification else (0, capacity)
         return _Arrays(
             cells=np.zeros((capacity, self.schema.n_features), self.schema.cell_dtype),
@@ -107,28 +122,22 @@ class SlotTable:
             id_hashes=np.zeros(capacity, np.uint64),
             origins=np.zeros(capacity, np.int64),
             held=np.zeros(capacity, np.bool_),
-            weights=np.zeros(capacity if self.has_weights else 0, np.int32),
-            units=np.zeros(capacity if self.has_weights else 0, np.int32),
-            targets=np.zeros(labelled if self.has_weights else 0, np.int64),
+            weights=np.zeros(capacity if has_weights else 0, np.int32),
+            units=np.zeros(capacity if has_weights else 0, np.int32),
+            targets=np.zeros(labelled if has_weights else 0, np.int64),
         )
 
     def set_arrays(self, arrays: _Arrays) -> None:
         """Take over other arrays, in one step."""
         ids = self.id_at + [None] * (len(arrays.held) - len(self.id_at))
-        # One statement: no exception comes between its parts.
-        (
-            self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held, self.weights, self.units,
-            self.targets, self.id_at,
-        ) = *arrays, ids  # fmt: skip
+        # One call: no exception comes between its parts.
+        self.__dict__.update(arrays._asdict(), id_at=ids)
 
     def _arrays(self) -> _Arrays:
-        return _Arrays(
-            self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held, self.weights, self.units,
-            self.targets,
-        )  # fmt: skip
+        return _Arrays(*(getattr(self, name) for name in _Arrays._fields))
 
-    def _copied_arrays(self, capacity: int) -> _Arrays:
-        arrays = self._empty_arrays(capacity)
+    def _copied_arrays(self, capacity: int, *, has_weights: bool | None = None) -> _Arrays:
+        arrays = self._empty_arrays(capacity, has_weights=self.has_weights if has_weights is None else has_weights)
         top = self.top
         pairs: Iterator[tuple[Array, Array]] = zip(self._arrays(), arrays, strict=True)
         for old, new in pairs:
@@ -305,7 +314,6 @@ class SlotTable:
         other.top = self.top
         other.next_id = self.next_id
         other.id_source = self.id_source
-        other.has_weights = self.has_weights
         other.set_arrays(self._copied_arrays(self.capacity))
 
 

@@ -126,12 +126,7 @@ class WeighedSlots(SlotTable):
 
     def _begin_weights(self) -> None:
         """Make room for weights; those held are 1."""
-        self.has_weights = True
-        try:
-            arrays = self._copied_arrays(self.capacity)
-        except MemoryError:
-            self.has_weights = False
-            raise
+        arrays = self._copied_arrays(self.capacity, has_weights=True)
         units = arrays.held * np.int32(GRID)
         targets = self.class_codes.copy() if self._classification else arrays.targets
         self.total_units = int(units.sum(dtype=np.int64))
