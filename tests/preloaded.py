@@ -22,6 +22,6 @@ from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task  
 for _name in ("build", "jobs.fits", "recovery.start"):
     import_module(f"oubli.app.service.{_name}")
 schema = Schema((Column("x", ColumnType.NUMERIC, "float32"),), Task.CLASSIFICATION, LabelType.INTEGER)
-prepare_kernels("forest", schema)
+prepare_kernels("forest", schema, answers=False)
 gc.collect()
 gc.freeze()  # so that children need no copies of it

@@ -72,7 +72,7 @@ def _prepared(samples: Samples, model: Model) -> tuple[list[list[Any]], list[Any
 
     schema = model.schema_
     if samples:
-        prepare_kernels(model.kind, schema, model.get_params())
+        prepare_kernels(model.kind, schema, model.get_params(), answers=False)
     rows = [[one["features"][name] for name in schema.names] for one in samples]
     further = {"ids": [one["id"] for one in samples], "sample_weight": [one.get("weight", 1) for one in samples]}
     return rows, [one["label"] for one in samples], further

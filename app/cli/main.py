@@ -158,7 +158,7 @@ def _start_service(settings: Settings, url: str, answer: Callable[[], object]) -
                 from oubli.app.replication.start import build_node as build  # needs psycopg
             service = build(settings, stages, tell=tell, warn=warn)
             model = service.model.state.model
-            prepare_kernels(model.kind, model.schema_, model.get_params(), progress, part="predictions")
+            prepare_kernels(model.kind, model.schema_, model.get_params(), progress, answers=False, part="predictions")
             lines = tour(url, model.samples_, settings.api_key_file, settings.tls_cert_file)
             gc.freeze()  # these objects stay, and the collector need not search them
         return service, lines

@@ -65,7 +65,7 @@ Part = Literal["fit", "predictions", "model", "influence"]
 """What of the work with a model: the steps of a fit, those of predictions as well, all; and questions of influence."""
 
 _STEPS = {"fit": FIT_STEPS, "predictions": PREDICTION_STEPS, "model": STEPS, "influence": ()}
-_NICENESS = 10  # of processes that compile: training, and the first requests, come first
+_NICENESS = 10  # of processes that compile for a server that answers: requests come first
 
 
 class _Needs(NamedTuple):
@@ -95,6 +95,7 @@ def prepare_kernels(
     parameters: Mapping[str, Any] | None = None,
     progress: Progress = silent,
     *,
+    answers: bool = True,
     part: Part = "model",
 ) -> None:
     """Have what a model of this schema runs ready in this process; call it in a thread of a server.
@@ -105,11 +106,13 @@ def prepare_kernels(
         Of the model.
     progress
         Called while others compile.
+    answers
+        Whether this process answers requests at the same time, which come first then.
     part
         What is enough for now. If it has to be compiled, the other processes compile the rest after it.
     """
     needs = _needs(part, kind, schema.task, schema.cell_dtype, parameters)
-    _prepare(needs, within(progress, COMPILING))
+    _prepare(needs, within(progress, COMPILING), _NICENESS if answers else 0)
 
 
 def load_beside(
@@ -192,7 +195,7 @@ def _needs(part: Part, kind: str, task: Task, cell_dtype: Any, parameters: Mappi
     return _Needs(part, Usage(what, kind, task.value, np.dtype(cell_dtype).name, variant))
 
 
-def _prepare(needs: _Needs, report: Report | None = None) -> None:
+def _prepare(needs: _Needs, report: Report | None = None, niceness: int = _NICENESS) -> None:
     with _one_at_a_time:
         if not _prepared.isdisjoint(needs.with_all()):
             return
@@ -200,18 +203,18 @@ def _prepare(needs: _Needs, report: Report | None = None) -> None:
             with only_kept():
                 needs.do()
         except NotKeptError:
-            _compile_elsewhere(needs, report)
+            _compile_elsewhere(needs, report, niceness)
             needs.do()
         _prepared.add(needs)
 
 
-def _compile_elsewhere(needs: _Needs, report: Report | None) -> None:
+def _compile_elsewhere(needs: _Needs, report: Report | None, niceness: int) -> None:
     """Fill the kernel cache by other processes; it does not matter whether that works out."""
     if not is_writable():
         return
     log.info("compiling the kernels of %s (%s, %s) in other processes", *needs.usage[1:4])
     try:
-        compilation = compilation_of(needs.usage, niceness=_NICENESS)
+        compilation = compilation_of(needs.usage, niceness=niceness)
         is_all = needs.part in ("model", "influence")
         exit_code = compilation.wait(None if is_all else len(_STEPS[needs.part]), report)
     except OSError as error:

@@ -146,7 +146,7 @@ def train(settings: Settings, progress: Progress = silent, *, serves: bool = Fal
     table = load_table(settings, progress)
     loading.join()
     schema, estimator = table.schema, new_estimator(settings, table.schema.task)
-    prepare_kernels(settings.model, schema, estimator.get_params(), progress, part="fit")
+    prepare_kernels(settings.model, schema, estimator.get_params(), progress, answers=False, part="fit")
     if serves:  # changes wait until the rest is loaded, so that the first prediction need not
         load_beside(settings.model, schema.task, schema.cell_dtype, estimator.get_params(), part="predictions")
     try:
