@@ -53,6 +53,7 @@ class ToldPlayer(PrivacyPlayer):
         super().__init__(kind, folder, seed)
         self.controller = Controller(seed)
         self.erasures: list[str] = []  # requests
+        self.repeated: list[str] = []  # those that have the receipt of an earlier one
         self.bundles: list[Bundled] = []
         self._n_waiting = 0
         self._signer = read_processor(_DOMAIN, *certificate(folder, authority(), _DOMAIN))
@@ -103,7 +104,7 @@ class ToldPlayer(PrivacyPlayer):
         self.gone([name for subject in subjects for name in self.truth.of(subject)], receipt, len(subjects), absent)
         assert (await requests.take(asked)).received_ms == taken.received_ms
         await self.refused(requests.take(replace(asked, body=b"another")), RepeatedRequestError)
-        self.erasures.append(asked.id)
+        (self.erasures if receipt.ref == asked.id else self.repeated).append(asked.id)
 
     async def kill(self) -> None:
         """Kill the service, now and then while a bundle is asked for that is never made."""
@@ -203,6 +204,7 @@ class ToldPlayer(PrivacyPlayer):
             if end is None:
                 break
             after = end
+        known |= {(CALLBACKS, name) for name in self.repeated}
         for name in (*self.erasures, *(one.id for one in self.bundles)):
             known.add((CALLBACKS, name))
             found = await self.service.outbox.requests.progress(name)
