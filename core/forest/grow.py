@@ -98,7 +98,7 @@ def make_leaf(trees, parameters, scratch, node, start, end):
         position = np.uint64(scratch.order[i])
         entry = scratch.entries[position]
         target = scratch.targets[position]
-        is_pure &= target == first_target  # those of other weights are counted anew
+        is_pure &= target == first_target  # those of other weights are looked at again
         trees.members[first + i] = entry
         trees.places[np.uint64(entry)] = np.int32(first + i)
         total += target
