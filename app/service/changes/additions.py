@@ -122,6 +122,8 @@ class AddBody(PlannedBody):
             nonces=None if self.nonces is None else base64.b64decode(self.nonces),
             weights=self.weights,
         )
+        if not self.rows:  # all samples were held, and only how long they are kept has changed
+            return AddPlan(guarantee=model.guarantee, sent=[], rows=rows, next_id=self.next_id)
         return model.plan_add(rows, self.labels, turn=turn)
 
 

@@ -252,3 +252,17 @@ def test_what_is_beside_samples_that_have_left_the_window_is_passed_over() -> No
     held = model.samples_
     assert {name: held.subject(name) for name in held.ids()} == {"n2": "s2", "n3": None, "n4": "s4"}
     assert {name: held.expiry(name) for name in held.ids()} == {"n2": None, "n3": 2**41, "n4": None}
+
+
+def test_an_addition_of_what_is_held_that_changes_a_retention_is_replayed() -> None:
+    live, copy = (forest(3) for _ in range(2))
+    for model in (live, copy):
+        model.samples_.set_subject("c1", "ada")
+    held = live.samples_.get("c1")
+    samples = NewSamples([held.features], [held.label], ["c1"], ["ada"], [None], [False], {"ada": 1000})
+    command = made(live, AddSamples(samples))
+    assert command.n_new == 0
+    decode(orjson.dumps(command.body)).redo(copy, 0)
+    for model in (live, copy):
+        assert model.samples_.retention("ada").period_ms == 1000
+        assert len(model.samples_) == 3
