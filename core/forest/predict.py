@@ -36,6 +36,7 @@ from oubli.core.forest.workspace import ENDS, N_LANES, NODES, OWNERS, STACK_SIZE
 from oubli.core.jit.aligned import prefetch_to_read
 from oubli.core.jit.nodes import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, SUBSET, goes_right, in_subset
 from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.jit.targets import total_of
 from oubli.core.rng import MISSING_CATEGORY, combine, draw_trees, restore_order, tree_key
 
 MANY_ROWS = 256  # from so many on, dividing pays
@@ -90,15 +91,6 @@ def pass_on(nodes, lane, node, child, following, lanes, n_kept):
 
 
 @pasted
-def total_of(statistics, row):
-    """What the samples of a row of class counts count for together."""
-    total = np.int64(0)
-    for c in range(statistics.shape[1]):
-        total += np.int64(statistics[row, c])
-    return total
-
-
-@pasted
 def find_tallies(tallies, first, n_samples):
     """Where the tallies of a leaf with so many samples end, and what the samples count for together."""
     place, total = first, np.int64(0)
@@ -125,17 +117,23 @@ def add_counts(statistics, row_of_leaf, is_regression, sums, row):
         sums[row, c] += np.float64(statistics[leaf, c]) / n
 
 
-@pasted
-def add_leaf(leaves, leaf, n_samples, is_regression, sums, row):
-    """Add what a leaf says to sums[row], as `add_counts` does."""
-    if leaves.tallies.shape[0] == 0:
-        add_counts(leaves.statistics, leaf, is_regression, sums, row)
-        return
+@inner
+def _add_tallies(leaves, leaf, n_samples, sums, row):
+    """Add the class shares of a leaf with tallies to sums[row]."""
     first = np.int64(leaves.starts[leaf])
     end, total = find_tallies(leaves.tallies, first, n_samples)
     n = np.float64(total)
     for place in range(first, end):
         sums[row, np.uint64(leaves.tallies[place, 0])] += np.float64(leaves.tallies[place, 1]) / n
+
+
+@pasted
+def add_leaf(leaves, leaf, n_samples, is_regression, sums, row):
+    """Add what a leaf says to sums[row], as `add_counts` does."""
+    if leaves.tallies.shape[0] == 0:
+        add_counts(leaves.statistics, leaf, is_regression, sums, row)
+    else:
+        _add_tallies(leaves, leaf, n_samples, sums, row)
 
 
 @pasted
@@ -502,14 +500,16 @@ def _add_leaf_to(leaves, leaf, n_samples, is_regression, order, start, end, firs
             for i in range(start, end):
                 sums[first + np.int64(order[i]), leaves.tallies[place, 0]] += share
         return
-    n = np.float64(total_of(leaves.statistics, leaf))
     if leaves.statistics.shape[1] == 2:
-        share, other = np.float64(leaves.statistics[leaf, 0]) / n, np.float64(leaves.statistics[leaf, 1]) / n
+        share, other = np.float64(leaves.statistics[leaf, _ZERO]), np.float64(leaves.statistics[leaf, _ONE])
+        n = share + other
+        share, other = share / n, other / n
         for i in range(start, end):
             row = np.uint64(first + np.int64(order[i]))
             sums[row, _ZERO] += share
             sums[row, _ONE] += other
         return
+    n = np.float64(total_of(leaves.statistics, leaf))
     for c in range(leaves.statistics.shape[1]):
         if leaves.statistics[leaf, c] == 0:
             continue  # of many classes a leaf has few; adding zero changes nothing

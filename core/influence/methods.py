@@ -47,7 +47,7 @@ class Influence:
     A positive score says that the sample helps: removing it raises the loss on the rows. For "leave-one-out" and
     "leaf-refit" it is by how much, loss without the sample minus loss with it. For "leaf-influence" it is minus the
     derivative of the loss by the sample's weight, in the structures of the trees and with their leaves refitted: by how
-    much to first order, for a sample of weight 1.
+    much to first order, for a sample of weight 1; for another one multiply by its weight.
 
     Attributes
     ----------

@@ -100,3 +100,12 @@ def weighed(value, field):
     if field >= 0:
         return value * (field + 1)
     return (value * -field + _ROUNDED) >> _UNITS
+
+
+@pasted
+def total_of(counts, row):
+    """What the samples of a row of class counts count for together, int64."""
+    total = np.int64(0)
+    for c in range(counts.shape[1]):
+        total += np.int64(counts[row, c])
+    return total

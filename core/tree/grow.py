@@ -22,6 +22,7 @@ import numpy as np
 
 from oubli.core.jit.nodes import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, n_available
 from oubli.core.jit.policy import inner, pasted
+from oubli.core.jit.targets import total_of
 from oubli.core.tree.presort import (
     divide,
     keep_side,
@@ -45,7 +46,6 @@ from oubli.core.tree.split import (
     scan_samples,
     scan_two_classes,
     squares_of,
-    total_of,
 )
 from oubli.core.tree.state import NEXT, PAIRS, allocate_pair, append_member, clear_tag, set_tag
 from oubli.core.tree.workspace import (

@@ -11,8 +11,8 @@ from oubli.core.array_types import Ints
 from oubli.core.engine import RecordLook, Split, TreeFacts, TreeLook
 from oubli.core.jit.nodes import NIL
 from oubli.core.jit.policy import kernel
-from oubli.core.jit.targets import as_weights
-from oubli.core.tree.split import split_score, squares_of, total_of
+from oubli.core.jit.targets import as_weights, total_of
+from oubli.core.tree.split import split_score, squares_of
 from oubli.core.tree.state import ROOT, TreeArrays
 from oubli.core.tree.workspace import STACK_SIZE
 

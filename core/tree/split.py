@@ -53,15 +53,6 @@ def squares_of(counts, node):
 
 
 @pasted
-def total_of(counts, node):
-    """What the samples of a node count for, int64: their number, if none has a weight."""
-    total = np.int64(0)
-    for c in range(counts.shape[1]):
-        total += np.int64(counts[node, c])
-    return total
-
-
-@pasted
 def is_nearly_pure(total, squares, half_alpha):
     """Whether g(S) <= alpha / 2, times |S|^2 on both sides."""
     square = total * total

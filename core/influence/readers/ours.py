@@ -32,7 +32,9 @@ from oubli.core.influence.losses import Loss, StartRule, find_rule
 from oubli.core.influence.readers.rows import held_labels
 from oubli.core.influence.views import View, leaf_type
 from oubli.core.jit.policy import kernel
+from oubli.core.jit.targets import GRID
 from oubli.core.rng import MISSING_CATEGORY
+from oubli.core.samples.arrays import Problem
 from oubli.core.samples.store import SampleStore
 
 ONLINE_NOTE = (
@@ -74,7 +76,7 @@ def read(engine: BoostedEngine, store: SampleStore, schema: Schema) -> View:
         y = problem.ranks[problem.class_codes[slots]].astype(np.float64)
     else:
         loss, y = Loss.SQUARED_ERROR, problem.y[slots]
-    weights = _training_weights(settings, data.id_hashes, slots)
+    weights = _training_weights(settings, problem, slots)
     is_exact = isinstance(engine, ExactEngine)
     is_rounded = is_exact and settings.is_quantised  # on a coarse grid
     start_rule = StartRule.CONSTANT
@@ -123,12 +125,12 @@ def _columns_of(
     return columns
 
 
-def _training_weights(settings: Any, id_hashes: Hashes, slots: Ints) -> Reals:
-    """1 for the samples that train, 0 for those that validate."""
-    weights = np.ones(len(slots))
+def _training_weights(settings: Any, problem: Problem, slots: Ints) -> Reals:
+    """The weights of the samples that train, 0 for those that validate."""
+    weights: Reals = problem.units[slots] / GRID if problem.has_weights else np.ones(len(slots))
     if getattr(settings, "patience", 0):
         validates = np.zeros(len(slots), np.bool_)
-        mark_validating(id_hashes, slots, np.uint64(settings.seed), settings.validation_limit, validates)
+        mark_validating(problem.data.id_hashes, slots, np.uint64(settings.seed), settings.validation_limit, validates)
         if not validates.all():  # all train when all would validate
             weights[validates] = 0.0
     return weights

@@ -16,14 +16,14 @@ export async function rectify(sample, { onDone, signal }) {
   const form = rowForm(columns);
   const label = labelField();
   const subject = textField("Subject", "Leave it empty for none.", sample.subject ?? "");
-  const expires = expiryField(sample.expires_at);
+  const [expires, weight] = [expiryField(sample.expires_at), weightField(sample.weight)];
   form.set(sample.features);
   label.write(sample.label);
   const act = button("Replace the values", { kind: "primary", onclick: async () => {
-    const [features, value, end] = [form.row(), label.read(), expires.read()];
-    if (!features || value === undefined || end === undefined) return form.focusError();
-    const body = { features, label: value, subject: subject.control.value || null, expires_at: end };
-    return sending(wrong, form, { label, subject, expires }, async () => {
+    const [features, value, end, size] = [form.row(), label.read(), expires.read(), weight.read()];
+    if (!features || value === undefined || end === undefined || size === undefined) return form.focusError();
+    const body = { features, label: value, subject: subject.control.value || null, expires_at: end, weight: size };
+    return sending(wrong, form, { label, subject, expires, weight }, async () => {
       const made = await api.put("/samples", body, { query: { id: sample.id }, once: true }); // not every id can be in a path
       dialog.close();
       onDone(receipt(made));
@@ -32,7 +32,7 @@ export async function rectify(sample, { onDone, signal }) {
   const wrong = h("div", {});
   const dialog = sheet({
     title: "Rectify the sample",
-    body: [h("p", {}, "Sample ", quoted(sample.id), ": the model learns the new values and unlearns the old ones. The old values are erased like those of a deleted sample."), form.node, label.node, subject.node, expires.node, wrong],
+    body: [h("p", {}, "Sample ", quoted(sample.id), ": the model learns the new values and unlearns the old ones. The old values are erased like those of a deleted sample."), form.node, label.node, subject.node, expires.node, weight.node, wrong],
     foot: [act],
   });
 }
@@ -43,25 +43,26 @@ export function additionForm(columns, { onDone }) {
   const label = labelField();
   const id = textField("Id", "If you leave it empty, the server chooses one.");
   const subject = textField("Subject", "The person that the sample is about; may be empty.");
-  const expires = expiryField(null);
+  const [expires, weight] = [expiryField(null), weightField(1)];
   const [wrong, outcome] = [h("div", {}), h("div", { role: "status" })];
   form.set({});
   const send = async (readd = false) => {
     replace(outcome);
-    const [features, value, end] = [form.row(), label.read(), expires.read()];
-    if (!features || value === undefined || end === undefined) return form.focusError();
+    const [features, value, end, size] = [form.row(), label.read(), expires.read(), weight.read()];
+    if (!features || value === undefined || end === undefined || size === undefined) return form.focusError();
     const sample = { features, label: value };
     if (id.control.value) sample.id = id.control.value;
     if (subject.control.value) sample.subject = subject.control.value;
     if (end) sample.expires_at = end;
+    if (size) sample.weight = size;
     if (readd) sample.readd = true;
-    return sending(wrong, form, { label, id, subject, expires }, async () => {
+    return sending(wrong, form, { label, id, subject, expires, weight }, async () => {
       const made = await api.post("/samples", { samples: [sample] }, { once: true });
       replace(outcome, h("p", {}, "The model has learned sample ", quoted(made.ids[0]), ` and holds ${number(made.n_samples)}.`));
       onDone(made);
     }, () => button("Add it anyway", { onclick: () => send(true) }));
   };
-  return h("div", { class: "stack" }, form.node, h("div", { class: "row-form" }, label.node, id.node, subject.node, expires.node), wrong,
+  return h("div", { class: "stack" }, form.node, h("div", { class: "row-form" }, label.node, id.node, subject.node, expires.node, weight.node), wrong,
     h("div", { class: "row" }, button("Add the sample", { kind: "primary", onclick: () => send() })), outcome);
 }
 
@@ -104,6 +105,20 @@ function expiryField(iso) {
       if (!control.validity.badInput) return null;
       node.setError("Enter date and time.");
       return undefined;
+    },
+  };
+}
+
+/** The field of a weight; an empty one reads as null, which means 1. */
+function weightField(weight) {
+  const control = h("input", { type: "number", step: "any", min: "0", value: weight === 1 ? "" : String(weight) });
+  const node = formField({ label: "Weight", control, hint: "How much the sample counts. Empty means 1." });
+  return {
+    node,
+    complain: (text) => node.setError(text),
+    read: () => {
+      node.setError(control.validity.badInput ? "Enter a number." : null);
+      return control.validity.badInput ? undefined : control.value ? Number(control.value) : null;
     },
   };
 }

@@ -292,6 +292,20 @@ def test_samples_that_only_validate_have_no_influence(quantization, data):
         np.testing.assert_allclose(seen.trace.values, seen.values, atol=1e-5)
 
 
+@pytest.mark.parametrize("task", ["binary", "regression"])
+def test_a_sample_of_weight_2_has_the_influence_of_two_equal_samples(task, data):
+    X, y = data["X"][:80], data[task][:80]
+    make = IncrementalBoostingRegressor if task == "regression" else IncrementalBoostingClassifier
+    twice = np.arange(80) % 3 == 0
+    weighed = make(10, quantization=None, random_state=0).fit(X, y, sample_weight=1.0 + twice)
+    ids = [str(i) for i in range(80)] + [f"{i} again" for i in np.flatnonzero(twice)]
+    doubled = make(10, quantization=None, random_state=0)
+    doubled.fit(np.concatenate([X, X[twice]]), np.concatenate([y, y[twice]]), ids=ids)
+    np.testing.assert_array_equal(weighed.predict(X), doubled.predict(X))
+    expected, found = (influence(model, X[:9], y[:9], ids=ids[:80]) for model in (doubled, weighed))
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6, atol=1e-12)
+
+
 def test_there_must_be_trees():
     model = IncrementalBoostingClassifier(5).fit([[0.0], [1.0]], ["a", "a"])
     with pytest.raises(InputError, match="one class"):
