@@ -475,6 +475,11 @@ class TreeComparison:
         Number of the tree.
     live_digest, fresh_digest : str
         Hashes of their canonical forms; empty where one model has fewer trees.
+
+    Examples
+    --------
+    >>> TreeComparison(tree=0, live_digest="1f", fresh_digest="2e").ok
+    False
     """
 
     tree: int
@@ -510,6 +515,14 @@ class Verification:
     distance_to_fresh : float or None
         Of an approximate model with a history: how far its predictions for the samples held are from a fresh fit's.
         The share of other classes, or the root mean squared difference in standard deviations of the targets.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestClassifier
+    >>> forest = DynamicForestClassifier(n_estimators=5, random_state=0).fit([[0.0], [1.0]], ["a", "b"])
+    >>> outcome = forest.verify()
+    >>> outcome.ok, len(outcome.trees), outcome.wrong
+    (True, 5, [])
     """
 
     live_digest: str

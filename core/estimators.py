@@ -290,6 +290,17 @@ def load(path: str | PathLike[str], *, verify: bool | None = None) -> Model:
     FileError
         When the file is unreadable, truncated, altered, foreign or of a newer format, or asks for much more memory
         than a file of its size may.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from oubli import DynamicForestClassifier
+    >>> forest = DynamicForestClassifier(n_estimators=5, random_state=0).fit([[0.0], [1.0]], ["a", "b"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     forest.save(os.path.join(folder, "forest.oubli"))
+    ...     loaded = load(os.path.join(folder, "forest.oubli"))
+    >>> loaded.digest() == forest.digest()
+    True
     """
     return load_foreign(path).model.checked(verify)
 

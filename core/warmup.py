@@ -106,6 +106,10 @@ def warm_up(*kinds: str, progress: Progressing | None = None) -> None:
     ------
     InputError
         When there is no such kind.
+
+    Examples
+    --------
+    >>> warm_up("forest", "incremental-boosting")  # takes minutes the first time  # doctest: +SKIP
     """
     known = list(dict.fromkeys(kind for kind, _ in KINDS))
     for kind in kinds:

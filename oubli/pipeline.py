@@ -31,6 +31,16 @@ class DynamicPipeline:
     Attributes
     ----------
     model : the last step.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import FunctionTransformer
+    >>> from oubli import DynamicForestClassifier
+    >>> forest = DynamicForestClassifier(random_state=0)
+    >>> pipeline = DynamicPipeline([("scaled", FunctionTransformer(np.abs)), ("forest", forest)])
+    >>> pipeline.fit([[-1.0], [-10.0], [-100.0]], ["low", "low", "high"], ids=["a", "b", "c"]).delete("c")
+    >>> pipeline.predict([[-1000.0]]).tolist()
+    ['low']
     """
 
     def __init__(self, steps: Sequence[tuple[str, Any]], *, stateful: str = "refuse") -> None:

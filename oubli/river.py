@@ -35,6 +35,13 @@ class OubliClassifier(_Wrapped, base.Classifier):
         A classifier of any kind; it stays as it is.
     window, window_seconds
         Of `oubli.streams.Stream`, which is the attribute `stream`.
+
+    Examples
+    --------
+    >>> model = OubliClassifier(DynamicForestClassifier(5, random_state=0), window=100)
+    >>> model.learn_one({"hour": 1}, "night")
+    >>> model.predict_one({"hour": 2})
+    'night'
     """
 
     @property
@@ -55,7 +62,15 @@ class OubliClassifier(_Wrapped, base.Classifier):
 
 
 class OubliRegressor(_Wrapped, base.Regressor):
-    """A regressor of Oubli in river; parameters as those of `OubliClassifier`."""
+    """A regressor of Oubli in river; parameters as those of `OubliClassifier`.
+
+    Examples
+    --------
+    >>> model = OubliRegressor(DynamicForestRegressor(5, random_state=0), window=100)
+    >>> model.learn_one({"hour": 1}, 20.0)
+    >>> model.predict_one({"hour": 2})
+    20.0
+    """
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -78,6 +93,11 @@ def wrap(
         An estimator of any kind. The wrapper learns with a copy: a fitted model is continued, and stays as it is.
     window, window_seconds
         Of `oubli.streams.Stream`: how many of the newest samples are held, and for how long.
+
+    Examples
+    --------
+    >>> type(wrap(DynamicForestRegressor(5, random_state=0), window=100)).__name__
+    'OubliRegressor'
     """
     wrapper = OubliClassifier if model.task is Task.CLASSIFICATION else OubliRegressor
     return wrapper(model, window, window_seconds)

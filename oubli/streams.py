@@ -41,6 +41,18 @@ class Stream:
     category for ever, as its first value is.
 
     One thread at a time may use a stream.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestClassifier
+    >>> stream = Stream(DynamicForestClassifier(n_estimators=5, random_state=0), window=2)
+    >>> for hour, label in enumerate(["night", "night", "day"]):
+    ...     name = stream.learn_one({"hour": hour}, label)
+    >>> stream.model.n_samples_
+    2
+    >>> stream.unlearn_one(name)
+    >>> stream.predict_one({"hour": 3})
+    'night'
     """
 
     def __init__(self, model: Model, *, window: int | None = None, window_seconds: float | None = None) -> None:

@@ -23,6 +23,7 @@ LONG = (
     "tests/process/project/test_compose_cluster.py",
     "tests/process/project/test_deployment.py",
     "tests/process/project/test_docker.py",
+    "tests/process/project/test_gallery.py",
     "tests/process/project/test_monitoring.py",
     "tests/process/project/test_one_deletion.py",
     "tests/process/project/test_packaging.py",

@@ -97,6 +97,12 @@ class Schema:
         Most classes that are held at a time; a label of one more is refused.
     class_weight : tuple of (label, weight)
         Of the classes whose samples count for more or less than others.
+
+    Examples
+    --------
+    >>> schema = Schema.infer([[1.5, "red"], [2.5, "blue"]], ["yes", "no"], task=Task.CLASSIFICATION)
+    >>> [(column.name, column.type.value) for column in schema.columns]
+    [('x0', 'numeric'), ('x1', 'categorical')]
     """
 
     columns: tuple[Column, ...]

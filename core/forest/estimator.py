@@ -134,6 +134,13 @@ class DynamicForestRegressor(_Forest, Regressor):
     max_features : default 0.5
         Half of the attributes at every node.
     criterion : "squared_error"
+
+    Examples
+    --------
+    >>> forest = DynamicForestRegressor(n_estimators=10, random_state=0).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
+    >>> forest.delete(["0", "2"])
+    >>> forest.predict([[5.0]]).tolist()
+    [1.0]
     """
 
     def __init__(

@@ -49,6 +49,12 @@ class Cleaning:
     loss_before, loss_after : mean validation loss.
     steps : list of Step
     method, note : what ranked the samples, and what there is to know about that.
+
+    Examples
+    --------
+    >>> tried = [Step(ids=["20"], loss=0.4, kept=True)]
+    >>> Cleaning(proposed=[("20", -0.1)], loss_before=0.5, loss_after=0.4, steps=tried).removed
+    ['20']
     """
 
     proposed: list[tuple[str, float]]
@@ -104,6 +110,17 @@ def clean(
     ------
     InputError
         When something does not fit; nothing has changed.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestClassifier
+    >>> X = [[float(i)] for i in range(100)]
+    >>> y = ["high" if row[0] > 50 else "low" for row in X]
+    >>> y[20] = "high"  # a mistake
+    >>> model = DynamicForestClassifier(random_state=0).fit(X, y)
+    >>> found = clean(model, [[19.5], [20.0], [70.0]], ["low", "low", "high"], batch_size=1)
+    >>> "20" in found.removed, model.n_samples_ == 100 - len(found.removed)
+    (True, True)
     """
     check_number("batch_size", batch_size, low=1)
     limit = _limit(max_removed, model)

@@ -56,6 +56,12 @@ class Influence:
     method : str
     note : str
         What there is to know about these scores; empty when they are what the method says.
+
+    Examples
+    --------
+    >>> found = Influence(ids=["a", "b", "c"], scores=np.array([0.5, -0.25, 0.0]), method="leave-one-out")
+    >>> found.helpful(), found.harmful()
+    ([('a', 0.5)], [('b', -0.25)])
     """
 
     ids: Sequence[str]
@@ -140,6 +146,16 @@ def influence(
         When an id is not among the training samples.
     EmptyModelError
         When the model holds no samples.
+
+    Examples
+    --------
+    >>> from oubli import IncrementalBoostingClassifier
+    >>> X = [[float(i)] for i in range(40)]
+    >>> y = ["high" if row[0] > 20 else "low" for row in X]
+    >>> y[10] = "high"  # a mistake
+    >>> model = IncrementalBoostingClassifier(n_estimators=20, random_state=0).fit(X, y)
+    >>> influence(model, [[10.0], [11.0]], ["low", "low"]).harmful(1)[0][0]
+    '10'
     """
     if method is None:
         method = next(iter(getattr(model, "influence_methods", ())), METHODS[0])

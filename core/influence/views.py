@@ -195,6 +195,14 @@ class View:
         Whether the values are computed from the samples, in the structures of the trees.
     note : str
         What there is to know about the answers; empty when they are what the papers say.
+
+    Examples
+    --------
+    >>> from oubli import IncrementalBoostingRegressor
+    >>> from oubli.core.influence import view
+    >>> model = IncrementalBoostingRegressor(n_estimators=5, random_state=0).fit([[1.0], [2.0], [3.0]], [1.0, 2.0, 3.0])
+    >>> view(model).raw_scores([[1.0]]).shape
+    (1, 1)
     """
 
     leaves: Array

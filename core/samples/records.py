@@ -36,6 +36,16 @@ class HeldSample:
         Since when its subject is restricted, in milliseconds since 1970 UTC; None when it is not.
     weight : float
         Its weight, without that of its class.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestClassifier
+    >>> forest = DynamicForestClassifier(n_estimators=5, random_state=0)
+    >>> forest.fit([[0.0], [1.0]], ["a", "b"], subjects=["ada", "bob"]).n_samples_
+    2
+    >>> sample = forest.samples_.get("1")
+    >>> sample.features, sample.label, sample.subject
+    ([1.0], 'b', 'bob')
     """
 
     id: str

@@ -83,13 +83,13 @@ class DynamicTreeClassifier(Classifier):
     >>> tree.predict([[8.5]]).tolist()
     ['c']
     >>> print(tree.export_text(["length"]))
-    length <= 5.50
-        length <= 1.50
-            a (2 samples): a 100%
-        else
-            b (1 sample): b 100%
+    length <= 1.50
+        a (2 samples): a 100%
     else
-        c (1 sample): c 100%
+        length <= 5.50
+            b (1 sample): b 100%
+        else
+            c (1 sample): c 100%
     """
 
     kind = "tree"

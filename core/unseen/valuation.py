@@ -27,6 +27,12 @@ class DataValues:
     values : float64[n]
         The probability of the sample's class by trees that have not learned it; of a regression minus the square of
         their error.
+
+    Examples
+    --------
+    >>> values = DataValues(ids=["a", "b", "c"], values=np.array([0.9, 0.1, 0.7]))
+    >>> values.lowest(2)
+    [('b', 0.1), ('c', 0.7)]
     """
 
     ids: Sequence[str]

@@ -252,6 +252,13 @@ class AsyncClient(_Shared):
     ----------
     transport : AsyncTransport
         Carries out flows, and sends single requests.
+
+    Examples
+    --------
+    >>> async def forget(person: str) -> int:
+    ...     async with AsyncClient("http://127.0.0.1:8000") as client:
+    ...         receipt = await client.delete(subjects=person)
+    ...         return receipt.unlearned
     """
 
     def __init__(

@@ -182,4 +182,12 @@ class IncrementalBoostingRegressor(IncrementalBoosting, Regressor):
     engine_ : QuantisedTrees or PresortedTrees
         The trees with what is kept to update them; `engine_.last_update` says what the last update did.
     n_samples_, n_trees_, nbytes_, feature_importances_, seed_, schema_
+
+    Examples
+    --------
+    >>> X = [[float(i)] for i in range(40)]
+    >>> model = IncrementalBoostingRegressor(n_estimators=20, random_state=0).fit(X, [2 * row[0] for row in X])
+    >>> model.delete([str(i) for i in range(30)])
+    >>> model.n_samples_, model.verify().ok
+    (10, True)
     """

@@ -163,6 +163,15 @@ class OnlineBoostingRegressor(OnlineBoosting, Regressor):
         The trees with what is kept to update them.
     n_mutations_since_scrub_ : samples added and deleted since the last `fit` or `scrub`.
     n_samples_, n_trees_, nbytes_, feature_importances_, seed_, schema_
+
+    Examples
+    --------
+    >>> X = [[float(i)] for i in range(40)]
+    >>> model = OnlineBoostingRegressor(n_estimators=20, random_state=0).fit(X, [2 * row[0] for row in X])
+    >>> model.add([[100.0]], [200.0])
+    ['40']
+    >>> model.guarantee
+    'approximate'
     """
 
     def __init__(

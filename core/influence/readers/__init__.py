@@ -32,6 +32,14 @@ def view(
     ------
     InputError
         When the model is of no such kind, was trained in a way that influence is not defined for, or on other samples.
+
+    Examples
+    --------
+    >>> from oubli import IncrementalBoostingRegressor
+    >>> model = IncrementalBoostingRegressor(n_estimators=5, random_state=0).fit([[1.0], [2.0], [3.0]], [1.0, 2.0, 3.0])
+    >>> seen = view(model)
+    >>> seen.n_samples, seen.n_trees
+    (3, 5)
     """
     # Imported here, not above: these modules are only needed for the models that they read.
     if getattr(model, "is_boosted", False):

@@ -1,0 +1,43 @@
+"""The notebooks run, and the pages of the gallery show what is in them."""
+
+from __future__ import annotations
+
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from tests.serving import ROOT
+
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def gallery() -> Any:
+    """The script that writes the pages."""
+    spec = spec_from_file_location("gallery", ROOT / "docs" / "scripts" / "gallery.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def texts_of(book: Any) -> list[str]:
+    outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
+    texts = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs]
+    return [text for text in texts if " ms;" not in text]  # a time is another each time
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_says_what_it_said(gallery: Any, notebook: Path) -> None:
+    assert texts_of(gallery.run(notebook)) == texts_of(nbformat.read(notebook, as_version=4))
+
+
+def test_the_pages_are_those_of_the_notebooks(gallery: Any) -> None:
+    assert len(NOTEBOOKS) >= 4
+    for notebook in NOTEBOOKS:
+        for file, content in gallery.page_of(notebook).items():
+            assert file.read_bytes() == content, f"run docs/scripts/gallery.py: {file} is out of date"
