@@ -46,6 +46,7 @@ class Split:
     category : hash of the one category that goes left; None: several do.
     goes_left : says of the hash of a category whether it goes left; where several do.
     statistic : number of the statistic of the labels by category that `threshold` is for; None: the values are read.
+    column : of what the trees read, where it is not `feature`: the statistic's.
     """
 
     feature: int
@@ -54,6 +55,7 @@ class Split:
     category: int | None = None
     goes_left: Callable[[int], bool] | None = None
     statistic: int | None = None
+    column: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +307,15 @@ class Engine(ABC):
         problem : returns the samples held; asked only when something was put off.
         frozen : write nothing but working space.
         """
+
+    @property
+    def start_scores(self) -> list[float]:
+        """What the raw scores of boosting begin with, one for each tree of an iteration; empty for other kinds."""
+        return []
+
+    def read_queries(self, cells: Array, category_hashes: Hashes) -> tuple[Array, Hashes]:
+        """What trees read of rows: cells, and the hashes of categories by code."""
+        return cells, category_hashes
 
     @abstractmethod
     def importances(self) -> Reals:
