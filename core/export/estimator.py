@@ -13,12 +13,18 @@ class Exportable(Model):
     """A model that other programs and people can read. What was exported does not follow later changes."""
 
     @reads_long
-    def to_lightgbm(self) -> str:
+    def to_lightgbm(self, *, of_class: Any = None) -> str:
         """Return the model as the text of a LightGBM model, which answers as this one does; resolves all tags.
 
-        Boosting with two classes answers the probability of the second one, other classifiers one for each class, in
-        the order of `classes_`. Numbers, booleans and pandas' columns of type `category` are read as they are;
+        A classifier answers the probability of the second of two classes, or one for each of more, in the order of
+        `classes_`. Numbers, booleans and pandas' columns of type `category` are read as they are;
         `oubli.lightgbm_rows(text, X)` makes numbers of anything else.
+
+        Parameters
+        ----------
+        of_class : label, optional
+            A class of a forest or tree, whose probability alone is answered, as a regression: for programs that read
+            the text, but no averages of many classes (treelite, ONNX, PMML).
 
         Returns
         -------
@@ -41,10 +47,10 @@ class Exportable(Model):
         >>> from oubli import DynamicForestClassifier
         >>> model = DynamicForestClassifier(n_estimators=2, random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
         >>> model.to_lightgbm().splitlines()[:3]
-        ['tree', 'version=v4', 'num_class=2']
+        ['tree', 'version=v4', 'num_class=1']
         """
         self.resolve()
-        return lightgbm.to_text(self)
+        return lightgbm.to_text(self, of_class)
 
     @reads_long
     def trees_to_dataframe(self) -> Any:

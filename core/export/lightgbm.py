@@ -7,8 +7,9 @@
     categories  LightGBM lists those that go left; all others, and missing values, go right. Children change places if
                 missing values go left. "Is it missing?" is a question about the number of the category
     scores      the trees of boosting, and a last tree with what they start from; the objective makes answers of them
-    shares      a forest's trees once for each class, whose leaves hold the shares of the class, averaged without an
-                objective; means of targets likewise
+    shares      a forest's trees once for each class, whose leaves hold the shares of the class; LightGBM averages them.
+                Of one class, which is the second of two, and of targets the leaves hold what they add to the mean: other
+                readers of LightGBM's form know no averages
 
 Nodes below which all leaves say the same become one leaf.
 
@@ -28,7 +29,7 @@ from oubli.core.base import Keepable
 from oubli.core.data.encoding import FLOAT32_MAX, Encoder
 from oubli.core.data.schema import LabelType, Schema
 from oubli.core.data.values import Column, ColumnType, Task
-from oubli.core.engine import Split
+from oubli.core.engine import Split, TreeLook
 from oubli.core.errors import EmptyModelError, InputError, UnavailableError
 from oubli.core.export.trees import HeldCategories, Node, held_categories, nodes_of
 from oubli.core.rng import RARE_CATEGORY
@@ -107,7 +108,7 @@ def last_double(threshold: float) -> float:
     if threshold >= FLOAT32_MAX:
         return _LARGEST  # larger numbers are held as the largest float32
     below = np.float32(threshold)
-    if below > threshold:
+    if float(below) > threshold:
         below = np.nextafter(below, np.float32(-np.inf))
     middle = (float(below) + float(np.nextafter(below, np.float32(np.inf)))) / 2
     return middle if np.float32(middle) == below else float(np.nextafter(middle, -np.inf))
@@ -188,7 +189,7 @@ def _constant(value: float) -> str:
     return f"num_leaves=1\nnum_cat=0\nleaf_value={value!r}\nis_linear=0\nshrinkage=1\n\n"
 
 
-def to_text(model: Keepable) -> str:
+def to_text(model: Keepable, of_class: Any = None) -> str:
     """Write a model without tags as the text of a LightGBM model; raises as the method of the model says."""
     if not len(model.samples_):
         raise EmptyModelError("the model holds no samples: add some before you export it")
@@ -199,33 +200,42 @@ def to_text(model: Keepable) -> str:
         )
     engine, problem, questions = model.engine_, model.samples_.problem(), _Questions(model)
     classes = model.samples_.classes.classes_array().tolist()
+    outputs = slice(len(classes) == 2, None)
+    if of_class is not None:
+        places = [] if model.is_boosted else [place for place, label in enumerate(classes) if label == of_class]
+        if not places:
+            raise InputError("must be a class held by a forest or tree; boosting says all at once", field="of_class")
+        outputs = slice(places[0], places[0] + 1)
+    n_outputs = max(len(engine.start_scores if model.is_boosted else classes[outputs]), 1)
+
+    def is_read(look: TreeLook) -> bool:
+        return model.is_boosted or look.n_samples(look.root) > 0
+
+    numbers = [number for number in range(engine.n_drawn_trees) if is_read(engine.look(number, problem))]
     texts: list[str] = []
     furthest: list[Reals] = []  # values of leaves, by tree
-    for number in range(engine.n_drawn_trees):
+    for number in numbers:
         look = engine.look(number, problem)
-        if not (model.is_boosted or look.n_samples(look.root)):
-            continue  # predictions leave it out
         tree = _Tree(nodes_of(look, inner_says=False), questions.ask)
-        values = tree.values(len(classes) if look.facts.says == "classes" else 0)
+        values = tree.values(len(classes))[:, outputs] if look.facts.says == "classes" else tree.values(0)
+        if n_outputs == 1 and not model.is_boosted:
+            values = values / len(numbers)
         texts += map(tree.text, values.T)
         furthest.append(np.nanmax(np.abs(values), axis=0))
     with np.errstate(over="ignore"):
         if not np.isfinite(np.sum(furthest)):
             rule = "is so large that sums of leaves are no numbers: scale it down, and fit again"
             raise InputError(rule, field=model.schema_.label_name)
-    n_outputs = len(engine.start_scores) if model.is_boosted else len(classes)
     texts += map(_constant, engine.start_scores if texts or not classes else [1.0])
-    return _document(model, texts, max(n_outputs, 1), classes, questions)
+    return _document(model, texts, n_outputs, classes, questions)
 
 
 def _document(model: Keepable, trees: list[str], n_outputs: int, classes: list[Any], questions: _Questions) -> str:
     """Put the text together."""
     columns, held = model.schema_.columns, questions.held
-    what = "average_output"
-    if model.is_boosted:
-        what = "objective=regression"
-        if classes:
-            what = f"objective=multiclass num_class:{n_outputs}" if n_outputs > 1 else "objective=binary sigmoid:1"
+    objective = ["objective=regression"] if n_outputs == 1 else []
+    if model.is_boosted and len(classes) > 1:
+        objective = ["objective=binary sigmoid:1" if n_outputs == 1 else f"objective=multiclass num_class:{n_outputs}"]
     places = {column: ":".join(map(str, range(len(one.texts)))) for column, one in held.items()}
     ours = {
         "classes": classes,
@@ -241,7 +251,8 @@ def _document(model: Keepable, trees: list[str], n_outputs: int, classes: list[A
         f"num_tree_per_iteration={n_outputs}",
         "label_index=0",
         f"max_feature_idx={len(columns) - 1}",
-        what,
+        *objective,
+        *(["average_output"] if not objective else []),
         f"feature_names={' '.join(_feature_names(columns))}",
         f"feature_infos={' '.join(places.get(j, '[-inf:inf]') or 'none' for j in range(len(columns)))}",
         _OURS + json.dumps(ours).replace("=", r"\u003d"),

@@ -7,42 +7,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import pairwise
 
 CATEGORY, LEFT_IF_MISSING = 1, 2
 ZERO = 1e-35  # numbers up to this size are taken for 0
 
 
-class Tree(NamedTuple):
-    """The lines of one tree, by name."""
+class Tree:
+    """One tree, from its lines by name."""
 
-    lines: dict[str, list[str]]
+    def __init__(self, lines: dict[str, str]) -> None:
+        parts = {name: value.split() for name, value in lines.items()}
 
-    def numbers(self, name: str) -> list[float]:
-        """The numbers of a line."""
-        return list(map(float, self.lines.get(name, [])))
+        def whole(name: str) -> list[int]:
+            return list(map(int, parts.get(name, [])))
+
+        self.values = list(map(float, parts["leaf_value"]))
+        assert whole("num_leaves") == [len(self.values)]
+        self.features, self.kinds = whole("split_feature"), whole("decision_type")
+        self.thresholds = list(map(float, parts.get("threshold", [])))
+        self.lefts, self.rights = whole("left_child"), whole("right_child")
+        ends, words = whole("cat_boundaries"), whole("cat_threshold")
+        self.sets = [
+            {32 * i + bit for i, word in enumerate(words[first:behind]) for bit in range(32) if word >> bit & 1}
+            for first, behind in pairwise(ends)
+        ]
+        assert whole("num_cat") == [len(self.sets)]
 
     def leaf(self, row: Sequence[float]) -> int:
         """The number of the leaf that a row reaches."""
-        node = 0 if len(self.numbers("leaf_value")) > 1 else -1
+        node = 0 if len(self.values) > 1 else -1
         while node >= 0:
-            x = row[int(self.lines["split_feature"][node])]
-            kind, threshold = int(self.lines["decision_type"][node]), float(self.lines["threshold"][node])
+            x, kind = row[self.features[node]], self.kinds[node]
+            assert kind >> 2 == 2, "missing values are no zeros"
             if kind & CATEGORY:
-                is_left = not math.isnan(x) and x >= 0 and int(x) in self.categories(int(threshold))
+                is_left = not math.isnan(x) and x >= 0 and int(x) in self.sets[int(self.thresholds[node])]
             elif math.isnan(x):
-                assert kind >> 2 == 2, "missing values are no zeros"
                 is_left = bool(kind & LEFT_IF_MISSING)
             else:
-                is_left = (0.0 if abs(x) <= ZERO else x) <= threshold
-            node = int(self.lines["left_child" if is_left else "right_child"][node])
+                is_left = (0.0 if abs(x) <= ZERO else x) <= self.thresholds[node]
+            node = self.lefts[node] if is_left else self.rights[node]
         return ~node
-
-    def categories(self, place: int) -> set[int]:
-        """The categories of the set at a place."""
-        first, behind = map(int, self.lines["cat_boundaries"][place : place + 2])
-        words = map(int, self.lines["cat_threshold"][first:behind])
-        return {32 * i + bit for i, word in enumerate(words) for bit in range(32) if word >> bit & 1}
 
 
 class Booster:
@@ -58,7 +63,7 @@ class Booster:
             assert block.startswith(f"Tree={len(self.trees)}\n")
             assert block.endswith("\n\n")
             lines = dict(line.partition("=")[::2] for line in block.strip().splitlines())
-            self.trees.append(Tree({name: value.split() for name, value in lines.items()}))
+            self.trees.append(Tree(lines))
         assert rest.startswith("end of trees\n")
         self.n_outputs = int(self.head["num_tree_per_iteration"])
         assert self.head["num_class"] == self.head["num_tree_per_iteration"]
@@ -72,7 +77,7 @@ class Booster:
         """The sum of the leaves by output, or their mean."""
         sums = [0.0] * self.n_outputs
         for number, tree in enumerate(self.trees):
-            sums[number % self.n_outputs] += tree.numbers("leaf_value")[tree.leaf(row)]
+            sums[number % self.n_outputs] += tree.values[tree.leaf(row)]
         if "average_output" in self.head:
             return [one / (len(self.trees) // self.n_outputs) for one in sums]
         return sums
