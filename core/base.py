@@ -8,6 +8,7 @@ imported it.
 
 import inspect
 import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -62,6 +63,7 @@ class Estimator:
 
     def __new__(cls, *_arguments: Any, **_parameters: Any) -> Self:
         """Make an estimator with a lock of its own."""
+        _join_scikit_learn(cls)
         estimator = super().__new__(cls)
         estimator.lock = ModelLock()
         return estimator
@@ -205,8 +207,20 @@ class Estimator:
             target_tags=TargetTags(required=True),
             classifier_tags=ClassifierTags() if is_classifier else None,
             regressor_tags=None if is_classifier else RegressorTags(),
-            input_tags=InputTags(allow_nan=True, categorical=True, string=True),
+            input_tags=InputTags(allow_nan=True, categorical=True, string=True, sparse=True),
         )
+
+
+def _join_scikit_learn(cls: type[Estimator]) -> None:
+    """Make classifiers and regressors know to `isinstance` as scikit-learn's, once another module has imported that.
+
+    Tools ask so that are older than tags. The mixin comes last, so that nothing of it is used.
+    """
+    name = {"classifier": "ClassifierMixin", "regressor": "RegressorMixin"}.get(getattr(cls, "_estimator_type", ""), "")
+    mixin = getattr(sys.modules.get("sklearn.base"), name, None)
+    if mixin is not None and not issubclass(cls, mixin):
+        owner: Any = next(base for base in cls.__mro__ if "_estimator_type" in vars(base))
+        owner.__bases__ = (*owner.__bases__, mixin)
 
 
 def _is_default(value: Any, default: Any) -> bool:

@@ -21,6 +21,7 @@ from oubli.core.concurrency.changes import Changes
 from oubli.core.concurrency.locks import reads, reads_long, writes
 from oubli.core.concurrency.threads import beside, is_long, threads_of
 from oubli.core.data.schema import Schema, label_key
+from oubli.core.data.tables import row_blocks
 from oubli.core.data.targets import read_label_column
 from oubli.core.engine import Progress
 from oubli.core.errors import EmptyModelError, InputError, UnknownIdError
@@ -32,6 +33,7 @@ from oubli.core.samples.store import SampleStore
 
 T = TypeVar("T")
 
+_SPARSE_ROWS = 4096  # of a sparse matrix, that are dense at a time
 _INDEXING = 5e-7  # seconds that it takes to index an id, roughly
 
 
@@ -75,9 +77,9 @@ class Model(Changeable):
 
         Parameters
         ----------
-        X : array, table or list of rows, shape (n, d)
+        X : array, table, sparse matrix of SciPy or list of rows, shape (n, d)
             Columns of a table (pandas, polars, pyarrow, or one with a protocol of theirs) are matched by name. NaN and
-            None are missing values. Numbers are held as float32 or float64, see `dtype`.
+            None are missing values; what a sparse matrix does not store is 0, and is held as such. Numbers are held as float32 or float64, see `dtype`.
         y : array or list, shape (n,)
             Matched with X by position; the index of a Series is ignored.
         ids : sequence of str or int, length n, name of a column, or "generate", optional
@@ -491,6 +493,10 @@ class Model(Changeable):
 
     def _read_trees(self, read: Callable[..., T], X: Any, frozen: bool = False) -> T:
         """Predict rows by a method of the engine, of a fitted model; one thread at a time where there are tags."""
+        if len(blocks := row_blocks(X, _SPARSE_ROWS)) > 1:
+            parts: Any = [self._read_trees(read, block, frozen) for block in blocks]
+            joined: T = np.concatenate(parts)
+            return joined
         (cells, category_hashes), lock = self._encode_queries(X), self.lock
         order = self.samples_.classes.order()
         # In this order: a thread that resolves the last tag is the resolver until it has written all of it.

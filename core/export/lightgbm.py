@@ -2,14 +2,14 @@
 
     rows        numbers as they are; false and true as 0 and 1; a category as its place among the sorted categories that
                 the column holds, one that it does not hold as the place after the last; missing values as NaN
-    numbers     a column held as float32 is compared after rounding, and LightGBM compares doubles: the threshold becomes
-                the largest double that rounds to a float32 up to ours, so that rows need no rounding
+    numbers     LightGBM compares doubles, which a column held as float32 rounds first: the threshold becomes the largest
+                double that rounds to a float32 up to ours, so that rows need no rounding
     categories  LightGBM lists those that go left; all others, and missing values, go right. Children change places if
                 missing values go left. "Is it missing?" is a question about the number of the category
     scores      the trees of boosting, and a last tree with what they start from; the objective makes answers of them
     shares      a forest's trees once for each class, whose leaves hold the shares of the class; LightGBM averages them.
-                Of one class, which is the second of two, and of targets the leaves hold what they add to the mean: other
-                readers of LightGBM's form know no averages
+                Of one class, the second of two, and of targets the leaves hold what they add to the mean: other readers
+                of LightGBM's form know no averages
 
 Nodes below which all leaves say the same become one leaf.
 
@@ -200,7 +200,7 @@ def to_text(model: Keepable, of_class: Any = None) -> str:
         )
     engine, problem, questions = model.engine_, model.samples_.problem(), _Questions(model)
     classes = model.samples_.classes.classes_array().tolist()
-    outputs = slice(len(classes) == 2, None)
+    outputs = slice(1 if len(classes) == 2 else 0, len(classes))
     if of_class is not None:
         places = [] if model.is_boosted else [place for place, label in enumerate(classes) if label == of_class]
         if not places:

@@ -42,11 +42,10 @@ def shown_nodes(
     check_number("decimals", decimals, low=0, high=_MOST_DECIMALS)
     if max_depth is not None:
         check_number("max_depth", max_depth, low=0)
-    names, n_features = model.schema_.names, model.schema_.n_features
-    if feature_names is not None:
-        names = list(map(str, feature_names))
-        if len(names) != n_features:
-            raise InputError(f"feature_names has {len(names)} names: give one for each of {n_features} features")
+    n_features = model.schema_.n_features
+    names = list(map(str, model.schema_.names if feature_names is None else feature_names))
+    if len(names) != n_features:
+        raise InputError(f"feature_names has {len(names)} names: give one for each of {n_features} features")
     classes = list(map(str, model.samples_.classes.values(model.class_order())))
     questions = Questions(model.schema_.columns, model.samples_.categories, names, decimals)
     nodes = nodes_of(look_at(model, tree), max_depth)

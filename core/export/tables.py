@@ -16,9 +16,10 @@ from oubli.core.export.trees import Ways, held_categories, trees_of
 FORMAT = "oubli-trees"
 VERSION = 1
 _LARGEST = float(np.finfo(np.float64).max)
-_COLUMNS = (
-    "tree iteration class node parent depth left right feature threshold categories missing text n_samples counts value"
-).split()
+_OF_TREE = ("tree", "iteration", "class")
+_OF_NODE = ("node", "parent", "depth", "left", "right")
+_OF_SPLIT = ("feature", "threshold", "categories", "missing", "text")
+_COLUMNS = [*_OF_TREE, *_OF_NODE, *_OF_SPLIT, "n_samples", "counts", "value"]
 _TYPES = {  # of columns in which values may be missing
     **dict.fromkeys(("iteration", "parent", "left", "right"), "Int64"),
     **dict.fromkeys(("threshold", "value"), "float64"),

@@ -24,6 +24,7 @@ from oubli.core.errors import EmptyModelError, FeatureCountError, InputError, Un
 from oubli.core.export.lightgbm import last_double
 from tests.exact.core.test_look import CLASSES, MODELS, labels, rows
 from tests.oracles.lightgbm import Booster
+from tests.tiers import covering
 
 CLOSE = 1e-12  # of answers that are sums of other terms, and of exponentials by other functions
 
@@ -31,9 +32,8 @@ CLOSE = 1e-12  # of answers that are sums of other terms, and of exponentials by
 def answers(model: Any, X: Any) -> np.ndarray:
     """What LightGBM's form of a model should answer."""
     found = model.query(X)
-    if found.probabilities is None:
-        return found.labels[:, np.newaxis]
-    return found.probabilities[:, 1:] if found.probabilities.shape[1] == 2 else found.probabilities
+    expected = found.labels[:, np.newaxis] if found.probabilities is None else found.probabilities
+    return np.asarray(expected[:, 1:] if expected.shape[1] == 2 else expected)
 
 
 def read(text: str, X: Any) -> np.ndarray:
@@ -99,10 +99,15 @@ def around(thresholds: list[float]) -> np.ndarray:
     return np.array(found)
 
 
-@pytest.mark.parametrize("estimator", [DynamicForestRegressor, IncrementalBoostingRegressor, OnlineBoostingRegressor])
-@pytest.mark.parametrize("scale", [1.0, 1e-20, 3e37])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_numbers_next_to_thresholds_go_the_same_way(estimator: Any, scale: float, dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("estimator", "scale", "dtype"),
+    covering(
+        [DynamicForestRegressor, IncrementalBoostingRegressor, OnlineBoostingRegressor],
+        [1.0, 1e-20, 3e37],
+        ["float32", {0: "float32", 1: "float64"}, "float64"],
+    ),
+)
+def test_numbers_next_to_thresholds_go_the_same_way(estimator: Any, scale: float, dtype: Any) -> None:
     draw = np.random.default_rng(1)
     X = draw.normal(size=(300, 2)) * scale
     y = np.sign(X[:, 0]) + X[:, 1] / scale
@@ -121,7 +126,12 @@ def test_the_last_double_rounds_to_the_threshold_and_the_next_one_does_not() -> 
     draw = np.random.default_rng(2)
     bits = draw.integers(0, 2**32, 3000, dtype=np.uint32).view(np.float32)
     with np.errstate(all="ignore"):
-        for threshold in [*bits[np.isfinite(bits) & (bits < np.finfo(np.float32).max)].tolist(), *(draw.normal(size=500) * 1e3).tolist(), 0.0, 1e-45]:
+        for threshold in [
+            *bits[np.isfinite(bits) & (bits < np.finfo(np.float32).max)].tolist(),
+            *(draw.normal(size=500) * 1e3).tolist(),
+            0.0,
+            1e-45,
+        ]:
             last = last_double(threshold)
             assert float(np.float32(last)) <= threshold
             assert float(np.float32(np.nextafter(last, np.inf))) > threshold
@@ -158,7 +168,7 @@ def test_targets_whose_sums_are_no_numbers_are_refused() -> None:
 
 def shops(n: int, n_shops: int = 90) -> tuple[list[list[Any]], list[str]]:
     draw = np.random.default_rng(5)
-    X = [[f"shop {draw.integers(n_shops)}" if draw.random() < 0.95 else None, float(draw.normal())] for _ in range(n)]
+    X: list[list[Any]] = [[f"shop {draw.integers(n_shops)}" if draw.random() < 0.95 else None, float(draw.normal())] for _ in range(n)]
     return X, ["yes" if hash_of(row[0]) + draw.normal() > 0 else "no" for row in X]
 
 
@@ -218,7 +228,11 @@ def test_a_category_that_has_gone_is_refused_where_a_split_still_asks_for_it() -
 def test_missing_against_the_rest_tells_unknown_categories_apart() -> None:
     model = DynamicTreeClassifier().fit([["u"], [None], ["v"]] * 3, ["a", "b", "a"] * 3)
     text = model.to_lightgbm()
-    assert lightgbm_rows(text, [["u"], [None], ["new"]]).tolist() == [[0.0], [pytest.approx(np.nan, nan_ok=True)], [2.0]]
+    assert lightgbm_rows(text, [["u"], [None], ["new"]]).tolist() == [
+        [0.0],
+        [pytest.approx(np.nan, nan_ok=True)],
+        [2.0],
+    ]
     assert read(text, [["u"], [None], ["new"]])[:, 0].tolist() == [0.0, 1.0, 0.0]
 
 
@@ -248,7 +262,8 @@ def test_the_text_names_classes_and_no_sample() -> None:
 
 
 @pytest.mark.parametrize(
-    "estimator", [DynamicForestClassifier, DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingClassifier]
+    "estimator",
+    [DynamicForestClassifier, DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingClassifier],
 )
 def test_one_class_is_certain_and_no_sample_is_no_model(estimator: Any) -> None:
     model = estimator().fit([[1.0], [2.0]], ["a", "a"])
