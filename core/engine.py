@@ -530,6 +530,12 @@ class Verification:
     broken_promises: list[str] = field(default_factory=list)
     distance_to_fresh: float | None = None
 
+    def __repr__(self) -> str:
+        """Say whether all is well, or the first thing that is wrong."""
+        wrong = self.wrong
+        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        return f"Verification({f'wrong: {wrong[0]}{more}' if wrong else 'ok'}, {len(self.trees)} trees)"
+
     @property
     def ok(self) -> bool:
         """Whether the live model is the other one, down to the last counter, and what it says it is."""

@@ -2,8 +2,8 @@
 
     rows        numbers as they are; false and true as 0 and 1; a category as its place among the sorted categories that
                 the column holds, one that it does not hold as the place after the last; missing values as NaN
-    numbers     LightGBM compares doubles, which a column held as float32 rounds first: the threshold becomes the largest
-                double that rounds to a float32 up to ours, so that rows need no rounding
+    numbers     LightGBM compares doubles; a column held as float32 rounds them first. So its threshold is the largest
+                double that rounds to a float32 up to ours, and rows need no rounding
     categories  LightGBM lists those that go left; all others, and missing values, go right. Children change places if
                 missing values go left. "Is it missing?" is a question about the number of the category
     scores      the trees of boosting, and a last tree with what they start from; the objective makes answers of them

@@ -168,7 +168,9 @@ def test_targets_whose_sums_are_no_numbers_are_refused() -> None:
 
 def shops(n: int, n_shops: int = 90) -> tuple[list[list[Any]], list[str]]:
     draw = np.random.default_rng(5)
-    X: list[list[Any]] = [[f"shop {draw.integers(n_shops)}" if draw.random() < 0.95 else None, float(draw.normal())] for _ in range(n)]
+    X: list[list[Any]] = [
+        [f"shop {draw.integers(n_shops)}" if draw.random() < 0.95 else None, float(draw.normal())] for _ in range(n)
+    ]
     return X, ["yes" if hash_of(row[0]) + draw.normal() > 0 else "no" for row in X]
 
 
