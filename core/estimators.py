@@ -22,7 +22,7 @@ from oubli.core.unseen.scoring import Score, score_unseen
 from oubli.core.unseen.valuation import DataValues, data_values
 
 
-class _Scored(Exportable):
+class _Scored(Exportable, Model):
     """What is known of a model from samples that some of its trees have not learned."""
 
     @property

@@ -214,7 +214,9 @@ class Model(Changeable):
 
     @writes
     def set_classes(self, classes: Any, max_classes: int | None) -> None:
-        """Set the rules about classes. Parameters are those of `fit`. Closed classes are those of the samples held, restricted or not.
+        """Set the rules about classes. Parameters are those of `fit`.
+
+        Closed classes are those of the samples held, restricted or not.
 
         Raises
         ------

@@ -6,14 +6,13 @@ from typing import Any
 from oubli.core.array_types import Ints
 from oubli.core.concurrency.locks import reads, reads_long
 from oubli.core.export import lightgbm, pictures, tables
-from oubli.core.model import Model
 
 
-class Exportable(Model):
+class Exportable:
     """A model that other programs and people can read. What was exported does not follow later changes."""
 
     @reads_long
-    def to_lightgbm(self, *, of_class: Any = None) -> str:
+    def to_lightgbm(self: Any, *, of_class: Any = None) -> str:
         """Return the model as the text of a LightGBM model, which answers as this one does; resolves all tags.
 
         A classifier answers the probability of the second of two classes, or one for each of more, in the order of
@@ -53,7 +52,7 @@ class Exportable(Model):
         return lightgbm.to_text(self, of_class)
 
     @reads_long
-    def trees_to_dataframe(self) -> Any:
+    def trees_to_dataframe(self: Any) -> Any:
         """Return all nodes of all trees as a pandas DataFrame, a row a node; resolves all tags.
 
         Returns
@@ -75,7 +74,7 @@ class Exportable(Model):
         return tables.data_frame(self)
 
     @reads_long
-    def trees_to_json(self) -> str:
+    def trees_to_json(self: Any) -> str:
         """Return all trees as a JSON document with what it takes to predict by them; resolves all tags.
 
         Returns
@@ -92,7 +91,7 @@ class Exportable(Model):
 
     @reads_long
     def export_text(
-        self,
+        self: Any,
         feature_names: Sequence[str] | None = None,
         *,
         tree: int = 0,
@@ -122,7 +121,7 @@ class Exportable(Model):
 
     @reads_long
     def export_graphviz(
-        self,
+        self: Any,
         feature_names: Sequence[str] | None = None,
         *,
         tree: int = 0,
@@ -138,7 +137,7 @@ class Exportable(Model):
 
     @reads_long
     def plot_tree(
-        self,
+        self: Any,
         feature_names: Sequence[str] | None = None,
         *,
         tree: int = 0,
@@ -164,7 +163,7 @@ class Exportable(Model):
         return pictures.plot(pictures.shown_nodes(self, feature_names, tree, max_depth, decimals), ax)
 
     @reads_long
-    def decision_path(self, X: Any) -> tuple[Any, Ints]:
+    def decision_path(self: Any, X: Any) -> tuple[Any, Ints]:
         """Say which nodes rows pass, as scikit-learn's forests do; resolves all tags.
 
         Parameters
@@ -188,5 +187,5 @@ class Exportable(Model):
         return tables.decision_path(self, *self._encode_queries(X))
 
     @reads
-    def _repr_html_(self) -> str:
+    def _repr_html_(self: Any) -> str:
         return pictures.as_html(self)

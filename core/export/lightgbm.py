@@ -25,13 +25,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oubli.core.array_types import Array, Reals
-from oubli.core.base import Keepable
 from oubli.core.data.encoding import FLOAT32_MAX, Encoder
 from oubli.core.data.schema import LabelType, Schema
 from oubli.core.data.values import Column, ColumnType, Task
 from oubli.core.engine import Split, TreeLook
 from oubli.core.errors import EmptyModelError, InputError, UnavailableError
-from oubli.core.export.trees import HeldCategories, Node, held_categories, nodes_of
+from oubli.core.export.trees import HeldCategories, Node, ReadModel, held_categories, nodes_of
 from oubli.core.rng import RARE_CATEGORY
 from oubli.core.samples.categories import write_codes
 
@@ -66,7 +65,7 @@ class _Questions:
     known_only : the columns of which it cannot say where categories go that no sample holds.
     """
 
-    def __init__(self, model: Keepable) -> None:
+    def __init__(self, model: ReadModel) -> None:
         self._columns = model.schema_.columns
         self.held = held_categories(model)
         self.known_only: set[int] = set()
@@ -189,7 +188,7 @@ def _constant(value: float) -> str:
     return f"num_leaves=1\nnum_cat=0\nleaf_value={value!r}\nis_linear=0\nshrinkage=1\n\n"
 
 
-def to_text(model: Keepable, of_class: Any = None) -> str:
+def to_text(model: ReadModel, of_class: Any = None) -> str:
     """Write a model without tags as the text of a LightGBM model; raises as the method of the model says."""
     if not len(model.samples_):
         raise EmptyModelError("the model holds no samples: add some before you export it")
@@ -230,7 +229,7 @@ def to_text(model: Keepable, of_class: Any = None) -> str:
     return _document(model, texts, n_outputs, classes, questions)
 
 
-def _document(model: Keepable, trees: list[str], n_outputs: int, classes: list[Any], questions: _Questions) -> str:
+def _document(model: ReadModel, trees: list[str], n_outputs: int, classes: list[Any], questions: _Questions) -> str:
     """Put the text together."""
     columns, held = model.schema_.columns, questions.held
     objective = ["objective=regression"] if n_outputs == 1 else []

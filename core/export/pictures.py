@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from oubli.core.base import Keepable
 from oubli.core.data.values import Task
 from oubli.core.drawing import Questions
 from oubli.core.errors import InputError
 from oubli.core.export.tables import needed
-from oubli.core.export.trees import Node, look_at, nodes_of
+from oubli.core.export.trees import Node, ReadModel, look_at, nodes_of
 from oubli.core.parameters import check_number
 
 _MOST_DECIMALS = 17  # of a float64 that matter
@@ -36,7 +35,7 @@ class Shown:
 
 
 def shown_nodes(
-    model: Keepable, feature_names: Sequence[str] | None, tree: Any, max_depth: int | None, decimals: int
+    model: ReadModel, feature_names: Sequence[str] | None, tree: Any, max_depth: int | None, decimals: int
 ) -> list[Shown]:
     """Put the nodes of a tree into words, in path order; the model has no tags. Raises as the methods of models say."""
     check_number("decimals", decimals, low=0, high=_MOST_DECIMALS)
@@ -46,7 +45,7 @@ def shown_nodes(
     names = list(map(str, model.schema_.names if feature_names is None else feature_names))
     if len(names) != n_features:
         raise InputError(f"feature_names has {len(names)} names: give one for each of {n_features} features")
-    classes = list(map(str, model.samples_.classes.values(model.class_order())))
+    classes = list(map(str, model.samples_.classes.values(model.samples_.classes.order())))
     questions = Questions(model.schema_.columns, model.samples_.categories, names, decimals)
     nodes = nodes_of(look_at(model, tree), max_depth)
     shown: list[Shown] = []
@@ -121,14 +120,18 @@ def plot(nodes: Sequence[Shown], ax: Any) -> Any:
     return ax
 
 
-def as_html(model: Keepable) -> str:
+def as_html(model: ReadModel) -> str:
     """What a notebook shows of a model: a table of what it is and holds; everything is escaped."""
     facts = {"Kind": f"{model.kind}, {model.task.value}"}
     if model.is_usable:
         store = model.samples_
-        facts |= {"Guarantee": model.guarantee, "Samples": f"{len(store):,}", "Features": f"{model.n_features_in_:,}"}
+        facts |= {
+            "Guarantee": model.guarantee,
+            "Samples": f"{len(store):,}",
+            "Features": f"{model.schema_.n_features:,}",
+        }
         if model.task is Task.CLASSIFICATION:
-            labels = list(map(str, store.classes.values(model.class_order())))
+            labels = list(map(str, store.classes.values(model.samples_.classes.order())))
             more = f" and {len(labels) - _MOST_CLASSES} more" if len(labels) > _MOST_CLASSES else ""
             facts["Classes"] = ", ".join(labels[:_MOST_CLASSES]) + more
         if store.changes.last:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from oubli.core.array_types import Array, Hashes, Ints
-from oubli.core.base import Keepable
 from oubli.core.drawing import Questions
 from oubli.core.engine import Split
-from oubli.core.export.trees import Ways, held_categories, trees_of
+from oubli.core.export.trees import ReadModel, Ways, held_categories, trees_of
 
 FORMAT = "oubli-trees"
 VERSION = 1
@@ -34,7 +33,7 @@ def needed(library: str, extra: str) -> Any:
         raise ImportError(f"this needs {library.partition('.')[0]}: pip install {extra}") from None
 
 
-def _splitter(model: Keepable) -> Callable[[Split | None], dict[str, Any] | None]:
+def _splitter(model: ReadModel) -> Callable[[Split | None], dict[str, Any] | None]:
     """Return what makes plain values of splits: numbers up to the threshold, or the categories listed, go left."""
     columns, names, categories = model.schema_.columns, model.schema_.names, held_categories(model)
     questions = Questions(columns, model.samples_.categories, names)
@@ -57,7 +56,7 @@ def _splitter(model: Keepable) -> Callable[[Split | None], dict[str, Any] | None
     return plain
 
 
-def _described(model: Keepable) -> list[dict[str, Any]]:
+def _described(model: ReadModel) -> list[dict[str, Any]]:
     """All trees as plain values."""
     classes, plain = model.samples_.classes.classes_array().tolist(), _splitter(model)
     return [
@@ -83,7 +82,7 @@ def _described(model: Keepable) -> list[dict[str, Any]]:
     ]
 
 
-def data_frame(model: Keepable) -> Any:
+def data_frame(model: ReadModel) -> Any:
     """Put all nodes of a model without tags into a pandas DataFrame; see the method of the model."""
     pandas = needed("pandas", "'oubli-server[pandas]'")
     rows = [
@@ -94,7 +93,7 @@ def data_frame(model: Keepable) -> Any:
     return pandas.DataFrame([[row.get(name) for name in _COLUMNS] for row in rows], columns=_COLUMNS).astype(_TYPES)
 
 
-def document(model: Keepable) -> str:
+def document(model: ReadModel) -> str:
     """Write all trees of a model without tags as JSON; see the method of the model."""
     described = {
         "format": FORMAT,
@@ -110,7 +109,7 @@ def document(model: Keepable) -> str:
     return json.dumps(described, allow_nan=False)
 
 
-def decision_path(model: Keepable, cells: Array, category_hashes: Hashes) -> tuple[Any, Ints]:
+def decision_path(model: ReadModel, cells: Array, category_hashes: Hashes) -> tuple[Any, Ints]:
     """Say which nodes of a model without tags some encoded rows pass; see the method of the model."""
     sparse = needed("scipy.sparse", "scipy")
     ways = Ways(model.engine_, cells, category_hashes)

@@ -2,15 +2,36 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from oubli.core.array_types import Array, Bools, Hashes, Ints
-from oubli.core.base import Keepable
+from oubli.core.data.schema import Schema
+from oubli.core.data.values import Task
 from oubli.core.engine import Engine, Split, TreeFacts, TreeLook
 from oubli.core.errors import InputError
 from oubli.core.samples.hashing import hashes_of
+
+
+class ReadModel(Protocol):
+    """What exports read of a model; `samples_` is its `SampleStore`."""
+
+    kind: ClassVar[str]
+    task: ClassVar[Task]
+    is_boosted: ClassVar[bool]
+    engine_: Engine
+    schema_: Schema
+    samples_: Any
+
+    @property
+    def guarantee(self) -> str: ...  # noqa: D102
+
+    @property
+    def disclosure_(self) -> str: ...  # noqa: D102
+
+    @property
+    def is_usable(self) -> bool: ...  # noqa: D102
 
 
 @dataclass(slots=True)
@@ -57,7 +78,7 @@ def nodes_of(look: TreeLook, max_depth: int | None = None, *, inner_says: bool =
     return nodes
 
 
-def trees_of(model: Keepable, *, inner_says: bool = True) -> Iterator[tuple[TreeFacts, list[Node]]]:
+def trees_of(model: ReadModel, *, inner_says: bool = True) -> Iterator[tuple[TreeFacts, list[Node]]]:
     """Read all trees of a model without tags."""
     problem = model.samples_.problem()
     for tree in range(model.engine_.n_drawn_trees):
@@ -65,7 +86,7 @@ def trees_of(model: Keepable, *, inner_says: bool = True) -> Iterator[tuple[Tree
         yield look.facts, nodes_of(look, inner_says=inner_says)
 
 
-def look_at(model: Keepable, tree: Any) -> TreeLook:
+def look_at(model: ReadModel, tree: Any) -> TreeLook:
     """Return one tree of a model without tags, to be read; InputError when there is no such tree."""
     n_trees = model.engine_.n_drawn_trees
     if type(tree) is not int or not 0 <= tree < n_trees:
@@ -123,7 +144,7 @@ class HeldCategories:
     known : hashes that trees read of these, and of missing values.
     """
 
-    def __init__(self, model: Keepable, column: int) -> None:
+    def __init__(self, model: ReadModel, column: int) -> None:
         table, schema = model.samples_.categories, model.schema_
         codes = table.codes[column]
         self.texts = sorted(codes)
@@ -138,6 +159,6 @@ class HeldCategories:
         return found[:-1], bool(found[-1])
 
 
-def held_categories(model: Keepable) -> dict[int, HeldCategories]:
+def held_categories(model: ReadModel) -> dict[int, HeldCategories]:
     """Return the categories held of each categorical column."""
     return {column: HeldCategories(model, column) for column in np.flatnonzero(model.schema_.categorical_mask).tolist()}
