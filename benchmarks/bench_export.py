@@ -13,7 +13,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from benchmarks import sections
-from benchmarks.boosting.datasets import REGRESSION, Split, load_split
+from benchmarks.boosting.datasets import REGRESSION, Split, load_split, take
 from benchmarks.results import Row, at_most
 from benchmarks.sections import Bench, Section
 from oubli.core import lightgbm_rows
@@ -45,9 +45,9 @@ TEXT = (
     "{rows:,} samples are learned, a tenth of them deleted, and as many other rows answered, by models with {trees} "
     "trees (iterations) and defaults. An answer is a row's prediction, or the probability of a class; where treelite "
     "computes probabilities in float32, its raw scores are compared. `differ`: answers of LightGBM or treelite, which "
-    "compute in float64, that are further than 1e-12 of their size from ours. ONNX computes in float32: answers that are "
-    "further than 1e-5, and rows with another class. `refused`: rows with a category that no sample has, of which LightGBM's "
-    "form cannot say where it goes."
+    "compute in float64, that are further than 1e-12 of their size from ours. ONNX computes in float32: answers that "
+    "are further than 1e-5, and rows with another class. `refused`: rows with a category that no sample has, of which "
+    "LightGBM's form cannot say where it goes."
 )
 
 
@@ -63,6 +63,14 @@ class Exports(Bench):
 
 def _table(table: Any) -> pd.DataFrame:
     return (table if isinstance(table, pd.DataFrame) else pd.DataFrame(np.asarray(table))).reset_index(drop=True)
+
+
+def some_of(split: Split, n: int) -> Split:
+    """So many rows of both parts, drawn."""
+    draw = np.random.default_rng(0)
+    learned, tested = (draw.permutation(len(y))[:n] for y in (split.y, split.y_test))
+    parts = {"X": split.table(learned), "y": split.y[learned], "X_test": take(split.X_test, tested)}
+    return replace(split, **parts, y_test=split.y_test[tested])
 
 
 def fitted(kind: str, task: Task, split: Split, n_trees: int) -> Any:
@@ -168,7 +176,7 @@ def rows_of(bench: Exports) -> Iterator[Row]:
         warnings.simplefilter("ignore")
         has_others = all(find_spec(name) for name in ("treelite", "onnxmltools", "onnxruntime"))
         for name in bench.sets:
-            split = load_split(name, bench.data, bench.cache).first(bench.rows)
+            split = some_of(load_split(name, bench.data, bench.cache), bench.rows)
             for kind, task in KINDS:
                 if (task is Task.REGRESSION) == (split.task == REGRESSION):
                     row = compared(split, kind, bench.trees, has_others=has_others)
