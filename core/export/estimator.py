@@ -7,6 +7,8 @@ from oubli.core.array_types import Ints
 from oubli.core.concurrency.locks import reads, reads_long
 from oubli.core.export import lightgbm, pictures, tables
 
+Names = Sequence[str] | None
+
 
 class Exportable:
     """A model that other programs and people can read. What was exported does not follow later changes."""
@@ -59,7 +61,7 @@ class Exportable:
         -------
         DataFrame with the columns
             tree, iteration, class : of boosting, in which iteration the tree is made, and for which of many classes.
-            node, parent, depth, left, right : nodes count from the root of their tree, the left subtree first.
+            node, parent, depth, left, right : nodes count from the root of their tree, left subtrees first; -1: none.
             feature, threshold, categories, missing, text : numbers up to the threshold, or the categories that are
             listed, go left; missing values go as `missing` says. `text` is the same in words.
             n_samples, counts, value : samples that come through, those of each class by weight, and the mean of their
@@ -81,22 +83,18 @@ class Exportable:
         -------
         str
             An object with `columns`, `classes`, `start_scores` and `trees`, whose `nodes` begin with the root and refer
-            to others by position. A number is rounded to the `dtype` of its column, and goes left up to `threshold`;
-            the listed `categories` go left; `missing` says where missing values go. A tree says `classes` (the shares
-            of a leaf's `counts`, averaged over the trees), `mean` (its `value`, averaged likewise) or `score` (its
-            `value`, added to the raw score, which begins at `start_scores`). Averages leave trees without samples out.
+            to others by position (-1: none). A number is rounded to the `dtype` of its column, and goes left up to
+            `threshold`; the listed `categories` go left; `missing` says where missing values go. A tree says `classes`
+            (the shares of a leaf's `counts`, averaged over the trees), `mean` (its `value`, averaged likewise) or
+            `score` (its `value`, added to the raw score, which begins at `start_scores`). Averages leave trees without
+            samples out.
         """
         self.resolve()
         return tables.document(self)
 
     @reads_long
     def export_text(
-        self: Any,
-        feature_names: Sequence[str] | None = None,
-        *,
-        tree: int = 0,
-        max_depth: int | None = None,
-        decimals: int = 2,
+        self: Any, feature_names: Names = None, *, tree: int = 0, max_depth: int | None = None, decimals: int = 2
     ) -> str:
         """Return a tree for people: its splits, and what each leaf says, a line a node; resolves all tags.
 
@@ -121,12 +119,7 @@ class Exportable:
 
     @reads_long
     def export_graphviz(
-        self: Any,
-        feature_names: Sequence[str] | None = None,
-        *,
-        tree: int = 0,
-        max_depth: int | None = None,
-        decimals: int = 2,
+        self: Any, feature_names: Names = None, *, tree: int = 0, max_depth: int | None = None, decimals: int = 2
     ) -> str:
         """Return a tree in Graphviz' DOT language, to be drawn by `dot`; resolves all tags.
 
@@ -138,7 +131,7 @@ class Exportable:
     @reads_long
     def plot_tree(
         self: Any,
-        feature_names: Sequence[str] | None = None,
+        feature_names: Names = None,
         *,
         tree: int = 0,
         max_depth: int | None = 3,

@@ -26,7 +26,8 @@ import numpy as np
 
 from oubli.core.array_types import Array, Reals
 from oubli.core.data.encoding import FLOAT32_MAX, Encoder
-from oubli.core.data.schema import LabelType, Schema
+from oubli.core.data.schema import LabelType, Schema, label_key
+from oubli.core.data.targets import encode_labels
 from oubli.core.data.values import Column, ColumnType, Task
 from oubli.core.engine import Split, TreeLook
 from oubli.core.errors import EmptyModelError, InputError, UnavailableError
@@ -113,10 +114,6 @@ def last_double(threshold: float) -> float:
     return middle if np.float32(middle) == below else float(np.nextafter(middle, -np.inf))
 
 
-def _texts(values: Any) -> str:
-    return " ".join(map(repr, values.tolist()))
-
-
 class _Tree:
     """The shape of one tree, for as many texts as it has outputs."""
 
@@ -156,17 +153,15 @@ class _Tree:
             return _constant(values[0].item())
         numbers = np.where(is_inner, np.cumsum(is_inner) - 1, -np.cumsum(is_leaf))
         asked: list[Any] = [self._asked[number] for number in inner.tolist()]
-        swaps = np.array([question.swaps for question in asked])
+        swaps = [question.swaps for question in asked]
         sides = numbers[self._lefts[inner]], numbers[self._rights[inner]]
         sets = [question.chosen.view("<u4") for question in asked if question.chosen is not None]
-        places = np.cumsum([question.chosen is not None for question in asked]) - 1.0
-        thresholds = np.array([question.threshold for question in asked])
         is_set = np.array([question.chosen is not None for question in asked])
         parts: dict[str, Any] = {
             "num_leaves": np.array([len(leaf_counts)]),
             "num_cat": np.array([len(sets)]),
             "split_feature": np.array([question.feature for question in asked]),
-            "threshold": np.where(is_set, places, thresholds),
+            "threshold": np.where(is_set, np.cumsum(is_set) - 1.0, [question.threshold for question in asked]),
             "decision_type": np.array([question.kind for question in asked]),
             "left_child": np.where(swaps, *sides[::-1]),
             "right_child": np.where(swaps, *sides),
@@ -175,9 +170,8 @@ class _Tree:
             "leaf_count": leaf_counts,
             "internal_weight": self._counts[inner],
             "internal_count": self._counts[inner],
+            **dict.fromkeys(("split_gain", "internal_value"), np.zeros(len(asked), np.int64)),
         }
-        for name in ("split_gain", "internal_value"):
-            parts[name] = np.zeros(len(asked), np.int64)
         if sets:
             parts |= {"cat_boundaries": np.cumsum([0, *map(len, sets)]), "cat_threshold": np.concatenate(sets)}
         parts |= {"is_linear": np.array([0]), "shrinkage": np.array([1])}
@@ -201,8 +195,9 @@ def to_text(model: ReadModel, of_class: Any = None) -> str:
     classes = model.samples_.classes.classes_array().tolist()
     outputs = slice(1 if len(classes) == 2 else 0, len(classes))
     if of_class is not None:
-        places = [] if model.is_boosted else [place for place, label in enumerate(classes) if label == of_class]
-        if not places:
+        (wanted,) = encode_labels([of_class], 1, model.schema_.label_type, "of_class")
+        places = [place for place, label in enumerate(classes) if label_key(label) == label_key(wanted)]
+        if model.is_boosted or not places:
             raise InputError("must be a class held by a forest or tree; boosting says all at once", field="of_class")
         outputs = slice(places[0], places[0] + 1)
     n_outputs = max(len(engine.start_scores if model.is_boosted else classes[outputs]), 1)
@@ -232,9 +227,9 @@ def to_text(model: ReadModel, of_class: Any = None) -> str:
 def _document(model: ReadModel, trees: list[str], n_outputs: int, classes: list[Any], questions: _Questions) -> str:
     """Put the text together."""
     columns, held = model.schema_.columns, questions.held
-    objective = ["objective=regression"] if n_outputs == 1 else []
+    what = "objective=regression" if n_outputs == 1 else "average_output"
     if model.is_boosted and len(classes) > 1:
-        objective = ["objective=binary sigmoid:1" if n_outputs == 1 else f"objective=multiclass num_class:{n_outputs}"]
+        what = "objective=binary sigmoid:1" if n_outputs == 1 else f"objective=multiclass num_class:{n_outputs}"
     places = {column: ":".join(map(str, range(len(one.texts)))) for column, one in held.items()}
     ours = {
         "classes": classes,
@@ -250,8 +245,7 @@ def _document(model: ReadModel, trees: list[str], n_outputs: int, classes: list[
         f"num_tree_per_iteration={n_outputs}",
         "label_index=0",
         f"max_feature_idx={len(columns) - 1}",
-        *objective,
-        *(["average_output"] if not objective else []),
+        what,
         f"feature_names={' '.join(_feature_names(columns))}",
         f"feature_infos={' '.join(places.get(j, '[-inf:inf]') or 'none' for j in range(len(columns)))}",
         _OURS + json.dumps(ours).replace("=", r"\u003d"),
@@ -265,9 +259,11 @@ def _document(model: ReadModel, trees: list[str], n_outputs: int, classes: list[
 def _feature_names(columns: Sequence[Column]) -> list[str]:
     """The names of the columns without characters that LightGBM refuses; another one where two would be the same."""
     names: dict[str, None] = {}
-    for j, column in enumerate(columns):
-        name = _ODD_CHARACTERS.sub("_", column.name) or "_"
-        names[name if name not in names else f"{name}_{j}"] = None
+    for column in columns:
+        name = _ODD_CHARACTERS.sub("_", column.name)
+        while name in names:
+            name += "_"
+        names[name] = None
     return list(names)
 
 

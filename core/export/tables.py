@@ -10,7 +10,7 @@ import numpy as np
 from oubli.core.array_types import Array, Hashes, Ints
 from oubli.core.drawing import Questions
 from oubli.core.engine import Split
-from oubli.core.export.trees import ReadModel, Ways, held_categories, trees_of
+from oubli.core.export.trees import Node, ReadModel, Ways, held_categories, trees_of
 
 FORMAT = "oubli-trees"
 VERSION = 1
@@ -19,10 +19,7 @@ _OF_TREE = ("tree", "iteration", "class")
 _OF_NODE = ("node", "parent", "depth", "left", "right")
 _OF_SPLIT = ("feature", "threshold", "categories", "missing", "text")
 _COLUMNS = [*_OF_TREE, *_OF_NODE, *_OF_SPLIT, "n_samples", "counts", "value"]
-_TYPES = {  # of columns in which values may be missing
-    **dict.fromkeys(("iteration", "parent", "left", "right"), "Int64"),
-    **dict.fromkeys(("threshold", "value"), "float64"),
-}
+_TYPES = {"iteration": "Int64", "threshold": "float64", "value": "float64"}  # where values may be missing
 
 
 def needed(library: str, extra: str) -> Any:
@@ -65,17 +62,7 @@ def _described(model: ReadModel) -> list[dict[str, Any]]:
             "iteration": facts.iteration,
             "class": None if facts.group is None else classes[facts.group],
             "nodes": [
-                {
-                    "parent": None if node.parent < 0 else node.parent,
-                    "depth": node.depth,
-                    "left": None if node.left < 0 else node.left,
-                    "right": None if node.right < 0 else node.right,
-                    "split": plain(node.split),
-                    "n_samples": node.n_samples,
-                    "counts": node.counts,
-                    "value": node.value,
-                }
-                for node in nodes
+                {name: getattr(node, name) for name in Node.__slots__} | {"split": plain(node.split)} for node in nodes
             ],
         }
         for facts, nodes in trees_of(model)
@@ -90,7 +77,7 @@ def data_frame(model: ReadModel) -> Any:
         for tree, one in enumerate(_described(model))
         for number, node in enumerate(one["nodes"])
     ]
-    return pandas.DataFrame([[row.get(name) for name in _COLUMNS] for row in rows], columns=_COLUMNS).astype(_TYPES)
+    return pandas.DataFrame(rows, columns=_COLUMNS).astype(_TYPES)
 
 
 def document(model: ReadModel) -> str:

@@ -83,9 +83,7 @@ def test_the_table_has_what_the_document_has(name: str) -> None:
     assert len(frame) == len(nodes)
     for (tree, number, node), row in zip(nodes, frame.itertuples(), strict=True):
         assert (row.tree, row.node, row.depth, row.n_samples) == (tree, number, node["depth"], node["n_samples"])
-        assert [None if pd.isna(one) else one for one in (row.parent, row.left, row.right)] == [
-            node[name] for name in ("parent", "left", "right")
-        ]
+        assert (row.parent, row.left, row.right) == (node["parent"], node["left"], node["right"])
         assert row.counts == node["counts"] or (node["counts"] is None and row.counts is None)
         assert (None if pd.isna(row.value) else row.value) == node["value"]
         split = node["split"] or dict.fromkeys(("feature", "threshold", "categories", "missing", "text"))
@@ -108,7 +106,7 @@ def test_paths_are_the_nodes_that_questions_lead_through(name: str) -> None:
         for tree, first, behind in zip(document["trees"], offsets, offsets[1:], strict=False):
             numbers = np.flatnonzero(passed[first:behind]).tolist()
             way = [tree["nodes"][number] for number in numbers]
-            assert way[0]["parent"] is None
+            assert way[0]["parent"] == -1
             assert [node["parent"] for node in way[1:]] == numbers[:-1]
             assert way[-1] == leaf_of(document, tree, row)
     assert set(dense.ravel().tolist()) == {0, 1}
@@ -139,10 +137,10 @@ def test_text_and_drawing_have_the_nodes_down_to_a_depth(name: str) -> None:
     tree = int(frame["tree"].iloc[0])
     for depth in (0, 2, None):
         shown = frame if depth is None else frame[frame["depth"] <= depth]
-        inner = shown[shown["left"].notna() & (shown["depth"] < (99 if depth is None else depth))]
+        inner = shown[(shown["left"] >= 0) & (shown["depth"] < (99 if depth is None else depth))]
         text = model.export_text(tree=tree, max_depth=depth)
         assert len(text.splitlines()) == len(shown) + len(inner)  # "else"
-        n_cut = 0 if depth is None else int((shown["left"].notna() & (shown["depth"] == depth)).sum())
+        n_cut = 0 if depth is None else int(((shown["left"] >= 0) & (shown["depth"] == depth)).sum())
         assert text.count("... (") == n_cut
         dot = model.export_graphviz(tree=tree, max_depth=depth)
         assert len(re.findall(r"^    node\d+ \[label=", dot, re.MULTILINE)) == len(shown)
