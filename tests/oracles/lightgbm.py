@@ -88,6 +88,8 @@ class Booster:
         match self.head.get("objective", "").split(" ")[0]:
             case "binary":
                 return [1 / (1 + math.exp(-raw[0]))]
+            case "poisson":
+                return [math.exp(raw[0])]
             case "multiclass":
                 powers = [math.exp(one - max(raw)) for one in raw]
                 return [power / sum(powers) for power in powers]
