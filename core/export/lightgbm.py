@@ -70,11 +70,15 @@ class _Questions:
         self._columns = model.schema_.columns
         self.held = held_categories(model)
         self.known_only: set[int] = set()
+        self._asked: dict[tuple[int, int], _Question] = {}  # by column and category
 
     def ask(self, split: Split) -> _Question:
         """Return a split in LightGBM's form; InputError when it has none."""
         if split.feature in self.held:
-            return self._category(split, self.held[split.feature])
+            key = split.feature, -1 if split.category is None else split.category
+            if key not in self._asked or split.category is None:
+                self._asked[key] = self._category(split, self.held[split.feature])
+            return self._asked[key]
         column, threshold = self._columns[split.feature], min(float(split.threshold or 0.0), _LARGEST)
         if 0 < abs(threshold) <= _ZERO:
             raise InputError(
@@ -90,7 +94,7 @@ class _Questions:
         is_rare = split.category == int(RARE_CATEGORY)
         # Those that no sample holds are rare where there are rare ones, and go right at any other single category.
         unknown = is_rare if split.statistic is None and split.goes_left is None else missing
-        if not is_rare and split.category not in held.known:
+        if not is_rare and split.category not in held.hashes:
             self.known_only.add(split.feature)
         if missing != unknown:
             if (sides == missing).all():
@@ -123,25 +127,29 @@ class _Tree:
             np.array([getattr(node, name) for node in nodes]) for name in ("parent", "left", "right")
         )
         self._asked = [None if node.split is None else ask(node.split) for node in nodes]
+        inner, depths = np.flatnonzero(self._lefts >= 0), np.array([node.depth for node in nodes])
+        self._upwards = [inner[depths[inner] == depth] for depth in range(depths.max(), -1, -1)]  # level by level
         # SHAP divides by the numbers of samples.
-        self._counts = np.array([max(node.n_samples, 1) if node.left < 0 else 0 for node in nodes])
-        for number in range(len(nodes) - 1, 0, -1):
-            self._counts[nodes[number].parent] += self._counts[number]
+        self._counts = np.array([max(node.n_samples, 1) for node in nodes])
+        self._add_up(self._counts)
+
+    def _add_up(self, counts: Any) -> None:
+        for level in self._upwards:
+            counts[level] = counts[self._lefts[level]] + counts[self._rights[level]]
 
     def values(self, n_classes: int) -> Reals:
         """What leaves say, float64[nodes, outputs]; of inner nodes what all leaves below say, NaN if they differ."""
         if n_classes:
             counts = np.array([[0.0] * n_classes if node.counts is None else node.counts for node in self._nodes])
-            for number in range(len(counts) - 1, 0, -1):
-                counts[self._parents[number]] += counts[number]
+            self._add_up(counts)
             for number in np.flatnonzero(~counts.any(axis=1)).tolist():  # it answers as the node above does
                 counts[number] = counts[self._parents[number]]
             values = counts / counts.sum(axis=1, keepdims=True)
         else:
             values = np.array([[0.0 if node.value is None else node.value] for node in self._nodes])
-        for number in np.flatnonzero(self._lefts >= 0)[::-1].tolist():
-            left, right = values[self._lefts[number]], values[self._rights[number]]
-            values[number] = np.where(left == right, left, np.nan)
+        for level in self._upwards:
+            left, right = values[self._lefts[level]], values[self._rights[level]]
+            values[level] = np.where(left == right, left, np.nan)
         return np.asarray(values, np.float64)
 
     def text(self, values: Reals) -> str:

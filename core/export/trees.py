@@ -141,7 +141,7 @@ class HeldCategories:
     Attributes
     ----------
     texts : the categories, sorted.
-    known : hashes that trees read of these, and of missing values.
+    hashes : uint64[n + 1] that trees read of these, and of missing values.
     """
 
     def __init__(self, model: ReadModel, column: int) -> None:
@@ -151,11 +151,15 @@ class HeldCategories:
         cells = np.full((len(codes) + 1, schema.n_features), np.nan, schema.cell_dtype)
         cells[:-1, column] = [codes[text] for text in self.texts]
         self._ways = Ways(model.engine_, cells, table.hashes)
-        self.known = frozenset(hashes_of(self._ways.cells[:, column], self._ways.hashes).tolist())
+        self.hashes = hashes_of(self._ways.cells[:, column], self._ways.hashes)
+        self._each: list[int] = self.hashes.tolist()
 
     def sides(self, split: Split) -> tuple[Bools, bool]:
         """Whether each category goes left, and whether missing values do."""
-        found = self._ways.are_left(split)
+        if split.goes_left is not None:  # of many splits: without looking for equal ones
+            found = np.fromiter(map(split.goes_left, self._each), np.bool_, len(self._each))
+        else:
+            found = self._ways.are_left(split)
         return found[:-1], bool(found[-1])
 
 
