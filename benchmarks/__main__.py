@@ -19,6 +19,7 @@ from benchmarks import (
     bench_durability,
     bench_erase,
     bench_erasure_rate,
+    bench_export,
     bench_http,
     bench_igbdt,
     bench_influence,
@@ -85,6 +86,7 @@ def main() -> None:
     bench_attacks.main(cached)
     bench_leaver.main([*cached, *dare])
     bench_unseen.main(cached)
+    bench_export.main(cached)
     bench_threads.main(cached)
     bench_limits.main([*cached, "--only", "growth"])
     bench_audit.main(cached)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
     from oubli.core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
     from oubli.core.estimators import load
+    from oubli.core.export.lightgbm import lightgbm_rows
     from oubli.core.forest.estimator import DynamicForestClassifier, DynamicForestRegressor
     from oubli.core.tree.estimator import DynamicTreeClassifier
     from oubli.core.warmup import warm_up
@@ -25,6 +26,7 @@ __all__ = [
     "IncrementalBoostingRegressor",
     "OnlineBoostingClassifier",
     "OnlineBoostingRegressor",
+    "lightgbm_rows",
     "load",
     "warm_up",
 ]
@@ -36,8 +38,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from oubli.core.registry import ESTIMATORS
 
-    other = "oubli.core.warmup" if name == "warm_up" else "oubli.core.estimators"
-    globals()[name] = getattr(import_module(ESTIMATORS.get(name, other)), name)
+    functions = {"lightgbm_rows": "export.lightgbm", "load": "estimators", "warm_up": "warmup"}
+    module = ESTIMATORS.get(name) or f"oubli.core.{functions[name]}"
+    globals()[name] = getattr(import_module(module), name)
     return globals()[name]
 
 

@@ -8,6 +8,7 @@ imported it.
 
 import inspect
 import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -45,6 +46,7 @@ from oubli.core.registry import PLACES, variant_of
 from oubli.core.samples.serialise import canonical_parts, store_bytes
 from oubli.core.samples.store import SampleStore
 
+_INTERNAL = "Internal: "  # how docstrings begin of what is for services and tests
 ROUTED = ("fit", "partial_fit", "score")  # methods to which scikit-learn's tools may pass more than X and y
 
 
@@ -56,12 +58,15 @@ class Estimator:
     _estimator_type: str
     # What scikit-learn's tools are to pass on, by method and parameter, where anything was said.
     _requests: Mapping[str, Mapping[str, bool | str | None]] = MappingProxyType({})
+    # Attributes without docstrings that are for services and tests.
+    _internal: ClassVar[tuple[str, ...]] = ("lock", "is_boosted", "small_parameters", "earlier_parameters")
 
     __slots__ = ("__dict__", "__weakref__", "lock")  # the lock is no attribute that is fitted
     lock: ModelLock
 
     def __new__(cls, *_arguments: Any, **_parameters: Any) -> Self:
         """Make an estimator with a lock of its own."""
+        _join_scikit_learn(cls)
         estimator = super().__new__(cls)
         estimator.lock = ModelLock()
         return estimator
@@ -107,12 +112,20 @@ class Estimator:
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
+    def __dir__(self) -> list[str]:
+        """Name all but what is said to be internal where it is defined: by a docstring, also of a whole class."""
+        hidden = set(self._internal)
+        for base in type(self).__mro__:
+            is_internal = (base.__doc__ or "").startswith(_INTERNAL)
+            hidden |= {name for name, one in vars(base).items() if is_internal or _is_internal(one)}
+        return [name for name in super().__dir__() if name not in hidden or name.startswith("_")]
+
     def __sklearn_is_fitted__(self) -> bool:
         """Whether `fit`, `start` or `load` has been called."""
         return hasattr(self, "schema_")
 
     def check_is_fitted(self) -> None:
-        """Check that there is a model, and that no change of it was broken off.
+        """Internal: check that there is a model, and that no change of it was broken off.
 
         Raises
         ------
@@ -130,7 +143,7 @@ class Estimator:
 
     @property
     def is_usable(self) -> bool:
-        """Whether there is a model that can be used: fitted, and no change of it was broken off halfway."""
+        """Internal: whether there is a model that can be used: fitted, and no change of it was broken off halfway."""
         return self.__sklearn_is_fitted__() and not self.samples_.changes.is_broken
 
     def _check_names(self, X: Any) -> None:
@@ -205,8 +218,24 @@ class Estimator:
             target_tags=TargetTags(required=True),
             classifier_tags=ClassifierTags() if is_classifier else None,
             regressor_tags=None if is_classifier else RegressorTags(),
-            input_tags=InputTags(allow_nan=True, categorical=True, string=True),
+            input_tags=InputTags(allow_nan=True, categorical=True, string=True, sparse=True),
         )
+
+
+def _is_internal(one: Any) -> bool:
+    return not isinstance(one, str) and (getattr(one, "__doc__", None) or "").startswith(_INTERNAL)
+
+
+def _join_scikit_learn(cls: type[Estimator]) -> None:
+    """Make classifiers and regressors know to `isinstance` as scikit-learn's, once another module has imported that.
+
+    Tools ask so that are older than tags. The mixin comes last, so that nothing of it is used.
+    """
+    name = {"classifier": "ClassifierMixin", "regressor": "RegressorMixin"}.get(getattr(cls, "_estimator_type", ""), "")
+    mixin = getattr(sys.modules.get("sklearn.base"), name, None)
+    if mixin is not None and not issubclass(cls, mixin):
+        owner: Any = next(base for base in cls.__mro__ if "_estimator_type" in vars(base))
+        owner.__bases__ = (*owner.__bases__, mixin)
 
 
 def _is_default(value: Any, default: Any) -> bool:
@@ -270,12 +299,12 @@ class Keepable(Estimator, ABC):
     @staticmethod
     @abstractmethod
     def engine_type(settings: Any) -> type[Engine]:
-        """The class of the engine that some settings ask for."""
+        """Internal: the class of the engine that some settings ask for."""
 
     @classmethod
     @abstractmethod
     def read_settings(cls, parameters: Mapping[str, Any], schema: Schema) -> Any:
-        """Check the constructor's parameters and return the settings; InputError names the one that does not fit."""
+        """Internal: check the constructor's parameters and return the settings; InputError names what does not fit."""
 
     @abstractmethod
     def query(self, X: Any, *, frozen: bool = False) -> Any:
@@ -289,15 +318,15 @@ class Keepable(Estimator, ABC):
 
     @reads_long
     def unchanged(self, work: Callable[[], T]) -> T:
-        """Call something that reads the model several times, and return its result: changes wait for its end."""
+        """Internal: call what reads the model several times, and return its result: changes wait for its end."""
         return work()
 
     def parameters_of_model(self) -> dict[str, Any]:
-        """The parameters without `n_jobs`, which no model, file or journal knows, and weights, which the schema has."""
+        """Internal: the parameters without `n_jobs`, which no file knows, and weights, which the schema has."""
         return {name: value for name, value in self.get_params().items() if name not in {N_JOBS, *WEIGHTS}}
 
     def take_threads(self) -> None:
-        """Work with as many threads from now on as `n_jobs` asks for."""
+        """Internal: work with as many threads from now on as `n_jobs` asks for."""
         self.engine_.n_threads = self.samples_.n_threads = threads_of(self.n_jobs)
 
     def set_params(self, **params: Any) -> Self:
@@ -318,7 +347,7 @@ class Keepable(Estimator, ABC):
     # -- beginning ------------------------------------------------------------------------------
 
     def checked_settings(self, schema: Schema) -> Any:
-        """Check the parameters and return the settings; InputError names the one that does not fit."""
+        """Internal: check the parameters and return the settings; InputError names the one that does not fit."""
         if schema.task != self.task:
             raise InputError(
                 f"the schema is for {schema.task.value}, {type(self).__name__} is for {self.task.value}: "
@@ -346,7 +375,7 @@ class Keepable(Estimator, ABC):
         return self.engine_.nbytes + self.samples_.nbytes
 
     def begin(self, schema: Schema, settings: Any, store: SampleStore | None = None) -> None:
-        """Hold the samples of a store (none when left out), over trees yet to be fitted.
+        """Internal: hold the samples of a store (none when left out), over trees yet to be fitted.
 
         settings : what `checked_settings` returned, of this model or of another one of its kind.
         """
@@ -358,7 +387,7 @@ class Keepable(Estimator, ABC):
         self.hold(store, engine)
 
     def expect_kernels(self, schema: Schema, what: str = "model") -> None:
-        """Say what this process is going to compile: if a kernel is missing, other processes compile all of that."""
+        """Internal: say what this process will compile: if a kernel is missing, other processes compile all of it."""
         if self.kind in PLACES:
             variant = json.dumps(variant_of(self.kind, self.get_params()))
             fill_with(_fill_cache, (what, self.kind, self.task.value, schema.cell_dtype.name, variant))
@@ -368,7 +397,7 @@ class Keepable(Estimator, ABC):
         return settings, schema.n_features, schema.cell_dtype, schema.categorical_mask, self.task is Task.CLASSIFICATION
 
     def hold(self, store: SampleStore, engine: Engine) -> None:
-        """Belong to an engine over the samples of a store."""
+        """Internal: belong to an engine over the samples of a store."""
         self.expect_kernels(store.schema)
         store.changes.lock = self.lock
         engine.changes = store.changes
@@ -385,11 +414,11 @@ class Keepable(Estimator, ABC):
     # -- digest and fresh fit -------------------------------------------------------------------
 
     def class_order(self) -> Ints:
-        """Codes of the classes held, in the order of their values."""
+        """Internal: codes of the classes held, in the order of their values."""
         return self.samples_.classes.order()
 
     def header_text(self) -> str:
-        """All but the trees that decides a prediction, as the digest of the model begins with it."""
+        """Internal: all but the trees that decides a prediction, as the digest of the model begins with it."""
         weighs_classes = len(self.schema_.class_weight) > 0
         return header_text(
             {
@@ -404,12 +433,12 @@ class Keepable(Estimator, ABC):
         )
 
     def digest_of(self, tree_digests: list[str]) -> str:
-        """Digest of the model, whose trees have these."""
+        """Internal: digest of the model, whose trees have these."""
         return model_digest(self.header_text(), tree_digests)
 
     @reads_long
     def tree_digests(self) -> list[str]:
-        """Digest of each tree, in order; resolves all tags."""
+        """Internal: digest of each tree, in order; resolves all tags."""
         self.resolve()
         return self.engine_.digests(self.class_order())
 
@@ -424,7 +453,7 @@ class Keepable(Estimator, ABC):
 
     @reads_long
     def fresh_fit(self, progress: Progress | None = None) -> Self:
-        """Fit another model on the samples held, read by value and in another order, with the same types."""
+        """Internal: fit another model on the samples held, read by value and in another order, with the same types."""
         fresh = type(self)(**{**self.get_params(), "random_state": self.seed_})
         store = SampleStore(self.schema_, owner=type(self).__name__)
         fresh.hold(store, self.engine_.counterpart())
@@ -439,11 +468,14 @@ class Keepable(Estimator, ABC):
     def verify(self, progress: Progress | None = None) -> Verification:
         """Compare with a fresh fit on the samples held, and recount all counters; resolves all tags.
 
-        `progress` gets how many trees of the fresh fit are done, and how many there will be.
-
         A model that is not exact depends on its history. Its trees must be those of a fresh fit only when it has none.
         Otherwise it must keep what it promises; for a kind that promises nothing, the answer says how far its
         predictions are from a fresh fit's.
+
+        Parameters
+        ----------
+        progress : callable(done, total), optional
+            Called after each tree of the fresh fit.
         """
         live = self.tree_digests()
         store, engine = self.samples_, self.engine_
@@ -537,7 +569,7 @@ class Keepable(Estimator, ABC):
 
     @reads_long
     def to_parts(self) -> tuple[dict[str, Any], Arrays]:
-        """Describe a fitted model by JSON-able values and arrays, for files and pickles; resolves all tags."""
+        """Internal: describe a fitted model by plain values and arrays, for files and pickles; resolves all tags."""
         engine = self.engine_
         self.resolve()
         parameters = {**self.parameters_of_model(), "random_state": self.seed_}
@@ -556,7 +588,7 @@ class Keepable(Estimator, ABC):
         return document, {**arrays, **self.samples_.state()}
 
     def restore(self, settings: Any, document: Mapping[str, Any], arrays: Arrays, store: SampleStore) -> None:
-        """Hold the samples of a store, and take the trees over that `to_parts` described, checked; empties `arrays`.
+        """Internal: hold the samples of a store and the trees that `to_parts` described, checked; empties `arrays`.
 
         Raises
         ------
@@ -632,7 +664,7 @@ class Keepable(Estimator, ABC):
         return read[0].checked(verify)
 
     def checked(self, verify: bool | None) -> Self:
-        """Compare the trees of a model that was read with a fresh fit, if that is short when `verify` is None.
+        """Internal: compare the trees of a model that was read with a fresh fit; if `verify` is None, a short one.
 
         Raises
         ------
@@ -649,7 +681,7 @@ class Keepable(Estimator, ABC):
     def read_parts(
         cls, document: dict[str, Any], arrays: Arrays, *, regrow: str = "", limit: int | None = None
     ) -> tuple[Self, str]:
-        """Put a model together from what a model file holds, checked; for `oubli.core.persistence`.
+        """Internal: put a model together from what a model file holds, checked; for `oubli.core.persistence`.
 
         Parameters
         ----------
@@ -708,7 +740,7 @@ class Keepable(Estimator, ABC):
 
     @classmethod
     def bytes_asked(cls, schema: Schema, settings: Any, arrays: Arrays, *, with_trees: bool = True) -> int:
-        """Bytes of the arrays that a file becomes, roughly."""
+        """Internal: bytes of the arrays that a file becomes, roughly."""
         engine_type = cls.engine_type(settings)
         is_classification = cls.task is Task.CLASSIFICATION
         codes = arrays["class_table.codes"]

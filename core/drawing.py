@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from oubli.core.data.values import Column, ColumnType
 from oubli.core.engine import Split, TreeLook
+from oubli.core.export.trees import ReadModel
 from oubli.core.rng import MISSING_CATEGORY, RARE_CATEGORY
 
 if TYPE_CHECKING:
-    from oubli.core.model import Model
     from oubli.core.samples.categories import CategoryTable
 
 _MOST_LISTED = 50  # categories of one question
@@ -102,7 +102,7 @@ MOST_LEVELS = 8
 LONGEST_PATH = 512
 
 
-def look_at_tree(model: "Model", tree: int, path: str, levels: int) -> dict[str, Any] | None:
+def look_at_tree(model: ReadModel, tree: int, path: str, levels: int) -> dict[str, Any] | None:
     """Describe a node of a tree, and those some levels below it; the model has no tags, and is only read.
 
     Parameters
@@ -120,7 +120,7 @@ def look_at_tree(model: "Model", tree: int, path: str, levels: int) -> dict[str,
     engine = model.engine_
     if not 0 <= tree < engine.n_drawn_trees:
         return None
-    look = engine.look(tree, model.problem())
+    look = engine.look(tree, model.samples_.problem())
     node = look.root
     for letter in path:
         left = look.left(node)

@@ -46,6 +46,7 @@ class Split:
     category : hash of the one category that goes left; None: several do.
     goes_left : says of the hash of a category whether it goes left; where several do.
     statistic : number of the statistic of the labels by category that `threshold` is for; None: the values are read.
+    column : of what the trees read, where it is not `feature`: the statistic's.
     """
 
     feature: int
@@ -54,6 +55,7 @@ class Split:
     category: int | None = None
     goes_left: Callable[[int], bool] | None = None
     statistic: int | None = None
+    column: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +308,15 @@ class Engine(ABC):
         frozen : write nothing but working space.
         """
 
+    @property
+    def start_scores(self) -> list[float]:
+        """What the raw scores of boosting begin with, one for each tree of an iteration; empty for other kinds."""
+        return []
+
+    def read_queries(self, cells: Array, category_hashes: Hashes) -> tuple[Array, Hashes]:
+        """What trees read of rows: cells, and the hashes of categories by code."""
+        return cells, category_hashes
+
     @abstractmethod
     def importances(self) -> Reals:
         """Share of each feature in what all splits gain, float64[d]; without tags."""
@@ -531,6 +542,12 @@ class Verification:
     wrong_counters: list[str]
     broken_promises: list[str] = field(default_factory=list)
     distance_to_fresh: float | None = None
+
+    def __repr__(self) -> str:
+        """Say whether all is well, or the first thing that is wrong."""
+        wrong = self.wrong
+        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        return f"Verification({f'wrong: {wrong[0]}{more}' if wrong else 'ok'}, {len(self.trees)} trees)"
 
     @property
     def ok(self) -> bool:

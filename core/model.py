@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from oubli.core.concurrency.changes import Changes
 from oubli.core.concurrency.locks import reads, reads_long, writes
 from oubli.core.concurrency.threads import beside, is_long, threads_of
 from oubli.core.data.schema import Schema, label_key
+from oubli.core.data.tables import row_blocks
 from oubli.core.data.targets import read_label_column
 from oubli.core.engine import Progress
 from oubli.core.errors import EmptyModelError, InputError, UnknownIdError
@@ -32,6 +33,7 @@ from oubli.core.samples.store import SampleStore
 
 T = TypeVar("T")
 
+_SPARSE_ROWS = 4096  # of a sparse matrix, that are dense at a time
 _INDEXING = 5e-7  # seconds that it takes to index an id, roughly
 
 
@@ -75,9 +77,10 @@ class Model(Changeable):
 
         Parameters
         ----------
-        X : array, table or list of rows, shape (n, d)
+        X : array, table, sparse matrix or list of rows, shape (n, d)
             Columns of a table (pandas, polars, pyarrow, or one with a protocol of theirs) are matched by name. NaN and
-            None are missing values. Numbers are held as float32 or float64, see `dtype`.
+            None are missing values; what a sparse matrix (SciPy) does not store is 0. Numbers are held as float32 or
+            float64, see `dtype`.
         y : array or list, shape (n,)
             Matched with X by position; the index of a Series is ignored.
         ids : sequence of str or int, length n, name of a column, or "generate", optional
@@ -158,6 +161,11 @@ class Model(Changeable):
     def start(self, schema: Schema) -> Self:
         """Begin with no samples; `add` does the rest.
 
+        Parameters
+        ----------
+        schema : Schema
+            Types of columns and label.
+
         Raises
         ------
         InputError
@@ -173,7 +181,7 @@ class Model(Changeable):
         return self
 
     def fit_held(self, store: SampleStore, progress: Progress | None = None) -> Self:
-        """Fit on the samples of a store, which belongs to this model from now on; as `fit` on the same samples.
+        """Internal: fit on the samples of a store, which belongs to this model from now on; as `fit` on the same.
 
         `progress` is that of `fit`.
 
@@ -200,13 +208,15 @@ class Model(Changeable):
 
     @writes
     def refit(self, progress: Progress | None = None) -> None:
-        """Fit the trees again on the samples held."""
+        """Internal: fit the trees again on the samples held."""
         store = self.samples_
         self.engine_.fit(store.problem(), store.slots(), progress)
 
     @writes
     def set_classes(self, classes: Any, max_classes: int | None) -> None:
-        """Set the rules about classes: see `fit`. Closed classes are those of the samples held, restricted or not.
+        """Set the rules about classes. Parameters are those of `fit`.
+
+        Closed classes are those of the samples held, restricted or not.
 
         Raises
         ------
@@ -375,6 +385,10 @@ class Model(Changeable):
     def holds(self, sample_id: object) -> bool:
         """Whether a sample is held under an id.
 
+        Parameters
+        ----------
+        sample_id : str or int
+
         Raises
         ------
         InputError
@@ -385,11 +399,15 @@ class Model(Changeable):
 
     @reads
     def resolve(self, max_tags: int | None = None) -> int:
-        """Rebuild what was put off and return how many tags there were; or work on `max_tags` of them at most.
+        """Rebuild what was put off and return how many tags there were.
 
-        Queries do this by themselves, for their own paths. Resolving ahead keeps them fast. With `max_tags` each call
-        is short, if the kind can work on a part of a tag: then it may leave tags further down, and there are none left
-        when `n_lazy_tags_` is 0.
+        Queries do this by themselves, for their own paths. Resolving ahead keeps them fast.
+
+        Parameters
+        ----------
+        max_tags : int, optional
+            Most tags to work on: then each call is short, if the kind can work on a part of a tag. It may leave tags
+            further down, and there are none left when `n_lazy_tags_` is 0.
         """
         self.check_is_fitted()
         engine, lock = self.engine_, self.lock
@@ -398,14 +416,14 @@ class Model(Changeable):
         return lock.resolve(partial(engine.resolve, self.problem(), max_tags))
 
     def build_planted(self) -> None:
-        """Build the trees if all of them have yet to be built, as after a change of very many samples."""
+        """Internal: build the trees if all of them have yet to be built, as after a change of very many samples."""
         self.check_is_fitted()
         if self.engine_.is_planted_only:
             self.resolve()
 
     @reads
     def resolve_until(self, stop: Ints) -> int:
-        """Rebuild what was put off until nothing is left, or `stop` is set, and return how many tags were worked on.
+        """Internal: rebuild what was put off until nothing is left, or `stop` is set; returns how many tags were.
 
         For a thread that has the model to itself during this time. Another thread that needs the model sets `stop`, and
         waits for one node at most if the model `yields_`.
@@ -420,7 +438,7 @@ class Model(Changeable):
 
     @writes
     def wipe(self) -> None:
-        """Overwrite what is kept of samples no longer held: the working space; resolves all tags.
+        """Internal: overwrite what is kept of samples no longer held: the working space; resolves all tags.
 
         What a sample leaves in slots, tables, leaves and pools is overwritten when it goes. Splits that were chosen
         with it stay in a model that is not exact, until `scrub`.
@@ -441,7 +459,7 @@ class Model(Changeable):
 
     @writes
     def shred(self) -> None:
-        """Overwrite the samples and trees of a model that is no longer needed: it cannot be used afterwards.
+        """Internal: overwrite the samples and trees of a model that is no longer needed: it cannot be used afterwards.
 
         Freed memory then holds no sample, texts aside. Copies and answers share nothing with it that is overwritten.
         """
@@ -482,15 +500,18 @@ class Model(Changeable):
         """
 
     def problem(self) -> Problem:
-        """The samples as engines read them; ask again after each change."""
+        """Internal: the samples as engines read them; ask again after each change."""
         return self.samples_.problem()
 
     def data(self) -> Data:
-        """The samples as kernels read them; ask again after each change."""
+        """Internal: the samples as kernels read them; ask again after each change."""
         return self.problem().data
 
     def _read_trees(self, read: Callable[..., T], X: Any, frozen: bool = False) -> T:
         """Predict rows by a method of the engine, of a fitted model; one thread at a time where there are tags."""
+        if len(blocks := row_blocks(X, _SPARSE_ROWS)) > 1:
+            parts: Any = [self._read_trees(read, block, frozen) for block in blocks]
+            return cast(T, np.concatenate(parts))
         (cells, category_hashes), lock = self._encode_queries(X), self.lock
         order = self.samples_.classes.order()
         # In this order: a thread that resolves the last tag is the resolver until it has written all of it.
@@ -524,7 +545,7 @@ class Model(Changeable):
 
     @property
     def yields_(self) -> bool:
-        """Whether `resolve_until` stops soon."""
+        """Internal: whether `resolve_until` stops soon."""
         self.check_is_fitted()
         return self.engine_.yields
 
@@ -543,17 +564,17 @@ class Model(Changeable):
         return self.engine_.importances()
 
     def seconds_to_answer(self, n_rows: int) -> float:
-        """How long it takes to predict so many rows, roughly."""
+        """Internal: how long it takes to predict so many rows, roughly."""
         return self.engine_.seconds_to_answer(n_rows)
 
     @reads
     def seconds_to_verify(self) -> float:
-        """How long `verify` takes, roughly."""
+        """Internal: how long `verify` takes, roughly."""
         return self.engine_.seconds_to_verify(self.problem())
 
     @reads_long
     def check_invariants(self) -> None:
-        """Check samples and trees for internal soundness; slow, for tests.
+        """Internal: check samples and trees for internal soundness; slow, for tests.
 
         Raises
         ------

@@ -168,7 +168,7 @@ class ReplacePlan(Plan):
 
 
 class Changeable(Keepable):
-    """A model whose samples are added, deleted and replaced by plans."""
+    """Internal: a model whose samples are added, deleted and replaced by plans."""
 
     # -- plans ----------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ if _typing.TYPE_CHECKING:
         IncrementalBoostingRegressor,
         OnlineBoostingClassifier,
         OnlineBoostingRegressor,
+        lightgbm_rows,
         load,
         warm_up,
     )
@@ -27,6 +28,7 @@ __all__ = [
     "IncrementalBoostingRegressor",
     "OnlineBoostingClassifier",
     "OnlineBoostingRegressor",
+    "lightgbm_rows",
     "load",
     "warm_up",
 ]

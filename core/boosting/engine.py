@@ -74,7 +74,7 @@ class BoostedLook(TreeLook):
         if self._sources is not None and int(self._sources[feature]) != feature:
             source = int(self._sources[feature])
             number = feature - int(np.flatnonzero(self._sources[: feature + 1] == source)[1])
-            return Split(source, float(record["threshold"]), statistic=number)
+            return Split(source, float(record["threshold"]), statistic=number, column=feature)
         if record["is_categorical"]:
             return Split(feature, category=int(record["category"]))
         return Split(feature, float(record["threshold"]), bool(record["missing_left"]))
@@ -149,8 +149,12 @@ class BoostedEngine(Engine):
     def n_trees(self) -> int:
         """Trees held, those that predictions leave out included."""
 
+    @property
+    def start_scores(self) -> list[float]:
+        base: list[float] = self.trees.base.tolist()
+        return base
+
     def read_queries(self, cells: Array, category_hashes: Hashes) -> tuple[Array, Hashes]:
-        """What trees read of rows: cells, and the hashes of categories by code."""
         return self.statistics.read_queries(cells, category_hashes) if self.statistics else (cells, category_hashes)
 
     @abstractmethod

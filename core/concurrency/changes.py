@@ -24,6 +24,7 @@ Ctrl-C is not held back: it comes at once, and the model is unusable.
 import os
 import signal
 import threading
+import time
 
 # Without the enumerations of `signal`, whose look-ups take eight times as long as what is looked up.
 from _signal import getsignal as _get_handler  # type: ignore[import-not-found]
@@ -56,9 +57,11 @@ class Changes:
     derived : dict of arrays by name
         What readers have computed of all samples, for other readers. The next change overwrites it: such numbers tell
         which samples were held.
+    last : float
+        When the last section began, in seconds since 1970; 0 when there was none.
     """
 
-    __slots__ = ("_owner", "depth", "derived", "handler", "lock", "undo")
+    __slots__ = ("_owner", "depth", "derived", "handler", "last", "lock", "undo")
 
     def __init__(self, lock: ModelLock | None = None) -> None:
         self.depth = 0
@@ -67,12 +70,14 @@ class Changes:
         self.undo: list[tuple[Callable[[Any], Any], Any]] | None = None
         self.handler: Any = None  # that of Ctrl-C, while this section holds it back
         self.derived: dict[str, Array] = {}
+        self.last = 0.0
 
     def __enter__(self) -> "Changes":
         me = get_ident()
         if self._owner != me or self.depth == 0:
             self.lock.close()
             self.undo = None
+            self.last = time.time()
             if self.derived:
                 self.forget_derived()
             if me == _MAIN_THREAD[0]:

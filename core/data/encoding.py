@@ -183,9 +183,9 @@ class Encoder:
             return self._encode_columns(table.n_rows, self._frame_columns(table), look_ups)
         if table.n_columns != self.n_features and not (isinstance(table, Rows) and table.n_rows > 1):
             raise FeatureCountError(table.n_columns, self.n_features, owner=self.owner)
-        if isinstance(table, Matrix):
-            if self.only_numeric:
-                return Encoded(self._matrix_cells(table.values), {})
+        if isinstance(table, Matrix) and self.only_numeric:
+            return Encoded(self._matrix_cells(table.values), {})
+        if not isinstance(table, Rows):
             return self._encode_columns(table.n_rows, map(table.column, range(self.n_features)), look_ups)
         odd = table.odd_row(self.n_features)
         if odd is not None:

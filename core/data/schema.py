@@ -30,6 +30,7 @@ logger `oubli.numbers` says which columns are float64 for that. `dtype` decides 
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -113,6 +114,12 @@ class Schema:
     classes: tuple[Label, ...] | None = None
     max_classes: int = MAX_CLASSES
     class_weight: tuple[tuple[Label, float], ...] = ()
+
+    def __repr__(self) -> str:
+        """Name the task and how many columns of each type there are."""
+        kinds = Counter(column.type.value for column in self.columns)
+        columns = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
+        return f"Schema({self.task.value} of {self.label_name!r} by {columns})"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))

@@ -1,7 +1,8 @@
-"""The shapes in which callers pass X and y, reduced to three.
+"""The shapes in which callers pass X and y, reduced to four.
 
     Matrix    a 2-d array of booleans, integers or floats
     Rows      a list of rows, each a list or tuple of Python objects (also 2-d object arrays)
+    Sparse    a sparse matrix of SciPy, of which one column is dense at a time
     Frame     a table whose columns have names, read column by column, by duck typing: `frame[name]` of pandas, polars
               and pyarrow; any other table that speaks Arrow's or the DataFrame protocol becomes one of pyarrow first
 
@@ -11,6 +12,7 @@ no schema could accept are refused here.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ ONE_DIMENSION = (
     "Expected 2D array, got 1D array instead: X must hold one row for each sample. Reshape your data either "
     "using array.reshape(-1, 1) if it has a single feature or array.reshape(1, -1) if it is a single sample."
 )
-SPARSE = "Sparse data was passed, but dense data is required: use X.toarray()"
+SPARSE = "X is a sparse array that cannot be read by columns: pass X.tocsr()"
 COMPLEX = "Complex data not supported: pass real and imaginary parts as two columns"
 TIMES = "holds dates or times: convert them to numbers, for instance seconds or days"
 BYTES = "holds bytes: decode them to text"
@@ -109,6 +111,31 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class Sparse:
+    """A sparse matrix by columns (CSC), with one entry a cell at most; what is not stored is 0."""
+
+    matrix: Any
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns."""
+        return int(self.matrix.shape[1])
+
+    def column(self, index: int) -> RawColumn:
+        """Return one column."""
+        matrix = self.matrix
+        stored = slice(*matrix.indptr[index : index + 2])
+        values = np.zeros(self.n_rows, matrix.dtype)
+        values[matrix.indices[stored]] = matrix.data[stored]
+        return RawColumn(plain_array(values))
+
+
+@dataclass(frozen=True, slots=True)
 class Frame:
     """A table whose columns have labels; those that are not among `labels` are left out."""
 
@@ -140,7 +167,7 @@ class Frame:
         return Frame(self.frame, [label for label in self.labels if label not in labels])
 
 
-Table = Matrix | Rows | Frame
+Table = Matrix | Rows | Sparse | Frame
 
 
 def read_table(X: Any) -> Table:
@@ -159,7 +186,7 @@ def read_table(X: Any) -> Table:
     elif (frame := read_frame(X)) is not None:
         table = frame
     elif hasattr(X, "toarray"):
-        raise InputError(SPARSE)
+        table = _read_sparse(X)
     elif hasattr(X, "__array__"):
         table = _read_array(np.asarray(X))
     else:
@@ -184,6 +211,28 @@ def _read_array(X: Array) -> Table:
         return Matrix(plain_array(X))
     _refuse_kind(kind, None)
     return Rows(X.tolist())
+
+
+def _read_sparse(X: Any) -> Sparse:
+    if not hasattr(X, "tocsc"):
+        raise InputError(SPARSE)
+    _refuse_kind(X.dtype.kind, None)
+    if len(X.shape) != 2:
+        raise InputError(ONE_DIMENSION)
+    matrix = X.tocsc()
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return Sparse(matrix)
+
+
+def row_blocks(X: Any, n_rows: int) -> list[Any]:
+    """Cut a sparse matrix of many rows into some of about so many; all else is one block."""
+    if not hasattr(X, "tocsr") or X.shape[0] <= n_rows:
+        return [X]
+    by_rows, n_blocks = X.tocsr(), -(-X.shape[0] // n_rows)
+    ends = [X.shape[0] * block // n_blocks for block in range(n_blocks + 1)]
+    return [by_rows[first:behind] for first, behind in pairwise(ends)]
 
 
 def _unmasked(values: Array) -> Array:

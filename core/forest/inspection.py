@@ -117,8 +117,10 @@ class ForestLook(RecordLook):
 
     def says(self, node: int) -> tuple[list[float] | None, float | None]:
         child = self.nodes["child"]
-        below = nodes_below(child, np.array([node]))
-        ends = below[child[below] < 0]
+        ends = np.array([node])
+        if child[node] >= 0:
+            below = nodes_below(child, ends)
+            ends = below[child[below] < 0]
         if len(self._trees.tallies):
             return as_weights(self._tallies_of(ends)[self._order], is_whole=self._is_whole), None
         statistics = self._trees.statistics[~child[ends]].sum(axis=0, dtype=np.int64)

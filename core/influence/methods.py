@@ -69,6 +69,11 @@ class Influence:
     method: str
     note: str = ""
 
+    def __repr__(self) -> str:
+        """Name the method and the sizes."""
+        rows = f", {self.scores.shape[1]:,} rows" if self.scores.ndim > 1 else ""
+        return f"Influence({self.method!r}, {len(self.ids):,} samples{rows})"
+
     def helpful(self, top: int = 10, row: int | None = None) -> list[tuple[str, float]]:
         """The samples that help most, with their scores, best first: only positive ones.
 

@@ -1,20 +1,14 @@
 """The estimator of the fully dynamic decision tree."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from oubli.core.array_types import Array
-from oubli.core.concurrency.locks import reads_long, reads_rows
+from oubli.core.concurrency.locks import reads_rows
 from oubli.core.data.schema import Schema
-from oubli.core.drawing import Questions
-from oubli.core.errors import InputError
 from oubli.core.estimators import Classifier
-from oubli.core.parameters import check_number
 from oubli.core.tree.engine import TreeEngine
-from oubli.core.tree.inspection import ShownNode, as_graphviz, as_text, shown_nodes
 from oubli.core.tree.parameters import TreeParameters, read_settings
-
-_MOST_DECIMALS = 17  # of a float64 that matter
 
 
 class DynamicTreeClassifier(Classifier):
@@ -142,42 +136,3 @@ class DynamicTreeClassifier(Classifier):
             return classes.classes_array()[best : best + 1].copy()
         labels: Array = classes.classes_array()[counts.argmax(axis=1)]
         return labels
-
-    @reads_long
-    def export_text(self, feature_names: Sequence[str] | None = None, *, decimals: int = 2) -> str:
-        """The tree for people: its splits, and what each leaf says, a line a node; resolves all tags.
-
-        Parameters
-        ----------
-        feature_names : sequence of str, optional
-            Those of the schema when left out.
-        decimals : int, default 2
-            Of thresholds and percentages.
-
-        Raises
-        ------
-        InputError
-            For another number of names than features.
-        """
-        return as_text(self._shown_nodes(feature_names, decimals))
-
-    @reads_long
-    def export_graphviz(self, feature_names: Sequence[str] | None = None, *, decimals: int = 2) -> str:
-        """The tree in Graphviz' DOT language, to be drawn by `dot`; resolves all tags.
-
-        Parameters and errors are those of `export_text`.
-        """
-        return as_graphviz(self._shown_nodes(feature_names, decimals))
-
-    def _shown_nodes(self, feature_names: Sequence[str] | None, decimals: int) -> Iterator[ShownNode]:
-        self.check_is_fitted()
-        check_number("decimals", decimals, low=0, high=_MOST_DECIMALS)
-        names = self.schema_.names if feature_names is None else list(map(str, feature_names))
-        if len(names) != self.n_features_in_:
-            raise InputError(
-                f"feature_names has {len(names)} names: give one for each of {self.n_features_in_} features"
-            )
-        self.resolve()
-        classes = [str(value) for value in self.samples_.classes.values(self.class_order())]
-        questions = Questions(self.schema_.columns, self.samples_.categories, names, decimals)
-        return shown_nodes(self.engine_.look(0, self.problem()), classes, questions.text, decimals)

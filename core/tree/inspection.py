@@ -1,14 +1,10 @@
-"""The tree as people read it: node by node, as text, as a drawing in Graphviz' DOT language, and by importances."""
-
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+"""The tree as people read it: node by node, and by importances."""
 
 import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Ints
-from oubli.core.engine import RecordLook, Split, TreeFacts, TreeLook
+from oubli.core.engine import RecordLook, TreeFacts
 from oubli.core.jit.nodes import NIL
 from oubli.core.jit.policy import kernel
 from oubli.core.jit.targets import as_weights, total_of
@@ -38,83 +34,6 @@ class SingleTreeLook(RecordLook):
 
     def says(self, node: int) -> tuple[list[float] | None, float | None]:
         return as_weights(self._counts[node][self._order], is_whole=self._is_whole), None
-
-
-@dataclass(frozen=True)
-class ShownNode:
-    """A node as text shows it: the answer of a leaf, or the question that those going left answer with yes."""
-
-    row: int
-    depth: int
-    title: str
-    n_samples: int
-    shares: list[str]  # "class share" for each class that it has samples of
-    children: tuple[int, int] | None
-
-    @property
-    def size(self) -> str:
-        """The number of samples as text."""
-        return f"{self.n_samples} sample{'s' if self.n_samples != 1 else ''}"
-
-
-def shown_nodes(
-    look: TreeLook, classes: Sequence[str], question: Callable[[Split], str], decimals: int
-) -> Iterator[ShownNode]:
-    """Yield all nodes of a tree, each before its left subtree, and that before its right one.
-
-    Parameters
-    ----------
-    look : the tree.
-    classes : names of the classes held, in their order.
-    question : returns the text of a split.
-    decimals : of the shares, which are percentages: two fewer.
-    """
-    # A leaf that has lost all its samples answers as the node above it does.
-    waiting = [(look.root, 0, "nothing")]
-    while waiting:
-        row, depth, label = waiting.pop()
-        n_samples, (counts, _), left = look.n_samples(row), look.says(row), look.left(row)
-        shares = [
-            f"{name} {100 * count / sum(counts or ()):.{max(decimals - 2, 0)}f}%"
-            for name, count in zip(classes, counts or (), strict=True)
-            if count
-        ]
-        if n_samples and counts:
-            label = classes[counts.index(max(counts))]
-        if left is None:
-            yield ShownNode(row, depth, label, n_samples, shares, None)
-            continue
-        yield ShownNode(row, depth, question(look.split(row)), n_samples, shares, (left, left + 1))
-        waiting += [(child, depth + 1, label) for child in (left + 1, left)]
-
-
-def as_text(nodes: Iterable[ShownNode]) -> str:
-    """The tree as indented text: a question, below it what holds if the answer is yes, and what holds otherwise."""
-    lines: list[str] = []
-    open_questions: list[int] = []  # rows of the right children that are to come
-    for node in nodes:
-        if open_questions and node.row == open_questions[-1]:
-            open_questions.pop()
-            lines.append("    " * (node.depth - 1) + "else")
-        line = "    " * node.depth + node.title
-        if node.children is None:
-            line += f" ({node.size}){': ' if node.shares else ''}{', '.join(node.shares)}"
-        else:
-            open_questions.append(node.children[1])
-        lines.append(line)
-    return "\n".join(lines)
-
-
-def as_graphviz(nodes: Iterable[ShownNode]) -> str:
-    """The tree in DOT: boxes with question, samples and class shares, and arrows for yes and no."""
-    lines = ["digraph tree {", '    node [shape=box, fontname="sans-serif"];', '    edge [fontname="sans-serif"];']
-    for node in nodes:
-        # JSON's strings are DOT's: quotes and backslashes are escaped alike, and \n is a new line.
-        text = json.dumps("\n".join([node.title, node.size, *node.shares]), ensure_ascii=False)
-        lines.append(f"    node{node.row} [label={text}{', style=rounded' if node.children is None else ''}];")
-        for child, answer in zip(node.children or (), ("yes", "no"), strict=False):
-            lines.append(f'    node{node.row} -> node{child} [label="{answer}"];')
-    return "\n".join([*lines, "}"])
 
 
 @kernel

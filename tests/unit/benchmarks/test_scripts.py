@@ -126,6 +126,17 @@ SCRIPTS = [
         shown=("| abalone | all samples |", "| electricity | Data-OOB |", "| at least 89 |"),
     ),
     Script(
+        "export",
+        ("rows",),
+        "",
+        {
+            "benchmarks.bench_export.SETS": ("abalone", "electricity"),
+            "benchmarks.bench_export.ROWS": 300,
+            "benchmarks.bench_export.TREES": 3,
+        },
+        shown=("| abalone | forest |", "| electricity | tree |", "| at most 0 | yes |"),
+    ),
+    Script(
         "limits",
         (),
         "--rows 800",

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_each_kind_is_what_it_is_called() -> None:
     assert len(KINDS) == 7
     assert all(getattr(oubli.core, estimator.__name__) is estimator for estimator in KINDS.values())
-    assert set(oubli.core.__all__) == {*ESTIMATORS, "load", "warm_up"} <= set(dir(oubli.core))
+    assert set(oubli.core.__all__) == {*ESTIMATORS, "lightgbm_rows", "load", "warm_up"} <= set(dir(oubli.core))
     assert ("forest", "clustering") not in KINDS
     with pytest.raises(KeyError):
         KINDS["shrub", next(iter(KINDS))[1]]
