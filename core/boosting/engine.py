@@ -19,6 +19,8 @@ import numpy as np
 
 from oubli.core.array_types import Array, Hashes, Ints, Reals, Slots
 from oubli.core.boosting.loss import sigmoids, softmaxes
+from oubli.core.boosting.numbers import means_of
+from oubli.core.boosting.parameters import POISSON
 from oubli.core.boosting.predict import answer_one, raw_scores
 from oubli.core.boosting.rows import cut, n_blocks
 from oubli.core.boosting.state import LEAF, Trees, are_right
@@ -153,6 +155,11 @@ class BoostedEngine(Engine):
         """What trees read of rows: cells, and the hashes of categories by code."""
         return self.statistics.read_queries(cells, category_hashes) if self.statistics else (cells, category_hashes)
 
+    @property
+    def loss_level(self) -> float:
+        """The quantile of a regression, or Huber's delta, as it is in force."""
+        return float(getattr(self.settings, "level", 0.0))
+
     @abstractmethod
     def gains(self) -> Reals:
         """Sum of the gains of all splits by feature, float64[d]."""
@@ -252,6 +259,8 @@ class BoostedEngine(Engine):
             run([partial(answer, begin, end) for begin, end in pairwise(cut(len(cells), n))], n)
         if trees.unit >= _HUGE:
             answers = _saturated(answers)
+        elif getattr(self.settings, "loss", None) == POISSON and trees.n_groups:
+            means_of(answers, answers)
         return answers[:, 0] if is_regression else answers
 
     def raw_scores(self, cells: Array, category_hashes: Hashes) -> Reals:

@@ -1,11 +1,14 @@
 """The parameters that both kinds of boosting have, and the number of trees and nodes that they lead to."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from oubli.core.errors import CapacityError
+from oubli.core.data.schema import Schema, Task
+from oubli.core.data.values import ColumnType
+from oubli.core.errors import CapacityError, InputError
 from oubli.core.parameters import Parameter, share, whole
 from oubli.core.samples.arrays import Problem
 
@@ -23,8 +26,38 @@ _SHARED = {
         Parameter(
             "min_child_weight", float, None, "Minimum hessian of each side of a boosted split.", low=0, limit=1e9
         ),
+        Parameter(
+            "monotone_constraints",
+            dict,
+            None,
+            "Numeric columns in which boosted predictions rise (1) or fall (-1): `income:1,age:-1`.",
+            optional=True,
+        ),
     )
 }
+SQUARED_ERROR, POISSON, QUANTILE, HUBER = "squared_error", "poisson", "quantile", "huber"
+LOSSES = (
+    Parameter(
+        "loss",
+        str,
+        SQUARED_ERROR,
+        "Loss of a boosted regression: `squared_error`, `quantile`, `huber`, or `poisson` (targets of 0 and more).",
+        choices=(SQUARED_ERROR, QUANTILE, HUBER, POISSON),
+    ),
+    Parameter("quantile", float, 0.5, "The quantile that `loss=quantile` predicts.", low=0.001, high=0.999),
+    Parameter(
+        "huber_delta",
+        float,
+        None,
+        "Error from which on `loss=huber` is linear; about the standard deviation of the targets when left out.",
+        low=0,
+        opens="low",
+        limit=1e300,
+        optional=True,
+    ),
+)
+"""Of the kinds that have other losses than squared error."""
+_MOST_CONSTRAINED = 100
 
 
 def shared(name: str, default: Any, **others: Any) -> Parameter:
@@ -57,7 +90,86 @@ class BoostedSettings:
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as a model file has them, with the seed by the name of its parameter as well."""
-        return {**asdict(self), "random_state": self.seed}
+        values = asdict(self)
+        # Files without these are read by older programs, too.
+        values |= {"monotone": list(values["monotone"])}
+        others = {"loss": SQUARED_ERROR, "level": 0.0, "monotone": []}
+        return {**{name: v for name, v in values.items() if others.get(name, self) != v}, "random_state": self.seed}
+
+
+def read_loss(values: dict[str, Any], task: Task) -> None:
+    """Check what belongs to the loss, and put `level` in place of all but its name; see `core/boosting/numbers.py`.
+
+    Raises
+    ------
+    InputError
+        When a parameter belongs to another loss, or to a regression.
+    """
+    loss, quantile, delta = values["loss"], values.pop("quantile"), values.pop("huber_delta")
+    if task is not Task.REGRESSION and loss != SQUARED_ERROR:
+        raise InputError(f"loss={loss!r} is for numbers: a classifier learns by log-loss, leave it out")
+    if quantile != _default_of("quantile") and loss != QUANTILE:
+        raise InputError(f"quantile={quantile!r} goes with loss='quantile': set that, or leave it out")
+    if delta is not None and loss != HUBER:
+        raise InputError(f"huber_delta={delta!r} goes with loss='huber': set that, or leave it out")
+    values["level"] = quantile if loss == QUANTILE else delta or 0.0
+
+
+def _default_of(name: str) -> Any:
+    return next(one.default for one in LOSSES if one.name == name)
+
+
+def read_constraints(given: Any, schema: Schema) -> tuple[int, ...]:
+    """Read monotone constraints: 1, -1 or 0 for each column; empty when there is none.
+
+    Parameters
+    ----------
+    given : 1 or -1 by name or position, or a list of texts like "income:1".
+
+    Raises
+    ------
+    InputError
+        When a column is not known or not numeric, or a direction is none.
+    """
+    name, directions = "monotone_constraints", [0] * schema.n_features
+    pairs = list(_pairs_of(given, name))
+    if len(pairs) > _MOST_CONSTRAINED:
+        raise InputError(f"{name} may name {_MOST_CONSTRAINED} columns at most: leave some out")
+    places = {column.name: place for place, column in enumerate(schema.columns)}
+    for column, direction in pairs:
+        place = places.get(column, column)
+        if isinstance(place, str) and place.isdecimal():
+            place = int(place)
+        if not isinstance(place, int) or isinstance(place, bool) or not 0 <= place < schema.n_features:
+            raise InputError(f"{name} names {column!r}, which is no column: use a name or a position of a feature")
+        if schema.columns[place].type is ColumnType.CATEGORICAL:
+            raise InputError(f"{name} names {column!r}, whose values are categories, which have no order: leave it out")
+        if type(direction) is bool or direction not in (1, -1) or directions[place]:
+            raise InputError(f"{name} must say 1 (rising) or -1 (falling), once, of {column!r}")
+        directions[place] = int(direction)
+    return tuple(directions) if any(directions) else ()
+
+
+def _pairs_of(given: Any, name: str) -> Iterator[tuple[Any, Any]]:
+    if given is None:
+        return
+    if isinstance(given, Mapping):
+        yield from given.items()
+        return
+    rule = f"{name} must be 1 or -1 by column, or a list of texts like 'income:1'"
+    if not isinstance(given, list | tuple):
+        raise InputError(rule)
+    for one in given:
+        column, colon, direction = one.rpartition(":") if isinstance(one, str) else ("", "", "")
+        if not colon or direction.strip() not in ("1", "+1", "-1"):
+            raise InputError(rule)
+        yield column, int(direction)
+
+
+def as_texts(given: Any) -> list[str] | None:
+    """Monotone constraints as a file has them, of any form in which they were given."""
+    pairs = [f"{column}:{int(direction)}" for column, direction in _pairs_of(given, "")]
+    return pairs or None
 
 
 def hash_limit(part: float) -> np.uint64:

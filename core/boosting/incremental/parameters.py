@@ -1,12 +1,24 @@
 """The parameters of incremental boosting, checked and turned into numbers."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from oubli.core.boosting.parameters import MAX_TREES, BoostedSettings, hash_limit, shared
+from oubli.core.boosting.parameters import (
+    LOSSES,
+    MAX_TREES,
+    POISSON,
+    SQUARED_ERROR,
+    BoostedSettings,
+    hash_limit,
+    read_constraints,
+    read_loss,
+    shared,
+)
+from oubli.core.data.schema import Schema
 from oubli.core.errors import InputError
 from oubli.core.parameters import (
     Parameter,
@@ -52,6 +64,8 @@ PARAMETERS = (
     ),
     whole("category_statistics", 48, _STATISTICS, low=1, limit=2**24, optional=True, none_word="none"),
     share("validation_fraction", 0.1, "Share of the samples that validate; with `early_stopping`.", "low", high=0.5),
+    *LOSSES,
+    shared("monotone_constraints", None),
     class_weight(),
     scale_pos_weight(),
     random_state("Seed of every random choice; the same seed and samples give the same model."),
@@ -76,6 +90,8 @@ class IncrementalSettings(BoostedSettings):
     validation_fraction : share of the samples that are kept for validation.
     category_statistics : categories above which a column has statistics, and samples that a category of such a column
         needs to have splits of its own; 0: there are no statistics.
+    loss, level : of a regression: its name, and the quantile or Huber's delta (0.0: a spread).
+    monotone : 1, -1 or 0 of each column; empty when there is no constraint.
     """
 
     max_depth: int
@@ -84,6 +100,19 @@ class IncrementalSettings(BoostedSettings):
     patience: int
     validation_fraction: float
     category_statistics: int
+    loss: str = SQUARED_ERROR
+    level: float = 0.0
+    monotone: tuple[int, ...] = ()
+
+    @property
+    def least_target(self) -> float:
+        """The smallest target that the loss is for."""
+        return 0.0 if self.loss == POISSON else -math.inf
+
+    @property
+    def most_classes(self) -> int:
+        """Classes that there may be: scores of more than two, which constraints are about, are not probabilities."""
+        return 2 if self.monotone else 2**31 - 1
 
     @property
     def is_quantised(self) -> bool:
@@ -104,12 +133,13 @@ class IncrementalSettings(BoostedSettings):
         return {**values, "quantization": grids if self.is_quantised else None, "early_stopping": patience or None}
 
 
-def read_settings(params: Mapping[str, Any]) -> IncrementalSettings:
+def read_settings(params: Mapping[str, Any], schema: Schema) -> IncrementalSettings:
     """Check the parameters.
 
     Parameters
     ----------
     params : the constructor's parameters by name.
+    schema : of the samples to come.
 
     Raises
     ------
@@ -120,6 +150,8 @@ def read_settings(params: Mapping[str, Any]) -> IncrementalSettings:
     gradient_grid, leaf_grid = _read_grids(values.pop("quantization"))
     patience = values.pop("early_stopping") or 0
     values["category_statistics"] = values["category_statistics"] or 0
+    values["monotone"] = read_constraints(values.pop("monotone_constraints"), schema)
+    read_loss(values, schema.task)
     return IncrementalSettings(**values, gradient_grid=gradient_grid, leaf_grid=leaf_grid, patience=patience)
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from oubli.core.boosting.parameters import BoostedSettings, shared
+from oubli.core.boosting.parameters import SQUARED_ERROR, BoostedSettings, shared
 from oubli.core.parameters import class_weight, n_jobs, random_state, scale_pos_weight, share, whole
 
 MAX_LEAVES = 256  # the leaves of a tree are numbered by one byte
@@ -20,6 +20,7 @@ PARAMETERS = (
     ),
     shared("l2_regularization", 0.3, regression={"default": 1.0}),
     shared("min_child_weight", 0.03, regression={"default": 20.0}),
+    shared("monotone_constraints", None),
     class_weight(),
     scale_pos_weight(),
     random_state("Seed of every random choice; the same seed and samples give the same model."),
@@ -35,7 +36,17 @@ class OnlineSettings(BoostedSettings):
     ----------
     max_leaf_nodes : leaves of a tree, J.
     robustness : share of the candidates among which a split may rank and stay, sigma, in [0, 1].
+    loss, level : of a regression: squared error only.
+    monotone : 1, -1 or 0 of each column; empty when there is no constraint.
     """
 
     max_leaf_nodes: int
     robustness: float
+    loss: str = SQUARED_ERROR
+    level: float = 0.0
+    monotone: tuple[int, ...] = ()
+
+    @property
+    def most_classes(self) -> int:
+        """Classes that there may be: scores of more than two, which constraints are about, are not probabilities."""
+        return 2 if self.monotone else 2**31 - 1
