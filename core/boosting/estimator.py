@@ -12,6 +12,7 @@ from oubli.core.boosting.parameters import LOSSES, as_texts
 from oubli.core.concurrency.locks import reads, reads_long
 from oubli.core.data.values import Task
 from oubli.core.errors import EmptyModelError
+from oubli.core.estimators import Classifier
 from oubli.core.model import Model
 
 
@@ -48,8 +49,9 @@ class BoostedModel(Model):
     def train_loss_(self) -> Reals:
         """Mean loss on the samples held after each iteration that predictions read, float64[iterations].
 
-        Of a classifier log-loss, of a regressor its `loss`; squared error is (F - y)^2. Samples that validate count, and
-        weights do. O(n T depth), once for each version of the model: it is gone with the next change.
+        Of a classifier log-loss, of a regressor its `loss`: (F - y)^2, the pinball loss, Huber's with 1/2 r^2, or half
+        the Poisson deviance. Samples that validate count, and so do weights. O(n T depth), once for each version of the
+        model: it is gone with the next change.
         """
         self.check_is_fitted()
         store, engine = self.samples_, self.engine_
@@ -107,3 +109,11 @@ class BoostedModel(Model):
             if parameters.get(name, default) == default:
                 parameters.pop(name, None)
         return document, arrays
+
+
+class BoostedClassifier(BoostedModel, Classifier):
+    """What boosted classifiers have beside that."""
+
+    def staged_predict_proba(self, X: Any) -> Iterator[Reals]:
+        """Yield what `predict_proba` says of rows after each iteration, float64[n, n_classes]; see `staged_predict`."""
+        yield from self._staged(X)

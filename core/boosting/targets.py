@@ -5,7 +5,8 @@ Let s be the standard deviation of the targets. The spread is 2^floor(log2(s) + 
     squared error   the mean rounded to a grid of half a spread, floor(mean / (spread / 2) + u2) * (spread / 2)
     quantile        the middle of the cell of such a grid in which the quantile of the targets is; Huber's loss: their
                     median
-    Poisson         the logarithm of the mean, rounded in the same way to a grid of 1 / 2
+    Poisson         the logarithm of the mean, rounded in the same way to a grid of 1 / 2, and again to one of half the
+                    spread over this mean, if that is less
 
 with u1, u2 and where the grid lies drawn from the seed. Sums of targets and of their squares are integers: targets are
 in fixed point, on a scale that covers the largest. Targets that are all the same have a spread of 1, and are F_0. A
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from oubli.core.array_types import Reals
 from oubli.core.boosting.loss import log
-from oubli.core.boosting.numbers import HUBER, POISSON, QUANTILE
+from oubli.core.boosting.numbers import HUBER, POISSON, QUANTILE, power
 from oubli.core.jit.policy import kernel
 from oubli.core.jit.targets import GRID
 from oubli.core.rng import combine, mix, unit
@@ -43,6 +44,11 @@ class Start(NamedTuple):
     spread: float  # of a regression's targets; 1.0 otherwise
 
 
+def log_scale(start: Start) -> float:
+    """What the logarithms of targets are multiples of: about the spread over the mean, 1 at most."""
+    return min(1.0, start.spread * power(-start.base))
+
+
 @kernel
 def _round_half_log2(value, seed):
     """log2 of the square root of a positive number, rounded up or down."""
@@ -55,9 +61,9 @@ def _round(value, seed):
 
 
 @kernel
-def _round_log(value, seed):
-    """The logarithm of a positive number on the grid, in its steps."""
-    return np.floor(log(value) / BASE_GRID + unit(combine(combine(mix(seed), START), np.uint64(1))))
+def _round_log(value, grid, seed):
+    """The logarithm of a positive number on a grid."""
+    return np.floor(log(value) / grid + unit(combine(combine(mix(seed), START), np.uint64(1)))) * grid
 
 
 @kernel
@@ -166,7 +172,8 @@ class TargetSums:
         if self._kind == POISSON:
             # Where all are 0, less than any of them but for their number.
             mean = max(self._mean(), _LEAST_FLOAT) if self.first > 0 else 1.0 / (1.0 + self.n / GRID)
-            return start._replace(base=float(_round_log(mean, np.uint64(seed))) * BASE_GRID)
+            coarse = start._replace(base=float(_round_log(mean, BASE_GRID, np.uint64(seed))))
+            return start._replace(base=float(_round_log(mean, BASE_GRID * log_scale(coarse), np.uint64(seed))))
         if self._cells is not None and self.n * self.second > self.first**2:
             base = self._cells.quantile(self._level)
             return start._replace(base=min(max(base, -_LARGEST_FLOAT), _LARGEST_FLOAT))

@@ -259,9 +259,7 @@ class Contents(WeighedSlots, OwnedSlots):
         )
         if not isinstance(labels, list) and (labels < self.least_target).any():
             row = int(np.argmax(labels < self.least_target))
-            rule = (
-                f"must be at least {self.least_target:g}, as loss='poisson' asks: correct it, or fit with another loss"
-            )
+            rule = f"must be at least {self.least_target:g} for this loss: correct it, or fit with another loss"
             raise InputError(rule, row=row, field=name, value=float(labels[row]))
         names = None
         if ids is not None:

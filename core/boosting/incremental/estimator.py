@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from oubli.core.boosting.estimator import BoostedModel
+from oubli.core.boosting.estimator import BoostedClassifier, BoostedModel
 from oubli.core.boosting.incremental.parameters import IncrementalSettings, read_settings
 from oubli.core.boosting.presorted.engine import PresortedTrees
 from oubli.core.boosting.quantised.engine import QuantisedTrees
 from oubli.core.data.schema import Schema
-from oubli.core.estimators import Classifier, Regressor
+from oubli.core.estimators import Regressor
 
 IncrementalTrees = QuantisedTrees | PresortedTrees
 
@@ -60,7 +60,7 @@ class IncrementalBoosting(BoostedModel):
         return QuantisedTrees if settings.is_quantised else PresortedTrees
 
 
-class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
+class IncrementalBoostingClassifier(IncrementalBoosting, BoostedClassifier):
     """Gradient boosting that equals retraining after any history of adds and deletes, bit for bit.
 
     With `quantization` (the default) gradients and leaf values lie on coarse grids, with an offset that is a hash of
@@ -101,8 +101,8 @@ class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
     loss, quantile, huber_delta
         Of regressors.
     monotone_constraints : dict, list of str or None, default None
-        1 or -1 by name or position of a numeric column: the probability of the second class never falls, or never rises, in it.
-        In a list, texts like "income:1". Missing values have no order.
+        1 or -1 by name or position of a numeric column: the probability of the second
+        class never falls, or never rises, in it. In a list, texts like "income:1". Missing values have no order.
         Of two classes only: with more, a constraint would hold for scores and not for probabilities.
     class_weight : dict, "balanced" or None, default None
         Weights by class, which those of samples are multiplied by; 1 for classes left out. "balanced" gives all classes

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from oubli.core.boosting.estimator import BoostedModel
+from oubli.core.boosting.estimator import BoostedClassifier, BoostedModel
 from oubli.core.boosting.online.engine import OnlineTrees
 from oubli.core.boosting.online.parameters import PARAMETERS, OnlineSettings
 from oubli.core.boosting.parameters import read_constraints
 from oubli.core.data.schema import Schema
-from oubli.core.estimators import Classifier, Regressor
+from oubli.core.estimators import Regressor
 from oubli.core.parameters import check_parameters
 
 
@@ -59,7 +59,7 @@ class OnlineBoosting(BoostedModel):
         return OnlineTrees
 
 
-class OnlineBoostingClassifier(OnlineBoosting, Classifier):
+class OnlineBoostingClassifier(OnlineBoosting, BoostedClassifier):
     """Gradient boosting whose trees are updated in place when samples come and go (Online GBDT).
 
     Robust LogitBoost with best-first trees. An update touches the samples that come or go, not those held: every
@@ -89,8 +89,8 @@ class OnlineBoostingClassifier(OnlineBoosting, Classifier):
     min_child_weight : float, default 0.03
         Minimum hessian of each side of a split.
     monotone_constraints : dict, list of str or None, default None
-        1 or -1 by name or position of a numeric column: the probability of the second class never falls, or never rises, in it.
-        In a list, texts like "income:1". Missing values have no order.
+        1 or -1 by name or position of a numeric column: the probability of the second
+        class never falls, or never rises, in it. In a list, texts like "income:1". Missing values have no order.
         Of two classes only: with more, a constraint would hold for scores and not for probabilities.
     class_weight : dict, "balanced" or None, default None
         Weights by class, which those of samples are multiplied by; 1 for classes left out. "balanced" gives all classes

@@ -167,7 +167,7 @@ def _begin_numbers(
     h_bits = (room - 2) // 2
     if kind == QUANTILE:
         steep = max(level, 1.0 - level)
-        ordinary, band = BAND / steep, BAND * spread / unit  # h of a sample, as a share of the greatest
+        ordinary, band = BAND / steep / (level * (1.0 - level)), BAND * spread / unit  # see `quantised/derivatives.py`
         own: dict[str, float] = {
             "level": level, "band": band, "gradient_scale": _SLOPE_STEPS, "curvature": band / steep,
         }  # fmt: skip

@@ -88,9 +88,12 @@ def _fill_powers(table, unit):
 
 
 def hessian_steps(kind: int, level: float) -> float:
-    """The hessian of an ordinary sample of weight 1 as an integer: what parameters count in."""
-    if kind == QUANTILE:  # of a sample that is a spread less the band from its quantile, on the steep side
-        return _MOST_CURVATURE * BAND / max(level, 1.0 - level)
+    """The hessian of an ordinary sample of weight 1 as an integer: what parameters count in.
+
+    A quantile is as uncertain as the mean of fewer samples, an extreme one of far fewer: there it is that of several.
+    """
+    if kind == QUANTILE:
+        return _MOST_CURVATURE * BAND / max(level, 1.0 - level) / (level * (1.0 - level))
     return {HUBER: NUMBER_STEPS, POISSON: _POISSON_STEPS, REGRESSION: NUMBER_STEPS}.get(kind, HESSIAN_STEPS)
 
 
@@ -106,7 +109,6 @@ def make_loss(
     level : of the loss, as in `numbers.py`; 0 of Huber's: the spread.
     """
     level = spread if kind == HUBER and level == 0.0 else level
-    scale = {QUANTILE: spread, POISSON: power(-base)}.get(kind, 1.0)
     steps = max(round(1.0 / gradient_grid), 1)
     q = np.arange(steps + 1, dtype=np.int64)
     # 64 q (N - q) / N^2 to the nearest integer.
@@ -122,7 +124,9 @@ def make_loss(
         _fill_powers(table, unit)
         table[-1] = 0
     inverse_grid = 1.0 / gradient_grid if kind == QUANTILE else 1.0 / (gradient_grid * spread)
-    curvature = hessian_steps(kind, level) * scale
+    curvature = hessian_steps(kind, level) * (power(-base) if kind == POISSON else 1.0)
+    if kind == QUANTILE:  # the greatest is where the slope is steep, at the kink
+        curvature = _MOST_CURVATURE * BAND * spread / max(level, 1.0 - level)
     return Loss(
         kind, steps, table, zero, weights, base, unit, inverse_grid, 1.0 / spread, level, BAND * spread, curvature
     )

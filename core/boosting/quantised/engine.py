@@ -51,7 +51,7 @@ from oubli.core.boosting.quantised.split import (
 from oubli.core.boosting.quantised.statistics import CategoryStatistics, Rule, rule_of_classes, rule_of_numbers
 from oubli.core.boosting.quantised.update import reach, update_iterations
 from oubli.core.boosting.state import Trees, no_trees
-from oubli.core.boosting.targets import Start, TargetSums
+from oubli.core.boosting.targets import Start, TargetSums, log_scale
 from oubli.core.boosting.weights import units_of
 from oubli.core.engine import Progress, copied, wrong_numbers
 from oubli.core.jit import aligned
@@ -364,7 +364,7 @@ class QuantisedTrees(ExactEngine):
             kind = derivatives.BINARY if self.groups == 1 else derivatives.MULTICLASS
             return derivatives.make_loss(kind, grid, settings.learning_rate * settings.leaf_grid)
         gradient_grid, leaf_grid = grids_of_numbers(settings, self.regions.levels)
-        unit = settings.learning_rate * leaf_grid * (1.0 if self._kind == POISSON else start.spread)
+        unit = settings.learning_rate * leaf_grid * (log_scale(start) if self._kind == POISSON else start.spread)
         return derivatives.make_loss(self._kind, gradient_grid, unit, start.base, start.spread, settings.level)
 
     def _train(

@@ -276,18 +276,21 @@ def make_rules(
     settings: IncrementalSettings, loss: Loss, n_groups: int, steadiness: Steadiness, cuts: Ints, directions: Ints
 ) -> Rules:
     """The numbers that decide splits and leaves."""
-    leaf_grid, limit = settings.leaf_grid, _LEAF_LIMIT
+    leaf_grid = settings.leaf_grid
+    limit = _LEAF_LIMIT / leaf_grid
     steps = derivatives.hessian_steps(loss.kind, loss.level)
     share = (n_groups - 1) / n_groups if n_groups > 1 else 1.0
     if loss.kind < derivatives.REGRESSION:
         leaf_scale = share * (1.0 / loss.steps) * steps / leaf_grid
     else:
         _, leaf_grid = grids_of_numbers(settings, steadiness.levels)
+        limit = _LEAF_LIMIT / leaf_grid
         # From gradients and hessians as integers to a raw score in leaf_grid.
         leaf_scale = loss.curvature * settings.learning_rate / (loss.inverse_grid * loss.unit)
         if loss.kind == derivatives.REGRESSION:
             leaf_scale = 1.0 / (loss.inverse_grid / loss.inverse_spread) * steps / leaf_grid
-        limit = _POISSON_LIMIT if loss.kind == POISSON else limit
+        if loss.kind == POISSON:
+            limit = _POISSON_LIMIT * settings.learning_rate / loss.unit
     return Rules(
         depth=steadiness.depth,
         levels=steadiness.levels,
@@ -295,7 +298,7 @@ def make_rules(
         least_weight=settings.min_child_weight * steps,
         regularisation=settings.l2_regularization * steps,
         leaf_scale=leaf_scale,
-        leaf_limit=float(np.floor(limit / leaf_grid)),
+        leaf_limit=float(np.floor(limit)),
         least_gain=_LEAST_GAIN,
         cuts=cuts,
         directions=directions,
