@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from oubli.core.array_types import Arrays, Reals
-from oubli.core.boosting.curve import answers_of, mean_losses, staged_scores
+from oubli.core.array_types import Array, Arrays, Hashes, Reals
 from oubli.core.boosting.engine import BoostedEngine
 from oubli.core.boosting.parameters import LOSSES, as_texts
+from oubli.core.boosting.predict import staged_scores
+from oubli.core.boosting.state import Trees
 from oubli.core.concurrency.locks import reads, reads_long
 from oubli.core.data.values import Task
 from oubli.core.errors import EmptyModelError
-from oubli.core.estimators import Classifier
 from oubli.core.model import Model
 
 
@@ -59,15 +59,8 @@ class BoostedModel(Model):
             raise EmptyModelError("the model holds no samples: add some before asking how well it knows them")
         kept = store.changes.derived
         if "train_loss" not in kept:
-            loss, level = self._loss, engine.loss_level
-            found = mean_losses(engine.trees, store.problem(), engine.read_queries, store.slots(), loss, level)
-            kept["train_loss"] = found
+            kept["train_loss"] = engine.mean_losses(store.problem(), store.slots())
         return kept["train_loss"].copy()
-
-    @property
-    def _loss(self) -> str | None:
-        """The loss of a regressor; None of a classifier."""
-        return getattr(self.engine_.settings, "loss", "squared_error") if self.task is Task.REGRESSION else None
 
     def staged_predict(self, X: Any) -> Iterator[Any]:
         """Yield what `predict` says of rows after each iteration; of the model as it is when the first is asked for.
@@ -85,33 +78,33 @@ class BoostedModel(Model):
             yield answers[:, 0] if classes is None else classes[answers.argmax(axis=1)]
 
     def _staged(self, X: Any) -> Iterator[Reals]:
-        trees, cells, hashes, loss, n_classes = self._stages(X)
+        engine, trees, cells, hashes, n_classes = self._stages(X)
         if trees.n_groups == 0:  # one class: there is nothing to choose
             yield np.ones((len(cells), n_classes))
         for scores in staged_scores(trees, cells, hashes):
-            yield answers_of(scores, loss).copy()
+            yield engine.answers_of(scores)
 
     @reads
-    def _stages(self, X: Any) -> tuple[Any, ...]:
+    def _stages(self, X: Any) -> tuple[BoostedEngine, Trees, Array, Hashes, int]:
         """All that stages are read from, copied: a model may change between two of them."""
         self._check_names(X)
-        trees = self.engine_.trees
-        cells, hashes = self.engine_.read_queries(*self._encode_queries(X))
+        engine, trees = self.engine_, self.engine_.trees
+        cells, hashes = engine.read_queries(*self._encode_queries(X))
         copied = trees._replace(nodes=trees.nodes.copy(), roots=trees.roots.copy())
-        return copied, cells, hashes.copy(), self._loss, len(self.samples_.classes)
+        return engine, copied, cells, hashes.copy(), len(self.samples_.classes)
 
     def to_parts(self) -> tuple[dict[str, Any], Arrays]:
         """As every model; parameters that older programs do not know are left out where they have their defaults."""
         document, arrays = super().to_parts()
         parameters = document["parameters"]
         parameters["monotone_constraints"] = as_texts(parameters["monotone_constraints"])
-        for name, default in (*((one.name, one.default) for one in LOSSES), ("monotone_constraints", None)):
+        for name, default in {**{one.name: one.default for one in LOSSES}, "monotone_constraints": None}.items():
             if parameters.get(name, default) == default:
                 parameters.pop(name, None)
         return document, arrays
 
 
-class BoostedClassifier(BoostedModel, Classifier):
+class StagedProbabilities(BoostedModel):
     """What boosted classifiers have beside that."""
 
     def staged_predict_proba(self, X: Any) -> Iterator[Reals]:

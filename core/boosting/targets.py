@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Reals
-from oubli.core.boosting.loss import log
-from oubli.core.boosting.numbers import HUBER, POISSON, QUANTILE, power
+from oubli.core.boosting.loss import HUBER, POISSON, QUANTILE, log, power
 from oubli.core.jit.policy import kernel
 from oubli.core.jit.targets import GRID
 from oubli.core.rng import combine, mix, unit
@@ -46,7 +45,7 @@ class Start(NamedTuple):
 
 def log_scale(start: Start) -> float:
     """What the logarithms of targets are multiples of: about the spread over the mean, 1 at most."""
-    return min(1.0, start.spread * power(-start.base))
+    return min(1.0, start.spread * float(power(-start.base)))
 
 
 @kernel
@@ -115,7 +114,7 @@ class _TargetCells:
     def copy(self) -> "_TargetCells":
         """An independent copy."""
         other = _TargetCells(self.width, self.offset)
-        other._counts = self._counts.copy()
+        other.__dict__.update(_counts=self._counts.copy())
         return other
 
 
@@ -124,10 +123,10 @@ class TargetSums:
 
     Parameters
     ----------
-    kind, level : of the loss, as in `numbers.py`; squared error when left out.
+    kind, level : of the loss, as in `loss.py`; squared error when left out.
     """
 
-    def __init__(self, kind: int = -1, level: float = 0.0) -> None:
+    def __init__(self, kind: int | None = None, level: float = 0.0) -> None:
         self._kind, self._level = kind, level if kind == QUANTILE else 0.5
         self._cells: _TargetCells | None = None  # where F_0 is a quantile
         self._scale = TargetScale()

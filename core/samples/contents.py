@@ -92,14 +92,11 @@ class Contents(WeighedSlots, OwnedSlots):
         InputError
             When it is for others than those held; nothing has changed.
         """
-        least = getattr(settings, "least_target", -math.inf)
-        most = getattr(settings, "most_classes", _MOST_CLASSES)
+        least, most = getattr(settings, "least_target", -math.inf), getattr(settings, "most_classes", _MOST_CLASSES)
         if len(self.y) and (self.y[self.held] < least).any():
-            rule = f"is for targets of at least {least:g}, and samples held have others: use another loss"
-            raise InputError(rule, field="loss")
+            raise InputError(f"is for targets of at least {least:g}, some held are lower: use another", field="loss")
         if len(self.classes) > most:
-            rule = f"are for {most} classes, and the samples held have more: leave them out"
-            raise InputError(rule, field="monotone_constraints")
+            raise InputError(f"are for {most} classes, more are held: leave them out", field="monotone_constraints")
         self.least_target, self.most_classes = least, most
 
     # What is held ---------------------------------------------------------------------------------
@@ -257,10 +254,9 @@ class Contents(WeighedSlots, OwnedSlots):
         labels: list[Label] | Reals = (
             encode_labels(y, n, self.schema.label_type, name) if self._classification else encode_targets(y, n, name)
         )
-        if not isinstance(labels, list) and (labels < self.least_target).any():
-            row = int(np.argmax(labels < self.least_target))
+        if not isinstance(labels, list) and (is_low := labels < self.least_target).any():
             rule = f"must be at least {self.least_target:g} for this loss: correct it, or fit with another loss"
-            raise InputError(rule, row=row, field=name, value=float(labels[row]))
+            raise InputError(rule, row=int(is_low.argmax()), field=name, value=float(labels[is_low][0]))
         names = None
         if ids is not None:
             if isinstance(ids, (set, frozenset)):

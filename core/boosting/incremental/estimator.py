@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from oubli.core.boosting.estimator import BoostedClassifier, BoostedModel
+from oubli.core.boosting.estimator import BoostedModel, StagedProbabilities
 from oubli.core.boosting.incremental.parameters import IncrementalSettings, read_settings
 from oubli.core.boosting.presorted.engine import PresortedTrees
 from oubli.core.boosting.quantised.engine import QuantisedTrees
 from oubli.core.data.schema import Schema
-from oubli.core.estimators import Regressor
+from oubli.core.estimators import Classifier, Regressor
 
 IncrementalTrees = QuantisedTrees | PresortedTrees
 
@@ -60,7 +60,7 @@ class IncrementalBoosting(BoostedModel):
         return QuantisedTrees if settings.is_quantised else PresortedTrees
 
 
-class IncrementalBoostingClassifier(IncrementalBoosting, BoostedClassifier):
+class IncrementalBoostingClassifier(IncrementalBoosting, StagedProbabilities, Classifier):
     """Gradient boosting that equals retraining after any history of adds and deletes, bit for bit.
 
     With `quantization` (the default) gradients and leaf values lie on coarse grids, with an offset that is a hash of

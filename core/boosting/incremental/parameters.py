@@ -1,6 +1,5 @@
 """The parameters of incremental boosting, checked and turned into numbers."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +9,6 @@ import numpy as np
 from oubli.core.boosting.parameters import (
     LOSSES,
     MAX_TREES,
-    POISSON,
-    SQUARED_ERROR,
     BoostedSettings,
     hash_limit,
     read_constraints,
@@ -78,7 +75,7 @@ GRADIENT_GRID = 0.25
 LEAF_GRID = 0.25
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class IncrementalSettings(BoostedSettings):
     """The parameters in force.
 
@@ -90,8 +87,6 @@ class IncrementalSettings(BoostedSettings):
     validation_fraction : share of the samples that are kept for validation.
     category_statistics : categories above which a column has statistics, and samples that a category of such a column
         needs to have splits of its own; 0: there are no statistics.
-    loss, level : of a regression: its name, and the quantile or Huber's delta (0.0: a spread).
-    monotone : 1, -1 or 0 of each column; empty when there is no constraint.
     """
 
     max_depth: int
@@ -100,19 +95,6 @@ class IncrementalSettings(BoostedSettings):
     patience: int
     validation_fraction: float
     category_statistics: int
-    loss: str = SQUARED_ERROR
-    level: float = 0.0
-    monotone: tuple[int, ...] = ()
-
-    @property
-    def least_target(self) -> float:
-        """The smallest target that the loss is for."""
-        return 0.0 if self.loss == POISSON else -math.inf
-
-    @property
-    def most_classes(self) -> int:
-        """Classes that there may be: scores of more than two, which constraints are about, are not probabilities."""
-        return 2 if self.monotone else 2**31 - 1
 
     @property
     def is_quantised(self) -> bool:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from oubli.core.boosting.estimator import BoostedClassifier, BoostedModel
+from oubli.core.boosting.estimator import BoostedModel, StagedProbabilities
 from oubli.core.boosting.online.engine import OnlineTrees
 from oubli.core.boosting.online.parameters import PARAMETERS, OnlineSettings
 from oubli.core.boosting.parameters import read_constraints
 from oubli.core.data.schema import Schema
-from oubli.core.estimators import Regressor
+from oubli.core.estimators import Classifier, Regressor
 from oubli.core.parameters import check_parameters
 
 
@@ -59,7 +59,7 @@ class OnlineBoosting(BoostedModel):
         return OnlineTrees
 
 
-class OnlineBoostingClassifier(OnlineBoosting, BoostedClassifier):
+class OnlineBoostingClassifier(OnlineBoosting, StagedProbabilities, Classifier):
     """Gradient boosting whose trees are updated in place when samples come and go (Online GBDT).
 
     Robust LogitBoost with best-first trees. An update touches the samples that come or go, not those held: every

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from oubli.core.boosting.parameters import SQUARED_ERROR, BoostedSettings, shared
+from oubli.core.boosting.parameters import BoostedSettings, shared
 from oubli.core.parameters import class_weight, n_jobs, random_state, scale_pos_weight, share, whole
 
 MAX_LEAVES = 256  # the leaves of a tree are numbered by one byte
@@ -28,7 +28,7 @@ PARAMETERS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OnlineSettings(BoostedSettings):
     """The parameters in force.
 
@@ -36,17 +36,7 @@ class OnlineSettings(BoostedSettings):
     ----------
     max_leaf_nodes : leaves of a tree, J.
     robustness : share of the candidates among which a split may rank and stay, sigma, in [0, 1].
-    loss, level : of a regression: squared error only.
-    monotone : 1, -1 or 0 of each column; empty when there is no constraint.
     """
 
     max_leaf_nodes: int
     robustness: float
-    loss: str = SQUARED_ERROR
-    level: float = 0.0
-    monotone: tuple[int, ...] = ()
-
-    @property
-    def most_classes(self) -> int:
-        """Classes that there may be: scores of more than two, which constraints are about, are not probabilities."""
-        return 2 if self.monotone else 2**31 - 1

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.histogram import unsplit_score
+from oubli.core.boosting.histogram import is_against, unsplit_score
 from oubli.core.boosting.online.bins import Bins
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.rng import CANDIDATES, combine
@@ -100,17 +100,11 @@ def score_of(left, total, rules):
 @inner
 def drop_against(first, total, rules, left, left_with_missing):
     """Take out the candidates whose sides have values that are against a monotone constraint."""
-    shift = np.int64(rules.shift)
-    mask = (np.int64(1) << shift) - np.int64(1)
     for feature in range(rules.directions.shape[0]):
-        if rules.directions[feature] == 0:
-            continue
+        direction = rules.directions[feature]
         for i in range(first[feature], first[feature + 1]):
             for sides in (left, left_with_missing):
-                own, other = sides[i], total - sides[i]
-                lower = (np.float64(other & mask) + rules.l2) * np.float64(own >> shift)
-                upper = (np.float64(own & mask) + rules.l2) * np.float64(other >> shift)
-                if (lower - upper) * rules.directions[feature] < 0.0:
+                if direction != 0 and is_against(sides[i], total, np.int64(rules.shift), rules.l2, direction):
                     sides[i] = 0
 
 

@@ -21,7 +21,7 @@ leaf step lowers the squared error, so |F - y| stays below sqrt(n) * 2**39 <= 2*
 256. Leaf values of a classification are at most LARGEST_STEP units, so that 2**17 of them add up to at most 2**52: as
 exact in the float64 of a prediction as here.
 
-The losses of `core/boosting/numbers.py` have g in steps that follow the largest, as squared error has, and h as a
+The losses of `core/boosting/loss.py` have g in steps that follow the largest, as squared error has, and h as a
 classification. F of a Poisson loss is a logarithm, in units of 2**-30.
 
 The loss of the samples that validate is computed in integers too: its sum does not depend on their order.
@@ -33,10 +33,11 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Slots
-from oubli.core.boosting.loss import exp, log, sigmoid
-from oubli.core.boosting.numbers import BAND, HUBER, POISSON, QUANTILE, curvature_at, gradient_at, loss_at, power
+from oubli.core.boosting import loss as losses
+from oubli.core.boosting.loss import BAND, HUBER, QUANTILE, exp, log, sigmoid
 from oubli.core.boosting.parameters import VALIDATION
 from oubli.core.boosting.state import LEAF, goes_right
+from oubli.core.boosting.targets import Start as Beginning
 from oubli.core.boosting.targets import TargetSums
 from oubli.core.boosting.weights import size_of, units_of, weighed
 from oubli.core.jit.policy import inner, kernel, pasted
@@ -74,7 +75,7 @@ class Loss(NamedTuple):
     targets: npt.NDArray[np.int64]  # int64[n] by row: targets in units, or places of classes
     units: npt.NDArray[np.int32]  # int32[n] by row: weights; empty when all are 1
     limit: float  # greatest step of a leaf
-    # Of a loss of `core/boosting/numbers.py`, which reads scores and targets times these units:
+    # Of a loss of `core/boosting/loss.py`, which reads scores and targets times these units:
     score_unit: float = 1.0
     target_unit: float = 1.0
     level: float = 0.0
@@ -96,12 +97,6 @@ class Start(NamedTuple):
 def _log_odds(n_first, n_second):
     """Logarithm of the odds of the second class, in units."""
     return np.floor(log(np.float64(n_second) / np.float64(n_first)) * 2.0**SCORE_BITS + 0.5)
-
-
-@kernel
-def _log_mean(mean):
-    """Logarithm of a positive number, in units."""
-    return np.floor(log(mean) * 2.0**SCORE_BITS + 0.5)
 
 
 def begin(
@@ -128,11 +123,9 @@ def begin(
         if kind == SQUARED:
             mean = (2 * sum((targets * weights).tolist()) + n) // (2 * n)
             return _start(loss, [mean], exponent - BITS)
-        sums = TargetSums()
+        sums = TargetSums(kind, level)
         sums.recount(problem.y[slots], units, seed)
-        return _begin_numbers(
-            loss, weights, (b, room, l2, min_child_weight), (level, sums.start(seed).spread), exponent
-        )
+        return _begin_numbers(loss, (b, room, l2, min_child_weight), sums.start(seed), level, exponent)
     h_bits = (room - 2) // 2
     n_classes = problem.n_classes
     rate = learning_rate if n_classes == 2 else learning_rate * ((n_classes - 1) / n_classes)
@@ -151,40 +144,28 @@ def begin(
 
 
 def _begin_numbers(
-    loss: Loss, weights: npt.NDArray[np.int64], sizes: tuple[int, int, float, float], scale: tuple[float, float],
-    exponent: int,
-) -> Start:  # fmt: skip
-    """The same by a loss of `core/boosting/numbers.py`; scale: its level, and the spread of the targets."""
-    (b, room, l2, min_child_weight), (level, spread) = sizes, scale
-    kind, rate, targets, unit = loss.kind, loss.rate, loss.targets, float(np.ldexp(1.0, exponent - BITS))
-    n = int(weights.sum())
-    if kind != POISSON:
-        order = np.argsort(targets, kind="stable")
-        wanted = (level if kind == QUANTILE else 0.5) * n
-        first = int(targets[order[np.searchsorted(np.cumsum(weights[order]), wanted)]])
-        if kind == HUBER:
-            return _start(loss._replace(level=(level or spread) / unit), [first], exponent - BITS)
+    loss: Loss, sizes: tuple[int, int, float, float], begin: Beginning, level: float, exponent: int
+) -> Start:
+    """The same by another loss of numbers, from where boosting on grids begins."""
+    (b, room, l2, min_child_weight), unit = sizes, float(np.ldexp(1.0, exponent - BITS))
     h_bits = (room - 2) // 2
-    if kind == QUANTILE:
-        steep = max(level, 1.0 - level)
-        ordinary, band = BAND / steep / (level * (1.0 - level)), BAND * spread / unit  # see `quantised/derivatives.py`
-        own: dict[str, float] = {
-            "level": level, "band": band, "gradient_scale": _SLOPE_STEPS, "curvature": band / steep,
-        }  # fmt: skip
+    if loss.kind == HUBER:
+        loss = loss._replace(level=(level or begin.spread) / unit)
+        return _start(loss, [int(np.rint(begin.base / unit))], exponent - BITS)
+    if loss.kind == QUANTILE:
+        steep, band, slopes = max(level, 1.0 - level), BAND * begin.spread / unit, _SLOPE_STEPS
+        ordinary, first = BAND / steep / (level * (1.0 - level)), begin.base / unit  # see `quantised/derivatives.py`
+        loss = loss._replace(level=level, band=band, gradient_scale=slopes, curvature=band / steep)
     else:
-        total = sum((targets * weights).tolist())
-        mean = float(np.ldexp(total / n, exponent - BITS)) if total > 0 else 1.0 / (1.0 + n / GRID)
-        first = int(_log_mean(max(mean, float(np.finfo(np.float64).tiny))))
-        ordinary = 1.0 / _MOST_MEANS
-        own = {
-            "score_unit": 2.0**-SCORE_BITS, "target_unit": unit, "gradient_scale": 1.0 / unit,
-            "curvature": power(-first * 2.0**-SCORE_BITS) / _MOST_MEANS, "limit": 2.0 ** (SCORE_BITS + 1) * rate,
-        }  # fmt: skip
+        ordinary, first = 1.0 / _MOST_MEANS, begin.base * 2.0**SCORE_BITS
+        curvature, limit = losses.power(-begin.base) / _MOST_MEANS, 2.0 ** (SCORE_BITS + 1) * loss.rate
+        loss = loss._replace(score_unit=2.0**-SCORE_BITS, target_unit=unit, gradient_scale=1.0 / unit)
+        loss, exponent = loss._replace(curvature=curvature, limit=limit), BITS - SCORE_BITS
+    weights = float(np.ldexp(l2 * ordinary, h_bits)), _least(min_child_weight * ordinary, h_bits)
     loss = loss._replace(
-        g_bits=min(room - h_bits, 52 - b), h_bits=h_bits, shift=b + h_bits, l2=float(np.ldexp(l2 * ordinary, h_bits)),
-        least=_least(min_child_weight * ordinary, h_bits), **own,
-    )  # fmt: skip
-    return _start(loss, [first], exponent - BITS if kind == QUANTILE else -SCORE_BITS)
+        g_bits=min(room - h_bits, 52 - b), h_bits=h_bits, shift=b + h_bits, l2=weights[0], least=weights[1]
+    )
+    return _start(loss, [int(np.rint(first))], exponent - BITS)
 
 
 def _exponent(problem: Problem, slots: Slots) -> int:
@@ -241,11 +222,11 @@ def write_residuals(loss, scores, words):
 
 @inner
 def write_numbers(loss, scores, words):
-    """The same by a loss of `core/boosting/numbers.py`."""
+    """The same by a loss of `core/boosting/loss.py`."""
     largest = np.int64(0)
     for row in range(scores.shape[0]):
         score, y = np.float64(scores[row]) * loss.score_unit, np.float64(loss.targets[row]) * loss.target_unit
-        g = gradient_at(loss.kind, loss.level, loss.band, score, y) * loss.gradient_scale
+        g = losses.gradient_at(loss.kind, loss.level, loss.band, score, y) * loss.gradient_scale
         words[row] = np.int64(np.floor(min(max(g, -_LARGEST_GRADIENT), _LARGEST_GRADIENT) + 0.5))
         largest = max(largest, abs(words[row]))
     n_off = np.int64(0)
@@ -255,7 +236,7 @@ def write_numbers(loss, scores, words):
     one, most = np.int64(1) << loss.shift, np.float64(np.int64(1) << loss.h_bits)
     for row in range(scores.shape[0]):
         score, y = np.float64(scores[row]) * loss.score_unit, np.float64(loss.targets[row]) * loss.target_unit
-        h = min(curvature_at(loss.kind, loss.level, loss.band, score, y) * loss.curvature, 1.0)
+        h = min(losses.curvature_at(loss.kind, loss.level, loss.band, score, y) * loss.curvature, 1.0)
         words[row] = ((words[row] + half) >> n_off) * one + np.int64(np.floor(h * most + 0.5))
     return n_off
 
@@ -394,7 +375,7 @@ def _loss_of(loss, scores, target, i):
     kind = loss.kind
     if kind > MULTI_CLASS:
         y = np.float64(target) * loss.target_unit
-        value = loss_at(kind, loss.level, np.float64(scores[0, i]) * loss.score_unit, y)
+        value = losses.loss_at(kind, loss.level, np.float64(scores[0, i]) * loss.score_unit, y)
         step = loss.target_unit * np.float64(np.int64(1) << BITS)
         return value / step / step if kind == HUBER else value / step
     if kind == SQUARED:

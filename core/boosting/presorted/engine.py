@@ -20,7 +20,6 @@ import numpy as np
 from oubli.core.array_types import Arrays, Bools, Reals, Slots
 from oubli.core.boosting.engine import ExactEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
-from oubli.core.boosting.numbers import KINDS
 from oubli.core.boosting.parameters import check_size, n_groups
 from oubli.core.boosting.presorted import state as presorting
 from oubli.core.boosting.presorted import workspace as r
@@ -157,9 +156,8 @@ class PresortedTrees(ExactEngine):
     def begin(self, problem: Problem) -> Start:
         """Where boosting starts from."""
         s = self.settings
-        kind = KINDS.get(s.loss, SQUARED)
         weights = s.l2_regularization, s.min_child_weight
-        return begin(problem, self.orders.slots, s.learning_rate, *weights, kind, s.level, s.seed)
+        return begin(problem, self.orders.slots, s.learning_rate, *weights, self.kind or SQUARED, s.level, s.seed)
 
     def _watch(self, problem: Problem, start: Start) -> Watch:
         """What decides when training ends."""

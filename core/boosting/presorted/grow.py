@@ -180,9 +180,8 @@ def _may_split(word, n_samples, depth, loss, max_depth):
 
 
 @pasted
-def _push(room, size, node, start, end, depth, histogram, word, old, low, high):
+def _push(room, size, node, start, end, depth, histogram, word, old):
     top = room.stack[size]
-    top[LOW], top[HIGH] = low, high
     top[NODE], top[START], top[END], top[DEPTH] = node, start, end, depth
     top[HISTOGRAM], top[WORD], top[OLD] = histogram, word, old
 
@@ -232,7 +231,8 @@ def grow_tree(boosting, group, factor, gain_unit, old_nodes, old_root, nodes, ga
     if table.narrow.shape[0] > 0 and _may_split(word, n, 0, loss, max_depth):
         histogram = _take_histogram(room)
         _count(table, room, words, 0, n, histogram)
-    _push(room, 0, size, 0, n, 0, histogram, word, old_root, -_NO_BOUND, _NO_BOUND)
+    _push(room, 0, size, 0, n, 0, histogram, word, old_root)
+    room.stack[0, LOW], room.stack[0, HIGH] = -_NO_BOUND, _NO_BOUND
     size += 1
     n_waiting = 1
     while n_waiting > 0:
@@ -278,16 +278,12 @@ def grow_tree(boosting, group, factor, gain_unit, old_nodes, old_root, nodes, ga
         low, high, direction = top[LOW], top[HIGH], boosting.directions[column]
         between = (leaf_value(loss, left_word, factor) + leaf_value(loss, right_word, factor)) >> 1
         between = min(max(between, low), high)
-        left_high, right_low = (between, between) if direction > 0 else (high, low)
-        left_low, right_high = (between, between) if direction < 0 else (low, high)
-        _push(
-            room, n_waiting, size + 1, middle, end, depth + 1, right_histogram, right_word, right_old,
-            right_low, right_high,
-        )  # fmt: skip
-        _push(
-            room, n_waiting + 1, size, start, middle, depth + 1, left_histogram, left_word, left_old,
-            left_low, left_high,
-        )  # fmt: skip
+        least, most = (between, between) if direction != 0 else (low, high)  # of the upper side, of the lower one
+        ends = (low, most, least, high) if direction >= 0 else (least, high, low, most)
+        _push(room, n_waiting, size + 1, middle, end, depth + 1, right_histogram, right_word, right_old)
+        _push(room, n_waiting + 1, size, start, middle, depth + 1, left_histogram, left_word, left_old)
+        room.stack[n_waiting, LOW], room.stack[n_waiting, HIGH] = ends[2], ends[3]
+        room.stack[n_waiting + 1, LOW], room.stack[n_waiting + 1, HIGH] = ends[0], ends[1]
         n_waiting += 2
         size += 2
     return size

@@ -23,6 +23,7 @@ The division of a node's samples among its children is stable, so that sorted li
 
 import numpy as np
 
+from oubli.core.boosting.histogram import is_against
 from oubli.core.jit.policy import inner, pasted
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.tree.split import midpoint
@@ -70,15 +71,6 @@ def _may_win(loss, lefts, start, end, more, total, floor):
 
 
 @inner
-def _is_against(loss, left, total, direction):
-    """Whether the values of the sides of a candidate are against a monotone constraint."""
-    mask, right = (np.int64(1) << loss.shift) - 1, total - left
-    a, b = np.float64(left >> loss.shift), np.float64(right >> loss.shift)
-    h_left, h_right = np.float64(left & mask) + loss.l2, np.float64(right & mask) + loss.l2
-    return (h_right * a - h_left * b) * direction < 0.0
-
-
-@inner
 def best_of(loss, lefts, n, more, total, best, limit, direction):
     """Find the first best of candidates.
 
@@ -106,7 +98,7 @@ def best_of(loss, lefts, n, more, total, best, limit, direction):
                 continue
             worth = _worth(loss, lefts[i] + more, total)
             is_better = worth > best or (worth == best and i < limit)
-            if is_better and (direction == 0 or not _is_against(loss, lefts[i] + more, total, direction)):
+            if is_better and (direction == 0 or not is_against(lefts[i] + more, total, loss.shift, loss.l2, direction)):
                 best, found, limit = worth, np.int64(i), np.int64(i)
     return best, found
 

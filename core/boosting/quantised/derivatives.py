@@ -14,7 +14,7 @@ sums of integer leaf values, and p is read from tables of integers, so everythin
 
     regression      g = floor((F - y) / (grid * spread) + u), clipped, and h = 1, F and y as float64
 
-    the others      g = floor(g(F, y) / grid + u), and h = floor(h(F, y) c + v) alike, see `core/boosting/numbers.py`
+    the others      g = floor(g(F, y) / grid + u), and h = floor(h(F, y) c + v) alike, see `core/boosting/loss.py`
 
 whose few float64 operations are the same everywhere.
 
@@ -39,9 +39,9 @@ The validation loss is an integer, so that its sum does not depend on the order 
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.boosting import loss as losses
 from oubli.core.boosting.histogram import HESSIAN_BITS, pack
-from oubli.core.boosting.loss import exp, log, sigmoid
-from oubli.core.boosting.numbers import BAND, HUBER, POISSON, QUANTILE, curvature_at, gradient_at, loss_at, power
+from oubli.core.boosting.loss import BAND, HUBER, POISSON, QUANTILE, exp, log, sigmoid
 from oubli.core.boosting.parameters import VALIDATION
 from oubli.core.boosting.quantised.state import TRAINS, VALIDATES, Loss
 from oubli.core.boosting.targets import BASE_GRID, START, Start
@@ -106,7 +106,7 @@ def make_loss(
     ----------
     gradient_grid : 1 / N, rounded to such a number.
     unit : what raw scores are multiples of; in a regression in the targets' own units, or in logarithms of them.
-    level : of the loss, as in `numbers.py`; 0 of Huber's: the spread.
+    level : of the loss, as in `core/boosting/loss.py`; 0 of Huber's: the spread.
     """
     level = spread if kind == HUBER and level == 0.0 else level
     steps = max(round(1.0 / gradient_grid), 1)
@@ -124,7 +124,7 @@ def make_loss(
         _fill_powers(table, unit)
         table[-1] = 0
     inverse_grid = 1.0 / gradient_grid if kind == QUANTILE else 1.0 / (gradient_grid * spread)
-    curvature = hessian_steps(kind, level) * (power(-base) if kind == POISSON else 1.0)
+    curvature = hessian_steps(kind, level) * (losses.power(-base) if kind == POISSON else 1.0)
     if kind == QUANTILE:  # the greatest is where the slope is steep, at the kink
         curvature = _MOST_CURVATURE * BAND * spread / max(level, 1.0 - level)
     return Loss(
@@ -182,15 +182,15 @@ def regression_step(loss, score, y, offset, units):
 
 @inner
 def _derive_number(loss, scores, samples, iteration, place, packed):
-    """Write the packed derivative of a sample that trains by a loss of `numbers.py`.
+    """Write the packed derivative of a sample that trains by one of the other losses.
 
     Both parts are rounded up or down by offsets that move with the iteration.
     """
     rounding, units = samples.rounding[place], units_at(samples.units, place)
     weight, limit = units * _UNIT, units * _STEPS_OF_UNITS
     score, y = loss.base + loss.unit * np.int64(scores[0, place]), samples.y[place]
-    g = gradient_at(loss.kind, loss.level, loss.band, score, y) * loss.inverse_grid
-    h = min(curvature_at(loss.kind, loss.level, loss.band, score, y) * loss.curvature, _MOST_CURVATURE)
+    g = losses.gradient_at(loss.kind, loss.level, loss.band, score, y) * loss.inverse_grid
+    h = min(losses.curvature_at(loss.kind, loss.level, loss.band, score, y) * loss.curvature, _MOST_CURVATURE)
     step = np.floor(g * weight + offset_of(rounding, iteration, 0) * _TWO_TO_MINUS_32)
     height = np.floor(h * weight + offset_of(rounding, iteration, 1) * _TWO_TO_MINUS_32)
     packed[0, place] = pack(np.int64(min(max(step, -limit), limit)), np.int64(height))
@@ -393,7 +393,7 @@ def derive_first(loss, start_scores, samples, slots):
             weight, limit = units * _UNIT, units * _STEPS_OF_UNITS
             g, scale = loss.base - samples.y[slot], loss.inverse_spread
             if loss.kind > REGRESSION:
-                g = gradient_at(loss.kind, loss.level, loss.band, loss.base, samples.y[slot])
+                g = losses.gradient_at(loss.kind, loss.level, loss.band, loss.base, samples.y[slot])
             if loss.kind == QUANTILE:  # slopes have no unit
                 scale = 1.0 / np.sqrt(loss.level * (1.0 - loss.level))
             step = np.floor(g * scale * HESSIAN_STEPS * weight + 0.5)
@@ -441,7 +441,7 @@ def loss_of(loss, scores, samples, slot):
         error = (loss.base + loss.unit * scores[0, place] - samples.y[place]) * loss.inverse_spread
         value = error * error
     elif loss.kind > REGRESSION:
-        value = loss_at(loss.kind, loss.level, loss.base + loss.unit * scores[0, place], samples.y[place])
+        value = losses.loss_at(loss.kind, loss.level, loss.base + loss.unit * scores[0, place], samples.y[place])
         value *= loss.inverse_spread
         if loss.kind == HUBER:
             value *= loss.inverse_spread

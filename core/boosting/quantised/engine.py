@@ -25,7 +25,7 @@ import numpy.typing as npt
 from oubli.core.array_types import Array, Arrays, Bools, Ints, Reals, Slots
 from oubli.core.boosting.engine import BoostedLook, ExactEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
-from oubli.core.boosting.numbers import KINDS, POISSON
+from oubli.core.boosting.loss import POISSON
 from oubli.core.boosting.parameters import check_size, n_groups
 from oubli.core.boosting.quantised import bins as binning
 from oubli.core.boosting.quantised import derivatives, serialise
@@ -138,7 +138,7 @@ class QuantisedTrees(ExactEngine):
         self.statistics = CategoryStatistics((), self.categorical, 0, Rule(np.zeros(0, np.int64)), self.settings.seed)
         self.cells: Array = np.zeros((0, 0), self.cell_dtype)
         self.edges = EdgeTable(~self.categorical, self.settings.max_bins - 1, self.settings.seed)
-        self.sums = TargetSums(self._kind, self.settings.level)
+        self.sums = TargetSums(self.kind, self.settings.level)
         self.regions = no_regions()
         self._most_levels = 0
         self.class_counts = np.zeros(0, np.int64)
@@ -269,11 +269,6 @@ class QuantisedTrees(ExactEngine):
         return problem.units[slots] if len(problem.units) else problem.units
 
     @property
-    def _kind(self) -> int:
-        """The loss of a regression."""
-        return KINDS.get(self.settings.loss, derivatives.REGRESSION)
-
-    @property
     def _directions(self) -> Ints:
         """Monotone constraints, by column that trees read; empty when there is none."""
         monotone, n_read = self.settings.monotone, len(self.features.categorical)
@@ -364,8 +359,10 @@ class QuantisedTrees(ExactEngine):
             kind = derivatives.BINARY if self.groups == 1 else derivatives.MULTICLASS
             return derivatives.make_loss(kind, grid, settings.learning_rate * settings.leaf_grid)
         gradient_grid, leaf_grid = grids_of_numbers(settings, self.regions.levels)
-        unit = settings.learning_rate * leaf_grid * (log_scale(start) if self._kind == POISSON else start.spread)
-        return derivatives.make_loss(self._kind, gradient_grid, unit, start.base, start.spread, settings.level)
+        unit = settings.learning_rate * leaf_grid * (log_scale(start) if self.kind == POISSON else start.spread)
+        return derivatives.make_loss(
+            self.kind or derivatives.REGRESSION, gradient_grid, unit, start.base, start.spread, settings.level
+        )
 
     def _train(
         self, samples: s.Samples, slots: Slots, begin: int, step: int, grows: Bools | None = None

@@ -30,10 +30,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Ints
-from oubli.core.boosting.histogram import gradient_of, hessian_of
+from oubli.core.boosting.histogram import HESSIAN_BITS, gradient_of, hessian_of, is_against
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
-from oubli.core.boosting.loss import exp, log
-from oubli.core.boosting.numbers import POISSON
+from oubli.core.boosting.loss import POISSON, exp, log
 from oubli.core.boosting.quantised import derivatives
 from oubli.core.boosting.quantised.state import LEAF, Loss, Rules
 from oubli.core.jit.policy import inner, kernel, pasted
@@ -43,6 +42,7 @@ FEATURE, CUT, MISSING_LEFT, LEFT_TOTAL = range(4)  # slots of `found`
 
 _MISSING_LEFT_DRAW = np.uint64(85)  # tells the draws of the two directions of a candidate apart
 _BYTE = np.uint64(56)
+_SHIFT = np.int64(HESSIAN_BITS)
 SIZE = np.uint64(10)
 N_WEIGHTS = 256
 _LOG2_E = 1.4426950408889634
@@ -91,15 +91,6 @@ def _threshold_to_beat(total, rules):
 def is_heavy(total, rules):
     """Whether a node may be split, its weight being enough for two sides."""
     return np.float64(hessian_of(total)) >= 2.0 * rules.least_weight
-
-
-@inner
-def is_against(left, total, regularisation, direction):
-    """Whether the values of the sides of a split, by their packed sums, are against a monotone constraint."""
-    right = total - left
-    g, k = np.float64(gradient_of(left)), np.float64(gradient_of(right))
-    left_weight, right_weight = np.float64(hessian_of(left)), np.float64(hessian_of(right))
-    return ((right_weight + regularisation) * g - (left_weight + regularisation) * k) * direction < 0.0
 
 
 @pasted
@@ -195,7 +186,7 @@ def search(histogram, total, bins, plans, iteration, rules, depth, node_key, spa
             missing = lefts[end]
         if direction != 0:
             for place in range(start, end):
-                if is_against(lefts[place], total, regularisation, direction):
+                if is_against(lefts[place], total, _SHIFT, regularisation, direction):
                     gains[place] = -1.0
         if missing == 0:
             place = _first_of_best(gains, start, end, best)
@@ -211,7 +202,7 @@ def search(histogram, total, bins, plans, iteration, rules, depth, node_key, spa
                 left = lefts[place] + missing
                 score = _score_sides(left, total, least_weight, regularisation)
                 gain = (score - base) * weights[np.uint64(draws[place]) ^ first_draw ^ _MISSING_LEFT_DRAW]
-                if gain > best and not (direction != 0 and is_against(left, total, regularisation, direction)):
+                if gain > best and not (direction != 0 and is_against(left, total, _SHIFT, regularisation, direction)):
                     best = gain
                     _note(found, feature, cuts[place], 1, left)
 

@@ -146,7 +146,7 @@ class Loss(NamedTuple):
     unit: float  # what scores are multiples of
     inverse_grid: float  # regression: 1 / (grid * spread)
     inverse_spread: float  # regression: 1 / spread
-    level: float  # of a loss of `core/boosting/numbers.py`
+    level: float  # of a loss of `core/boosting/loss.py`
     band: float  # of the same
     curvature: float  # what its second derivative is multiplied by
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.oracles.boosting.loss import exp, log
@@ -58,12 +58,6 @@ def poisson() -> Curve:
         return max(exp(score) - y + (y * (log(y) - score) if y > 0.0 else 0.0), 0.0)
 
     return Curve(lambda score, y: exp(score) - y, lambda score, y: exp(score), value)
-
-
-def weighted_quantile(values: Sequence[float], level: float) -> float:
-    """The first value up to which a share of them lies."""
-    wanted, ordered = level * (256 * len(values)), sorted(values)
-    return next(value for i, value in enumerate(ordered, 1) if 256 * i >= wanted)
 
 
 def is_against(left: tuple[int, int], right: tuple[int, int], l2: float, direction: int) -> bool:

@@ -18,16 +18,14 @@ from tests.oracles.boosting.loss import exp, log, sigmoid
 from tests.oracles.boosting.numbers import (
     ANY,
     BAND,
-    TINY,
     Bounds,
     Curve,
     huber,
     is_against,
     pinball,
     poisson,
-    weighted_quantile,
 )
-from tests.oracles.boosting.quantised_parts import Parameters, number_start, validates
+from tests.oracles.boosting.quantised_parts import Parameters, number_start_of, validates
 from tests.oracles.boosting.trees import Ensemble, Node, Sample, Sums
 from tests.oracles.common import MISSING_CATEGORY, Column, quantised, scale_exponent, threshold_type
 from tests.oracles.splits import Split, midpoint, sides
@@ -189,14 +187,13 @@ class NumberLoss(SquaredError):  # noqa: N818 - a loss, no exception
 
     def __init__(self, targets: Sequence[float], parameters: Parameters) -> None:
         super().__init__(targets, parameters)
-        p, n, spread = parameters, len(targets), number_start(targets, parameters.random_state).spread
-        fixed = [quantised(y, self.exponent) for y in targets]
+        p, begin = parameters, number_start_of(targets, parameters)
+        spread = begin.spread
         self.of_target, self.of_score, self.slopes, self.limit = 1.0, 1.0, 1.0, math.inf
         self.curve: Curve
         self.greatest, self.ordinary, self.h_bits = 1.0, 1.0, 0
-        if p.loss != "poisson":
-            first = int(weighted_quantile(fixed, p.quantile if p.loss == "quantile" else 0.5))
-            self.start, self.base = [first], [math.ldexp(float(first), self.exponent - 38)]
+        self.start = [round(begin.base / self.unit)]
+        self.base = [math.ldexp(float(self.start[0]), self.exponent - 38)]
         if p.loss == "huber":
             self.curve = huber((p.huber_delta or spread) / self.unit)
             return
@@ -207,12 +204,10 @@ class NumberLoss(SquaredError):  # noqa: N818 - a loss, no exception
             self.curve, self.slopes, self.greatest = pinball(p.quantile, band), 2.0**30, band / steep
             self.ordinary = BAND / steep / (p.quantile * (1.0 - p.quantile))
             return
-        total = sum(fixed)
-        mean = math.ldexp(total / n, self.exponent - 38) if total > 0 else 1.0 / (1.0 + n)
         self.curve, self.of_score, self.of_target, self.slopes = poisson(), HALVES, self.unit, 1.0 / self.unit
-        self.start = [math.floor(log(max(mean, TINY)) * 2.0**30 + 0.5)]
+        self.start = [round(begin.base * 2.0**30)]
         self.unit, self.base = HALVES, [self.start[0] * HALVES]
-        self.greatest, self.ordinary = exp(-self.start[0] * HALVES) / 8.0, 1.0 / 8.0
+        self.greatest, self.ordinary = exp(-begin.base) / 8.0, 1.0 / 8.0
         self.limit = 2.0**31 * p.learning_rate
 
     def derive(self, samples: Sequence[Sample], scores: Sequence[Sequence[int]]) -> tuple[np.ndarray[Any, Any], Rules]:

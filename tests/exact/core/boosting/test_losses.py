@@ -18,7 +18,7 @@ from oubli import (
     OnlineBoostingRegressor,
     load,
 )
-from oubli.core.boosting import numbers
+from oubli.core.boosting import loss as numbers
 from oubli.core.errors import InputError, UnavailableError
 from oubli.core.influence.methods import influence
 from oubli.core.persistence import read_metadata
