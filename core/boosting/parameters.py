@@ -130,14 +130,14 @@ def read_constraints(given: Any, schema: Schema) -> tuple[int, ...]:
     if len(pairs) > _MOST_CONSTRAINED:
         raise InputError(f"{name} may name {_MOST_CONSTRAINED} columns at most: leave some out")
     places = {**{str(i): i for i in range(schema.n_features)}, **{c.name: i for i, c in enumerate(schema.columns)}}
-    for column, direction in pairs:
+    for i, (column, direction) in enumerate(pairs, 1):
         place = places.get(str(column))
         if place is None:
-            raise InputError(f"{name} names {column!r}, which is no column: use a name or a position of a feature")
+            raise InputError(f"{name} names no column in entry {i}: use names or positions of features")
         if schema.columns[place].type is ColumnType.CATEGORICAL:
-            raise InputError(f"{name} names {column!r}, whose values are categories, which have no order: leave it out")
+            raise InputError(f"{name} names categories, which have no order, in entry {i}: leave that out")
         if type(direction) is bool or direction not in (1, -1) or directions[place]:
-            raise InputError(f"{name} must say 1 (rising) or -1 (falling), once, of {column!r}")
+            raise InputError(f"{name} must say 1 (rising) or -1 (falling), once a column: see entry {i}")
         directions[place] = int(direction)
     return tuple(directions) if any(directions) else ()
 

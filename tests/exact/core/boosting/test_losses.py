@@ -19,6 +19,8 @@ from oubli import (
     load,
 )
 from oubli.core.boosting import loss as numbers
+from oubli.core.boosting.quantised.split import parting_few
+from oubli.core.boosting.rows import without_grain
 from oubli.core.errors import InputError, UnavailableError
 from oubli.core.influence.methods import influence
 from oubli.core.persistence import read_metadata
@@ -124,6 +126,21 @@ def test_updates_are_a_fresh_fit(grids: Any, asked: dict[str, Any], weighs: bool
     assert again.digest() == model.digest()
     assert again.settings_ == model.settings_
     assert again.train_loss_.tobytes() == model.train_loss_.tobytes()
+
+
+@pytest.mark.parametrize("asked", [{"loss": "quantile"}, {"loss": "poisson"}, {}])
+def test_threads_grow_the_same(asked: dict[str, Any]) -> None:
+    """With constraints: trees of classes are grown block by block, those of numbers by regions."""
+    X, y = counts(300, 6)
+    constraints = {"monotone_constraints": {0: 1}}
+    digests = []
+    for n_jobs in (1, 2):
+        with parting_few(), without_grain():
+            own = regressor("auto", n_jobs=n_jobs, **asked, **constraints).fit(X, y)
+            classes = IncrementalBoostingClassifier(4, random_state=0, n_jobs=n_jobs, **constraints).fit(X, y > 1)
+        digests.append((own.digest(), classes.digest()))
+        assert own.engine_.regions.levels == 3
+    assert digests[0] == digests[1]
 
 
 def test_file_of_defaults_names_no_new_parameters(tmp_path: Path) -> None:
