@@ -60,6 +60,7 @@ _NO_LIMIT = 2.0**62
 _MOST_MEANS = 8.0  # e^F beyond so many times the mean of all counts as that, in a hessian
 _LARGEST_GRADIENT = 2.0**41
 _SLOPE_STEPS = 2.0**30
+_LEAST_UNIT = 2.0**-1000  # e^F is not less
 
 
 class Loss(NamedTuple):
@@ -151,7 +152,7 @@ def _begin_numbers(
     h_bits = (room - 2) // 2
     if loss.kind == HUBER:
         loss = loss._replace(level=(level or begin.spread) / unit)
-        return _start(loss, [int(np.rint(begin.base / unit))], exponent - BITS)
+        return _start(loss, [_nearest(begin.base / unit)], exponent - BITS)
     if loss.kind == QUANTILE:
         steep, band, slopes = max(level, 1.0 - level), BAND * begin.spread / unit, _SLOPE_STEPS
         ordinary, first = BAND / steep / (level * (1.0 - level)), begin.base / unit  # see `quantised/derivatives.py`
@@ -159,13 +160,18 @@ def _begin_numbers(
     else:
         ordinary, first = 1.0 / _MOST_MEANS, begin.base * 2.0**SCORE_BITS
         curvature, limit = losses.power(-begin.base) / _MOST_MEANS, 2.0 ** (SCORE_BITS + 1) * loss.rate
-        loss = loss._replace(score_unit=2.0**-SCORE_BITS, target_unit=unit, gradient_scale=1.0 / unit)
+        loss = loss._replace(score_unit=2.0**-SCORE_BITS, target_unit=unit, gradient_scale=1.0 / max(unit, _LEAST_UNIT))
         loss, exponent = loss._replace(curvature=curvature, limit=limit), BITS - SCORE_BITS
     weights = float(np.ldexp(l2 * ordinary, h_bits)), _least(min_child_weight * ordinary, h_bits)
     loss = loss._replace(
         g_bits=min(room - h_bits, 52 - b), h_bits=h_bits, shift=b + h_bits, l2=weights[0], least=weights[1]
     )
-    return _start(loss, [int(np.rint(first))], exponent - BITS)
+    return _start(loss, [_nearest(first)], exponent - BITS)
+
+
+def _nearest(value: float) -> int:
+    """The nearest integer of so many bits as scores may have: a spread may be far above targets that hardly exist."""
+    return int(np.rint(min(max(value, -_LARGEST_GRADIENT), _LARGEST_GRADIENT)))
 
 
 def _exponent(problem: Problem, slots: Slots) -> int:

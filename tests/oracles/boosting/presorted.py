@@ -192,7 +192,8 @@ class NumberLoss(SquaredError):  # noqa: N818 - a loss, no exception
         self.of_target, self.of_score, self.slopes, self.limit = 1.0, 1.0, 1.0, math.inf
         self.curve: Curve
         self.greatest, self.ordinary, self.h_bits = 1.0, 1.0, 0
-        self.start = [round(begin.base / self.unit)]
+        most = 2.0**41
+        self.start = [round(min(max(begin.base / self.unit, -most), most))]
         self.base = [math.ldexp(float(self.start[0]), self.exponent - 38)]
         if p.loss == "huber":
             self.curve = huber((p.huber_delta or spread) / self.unit)
@@ -204,7 +205,12 @@ class NumberLoss(SquaredError):  # noqa: N818 - a loss, no exception
             self.curve, self.slopes, self.greatest = pinball(p.quantile, band), 2.0**30, band / steep
             self.ordinary = BAND / steep / (p.quantile * (1.0 - p.quantile))
             return
-        self.curve, self.of_score, self.of_target, self.slopes = poisson(), HALVES, self.unit, 1.0 / self.unit
+        self.curve, self.of_score, self.of_target, self.slopes = (
+            poisson(),
+            HALVES,
+            self.unit,
+            1.0 / max(self.unit, 2.0**-1000),
+        )
         self.start = [round(begin.base * 2.0**30)]
         self.unit, self.base = HALVES, [self.start[0] * HALVES]
         self.greatest, self.ordinary = exp(-begin.base) / 8.0, 1.0 / 8.0
