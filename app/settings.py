@@ -119,6 +119,8 @@ def _model_field(parameter: Parameter) -> tuple[Any, Any]:
         annotation = Annotated[Literal[words] | a_tuple[tuple(parameter.type)] | None, NoDecode]
     elif parameter.type is object:
         annotation = int | None
+    elif parameter.type is dict:  # texts like "income:1"
+        annotation = Annotated[a_tuple[str, ...] | None, NoDecode, BeforeValidator(_split_names)]
     elif len(types) > 1:
         annotation = functools.reduce(operator.or_, types) | None
     elif parameter.none_word is not None and parameter.default is not None:

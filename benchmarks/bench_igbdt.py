@@ -32,6 +32,7 @@ from oubli.core.boosting.incremental.parameters import IncrementalSettings, read
 from oubli.core.boosting.predict import raw_scores
 from oubli.core.boosting.presorted.engine import PresortedTrees
 from oubli.core.boosting.state import Trees
+from oubli.core.data.schema import Schema
 from oubli.core.samples.arrays import Data, Problem
 
 SETS = ("abalone", "wine", "optdigits", "pendigits", "letter")
@@ -117,7 +118,7 @@ def settings_of(n_trees: int, depth: int = DEPTH, rate: float = RATE) -> Increme
     model = IncrementalBoostingRegressor(
         n_trees, learning_rate=rate, max_depth=depth, l2_regularization=0.0, quantization=None, random_state=0
     )
-    return read_settings(model.get_params())
+    return read_settings(model.get_params(), Schema.infer(np.zeros((2, 1)), [0.0, 1.0], task=model.task))
 
 
 def engine_of(rows: Rows, settings: IncrementalSettings) -> PresortedTrees:

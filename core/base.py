@@ -399,6 +399,8 @@ class Keepable(Estimator, ABC):
     def hold(self, store: SampleStore, engine: Engine) -> None:
         """Internal: belong to an engine over the samples of a store."""
         self.expect_kernels(store.schema)
+        for part in (store, store.restricted):
+            part.take_bounds(engine.settings)
         store.changes.lock = self.lock
         engine.changes = store.changes
         self.schema_ = schema = store.schema

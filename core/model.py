@@ -133,6 +133,7 @@ class Model(Changeable):
         self.expect_kernels(schema)
         store = SampleStore(schema, owner=type(self).__name__)
         store.n_threads = store.encoder.n_threads = threads_of(self.n_jobs)
+        store.take_bounds(settings)
         prepared = store.prepare(rows.X, y, rows.ids, rows.weights, may_be_zero=True)
         if prepared.weights is not None and not prepared.weights.all():
             prepared, rows = _taken(prepared, rows, np.flatnonzero(prepared.weights).tolist())

@@ -18,10 +18,11 @@ from typing import Any, Self
 import numpy as np
 
 from oubli.core.array_types import Array, Hashes, Ints, Reals, Slots
-from oubli.core.boosting.loss import sigmoids, softmaxes
-from oubli.core.boosting.predict import answer_one, raw_scores
+from oubli.core.boosting.loss import KINDS, POISSON, losses_at, means_of, sigmoids, softmaxes
+from oubli.core.boosting.predict import answer_one, raw_scores, staged_scores
 from oubli.core.boosting.rows import cut, n_blocks
 from oubli.core.boosting.state import LEAF, Trees, are_right
+from oubli.core.boosting.weights import units_of
 from oubli.core.concurrency.threads import run
 from oubli.core.engine import Counterpart, Engine, Progress, Split, TreeFacts, TreeLook
 from oubli.core.errors import CapacityError, ensure
@@ -33,6 +34,7 @@ _WORDS_A_NODE = 5
 MAX_SAMPLES = 2**24 - 1  # what sums in fixed point have room for
 _LARGEST = float(np.finfo(np.float64).max)
 _HUGE = 2.0**900  # units from which on, of a regression on the largest numbers, a sum of leaves may overflow
+_LEAST = 1e-15  # a probability, as in `core/influence/losses.py`
 _CELLS_A_SECOND = 200_000_000  # of a sample in a tree, summed and divided by training, roughly
 _READ_A_SECOND = 1_000_000  # cells read one by one
 _CELLS_A_TREE = 10  # that a row's way through a tree is worth, in cells that training sums
@@ -157,6 +159,16 @@ class BoostedEngine(Engine):
     def read_queries(self, cells: Array, category_hashes: Hashes) -> tuple[Array, Hashes]:
         return self.statistics.read_queries(cells, category_hashes) if self.statistics else (cells, category_hashes)
 
+    @property
+    def kind(self) -> int | None:
+        """The loss, if it is another one of numbers than squared error."""
+        return KINDS.get(self.settings.loss)
+
+    @property
+    def loss_level(self) -> float:
+        """The quantile of a regression, or Huber's delta, as it is in force."""
+        return float(self.settings.level)
+
     @abstractmethod
     def gains(self) -> Reals:
         """Sum of the gains of all splits by feature, float64[d]."""
@@ -256,6 +268,8 @@ class BoostedEngine(Engine):
             run([partial(answer, begin, end) for begin, end in pairwise(cut(len(cells), n))], n)
         if trees.unit >= _HUGE:
             answers = _saturated(answers)
+        elif self.kind == POISSON and trees.n_groups:
+            means_of(answers, answers)
         return answers[:, 0] if is_regression else answers
 
     def raw_scores(self, cells: Array, category_hashes: Hashes) -> Reals:
@@ -266,6 +280,31 @@ class BoostedEngine(Engine):
         if trees.n_groups:
             raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, scores)
         return scores if trees.unit < _HUGE else _saturated(scores)
+
+    def answers_of(self, scores: Reals) -> Reals:
+        """What raw scores mean: probabilities float64[n, classes], or numbers float64[n, 1] in their place."""
+        if self.is_classification:
+            answers = np.empty((len(scores), max(scores.shape[1], 2)))
+            (sigmoids if scores.shape[1] == 1 else softmaxes)(scores, answers)
+            return answers
+        if self.kind == POISSON:
+            means_of(scores, scores)
+        return scores
+
+    def mean_losses(self, problem: Problem, slots: Slots) -> Reals:
+        """Mean loss of the samples in some slots after each iteration, by their weights, float64[iterations]."""
+        cells, hashes = self.read_queries(problem.data.cells[slots], problem.data.category_hashes)
+        weights, losses, found = units_of(problem.units, slots), np.empty(len(slots)), []
+        for scores in staged_scores(self.trees, cells, hashes):
+            if self.is_classification:
+                columns = problem.ranks[problem.class_codes[slots]]
+                losses = -np.log(np.maximum(self.answers_of(scores)[np.arange(len(slots)), columns], _LEAST))
+            elif self.kind is None:
+                losses = (scores[:, 0] - problem.y[slots]) ** 2
+            else:
+                losses_at(self.kind, self.loss_level, scores[:, 0], problem.y[slots], losses)
+            found.append(np.average(losses, weights=weights))
+        return np.array(found)
 
     def importances(self) -> Reals:
         gains = self.gains()

@@ -1,10 +1,18 @@
 """The base of the boosted estimators: what they offer beside what every kind does."""
 
+from collections.abc import Iterator
 from typing import Any
 
-from oubli.core.array_types import Reals
+import numpy as np
+
+from oubli.core.array_types import Array, Arrays, Hashes, Reals
 from oubli.core.boosting.engine import BoostedEngine
-from oubli.core.concurrency.locks import reads
+from oubli.core.boosting.parameters import LOSSES, as_texts
+from oubli.core.boosting.predict import staged_scores
+from oubli.core.boosting.state import Trees
+from oubli.core.concurrency.locks import reads, reads_long
+from oubli.core.data.values import Task
+from oubli.core.errors import EmptyModelError
 from oubli.core.model import Model
 
 
@@ -27,3 +35,78 @@ class BoostedModel(Model):
         """Number of trees that predictions read."""
         self.check_is_fitted()
         return len(self.engine_.trees.roots)
+
+    @property
+    @reads
+    def best_iteration_(self) -> int:
+        """Iterations that predictions read: with early stopping, those up to the lowest validation loss."""
+        self.check_is_fitted()
+        trees = self.engine_.trees
+        return len(trees.roots) // max(trees.n_groups, 1)
+
+    @property
+    @reads_long
+    def train_loss_(self) -> Reals:
+        """Mean loss on the samples held after each iteration that predictions read, float64[iterations].
+
+        Of a classifier log-loss, of a regressor its `loss`: (F - y)^2, the pinball loss, Huber's with 1/2 r^2, or half
+        the Poisson deviance. Samples that validate count, and so do weights. O(n T depth), once for each version of the
+        model: it is gone with the next change.
+        """
+        self.check_is_fitted()
+        store, engine = self.samples_, self.engine_
+        if len(store) == 0:
+            raise EmptyModelError("the model holds no samples: add some before asking how well it knows them")
+        kept = store.changes.derived
+        if "train_loss" not in kept:
+            kept["train_loss"] = engine.mean_losses(store.problem(), store.slots())
+        return kept["train_loss"].copy()
+
+    def staged_predict(self, X: Any) -> Iterator[Any]:
+        """Yield what `predict` says of rows after each iteration; of the model as it is when the first is asked for.
+
+        Parameters
+        ----------
+        X : array, DataFrame or list of rows, shape (n, d)
+
+        Yields
+        ------
+        float64[n], or the classes of n rows.
+        """
+        classes = self.samples_.classes.classes_array() if self.task is Task.CLASSIFICATION else None
+        for answers in self._staged(X):
+            yield answers[:, 0] if classes is None else classes[answers.argmax(axis=1)]
+
+    def _staged(self, X: Any) -> Iterator[Reals]:
+        engine, trees, cells, hashes, n_classes = self._stages(X)
+        if trees.n_groups == 0:  # one class: there is nothing to choose
+            yield np.ones((len(cells), n_classes))
+        for scores in staged_scores(trees, cells, hashes):
+            yield engine.answers_of(scores)
+
+    @reads
+    def _stages(self, X: Any) -> tuple[BoostedEngine, Trees, Array, Hashes, int]:
+        """All that stages are read from, copied: a model may change between two of them."""
+        self._check_names(X)
+        engine, trees = self.engine_, self.engine_.trees
+        cells, hashes = engine.read_queries(*self._encode_queries(X))
+        copied = trees._replace(nodes=trees.nodes.copy(), roots=trees.roots.copy())
+        return engine, copied, cells, hashes.copy(), len(self.samples_.classes)
+
+    def to_parts(self) -> tuple[dict[str, Any], Arrays]:
+        """As every model; parameters that older programs do not know are left out where they have their defaults."""
+        document, arrays = super().to_parts()
+        parameters = document["parameters"]
+        parameters["monotone_constraints"] = as_texts(parameters["monotone_constraints"])
+        for name, default in {**{one.name: one.default for one in LOSSES}, "monotone_constraints": None}.items():
+            if parameters.get(name, default) == default:
+                parameters.pop(name, None)
+        return document, arrays
+
+
+class StagedProbabilities(BoostedModel):
+    """What boosted classifiers have beside that."""
+
+    def staged_predict_proba(self, X: Any) -> Iterator[Reals]:
+        """Yield what `predict_proba` says of rows after each iteration, float64[n, n_classes]; see `staged_predict`."""
+        yield from self._staged(X)

@@ -88,6 +88,14 @@ def reduce_bins(histogram, places, reduced):
 
 
 @pasted
+def is_against(left, total, shift, l2, direction):
+    """Whether the values -G / (H + l2) of the sides of a split are against a monotone constraint, by packed sums."""
+    mask, right = (np.int64(1) << shift) - np.int64(1), total - left
+    a, b = np.float64(left >> shift), np.float64(right >> shift)
+    return ((np.float64(right & mask) + l2) * a - (np.float64(left & mask) + l2) * b) * direction < 0.0
+
+
+@pasted
 def unsplit_score(total, shift, l2):
     """G^2 / (H + l2) of a node that is not split, from its packed sums; a packed hessian has `shift` bits."""
     gradient = np.float64(total >> shift)

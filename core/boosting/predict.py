@@ -1,9 +1,12 @@
 """Reading the trees: raw scores of rows. Nothing here writes to the trees."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from oubli.core.array_types import Array, Hashes, Reals
 from oubli.core.boosting.loss import sigmoid, softmax
-from oubli.core.boosting.state import LEAF, goes_right
+from oubli.core.boosting.state import LEAF, Trees, goes_right
 from oubli.core.jit.policy import inner, kernel
 from oubli.core.rng import MISSING_CATEGORY
 
@@ -67,3 +70,13 @@ def answer_one(nodes, roots, base, unit, cells, category_hashes, is_regression, 
     for k in range(n_groups):
         answer[k] = base[k] + unit * answer[k]
     softmax(answer, answer)
+
+
+def staged_scores(trees: Trees, cells: Array, category_hashes: Hashes) -> Iterator[Reals]:
+    """Yield the raw scores of rows after each iteration, float64[n, groups]; the last are those of all, bit for bit."""
+    groups, nothing = trees.n_groups, np.zeros(trees.n_groups)
+    totals, own = np.zeros((len(cells), groups)), np.empty((len(cells), groups))
+    for first in range(0, len(trees.roots), max(groups, 1)):
+        raw_scores(trees.nodes, trees.roots[first : first + groups], nothing, 1.0, cells, category_hashes, own)
+        totals += own
+        yield trees.base + trees.unit * totals

@@ -8,6 +8,7 @@ be written. `hold` writes it, asks NumPy for no memory and has nothing to refuse
 journal. A removal has two: `stage_removal` and `let_go`. `commit` and `remove` do all of it.
 """
 
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,6 +40,7 @@ from oubli.core.samples.weights import WeighedSlots, read_weights
 _new: Any = tuple.__new__
 # A rough size of one id; its entries in the dictionary and in the list are counted apart.
 _TEXT_BYTES = sys.getsizeof("0123456789")
+_MOST_CLASSES = 2**31 - 1
 # A subject's link: its text and the entries of both dictionaries.
 _SUBJECT_TEXTS = 4
 
@@ -79,7 +81,23 @@ class Contents(WeighedSlots, OwnedSlots):
         self.categories = CategoryTable(self._categorical)
         self.is_fresh_copy = False
         self.n_threads = 1
+        self.least_target, self.most_classes = -math.inf, _MOST_CLASSES
         self._blank = np.zeros(schema.n_features, schema.cell_dtype)  # copied in a third of the time of a scalar
+
+    def take_bounds(self, settings: Any) -> None:
+        """Hold only samples that a model with some settings is for.
+
+        Raises
+        ------
+        InputError
+            When it is for others than those held; nothing has changed.
+        """
+        least, most = getattr(settings, "least_target", -math.inf), getattr(settings, "most_classes", _MOST_CLASSES)
+        if len(self.y) and (self.y[self.held] < least).any():
+            raise InputError(f"is for targets of at least {least:g}, some held are lower: use another", field="loss")
+        if len(self.classes) > most:
+            raise InputError(f"are for {most} classes, more are held: leave them out", field="monotone_constraints")
+        self.least_target, self.most_classes = least, most
 
     # What is held ---------------------------------------------------------------------------------
 
@@ -236,6 +254,9 @@ class Contents(WeighedSlots, OwnedSlots):
         labels: list[Label] | Reals = (
             encode_labels(y, n, self.schema.label_type, name) if self._classification else encode_targets(y, n, name)
         )
+        if not isinstance(labels, list) and (is_low := labels < self.least_target).any():
+            rule = f"must be at least {self.least_target:g} for this loss: correct it, or fit with another loss"
+            raise InputError(rule, row=int(is_low.argmax()), field=name, value=float(labels[is_low][0]))
         names = None
         if ids is not None:
             if isinstance(ids, (set, frozenset)):
@@ -275,9 +296,11 @@ class Contents(WeighedSlots, OwnedSlots):
                     "must be one of the classes of the model, which are closed: correct it, or fit with classes 'open'"
                 )
                 raise InputError(rule, row=row, field=field, value=labels[row])
-        n_more = schema.max_classes - len(self.classes)
+        n_more = min(schema.max_classes, self.most_classes) - len(self.classes)
         if len(new) > max(n_more, 0):
             rule = f"would make one class more than max_classes, {schema.max_classes}: correct it, or raise that"
+            if self.most_classes < schema.max_classes:
+                rule = "would make a third class, and monotone_constraints are for two: correct it, or fit without them"
             raise InputError(rule, row=new[max(n_more, 0)], field=field, value=labels[new[max(n_more, 0)]])
         return len(new)
 

@@ -157,7 +157,7 @@ StopReason = Annotated[
         "journal-unreachable",
     ),
 ]
-Parameter = str | int | float | bool | list[float] | None
+Parameter = str | int | float | bool | list[float] | list[str] | dict[str, int] | None
 
 
 class InputProblem(Answer):

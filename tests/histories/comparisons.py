@@ -7,6 +7,7 @@ import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -319,7 +320,26 @@ class Boosted(Comparison):
             assert not any(math.isnan(value) for value in row), row
             assert may_overflow or all(math.isfinite(value) for value in row), row
             assert not is_classification or abs(sum(row) - 1) < 1e-12, row
+        if player.held:
+            self.assert_monotone()
         player.tally.outcomes[player.kind.outcome(model.engine_.last_update)] += 1
+
+    def assert_monotone(self) -> None:
+        """Predictions follow the constraints along each of their columns, by brute force."""
+        world, model = self.player.world, self.player.model
+        for column, direction in (world.parameters.get("monotone_constraints") or {}).items():
+            seen = {f[column] for f, _ in world.rows} - {None}
+            values = sorted({float(x) for x in seen if x == x} | {-1e30, 0.25, 1e30})
+            if world.columns[column].type == "boolean":
+                values = [0.0, 1.0]
+            for query in world.queries:
+                row = list(query)
+                rows = [[*row[:column], value, *row[column + 1 :]] for value in values]
+                answers = [answer[-1] for answer in self.answers(model, rows)]
+                if len(self.answers(model, rows)[0]) == 1 and world.task == "classification":
+                    continue  # one class
+                steps = [(b - a) * direction for a, b in pairwise(answers)]
+                assert min(steps) >= 0.0, (column, direction, answers)
 
 
 class FreshFit(Boosted):

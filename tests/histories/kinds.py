@@ -192,6 +192,23 @@ def boosted_parameters(choose: Chooser) -> dict[str, Any]:
     }
 
 
+def asked_of_boosting(choose: Chooser, world: World, *, any_loss: bool) -> dict[str, Any]:
+    """A loss and monotone constraints, now and then; what a set cannot have is left out."""
+    labels = {label for _, label in world.rows} | {label for phase in world.drifted for label in phase}
+    values: dict[str, Any] = {}
+    loss = choose.one(["squared_error", "squared_error", "quantile", "huber", "poisson"])
+    if world.task == "regression" and any_loss and (loss != "poisson" or min(labels) >= 0.0):
+        values["loss"] = loss
+        if loss == "quantile":
+            values["quantile"] = choose.one([0.1, 0.5, 0.98])
+        if loss == "huber":
+            values["huber_delta"] = choose.one([None, 0.5, 100.0])
+    numeric = [i for i, column in enumerate(world.columns) if column.type != "categorical"]
+    if numeric and (world.task == "regression" or len(labels) <= 2) and choose.one([False, False, True]):
+        values["monotone_constraints"] = {i: choose.one([1, -1]) for i in numeric[: choose.integer(1, 2)]}
+    return values
+
+
 def quantised_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
     """Arguments of IncrementalBoosting*."""
     return {
@@ -201,6 +218,7 @@ def quantised_parameters(choose: Chooser, world: World, deep: bool) -> dict[str,
         "early_stopping": choose.one([None, None, None, 1, 2]),
         "validation_fraction": choose.one([0.1, 0.5]),
         "category_statistics": choose.one([None, 32, 1, 2, 3]),
+        **asked_of_boosting(choose, world, any_loss=True),
     }
 
 
@@ -221,6 +239,11 @@ def online_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, An
         "max_leaf_nodes": choose.one([2, 3, 5, 20]),
         "robustness": choose.one([0.0, 0.1, 0.3, 1.0]),
     }
+
+
+def constrained_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
+    """The same with monotone constraints, which the oracle does not know."""
+    return {**online_parameters(choose, world, deep), **asked_of_boosting(choose, world, any_loss=False)}
 
 
 @dataclass(frozen=True)
@@ -328,7 +351,7 @@ _PRESORTED = Kind(
     has_weights=True,
 )  # fmt: skip
 _ONLINE = Kind(
-    "online", "online-boosting", comparisons.Twin, online_parameters, _BOOSTED_WORLDS, _BOOSTED,
+    "online", "online-boosting", comparisons.Twin, constrained_parameters, _BOOSTED_WORLDS, _BOOSTED,
     tuned_online, {"replant_share": [math.inf, math.inf, 0.2]},
     outcome=comparisons.outcome_of_online,
     outcomes=frozenset({"splits kept", "subtrees retrained", "all grown again"}),
@@ -360,6 +383,9 @@ ROWS = (
     _PRESORTED,
     replace(_PRESORTED, name="presorted oracle", oracle=presorted, has_weights=False),
     _ONLINE,
-    replace(_ONLINE, name="online oracle", comparison=comparisons.OnlineOracle, has_weights=False),
+    replace(
+        _ONLINE, name="online oracle", comparison=comparisons.OnlineOracle, parameters=online_parameters,
+        has_weights=False,
+    ),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in ROWS}

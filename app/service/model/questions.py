@@ -140,7 +140,7 @@ def _tree(number: int, path: str, levels: int, model: Model) -> dict[str, Any]:
     return {"kind": model.kind, **found}
 
 
-_TYPES = {int: "integer", float: "number", str: "text", bool: "boolean", object: "integer"}
+_TYPES = {int: "integer", float: "number", str: "text", bool: "boolean", object: "integer", dict: "list"}
 
 
 def kinds_for(task: str, kind: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from oubli.core.boosting.estimator import BoostedModel
+from oubli.core.boosting.estimator import BoostedModel, StagedProbabilities
 from oubli.core.boosting.incremental.parameters import IncrementalSettings, read_settings
 from oubli.core.boosting.presorted.engine import PresortedTrees
 from oubli.core.boosting.quantised.engine import QuantisedTrees
@@ -40,6 +40,10 @@ class IncrementalBoosting(BoostedModel):
         early_stopping: int | None = None,
         validation_fraction: float = 0.1,
         category_statistics: int | None = 48,
+        loss: str = "squared_error",
+        quantile: float = 0.5,
+        huber_delta: float | None = None,
+        monotone_constraints: Any = None,
         class_weight: Any = None,
         scale_pos_weight: float | None = None,
         random_state: Any = None,
@@ -49,14 +53,14 @@ class IncrementalBoosting(BoostedModel):
 
     @classmethod
     def read_settings(cls, parameters: Mapping[str, Any], schema: "Schema") -> IncrementalSettings:
-        return read_settings(parameters)
+        return read_settings(parameters, schema)
 
     @staticmethod
     def engine_type(settings: IncrementalSettings) -> type[IncrementalTrees]:
         return QuantisedTrees if settings.is_quantised else PresortedTrees
 
 
-class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
+class IncrementalBoostingClassifier(IncrementalBoosting, StagedProbabilities, Classifier):
     """Gradient boosting that equals retraining after any history of adds and deletes, bit for bit.
 
     With `quantization` (the default) gradients and leaf values lie on coarse grids, with an offset that is a hash of
@@ -94,6 +98,12 @@ class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
     category_statistics : int or None, default 48
         A column with more categories is also read by statistics of the labels by category, and its categories with
         fewer samples are read as one, as are those that no sample has; None: never. With quantization only.
+    loss, quantile, huber_delta
+        Of regressors.
+    monotone_constraints : dict, list of str or None, default None
+        1 or -1 by name or position of a numeric column: the probability of the second
+        class never falls, or never rises, in it. In a list, texts like "income:1". Missing values have no order.
+        Of two classes only: with more, a constraint would hold for scores and not for probabilities.
     class_weight : dict, "balanced" or None, default None
         Weights by class, which those of samples are multiplied by; 1 for classes left out. "balanced" gives all classes
         the same weight together when the model is fitted; the numbers stay, in `schema_.class_weight`.
@@ -138,7 +148,7 @@ class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
 class IncrementalBoostingRegressor(IncrementalBoosting, Regressor):
     """Gradient boosting for numbers that equals retraining after any history of adds and deletes, bit for bit.
 
-    Squared error. For what `quantization` is good for, see `IncrementalBoostingClassifier`. With it all trees begin
+    For what `quantization` is good for, see `IncrementalBoostingClassifier`. With it all trees begin
     with the same splits, of up to eight regions of some thousand samples each, and an update concerns one region only.
 
     Parameters
@@ -167,6 +177,18 @@ class IncrementalBoostingRegressor(IncrementalBoosting, Regressor):
     category_statistics : int or None, default 48
         A column with more categories is also read by statistics of the labels by category, and its categories with
         fewer samples are read as one, as are those that no sample has; None: never. With quantization only.
+    loss : "squared_error", "quantile", "huber" or "poisson", default "squared_error"
+        What is minimised. "quantile" predicts a quantile; "huber" is squared error that is linear beyond `huber_delta`,
+        for targets with outliers; "poisson" is for counts and other targets of 0 and more, and predicts their mean as
+        e to the power of the raw score.
+    quantile : float in [0.001, 0.999], default 0.5
+        Share of the targets below predictions; with `loss="quantile"` only.
+    huber_delta : float or None, default None
+        Error from which on the loss is linear; None: the spread of the targets, a power of two near their standard
+        deviation. With `loss="huber"` only.
+    monotone_constraints : dict, list of str or None, default None
+        1 or -1 by name or position of a numeric column: the prediction never falls, or never rises, in it.
+        In a list, texts like "income:1". Missing values have no order.
     class_weight, scale_pos_weight : None
         Of classifiers.
     random_state : int, RandomState, Generator or None

@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from oubli.core.boosting.parameters import MAX_TREES, BoostedSettings, hash_limit, shared
+from oubli.core.boosting.parameters import (
+    LOSSES,
+    MAX_TREES,
+    BoostedSettings,
+    hash_limit,
+    read_constraints,
+    read_loss,
+    shared,
+)
+from oubli.core.data.schema import Schema
 from oubli.core.errors import InputError
 from oubli.core.parameters import (
     Parameter,
@@ -52,6 +61,8 @@ PARAMETERS = (
     ),
     whole("category_statistics", 48, _STATISTICS, low=1, limit=2**24, optional=True, none_word="none"),
     share("validation_fraction", 0.1, "Share of the samples that validate; with `early_stopping`.", "low", high=0.5),
+    *LOSSES,
+    shared("monotone_constraints", None),
     class_weight(),
     scale_pos_weight(),
     random_state("Seed of every random choice; the same seed and samples give the same model."),
@@ -64,7 +75,7 @@ GRADIENT_GRID = 0.25
 LEAF_GRID = 0.25
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class IncrementalSettings(BoostedSettings):
     """The parameters in force.
 
@@ -104,12 +115,13 @@ class IncrementalSettings(BoostedSettings):
         return {**values, "quantization": grids if self.is_quantised else None, "early_stopping": patience or None}
 
 
-def read_settings(params: Mapping[str, Any]) -> IncrementalSettings:
+def read_settings(params: Mapping[str, Any], schema: Schema) -> IncrementalSettings:
     """Check the parameters.
 
     Parameters
     ----------
     params : the constructor's parameters by name.
+    schema : of the samples to come.
 
     Raises
     ------
@@ -120,6 +132,8 @@ def read_settings(params: Mapping[str, Any]) -> IncrementalSettings:
     gradient_grid, leaf_grid = _read_grids(values.pop("quantization"))
     patience = values.pop("early_stopping") or 0
     values["category_statistics"] = values["category_statistics"] or 0
+    values["monotone"] = read_constraints(values.pop("monotone_constraints"), schema)
+    read_loss(values, schema.task)
     return IncrementalSettings(**values, gradient_grid=gradient_grid, leaf_grid=leaf_grid, patience=patience)
 
 

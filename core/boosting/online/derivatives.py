@@ -210,11 +210,13 @@ def tolerance_of(robustness: float, n_moved: int, n_held: int) -> float:
 def make_rules(settings: OnlineSettings, groups: int, scale: Scale) -> Rules:
     """What decides splits and values. Robust LogitBoost's (K - 1) / K is part of the factor."""
     l2, weight, robustness = settings.l2_regularization, settings.min_child_weight, settings.robustness
+    directions = np.array(settings.monotone, np.int64)
     if scale.scale != 0.0:
         # A size has at most 39 bits less those of `limit`, so a hessian may have as many as are left of 24.
         bits = min(max(scale.limit.bit_length() - 1 + SHIFT_OF_NUMBERS - G_BITS, 0), GRID.bit_length() - 1)
         least, factor = max(1, int(np.ceil(weight))) << bits, 2.0**bits / (scale.scale * scale.unit)
-        return Rules(SHIFT_OF_NUMBERS, bits, l2 * 2.0**bits, least, factor, robustness)
+        return Rules(SHIFT_OF_NUMBERS, bits, l2 * 2.0**bits, least, factor, robustness, directions)
     share = (groups - 1) / groups if groups > 1 else 1.0
     least = max(1, int(np.ceil(weight * H_SCALE)))
-    return Rules(SHIFT_OF_CLASSES, 0, l2 * H_SCALE, least, share * (H_SCALE / G_SCALE), robustness)
+    factor = share * (H_SCALE / G_SCALE)
+    return Rules(SHIFT_OF_CLASSES, 0, l2 * H_SCALE, least, factor, robustness, directions)

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from oubli.core.boosting.estimator import BoostedModel
+from oubli.core.boosting.estimator import BoostedModel, StagedProbabilities
 from oubli.core.boosting.online.engine import OnlineTrees
 from oubli.core.boosting.online.parameters import PARAMETERS, OnlineSettings
+from oubli.core.boosting.parameters import read_constraints
 from oubli.core.data.schema import Schema
 from oubli.core.estimators import Classifier, Regressor
 from oubli.core.parameters import check_parameters
@@ -39,6 +40,7 @@ class OnlineBoosting(BoostedModel):
         robustness: float = 0.1,
         l2_regularization: float = 0.3,
         min_child_weight: float = 0.03,
+        monotone_constraints: Any = None,
         class_weight: Any = None,
         scale_pos_weight: float | None = None,
         random_state: Any = None,
@@ -48,14 +50,16 @@ class OnlineBoosting(BoostedModel):
 
     @classmethod
     def read_settings(cls, parameters: Mapping[str, Any], schema: "Schema") -> OnlineSettings:
-        return OnlineSettings(**check_parameters(PARAMETERS, parameters))
+        values = check_parameters(PARAMETERS, parameters)
+        monotone = read_constraints(values.pop("monotone_constraints"), schema)
+        return OnlineSettings(**values, monotone=monotone)
 
     @staticmethod
     def engine_type(settings: OnlineSettings) -> type[OnlineTrees]:
         return OnlineTrees
 
 
-class OnlineBoostingClassifier(OnlineBoosting, Classifier):
+class OnlineBoostingClassifier(OnlineBoosting, StagedProbabilities, Classifier):
     """Gradient boosting whose trees are updated in place when samples come and go (Online GBDT).
 
     Robust LogitBoost with best-first trees. An update touches the samples that come or go, not those held: every
@@ -84,6 +88,10 @@ class OnlineBoostingClassifier(OnlineBoosting, Classifier):
         Number added to the hessian of a leaf.
     min_child_weight : float, default 0.03
         Minimum hessian of each side of a split.
+    monotone_constraints : dict, list of str or None, default None
+        1 or -1 by name or position of a numeric column: the probability of the second
+        class never falls, or never rises, in it. In a list, texts like "income:1". Missing values have no order.
+        Of two classes only: with more, a constraint would hold for scores and not for probabilities.
     class_weight : dict, "balanced" or None, default None
         Weights by class, which those of samples are multiplied by; 1 for classes left out. "balanced" gives all classes
         the same weight together when the model is fitted; the numbers stay, in `schema_.class_weight`.
@@ -149,6 +157,9 @@ class OnlineBoostingRegressor(OnlineBoosting, Regressor):
         Number added to the hessian of a leaf.
     min_child_weight : float, default 20.0
         Minimum hessian of each side of a split.
+    monotone_constraints : dict, list of str or None, default None
+        1 or -1 by name or position of a numeric column: the prediction never falls, or never rises, in it.
+        In a list, texts like "income:1". Missing values have no order.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
     n_jobs : int or None, default None
@@ -185,6 +196,7 @@ class OnlineBoostingRegressor(OnlineBoosting, Regressor):
         robustness: float = 0.1,
         l2_regularization: float = 1.0,
         min_child_weight: float = 20.0,
+        monotone_constraints: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:

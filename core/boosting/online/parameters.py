@@ -20,6 +20,7 @@ PARAMETERS = (
     ),
     shared("l2_regularization", 0.3, regression={"default": 1.0}),
     shared("min_child_weight", 0.03, regression={"default": 20.0}),
+    shared("monotone_constraints", None),
     class_weight(),
     scale_pos_weight(),
     random_state("Seed of every random choice; the same seed and samples give the same model."),
@@ -27,7 +28,7 @@ PARAMETERS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OnlineSettings(BoostedSettings):
     """The parameters in force.
 

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.histogram import unsplit_score
+from oubli.core.boosting.histogram import is_against, unsplit_score
 from oubli.core.boosting.online.bins import Bins
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.rng import CANDIDATES, combine
@@ -97,6 +97,17 @@ def score_of(left, total, rules):
     return score if h_left >= rules.least and h_right >= rules.least else NONE
 
 
+@inner
+def drop_against(first, total, rules, left, left_with_missing):
+    """Take out the candidates whose sides have values that are against a monotone constraint."""
+    for feature in range(rules.directions.shape[0]):
+        direction = rules.directions[feature]
+        for i in range(first[feature], first[feature + 1]):
+            for sides in (left, left_with_missing):
+                if direction != 0 and is_against(sides[i], total, np.int64(rules.shift), rules.l2, direction):
+                    sides[i] = 0
+
+
 @pasted
 def _score_all(left, total, rules, scores):
     for i in range(left.shape[0]):
@@ -110,6 +121,7 @@ def best_split(histogram, first, categorical, total, rules, space):
     Returns its gain, its bin (NO_BIN when no candidate has a gain) and whether missing values go left.
     """
     has_missing = sums_to_the_left(histogram, first, categorical, space.left, space.left_with_missing)
+    drop_against(first, total, rules, space.left, space.left_with_missing)
     _score_all(space.left, total, rules, space.scores)
     unsplit = unsplit_score(total, np.int64(rules.shift), rules.l2)
     best, best_bin, missing_left = unsplit * _HAIR, NO_BIN, 0
@@ -137,6 +149,7 @@ def keeps_its_place(histogram, first, categorical, total, rules, space, current,
     current  the bin of the node's split
     """
     has_missing = sums_to_the_left(histogram, first, categorical, space.left, space.left_with_missing)
+    drop_against(first, total, rules, space.left, space.left_with_missing)
     if missing_left != 0 and space.left_with_missing[current] != 0:
         own = score_of(space.left_with_missing[current], total, rules)
     else:

@@ -90,6 +90,7 @@ class Rules(NamedTuple):
     least: int  # hessian that each side of a split has to have
     factor: float  # a leaf's value is -factor * G / (H + l2)
     robustness: float  # share of the candidates among which a split may rank and stay
+    directions: npt.NDArray[np.int64]  # int64[d]: 1 or -1 of a column with a monotone constraint; empty when none has
 
 
 def blank_states(n_trees: int, n_places: int) -> npt.NDArray[Any]:
@@ -180,13 +181,43 @@ def list_below(forest, tree, place, found):
     return n_found
 
 
+@inner
+def _bounded(forest, rules, tree, place, value):
+    """A leaf's value within the bounds of monotone constraints: the middle of the children of each node above.
+
+    The bounds of nodes further up come last, so that they hold in any case.
+    """
+    parent = np.int64(forest.states[row_of(forest, tree, place)]["parent"])
+    while parent != NIL:
+        direction = rules.directions[forest.nodes[row_of(forest, tree, parent)]["feature"]]
+        left = children_of(forest, tree, parent)
+        if direction != 0:
+            row = row_of(forest, tree, left)
+            own, other = value_of(forest.states[row]["sums"], rules), value_of(forest.states[row + 1]["sums"], rules)
+            middle = 0.5 * own + 0.5 * other
+            value = min(value, middle) if (place == left) == (direction > 0) else max(value, middle)
+        place, parent = parent, np.int64(forest.states[row_of(forest, tree, parent)]["parent"])
+    return value
+
+
 @pasted
 def write_value(forest, rules, tree, place):
     """Write the value of a leaf, which follows from its sums."""
     row = row_of(forest, tree, place)
     value = value_of(forest.states[row]["sums"], rules)
+    if rules.directions.shape[0] > 0:
+        value = _bounded(forest, rules, tree, place, value)
     forest.nodes[row]["value"] = value
     forest.values[tree, forest.states[row]["leaf"]] = value
+
+
+@inner
+def write_values_of(forest, rules, tree):
+    """Write the values of all leaves of a tree from the sums."""
+    for place in range(2 * forest.stats.shape[1] + 1):
+        row = row_of(forest, tree, place)
+        if forest.states[row]["in_use"] != 0 and forest.nodes[row]["feature"] == LEAF:
+            write_value(forest, rules, tree, place)
 
 
 @pasted

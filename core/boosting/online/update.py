@@ -222,6 +222,8 @@ def run_updates(model, labels, space, codes, batch, is_new):
             cursor[NODE] = _check(model, space, batch, tree)
             if cursor[NODE] != s.NIL:
                 return STALE
+            if model.rules.directions.shape[0] > 0:  # one sum more or less may move the bounds of any leaf
+                s.write_values_of(forest, model.rules, tree)
             cursor[GROUP] += 1
             cursor[PHASE] = _BEGIN_TREE
         if batch.sign > 0:
@@ -258,7 +260,4 @@ def choose_classes(forest: s.Forest, n_groups: int, places: npt.NDArray[np.int64
 def write_values(forest, rules):
     """Write the values of all leaves from their sums."""
     for tree in range(forest.stats.shape[0]):
-        for place in range(2 * forest.stats.shape[1] + 1):
-            row = s.row_of(forest, tree, place)
-            if forest.states[row]["in_use"] != 0 and forest.nodes[row]["feature"] == LEAF:
-                s.write_value(forest, rules, tree, place)
+        s.write_values_of(forest, rules, tree)

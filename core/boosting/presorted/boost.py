@@ -52,7 +52,7 @@ def boost(boosting, old_nodes, old_roots, nodes, gains, roots, size, best, first
             if is_other and counts[FIRST_CHANGED] == NIL:
                 counts[FIRST_CHANGED] = tree
         if watch.patience > 0:
-            watch.losses[iteration] = total_loss(watch, boosting.loss.kind)
+            watch.losses[iteration] = total_loss(watch, boosting.loss)
             if watch.losses[iteration] < watch.losses[best]:
                 best = iteration
             if iteration - best >= watch.patience:
@@ -106,7 +106,7 @@ class ThreadedBoosting:
                     counts[FIRST_CHANGED] = tree
             counts[[KEPT, CHANGED]] += some_counts[:, [KEPT, CHANGED]].sum(axis=0)
             if watch.patience > 0:
-                watch.losses[iteration] = total_loss(watch, loss.kind)
+                watch.losses[iteration] = total_loss(watch, loss)
                 if watch.losses[iteration] < watch.losses[best]:
                     best = iteration
                 if iteration - best >= watch.patience:

@@ -21,6 +21,9 @@ leaf step lowers the squared error, so |F - y| stays below sqrt(n) * 2**39 <= 2*
 256. Leaf values of a classification are at most LARGEST_STEP units, so that 2**17 of them add up to at most 2**52: as
 exact in the float64 of a prediction as here.
 
+The losses of `core/boosting/loss.py` have g in steps that follow the largest, as squared error has, and h as a
+classification. F of a Poisson loss is a logarithm, in units of 2**-30.
+
 The loss of the samples that validate is computed in integers too: its sum does not depend on their order.
 """
 
@@ -30,9 +33,12 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Slots
-from oubli.core.boosting.loss import exp, log, sigmoid
+from oubli.core.boosting import loss as losses
+from oubli.core.boosting.loss import BAND, HUBER, QUANTILE, exp, log, sigmoid
 from oubli.core.boosting.parameters import VALIDATION
 from oubli.core.boosting.state import LEAF, goes_right
+from oubli.core.boosting.targets import Start as Beginning
+from oubli.core.boosting.targets import TargetSums
 from oubli.core.boosting.weights import size_of, units_of, weighed
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.jit.targets import GRID
@@ -49,7 +55,12 @@ _LARGEST = float(np.finfo(np.float64).max)
 _STEPS = 2.0**32  # a loss of 1
 _LARGEST_LOSS = 2.0**38
 
-SQUARED, BINARY, MULTI_CLASS = range(3)  # losses
+SQUARED, BINARY, MULTI_CLASS = range(3)  # losses; and HUBER, QUANTILE, POISSON
+_NO_LIMIT = 2.0**62
+_MOST_MEANS = 8.0  # e^F beyond so many times the mean of all counts as that, in a hessian
+_LARGEST_GRADIENT = 2.0**41
+_SLOPE_STEPS = 2.0**30
+_LEAST_UNIT = 2.0**-1000  # e^F is not less
 
 
 class Loss(NamedTuple):
@@ -64,6 +75,14 @@ class Loss(NamedTuple):
     rate: float  # learning rate, for three and more classes times (K - 1) / K
     targets: npt.NDArray[np.int64]  # int64[n] by row: targets in units, or places of classes
     units: npt.NDArray[np.int32]  # int32[n] by row: weights; empty when all are 1
+    limit: float  # greatest step of a leaf
+    # Of a loss of `core/boosting/loss.py`, which reads scores and targets times these units:
+    score_unit: float = 1.0
+    target_unit: float = 1.0
+    level: float = 0.0
+    band: float = 1.0
+    gradient_scale: float = 1.0  # from its gradient to an integer
+    curvature: float = 1.0  # from its second derivative to a share of the greatest h
 
 
 class Start(NamedTuple):
@@ -81,8 +100,14 @@ def _log_odds(n_first, n_second):
     return np.floor(log(np.float64(n_second) / np.float64(n_first)) * 2.0**SCORE_BITS + 0.5)
 
 
-def begin(problem: Problem, slots: Slots, learning_rate: float, l2: float, min_child_weight: float) -> Start:
-    """Say how to boost on the samples of `slots`, of at least one."""
+def begin(
+    problem: Problem, slots: Slots, learning_rate: float, l2: float, min_child_weight: float,
+    kind: int = SQUARED, level: float = 0.0, seed: int = 0,
+) -> Start:  # fmt: skip
+    """Say how to boost on the samples of `slots`, of at least one.
+
+    kind, level : of a regression's loss; a level of 0 of Huber's is the spread, which the seed rounds.
+    """
     weights = units_of(problem.units, slots)
     n = int(weights.sum())  # in units, as all that is counted here
     b = size_of(problem.units, slots).bit_length()
@@ -91,13 +116,17 @@ def begin(problem: Problem, slots: Slots, learning_rate: float, l2: float, min_c
     if problem.n_classes == 0:
         exponent = _exponent(problem, slots)
         targets = quantise(problem.y[slots], exponent)
-        mean = (2 * sum((targets * weights).tolist()) + n) // (2 * n)
         h_bits = 8 if (weights % GRID).any() else 0
         loss = Loss(
-            SQUARED, min(room - h_bits, 52 - b), h_bits, b + h_bits, float(np.ldexp(l2, h_bits)),
-            _least(min_child_weight, h_bits), learning_rate, targets, units,
+            kind, min(room - h_bits, 52 - b), h_bits, b + h_bits, float(np.ldexp(l2, h_bits)),
+            _least(min_child_weight, h_bits), learning_rate, targets, units, _NO_LIMIT,
         )  # fmt: skip
-        return _start(loss, [mean], exponent - BITS)
+        if kind == SQUARED:
+            mean = (2 * sum((targets * weights).tolist()) + n) // (2 * n)
+            return _start(loss, [mean], exponent - BITS)
+        sums = TargetSums(kind, level)
+        sums.recount(problem.y[slots], units, seed)
+        return _begin_numbers(loss, (b, room, l2, min_child_weight), sums.start(seed), level, exponent)
     h_bits = (room - 2) // 2
     n_classes = problem.n_classes
     rate = learning_rate if n_classes == 2 else learning_rate * ((n_classes - 1) / n_classes)
@@ -106,13 +135,43 @@ def begin(problem: Problem, slots: Slots, learning_rate: float, l2: float, min_c
     weight_bits = h_bits + 2  # h is at most 1/4
     loss = Loss(
         kind, min(room - h_bits, 52 - b), h_bits, b + h_bits, float(np.ldexp(l2, weight_bits)),
-        _least(min_child_weight, weight_bits), rate, targets, units,
+        _least(min_child_weight, weight_bits), rate, targets, units, LARGEST_STEP,
     )  # fmt: skip
     if kind == MULTI_CLASS:
         return _start(loss, [0] * n_classes, -SCORE_BITS)
     n_second = int((targets * weights).sum())
     # A class may have no sample that trains.
     return _start(loss, [int(_log_odds(n - n_second or GRID, n_second or GRID))], -SCORE_BITS)
+
+
+def _begin_numbers(
+    loss: Loss, sizes: tuple[int, int, float, float], begin: Beginning, level: float, exponent: int
+) -> Start:
+    """The same by another loss of numbers, from where boosting on grids begins."""
+    (b, room, l2, min_child_weight), unit = sizes, float(np.ldexp(1.0, exponent - BITS))
+    h_bits = (room - 2) // 2
+    if loss.kind == HUBER:
+        loss = loss._replace(level=(level or begin.spread) / unit)
+        return _start(loss, [_nearest(begin.base / unit)], exponent - BITS)
+    if loss.kind == QUANTILE:
+        steep, band, slopes = max(level, 1.0 - level), BAND * begin.spread / unit, _SLOPE_STEPS
+        ordinary, first = BAND / steep / (level * (1.0 - level)), begin.base / unit  # see `quantised/derivatives.py`
+        loss = loss._replace(level=level, band=band, gradient_scale=slopes, curvature=band / steep)
+    else:
+        ordinary, first = 1.0 / _MOST_MEANS, begin.base * 2.0**SCORE_BITS
+        curvature, limit = losses.power(-begin.base) / _MOST_MEANS, 2.0 ** (SCORE_BITS + 1) * loss.rate
+        loss = loss._replace(score_unit=2.0**-SCORE_BITS, target_unit=unit, gradient_scale=1.0 / max(unit, _LEAST_UNIT))
+        loss, exponent = loss._replace(curvature=curvature, limit=limit), BITS - SCORE_BITS
+    weights = float(np.ldexp(l2 * ordinary, h_bits)), _least(min_child_weight * ordinary, h_bits)
+    loss = loss._replace(
+        g_bits=min(room - h_bits, 52 - b), h_bits=h_bits, shift=b + h_bits, l2=weights[0], least=weights[1]
+    )
+    return _start(loss, [_nearest(first)], exponent - BITS)
+
+
+def _nearest(value: float) -> int:
+    """The nearest integer of so many bits as scores may have: a spread may be far above targets that hardly exist."""
+    return int(np.rint(min(max(value, -_LARGEST_GRADIENT), _LARGEST_GRADIENT)))
 
 
 def _exponent(problem: Problem, slots: Slots) -> int:
@@ -164,6 +223,27 @@ def write_residuals(loss, scores, words):
     one, h = np.int64(1) << loss.shift, np.int64(1) << loss.h_bits
     for row in range(scores.shape[0]):
         words[row] = ((scores[row] - loss.targets[row] + half) >> n_off) * one + h
+    return n_off
+
+
+@inner
+def write_numbers(loss, scores, words):
+    """The same by a loss of `core/boosting/loss.py`."""
+    largest = np.int64(0)
+    for row in range(scores.shape[0]):
+        score, y = np.float64(scores[row]) * loss.score_unit, np.float64(loss.targets[row]) * loss.target_unit
+        g = losses.gradient_at(loss.kind, loss.level, loss.band, score, y) * loss.gradient_scale
+        words[row] = np.int64(np.floor(min(max(g, -_LARGEST_GRADIENT), _LARGEST_GRADIENT) + 0.5))
+        largest = max(largest, abs(words[row]))
+    n_off = np.int64(0)
+    while largest >> n_off >= np.int64(1) << loss.g_bits:
+        n_off += 1
+    half = (np.int64(1) << n_off) >> 1
+    one, most = np.int64(1) << loss.shift, np.float64(np.int64(1) << loss.h_bits)
+    for row in range(scores.shape[0]):
+        score, y = np.float64(scores[row]) * loss.score_unit, np.float64(loss.targets[row]) * loss.target_unit
+        h = min(losses.curvature_at(loss.kind, loss.level, loss.band, score, y) * loss.curvature, 1.0)
+        words[row] = ((words[row] + half) >> n_off) * one + np.int64(np.floor(h * most + 0.5))
     return n_off
 
 
@@ -230,14 +310,21 @@ def write_words(loss, derivatives):
         n_off = write_residuals(loss, scores[0], words[0])
     elif loss.kind == BINARY:
         write_binary(loss, scores[0], words[0])
+    elif loss.kind > MULTI_CLASS:
+        n_off = write_numbers(loss, scores[0], words[0])
     else:
         write_multi_class(loss, scores, words, derivatives.powers, derivatives.largest, derivatives.totals)
     if loss.units.shape[0] > 0:
         weigh_words(loss, words)
     if loss.kind == SQUARED:
-        power, h = np.float64(np.int64(1) << n_off), np.float64(np.int64(1) << loss.h_bits)
-        gain_root = power / np.float64(np.int64(1) << BITS)
-        return loss.rate * power * h, gain_root * gain_root * h
+        coarse, h = np.float64(np.int64(1) << n_off), np.float64(np.int64(1) << loss.h_bits)
+        gain_root = coarse / np.float64(np.int64(1) << BITS)
+        return loss.rate * coarse * h, gain_root * gain_root * h
+    if loss.kind > MULTI_CLASS:
+        coarse, h = np.float64(np.int64(1) << n_off), np.float64(np.int64(1) << loss.h_bits)
+        gain_root = coarse / np.float64(np.int64(1) << BITS)
+        step = loss.curvature / (loss.gradient_scale * loss.score_unit)
+        return loss.rate * coarse * h * step, gain_root * gain_root * h
     weight_bits = loss.h_bits + 2
     g_scale = np.float64(np.int64(1) << loss.g_bits)
     factor = loss.rate * np.float64(np.int64(1) << (SCORE_BITS + weight_bits - loss.g_bits))
@@ -252,9 +339,7 @@ def leaf_value(loss, word, factor):
     if g == 0.0 or h == 0.0:
         return np.int64(0)
     value = np.floor(-(g * factor) / h + 0.5)
-    if loss.kind != SQUARED:
-        value = min(max(value, -LARGEST_STEP), LARGEST_STEP)
-    return np.int64(value)
+    return np.int64(min(max(value, -loss.limit), loss.limit))
 
 
 # -- early stopping ---------------------------------------------------------------------------------
@@ -291,8 +376,14 @@ def follow(watch, table, nodes, root, scores):
 
 
 @inner
-def _loss_of(kind, scores, target, i):
-    """Squared error in squares of 2**e (see the top of the file), or log-loss."""
+def _loss_of(loss, scores, target, i):
+    """Squared error in squares of 2**e (see the top of the file), or another loss."""
+    kind = loss.kind
+    if kind > MULTI_CLASS:
+        y = np.float64(target) * loss.target_unit
+        value = losses.loss_at(kind, loss.level, np.float64(scores[0, i]) * loss.score_unit, y)
+        step = loss.target_unit * np.float64(np.int64(1) << BITS)
+        return value / step / step if kind == HUBER else value / step
     if kind == SQUARED:
         error = np.float64(scores[0, i] - target) / np.float64(np.int64(1) << BITS)
         return error * error
@@ -309,10 +400,10 @@ def _loss_of(kind, scores, target, i):
 
 
 @kernel
-def total_loss(watch, kind):
+def total_loss(watch, loss):
     """Sum of the losses of all samples that validate, each rounded down to a step of 2**-32 before it is weighed."""
     total = np.int64(0)
     for i in range(watch.slots.shape[0]):
-        steps = min(np.floor(_loss_of(kind, watch.scores, watch.targets[i], i) * _STEPS), _LARGEST_LOSS)
+        steps = min(np.floor(_loss_of(loss, watch.scores, watch.targets[i], i) * _STEPS), _LARGEST_LOSS)
         total += weighed(np.int64(steps), watch.units[i], 0)
     return total

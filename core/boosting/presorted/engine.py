@@ -24,7 +24,7 @@ from oubli.core.boosting.parameters import check_size, n_groups
 from oubli.core.boosting.presorted import state as presorting
 from oubli.core.boosting.presorted import workspace as r
 from oubli.core.boosting.presorted.boost import ThreadedBoosting, boost
-from oubli.core.boosting.presorted.derivatives import Start, Watch, begin, mark_validating, targets_of_others
+from oubli.core.boosting.presorted.derivatives import SQUARED, Start, Watch, begin, mark_validating, targets_of_others
 from oubli.core.boosting.presorted.serialise import check_trees, put_together, take_apart
 from oubli.core.boosting.state import LEAF, NODE, Trees, no_trees
 from oubli.core.boosting.weights import units_of
@@ -156,7 +156,8 @@ class PresortedTrees(ExactEngine):
     def begin(self, problem: Problem) -> Start:
         """Where boosting starts from."""
         s = self.settings
-        return begin(problem, self.orders.slots, s.learning_rate, s.l2_regularization, s.min_child_weight)
+        weights = s.l2_regularization, s.min_child_weight
+        return begin(problem, self.orders.slots, s.learning_rate, *weights, self.kind or SQUARED, s.level, s.seed)
 
     def _watch(self, problem: Problem, start: Start) -> Watch:
         """What decides when training ends."""
@@ -182,7 +183,8 @@ class PresortedTrees(ExactEngine):
         table = presorting.make_table(self.orders, data, settings.max_depth, self.n_threads)
         derivatives = r.make_derivatives(self.orders.n_samples, start.first)
         watch, room = self._watch(problem, start), r.make_room(table, settings.max_depth)
-        boosting = r.Boosting(table, room, derivatives, start.loss, watch, settings.max_depth)
+        directions = np.array(settings.monotone or (0,) * self.n_features, np.int64)
+        boosting = r.Boosting(table, room, derivatives, start.loss, watch, settings.max_depth, directions)
         counts = np.zeros(r.COUNTS_SIZE, np.int64)
         counts[r.FIRST_CHANGED] = r.NIL
         old_roots = old.roots if old.n_groups == groups else old.roots[:0]

@@ -19,40 +19,55 @@ import numpy as np
 from oubli.core.boosting.histogram import clear, fill, subtract, unsplit_score
 from oubli.core.boosting.presorted import split
 from oubli.core.boosting.presorted.derivatives import leaf_value
-from oubli.core.boosting.presorted.workspace import CHANGED, DEPTH, END, HISTOGRAM, KEPT, NIL, NODE, OLD, START, WORD
+from oubli.core.boosting.presorted.workspace import (
+    CHANGED,
+    DEPTH,
+    END,
+    HIGH,
+    HISTOGRAM,
+    KEPT,
+    LOW,
+    NIL,
+    NODE,
+    OLD,
+    START,
+    WORD,
+)
 from oubli.core.boosting.state import LEAF, make_leaf, make_split
 from oubli.core.jit.policy import inner, pasted
+
+_NO_BOUND = np.int64(2**62)
 
 # -- the search -----------------------------------------------------------------------------------
 
 
 @inner
-def _search_narrow(table, room, histogram, j, word, loss, best, ties):
+def _search_narrow(table, room, histogram, j, word, loss, best, ties, direction):
     """Find the best split of a narrow column; the place is the last bin of the left side, or the category's."""
     start, end = np.int64(table.offsets[j]), np.int64(table.offsets[j + 1])
     column, lefts = table.narrow[j], room.lefts
     if table.categorical[column]:
         limit = end - start if ties else np.int64(0)
-        best, found = split.best_of(loss, histogram[start:end], end - start, np.int64(0), word, best, limit)
+        best, found = split.best_of(loss, histogram[start:end], end - start, np.int64(0), word, best, limit, 0)
         return best, found, start + found, np.int64(split.ONE_VS_REST), histogram[start + max(found, 0)]
     missing = np.int64(0)
     if table.has_missing[column]:
         end -= 1
         missing = histogram[end]
     n = split.add_up_bins(histogram, start, end, lefts)
-    best, found, kind = split.best_threshold(loss, lefts, n, missing, word, best, ties)
+    best, found, kind = split.best_threshold(loss, lefts, n, missing, word, best, ties, direction)
     left = lefts[max(found, 0)] + (missing if kind == split.MISSING_LEFT else 0)
     return best, found, start + found, kind, left
 
 
 @inner
-def _search_wide(table, room, j, start, end, words, word, loss, best, ties):
+def _search_wide(table, room, j, start, end, words, word, loss, best, ties, direction):
     """Find the best split of a wide column; the place is where the right side, or the category, begins in the list."""
     column, entries, lefts, places = table.wide[j], room.lists[j], room.lefts, room.places
     if table.categorical[column]:
         n = split.add_up_runs(entries, start, end, words, lefts, places)
         limit = n if ties else np.int64(0)
-        best, found = split.best_of(loss, lefts, n, np.int64(0), word, best, limit)
+        best, found = split.best_of(loss, lefts, n, np.int64(0), word, best, limit, 0)
         return best, found, np.int64(places[max(found, 0)]), np.int64(split.ONE_VS_REST), lefts[max(found, 0)]
     missing = np.int64(0)
     if table.has_missing[column]:
@@ -60,7 +75,7 @@ def _search_wide(table, room, j, start, end, words, word, loss, best, ties):
         missing = split.sum_list(entries, present_end, end, words)
         end = present_end
     n = split.add_up_list(entries, start, end, words, lefts, places)
-    best, found, kind = split.best_threshold(loss, lefts, n, missing, word, best, ties)
+    best, found, kind = split.best_threshold(loss, lefts, n, missing, word, best, ties, direction)
     left = lefts[max(found, 0)] + (missing if kind == split.MISSING_LEFT else 0)
     return best, found, np.int64(places[max(found, 0)]), kind, left
 
@@ -85,13 +100,15 @@ def _search(boosting, words, start, end, histogram, word, hint):
             column = np.int64(table.narrow[j]) if is_narrow else np.int64(table.wide[k])
             if (column == hint) != (turn == 0):
                 continue
-            ties = column < best_column
+            ties, direction = column < best_column, boosting.directions[column]
             if is_narrow:
                 bins = room.histograms[histogram]
-                worth, found, place, kind, left = _search_narrow(table, room, bins, j, word, loss, best, ties)
+                worth, found, place, kind, left = _search_narrow(
+                    table, room, bins, j, word, loss, best, ties, direction
+                )
             else:
                 worth, found, place, kind, left = _search_wide(
-                    table, room, k, start, end, words, word, loss, best, ties
+                    table, room, k, start, end, words, word, loss, best, ties, direction
                 )
             if found != split.NONE:
                 best, best_column, best_place, best_kind, best_word = worth, column, place, kind, left
@@ -215,6 +232,7 @@ def grow_tree(boosting, group, factor, gain_unit, old_nodes, old_root, nodes, ga
         histogram = _take_histogram(room)
         _count(table, room, words, 0, n, histogram)
     _push(room, 0, size, 0, n, 0, histogram, word, old_root)
+    room.stack[0, LOW], room.stack[0, HIGH] = -_NO_BOUND, _NO_BOUND
     size += 1
     n_waiting = 1
     while n_waiting > 0:
@@ -232,7 +250,7 @@ def grow_tree(boosting, group, factor, gain_unit, old_nodes, old_root, nodes, ga
         if column == NIL:
             if histogram != NIL:
                 _give_histogram(room, histogram)
-            value = leaf_value(loss, word, factor)
+            value = min(max(leaf_value(loss, word, factor), top[LOW]), top[HIGH])
             make_leaf(nodes, node, value)
             if value != 0:
                 for i in range(start, end):
@@ -257,8 +275,15 @@ def grow_tree(boosting, group, factor, gain_unit, old_nodes, old_root, nodes, ga
         if is_kept:
             left_old = np.int64(old_nodes[old]["left"])
             right_old = left_old + 1
+        low, high, direction = top[LOW], top[HIGH], boosting.directions[column]
+        between = (leaf_value(loss, left_word, factor) + leaf_value(loss, right_word, factor)) >> 1
+        between = min(max(between, low), high)
+        least, most = (between, between) if direction != 0 else (low, high)  # of the upper side, of the lower one
+        ends = (low, most, least, high) if direction >= 0 else (least, high, low, most)
         _push(room, n_waiting, size + 1, middle, end, depth + 1, right_histogram, right_word, right_old)
         _push(room, n_waiting + 1, size, start, middle, depth + 1, left_histogram, left_word, left_old)
+        room.stack[n_waiting, LOW], room.stack[n_waiting, HIGH] = ends[2], ends[3]
+        room.stack[n_waiting + 1, LOW], room.stack[n_waiting + 1, HIGH] = ends[0], ends[1]
         n_waiting += 2
         size += 2
     return size

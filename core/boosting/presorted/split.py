@@ -23,6 +23,7 @@ The division of a node's samples among its children is stable, so that sorted li
 
 import numpy as np
 
+from oubli.core.boosting.histogram import is_against
 from oubli.core.jit.policy import inner, pasted
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.tree.split import midpoint
@@ -70,12 +71,13 @@ def _may_win(loss, lefts, start, end, more, total, floor):
 
 
 @inner
-def best_of(loss, lefts, n, more, total, best, limit):
+def best_of(loss, lefts, n, more, total, best, limit, direction):
     """Find the first best of candidates.
 
     lefts  int64[n or longer]: words of their left sides, without missing values
     more   word of the missing values, when these go left; else 0
     best   worth that must be exceeded, or reached by a candidate before number `limit`
+    direction  of a monotone constraint; 0: there is none
 
     Returns the worth and the candidate; NONE when there is no better one.
     """
@@ -95,21 +97,22 @@ def best_of(loss, lefts, n, more, total, best, limit):
             if more != 0 and lefts[i] & mask == 0:
                 continue
             worth = _worth(loss, lefts[i] + more, total)
-            if worth > best or (worth == best and i < limit):
+            is_better = worth > best or (worth == best and i < limit)
+            if is_better and (direction == 0 or not is_against(lefts[i] + more, total, loss.shift, loss.l2, direction)):
                 best, found, limit = worth, np.int64(i), np.int64(i)
     return best, found
 
 
 @inner
-def best_threshold(loss, lefts, n, missing, total, best, ties):
+def best_threshold(loss, lefts, n, missing, total, best, ties, direction):
     """Find the first best threshold; `ties` when one worth `best` is better, too. Returns worth, candidate, kind."""
     limit = np.int64(n) if ties else np.int64(0)
-    best, found = best_of(loss, lefts, n, np.int64(0), total, best, limit)
+    best, found = best_of(loss, lefts, n, np.int64(0), total, best, limit, direction)
     if missing == 0:
         return best, found, np.int64(MISSING_RIGHT)
     if found != NONE:
         limit = found
-    best, other = best_of(loss, lefts, n, missing, total, best, limit)
+    best, other = best_of(loss, lefts, n, missing, total, best, limit, direction)
     if other != NONE:
         return best, other, np.int64(MISSING_LEFT)
     return best, found, np.int64(MISSING_RIGHT)

@@ -15,7 +15,8 @@ from oubli.core.boosting.presorted.state import MOST_BINS, Table
 #     HISTOGRAM   row of `histograms`; NIL when it has none
 #     WORD        sum of its samples' words
 #     OLD         row of the node that was in its place before the update; NIL when there was none
-NODE, START, END, DEPTH, HISTOGRAM, WORD, OLD, STACK_WIDTH = range(8)
+#     LOW, HIGH   bounds of the values below, by monotone constraints
+NODE, START, END, DEPTH, HISTOGRAM, WORD, OLD, LOW, HIGH, STACK_WIDTH = range(10)
 
 NIL = -1
 
@@ -59,6 +60,7 @@ class Boosting(NamedTuple):
     loss: Loss
     watch: Watch
     max_depth: int
+    directions: Ints  # int64[d]: 1 or -1 of a column with a monotone constraint, else 0
 
 
 def make_derivatives(n: int, first: Ints) -> Derivatives:

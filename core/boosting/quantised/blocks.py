@@ -365,6 +365,7 @@ def _search_level(model, blocks, tree, depth):
         else:
             grow.make_leaf(model.forest, tree, node, key, rules)
     if depth == rules.depth:
+        grow.bound_leaves(model.forest, tree, key, rules)
         grow.leaf_values(model.forest, tree, rules.depth, blocks.values[tree % model.scores.new.shape[0]])
 
 
@@ -450,11 +451,14 @@ def grow_part(model, tree, slots):
 
 
 @kernel
-def complete_trees(forest, first_tree, rules, values):
+def complete_trees(model, first_tree, values):
     """Join the regions of some trees and write the values of their leaves; values: int32[groups, labels]."""
+    forest, rules = model.forest, model.rules
     for group in range(values.shape[0]):
-        grow.set_cuts(forest, first_tree + group, rules)
-        grow.leaf_values(forest, first_tree + group, rules.depth, values[group])
+        tree = first_tree + group
+        grow.set_cuts(forest, tree, rules)
+        grow.bound_leaves(forest, tree, grow.leaf_key(model.seed_key, tree), rules)
+        grow.leaf_values(forest, tree, rules.depth, values[group])
 
 
 class ThreadedTraining:
@@ -548,7 +552,7 @@ class ThreadedTraining:
         n_free = int(forest.meta[s.N_FREE]) - sum(most)
         forest.free[n_free : n_free + len(free)] = free
         forest.meta[s.N_FREE] = n_free + len(free)
-        complete_trees(forest, iteration * self._groups, rules, self._blocks.values)
+        complete_trees(model, iteration * self._groups, self._blocks.values)
 
     def _grow_piece(self, model: s.Model, tree: int, regions: tuple[int, ...]) -> None:
         space = self._spaces.pop()

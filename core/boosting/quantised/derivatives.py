@@ -14,6 +14,8 @@ sums of integer leaf values, and p is read from tables of integers, so everythin
 
     regression      g = floor((F - y) / (grid * spread) + u), clipped, and h = 1, F and y as float64
 
+    the others      g = floor(g(F, y) / grid + u), and h = floor(h(F, y) c + v) alike, see `core/boosting/loss.py`
+
 whose few float64 operations are the same everywhere.
 
 A sample of weight w has (see `core/boosting/weights.py`)
@@ -29,31 +31,26 @@ F_0 and the units of scores are functions of the set of samples that hardly ever
 
 *   Classes: the log-odds of the second of two classes, or the logarithm of the number of samples of each, on a grid of
     BASE_GRID with an offset drawn from the seed. One is added to every count, so that no class has none.
-*   Numbers: let s be the standard deviation of the targets. The spread is 2^floor(log2(s) + u1), F_0 the mean rounded
-    to a grid of half a spread, floor(mean / (spread / 2) + u2) * (spread / 2). Sums of targets and of their squares
-    are integers: targets are in fixed point, on a scale that covers the largest. Targets that are all the same have a
-    spread of 1, and are F_0. A spread is at most 2^1020, which is less than the standard deviation only for targets
-    next to the largest numbers there are.
+*   Numbers: see `core/boosting/targets.py`.
 
 The validation loss is an integer, so that its sum does not depend on the order of the samples.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.boosting import loss as losses
 from oubli.core.boosting.histogram import HESSIAN_BITS, pack
-from oubli.core.boosting.loss import exp, log, sigmoid
+from oubli.core.boosting.loss import BAND, HUBER, POISSON, QUANTILE, exp, log, sigmoid
 from oubli.core.boosting.parameters import VALIDATION
 from oubli.core.boosting.quantised.state import TRAINS, VALIDATES, Loss
+from oubli.core.boosting.targets import BASE_GRID, START, Start
 from oubli.core.boosting.weights import units_at, weighed
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.jit.targets import GRID
 from oubli.core.rng import combine, mix, unit
-from oubli.core.samples.fixed_point import BITS, TargetScale, quantise
 
-BINARY, MULTICLASS, REGRESSION = range(3)
+BINARY, MULTICLASS, REGRESSION = range(3)  # and HUBER, QUANTILE, POISSON
 
 HESSIAN_STEPS = 64  # H[q] is at most 16: sums over a size below 2**24 stay below 2**28
 NUMBER_STEPS = 16  # of a regression's hessian, which is the weight: the same
@@ -66,13 +63,11 @@ _ITERATION_STEP = np.uint32(0x9E3779B9)
 _CLASS_STEP = np.uint32(0x85EBCA6B)
 _SHIFT_32 = np.uint64(32)
 
+_MOST_CURVATURE = 16.0  # of a sample of weight 1, as an integer
+_POISSON_STEPS = 2.0  # of a hessian, which is e^F / e^F_0: it is cut off at 8
+_TWO_TO_MINUS_32 = 1.0 / 4294967296.0
+
 _REACH = 16.0  # scores beyond +-16 are taken for +-16: p is 1e-7 from 0 or 1 there
-START = np.uint64(7)
-BASE_GRID = 0.5
-_LARGEST_FLOAT = float(np.finfo(np.float64).max)
-_LOG2_E = 1.4426950408889634
-# Of a spread: multiples of it, and those of its inverse, are finite numbers, and so is F_0.
-_LOWEST_EXPONENT, _HIGHEST_EXPONENT = -1000, 1020
 
 ROUNDING = np.uint64(8)
 
@@ -92,14 +87,28 @@ def _fill_powers(table, unit):
         table[i] = np.int64(np.floor(exp(-unit * i) * 1073741824.0))
 
 
-def make_loss(kind: int, gradient_grid: float, unit: float, base: float = 0.0, spread: float = 1.0) -> Loss:
+def hessian_steps(kind: int, level: float) -> float:
+    """The hessian of an ordinary sample of weight 1 as an integer: what parameters count in.
+
+    A quantile is as uncertain as the mean of fewer samples, an extreme one of far fewer: there it is that of several.
+    """
+    if kind == QUANTILE:
+        return _MOST_CURVATURE * BAND / max(level, 1.0 - level) / (level * (1.0 - level))
+    return {HUBER: NUMBER_STEPS, POISSON: _POISSON_STEPS, REGRESSION: NUMBER_STEPS}.get(kind, HESSIAN_STEPS)
+
+
+def make_loss(
+    kind: int, gradient_grid: float, unit: float, base: float = 0.0, spread: float = 1.0, level: float = 0.0
+) -> Loss:
     """Make the tables.
 
     Parameters
     ----------
     gradient_grid : 1 / N, rounded to such a number.
-    unit : what raw scores are multiples of; in a regression in the targets' own units.
+    unit : what raw scores are multiples of; in a regression in the targets' own units, or in logarithms of them.
+    level : of the loss, as in `core/boosting/loss.py`; 0 of Huber's: the spread.
     """
+    level = spread if kind == HUBER and level == 0.0 else level
     steps = max(round(1.0 / gradient_grid), 1)
     q = np.arange(steps + 1, dtype=np.int64)
     # 64 q (N - q) / N^2 to the nearest integer.
@@ -114,7 +123,13 @@ def make_loss(kind: int, gradient_grid: float, unit: float, base: float = 0.0, s
         table = np.zeros(int(np.ceil(_REACH / unit)) + 1, np.int64)
         _fill_powers(table, unit)
         table[-1] = 0
-    return Loss(kind, steps, table, zero, weights, base, unit, 1.0 / (gradient_grid * spread), 1.0 / spread)
+    inverse_grid = 1.0 / gradient_grid if kind == QUANTILE else 1.0 / (gradient_grid * spread)
+    curvature = hessian_steps(kind, level) * (losses.power(-base) if kind == POISSON else 1.0)
+    if kind == QUANTILE:  # the greatest is where the slope is steep, at the kink
+        curvature = _MOST_CURVATURE * BAND * spread / max(level, 1.0 - level)
+    return Loss(
+        kind, steps, table, zero, weights, base, unit, inverse_grid, 1.0 / spread, level, BAND * spread, curvature
+    )
 
 
 @inner
@@ -166,6 +181,22 @@ def regression_step(loss, score, y, offset, units):
 
 
 @inner
+def _derive_number(loss, scores, samples, iteration, place, packed):
+    """Write the packed derivative of a sample that trains by one of the other losses.
+
+    Both parts are rounded up or down by offsets that move with the iteration.
+    """
+    rounding, units = samples.rounding[place], units_at(samples.units, place)
+    weight, limit = units * _UNIT, units * _STEPS_OF_UNITS
+    score, y = loss.base + loss.unit * np.int64(scores[0, place]), samples.y[place]
+    g = losses.gradient_at(loss.kind, loss.level, loss.band, score, y) * loss.inverse_grid
+    h = min(losses.curvature_at(loss.kind, loss.level, loss.band, score, y) * loss.curvature, _MOST_CURVATURE)
+    step = np.floor(g * weight + offset_of(rounding, iteration, 0) * _TWO_TO_MINUS_32)
+    height = np.floor(h * weight + offset_of(rounding, iteration, 1) * _TWO_TO_MINUS_32)
+    packed[0, place] = pack(np.int64(min(max(step, -limit), limit)), np.int64(height))
+
+
+@inner
 def derive_one(loss, scores, samples, iteration, slot, packed):
     """Write the packed derivatives of a sample for all groups to packed[:, slot]; of one that validates, 0."""
     place = np.uint64(slot)
@@ -182,6 +213,9 @@ def derive_one(loss, scores, samples, iteration, slot, packed):
     if loss.kind == REGRESSION:
         step = regression_step(loss, np.int64(scores[0, place]), samples.y[place], offset, units)
         packed[0, place] = pack(step, _weighed_hessian(NUMBER_STEPS, units, rounding))
+        return
+    if loss.kind > REGRESSION:
+        _derive_number(loss, scores, samples, iteration, place, packed)
         return
     _derive_classes(loss, scores, samples, iteration, place, packed)
 
@@ -310,30 +344,11 @@ def derive_all(model, iteration, slots):
         derive_some(loss, scores, model.samples, iteration, slots, slots.shape[0], packed)
 
 
-class Start(NamedTuple):
-    """Where boosting starts."""
-
-    scores: npt.NDArray[np.int32]  # int32[groups]: F_0 in units, of classes
-    base: float  # F_0 of a regression; 0.0 otherwise
-    spread: float  # of a regression's targets; 1.0 otherwise
-
-
 @kernel
 def _round_log(count, other, seed, draw):
     """log(count / other) on the grid, in its steps."""
     u = unit(combine(combine(mix(seed), START), np.uint64(draw)))
     return np.int64(np.floor(log(count / other) / BASE_GRID + u))
-
-
-@kernel
-def _round_half_log2(value, seed):
-    """log2 of the square root of a positive number, rounded up or down."""
-    return np.int64(np.floor(0.5 * log(value) * _LOG2_E + unit(combine(combine(mix(seed), START), np.uint64(0)))))
-
-
-@kernel
-def _round(value, seed):
-    return np.floor(value + unit(combine(combine(mix(seed), START), np.uint64(1))))
 
 
 def class_start(counts: npt.NDArray[np.int64], n_groups: int, step: float, seed: int) -> Start:
@@ -344,76 +359,6 @@ def class_start(counts: npt.NDArray[np.int64], n_groups: int, step: float, seed:
     else:
         rounded = [_round_log(weight, 1.0, key, 2 + k) for k, weight in enumerate(weights)]
     return Start(np.rint(np.array(rounded) * BASE_GRID / step).astype(np.int32), 0.0, 1.0)
-
-
-def _total(values: npt.NDArray[np.int64], units: npt.NDArray[np.int32]) -> int:
-    """The exact sum of values, each times its units, which are empty if all weights are 1.
-
-    Values are below 2**39 in size: no sum over a size of 2**24 passes 2**63, and those of the halves 2**52.
-    """
-    if not len(units):
-        return GRID * int(values.sum())
-    high, low = values >> 19, values & (2**19 - 1)
-    return (int((high * units).sum()) << 19) + int((low * units).sum())
-
-
-class TargetSums:
-    """Units, sum and sum of squares of a regression's targets, exact; a target counts as often as it has units."""
-
-    def __init__(self) -> None:
-        self._scale = TargetScale()
-        self.exponent = 0
-        self.n = 0
-        self.first = 0
-        self.second = 0
-
-    def count(self, y: npt.NDArray[np.float64], units: npt.NDArray[np.int32], sign: int) -> bool:
-        """Take in (sign 1) or let go of (-1) targets; False when the scale moves, and all are to be counted again.
-
-        units : of each; empty if all weights are 1.
-        """
-        self._scale.count(y, sign)
-        if self._scale.exponent != self.exponent:
-            return False
-        fixed = quantise(y, self.exponent)
-        # Of 2**38 at most, in two halves: so are the products.
-        high, low = fixed >> 19, fixed & (2**19 - 1)
-        squares = (_total(high * high, units) << 38) + (_total(high * low, units) << 20) + _total(low * low, units)
-        self.n += sign * _total(np.ones_like(fixed), units)
-        self.first += sign * _total(fixed, units)
-        self.second += sign * squares
-        return True
-
-    def recount(self, y: npt.NDArray[np.float64], units: npt.NDArray[np.int32]) -> None:
-        """Forget all and take in targets."""
-        self.__init__()  # type: ignore[misc]
-        self._scale.count(y, 1)
-        self.exponent = self._scale.exponent
-        self._scale.count(y, -1)
-        self.count(y, units, 1)
-
-    def start(self, seed: int) -> Start:
-        """Where a regression on these targets starts."""
-        zero = np.zeros(1, np.int32)
-        if self.n == 0:
-            return Start(zero, 0.0, 1.0)
-        with np.errstate(over="ignore"):  # rounded up to a power of two, the largest number is none
-            mean = float(np.ldexp(self.first / self.n, self.exponent - BITS))
-        mean = min(max(mean, -_LARGEST_FLOAT), _LARGEST_FLOAT)
-        variance = self.n * self.second - self.first**2  # times n^2, in steps; exact
-        if variance == 0:
-            return Start(zero, mean, 1.0)
-        exponent = _round_half_log2(variance / self.n**2, np.uint64(seed)) + self.exponent - BITS
-        spread = float(np.ldexp(1.0, min(max(exponent, _LOWEST_EXPONENT), _HIGHEST_EXPONENT)))
-        half = 0.5 * spread
-        base = float(_round(mean / half, np.uint64(seed))) * half
-        return Start(zero, min(max(base, -_LARGEST_FLOAT), _LARGEST_FLOAT), spread)
-
-    def copy(self) -> "TargetSums":
-        """An independent copy."""
-        other = TargetSums()
-        other.__dict__.update(self.__dict__, _scale=self._scale.copy())
-        return other
 
 
 @kernel
@@ -444,9 +389,14 @@ def derive_first(loss, start_scores, samples, slots):
                 samples.first[k, slot] = 0
             continue
         units = units_at(samples.units, slot)
-        if loss.kind == REGRESSION:
+        if loss.kind >= REGRESSION:
             weight, limit = units * _UNIT, units * _STEPS_OF_UNITS
-            step = np.floor((loss.base - samples.y[slot]) * loss.inverse_spread * HESSIAN_STEPS * weight + 0.5)
+            g, scale = loss.base - samples.y[slot], loss.inverse_spread
+            if loss.kind > REGRESSION:
+                g = losses.gradient_at(loss.kind, loss.level, loss.band, loss.base, samples.y[slot])
+            if loss.kind == QUANTILE:  # slopes have no unit
+                scale = 1.0 / np.sqrt(loss.level * (1.0 - loss.level))
+            step = np.floor(g * scale * HESSIAN_STEPS * weight + 0.5)
             h = _weighed_hessian(NUMBER_STEPS, units, samples.rounding[slot])
             samples.first[0, slot] = pack(np.int64(min(max(step, -limit), limit)), h)
             continue
@@ -485,11 +435,16 @@ def write_shares(loss, start_scores, shares):
 
 @inner
 def loss_of(loss, scores, samples, slot):
-    """Log-loss or squared error (in spreads) of a sample times its weight, in steps of 2**-20."""
+    """Log-loss, or another loss in spreads, of a sample times its weight, in steps of 2**-20."""
     place = np.uint64(slot)
     if loss.kind == REGRESSION:
         error = (loss.base + loss.unit * scores[0, place] - samples.y[place]) * loss.inverse_spread
         value = error * error
+    elif loss.kind > REGRESSION:
+        value = losses.loss_at(loss.kind, loss.level, loss.base + loss.unit * scores[0, place], samples.y[place])
+        value *= loss.inverse_spread
+        if loss.kind == HUBER:
+            value *= loss.inverse_spread
     elif loss.kind == BINARY:
         margin = loss.unit * scores[0, place]
         value = log(1.0 + exp(-margin if samples.labels[place] == 1 else margin))

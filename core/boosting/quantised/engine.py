@@ -25,6 +25,7 @@ import numpy.typing as npt
 from oubli.core.array_types import Array, Arrays, Bools, Ints, Reals, Slots
 from oubli.core.boosting.engine import BoostedLook, ExactEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
+from oubli.core.boosting.loss import POISSON
 from oubli.core.boosting.parameters import check_size, n_groups
 from oubli.core.boosting.quantised import bins as binning
 from oubli.core.boosting.quantised import derivatives, serialise
@@ -41,6 +42,8 @@ from oubli.core.boosting.quantised.split import (
     MOST_LEVELS,
     Steadiness,
     below_regions,
+    grids_of_numbers,
+    make_rules,
     most_levels,
     regression_steadiness,
     steadiness,
@@ -48,15 +51,13 @@ from oubli.core.boosting.quantised.split import (
 from oubli.core.boosting.quantised.statistics import CategoryStatistics, Rule, rule_of_classes, rule_of_numbers
 from oubli.core.boosting.quantised.update import reach, update_iterations
 from oubli.core.boosting.state import Trees, no_trees
+from oubli.core.boosting.targets import Start, TargetSums, log_scale
 from oubli.core.boosting.weights import units_of
 from oubli.core.engine import Progress, copied, wrong_numbers
 from oubli.core.jit import aligned
 from oubli.core.rng import mix
 from oubli.core.samples.arrays import Problem
 
-_LEAF_LIMIT = 8.0  # greatest size of a leaf's value, before the learning rate; of a regression in spreads
-_LEAST_GAIN = 2.0**-40
-_FINEST = 2.0**-8  # grid that is made by dividing
 _COARSEST = 0.5  # grid of gradients that is made by doubling
 
 _SLICE = 0.02  # seconds of one slice of a change, roughly
@@ -112,37 +113,6 @@ def read_report(report: Ints, groups: int, grown_from: int) -> LastUpdate:
     return LastUpdate(first < 0, first, n_touched, n_trees, n_nodes, n_members, grown_from)
 
 
-def grids_of_numbers(settings: IncrementalSettings, levels: int) -> tuple[float, float]:
-    """The grids of gradients and leaf values of a regression: a fourth within regions, which have few samples."""
-    if not levels:
-        return settings.gradient_grid, settings.leaf_grid
-    return max(0.25 * settings.gradient_grid, _FINEST), max(0.25 * settings.leaf_grid, _FINEST)
-
-
-def make_rules(
-    settings: IncrementalSettings, loss: s.Loss, n_groups: int, spread: float, steadiness: Steadiness, cuts: Ints
-) -> s.Rules:
-    """The numbers that decide splits and leaves."""
-    if loss.kind == derivatives.REGRESSION:
-        hessian_steps, gradient = derivatives.NUMBER_STEPS, 1.0 / (loss.inverse_grid * spread)
-        _, leaf_grid = grids_of_numbers(settings, steadiness.levels)
-    else:
-        hessian_steps, gradient, leaf_grid = derivatives.HESSIAN_STEPS, 1.0 / loss.steps, settings.leaf_grid
-    share = (n_groups - 1) / n_groups if n_groups > 1 else 1.0
-    return s.Rules(
-        depth=steadiness.depth,
-        levels=steadiness.levels,
-        top=steadiness.top,
-        least_weight=settings.min_child_weight * hessian_steps,
-        regularisation=settings.l2_regularization * hessian_steps,
-        leaf_scale=share * gradient * hessian_steps / leaf_grid,
-        leaf_limit=float(np.floor(_LEAF_LIMIT / leaf_grid)),
-        least_gain=_LEAST_GAIN,
-        cuts=cuts,
-        weights=steadiness.weights,
-    )
-
-
 class QuantisedTrees(ExactEngine):
     """Boosted trees on grids: the engine of `quantization`."""
 
@@ -168,7 +138,7 @@ class QuantisedTrees(ExactEngine):
         self.statistics = CategoryStatistics((), self.categorical, 0, Rule(np.zeros(0, np.int64)), self.settings.seed)
         self.cells: Array = np.zeros((0, 0), self.cell_dtype)
         self.edges = EdgeTable(~self.categorical, self.settings.max_bins - 1, self.settings.seed)
-        self.sums = derivatives.TargetSums()
+        self.sums = TargetSums(self.kind, self.settings.level)
         self.regions = no_regions()
         self._most_levels = 0
         self.class_counts = np.zeros(0, np.int64)
@@ -293,12 +263,18 @@ class QuantisedTrees(ExactEngine):
             self.class_counts = np.zeros(problem.n_classes, np.int64)
             np.add.at(self.class_counts, self.labels[training], units_of(problem.units, training))
         else:
-            self.sums.recount(problem.y[training], self._units(problem, training))
+            self.sums.recount(problem.y[training], self._units(problem, training), self.settings.seed)
 
     def _units(self, problem: Problem, slots: Slots) -> npt.NDArray[np.int32]:
         return problem.units[slots] if len(problem.units) else problem.units
 
-    def _start_now(self) -> derivatives.Start:
+    @property
+    def _directions(self) -> Ints:
+        """Monotone constraints, by column that trees read; empty when there is none."""
+        monotone, n_read = self.settings.monotone, len(self.features.categorical)
+        return np.array((*monotone, *[0] * (n_read - len(monotone))) if monotone else (), np.int64)
+
+    def _start_now(self) -> Start:
         if not self.is_classification:
             return self.sums.start(self.settings.seed)
         unit = self.settings.learning_rate * self.settings.leaf_grid
@@ -326,7 +302,7 @@ class QuantisedTrees(ExactEngine):
         levels, capacity = self.regions.levels, self.capacity
         steady = below_regions(self._steadiness, levels)
         depth = steady.depth
-        self.rules = make_rules(settings, self.loss, self.groups, self.start.spread, steady, self.regions.cuts)
+        self.rules = make_rules(settings, self.loss, self.groups, steady, self.regions.cuts, self._directions)
         m = settings.n_estimators
         self.plans = make_plans(self.features, self.bins, m, settings.seed, self.share)
         n_places = self.plans.cuts.shape[1]
@@ -352,7 +328,8 @@ class QuantisedTrees(ExactEngine):
         return self.settings.split_sampling / (fewer if self.regions.levels else 1)
 
     def _chooser(self) -> Chooser:
-        return Chooser(self.features, self.bins, self.live_edges, self.live_categories, self.settings.seed)
+        live = self.live_edges, self.live_categories
+        return Chooser(self.features, self.bins, *live, self.settings.seed, self._directions)
 
     def _part(self, problem: Problem, moved: Moved, held: Slots) -> bool:
         """Let samples come to their regions, and go; False when the regions are others now."""
@@ -382,8 +359,10 @@ class QuantisedTrees(ExactEngine):
             kind = derivatives.BINARY if self.groups == 1 else derivatives.MULTICLASS
             return derivatives.make_loss(kind, grid, settings.learning_rate * settings.leaf_grid)
         gradient_grid, leaf_grid = grids_of_numbers(settings, self.regions.levels)
-        unit = settings.learning_rate * leaf_grid * start.spread
-        return derivatives.make_loss(derivatives.REGRESSION, gradient_grid, unit, start.base, start.spread)
+        unit = settings.learning_rate * leaf_grid * (log_scale(start) if self.kind == POISSON else start.spread)
+        return derivatives.make_loss(
+            self.kind or derivatives.REGRESSION, gradient_grid, unit, start.base, start.spread, settings.level
+        )
 
     def _train(
         self, samples: s.Samples, slots: Slots, begin: int, step: int, grows: Bools | None = None
@@ -695,6 +674,10 @@ class QuantisedTrees(ExactEngine):
     def n_trees(self) -> int:
         """Trees held, those that predictions leave out included."""
         return self.n_iterations * self.groups
+
+    @property
+    def loss_level(self) -> float:
+        return float(self.loss.level) if self.groups else self.settings.level
 
     @property
     def trees(self) -> Trees:

@@ -184,6 +184,35 @@ def make_leaf(forest, tree, node, key, rules):
 
 
 @inner
+def bound_leaves(forest, tree, key, rules):
+    """Write a tree's leaves again within the bounds of monotone constraints; returns whether one has another value.
+
+    A split of a constrained column divides the values below at the middle of its children's: none on the lower side is
+    above it, none on the other below. The bounds of nodes further up come last, so that they hold in any case.
+    """
+    nodes, n_above = forest.nodes, (1 << rules.levels) - 1  # which part regions by columns without constraints
+    has_changed = False
+    if rules.directions.shape[0] == 0:
+        return has_changed
+    for leaf in range(nodes.shape[1]):
+        if nodes[tree, leaf]["feature"] != s.LEAF:
+            continue
+        value, node = leaf_value(nodes[tree, leaf]["total"], key, leaf, rules), np.int64(leaf)
+        while node > 2 * n_above:
+            parent = (node - 1) >> 1
+            direction = rules.directions[nodes[tree, parent]["feature"]]
+            if direction != 0:
+                left = leaf_value(nodes[tree, 2 * parent + 1]["total"], key, 2 * parent + 1, rules)
+                right = leaf_value(nodes[tree, 2 * parent + 2]["total"], key, 2 * parent + 2, rules)
+                middle = (left + right) >> 1
+                value = min(value, middle) if (node & 1 == 1) == (direction > 0) else max(value, middle)
+            node = parent
+        has_changed |= value != nodes[tree, leaf]["value"]
+        nodes[tree, leaf]["value"] = np.int32(value)
+    return has_changed
+
+
+@inner
 def remove_below(forest, tree, node):
     """Take away what is below a node, histograms included."""
     nodes = forest.nodes
@@ -416,6 +445,7 @@ def grow_iterations(model, slots, values, report, begin, end, patience):
             tree = iteration * n_groups + k
             grow_regions(model, tree, slots)
             set_cuts(forest, tree, rules)
+            bound_leaves(forest, tree, leaf_key(model.seed_key, tree), rules)
         for k in range(n_groups):
             tree = iteration * n_groups + k
             leaf_values(forest, tree, rules.depth, values)

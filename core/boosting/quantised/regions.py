@@ -133,12 +133,15 @@ class Chooser(NamedTuple):
     live_edges: Bools
     live_categories: Bools
     seed: int
+    directions: Ints  # as in `state.Rules`: a column with a constraint parts no regions, as each knows its leaves alone
 
     def choose(self, regions: Regions, node: int) -> tuple[tuple[int, int, int], float]:
         """The split of a node by its counts: feature, code, whether missing values go left; and its gain."""
         found, lefts = np.zeros(2, np.int64), np.zeros((2, regions.sums.shape[1]), np.int64)
         first_bin = self.bins.first_bin
         candidates = live_bins(self.features, self.live_edges, self.live_categories, others=False)
+        for column in np.flatnonzero(self.directions).tolist():
+            candidates[first_bin[column] : first_bin[column + 1]] = False
         gain = choose_cut(
             self.features, first_bin, candidates, regions.counts[node], regions.sums[node], np.uint64(self.seed),
             node, regions.weights, lefts, found,

@@ -29,9 +29,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.histogram import gradient_of, hessian_of
-from oubli.core.boosting.loss import exp, log
-from oubli.core.boosting.quantised.state import LEAF
+from oubli.core.array_types import Ints
+from oubli.core.boosting.histogram import HESSIAN_BITS, gradient_of, hessian_of, is_against
+from oubli.core.boosting.incremental.parameters import IncrementalSettings
+from oubli.core.boosting.loss import POISSON, exp, log
+from oubli.core.boosting.quantised import derivatives
+from oubli.core.boosting.quantised.state import LEAF, Loss, Rules
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.rng import combine, mix, unit
 
@@ -39,6 +42,7 @@ FEATURE, CUT, MISSING_LEFT, LEFT_TOTAL = range(4)  # slots of `found`
 
 _MISSING_LEFT_DRAW = np.uint64(85)  # tells the draws of the two directions of a candidate apart
 _BYTE = np.uint64(56)
+_SHIFT = np.int64(HESSIAN_BITS)
 SIZE = np.uint64(10)
 N_WEIGHTS = 256
 _LOG2_E = 1.4426950408889634
@@ -48,6 +52,10 @@ _LARGE_SIZE = 17  # log2 of n from which on a set counts as large
 _LARGE = 1, 2.0, 0.5
 _SMALL = 2, 2.0, 0.35
 _REGRESSION_SCALE = 0.05
+_LEAF_LIMIT = 8.0  # greatest size of a leaf's value, before the learning rate; of a regression in spreads
+_POISSON_LIMIT = 2.0  # the same of a logarithm, so that no step leads far beyond its end
+_LEAST_GAIN = 2.0**-40
+_FINEST = 2.0**-8  # grid that is made by dividing
 LEAST_SIZE = 11  # log2 of the samples of a region
 MOST_LEVELS = 3  # of regions
 
@@ -170,10 +178,16 @@ def search(histogram, total, bins, plans, iteration, rules, depth, node_key, spa
     for feature in range(n_features):
         start = np.int64(plans.first_place[iteration, feature])
         end = np.int64(plans.first_place[iteration, feature + 1])
-        missing = np.int64(0)
+        missing, direction = np.int64(0), np.int64(0)
+        if rules.directions.shape[0] > 0:
+            direction = rules.directions[feature]
         if bins.missing_code[feature] >= 0:
             end -= 1
             missing = lefts[end]
+        if direction != 0:
+            for place in range(start, end):
+                if is_against(lefts[place], total, _SHIFT, regularisation, direction):
+                    gains[place] = -1.0
         if missing == 0:
             place = _first_of_best(gains, start, end, best)
             if place >= 0:
@@ -188,9 +202,16 @@ def search(histogram, total, bins, plans, iteration, rules, depth, node_key, spa
                 left = lefts[place] + missing
                 score = _score_sides(left, total, least_weight, regularisation)
                 gain = (score - base) * weights[np.uint64(draws[place]) ^ first_draw ^ _MISSING_LEFT_DRAW]
-                if gain > best:
+                if gain > best and not (direction != 0 and is_against(left, total, _SHIFT, regularisation, direction)):
                     best = gain
                     _note(found, feature, cuts[place], 1, left)
+
+
+def grids_of_numbers(settings: IncrementalSettings, levels: int) -> tuple[float, float]:
+    """The grids of gradients and leaf values of a regression: a fourth within regions, which have few samples."""
+    if not levels:
+        return settings.gradient_grid, settings.leaf_grid
+    return max(0.25 * settings.gradient_grid, _FINEST), max(0.25 * settings.leaf_grid, _FINEST)
 
 
 class Steadiness(NamedTuple):
@@ -240,6 +261,40 @@ def most_levels(n: int, n_groups: int, seed: int, *, is_classification: bool) ->
     if is_classification and n_groups == 1:
         return 0
     return min(max(int(size_step(float(n), np.uint64(seed))) - _least_size(), 0), MOST_LEVELS)
+
+
+def make_rules(
+    settings: IncrementalSettings, loss: Loss, n_groups: int, steadiness: Steadiness, cuts: Ints, directions: Ints
+) -> Rules:
+    """The numbers that decide splits and leaves."""
+    leaf_grid = settings.leaf_grid
+    limit = _LEAF_LIMIT / leaf_grid
+    steps = derivatives.hessian_steps(loss.kind, loss.level)
+    share = (n_groups - 1) / n_groups if n_groups > 1 else 1.0
+    if loss.kind < derivatives.REGRESSION:
+        leaf_scale = share * (1.0 / loss.steps) * steps / leaf_grid
+    else:
+        _, leaf_grid = grids_of_numbers(settings, steadiness.levels)
+        limit = _LEAF_LIMIT / leaf_grid
+        # From gradients and hessians as integers to a raw score in leaf_grid.
+        leaf_scale = loss.curvature * settings.learning_rate / (loss.inverse_grid * loss.unit)
+        if loss.kind == derivatives.REGRESSION:
+            leaf_scale = 1.0 / (loss.inverse_grid / loss.inverse_spread) * steps / leaf_grid
+        if loss.kind == POISSON:
+            limit = _POISSON_LIMIT * settings.learning_rate / loss.unit
+    return Rules(
+        depth=steadiness.depth,
+        levels=steadiness.levels,
+        top=steadiness.top,
+        least_weight=settings.min_child_weight * steps,
+        regularisation=settings.l2_regularization * steps,
+        leaf_scale=leaf_scale,
+        leaf_limit=float(np.floor(limit)),
+        least_gain=_LEAST_GAIN,
+        cuts=cuts,
+        directions=directions,
+        weights=steadiness.weights,
+    )
 
 
 @contextmanager

@@ -93,6 +93,7 @@ class Rules(NamedTuple):
     leaf_limit: float  # greatest size of a leaf's value, in units
     least_gain: float  # what a split has to gain, as a share of the parent's score
     cuts: Ints  # int64[2**levels - 1, 3]: feature, cut and missing_left of the uppermost nodes
+    directions: Ints  # int64[d]: 1 or -1 of a column with a monotone constraint; empty when there is none
     weights: Reals  # float64[depth + 1, 256]: what gains are multiplied by, see `split.py`
 
 
@@ -145,6 +146,9 @@ class Loss(NamedTuple):
     unit: float  # what scores are multiples of
     inverse_grid: float  # regression: 1 / (grid * spread)
     inverse_spread: float  # regression: 1 / spread
+    level: float  # of a loss of `core/boosting/loss.py`
+    band: float  # of the same
+    curvature: float  # what its second derivative is multiplied by
 
 
 class Model(NamedTuple):

@@ -197,7 +197,7 @@ def _check_nodes(model, change, tree, key):
             if is_stale:
                 change.states[node] = STALE
                 n_stale += 1
-            elif nodes[tree, node]["feature"] < 0:
+            elif nodes[tree, node]["feature"] < 0 and rules.directions.shape[0] == 0:
                 value = np.int32(grow.leaf_value(nodes[tree, node]["total"], key, node, rules))
                 if value != nodes[tree, node]["value"]:
                     nodes[tree, node]["value"] = value
@@ -621,6 +621,7 @@ def _update_tree(model, change, tree, n_touched):
         n_members = _rebuild(model, change, tree, key)
         change.report[s.N_NODES] += n_stale
         change.report[s.N_MEMBERS] += n_members
+    has_changed |= grow.bound_leaves(forest, tree, key, model.rules)
     after = change.past[_past_row(tree // n_groups, group, n_groups)]
     if not has_changed and n_stale == 0:
         for label in range(after.shape[0]):

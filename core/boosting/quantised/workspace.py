@@ -8,8 +8,8 @@ import numpy.typing as npt
 from oubli.core.array_types import Array, Arrays, Bools, Ints
 from oubli.core.boosting.quantised import state as s
 from oubli.core.boosting.quantised.bins import EdgeTable, Features
-from oubli.core.boosting.quantised.derivatives import Start
 from oubli.core.boosting.quantised.regions import Regions
+from oubli.core.boosting.targets import Start
 
 _POOL_BYTES = 2**28
 

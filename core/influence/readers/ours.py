@@ -23,11 +23,12 @@ import numpy.typing as npt
 
 from oubli.core.array_types import Array, Hashes, Ints, Reals
 from oubli.core.boosting.engine import BoostedEngine, ExactEngine
+from oubli.core.boosting.parameters import SQUARED_ERROR
 from oubli.core.boosting.presorted.derivatives import mark_validating
 from oubli.core.boosting.state import LEAF, Trees
 from oubli.core.data.schema import Schema
 from oubli.core.data.values import ColumnType
-from oubli.core.errors import EmptyModelError, InputError
+from oubli.core.errors import EmptyModelError, InputError, UnavailableError
 from oubli.core.influence.losses import Loss, StartRule, find_rule
 from oubli.core.influence.readers.rows import held_labels
 from oubli.core.influence.views import View, leaf_type
@@ -66,6 +67,11 @@ def read(engine: BoostedEngine, store: SampleStore, schema: Schema) -> View:
         raise InputError(
             "trees that read statistics of categories follow the labels by more than their leaves: use "
             "method='leave-one-out', or fit with category_statistics=None"
+        )
+    if settings.loss != SQUARED_ERROR or settings.monotone:
+        raise UnavailableError(
+            "influence through leaves is for squared error and log-loss without monotone constraints: use "
+            "method='leave-one-out' of an exact model, or fit without them"
         )
     columns = store.categories.columns.copy()
     categorical = [i for i, column in enumerate(schema.columns) if column.type is ColumnType.CATEGORICAL]

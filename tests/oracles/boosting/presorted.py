@@ -15,7 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.oracles.boosting.loss import exp, log, sigmoid
-from tests.oracles.boosting.quantised_parts import Parameters, validates
+from tests.oracles.boosting.numbers import (
+    ANY,
+    BAND,
+    Bounds,
+    Curve,
+    huber,
+    is_against,
+    pinball,
+    poisson,
+)
+from tests.oracles.boosting.quantised_parts import Parameters, number_start_of, validates
 from tests.oracles.boosting.trees import Ensemble, Node, Sample, Sums
 from tests.oracles.common import MISSING_CATEGORY, Column, quantised, scale_exponent, threshold_type
 from tests.oracles.splits import Split, midpoint, sides
@@ -30,7 +40,8 @@ class Rules(NamedTuple):
     l2: float
     least: int  # hessian that each side has to have
     factor: float  # from -G / (H + l2) to units of scores
-    limit: int | None  # largest value of a leaf
+    limit: float | None  # largest value of a leaf
+    directions: Mapping[int, int] = {}  # monotone constraints, by column
 
 
 @dataclass
@@ -96,21 +107,27 @@ def best_split(part: Part, columns: Sequence[Column], rules: Rules) -> Split | N
         present = h - part.missing(split.feature).h if split.missing_left else h
         if h < rules.least or total.h - h < rules.least or present < 1:
             continue
+        direction = rules.directions.get(split.feature, 0)
+        if direction and is_against((g, h), (total.g - g, total.h - h), rules.l2, direction):
+            continue
         value = worth(g, h, rules.l2) + worth(total.g - g, total.h - h, rules.l2)
         if value > best:
             best, found = value, split
     return found
 
 
-def grow(part: Part, columns: Sequence[Column], rules: Rules, depth: int = 0) -> Node:
+def grow(part: Part, columns: Sequence[Column], rules: Rules, depth: int = 0, bounds: Bounds = ANY) -> Node:
     """The subtree of some samples."""
     g, h = part.sums
     may_split = depth < rules.max_depth and len(part.rows) >= 2 and h >= 2 * rules.least
     split = best_split(part, columns, rules) if may_split else None
     if split is None:
-        return Node(float(leaf_value(g, h, rules)))
+        return Node(float(bounds.clip(leaf_value(g, h, rules))))
     left = sides([split], part.rows)[0]
-    children = (grow(part.chosen(mask), columns, rules, depth + 1) for mask in (left, ~left))
+    parts = part.chosen(left), part.chosen(~left)
+    own = [leaf_value(*one.sums, rules) for one in parts]
+    below = bounds.divide(own[0], own[1], rules.directions.get(split.feature, 0))
+    children = (grow(one, columns, rules, depth + 1, within) for one, within in zip(parts, below, strict=True))
     return Node(0.0, split, *children)
 
 
@@ -120,7 +137,7 @@ def leaf_value(g: int, h: int, rules: Rules) -> int:
     if g == 0 or weight == 0.0:
         return 0
     value = math.floor(-(float(g) * rules.factor) / weight + 0.5)
-    return value if rules.limit is None else min(max(value, -rules.limit), rules.limit)
+    return value if rules.limit is None else int(min(max(value, -rules.limit), rules.limit))
 
 
 # --- losses ---------------------------------------------------------------------------------------
@@ -155,13 +172,79 @@ class SquaredError:
             shift += 1
         half = (1 << shift) >> 1
         least = max(1, math.ceil(p.min_child_weight))
-        rules = Rules(p.max_depth, p.l2_regularization, least, p.learning_rate * 2.0**shift, None)
+        rate = p.learning_rate * 2.0**shift
+        rules = Rules(p.max_depth, p.l2_regularization, least, rate, None, p.directions)
         return np.array([[[(error + half) >> shift, 1]] for error in errors], np.int64), rules
 
     def of(self, sample: Sample, scores: Sequence[int]) -> float:
         """The loss of a sample that validates."""
         x = float(scores[0] - self.target(sample)) / 2.0**38
         return x * x
+
+
+class NumberLoss(SquaredError):  # noqa: N818 - a loss, no exception
+    """Another loss of numbers: gradients are what room is left for, hessians as those of classes."""
+
+    def __init__(self, targets: Sequence[float], parameters: Parameters) -> None:
+        super().__init__(targets, parameters)
+        p, begin = parameters, number_start_of(targets, parameters)
+        spread = begin.spread
+        self.of_target, self.of_score, self.slopes, self.limit = 1.0, 1.0, 1.0, math.inf
+        self.curve: Curve
+        self.greatest, self.ordinary, self.h_bits = 1.0, 1.0, 0
+        most = 2.0**41
+        self.start = [round(min(max(begin.base / self.unit, -most), most))]
+        self.base = [math.ldexp(float(self.start[0]), self.exponent - 38)]
+        if p.loss == "huber":
+            self.curve = huber((p.huber_delta or spread) / self.unit)
+            return
+        self.h_bits = (self.room - 2) // 2
+        self.room -= self.h_bits
+        if p.loss == "quantile":
+            steep, band = max(p.quantile, 1.0 - p.quantile), BAND * spread / self.unit
+            self.curve, self.slopes, self.greatest = pinball(p.quantile, band), 2.0**30, band / steep
+            self.ordinary = BAND / steep / (p.quantile * (1.0 - p.quantile))
+            return
+        self.curve, self.of_score, self.of_target, self.slopes = (
+            poisson(),
+            HALVES,
+            self.unit,
+            1.0 / max(self.unit, 2.0**-1000),
+        )
+        self.start = [round(begin.base * 2.0**30)]
+        self.unit, self.base = HALVES, [self.start[0] * HALVES]
+        self.greatest, self.ordinary = exp(-begin.base) / 8.0, 1.0 / 8.0
+        self.limit = 2.0**31 * p.learning_rate
+
+    def derive(self, samples: Sequence[Sample], scores: Sequence[Sequence[int]]) -> tuple[np.ndarray[Any, Any], Rules]:
+        """Both derivatives of the loss, on the scales that there is room for."""
+        p = self.parameters
+        pairs = [
+            (f * self.of_score, self.target(one) * self.of_target) for one, (f,) in zip(samples, scores, strict=True)
+        ]
+        slopes = [min(max(self.curve.slope(*pair) * self.slopes, -(2.0**41)), 2.0**41) for pair in pairs]
+        errors = [math.floor(slope + 0.5) for slope in slopes]
+        bends = [min(self.curve.bend(*pair) * self.greatest, 1.0) for pair in pairs]
+        shift = 0
+        while max(map(abs, errors)) >> shift >= 2**self.room:
+            shift += 1
+        half, most = (1 << shift) >> 1, 2.0**self.h_bits
+        rules = Rules(
+            max_depth=p.max_depth,
+            l2=math.ldexp(p.l2_regularization * self.ordinary, self.h_bits),
+            least=max(1, math.ceil(math.ldexp(p.min_child_weight * self.ordinary, self.h_bits))),
+            factor=p.learning_rate * 2.0**shift * most * (self.greatest / (self.slopes * self.of_score)),
+            limit=self.limit if math.isfinite(self.limit) else None,
+            directions=p.directions,
+        )
+        derived = [[[(e + half) >> shift, math.floor(b * most + 0.5)]] for e, b in zip(errors, bends, strict=True)]
+        return np.array(derived, np.int64), rules
+
+    def of(self, sample: Sample, scores: Sequence[int]) -> float:
+        """The loss of a sample that validates."""
+        value = self.curve.value(scores[0] * self.of_score, self.target(sample) * self.of_target)
+        step = self.of_target * 2.0**38
+        return value / step / step if self.parameters.loss == "huber" else value / step
 
 
 class LogLoss:
@@ -222,6 +305,7 @@ class LogLoss:
             least=max(1, math.ceil(math.ldexp(p.min_child_weight, h_steps))),
             factor=p.learning_rate * factor * 2.0 ** (30 + h_steps - self.g_bits),
             limit=2**35,
+            directions=p.directions,
         )
         return np.array(derived, np.int64), rules
 
@@ -251,7 +335,8 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
     if task == "classification":
         loss = LogLoss(classes, training, p)
     else:
-        loss = SquaredError([sample.label for sample in training], p)
+        kind = SquaredError if p.loss == "squared_error" else NumberLoss
+        loss = kind([sample.label for sample in training], p)
     scores = {id(sample): list(loss.start) for sample in (*training, *validation)}
     iterations: list[list[Node]] = []
     losses: list[int] = []

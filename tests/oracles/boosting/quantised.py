@@ -13,16 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from tests.oracles.boosting.numbers import ANY, Bounds, is_against
 from tests.oracles.boosting.quantised_parts import (
     Candidate,
     Loss,
+    NumberLoss,
     Parameters,
+    Start,
     Steadiness,
     bins_of,
     candidates,
     class_start,
     most_levels,
-    number_start,
+    number_start_of,
     regions_of,
     regression_steadiness,
     steadiness,
@@ -81,23 +84,38 @@ class Trees:
         self.l2 = parameters.l2_regularization * hessian_steps
         self.leaf_scale = share * gradient * hessian_steps / parameters.leaf_grid
         self.leaf_limit = math.floor(8.0 / parameters.leaf_grid)
+        if isinstance(loss, NumberLoss):
+            self.least = parameters.min_child_weight * loss.ordinary
+            self.l2 = parameters.l2_regularization * loss.ordinary
+            self.leaf_scale, self.leaf_limit = loss.leaf_scale, math.floor(loss.leaf_limit)
 
-    def grow(self, part: Part, iteration: int, tree: int, place: int = 0) -> Node:
+    def grow(self, part: Part, iteration: int, tree: int, place: int = 0, bounds: Bounds = ANY) -> Node:
         """The subtree of a node; its place is that in a complete heap."""
-        drawn = combine(combine(tree_key(self.parameters.random_state, tree), LEAVES), place)
+        drawn = self.drawn(tree, place)
         if place < len(self.parts):
             split: Split | None = self.parts[place]
         else:
             split = self.best_split(part, iteration, (place + 1).bit_length() - 1 - self.levels, drawn >> 56)
         if split is None:
             g, h = part.derivatives.sum(axis=0).tolist()
-            return Node(float(self.leaf_value(g, h, drawn)))
+            return Node(float(bounds.clip(self.leaf_value(g, h, drawn))))
         left = sides([split], part.rows)[0] if part.rows else np.zeros(0, np.bool_)
+        parts, places = (part.chosen(left), part.chosen(~left)), (2 * place + 1, 2 * place + 2)
+        own = [
+            self.leaf_value(*one.derivatives.sum(axis=0).tolist(), self.drawn(tree, child))
+            for one, child in zip(parts, places, strict=True)
+        ]
+        direction = self.parameters.directions.get(split.feature, 0) if place >= len(self.parts) else 0
+        below = bounds.divide(own[0], own[1], direction)
         children = [
-            self.grow(part.chosen(mask), iteration, tree, child)
-            for mask, child in ((left, 2 * place + 1), (~left, 2 * place + 2))
+            self.grow(one, iteration, tree, child, within)
+            for one, child, within in zip(parts, places, below, strict=True)
         ]
         return Node(0.0, split, *children)
+
+    def drawn(self, tree: int, place: int) -> int:
+        """What is drawn for a node."""
+        return combine(combine(tree_key(self.parameters.random_state, tree), LEAVES), place)
 
     def leaf_value(self, g: int, h: int, drawn: int) -> int:
         """-G / (H + l2) in units, rounded up or down by what is drawn for the leaf."""
@@ -123,6 +141,9 @@ class Trees:
         lefts = sides([one.split for one in options], part.rows).astype(np.int64) @ derivatives
         best, found = 0.0, None
         for (split, own), (left_g, left_h) in zip(options, lefts.tolist(), strict=True):
+            direction = self.parameters.directions.get(split.feature, 0)
+            if direction and is_against((left_g, left_h), (g - left_g, h - left_h), self.l2, direction):
+                continue
             gain = self.score(left_g, left_h, g - left_g, h - left_h) - to_beat
             gain *= weight_of(self.steady.scales[depth], own ^ drawn)
             if gain > best:
@@ -144,6 +165,13 @@ class Trees:
         return quotient(float(a) * float(a) * d + float(b) * float(b) * c, c * d)
 
 
+def loss_of(p: Parameters, start: Start, grid: float, groups: int, *, is_classification: bool) -> Loss:
+    """The loss of the parameters."""
+    if is_classification or p.loss == "squared_error":
+        return Loss(p, start, grid, n_groups=groups, is_classification=is_classification)
+    return NumberLoss(p, start, grid)
+
+
 def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence[Column], task: str) -> Ensemble:
     """The trees of a set of samples that predictions read; their order does not matter."""
     p, held = parameters, list(samples.values())
@@ -161,23 +189,24 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
         start = class_start(counts, groups, p.learning_rate * p.leaf_grid, p.random_state)
     else:
         targets = [sample.label for sample, trains in zip(held, training, strict=True) if trains]
-        start = number_start(targets, p.random_state)
+        start = number_start_of(targets, p)
     steady = steadiness(sum(training), p) if is_classification else regression_steadiness(p)
-    loss = Loss(p, start, steady.grid, n_groups=groups, is_classification=is_classification)
+    loss = loss_of(p, start, steady.grid, groups, is_classification=is_classification)
     read = Statistics(p, list(zip(held, training, ranks, strict=True)), columns, loss)
     held, columns = [read.of(sample) for sample in held], read.columns
     bins = bins_of(held, columns, p.max_bins, p.random_state)
     learned = [(sample, rank) for sample, rank, trains in zip(held, ranks, training, strict=True) if trains]
     gradients = np.array([[g for g, _ in loss.derive_at_start(*one)] for one in learned], np.int64)
     levels = most_levels(len(learned), groups, p.random_state, is_classification=is_classification)
-    parts = regions_of([sample.cells for sample, _ in learned], gradients, bins, columns, levels, p.random_state)
+    rows_learned, barred = [sample.cells for sample, _ in learned], list(p.directions)
+    parts = regions_of(rows_learned, gradients, bins, columns, levels, p.random_state, barred)
     share = p.split_sampling
     if parts:
         share /= 4 if is_classification else 2
         if not is_classification:
             grids = {name: max(getattr(p, name) / 4, 2.0**-8) for name in ("gradient_grid", "leaf_grid")}
             p = replace(p, **grids)
-            loss = Loss(p, start, p.gradient_grid, n_groups=groups, is_classification=False)
+            loss = loss_of(p, start, p.gradient_grid, groups, is_classification=False)
     drawn = [candidates(bins, columns, share, m, p.random_state) for m in range(p.n_estimators)]
     trees = Trees(p, loss, steady, drawn, parts)
     scores = [list(start.scores) for _ in held]

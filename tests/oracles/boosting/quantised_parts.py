@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tests.oracles.boosting.loss import exp, log, sigmoid
+from tests.oracles.boosting.numbers import BAND, TINY, Curve, huber, pinball, poisson
 from tests.oracles.boosting.trees import Sample, bits
 from tests.oracles.common import (
     MISSING_CATEGORY,
@@ -51,6 +52,15 @@ class Parameters:
     validation_fraction: float
     random_state: int
     category_statistics: int | None = 48
+    loss: str = "squared_error"
+    quantile: float = 0.5
+    huber_delta: float | None = None
+    monotone_constraints: Mapping[int, int] | None = None  # by position
+
+    @property
+    def directions(self) -> Mapping[int, int]:
+        """Of the columns with a monotone constraint."""
+        return self.monotone_constraints or {}
 
 
 def below(word: int, share: float) -> bool:
@@ -190,14 +200,22 @@ class Parted(NamedTuple):
 
 
 def best_part(
-    rows: Sequence[Sequence[Any]], gradients: Any, bins: Sequence[Sequence[Any]], columns: Sequence[Column], key: int
+    rows: Sequence[Sequence[Any]],
+    gradients: Any,
+    bins: Sequence[Sequence[Any]],
+    columns: Sequence[Column],
+    key: int,
+    barred: Collection[int] = (),
 ) -> Parted:
-    """The split with the greatest gain, by evenness and by what is drawn for it; gradients: int64[n, groups]."""
+    """The split with the greatest gain, by evenness and by what is drawn for it; gradients: int64[n, groups].
+
+    barred: columns that part no regions, because of a monotone constraint.
+    """
     best, found = 0.0, None
     n, totals = len(rows), gradients.sum(axis=0).tolist()
     for feature, (column, values) in enumerate(zip(columns, bins, strict=True)):
         is_categorical = column.type == "categorical"
-        for value in values:
+        for value in values if feature not in barred else ():
             split = Split(feature, category=value) if is_categorical else Split(feature, value)
             mask = sides([split], rows)[0]
             a = int(mask.sum())
@@ -230,16 +248,18 @@ def regions_of(
     columns: Sequence[Column],
     levels: int,
     seed: int,
+    barred: Collection[int] = (),
 ) -> list[Split]:
     """The splits that all trees begin with, in a heap: a level less where the first one explains little."""
     key = draw(seed, REGIONS)
-    if levels and best_part(rows, gradients, bins, columns, combine(key, 0)).gain * WEAK < float(len(rows)) * 64**2:
+    first = best_part(rows, gradients, bins, columns, combine(key, 0), barred) if levels else None
+    if first is not None and first.gain * WEAK < float(len(rows)) * 64**2:
         levels -= 1
     below, splits = {0: np.arange(len(rows))}, []
     for node in range(2**levels - 1):
         own = below[node]
         own_rows = [rows[i] for i in own.tolist()]
-        split = best_part(own_rows, gradients[own], bins, columns, combine(key, node)).split
+        split = best_part(own_rows, gradients[own], bins, columns, combine(key, node), barred).split
         mask = sides([split], own_rows)[0] if len(own) else np.zeros(0, np.bool_)
         below[2 * node + 1], below[2 * node + 2] = own[mask], own[~mask]
         splits.append(split)
@@ -287,6 +307,39 @@ def number_start(targets: Sequence[float], seed: int) -> Start:
     spread = math.ldexp(1.0, min(max(half_log + exponent - 38, -1000), 1020))
     base = math.floor(mean / (0.5 * spread) + unit(combine(key, 1))) * (0.5 * spread)
     return Start([0], min(max(base, -sys.float_info.max), sys.float_info.max), spread)
+
+
+def number_start_of(targets: Sequence[float], p: Parameters) -> Start:
+    """The same by the loss: a quantile on the grid, or the logarithm of the mean on one of its own."""
+    start, key = number_start(targets, p.random_state), draw(p.random_state, START)
+    if p.loss in ("quantile", "huber") and _varies(targets):
+        half, offset = 0.5 * start.spread, unit(combine(key, 2))
+        cells = sorted(math.floor(y / half + offset) for y in targets)
+        level = p.quantile if p.loss == "quantile" else 0.5
+        cell = next(cell for i, cell in enumerate(cells, 1) if i * 256 >= level * (256 * len(cells)))
+        base = (cell + 0.5 - offset) * half
+        return start._replace(base=min(max(base, -sys.float_info.max), sys.float_info.max))
+    if p.loss == "poisson":
+        exponent = scale_exponent(targets)
+        total = sum(quantised(y, exponent) for y in targets)
+        mean = 1.0 / (1.0 + len(targets))
+        if total > 0:
+            mean = max(min(scaled(total / len(targets), exponent - 38), sys.float_info.max), TINY)
+        drawn = unit(combine(key, 1))
+        coarse = math.floor(log(mean) / 0.5 + drawn) * 0.5
+        width = 0.5 * log_scale(start._replace(base=coarse))
+        return start._replace(base=math.floor(log(mean) / width + drawn) * width)
+    return start
+
+
+def _varies(targets: Sequence[float]) -> bool:
+    exponent = scale_exponent(targets)
+    return len({quantised(y, exponent) for y in targets}) > 1
+
+
+def log_scale(start: Start) -> float:
+    """What logarithms of targets are multiples of."""
+    return min(1.0, start.spread * exp(-start.base))
 
 
 # --- derivatives ----------------------------------------------------------------------------------
@@ -362,3 +415,52 @@ class Loss:
                 total += exp(self.unit * (score - max(scores)))
             value = log(total) - self.unit * (scores[rank] - max(scores))
         return math.floor(min(value * 2.0**20, 2.0**30))
+
+
+class NumberLoss(Loss):
+    """The same of a loss of numbers beside squared error: both derivatives are rounded by offsets."""
+
+    def __init__(self, parameters: Parameters, start: Start, grid: float) -> None:
+        super().__init__(parameters, start, grid, n_groups=1, is_classification=False)
+        spread, level = start.spread, parameters.quantile
+        self.curve: Curve
+        self.first_scale = 1.0 / spread
+        self.is_square = parameters.loss == "huber"
+        if parameters.loss == "huber":
+            self.curve, self.leaf_unit = huber(parameters.huber_delta or spread), spread
+            self.greatest = self.ordinary = 16.0
+        elif parameters.loss == "quantile":
+            steep = max(level, 1.0 - level)
+            self.curve, self.leaf_unit = pinball(level, BAND * spread), spread
+            self.greatest = 16.0 * BAND * spread / steep
+            self.ordinary = 16.0 * BAND / steep / (level * (1.0 - level))
+            self.inverse_grid, self.first_scale = 1.0 / grid, 1.0 / math.sqrt(level * (1.0 - level))
+        else:
+            self.curve, self.ordinary, self.leaf_unit = poisson(), 2.0, log_scale(start)
+            self.greatest = 2.0 * exp(-start.base)
+        self.unit = parameters.learning_rate * parameters.leaf_grid * self.leaf_unit
+        self.leaf_scale = self.greatest * parameters.learning_rate / (self.inverse_grid * self.unit)
+        self.leaf_limit = (
+            2.0 * parameters.learning_rate / self.unit if parameters.loss == "poisson" else 8.0 / parameters.leaf_grid
+        )
+
+    def derive(self, sample: Sample, rank: int, scores: Sequence[int], iteration: int) -> list[tuple[int, int]]:
+        score = self.start.base + self.unit * scores[0]
+        g = self.curve.slope(score, sample.label) * self.inverse_grid + self.offset(sample, iteration, 0) * 2.0**-32
+        h = min(self.curve.bend(score, sample.label) * self.greatest, 16.0)
+        step = math.floor(min(max(_floor(g), -(2.0**11)), 2.0**11))
+        return [(step, math.floor(h + self.offset(sample, iteration, 1) * 2.0**-32))]
+
+    def derive_at_start(self, sample: Sample, rank: int) -> list[tuple[int, int]]:
+        g = self.curve.slope(self.start.base, sample.label) * self.first_scale * 64 + 0.5
+        return [(math.floor(min(max(_floor(g), -(2.0**11)), 2.0**11)), 16)]
+
+    def of(self, sample: Sample, rank: int, scores: Sequence[int]) -> int:
+        value = self.curve.value(self.start.base + self.unit * scores[0], sample.label) * (1.0 / self.start.spread)
+        if self.is_square:
+            value *= 1.0 / self.start.spread
+        return math.floor(min(value * 2.0**20, 2.0**30))
+
+
+def _floor(value: float) -> float:
+    return value if math.isinf(value) else float(math.floor(value))

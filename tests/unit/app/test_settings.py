@@ -87,6 +87,12 @@ def test_each_kind_of_model_has_its_own_parameters() -> None:
     tree = load_settings(model="tree", epsilon="derived", alpha="0.1", beta=0.1, max_depth=5)
     assert tree.model_parameters() == {"max_depth": 5, "alpha": 0.1, "beta": 0.1, "epsilon": None}
     assert load_settings(model="tree", epsilon="0").model_parameters() == {"epsilon": 0.0}
+    priced = load_settings(model="online-boosting", monotone_constraints="area:1,age:-1")
+    assert priced.model_parameters() == {"monotone_constraints": ("area:1", "age:-1")}
+    late = load_settings(model="incremental-boosting", loss="quantile", quantile=0.9)
+    assert late.model_parameters() == {"loss": "quantile", "quantile": 0.9}
+    with pytest.raises(SettingsError, match="--loss is for a model of kind `incremental-boosting`"):
+        load_settings(model="online-boosting", loss="huber").model_parameters()
     with pytest.raises(SettingsError, match="--occurrence is for a model of kind `forest`, this one is a `tree`"):
         load_settings(model="tree", occurrence=0.1).model_parameters()
     with pytest.raises(SettingsError, match="epsilon"):

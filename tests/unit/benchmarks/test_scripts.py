@@ -182,6 +182,14 @@ def test_the_defaults_are_compared(data: Path, pages: Pages, tmp_path: Path) -> 
     assert (tmp_path / "found.json").stat().st_size > 100
 
 
+def test_losses_are_compared(data: Path, pages: Pages) -> None:
+    options = f"--sets abalone --folds 2 --write-results --data {data}".split()
+    import_module("benchmarks.bench_losses").main(options)
+    text = pages.read()
+    assert "<!-- boosting-losses: begin -->" in text
+    assert sum(line.startswith("| abalone |") for line in text.splitlines()) == 5
+
+
 def test_servers_are_measured(tmp_path: Path) -> None:
     # In a process of its own: the client keeps to one core from then on.
     command = [sys.executable, "-m", "benchmarks.bench_durability", "--quick", "--cache", str(tmp_path)]

@@ -22,6 +22,7 @@ LONG_CONSTRUCTORS = {
     "app/service/changes/restrictions.py:Restricted",  # a receipt, with the fields of the message
     "core/boosting/incremental/estimator.py:IncrementalBoosting",  # the parameters that users set, as scikit-learn asks
     "core/boosting/online/estimator.py:OnlineBoosting",  # the same
+    "core/boosting/online/estimator.py:OnlineBoostingRegressor",  # the same
     "core/forest/estimator.py:DynamicForestClassifier",  # the same
     "core/forest/estimator.py:DynamicForestRegressor",  # the same
     "core/influence/views.py:View",  # all that is read of a model of another library

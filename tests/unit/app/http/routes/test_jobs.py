@@ -192,6 +192,7 @@ def ask(client: TestClient, content: Any) -> Any:
 
 
 DERIVED = {"epsilon": None, "alpha": 0.1, "beta": 0.1}
+LATE = {"loss": "quantile", "quantile": 0.9, "monotone_constraints": {"0": 1}}
 
 
 @pytest.mark.parametrize(
@@ -202,6 +203,7 @@ DERIVED = {"epsilon": None, "alpha": 0.1, "beta": 0.1}
         ({"parameters": {"n_estimators": 7}}, ("forest", {"n_estimators": 7}), Task.CLASSIFICATION),
         ({"kind": "tree", "parameters": DERIVED}, ("tree", DERIVED), Task.CLASSIFICATION),
         ({"parameters": {"criterion": "squared_error"}}, ("forest", {"criterion": "squared_error"}), Task.REGRESSION),
+        ({"kind": "incremental-boosting", "parameters": LATE}, ("incremental-boosting", LATE), Task.REGRESSION),
         *(({"kind": kind}, (kind, {}), task) for kind, task in KINDS),
     ],
 )
@@ -229,6 +231,18 @@ def wrong(**parameters: Any) -> dict[str, Any]:
         (wrong(n_estimators={"SECRET": []}), "/parameters/n_estimators", "must be an integer"),
         (wrong(criterion="SECRET"), "/parameters/criterion", "must be one of 'gini'"),
         ({"kind": "tree", **wrong(epsilon=None)}, "/parameters/epsilon", "make both greater than 0"),
+        (
+            {"kind": "incremental-boosting", **wrong(loss="SECRET")},
+            "/parameters/loss",
+            "must be one of 'squared_error'",
+        ),
+        ({"kind": "incremental-boosting", **wrong(loss="poisson")}, "/parameters/loss", "is for numbers"),
+        (
+            {"kind": "online-boosting", **wrong(monotone_constraints={"SECRET": 1})},
+            "/parameters/monotone_constraints",
+            "names no column in entry 1",
+        ),
+        ({"kind": "online-boosting", **wrong(loss="huber")}, "/parameters", "is not known"),
         ({"classes": "shut"}, "/classes", "must be"),
         ({"classes": ["yes"]}, "/classes", "must be"),
         ({"max_classes": 0}, "/max_classes", "must be an integer"),

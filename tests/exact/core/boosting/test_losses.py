@@ -1,0 +1,345 @@
+"""Losses of boosted regressions, monotone constraints, stages and the loss curve.
+
+What a fit is, and that updates give it, is in the histories, with the oracles; these are cases that they seldom meet.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oubli import (
+    IncrementalBoostingClassifier,
+    IncrementalBoostingRegressor,
+    OnlineBoostingClassifier,
+    OnlineBoostingRegressor,
+    load,
+)
+from oubli.core.boosting import loss as numbers
+from oubli.core.boosting.quantised.split import parting_few
+from oubli.core.boosting.rows import without_grain
+from oubli.core.errors import InputError, UnavailableError
+from oubli.core.influence.methods import influence
+from oubli.core.persistence import read_metadata
+from tests.exact.core.boosting import reading
+from tests.oracles.boosting import numbers as plain
+from tests.oracles.boosting import presorted, quantised
+from tests.oracles.boosting.quantised_parts import Parameters
+from tests.oracles.boosting.trees import sample_of
+from tests.oracles.common import Column
+
+LOSSES: tuple[dict[str, Any], ...] = (
+    {"loss": "huber"},
+    {"loss": "huber", "huber_delta": 0.7},
+    {"loss": "quantile", "quantile": 0.1},
+    {"loss": "quantile"},
+    {"loss": "quantile", "quantile": 0.97},
+    {"loss": "poisson"},
+)
+GRIDS: tuple[Any, ...] = ("auto", None)
+
+
+def counts(n: int, seed: int = 0) -> tuple[Any, Any]:
+    """Rows with missing values, and counts that follow the first two columns."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3)).astype(np.float32)
+    y = rng.poisson(np.exp(0.7 * X[:, 0] - 0.5 * X[:, 1])).astype(float)
+    X[rng.random(X.shape) < 0.05] = np.nan
+    return X, y
+
+
+def regressor(grids: Any, **parameters: Any) -> IncrementalBoostingRegressor:
+    """A small model with a seed."""
+    others = {"n_estimators": 5, "max_depth": 3, "random_state": 3, **parameters}
+    return IncrementalBoostingRegressor(quantization=grids, **others)
+
+
+@pytest.mark.parametrize("asked", LOSSES)
+def test_slope_is_the_derivative(asked: dict[str, Any]) -> None:
+    """Of the loss itself, away from kinks; and the kernels compute what is written out in Python."""
+    kind, level = numbers.KINDS[asked["loss"]], asked.get("quantile", 0.5)
+    level = asked.get("huber_delta", 1.5) if asked["loss"] == "huber" else level
+    curve = {"huber": plain.huber(level), "quantile": plain.pinball(level, 0.01), "poisson": plain.poisson()}
+    own = curve[asked["loss"]]
+    for score in (-2.1, -0.4, 0.3, 1.9):
+        for y in (0.0, 1.0, 3.0):
+            step = 1e-6
+            expected = (own.value(score + step, y) - own.value(score - step, y)) / (2 * step)
+            assert own.slope(score, y) == pytest.approx(expected, abs=1e-5)
+            losses = np.zeros(1)
+            numbers.losses_at(kind, level, np.array([score]), np.array([y]), losses)
+            assert losses[0] == own.value(score, y) >= 0.0
+
+
+@pytest.mark.parametrize("asked", LOSSES)
+@pytest.mark.parametrize("grids", GRIDS)
+@pytest.mark.parametrize("constraints", [None, {0: 1, 2: -1}])
+def test_fit_is_that_of_the_oracle(grids: Any, asked: dict[str, Any], constraints: dict[int, int] | None) -> None:
+    X, y = counts(60)
+    model = regressor(grids, early_stopping=2, validation_fraction=0.3, monotone_constraints=constraints, **asked)
+    model.fit(X, y)
+    columns = (Column(),) * 3
+    rows = [[None if x != x else float(x) for x in row] for row in X]
+    samples = {str(i): sample_of(str(i), rows[i], y[i], columns, "regression") for i in range(len(y))}
+    settings = model.settings_.to_dict()
+    gradient_grid, leaf_grid = settings["quantization"] or (0.0, 0.0)
+    names = [name for name in Parameters.__annotations__ if hasattr(model, name)]
+    parameters = Parameters(
+        gradient_grid=gradient_grid, leaf_grid=leaf_grid, **{name: getattr(model, name) for name in names}
+    )
+    oracle = quantised if grids else presorted
+    reading.assert_same(model.engine_.trees, oracle.fit(samples, parameters, columns, "regression"))
+
+
+@pytest.mark.parametrize("asked", [*LOSSES, {"monotone_constraints": {"x0": 1, "x1": -1}}])
+@pytest.mark.parametrize("grids", GRIDS)
+@pytest.mark.parametrize("weighs", [False, True])
+def test_updates_are_a_fresh_fit(grids: Any, asked: dict[str, Any], weighs: bool, tmp_path: Path) -> None:
+    """After a few hundred samples have come and gone; so is the model of a file."""
+    X, y = counts(700, 1)
+    rng = np.random.default_rng(5)
+    weights = rng.choice([1.0, 2.0, 0.3], len(y)) if weighs else None
+    held: set[int] = set(range(500))
+
+    def of(rows: Any) -> Any:
+        return None if weights is None else weights[rows]
+
+    model = regressor(grids, **asked).fit(X[:500], y[:500], ids=range(500), sample_weight=of(slice(500)))
+    for step in range(12):
+        rows = rng.choice(500, 2, replace=False) if step % 2 else 500 + 3 * step + np.arange(3)
+        gone, new = [row for row in rows.tolist() if row in held], [row for row in rows.tolist() if row not in held]
+        if gone:
+            model.delete([str(row) for row in gone])
+        if new:
+            model.add(X[new], y[new], ids=new, sample_weight=of(new))
+        held = (held - set(gone)) | set(new)
+    rows = sorted(held)
+    fresh = regressor(grids, **asked).fit(X[rows], y[rows], ids=rows, sample_weight=of(rows))
+    assert model.digest() == fresh.digest()
+    assert model.predict(X).tobytes() == fresh.predict(X).tobytes()
+    model.check_invariants()
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model", verify=True)
+    assert again.digest() == model.digest()
+    assert again.settings_ == model.settings_
+    assert again.train_loss_.tobytes() == model.train_loss_.tobytes()
+
+
+@pytest.mark.parametrize("asked", [{"loss": "quantile"}, {"loss": "poisson"}, {}])
+def test_threads_grow_the_same(asked: dict[str, Any]) -> None:
+    """With constraints: trees of classes are grown block by block, those of numbers by regions."""
+    X, y = counts(300, 6)
+    constraints = {"monotone_constraints": {0: 1}}
+    digests = []
+    for n_jobs in (1, 2):
+        with parting_few(), without_grain():
+            own = regressor("auto", n_jobs=n_jobs, **asked, **constraints).fit(X, y)
+            classes = IncrementalBoostingClassifier(4, random_state=0, n_jobs=n_jobs, **constraints).fit(X, y > 1)
+        digests.append((own.digest(), classes.digest()))
+        assert own.engine_.regions.levels == 3
+    assert digests[0] == digests[1]
+
+
+def test_file_of_defaults_names_no_new_parameters(tmp_path: Path) -> None:
+    """So that older programs read it."""
+    X, y = counts(40)
+    regressor("auto").fit(X, y).save(tmp_path / "model")
+    document = read_metadata(tmp_path / "model")
+    new = {"loss", "quantile", "huber_delta", "monotone_constraints", "level", "monotone"}
+    assert not new & {*document["parameters"], *document["settings"]}
+
+
+@pytest.mark.parametrize("grids", GRIDS)
+def test_predictions_are_what_the_loss_asks_for(grids: Any) -> None:
+    """The share of the quantile, the mean of counts, and no matter about outliers."""
+    X, y = counts(3000, 2)
+    for level in (0.1, 0.5, 0.9):
+        model = regressor(grids, n_estimators=60, loss="quantile", quantile=level).fit(
+            X, y + np.linspace(0, 0.5, len(y))
+        )
+        assert np.mean(y + np.linspace(0, 0.5, len(y)) <= model.predict(X)) == pytest.approx(level, abs=0.04)
+    model = regressor(grids, n_estimators=60, loss="poisson").fit(X, y)
+    assert model.predict(X).min() > 0.0
+    assert model.predict(X).mean() == pytest.approx(y.mean(), rel=0.03)
+    assert model.predict(X).tolist() == pytest.approx(np.exp(model.raw_scores(X)[:, 0]).tolist(), rel=1e-12)
+    clean = 2.0 * np.nan_to_num(X[:, 0])
+    wild = clean + np.where(np.arange(len(y)) % 10 == 0, 30.0, 0.0)
+    errors = [
+        np.abs(regressor(grids, n_estimators=60, **asked).fit(X, wild).predict(X) - clean).mean()
+        for asked in ({"loss": "huber", "huber_delta": 0.5}, {})
+    ]
+    assert errors[0] < 0.5 * errors[1]
+
+
+@pytest.mark.parametrize("grids", GRIDS)
+def test_error_is_near_that_of_lightgbm(grids: Any) -> None:
+    """Its objectives, with 100 iterations and a learning rate of 0.1; see `benchmarks/bench_losses.py`."""
+    lightgbm = pytest.importorskip("lightgbm")
+    X, y = counts(3000, 3)
+    for asked, theirs in (
+        ({"loss": "quantile", "quantile": 0.9}, {"objective": "quantile", "alpha": 0.9}),
+        ({"loss": "huber", "huber_delta": 1.0}, {"objective": "huber", "alpha": 1.0}),
+        ({"loss": "poisson"}, {"objective": "poisson"}),
+    ):
+        kind = numbers.KINDS[asked["loss"]]
+        level = asked.get("quantile", asked.get("huber_delta", 0.0))
+        ours = IncrementalBoostingRegressor(random_state=0, quantization=grids, **asked).fit(X[:2000], y[:2000])
+        peer = lightgbm.LGBMRegressor(random_state=0, verbose=-1, n_jobs=1, **theirs).fit(X[:2000], y[:2000])
+        errors = []
+        for predicted in (ours.predict(X[2000:]), peer.predict(X[2000:])):
+            losses = np.zeros(1000)
+            scores = np.log(predicted) if kind == numbers.POISSON else predicted
+            numbers.losses_at(kind, level, scores, y[2000:], losses)
+            errors.append(losses.mean())
+        assert errors[0] < 1.06 * errors[1], asked
+
+
+@pytest.mark.parametrize("kind", [IncrementalBoostingClassifier, OnlineBoostingClassifier])
+def test_probabilities_follow_constraints(kind: Any) -> None:
+    """Of the second of two classes, along each constrained column with missing values elsewhere, after updates."""
+    X, y = counts(400, 4)
+    labels = (y > 1).astype(int)
+    model = kind(20, random_state=0, monotone_constraints=["x0:1", "x1:-1"], min_child_weight=0.0)
+    model.fit(X[:300], labels[:300], ids=range(300))
+    model.add(X[300:], labels[300:], ids=range(300, 400))
+    model.delete([str(i) for i in range(0, 400, 9)])
+    rows = X[:60].copy()
+    for column, direction in ((0, 1), (1, -1)):
+        stages = []
+        for value in np.linspace(-3.0, 3.0, 41):
+            rows[:, column] = value
+            stages.append(model.predict_proba(rows)[:, 1])
+        steps = np.diff(np.array(stages), axis=0) * direction
+        assert steps.min() >= 0.0
+        assert steps.max() > 0.0
+        rows = X[:60].copy()
+
+
+def test_a_third_class_is_refused() -> None:
+    X, y = counts(60)
+    model = IncrementalBoostingClassifier(3, random_state=0, monotone_constraints={0: 1}).fit(X, (y > 1).astype(int))
+    before = model.digest()
+    with pytest.raises(InputError, match="third class"):
+        model.add(X[:1], [7])
+    assert model.digest() == before
+    with pytest.raises(InputError, match="third class"):
+        IncrementalBoostingClassifier(3, monotone_constraints={0: 1}).fit(X, np.minimum(y, 2).astype(int))
+
+
+def test_negative_targets_are_refused() -> None:
+    X, y = counts(60)
+    model = regressor("auto", loss="poisson").fit(X, y)
+    before = model.digest()
+    for change in (lambda: model.add(X[:2], [1.0, -0.5]), lambda: model.replace("3", X[0].tolist(), -1.0)):
+        with pytest.raises(InputError, match="at least 0"):
+            change()
+    assert model.digest() == before
+    with pytest.raises(InputError, match="at least 0") as refused:
+        regressor("auto", loss="poisson").fit(X, y - 1.0)
+    assert refused.value.row == int(np.argmax(y == 0))
+    other = regressor("auto").fit(X, y - 1.0)
+    with pytest.raises(InputError, match="at least 0"):
+        regressor("auto", loss="poisson").fit_held(other.samples_)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "rule"),
+    [
+        ({"loss": "absolute"}, "must be one of"),
+        ({"quantile": 0.9}, "goes with loss='quantile'"),
+        ({"huber_delta": 2.0}, "goes with loss='huber'"),
+        ({"loss": "quantile", "quantile": 1.0}, "must be a number"),
+        ({"loss": "huber", "huber_delta": 0.0}, "must be a number"),
+        ({"monotone_constraints": {"shop": 1}}, "no column"),
+        ({"monotone_constraints": {7: 1}}, "no column"),
+        ({"monotone_constraints": {0: 2}}, "must say 1"),
+        ({"monotone_constraints": {0: 1, "x0": 1}}, "once"),
+        ({"monotone_constraints": {2: 1}}, "categories"),
+        ({"monotone_constraints": ["x0"]}, "texts like"),
+        ({"monotone_constraints": "x0:1"}, "texts like"),
+    ],
+)
+def test_wrong_parameters_are_refused(parameters: dict[str, Any], rule: str) -> None:
+    rows = [[0.5, 1.0, "a"], [1.5, 2.0, "b"], [2.5, 0.0, "a"]]
+    with pytest.raises(InputError, match=rule):
+        regressor("auto", **parameters).fit(rows, [1.0, 2.0, 3.0], categorical_features=[2])
+
+
+def test_classifiers_have_log_loss_alone() -> None:
+    with pytest.raises(InputError, match="is for numbers"):
+        IncrementalBoostingClassifier(loss="quantile").fit([[0.0], [1.0]], [0, 1])
+
+
+def test_boolean_columns_may_be_constrained() -> None:
+    rows = [[True, 0.5], [False, 1.5]] * 20
+    labels = [1.0, 2.0] * 20  # falls where it is to rise
+    model = regressor("auto", monotone_constraints={0: 1}, min_child_weight=0.0).fit(rows, labels)
+    low, high = model.predict([[False, 1.5], [True, 1.5]])
+    assert low <= high
+
+
+@pytest.mark.parametrize("task", ["two classes", "three classes", "numbers"])
+@pytest.mark.parametrize("is_online", [False, True])
+def test_stages_end_in_predictions(task: str, is_online: bool) -> None:
+    """The last stage is what the model predicts, to the bit; the curve is the mean loss of each."""
+    X, y = counts(80)
+    labels = {"two classes": (y > 1).astype(int), "three classes": np.minimum(y, 2).astype(int), "numbers": y}[task]
+    kinds = (
+        OnlineBoostingRegressor,
+        OnlineBoostingClassifier,
+        IncrementalBoostingRegressor,
+        IncrementalBoostingClassifier,
+    )
+    model: Any = kinds[2 * (not is_online) + (task != "numbers")](6, random_state=0, min_child_weight=0.0)
+    weights = np.where(np.arange(80) % 3, 1.0, 2.0)
+    model.fit(X, labels, sample_weight=weights)
+    stages = list(model.staged_predict(X))
+    assert len(stages) == model.best_iteration_ == len(model.train_loss_) == 6
+    assert stages[-1].tolist() == model.predict(X).tolist()
+    if task == "numbers":
+        expected = [np.average((stage - y) ** 2, weights=weights) for stage in stages]
+        assert not hasattr(model, "staged_predict_proba")
+    else:
+        shares = list(model.staged_predict_proba(X))
+        assert shares[-1].tobytes() == model.predict_proba(X).tobytes()
+        expected = [np.average(-np.log(share[np.arange(80), labels]), weights=weights) for share in shares]
+    assert model.train_loss_.tolist() == pytest.approx(expected, rel=1e-9)
+    assert model.train_loss_[-1] < model.train_loss_[0]
+
+
+def test_curve_goes_with_its_version() -> None:
+    """It is kept until the next change, and overwritten then."""
+    X, y = counts(80)
+    model = regressor("auto").fit(X, y)
+    model.train_loss_[0] = 0.0  # a copy
+    kept = model.samples_.changes.derived["train_loss"]
+    assert kept.all()
+    before = model.train_loss_
+    model.delete("3")
+    assert "train_loss" not in model.samples_.changes.derived
+    assert not kept.any()
+    assert model.train_loss_.tobytes() != before.tobytes()
+    stages = model.staged_predict(X[:2])
+    first = next(stages)
+    model.delete(model.samples_.ids()[:60])
+    assert len([first, *stages]) == 5  # of the model as it was
+
+
+def test_best_iteration_is_that_of_early_stopping() -> None:
+    X, y = counts(300)
+    model = regressor("auto", n_estimators=200, learning_rate=1.0, early_stopping=2).fit(X, y)
+    assert 0 < model.best_iteration_ == model.n_trees_ < 200
+    assert len(model.train_loss_) == model.best_iteration_
+
+
+def test_influence_through_leaves_is_for_squared_error() -> None:
+    X, y = counts(60)
+    for asked in ({"loss": "poisson"}, {"monotone_constraints": {0: 1}}):
+        model = regressor("auto", category_statistics=None, **asked).fit(X, y)
+        with pytest.raises(UnavailableError, match="leave-one-out"):
+            influence(model, X[:2], y[:2])
+        found = influence(model, X[:2], y[:2], method="leave-one-out")
+        assert np.isfinite(found.scores).all()
