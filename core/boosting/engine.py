@@ -21,11 +21,15 @@ from oubli.core.array_types import Array, Hashes, Ints, Reals, Slots
 from oubli.core.boosting.loss import sigmoids, softmaxes
 from oubli.core.boosting.predict import answer_one, raw_scores
 from oubli.core.boosting.rows import cut, n_blocks
-from oubli.core.boosting.state import LEAF, Trees, are_right
+from oubli.core.boosting.state import LEAF, Trees, are_right, goes_right
+from oubli.core.boosting.weights import units_at
 from oubli.core.concurrency.threads import run
 from oubli.core.engine import Counterpart, Engine, Progress, Split, TreeFacts, TreeLook
 from oubli.core.errors import CapacityError, ensure
+from oubli.core.explanation.trees import NODE, Leaves, WeightedTrees
+from oubli.core.jit.nodes import MISSING_LEFT, MISSING_RIGHT, ONE_VS_REST
 from oubli.core.jit.policy import kernel
+from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Problem
 
 _WORDS_A_NODE = 5
@@ -132,6 +136,19 @@ def tree_digests(trees: Trees) -> list[str]:
     return digests
 
 
+@kernel
+def add_covers(nodes, roots, data, units, slots, covers):
+    """Add the weight of each sample, in units, to int64[nodes] of the nodes that it comes through; O(n T depth)."""
+    for tree in range(roots.shape[0]):
+        for i in range(slots.shape[0]):
+            slot, node = slots[i], np.int64(roots[tree])
+            covers[node] += units_at(units, slot)
+            while nodes[node]["feature"] != LEAF:
+                side = goes_right(nodes, node, data.cells, slot, data.category_hashes, MISSING_CATEGORY)
+                node = np.int64(nodes[node]["left"]) + side
+                covers[node] += units_at(units, slot)
+
+
 class BoostedEngine(Engine):
     """Boosted trees over the samples of some slots; every tree depends on those before it."""
 
@@ -150,8 +167,16 @@ class BoostedEngine(Engine):
         """Trees held, those that predictions leave out included."""
 
     def read_queries(self, cells: Array, category_hashes: Hashes) -> tuple[Array, Hashes]:
-        """What trees read of rows: cells, and the hashes of categories by code."""
         return self.statistics.read_queries(cells, category_hashes) if self.statistics else (cells, category_hashes)
+
+    @property
+    def sources(self) -> Ints:
+        """The column held that each column that trees read is of."""
+        return self.statistics.sources if self.statistics else np.arange(self.n_features)
+
+    def as_read(self, problem: Problem) -> Problem:
+        """The problem with the cells that trees read."""
+        return problem
 
     @abstractmethod
     def gains(self) -> Reals:
@@ -262,6 +287,31 @@ class BoostedEngine(Engine):
         if trees.n_groups:
             raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, scores)
         return scores if trees.unit < _HUGE else _saturated(scores)
+
+    def weighted_trees(self, problem: Problem, class_order: Ints) -> WeightedTrees:
+        trees, kept = self.trees, self.changes.derived
+        nodes, n = trees.nodes, len(trees.nodes)
+        if "weights of nodes" not in kept:
+            kept["weights of nodes"] = self._covers(self.as_read(problem))
+        is_leaf, shown = nodes["feature"] == LEAF, np.zeros(max(n, 2), NODE)  # of one row views would be contiguous
+        shown["category"][:n], shown["attribute"][:n] = nodes["category"], nodes["feature"]
+        shown["child"][:n] = np.where(is_leaf, ~np.arange(n), nodes["left"])
+        by_number = np.where(nodes["missing_left"], MISSING_LEFT, MISSING_RIGHT)
+        shown["kind"][:n] = np.where(nodes["is_categorical"], ONE_VS_REST, by_number)
+        leaves, groups = Leaves(nodes["value"] * trees.unit), np.arange(len(trees.roots)) % max(trees.n_groups, 1)
+        roots = trees.roots.astype(np.int64)
+        return WeightedTrees(shown, kept["weights of nodes"], leaves, roots, groups, self.sources, trees.base, 1.0)
+
+    def _covers(self, read: Problem) -> Reals:
+        trees, slots = self.trees, read.slots()
+        covers, n = np.zeros(len(trees.nodes), np.int64), len(trees.roots)
+
+        def count(first: int, end: int) -> None:
+            add_covers(trees.nodes, trees.roots[first:end], read.data, read.units, slots, covers)
+
+        n_pieces = min(n, n_blocks(len(slots), n * _CELLS_A_TREE, self.n_threads))
+        run([partial(count, first, end) for first, end in pairwise(cut(n, max(n_pieces, 1)))], n_pieces)
+        return covers.astype(np.float64)
 
     def importances(self) -> Reals:
         gains = self.gains()

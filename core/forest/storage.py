@@ -13,7 +13,8 @@ from oubli.core.concurrency.threads import is_long, run
 from oubli.core.engine import Counterpart, Engine, copied
 from oubli.core.errors import CapacityError, ensure
 from oubli.core.forest import serialise
-from oubli.core.forest.inspection import ForestLook, feature_importances
+from oubli.core.explanation.trees import WeightedTrees
+from oubli.core.forest.inspection import ForestLook, feature_importances, weighted_trees
 from oubli.core.forest.invariants import Part, find_faults
 from oubli.core.forest.layout.blocks import (
     CHOSEN,
@@ -289,6 +290,10 @@ class KeptForest(Engine):
     def look(self, tree: int, problem: Problem) -> ForestLook:
         exponent = None if self.targets is None else self.exponent
         return ForestLook(self.trees, exponent, tree, problem.class_order(), is_whole=self.is_whole)
+
+    def weighted_trees(self, problem: Problem, class_order: Ints) -> WeightedTrees:
+        exponent = None if self.targets is None else self.exponent
+        return weighted_trees(self.trees, exponent, self.n_features, class_order, has_weights=self.has_weights)
 
     def header(self) -> dict[str, Any]:
         header = self.settings.to_dict()

@@ -4,7 +4,8 @@ NumPy's arrays begin wherever the allocator puts them, for large ones 16 bytes i
 that they, or pairs of them, fill a line would then lie across two.
 
 A walk down a tree waits for memory at each step, and a block's cache lines one after the other, unless they are asked
-for early. The processor may ignore a prefetch; it never changes a result. Other instructions count the bits of a word.
+for early. The processor may ignore a prefetch; it never changes a result. Other instructions count the bits of a word,
+or work on eight numbers at once, each of which is what it would be alone.
 """
 
 from collections.abc import Callable, Iterable
@@ -119,3 +120,68 @@ def _prefetch(purpose: int) -> Any:
 
 prefetch_to_read = _prefetch(_READ)
 prefetch_to_write = _prefetch(_WRITE)
+
+
+LANES = 8  # numbers that an instruction works on at once
+
+
+def _multiply_add(to: Any, at: Any, a: Any, i: Any, b: Any, j: Any, c: Any, k: Any) -> None:
+    """What interpreted kernels do."""
+    to[at : at + LANES] = a[i : i + LANES] * b[j : j + LANES] + c[k : k + LANES]
+
+
+def _dot(a: Any, i: Any, b: Any, j: Any) -> Any:
+    products = a[i : i + LANES] * b[j : j + LANES]
+    while len(products) > 1:
+        products = products[: len(products) // 2] + products[len(products) // 2 :]
+    return products[0]
+
+
+def _lanes_at(context: Any, builder: Any, kind: Any, array: Any, place: Any) -> Any:
+    """Return the address of eight numbers of an array."""
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [place]), ir.VectorType(ir.DoubleType(), LANES).as_pointer())
+
+
+def _load(context: Any, builder: Any, kinds: Any, arguments: Any) -> list[Any]:
+    """Return the eight numbers of each array, which its place follows."""
+    pairs = zip(kinds[::2], arguments[::2], arguments[1::2], strict=True)
+    places = [_lanes_at(context, builder, kind, array, place) for kind, array, place in pairs]
+    return [builder.load(place, align=8) for place in places]
+
+
+def _multiply_add_lanes(
+    _context: Any, to: Any, at: Any, a: Any, i: Any, b: Any, j: Any, c: Any, k: Any
+) -> tuple[Signature, Any]:
+    signature = types.void(*(one for array in (to, a, b, c) for one in (array, types.int64)))
+
+    def generate(context: Any, builder: Any, signature: Signature, arguments: Any) -> Any:
+        x, y, z = _load(context, builder, signature.args[2:], arguments[2:])
+        place = _lanes_at(context, builder, signature.args[0], *arguments[:2])
+        builder.store(builder.fadd(builder.fmul(x, y), z), place, align=8)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _dot_lanes(_context: Any, a: Any, i: Any, b: Any, j: Any) -> tuple[Signature, Any]:
+    signature = types.float64(a, types.int64, b, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Signature, arguments: Any) -> Any:
+        x, y = _load(context, builder, signature.args, arguments)
+        total, n, integer = builder.fmul(x, y), LANES, ir.IntType(32)
+        while n > 1:
+            n //= 2
+            halves = [
+                builder.shuffle_vector(total, total, ir.Constant(ir.VectorType(integer, n), list(range(start, start + n))))
+                for start in (0, n)
+            ]
+            total = builder.fadd(*halves)
+        return builder.extract_element(total, integer(0))
+
+    return signature, generate
+
+
+# to[at:] = a[i:] * b[j:] + c[k:], and the sum of a[i:] * b[j:], of eight numbers of contiguous float64 arrays.
+multiply_add = _multiply_add if numba.config.DISABLE_JIT else intrinsic(_multiply_add_lanes)
+dot = _dot if numba.config.DISABLE_JIT else intrinsic(_dot_lanes)
