@@ -180,17 +180,17 @@ class _Explained(_Scored):
         def answers(some: Array) -> Reals:
             return engine.predict(some, hashes, self.class_order(), self.problem, False)
 
-        is_changed = self._is_changed(answers(cells), target)
+        judge = self._judge(answers(cells), target)
         found = flipping_changes(
             trees, sizes.n_levels, store, cells, engine.read_queries(cells, hashes), columns, allowed,
-            lambda some: is_changed(answers(some)),
+            lambda some: judge(answers(some)),
         )  # fmt: skip
         texts = {code: text for text, code in unseen.items()}
         before = self._shown_row(cells[0], texts)
         for distance, changed, changed_cells in found:
             row = self._shown_row(changed_cells, texts)
-            result = self._answer([row])  # as it is sent: a number may be rounded
-            if is_changed(result.labels if result.probabilities is None else result.probabilities):
+            result = self.query([row])  # as it is sent: a number may be rounded
+            if judge(result.labels if result.probabilities is None else result.probabilities)[0][0]:
                 names, answer = [self.schema_.names[column] for column in changed], result.labels.tolist()[0]
                 old, new = ([one[column] for column in changed] for one in (before, row))
                 return NearestChange(names, old, new, distance, answer, row)
@@ -201,8 +201,11 @@ class _Explained(_Scored):
         return [shown(value, column) for value, column in values]
 
     @abstractmethod
-    def _is_changed(self, answers: Reals, target: Any) -> Callable[[Reals], Bools]:
-        """Return what says of answers whether they are other ones than that for a row; see `nearest_change`."""
+    def _judge(self, answers: Reals, target: Any) -> Callable[[Reals], tuple[Bools, Reals]]:
+        """Return what says of answers whether they are other ones than that for a row, and how close to that.
+
+        target : as `nearest_change` takes it.
+        """
 
 
 class Classifier(_Explained):
@@ -218,16 +221,16 @@ class Classifier(_Explained):
         self.check_is_fitted()
         return self.samples_.classes.classes_array().copy()
 
-    def _is_changed(self, answers: Reals, target: Any) -> Callable[[Reals], Bools]:
+    def _judge(self, answers: Reals, target: Any) -> Callable[[Reals], tuple[Bools, Reals]]:
         now = int(answers.argmax(axis=1)[0])
         if target is None:
-            return lambda some: some.argmax(axis=1) != now
+            return lambda some: (some.argmax(axis=1) != now, -some[:, now])
         label = encode_labels([target], 1, self.schema_.label_type, "target")[0]
         held = self.samples_.classes.classes_array().tolist()
         wanted = held.index(label) if label in held else now
         if wanted == now:
             raise InputError("must be another class than the predicted one, and held", field="target", value=target)
-        return lambda some: some.argmax(axis=1) == wanted
+        return lambda some: (some.argmax(axis=1) == wanted, some[:, wanted])
 
     def _probabilities(self, X: Any, frozen: bool = False) -> Reals:
         return self._read_trees(self.engine_.predict, X, frozen)
@@ -319,10 +322,10 @@ class Regressor(_Explained):
     task = Task.REGRESSION
     _estimator_type = "regressor"
 
-    def _is_changed(self, answers: Reals, target: Any) -> Callable[[Reals], Bools]:
+    def _judge(self, answers: Reals, target: Any) -> Callable[[Reals], tuple[Bools, Reals]]:
         number = float(encode_targets([target], 1, "target")[0])
         is_above = bool(answers[0] > number)
-        return lambda some: np.asarray((some > number) != is_above)
+        return lambda some: ((some > number) != is_above, -some if is_above else some)
 
     @reads
     def query(self, X: Any, *, frozen: bool = False) -> QueryResult:

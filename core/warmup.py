@@ -269,6 +269,8 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
     def check() -> None:
         _ = model.feature_importances_
         out_of_bag(model, _N_SAMPLES)
+        model.shap_values(rows[:1])
+        model.nearest_change(rows[0], columns=2, target=None if task is Task.CLASSIFICATION else 0.5)
         model.verify()
         if model.engine_.has_separate_trees:
             grow_some(type(model)(**model.get_params()).start(schema), [0], rows, labels, ids=range(_N_SAMPLES))

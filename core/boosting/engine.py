@@ -26,7 +26,7 @@ from oubli.core.boosting.weights import units_at
 from oubli.core.concurrency.threads import run
 from oubli.core.engine import Counterpart, Engine, Progress, Split, TreeFacts, TreeLook
 from oubli.core.errors import CapacityError, ensure
-from oubli.core.explanation.trees import NODE, Leaves, WeightedTrees
+from oubli.core.explanation.trees import NODE, Leaves, WeightedTrees, kept_in
 from oubli.core.jit.nodes import MISSING_LEFT, MISSING_RIGHT, ONE_VS_REST
 from oubli.core.jit.policy import kernel
 from oubli.core.rng import MISSING_CATEGORY
@@ -289,21 +289,21 @@ class BoostedEngine(Engine):
         return scores if trees.unit < _HUGE else _saturated(scores)
 
     def weighted_trees(self, problem: Problem, class_order: Ints) -> WeightedTrees:
-        trees, kept = self.trees, self.changes.derived
+        trees = self.trees
         nodes, n = trees.nodes, len(trees.nodes)
-        if "weights of nodes" not in kept:
-            kept["weights of nodes"] = self._covers(self.as_read(problem))
+        covers, leaves = kept_in(self.changes.derived, partial(self._weigh, problem))
         is_leaf, shown = nodes["feature"] == LEAF, np.zeros(max(n, 2), NODE)  # of one row views would be contiguous
         shown["category"][:n], shown["attribute"][:n] = nodes["category"], nodes["feature"]
         shown["child"][:n] = np.where(is_leaf, ~np.arange(n), nodes["left"])
         by_number = np.where(nodes["missing_left"], MISSING_LEFT, MISSING_RIGHT)
         shown["kind"][:n] = np.where(nodes["is_categorical"], ONE_VS_REST, by_number)
-        leaves, groups = Leaves(nodes["value"] * trees.unit), np.arange(len(trees.roots)) % max(trees.n_groups, 1)
-        roots = trees.roots.astype(np.int64)
-        return WeightedTrees(shown, kept["weights of nodes"], leaves, roots, groups, self.sources, trees.base, 1.0)
+        roots, groups = trees.roots.astype(np.int64), np.arange(len(trees.roots)) % max(trees.n_groups, 1)
+        return WeightedTrees(shown, covers, leaves, roots, groups, self.sources, trees.base, 1.0)
 
-    def _covers(self, read: Problem) -> Reals:
-        trees, slots = self.trees, read.slots()
+    def _weigh(self, problem: Problem) -> tuple[Reals, Leaves]:
+        """What the samples at each node count for, and what leaves say."""
+        trees, read = self.trees, self.as_read(problem)
+        slots = read.slots()
         covers, n = np.zeros(len(trees.nodes), np.int64), len(trees.roots)
 
         def count(first: int, end: int) -> None:
@@ -311,7 +311,7 @@ class BoostedEngine(Engine):
 
         n_pieces = min(n, n_blocks(len(slots), n * _CELLS_A_TREE, self.n_threads))
         run([partial(count, first, end) for first, end in pairwise(cut(n, max(n_pieces, 1)))], n_pieces)
-        return covers.astype(np.float64)
+        return covers.astype(np.float64), Leaves(trees.nodes["value"] * trees.unit)
 
     def importances(self) -> Reals:
         gains = self.gains()

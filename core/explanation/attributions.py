@@ -25,7 +25,7 @@ Where leaves answer for many classes, the weight of each column is found at the 
 
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,18 +33,19 @@ import numpy.typing as npt
 from oubli.core.array_types import Array, Hashes, Ints, Reals
 from oubli.core.concurrency.threads import is_long, run
 from oubli.core.explanation.trees import Sizes, WeightedTrees
-from oubli.core.jit.aligned import LANES, dot, multiply_add
+from oubli.core.jit.aligned import LANES, by_eight
 from oubli.core.jit.nodes import MISSING_LEFT, MISSING_RIGHT, ONE_VS_REST, in_subset
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.rng import MISSING_CATEGORY
 
 ROWS = 16  # that go through a tree together
 _ON, _OFF, _OFF_ABOVE = np.uint8(0), np.uint8(1), np.uint8(2)  # whether the row follows all splits on a column
-_STATES = 3
 _ADDING, _LISTING = 5e-9, 5e-8  # seconds of a row at a node, roughly; and where leaves answer for many classes
-_T, _REST, _INVERSE, _WEIGHT = range(4)  # of a point: t, 1 - t, 1 / (1 - t), and what it counts for
-_CONSTANTS = np.repeat([0.0, 1.0], LANES)  # where a product or a sum is wanted alone
-_ZERO, _ONE = 0, LANES
+_POINTS = 4  # eights of a pass: t, 1 - t, -1 / (1 - t), and the weights of the points
+# Eights of an edge: 1 / factor of its column where the row follows all splits on it, and the slope there;
+_FACTORS = 2  # what paths are multiplied by, by state;
+_SLOPES = 5  # what sums are multiplied by, by state
+_EDGE = 8 * LANES
 
 
 class Attributions(NamedTuple):
@@ -76,10 +77,9 @@ class Space(NamedTuple):
     last: Ints  # int64[d]: of the last edge on a column; 0: none
     sides: npt.NDArray[np.uint8]  # uint8[levels, rows]: where the split of the node sends rows
     states: npt.NDArray[np.uint8]  # uint8[levels, rows]: of the edge
+    edges: Reals  # float64[levels * _EDGE]
     paths: Reals  # float64[levels * rows * lanes]
     sums: Reals  # float64[levels * rows * lanes]
-    slopes: Reals  # float64[levels * states * lanes]: what an edge's sum is multiplied by
-    factors: Reals  # float64[(states + 1) * lanes]: what paths are multiplied by at an edge; and a leaf's value
     found: Reals  # float64[rows * d * lanes]: by row and column, before it is added up
 
 
@@ -91,10 +91,9 @@ def _make_space(n_levels: int, n_columns: int) -> Space:
         last=np.zeros(n_columns, np.int64),
         sides=np.zeros((n_levels, ROWS), np.uint8),
         states=np.zeros((n_levels, ROWS), np.uint8),
+        edges=np.repeat([1.0, 0.0], [LANES, n_levels * _EDGE - LANES]),
         paths=np.zeros(by_row),
         sums=np.zeros(by_row),
-        slopes=np.zeros(n_levels * _STATES * LANES),
-        factors=np.zeros((_STATES + 1) * LANES),
         found=np.zeros(ROWS * n_columns * LANES),
     )
 
@@ -111,63 +110,101 @@ def goes_right(nodes, node, cells, row, category_hashes):
     return np.uint8(not in_subset(nodes[node]["category"], hashed))
 
 
+def _edge_formula(inverse_above: Any, slope_above: Any, t: Any, rest: Any, off: Any, share: Any, ratio: Any) -> Any:
+    now = rest * share + t
+    inverse = 1.0 / now
+    slope = inverse * (1.0 - share)
+    factors = now * inverse_above, rest * share * inverse_above, ratio
+    return inverse, slope, *factors, slope - slope_above, off - slope_above, 0.0
+
+
+def _leaf_formula(found: Any, above: Any, path: Any, factor: Any, slope: Any, value: Any) -> Any:
+    part = path * factor * value
+    return found + part * slope, above + part
+
+
+_make_edge = by_eight(_edge_formula, (8,), (2, 3), 2)
+_go_down = by_eight(lambda path, factor: (path * factor, 0.0), (1, 1), (1, 1))
+_go_up = by_eight(lambda found, above, sums, slope: (found + sums * slope, above + sums), (1, 1), (1, 1, 1, 1))
+_go_to_leaf = by_eight(_leaf_formula, (1, 1), (1, 1, 1, 1, 1), 1)
+_multiply = by_eight(lambda path, slope: (path * slope,), (1,), (1, 1))
+
+
 @inner
-def _enter(trees, points, space, level, n_rows, is_listed):
-    """Go down the edge to space.nodes[level]."""
+def _enter(trees, points, space, level, n_rows):
+    """Make the edge to space.nodes[level], and say of each row whether it follows all splits on its column."""
     node, parent = space.nodes[level], space.nodes[level - 1]
     column = trees.sources[trees.nodes[parent]["attribute"]]
     owner, cover = space.last[column], trees.covers[parent]
     before = space.shares[owner]
     share = before * (trees.covers[node] / cover if cover > 0.0 else 0.5)
     space.columns[level], space.owners[level], space.shares[level], space.last[column] = column, owner, share, level
-    factors, slopes, first = space.factors, space.slopes, level * _STATES * LANES
-    for q in range(LANES):
-        t, rest = points[_T, q], points[_REST, q]
-        now, inverse = share * rest + t, 1.0 / (before * rest + t)
-        above = 0.0 if is_listed else (1.0 - before) * inverse  # what the column has at leaves is found there
-        factors[q] = now * inverse
-        factors[LANES + q] = share * rest * inverse
-        factors[2 * LANES + q] = share / before if before > 0.0 else 0.0
-        slopes[first + q] = (1.0 - share) / now - above
-        slopes[first + LANES + q] = -points[_INVERSE, q] - above
-        slopes[first + 2 * LANES + q] = -points[_INVERSE, q] if is_listed else 0.0
+    ratio = share / before if before > 0.0 else 0.0
+    _make_edge(space.edges, level * _EDGE, space.edges, owner * _EDGE, points, np.int64(0), share, ratio)
     side = np.uint8(node != np.int64(trees.nodes[parent]["child"]))
     for row in range(n_rows):
         is_off = np.uint8(space.sides[level - 1, row] != side)
-        state = is_off if space.states[owner, row] == _ON else _OFF_ABOVE
-        space.states[level, row] = state
-        here, above = (level * ROWS + row) * LANES, ((level - 1) * ROWS + row) * LANES
-        multiply_add(space.paths, here, space.paths, above, factors, np.int64(state) * LANES, _CONSTANTS, _ZERO)
+        space.states[level, row] = is_off if space.states[owner, row] == _ON else _OFF_ABOVE
 
 
 @inner
-def _leave(space, level, n_rows, is_left):
-    """Go up the edge to space.nodes[level], after all leaves below."""
-    column, n_columns, sums = space.columns[level], space.last.shape[0], space.sums
-    space.last[column] = space.owners[level]
+def _pass_leaf(space, level, n_rows, value):
+    """Add what a leaf says to the sums above, and to the column of its edge."""
+    column, n_columns = space.columns[level], space.last.shape[0]
+    for row in range(n_rows):
+        above, found = ((level - 1) * ROWS + row) * LANES, (row * n_columns + column) * LANES
+        factor = level * _EDGE + (_FACTORS + np.int64(space.states[level, row])) * LANES
+        slope = factor + (_SLOPES - _FACTORS) * LANES
+        _go_to_leaf(
+            space.found, found, space.sums, above,
+            space.found, found, space.sums, above, space.paths, above, space.edges, factor, space.edges, slope, value,
+        )  # fmt: skip
+
+
+@inner
+def _descend(space, level, n_rows):
+    """Take the paths of rows to space.nodes[level]."""
     for row in range(n_rows):
         here, above = (level * ROWS + row) * LANES, ((level - 1) * ROWS + row) * LANES
-        found, state = (row * n_columns + column) * LANES, np.int64(space.states[level, row])
-        multiply_add(space.found, found, sums, here, space.slopes, (level * _STATES + state) * LANES, space.found, found)
-        if is_left:
-            multiply_add(sums, above, sums, here, _CONSTANTS, _ONE, _CONSTANTS, _ZERO)
-        else:
-            multiply_add(sums, above, sums, here, _CONSTANTS, _ONE, sums, above)
+        factor = level * _EDGE + (_FACTORS + np.int64(space.states[level, row])) * LANES
+        _go_down(space.paths, here, space.sums, here, space.paths, above, space.edges, factor)
 
 
 @inner
-def _add_listed(trees, space, level, leaf, first, n_rows, values):
+def _ascend(space, level, n_rows):
+    """Take the sums of rows to the node above, and add them to the column of the edge."""
+    column, n_columns = space.columns[level], space.last.shape[0]
+    for row in range(n_rows):
+        here, above = (level * ROWS + row) * LANES, ((level - 1) * ROWS + row) * LANES
+        found = (row * n_columns + column) * LANES
+        slope = level * _EDGE + (_SLOPES + np.int64(space.states[level, row])) * LANES
+        _go_up(
+            space.found, found, space.sums, above,
+            space.found, found, space.sums, above, space.sums, here, space.edges, slope,
+        )  # fmt: skip
+
+
+@inner
+def _add_listed(trees, points, space, level, leaf, first, n_rows, values):
     """Add what a leaf with several outputs gives to each column on the way to it."""
-    leaves = trees.leaves
+    leaves, products = trees.leaves, space.found
     for edge in range(1, level + 1):
         column = space.columns[edge]
         if space.last[column] != edge:
             continue
         for row in range(n_rows):
-            slope = (edge * _STATES + np.int64(space.states[edge, row])) * LANES
-            weight = dot(space.paths, (level * ROWS + row) * LANES, space.slopes, slope)
+            path = (level * ROWS + row) * LANES
+            if space.states[edge, row] == _ON:
+                _multiply(products, np.int64(0), space.paths, path, space.edges, edge * _EDGE + LANES)
+            else:
+                _multiply(products, np.int64(0), space.paths, path, points, np.int64(2 * LANES))
+            weight = 0.0
+            for q in range(LANES):
+                weight += products[q]
             for place in range(leaves.starts[leaf], leaves.starts[leaf + 1]):
                 values[first + row, column, leaves.outputs[place]] += weight * leaves.values[place]
+    for q in range(LANES):
+        products[q] = 0.0
 
 
 @inner
@@ -179,43 +216,39 @@ def _go_through(trees, root, points, cells, category_hashes, space, first, n_row
     while True:
         node = space.nodes[level]
         child = np.int64(trees.nodes[node]["child"])
+        if level > 0:
+            _enter(trees, points, space, level, n_rows)
         if child >= 0:
+            if level > 0:
+                _descend(space, level, n_rows)
             for row in range(n_rows):
                 space.sides[level, row] = goes_right(trees.nodes, node, cells, first + row, category_hashes)
             level += 1
             space.nodes[level] = child
-            _enter(trees, points, space, level, n_rows, is_listed)
             continue
-        if is_listed:
-            _add_listed(trees, space, level, ~child, first, n_rows, values)
-        else:
-            for q in range(LANES):
-                space.factors[_STATES * LANES + q] = trees.leaves.values[~child]
-            for row in range(n_rows):
-                here = (level * ROWS + row) * LANES
-                multiply_add(
-                    space.sums, here, space.paths, here, space.factors, _STATES * LANES, _CONSTANTS, _ZERO
-                )  # fmt: skip
-        while level > 0:
-            is_left = space.nodes[level] == np.int64(trees.nodes[space.nodes[level - 1]]["child"])
-            if is_listed:
-                space.last[space.columns[level]] = space.owners[level]
-            else:
-                _leave(space, level, n_rows, is_left)
-            if is_left:
-                space.nodes[level] += 1
-                _enter(trees, points, space, level, n_rows, is_listed)
-                break
-            level -= 1
         if level == 0:
-            return
+            return  # a tree of one leaf says nothing of any column
+        if is_listed:
+            _descend(space, level, n_rows)
+            _add_listed(trees, points, space, level, ~child, first, n_rows, values)
+        else:
+            _pass_leaf(space, level, n_rows, trees.leaves.values[~child])
+        space.last[space.columns[level]] = space.owners[level]
+        while space.nodes[level] != np.int64(trees.nodes[space.nodes[level - 1]]["child"]):
+            level -= 1  # both children are done
+            if level == 0:
+                return
+            if not is_listed:
+                _ascend(space, level, n_rows)
+            space.last[space.columns[level]] = space.owners[level]
+        space.nodes[level] += 1
 
 
 @kernel
 def attribute(trees, points, cells, category_hashes, space, values):
     """Add what each column gives to each output to float64[n, d, outputs]; without the factor of the trees.
 
-    points  float64[passes, 4, lanes], see `quadrature`
+    points  float64[passes, 4 * lanes], see `quadrature`
     cells   float32/64[n, columns read]
 
     A row has the same bits alone and among others. O(n nodes passes).
@@ -226,7 +259,7 @@ def attribute(trees, points, cells, category_hashes, space, values):
         for piece in range(points.shape[0]):
             for row in range(n_rows):
                 for q in range(LANES):
-                    space.paths[row * LANES + q] = points[piece, _WEIGHT, q]
+                    space.paths[row * LANES + q] = points[piece, (_POINTS - 1) * LANES + q]
             for output in range(values.shape[2]):
                 for i in range(n_rows * n_columns * LANES):
                     space.found[i] = 0.0
@@ -241,12 +274,12 @@ def attribute(trees, points, cells, category_hashes, space, values):
 
 
 def quadrature(n_columns: int) -> Reals:
-    """Points that integrate the polynomials of so many columns on a way exactly; float64[passes, 4, lanes]."""
+    """Points that integrate the polynomials of so many columns on a way exactly; float64[passes, 4 * lanes]."""
     n_passes = max(1, -(-n_columns // (2 * LANES)))
     points, weights = np.polynomial.legendre.leggauss(n_passes * LANES)
-    t = (points + 1.0) / 2.0
-    rest = (1.0 - points) / 2.0
-    return np.stack([t, rest, 1.0 / rest, weights / 2.0]).reshape(4, n_passes, LANES).transpose(1, 0, 2).copy()
+    t, rest = (1.0 + points) / 2.0, (1.0 - points) / 2.0
+    eights = np.stack([t, rest, -1.0 / rest, weights / 2.0]).reshape(_POINTS, n_passes, LANES)
+    return np.ascontiguousarray(eights.transpose(1, 0, 2)).reshape(n_passes, _POINTS * LANES)
 
 
 def seconds_to_attribute(trees: WeightedTrees, sizes: Sizes, n_rows: int) -> float:

@@ -7,13 +7,12 @@ to such thresholds are tried, of splits that the row can come to when no more co
                 a whole number where all samples have whole numbers; in standard deviations of the samples held
     category    each other one that is held; counts 1. So does a truth value, and a number where none is known
 
-Changes are tried from the nearest on, by the sum of both parts. Of pairs the nearest `MOST` are, and then the single
-changes that are left: what is found is never farther than the nearest single change. Nothing is made missing.
+Changes are tried from the nearest on, and single ones all. Of two columns the nearest `MOST` pairs are tried, by the
+sum of both parts, each of which alone brings the answer closer to the other one than all nearer values of its column on
+the same side. Nothing is made missing.
 """
 
-import heapq
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,8 +25,7 @@ from oubli.core.jit.policy import kernel
 from oubli.core.samples.store import SampleStore
 
 MOST = 20_000
-_BATCHES = 16, 64, 256  # rows that are predicted at once; then `_LARGEST`
-_LARGEST = 1024
+_BATCH = 256  # rows that are predicted at once
 _NEXT = {"float32": np.float32, "float64": np.float64}
 
 
@@ -93,11 +91,15 @@ def mark_near(nodes, roots, sources, cells, category_hashes, most, stack, is_met
             size += 1
 
 
+Judge = Callable[[Array], tuple[Bools, Reals]]
+"""Says of rows of cells whether they are answered otherwise, and how close to that they are: more is closer."""
+
+
 def flipping_changes(
     trees: WeightedTrees, n_levels: int, store: SampleStore, cells: Array, read: tuple[Array, Hashes], most: int,
-    columns: Sequence[int], is_flipped: Callable[[Array], Bools],
+    columns: Sequence[int], judge: Judge,
 ) -> Iterator[tuple[float, list[int], Array]]:  # fmt: skip
-    """Yield distance, columns and cells, float32/64[d], of the changes that flip the answer for a row, the nearest first.
+    """Yield distance, columns and cells, float32/64[d], of the changes that flip the answer for a row, nearest first.
 
     Parameters
     ----------
@@ -107,46 +109,52 @@ def flipping_changes(
     read : what trees read of it.
     most : how many columns may change, 1 or 2.
     columns : that may.
-    is_flipped : says of rows like `cells` whether they are answered otherwise.
+    judge : see `Judge`.
     """
     is_met = np.zeros(len(trees.nodes), np.bool_)
     mark_near(trees.nodes, trees.roots, trees.sources, *read, most, np.zeros((n_levels + 1, 3), np.int64), is_met)
-    changes = _in_order(sorted(_steps(trees, is_met, store, cells[0], columns)), most)
-    for size in chain(_BATCHES, repeat(_LARGEST)):
-        batch = list(islice(changes, size))
-        if not batch:
-            return
+    steps = sorted(_steps(trees, is_met, store, cells[0], columns))
+    if most == 1:
+        yield from (flip[:3] for flip in _tried([(step,) for step in steps], cells, judge) if flip[3])
+        return
+    singles = list(_tried([(step,) for step in steps], cells, judge))
+    flips = [flip[:3] for flip in singles if flip[3]]
+    limit = flips[0][0] if flips else np.inf
+    now, best = float(judge(cells)[1][0]), dict[tuple[int, bool], float]()
+    kept = []
+    for step, (_, _, _, _, closeness) in zip(steps, singles, strict=True):
+        side = step.column, step.cell > cells[0, step.column]
+        if step.distance < limit and closeness > best.get(side, now):
+            best[side] = closeness
+            kept.append(step)
+    far, column = np.array([step.distance for step in kept]), np.array([step.column for step in kept])
+    one, other = np.triu_indices(len(kept), 1)
+    total = far[one] + far[other] if kept else far
+    chosen = np.flatnonzero((column[one] != column[other]) & (total < limit)) if kept else one
+    chosen = chosen[np.argsort(total[chosen], kind="stable")[:MOST]]
+    pairs = [(kept[i], kept[j]) for i, j in zip(one[chosen].tolist(), other[chosen].tolist(), strict=True)]
+    yield from (flip[:3] for flip in _tried(pairs, cells, judge) if flip[3])
+    yield from flips
+
+
+def _tried(
+    changes: Sequence[tuple[Step, ...]], cells: Array, judge: Judge
+) -> Iterator[tuple[float, list[int], Array, bool, float]]:
+    """Yield distance, columns and cells of changes, whether they flip the answer, and how close they come to that."""
+    for begin in range(0, len(changes), _BATCH):
+        batch = changes[begin : begin + _BATCH]
         rows = np.repeat(cells, len(batch), axis=0)
         for row, steps in zip(rows, batch, strict=True):
             for step in steps:
                 row[step.column] = step.cell
-        for i in np.flatnonzero(is_flipped(rows)).tolist():
-            steps = sorted(batch[i], key=lambda step: step.column)
-            yield sum(step.distance for step in steps), [step.column for step in steps], rows[i]
+        for steps, row, is_flipped, closeness in zip(batch, rows, *judge(rows), strict=True):
+            changed = sorted(step.column for step in steps)
+            yield sum(step.distance for step in steps), changed, row, bool(is_flipped), float(closeness)
 
 
 def shown(value: Any, column: Column) -> Any:
     """A value of a row as short as it can be said."""
     return shortest(value, column.dtype) if column.type is ColumnType.NUMERIC and value is not None else value
-
-
-def _in_order(steps: Sequence[Step], most: int) -> Iterator[tuple[Step, ...]]:
-    """Yield the steps, and with `most` 2 pairs of them as well, the nearest first."""
-    far = [0.0, *(step.distance for step in steps)]  # the first one is no step
-    heap, n_single, n = [(far[1], 0, 1)] if most == 2 and steps else [], 0, 0
-    while heap and n < MOST:
-        _, i, j = heapq.heappop(heap)
-        n += 1
-        if j < len(steps):
-            heapq.heappush(heap, (far[i] + far[j + 1], i, j + 1))
-            if j == i + 1:
-                heapq.heappush(heap, (far[j] + far[j + 1], j, j + 1))
-        if i == 0:
-            n_single = j
-            yield (steps[j - 1],)
-        elif steps[i - 1].column != steps[j - 1].column:
-            yield steps[i - 1], steps[j - 1]
-    yield from ((step,) for step in steps[n_single:])
 
 
 def _steps(
@@ -167,7 +175,7 @@ def _steps(
             known = [0.0, 1.0]
             if declared.type is ColumnType.CATEGORICAL:
                 codes = table.codes[column]
-                known = [codes[text] for text in sorted(codes, key=lambda text: (-int(table.counts[codes[text]]), text))]
+                known = [code for _, _, code in sorted((-int(table.counts[codes[t]]), t, codes[t]) for t in codes)]
             cells = np.array([cell for cell in known if cell != x], np.float64)
             far = np.ones(len(cells))
         for order, (distance, cell) in enumerate(zip(far.tolist(), cells.tolist(), strict=True)):

@@ -10,12 +10,14 @@ Nothing is exported for it. `nodes` may be the live records of an engine; what i
 An answer is base + factor * (the sum of what the leaves say that the trees lead to).
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Array, Ints, Reals
+from oubli.core.jit.policy import kernel
 
 NODE = np.dtype(
     {
@@ -76,31 +78,65 @@ class Sizes(NamedTuple):
         return cls(*(int(number) for number in array[:3]), array[3:])
 
 
+@kernel
+def _measure(trees, queue, is_read, expected):
+    """Look at all nodes, tree by tree and level by level; returns the number of levels, and of nodes.
+
+    queue     int64[nodes of a tree], working space
+    is_read   bool[columns read], written: which are
+    expected  float64[outputs], added to: what is expected of each tree
+    """
+    nodes, leaves = trees.nodes, trees.leaves
+    n_levels, n_nodes = 0, 0
+    for tree in range(trees.roots.shape[0]):
+        queue[0] = trees.roots[tree]
+        cover = trees.covers[queue[0]]
+        level, begin, size = 0, 0, 1
+        while begin < size:
+            level, end = level + 1, size
+            for i in range(begin, end):
+                node = queue[i]
+                child = np.int64(nodes[node]["child"])
+                if child >= 0:
+                    is_read[nodes[node]["attribute"]] = True
+                    queue[size], queue[size + 1] = child, child + 1
+                    size += 2
+                    continue
+                share = trees.covers[node] / cover
+                if leaves.starts.shape[0] == 0:
+                    expected[trees.groups[tree]] += share * leaves.values[~child]
+                    continue
+                for place in range(leaves.starts[~child], leaves.starts[~child + 1]):
+                    expected[leaves.outputs[place]] += share * leaves.values[place]
+            begin = end
+        n_levels, n_nodes = max(n_levels, level), n_nodes + size
+    return n_levels, n_nodes
+
+
 def measure(trees: WeightedTrees) -> Sizes:
-    """Look at all nodes, level by level; O(nodes)."""
-    child, attribute = trees.nodes["child"], trees.nodes["attribute"]
-    level, owner = trees.roots, np.arange(len(trees.roots))
-    is_read, ends, owners, n_levels, n_nodes = np.zeros(len(trees.sources), np.bool_), [], [], 0, 0
-    while len(level):
-        n_levels, n_nodes = n_levels + 1, n_nodes + len(level)
-        left = child[level].astype(np.int64)
-        is_inner = left >= 0
-        ends.append(level[~is_inner])
-        owners.append(owner[~is_inner])
-        is_read[attribute[level[is_inner]]] = True
-        level, owner = np.concatenate([left[is_inner], left[is_inner] + 1]), np.tile(owner[is_inner], 2)
+    """Measure all trees; O(nodes)."""
+    is_read, expected = np.zeros(len(trees.sources), np.bool_), np.zeros(len(trees.base))
+    n_levels, n_nodes = _measure(trees, np.empty(len(trees.nodes) + 2, np.int64), is_read, expected)
     n_columns = min(len(np.unique(trees.sources[is_read])), max(n_levels - 1, 0))
-    if not n_nodes:
-        return Sizes(0, 0, 0, trees.base)
-    end, owner = np.concatenate(ends), np.concatenate(owners)
-    leaf, (values, starts, outputs) = ~child[end].astype(np.int64), trees.leaves
-    shares, group = trees.covers[end] / trees.covers[trees.roots[owner]], trees.groups[owner]
-    if len(starts):
-        n_values = starts[leaf + 1] - starts[leaf]
-        places = places_of(starts[leaf], n_values)
-        shares, group, leaf = np.repeat(shares, n_values), outputs[places], places
-    means = np.bincount(group, shares * values[leaf], len(trees.base))
-    return Sizes(n_levels, n_columns, n_nodes, trees.base + trees.factor * means)
+    return Sizes(n_levels, n_columns, n_nodes, trees.base + trees.factor * expected)
+
+
+def kept_in(derived: dict[str, Array], make: Callable[[], tuple[Reals, Leaves]]) -> tuple[Reals, Leaves]:
+    """Weights of nodes and what leaves say, made once for each version of a model; see `Changes.derived`."""
+    names = "weights of nodes", "values of leaves", "starts of leaves", "outputs of leaves"
+    if names[-1] not in derived:
+        covers, leaves = make()
+        derived.update(zip(names, (covers, *leaves), strict=True))  # the last one last: who sees it sees all
+    covers, *parts = (derived[name] for name in names)
+    return covers, Leaves(*parts)
+
+
+def of_one_kind(
+    nodes: Any, covers: Reals, leaves: Leaves, roots: Ints, n_features: int, n_classes: int
+) -> WeightedTrees:
+    """Trees that each answer the whole question, so that their mean is the answer."""
+    base, groups = np.zeros(n_classes if len(leaves.starts) else 1), np.zeros(len(roots), np.int64)
+    return WeightedTrees(nodes, covers, leaves, roots, groups, np.arange(n_features), base, 1.0 / len(roots))
 
 
 def places_of(starts: Ints, sizes: Ints) -> Ints:
@@ -112,9 +148,17 @@ def places_of(starts: Ints, sizes: Ints) -> Ints:
 def shares_of(counts: Array, class_order: Ints) -> Leaves:
     """What leaves with class counts, int[leaves, codes], say: shares of the classes held; of two, the second one's."""
     if len(class_order) <= 2:
-        return Leaves(counts[:, class_order[-1]] / np.maximum(counts.sum(axis=1), 1))
+        return Leaves(counts[:, class_order[-1]] / np.maximum(totals_of(counts), 1))
     leaf, code = np.nonzero(counts)
     return listed_shares(leaf, code, counts[leaf, code], class_order, len(counts))
+
+
+def totals_of(counts: Array) -> Ints:
+    """Sums of rows, which are short and many."""
+    totals = np.zeros(len(counts), np.int64)
+    for column in counts.T:
+        totals += column
+    return totals
 
 
 def listed_shares(leaf: Ints, code: Ints, amounts: Array, class_order: Ints, n_leaves: int) -> Leaves:

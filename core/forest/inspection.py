@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.array_types import Ints
+from oubli.core.array_types import Ints, Reals
 from oubli.core.engine import RecordLook, Split, TreeFacts, nodes_below
-from oubli.core.explanation.trees import Leaves, WeightedTrees, add_up, listed_shares, places_of, shares_of
+from oubli.core.explanation.trees import Leaves, add_up, listed_shares, places_of, shares_of, totals_of
 from oubli.core.forest.split import SQUARED_ERROR, split_score, unsplit_score
 from oubli.core.forest.state import Trees, leaf_of, read_leaf
 from oubli.core.jit.nodes import NIL, SUBSET
@@ -142,16 +142,13 @@ def _coin_of(key: int) -> Callable[[int], bool]:
     return lambda hashed: bool(int(mix(np.uint64(key ^ hashed))) >> 63)
 
 
-def weighted_trees(
-    trees: Trees, exponent: int | None, n_features: int, class_order: Ints, *, has_weights: bool
-) -> WeightedTrees:
-    """The trees that have samples; O(nodes). Parameters are those of `ForestLook`.
+def weigh(trees: Trees, exponent: int | None, class_order: Ints, *, has_weights: bool) -> tuple[Reals, Leaves]:
+    """What the samples at each node count for, and what leaves say; O(nodes). Parameters are those of `ForestLook`.
 
     has_weights : whether samples may have weights other than 1, so that a node's number of samples is not their weight.
     """
     child, n_samples = trees.nodes["child"], trees.nodes["n_samples"]
-    roots = np.flatnonzero(n_samples[: len(trees.tree_tags)])
-    ends = np.flatnonzero((child < 0) & (n_samples > 0)) if has_weights or len(trees.tallies) else roots[:0]
+    ends = np.flatnonzero((child < 0) & (n_samples > 0)) if has_weights or len(trees.tallies) else np.zeros(0, np.int64)
     totals = trees.statistics[:, 0]
     if exponent is not None:
         leaves = Leaves(restore(trees.statistics[:, 1] / np.maximum(totals, 1), exponent))
@@ -163,11 +160,9 @@ def weighted_trees(
         totals = np.bincount(leaf, counts, len(trees.starts))
         leaves = listed_shares(leaf[is_tally], classes[is_tally], counts[is_tally], class_order, len(trees.starts))
     else:
-        totals, leaves = trees.statistics.sum(axis=1), shares_of(trees.statistics, class_order)
+        totals, leaves = totals_of(trees.statistics), shares_of(trees.statistics, class_order)
     covers = n_samples.astype(np.float64)
     if has_weights:
         covers[ends] = totals[~child[ends]]
-        add_up(child, roots, covers)
-    n_outputs = len(class_order) if len(leaves.starts) else 1
-    groups, base = np.zeros(len(roots), np.int64), np.zeros(n_outputs)
-    return WeightedTrees(trees.nodes, covers, leaves, roots, groups, np.arange(n_features), base, 1.0 / len(roots))
+        add_up(child, np.flatnonzero(n_samples[: len(trees.tree_tags)]), covers)
+    return covers, leaves

@@ -8,8 +8,9 @@ for early. The processor may ignore a prefetch; it never changes a result. Other
 or work on eight numbers at once, each of which is what it would be alone.
 """
 
+import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import numba
 import numpy as np
@@ -122,66 +123,96 @@ prefetch_to_read = _prefetch(_READ)
 prefetch_to_write = _prefetch(_WRITE)
 
 
-LANES = 8  # numbers that an instruction works on at once
+# -- eight numbers at a time ----------------------------------------------------------------------------
+
+LANES = 8
+_EIGHT = ir.VectorType(ir.DoubleType(), LANES)
 
 
-def _multiply_add(to: Any, at: Any, a: Any, i: Any, b: Any, j: Any, c: Any, k: Any) -> None:
-    """What interpreted kernels do."""
-    to[at : at + LANES] = a[i : i + LANES] * b[j : j + LANES] + c[k : k + LANES]
+class _Eight:
+    """Eight numbers in code that is made; a number stands for eight equal ones."""
+
+    def __init__(self, builder: Any, value: Any) -> None:
+        self._builder = builder
+        self.value = value
+
+    @classmethod
+    def of(cls, builder: Any, value: Any) -> "_Eight":
+        """The same of what a formula has returned, of a number of Python, or of one that comes with the call."""
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, float):
+            return cls(builder, ir.Constant(_EIGHT, [value] * LANES))
+        one = builder.insert_element(ir.Constant(_EIGHT, ir.Undefined), value, ir.IntType(32)(0))
+        spread = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+        return cls(builder, builder.shuffle_vector(one, one, spread))
+
+    def _with(self, instruction: str, other: Any, *, is_first: bool = True) -> "_Eight":
+        pair = self.value, _Eight.of(self._builder, other).value
+        return _Eight(self._builder, getattr(self._builder, instruction)(*(pair if is_first else pair[::-1])))
+
+    def __add__(self, other: Any) -> "_Eight":
+        return self._with("fadd", other)
+
+    def __sub__(self, other: Any) -> "_Eight":
+        return self._with("fsub", other)
+
+    def __rsub__(self, other: Any) -> "_Eight":
+        return self._with("fsub", other, is_first=False)
+
+    def __mul__(self, other: Any) -> "_Eight":
+        return self._with("fmul", other)
+
+    def __rtruediv__(self, other: Any) -> "_Eight":
+        return self._with("fdiv", other, is_first=False)
 
 
-def _dot(a: Any, i: Any, b: Any, j: Any) -> Any:
-    products = a[i : i + LANES] * b[j : j + LANES]
-    while len(products) > 1:
-        products = products[: len(products) // 2] + products[len(products) // 2 :]
-    return products[0]
+def by_eight(formula: Callable[..., Any], results: tuple[int, ...], inputs: tuple[int, ...], n_numbers: int = 0) -> Any:
+    """Make a function of kernels that computes a formula for eight numbers at once.
 
+    It is called with an array and a place for each entry of `results`, then for each of `inputs`, then with so many
+    numbers. An array is contiguous float64; from its place on it has, one behind the other, the eight numbers of so
+    many results or inputs as the entry says.
 
-def _lanes_at(context: Any, builder: Any, kind: Any, array: Any, place: Any) -> Any:
-    """Return the address of eight numbers of an array."""
-    data = context.make_array(kind)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [place]), ir.VectorType(ir.DoubleType(), LANES).as_pointer())
+    Parameters
+    ----------
+    formula : of all inputs, and of the numbers; returns a tuple of all results. It uses +, -, * and 1.0 / alone.
+    """
 
+    def interpreted(*arguments: Any) -> None:
+        n = 2 * len(results + inputs)
+        pairs = list(zip(arguments[:n:2], arguments[1:n:2], results + inputs, strict=True))
+        parts = [[a[i + k * LANES : i + (k + 1) * LANES] for k in range(n)] for a, i, n in pairs]
+        given = [part for many in parts[len(results) :] for part in many]
+        found = formula(*given, *arguments[2 * len(pairs) :])
+        for to, one in zip([part for many in parts[: len(results)] for part in many], found, strict=True):
+            to[:] = one
 
-def _load(context: Any, builder: Any, kinds: Any, arguments: Any) -> list[Any]:
-    """Return the eight numbers of each array, which its place follows."""
-    pairs = zip(kinds[::2], arguments[::2], arguments[1::2], strict=True)
-    places = [_lanes_at(context, builder, kind, array, place) for kind, array, place in pairs]
-    return [builder.load(place, align=8) for place in places]
+    def instruction(_context: Any, *arguments: Any) -> tuple[Signature, Any]:
+        n = 2 * len(results + inputs)
+        places = [types.int64 if i % 2 else one for i, one in enumerate(arguments[:n])]
+        signature = types.void(*places, *(types.float64 for _ in arguments[n:]))
 
+        def generate(context: Any, builder: Any, signature: Signature, given: Any) -> Any:
+            def addresses(first: int, sizes: tuple[int, ...]) -> list[Any]:
+                found = []
+                for k, size in enumerate(sizes):
+                    array, place = given[first + 2 * k : first + 2 * k + 2]
+                    data = context.make_array(signature.args[first + 2 * k])(context, builder, array).data
+                    for i in range(size):
+                        step = builder.add(place, ir.IntType(64)(i * LANES))
+                        found.append(builder.bitcast(builder.gep(data, [step]), _EIGHT.as_pointer()))
+                return found
 
-def _multiply_add_lanes(
-    _context: Any, to: Any, at: Any, a: Any, i: Any, b: Any, j: Any, c: Any, k: Any
-) -> tuple[Signature, Any]:
-    signature = types.void(*(one for array in (to, a, b, c) for one in (array, types.int64)))
+            read = [builder.load(place, align=8) for place in addresses(2 * len(results), inputs)]
+            found = formula(*(_Eight(builder, one) for one in read), *(_Eight.of(builder, one) for one in given[n:]))
+            for place, one in zip(addresses(0, results), found, strict=True):
+                builder.store(_Eight.of(builder, one).value, place, align=8)
+            return context.get_dummy_value()
 
-    def generate(context: Any, builder: Any, signature: Signature, arguments: Any) -> Any:
-        x, y, z = _load(context, builder, signature.args[2:], arguments[2:])
-        place = _lanes_at(context, builder, signature.args[0], *arguments[:2])
-        builder.store(builder.fadd(builder.fmul(x, y), z), place, align=8)
-        return context.get_dummy_value()
+        return signature, generate
 
-    return signature, generate
-
-
-def _dot_lanes(_context: Any, a: Any, i: Any, b: Any, j: Any) -> tuple[Signature, Any]:
-    signature = types.float64(a, types.int64, b, types.int64)
-
-    def generate(context: Any, builder: Any, signature: Signature, arguments: Any) -> Any:
-        x, y = _load(context, builder, signature.args, arguments)
-        total, n, integer = builder.fmul(x, y), LANES, ir.IntType(32)
-        while n > 1:
-            n //= 2
-            halves = [
-                builder.shuffle_vector(total, total, ir.Constant(ir.VectorType(integer, n), list(range(start, start + n))))
-                for start in (0, n)
-            ]
-            total = builder.fadd(*halves)
-        return builder.extract_element(total, integer(0))
-
-    return signature, generate
-
-
-# to[at:] = a[i:] * b[j:] + c[k:], and the sum of a[i:] * b[j:], of eight numbers of contiguous float64 arrays.
-multiply_add = _multiply_add if numba.config.DISABLE_JIT else intrinsic(_multiply_add_lanes)
-dot = _dot if numba.config.DISABLE_JIT else intrinsic(_dot_lanes)
+    names = [f"argument_{i}" for i in range(1 + 2 * len(results + inputs) + n_numbers)]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    cast(Any, instruction).__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+    return interpreted if numba.config.DISABLE_JIT else intrinsic(instruction)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from oubli.core.array_types import Ints
 from oubli.core.engine import RecordLook, Split, TreeFacts, TreeLook
-from oubli.core.explanation.trees import NODE, WeightedTrees, shares_of
+from oubli.core.explanation.trees import NODE, WeightedTrees, of_one_kind, shares_of, totals_of
 from oubli.core.jit.nodes import NIL
 from oubli.core.jit.policy import kernel
 from oubli.core.jit.targets import as_weights
@@ -168,7 +168,5 @@ def weighted_trees(tree: TreeArrays, n_features: int, class_order: Ints) -> Weig
     for name in ("category", "attribute", "kind"):
         shown[name] = nodes[name]
     shown["child"] = np.where(has_children, nodes["child"], ~answers)
-    leaves, covers = shares_of(tree.counts, class_order), tree.counts.sum(axis=1).astype(np.float64)
-    base = np.zeros(len(class_order) if len(leaves.starts) else 1)
-    root = np.array([ROOT])
-    return WeightedTrees(shown, covers, leaves, root, np.zeros(1, np.int64), np.arange(n_features), base, 1.0)
+    covers, leaves = totals_of(tree.counts).astype(np.float64), shares_of(tree.counts, class_order)
+    return of_one_kind(shown, covers, leaves, np.array([ROOT]), n_features, len(class_order))
