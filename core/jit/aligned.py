@@ -4,13 +4,11 @@ NumPy's arrays begin wherever the allocator puts them, for large ones 16 bytes i
 that they, or pairs of them, fill a line would then lie across two.
 
 A walk down a tree waits for memory at each step, and a block's cache lines one after the other, unless they are asked
-for early. The processor may ignore a prefetch; it never changes a result. Other instructions count the bits of a word,
-or work on eight numbers at once, each of which is what it would be alone.
+for early. The processor may ignore a prefetch; it never changes a result. Other instructions count the bits of a word.
 """
 
-import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any
 
 import numba
 import numpy as np
@@ -121,98 +119,3 @@ def _prefetch(purpose: int) -> Any:
 
 prefetch_to_read = _prefetch(_READ)
 prefetch_to_write = _prefetch(_WRITE)
-
-
-# -- eight numbers at a time ----------------------------------------------------------------------------
-
-LANES = 8
-_EIGHT = ir.VectorType(ir.DoubleType(), LANES)
-
-
-class _Eight:
-    """Eight numbers in code that is made; a number stands for eight equal ones."""
-
-    def __init__(self, builder: Any, value: Any) -> None:
-        self._builder = builder
-        self.value = value
-
-    @classmethod
-    def of(cls, builder: Any, value: Any) -> "_Eight":
-        """The same of what a formula has returned, of a number of Python, or of one that comes with the call."""
-        if isinstance(value, cls):
-            return value
-        if isinstance(value, float):
-            return cls(builder, ir.Constant(_EIGHT, [value] * LANES))
-        one = builder.insert_element(ir.Constant(_EIGHT, ir.Undefined), value, ir.IntType(32)(0))
-        spread = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-        return cls(builder, builder.shuffle_vector(one, one, spread))
-
-    def _with(self, instruction: str, other: Any, *, is_first: bool = True) -> "_Eight":
-        pair = self.value, _Eight.of(self._builder, other).value
-        return _Eight(self._builder, getattr(self._builder, instruction)(*(pair if is_first else pair[::-1])))
-
-    def __add__(self, other: Any) -> "_Eight":
-        return self._with("fadd", other)
-
-    def __sub__(self, other: Any) -> "_Eight":
-        return self._with("fsub", other)
-
-    def __rsub__(self, other: Any) -> "_Eight":
-        return self._with("fsub", other, is_first=False)
-
-    def __mul__(self, other: Any) -> "_Eight":
-        return self._with("fmul", other)
-
-    def __rtruediv__(self, other: Any) -> "_Eight":
-        return self._with("fdiv", other, is_first=False)
-
-
-def by_eight(formula: Callable[..., Any], results: tuple[int, ...], inputs: tuple[int, ...], n_numbers: int = 0) -> Any:
-    """Make a function of kernels that computes a formula for eight numbers at once.
-
-    It is called with an array and a place for each entry of `results`, then for each of `inputs`, then with so many
-    numbers. An array is contiguous float64; from its place on it has, one behind the other, the eight numbers of so
-    many results or inputs as the entry says.
-
-    Parameters
-    ----------
-    formula : of all inputs, and of the numbers; returns a tuple of all results. It uses +, -, * and 1.0 / alone.
-    """
-
-    def interpreted(*arguments: Any) -> None:
-        n = 2 * len(results + inputs)
-        pairs = list(zip(arguments[:n:2], arguments[1:n:2], results + inputs, strict=True))
-        parts = [[a[i + k * LANES : i + (k + 1) * LANES] for k in range(n)] for a, i, n in pairs]
-        given = [part for many in parts[len(results) :] for part in many]
-        found = formula(*given, *arguments[2 * len(pairs) :])
-        for to, one in zip([part for many in parts[: len(results)] for part in many], found, strict=True):
-            to[:] = one
-
-    def instruction(_context: Any, *arguments: Any) -> tuple[Signature, Any]:
-        n = 2 * len(results + inputs)
-        places = [types.int64 if i % 2 else one for i, one in enumerate(arguments[:n])]
-        signature = types.void(*places, *(types.float64 for _ in arguments[n:]))
-
-        def generate(context: Any, builder: Any, signature: Signature, given: Any) -> Any:
-            def addresses(first: int, sizes: tuple[int, ...]) -> list[Any]:
-                found = []
-                for k, size in enumerate(sizes):
-                    array, place = given[first + 2 * k : first + 2 * k + 2]
-                    data = context.make_array(signature.args[first + 2 * k])(context, builder, array).data
-                    for i in range(size):
-                        step = builder.add(place, ir.IntType(64)(i * LANES))
-                        found.append(builder.bitcast(builder.gep(data, [step]), _EIGHT.as_pointer()))
-                return found
-
-            read = [builder.load(place, align=8) for place in addresses(2 * len(results), inputs)]
-            found = formula(*(_Eight(builder, one) for one in read), *(_Eight.of(builder, one) for one in given[n:]))
-            for place, one in zip(addresses(0, results), found, strict=True):
-                builder.store(_Eight.of(builder, one).value, place, align=8)
-            return context.get_dummy_value()
-
-        return signature, generate
-
-    names = [f"argument_{i}" for i in range(1 + 2 * len(results + inputs) + n_numbers)]
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    cast(Any, instruction).__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
-    return interpreted if numba.config.DISABLE_JIT else intrinsic(instruction)
