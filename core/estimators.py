@@ -13,7 +13,7 @@ from oubli.core.array_types import Array, Bools, Reals
 from oubli.core.concurrency.locks import reads, reads_long, reads_rows
 from oubli.core.data.targets import encode_labels, encode_targets
 from oubli.core.data.values import Task
-from oubli.core.errors import InputError, UnavailableError
+from oubli.core.errors import EmptyModelError, InputError, UnavailableError
 from oubli.core.explanation.attributions import Attributions, attribute_rows, seconds_to_attribute
 from oubli.core.explanation.flips import NearestChange, flipping_changes, shown
 from oubli.core.explanation.trees import Sizes, WeightedTrees, measure
@@ -119,6 +119,8 @@ class _Explained(_Scored):
                 "nothing is explained with disclosure='low': it would show what that hides. Fit with disclosure="
                 "'standard' to have it"
             )
+        if len(self.samples_) == 0:
+            raise EmptyModelError("the model holds no samples: add some before asking why it answers")
         trees = self.engine_.weighted_trees(self.problem(), self.class_order())
         kept, name = self.samples_.changes.derived, "sizes of trees"
         if name not in kept:

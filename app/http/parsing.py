@@ -202,10 +202,11 @@ class Reader:
         columns, features = sent.get("columns", 1), sent.get("features")
         if type(columns) is not int or columns not in (1, 2):
             raise invalid("/change/columns", "must be 1 or 2: how many columns may change")
-        if features is not None:
-            for i, name in enumerate(self._list(sent, "features", "names")):
-                if not isinstance(name, str) or name not in self._known:
-                    raise invalid(pointer("change", "features", i), _UNKNOWN_FEATURE)
+        if features is not None and not isinstance(features, list):
+            raise invalid("/change/features", "must be a list of feature names, or null for all")
+        for i, name in enumerate(features or ()):
+            if not isinstance(name, str) or name not in self._known:
+                raise invalid(pointer("change", "features", i), _UNKNOWN_FEATURE)
         if sent.get("target") is None and self.schema.task is Task.REGRESSION:
             raise invalid("/change/target", "is missing: send the number that the prediction is to cross")
         if len(instances) > MOST_CHANGED:
