@@ -80,10 +80,15 @@ class Space(NamedTuple):
 
 
 def _make_space(n_levels: int, n_columns: int, n_points: int) -> Space:
-    lists = (np.zeros(n, np.int64) for n in (n_levels, n_levels, n_levels, n_columns))
-    marks = (np.zeros((n_levels, ROWS), np.uint8) for _ in range(2))
     shapes = (n_levels, 2), (3,), (n_levels, ROWS), (n_levels, ROWS), (ROWS, n_columns)
-    return Space(*lists, np.ones(n_levels), *marks, *(np.zeros((*shape, n_points)) for shape in shapes))
+    return Space._make(
+        [
+            *(np.zeros(n, np.int64) for n in (n_levels, n_levels, n_levels, n_columns)),
+            np.ones(n_levels),
+            *(np.zeros((n_levels, ROWS), np.uint8) for _ in range(2)),
+            *(np.zeros((*shape, n_points)) for shape in shapes),
+        ]
+    )
 
 
 @pasted

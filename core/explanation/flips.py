@@ -26,7 +26,6 @@ from oubli.core.samples.store import SampleStore
 
 MOST = 20_000
 _BATCH = 256  # rows that are predicted at once
-_NEXT = {"float32": np.float32, "float64": np.float64}
 
 
 class NearestChange(NamedTuple):
@@ -184,15 +183,9 @@ def _steps(
 
 def _crossings(thresholds: Reals, x: float, dtype: str, *, is_whole: bool) -> Reals:
     """The values next to thresholds, on the other side of each than x; on both when x is not known."""
-    finite: Any = thresholds[np.isfinite(thresholds)]
-    number = _NEXT[dtype]
-    if is_whole:
-        below = np.floor(finite).astype(number)
-        above = below + number(1)
-    else:
-        below = finite.astype(number)
-        below = np.where(below > finite, np.nextafter(below, number(-np.inf)), below)
-        above = np.nextafter(below, number(np.inf))
-    is_below, is_above = (finite < x, finite >= x) if x == x else (np.isfinite(finite), np.isfinite(finite))
-    found: Reals = np.unique(np.concatenate([below[is_below], above[is_above]]).astype(np.float64))
+    finite, number = thresholds[np.isfinite(thresholds)], np.dtype(dtype).type
+    below: Any = (np.floor(finite) if is_whole else finite).astype(number)
+    below = np.where(below > finite, np.nextafter(below, number(-np.inf)), below)
+    above = below + number(1) if is_whole else np.nextafter(below, number(np.inf))
+    found: Reals = np.unique(np.concatenate([below[~(finite >= x)], above[~(finite < x)]]).astype(np.float64))
     return found[np.isfinite(found)]

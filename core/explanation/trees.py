@@ -75,7 +75,7 @@ class Sizes(NamedTuple):
     @classmethod
     def of_array(cls, array: Reals) -> "Sizes":
         """Undo `to_array`."""
-        return cls(*(int(number) for number in array[:3]), array[3:])
+        return cls(int(array[0]), int(array[1]), int(array[2]), array[3:])
 
 
 @kernel

@@ -64,7 +64,7 @@ class ChangeRequest(Request):
 
     columns: Literal[1, 2] = Field(1, description="How many columns may change at most.")
     features: list[str] | None = Field(None, description="The columns that may change; by default all.")
-    target: Scalar = Field(
+    target: Scalar | None = Field(
         None,
         description="The class to get; by default any other one. Of a regression, where it is needed: the number that "
         "the prediction is to cross.",
