@@ -30,6 +30,7 @@ from benchmarks import (
     bench_paper,
     bench_push,
     bench_sets,
+    bench_shap,
     bench_tags,
     bench_threads,
     bench_tree,
@@ -85,6 +86,7 @@ def main() -> None:
     bench_attacks.main(cached)
     bench_leaver.main([*cached, *dare])
     bench_unseen.main(cached)
+    bench_shap.main(cached)
     bench_threads.main(cached)
     bench_limits.main([*cached, "--only", "growth"])
     bench_audit.main(cached)

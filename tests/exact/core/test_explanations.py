@@ -255,6 +255,17 @@ def test_one_class_adds_nothing_and_no_sample_explains_nothing() -> None:
     assert boosted.shap_values(X[:3]).values.shape == (3, 4, 0)
 
 
+def test_shap_takes_what_is_found() -> None:
+    shap = pytest.importorskip("shap")
+    for estimator, n_classes in ((DynamicForestClassifier, 4), (DynamicForestRegressor, 0)):
+        found = made(estimator, n_classes, n_estimators=3).shap_values(rows(5))
+        explanation = shap.Explanation(**found._asdict())
+        one = explanation[2, :, 1] if n_classes else explanation[2]
+        assert one.values.tolist() == (found.values[2, :, 1] if n_classes else found.values[2]).tolist()
+        assert one.base_values == (found.base_values[2, 1] if n_classes else found.base_values[2])
+        assert list(one.data) == found.data[2].tolist()
+
+
 def test_low_disclosure_explains_nothing() -> None:
     model = made(DynamicForestClassifier, 2, n_estimators=4, disclosure="low")
     for ask in (lambda: model.shap_values(rows(1)), lambda: model.nearest_change(rows(1)[0])):
