@@ -178,6 +178,10 @@ class BoostedEngine(Engine):
         """The problem with the cells that trees read."""
         return problem
 
+    def counts_kept(self) -> Reals | None:
+        """Samples that come through the nodes of `trees`, float64[nodes], where the engine keeps them."""
+        return None
+
     @abstractmethod
     def gains(self) -> Reals:
         """Sum of the gains of all splits by feature, float64[d]."""
@@ -302,7 +306,10 @@ class BoostedEngine(Engine):
 
     def _weigh(self, problem: Problem) -> tuple[Reals, Leaves]:
         """What the samples at each node count for, and what leaves say."""
-        trees, read = self.trees, self.as_read(problem)
+        trees, leaves = self.trees, Leaves(self.trees.nodes["value"] * self.trees.unit)
+        if (counts := None if problem.has_weights else self.counts_kept()) is not None:
+            return counts, leaves
+        read = self.as_read(problem)
         slots = read.slots()
         covers, n = np.zeros(len(trees.nodes), np.int64), len(trees.roots)
 
@@ -311,7 +318,7 @@ class BoostedEngine(Engine):
 
         n_pieces = min(n, n_blocks(len(slots), n * _CELLS_A_TREE, self.n_threads))
         run([partial(count, first, end) for first, end in pairwise(cut(n, max(n_pieces, 1)))], n_pieces)
-        return covers.astype(np.float64), Leaves(trees.nodes["value"] * trees.unit)
+        return covers.astype(np.float64), leaves
 
     def importances(self) -> Reals:
         gains = self.gains()

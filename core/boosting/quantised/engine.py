@@ -722,6 +722,12 @@ class QuantisedTrees(ExactEngine):
     def look(self, tree: int, problem: Problem) -> BoostedLook:
         return BoostedLook(self.trees, tree, self.as_read(problem), self.sources)
 
+    def counts_kept(self) -> Reals | None:
+        if not self.groups:
+            return None
+        nodes = self.forest.nodes[: self.n_predicting * self.groups]
+        return np.asarray(nodes["count"][nodes["feature"] >= s.LEAF], np.float64)  # in the order of `write_nodes`
+
     def gains(self) -> Reals:
         if not self.groups:
             return np.zeros(self.n_features)
