@@ -46,7 +46,6 @@ _PREDICTION_KEYS = frozenset({"instances", "receipt", "coverage", "by_class"})
 _SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "restricted_at", "readd", "retention", "weight"}
 _REPLACEMENT_KEYS = _SAMPLE_KEYS - {"readd", "retention"}
 MOST_COMPARED = 100  # instances
-MOST_CHANGED = 20  # instances whose nearest changes are looked for
 SHORT_BODY = 2**15  # bytes that are read in 5 ms at most; lists of ids take the longest
 _SCANNED = 2**20  # bytes that are looked at in one step
 _MORE_VALUES = 16  # that a sample has besides its features, and brackets
@@ -209,8 +208,6 @@ class Reader:
                 raise invalid(pointer("change", "features", i), _UNKNOWN_FEATURE)
         if sent.get("target") is None and self.schema.task is Task.REGRESSION:
             raise invalid("/change/target", "is missing: send the number that the prediction is to cross")
-        if len(instances) > MOST_CHANGED:
-            raise invalid("/instances", f"has {len(instances)} rows: with `change` send at most {MOST_CHANGED}")
         return instances, Change(columns, features, sent.get("target"))
 
     def replacement(self, body: bytes, sample_id: str) -> tuple[Replacement, Any]:

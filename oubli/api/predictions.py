@@ -76,7 +76,7 @@ class ExplainRequest(Request):
 
     instances: Annotated[list[Features], Field(min_length=1)]
     change: ChangeRequest | None = Field(
-        None, description="Also find the nearest change that changes the prediction; of at most 20 instances."
+        None, description="Also find for each instance the nearest change that changes its prediction."
     )
 
 

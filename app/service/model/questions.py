@@ -193,7 +193,8 @@ def _types_of(declared: Any) -> list[str]:
     return ["text", "list"] if isinstance(declared, list) else [_TYPES[declared]]
 
 
-_LONGEST_EXPLANATION = 2.0  # seconds that one request takes, roughly; changes wait for it
+_LONGEST_EXPLANATION = 2.0  # seconds that one request takes, roughly; changes of samples wait for it
+_TRIED = 5_000  # predictions until a nearest change is found, roughly
 
 
 class ExplanationError(ServiceError):
@@ -213,7 +214,7 @@ class Change(NamedTuple):
 
 
 def _explain(rows: Sequence[Any], change: Change | None, model: Any) -> dict[str, Any]:
-    seconds = model.seconds_to_explain(len(rows))
+    seconds = model.seconds_to_explain(len(rows)) + (change is not None) * len(rows) * model.seconds_to_answer(_TRIED)
     if seconds > _LONGEST_EXPLANATION and len(rows) > 1:
         most = max(1, int(len(rows) * _LONGEST_EXPLANATION / seconds))
         raise ExplanationError("/instances", f"has {len(rows)} rows, which takes long: send at most {most}")

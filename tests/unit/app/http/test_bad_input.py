@@ -177,7 +177,7 @@ BODIES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({**ROW, "change": {"features": ["age", MARK]}}, "/change/features/1"),
         ({**ROW, "change": {"features": [7]}}, "/change/features/0"),
         *(({**ROW, "change": {"target": value}}, "/change/target") for value in (MARK, 7, [1], {})),
-        ({"instances": ROW["instances"] * 21, "change": {}}, "/instances"),
+        ({"instances": ROW["instances"] * 1000, "change": {}}, "/instances"),
     ],
     "/predict/without": [
         ({"ids": ["c1"]}, "/instances"),

@@ -90,6 +90,8 @@ def test_what_takes_too_long_is_refused_with_how_many_rows_may_be_sent(monkeypat
         assert error["pointer"] == "/instances"
         assert "send at most 2" in error["detail"]
         assert client.post("/explain", json={"instances": rows(2)}).status_code == 200
+        change = {"instances": rows(2), "change": {}}
+        assert problem_of(client.post("/explain", json=change)) == (422, "invalid-input")
         monkeypatch.setattr(oubli.app.service.model.questions, "_LONGEST_EXPLANATION", 0.0)
         assert client.post("/explain", json={"instances": rows(1)}).status_code == 200
 
