@@ -501,10 +501,10 @@ class Model(Changeable):
         with lock.room:
             return read(cells, category_hashes, order, self.problem, True)
 
-    def _encode_queries(self, X: Any, unseen: dict[str, int] | None = None) -> tuple[Array, Hashes]:
+    def _encode_queries(self, X: Any) -> tuple[Array, Hashes]:
         """Encode rows to be predicted; see `SampleStore.encode_queries`."""
         self.check_is_fitted()
-        encoded = self.samples_.encode_queries(X, unseen)
+        encoded = self.samples_.encode_queries(X)
         if len(self.samples_) == 0:
             raise EmptyModelError("the model holds no samples: add some before predicting")
         return encoded
