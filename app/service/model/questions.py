@@ -195,6 +195,7 @@ def _types_of(declared: Any) -> list[str]:
 
 _LONGEST_EXPLANATION = 2.0  # seconds that one request takes, roughly; changes of samples wait for it
 _TRIED = 5_000  # predictions until a nearest change is found, roughly
+_TELLING = 2e-7  # seconds of a number of an answer
 
 
 class ExplanationError(ServiceError):
@@ -214,7 +215,10 @@ class Change(NamedTuple):
 
 
 def _explain(rows: Sequence[Any], change: Change | None, model: Any) -> dict[str, Any]:
-    seconds = model.seconds_to_explain(len(rows)) + (change is not None) * len(rows) * model.seconds_to_answer(_TRIED)
+    n_outputs = len(model.classes_) if model.task is Task.CLASSIFICATION else 1
+    seconds = model.seconds_to_explain(len(rows)) + len(rows) * model.n_features_in_ * n_outputs * _TELLING
+    if change is not None:
+        seconds += len(rows) * model.seconds_to_answer(_TRIED)
     if seconds > _LONGEST_EXPLANATION and len(rows) > 1:
         most = max(1, int(len(rows) * _LONGEST_EXPLANATION / seconds))
         raise ExplanationError("/instances", f"has {len(rows)} rows, which takes long: send at most {most}")

@@ -82,7 +82,7 @@ def test_a_number_to_cross_is_needed_of_a_regression() -> None:
 
 def test_what_takes_too_long_is_refused_with_how_many_rows_may_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     with served(make_service(MODELS["forest"]())) as client:
-        each = MODELS["forest"]().seconds_to_explain(1)
+        each = MODELS["forest"]().seconds_to_explain(1) + 3 * 2 * oubli.app.service.model.questions._TELLING
         monkeypatch.setattr(oubli.app.service.model.questions, "_LONGEST_EXPLANATION", 2.5 * each)
         response = client.post("/explain", json={"instances": rows(3)})
         assert problem_of(response) == (422, "invalid-input")
