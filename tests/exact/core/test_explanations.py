@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
 
@@ -253,6 +254,26 @@ def test_one_class_adds_nothing_and_no_sample_explains_nothing() -> None:
             model.shap_values(X[:3])
     boosted = IncrementalBoostingClassifier(random_state=0).fit(X, ["a"] * 20, schema=schema(Task.CLASSIFICATION))
     assert boosted.shap_values(X[:3]).values.shape == (3, 4, 0)
+
+
+@pytest.mark.skipif(not hasattr(IncrementalBoostingClassifier, "to_lightgbm"), reason="models are not exported")
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+@pytest.mark.parametrize("parameters", [{}, {"quantization": None}])
+def test_they_are_lightgbm_s_on_an_exported_model(n_classes: int, parameters: dict[str, Any]) -> None:
+    draw = np.random.default_rng(0)
+    X = np.stack([draw.integers(1, 31, 300) / 2, draw.normal(9.0, 1.0, 300), draw.integers(1, 6, 300)], axis=1)
+    X[draw.random(X.shape) < 0.08] = np.nan
+    known = np.nan_to_num(X)
+    y = known[:, 0] + 3 * known[:, 1] if not n_classes else np.array(list("abc"))[known[:, 0].astype(int) % n_classes]
+    kind: Any = IncrementalBoostingClassifier if n_classes else IncrementalBoostingRegressor
+    model = kind(n_estimators=10, random_state=0, **parameters).fit(X, y)
+    model.delete([str(i) for i in range(0, 300, 7)])
+    booster = lightgbm.Booster(model_str=model.to_lightgbm())
+    theirs = booster.predict(X, pred_contrib=True).reshape(len(X), -1, 4)
+    found = model.shap_values(X)
+    values = found.values.reshape(len(X), 3, -1).transpose(0, 2, 1)
+    assert np.abs(theirs[..., :3] - values).max() <= 1e-9
+    assert np.abs(theirs[..., 3] - found.base_values.reshape(len(X), -1)).max() <= 1e-9
 
 
 def test_shap_takes_what_is_found() -> None:
