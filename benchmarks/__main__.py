@@ -31,6 +31,7 @@ from benchmarks import (
     bench_paper,
     bench_push,
     bench_sets,
+    bench_shap,
     bench_tags,
     bench_threads,
     bench_tree,
@@ -87,6 +88,7 @@ def main() -> None:
     bench_leaver.main([*cached, *dare])
     bench_unseen.main(cached)
     bench_export.main(cached)
+    bench_shap.main(cached)
     bench_threads.main(cached)
     bench_limits.main([*cached, "--only", "growth"])
     bench_audit.main(cached)

@@ -19,6 +19,9 @@ repeats the attack on own rows and copies with means over several versions befor
 samples came and went. *Batch* deletes 50 of 100 candidates at once, and is the share of leavers among the 50 with the
 highest scores.
 
+*Explained* compares what the candidates' own rows show when their probabilities are asked for, and when `/explain` is:
+the largest change of an attribution, or the sum of all changes.
+
 *Costs* compares low disclosure with the defaults: CPU time in one process, in turn.
 """
 
@@ -350,7 +353,56 @@ def _deletion(attack: Attack, turn: int) -> float:
     return seconds
 
 
-QUESTIONS = {name: partial(section, target) for name, target in TARGETS.items()} | {"dare": of_dare, "costs": costs}
+EXPLAINED = ("forest", "boosting", "online-boosting", "tree")
+EXPLAINED_TEXT = (
+    "Own rows only. {leavers} deletions of {rows:,} samples at most, as above. *Of 100*: the share of deletions of "
+    "which the leaver is named; *at 0.1 %* the share of leavers above all but a thousandth of 100 rows never learned."
+)
+
+
+def explained(bench: Leaving) -> Section:
+    """What attributions show beside probabilities."""
+    rows = []
+    for name in EXPLAINED:
+        for data in bench.sets:
+            split = load_split(data, bench.data, bench.cache)
+            if split.task == "binary":
+                rows += _explained(Attack(split, TARGETS[name], bench.leavers, bench.rows), data, name)
+    text = EXPLAINED_TEXT.format(leavers=bench.leavers, rows=bench.rows)
+    head = ("data:", "kind:", "asked:", "AUC", "at 0.1 %", "of 100")
+    return Section("What attributions show beside probabilities", text, head, rows)
+
+
+def _explained(attack: Attack, data: str, kind: str) -> Iterator[Row]:
+    def ask(model: Any) -> tuple[Reals, Reals]:
+        return model.predict_proba(attack.rows), model.shap_values(attack.rows).values.reshape(len(attack.rows), -1)
+
+    base = ask(attack.learner.model)
+    pairs = []
+    for row in attack.leavers:
+        before = ask(attack.learner.model) if attack.learner.depends_on_history else base
+        pairs.append((before, attack.learner.without(np.array([row]), ask)))
+    moved = [[np.abs(after - before) for after, before in zip(last, first, strict=True)] for first, last in pairs]
+    n = len(attack.members)
+    found = {
+        "probabilities": strength(np.array([one.max(axis=1) for one, _ in moved]), n),
+        "attributions": strongest(
+            [
+                np.array([summed(one) for _, one in moved])
+                for summed in (partial(np.max, axis=1), partial(np.sum, axis=1))
+            ],
+            n,
+        ),
+    }
+    for asked, strong in found.items():
+        yield Row((data, kind, asked, f"{strong.auc:.2f}", f"{strong.low:.0%}"), 100 * strong.top)
+
+
+QUESTIONS = {name: partial(section, target) for name, target in TARGETS.items()} | {
+    "dare": of_dare,
+    "explained": explained,
+    "costs": costs,
+}
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -37,6 +37,8 @@ TOPICS = {
     "operations-memory": "memory",
     "operations-stream": "streams",
     "paper-online": "streams",
+    "shap-boosting": "explanations",
+    "shap-forest": "explanations",
     "tags": "streams",
 }
 PACKAGES = ("numpy", "numba", "scikit-learn", "lightgbm", "xgboost", "xgboost-cpu", "catboost", "river", "pandas")

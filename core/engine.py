@@ -23,7 +23,8 @@ import numpy.typing as npt
 from oubli.core.array_types import Array, Arrays, Bools, Hashes, Ints, Reals, Slots
 from oubli.core.bounds import LARGEST_COUNT
 from oubli.core.concurrency.changes import Changes
-from oubli.core.errors import InputError
+from oubli.core.errors import InputError, UnavailableError
+from oubli.core.explanation.trees import WeightedTrees
 from oubli.core.jit import aligned
 from oubli.core.samples.arrays import Problem
 
@@ -329,6 +330,13 @@ class Engine(ABC):
     def look(self, tree: int, problem: Problem) -> TreeLook:
         """One of them, to be looked at; without tags."""
         raise IndexError(tree)
+
+    def weighted_trees(self, problem: Problem, class_order: Ints) -> WeightedTrees:
+        """All trees that predictions read, with the weight of the samples at each node; without tags, and only reads.
+
+        Where answers are probabilities of two classes, the trees are for that of the second one.
+        """
+        raise UnavailableError("a model of this kind has no trees that explain an answer")
 
     def predict_unseen(self, problem: Problem, slots: Slots, class_order: Ints) -> tuple[Reals, Bools] | None:
         """Predict samples held by the trees that have not learned them; without tags, and writes nothing.

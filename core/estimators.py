@@ -12,6 +12,7 @@ from oubli.core.array_types import Array, Bools, Reals
 from oubli.core.concurrency.locks import reads, reads_long, reads_rows
 from oubli.core.data.targets import encode_labels, encode_targets
 from oubli.core.data.values import Task
+from oubli.core.explanation.estimator import Explained
 from oubli.core.export.estimator import Exportable
 from oubli.core.model import Model, QueryResult
 from oubli.core.persistence import ASKED_FOR, read_model
@@ -22,7 +23,7 @@ from oubli.core.unseen.scoring import Score, score_unseen
 from oubli.core.unseen.valuation import DataValues, data_values
 
 
-class _Scored(Exportable, Model):
+class _Scored(Exportable, Explained, Model):
     """What is known of a model from samples that some of its trees have not learned."""
 
     @property

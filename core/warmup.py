@@ -17,7 +17,7 @@ from oubli.core.boosting.rows import without_grain
 from oubli.core.concurrency.threads import sharing_all
 from oubli.core.data.encoding import convert, is_clean
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.errors import InputError
+from oubli.core.errors import InputError, UnavailableError
 from oubli.core.estimators import KINDS
 from oubli.core.jit.compilation import Compilation, Lines
 from oubli.core.jit.policy import NotKeptError, compiling_here, compiling_log, is_writable, note_filled, only_kept
@@ -273,6 +273,9 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
     def check() -> None:
         _ = model.feature_importances_
         out_of_bag(model, _N_SAMPLES)
+        with suppress(UnavailableError):
+            model.shap_values(rows[:1])
+            model.nearest_change(rows[0], columns=2, target=None if task is Task.CLASSIFICATION else 0.5)
         model.verify()
         if model.engine_.has_separate_trees:
             grow_some(type(model)(**model.get_params()).start(schema), [0], rows, labels, ids=range(_N_SAMPLES))

@@ -1,6 +1,7 @@
 """What keys may be allowed to do, and what each route asks for.
 
     predict    POST /predict and below /v2
+    explain    POST /explain, which shows more of the samples than predictions do
     write      add and rectify samples
     erase      delete samples, restrict and release subjects, say how long theirs are kept, and see what became of it;
                no sample can be read with it
@@ -15,7 +16,7 @@ includes paths without a route, so that a caller without a key cannot find out w
 from urllib.parse import parse_qsl
 
 ADMIN = "admin"
-SCOPES = ("predict", "write", "erase", "read", "audit", ADMIN)
+SCOPES = ("predict", "explain", "write", "erase", "read", "audit", ADMIN)
 ALL_SCOPES = frozenset(SCOPES)
 EVENTS = "/events"
 METRICS_EVENTS = "/events?topic=metrics"
@@ -36,6 +37,7 @@ ANY_KEY: frozenset[str] = frozenset()
 
 _ROUTES: dict[tuple[str, str], frozenset[str]] = {
     ("POST", "/predict"): _PREDICT,
+    ("POST", "/explain"): frozenset({"explain"}),
     ("POST", "/samples"): _WRITE,
     ("POST", "/samples/search"): _READ,
     ("POST", "/samples/batch-delete"): _ERASE,

@@ -445,6 +445,7 @@ def _examples(schema: Schema) -> dict[str, Any]:
     return {
         "predict": {"instances": [features]},
         "infer": {"inputs": [_example_tensor(one) for one in describe(schema)["inputs"]]},
+        "explain_predictions": {"instances": [features]},
         "rank_influence": {"instances": [features], "top": 3},
         "add_samples": {"samples": [{"id": "example", **content}]},
         "replace_sample": content,

@@ -27,9 +27,10 @@ from oubli.app.http.problems import NOT_ADDED, ProblemError, invalid, pointer, t
 from oubli.app.ledger.entries import By
 from oubli.app.service.changes.additions import NewSamples, Row
 from oubli.app.service.changes.deletions import Replacement
+from oubli.app.service.model.questions import Change
 from oubli.app.service.service import Service
 from oubli.app.times import TimeError, parse_future
-from oubli.core.data.schema import LARGEST_WEIGHT, Schema
+from oubli.core.data.schema import LARGEST_WEIGHT, Schema, Task
 from oubli.core.data.values import normalise_id
 from oubli.core.errors import InputError
 from oubli.core.jit.targets import GRID
@@ -188,6 +189,26 @@ class Reader:
         if type(top) is not int or not 1 <= top <= MOST_NAMED:
             raise invalid("/top", f"must be an integer from 1 to {MOST_NAMED}")
         return Asked(instances, labels, method, update_set, top)
+
+    def explanation(self, body: bytes) -> tuple[list[Any], Change | None]:
+        """Return the instances of an `/explain` body as they were sent, and which change is asked for."""
+        content = self._object(body, {"instances", "change"})
+        instances, sent = self._list(content, "instances", "instances"), content.get("change")
+        if sent is None:
+            return instances, None
+        if not isinstance(sent, dict) or not {"columns", "features", "target"}.issuperset(sent):
+            raise self._refuse(sent, "/change", "must be an object with 'columns', 'features' and 'target', or null")
+        columns, features = sent.get("columns", 1), sent.get("features")
+        if type(columns) is not int or columns not in (1, 2):
+            raise invalid("/change/columns", "must be 1 or 2: how many columns may change")
+        if features is not None and not isinstance(features, list):
+            raise invalid("/change/features", "must be a list of feature names, or null for all")
+        for i, name in enumerate(features or ()):
+            if not isinstance(name, str) or name not in self._known:
+                raise invalid(pointer("change", "features", i), _UNKNOWN_FEATURE)
+        if sent.get("target") is None and self.schema.task is Task.REGRESSION:
+            raise invalid("/change/target", "is missing: send the number that the prediction is to cross")
+        return instances, Change(columns, features, sent.get("target"))
 
     def replacement(self, body: bytes, sample_id: str) -> tuple[Replacement, Any]:
         """Return what a `PUT /samples/{id}` body asks for, and the features as they were sent."""

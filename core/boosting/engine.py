@@ -21,12 +21,15 @@ from oubli.core.array_types import Array, Hashes, Ints, Reals, Slots
 from oubli.core.boosting.loss import KINDS, POISSON, losses_at, means_of, sigmoids, softmaxes
 from oubli.core.boosting.predict import answer_one, raw_scores, staged_scores
 from oubli.core.boosting.rows import cut, n_blocks
-from oubli.core.boosting.state import LEAF, Trees, are_right
-from oubli.core.boosting.weights import units_of
+from oubli.core.boosting.state import LEAF, Trees, are_right, goes_right
+from oubli.core.boosting.weights import units_at, units_of
 from oubli.core.concurrency.threads import run
 from oubli.core.engine import Counterpart, Engine, Progress, Split, TreeFacts, TreeLook
 from oubli.core.errors import CapacityError, ensure
+from oubli.core.explanation.trees import NODE, Leaves, WeightedTrees, kept_in
+from oubli.core.jit.nodes import MISSING_LEFT, MISSING_RIGHT, ONE_VS_REST
 from oubli.core.jit.policy import kernel
+from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Problem
 
 _WORDS_A_NODE = 5
@@ -134,6 +137,19 @@ def tree_digests(trees: Trees) -> list[str]:
     return digests
 
 
+@kernel
+def add_covers(nodes, roots, data, units, slots, covers):
+    """Add the weight of each sample, in units, to int64[nodes] of the nodes that it comes through; O(n T depth)."""
+    for tree in range(roots.shape[0]):
+        for i in range(slots.shape[0]):
+            slot, node = slots[i], np.int64(roots[tree])
+            covers[node] += units_at(units, slot)
+            while nodes[node]["feature"] != LEAF:
+                side = goes_right(nodes, node, data.cells, slot, data.category_hashes, MISSING_CATEGORY)
+                node = np.int64(nodes[node]["left"]) + side
+                covers[node] += units_at(units, slot)
+
+
 class BoostedEngine(Engine):
     """Boosted trees over the samples of some slots; every tree depends on those before it."""
 
@@ -168,6 +184,19 @@ class BoostedEngine(Engine):
     def loss_level(self) -> float:
         """The quantile of a regression, or Huber's delta, as it is in force."""
         return float(self.settings.level)
+
+    @property
+    def sources(self) -> Ints:
+        """The column held that each column that trees read is of."""
+        return self.statistics.sources if self.statistics else np.arange(self.n_features)
+
+    def as_read(self, problem: Problem) -> Problem:
+        """The problem with the cells that trees read."""
+        return problem
+
+    def counts_kept(self) -> Reals | None:
+        """Samples that come through the nodes of `trees`, float64[nodes], where the engine keeps them."""
+        return None
 
     @abstractmethod
     def gains(self) -> Reals:
@@ -305,6 +334,34 @@ class BoostedEngine(Engine):
                 losses_at(self.kind, self.loss_level, scores[:, 0], problem.y[slots], losses)
             found.append(np.average(losses, weights=weights))
         return np.array(found)
+
+    def weighted_trees(self, problem: Problem, class_order: Ints) -> WeightedTrees:
+        trees = self.trees
+        nodes, n = trees.nodes, len(trees.nodes)
+        covers, leaves = kept_in(self.changes.derived, partial(self._weigh, problem))
+        is_leaf, shown = nodes["feature"] == LEAF, np.zeros(max(n, 2), NODE)  # of one row views would be contiguous
+        shown["category"][:n], shown["attribute"][:n] = nodes["category"], nodes["feature"]
+        shown["child"][:n] = np.where(is_leaf, ~np.arange(n), nodes["left"])
+        by_number = np.where(nodes["missing_left"], MISSING_LEFT, MISSING_RIGHT)
+        shown["kind"][:n] = np.where(nodes["is_categorical"], ONE_VS_REST, by_number)
+        roots, groups = trees.roots.astype(np.int64), np.arange(len(trees.roots)) % max(trees.n_groups, 1)
+        return WeightedTrees(shown, covers, leaves, roots, groups, self.sources, trees.base, 1.0)
+
+    def _weigh(self, problem: Problem) -> tuple[Reals, Leaves]:
+        """What the samples at each node count for, and what leaves say."""
+        trees, leaves = self.trees, Leaves(self.trees.nodes["value"] * self.trees.unit)
+        if (counts := None if problem.has_weights else self.counts_kept()) is not None:
+            return counts, leaves
+        read = self.as_read(problem)
+        slots = read.slots()
+        covers, n = np.zeros(len(trees.nodes), np.int64), len(trees.roots)
+
+        def count(first: int, end: int) -> None:
+            add_covers(trees.nodes, trees.roots[first:end], read.data, read.units, slots, covers)
+
+        n_pieces = min(n, n_blocks(len(slots), n * _CELLS_A_TREE, self.n_threads))
+        run([partial(count, first, end) for first, end in pairwise(cut(n, max(n_pieces, 1)))], n_pieces)
+        return covers.astype(np.float64), leaves
 
     def importances(self) -> Reals:
         gains = self.gains()

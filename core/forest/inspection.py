@@ -1,12 +1,13 @@
-"""The forest as people read it: single trees, and the importances of the features."""
+"""The forest as people read it: single trees, the importances of the features, and what explanations are made from."""
 
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.array_types import Ints
+from oubli.core.array_types import Ints, Reals
 from oubli.core.engine import RecordLook, Split, TreeFacts, nodes_below
+from oubli.core.explanation.trees import Leaves, add_up, listed_shares, places_of, shares_of, totals_of
 from oubli.core.forest.split import SQUARED_ERROR, split_score, unsplit_score
 from oubli.core.forest.state import Trees, leaf_of, read_leaf
 from oubli.core.jit.nodes import NIL, SUBSET
@@ -132,8 +133,7 @@ class ForestLook(RecordLook):
     def _tallies_of(self, ends: Ints) -> Ints:
         """Class counts of some leaves' nodes together, from their tallies."""
         starts, sizes = self._trees.starts[~self.nodes["child"][ends]], self.nodes["n_samples"][ends]
-        # Places behind the tallies of a leaf hold zero.
-        places = np.arange(sizes.sum()) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
+        places = places_of(starts, sizes)  # those behind the tallies of a leaf hold zero
         classes, counts = self._trees.tallies[places].T
         total: Ints = np.bincount(classes, counts, minlength=int(self._order.max()) + 1).astype(np.int64)
         return total
@@ -142,3 +142,29 @@ class ForestLook(RecordLook):
 def _coin_of(key: int) -> Callable[[int], bool]:
     """Return what says of a category, by its hash, whether a candidate with this key sends it left; see `in_subset`."""
     return lambda hashed: bool(int(mix(np.uint64(key ^ hashed))) >> 63)
+
+
+def weigh(trees: Trees, exponent: int | None, class_order: Ints, *, has_weights: bool) -> tuple[Reals, Leaves]:
+    """What the samples at each node count for, and what leaves say; O(nodes). Parameters are those of `ForestLook`.
+
+    has_weights : whether samples may have weights other than 1, so that a node's number of samples is not their weight.
+    """
+    child, n_samples = trees.nodes["child"], trees.nodes["n_samples"]
+    ends = np.flatnonzero((child < 0) & (n_samples > 0)) if has_weights or len(trees.tallies) else np.zeros(0, np.int64)
+    totals = trees.statistics[:, 0]
+    if exponent is not None:
+        leaves = Leaves(restore(trees.statistics[:, 1] / np.maximum(totals, 1), exponent))
+    elif len(trees.tallies):
+        ends = ends[np.argsort(~child[ends])]
+        sizes = n_samples[ends].astype(np.int64)
+        classes, counts = trees.tallies[places_of(trees.starts[~child[ends]], sizes)].T
+        leaf, is_tally = np.repeat(~child[ends].astype(np.int64), sizes), counts > 0
+        totals = np.bincount(leaf, counts, len(trees.starts))
+        leaves = listed_shares(leaf[is_tally], classes[is_tally], counts[is_tally], class_order, len(trees.starts))
+    else:
+        totals, leaves = totals_of(trees.statistics), shares_of(trees.statistics, class_order)
+    covers = n_samples.astype(np.float64)
+    if has_weights:
+        covers[ends] = totals[~child[ends]]
+        add_up(child, np.flatnonzero(n_samples[: len(trees.tree_tags)]), covers)
+    return covers, leaves

@@ -12,8 +12,9 @@ from oubli.core.bounds import require_sound
 from oubli.core.concurrency.threads import is_long, run
 from oubli.core.engine import Counterpart, Engine, copied
 from oubli.core.errors import CapacityError, ensure
+from oubli.core.explanation.trees import WeightedTrees, kept_in, of_one_kind
 from oubli.core.forest import serialise
-from oubli.core.forest.inspection import ForestLook, feature_importances
+from oubli.core.forest.inspection import ForestLook, feature_importances, weigh
 from oubli.core.forest.invariants import Part, find_faults
 from oubli.core.forest.layout.blocks import (
     CHOSEN,
@@ -289,6 +290,13 @@ class KeptForest(Engine):
     def look(self, tree: int, problem: Problem) -> ForestLook:
         exponent = None if self.targets is None else self.exponent
         return ForestLook(self.trees, exponent, tree, problem.class_order(), is_whole=self.is_whole)
+
+    def weighted_trees(self, problem: Problem, class_order: Ints) -> WeightedTrees:
+        exponent, nodes = None if self.targets is None else self.exponent, self.trees.nodes
+        make = partial(weigh, self.trees, exponent, class_order, has_weights=self.has_weights)
+        covers, leaves = kept_in(self.changes.derived, make)
+        roots = np.flatnonzero(nodes["n_samples"][: self.settings.n_trees])
+        return of_one_kind(nodes, covers, leaves, roots, self.n_features, len(class_order))
 
     def header(self) -> dict[str, Any]:
         header = self.settings.to_dict()

@@ -128,18 +128,24 @@ class Contents(WeighedSlots, OwnedSlots):
         """
         self.changes.check()
         slot = self._slot(sample_id)
-        features: list[float | str | bool | None] = []
-        for cell, column in zip(self.cells[slot].tolist(), self.schema.columns, strict=True):
-            if cell != cell:
-                features.append(None)
-            elif column.type is ColumnType.CATEGORICAL:
-                features.append(self.categories.value(int(cell)))
-            else:
-                features.append(bool(cell) if column.type is ColumnType.BOOLEAN else cell)
+        features = self.features_of(self.cells[slot])
         subject, expires_ms = self.subjects.get(slot), self._expiry_at(slot)
         return HeldSample(
             self.id_of(slot), features, self._label(slot), subject, expires_ms, weight=self.weight_at(slot)
         )
+
+    def features_of(self, row: Array, unseen: Mapping[int, str] | None = None) -> list[float | str | bool | None]:
+        """Return the values of a row of cells; `unseen`: texts of temporary codes, see `encode_queries`."""
+        features: list[float | str | bool | None] = []
+        for cell, column in zip(row.tolist(), self.schema.columns, strict=True):
+            if cell != cell:
+                features.append(None)
+            elif column.type is ColumnType.CATEGORICAL:
+                code = int(cell)
+                features.append(unseen[code] if unseen and code in unseen else self.categories.value(code))
+            else:
+                features.append(bool(cell) if column.type is ColumnType.BOOLEAN else cell)
+        return features
 
     def problem(self) -> Problem:
         """The samples as engines read them; ask again after each change."""
@@ -651,8 +657,10 @@ class Contents(WeighedSlots, OwnedSlots):
 
     # Queries --------------------------------------------------------------------------------------
 
-    def encode_queries(self, X: Any) -> tuple[Array, Hashes]:
+    def encode_queries(self, X: Any, unseen: dict[str, int] | None = None) -> tuple[Array, Hashes]:
         """Encode rows to be predicted.
+
+        `unseen`, when it is given, gets the temporary codes.
 
         Returns
         -------
@@ -668,7 +676,7 @@ class Contents(WeighedSlots, OwnedSlots):
             known = encoder.encode_known_row(encoder.only_row(X), self.categories.codes)
         if known is not None:
             return known, self.categories.hashes
-        unseen: dict[str, int] = {}
+        unseen = {} if unseen is None else unseen
         look_ups = self.categories.look_ups(unseen)
         cells, texts = encoder.encode(X, look_ups)
         write_codes(cells, texts, look_ups)

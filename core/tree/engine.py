@@ -18,6 +18,7 @@ import numpy.typing as npt
 from oubli.core.array_types import Array, Arrays, Hashes, Ints, Reals, Slots
 from oubli.core.engine import Counterpart, Engine, Progress, Shape, arrays_in, copied
 from oubli.core.errors import CapacityError, ensure
+from oubli.core.explanation.trees import WeightedTrees
 from oubli.core.jit import aligned
 from oubli.core.jit.nodes import N_FREE, NIL, tree_digest
 from oubli.core.jit.policy import Direct
@@ -25,7 +26,7 @@ from oubli.core.jit.targets import GRID
 from oubli.core.samples.arrays import Data, Problem
 from oubli.core.tree import serialise
 from oubli.core.tree.grow import FULL, OK
-from oubli.core.tree.inspection import SingleTreeLook, feature_importances
+from oubli.core.tree.inspection import SingleTreeLook, feature_importances, weighted_trees
 from oubli.core.tree.invariants import check_invariants, check_updates, compare, find_broken_promises
 from oubli.core.tree.parameters import MAX_DEPTH, MAX_SAMPLES, TreeParameters
 from oubli.core.tree.predict import end_of, ends_of, list_tags
@@ -369,6 +370,9 @@ class TreeEngine(Engine):
 
     def look(self, tree: int, problem: Problem) -> SingleTreeLook:
         return SingleTreeLook(self.tree, problem.class_order(), is_whole=self.is_whole)
+
+    def weighted_trees(self, problem: Problem, class_order: Ints) -> WeightedTrees:
+        return weighted_trees(self.tree, self.n_features, class_order)
 
     def header(self) -> dict[str, Any]:
         return dict(vars(self.settings.tree))

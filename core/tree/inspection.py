@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from oubli.core.array_types import Ints
 from oubli.core.engine import RecordLook, TreeFacts
+from oubli.core.explanation.trees import NODE, WeightedTrees, of_one_kind, shares_of, totals_of
 from oubli.core.jit.nodes import NIL
 from oubli.core.jit.policy import kernel
 from oubli.core.jit.targets import as_weights, total_of
@@ -70,3 +71,21 @@ def feature_importances(tree: TreeArrays, n_features: int) -> npt.NDArray[np.flo
     add_gains(tree, np.empty(STACK_SIZE, np.int64), gains)
     total = gains.sum()
     return gains / total if total > 0 else gains
+
+
+def weighted_trees(tree: TreeArrays, n_features: int, class_order: Ints) -> WeightedTrees:
+    """The tree without what is below nodes that have lost all samples: these answer as the node above. O(nodes)."""
+    nodes, answers, shown = tree.nodes, np.arange(len(tree.nodes)), np.zeros(len(tree.nodes), NODE)
+    has_children = (nodes["child"] != NIL) & (nodes["n_samples"] > 0)
+    level = np.array([ROOT])
+    while len(level):
+        level = level[has_children[level]]
+        left = nodes["child"][level].astype(np.int64)
+        for child in (left, left + 1):
+            answers[child] = np.where(nodes["n_samples"][child] > 0, child, answers[level])
+        level = np.concatenate([left, left + 1])
+    for name in ("category", "attribute", "kind"):
+        shown[name] = nodes[name]
+    shown["child"] = np.where(has_children, nodes["child"], ~answers)
+    covers, leaves = totals_of(tree.counts).astype(np.float64), shares_of(tree.counts, class_order)
+    return of_one_kind(shown, covers, leaves, np.array([ROOT]), n_features, len(class_order))

@@ -59,6 +59,58 @@ class PredictAnswer(Predictions):
     )
 
 
+class ChangeRequest(Request):
+    """How the nearest change of each instance is looked for."""
+
+    columns: Literal[1, 2] = Field(1, description="How many columns may change at most.")
+    features: list[str] | None = Field(None, description="The columns that may change; by default all.")
+    target: Scalar | None = Field(
+        None,
+        description="The class to get; by default any other one. Of a regression, where it is needed: the number that "
+        "the prediction is to cross.",
+    )
+
+
+class ExplainRequest(Request):
+    """Rows whose predictions to explain."""
+
+    instances: Annotated[list[Features], Field(min_length=1)]
+    change: ChangeRequest | None = Field(
+        None, description="Also find for each instance the nearest change that changes its prediction."
+    )
+
+
+class NearestChange(Answer):
+    """The smallest change of an instance that was found to change its prediction."""
+
+    features: list[str] = Field(description="The columns that change.")
+    after: list[Scalar] = Field(description="Their new values.")
+    distance: float = Field(
+        description="Numbers in standard deviations of the samples held; categories, truth values and what was null "
+        "count 1."
+    )
+    prediction: Scalar = Field(description="What is predicted then.")
+
+
+class Explanations(Answer):
+    """What each feature adds to the predictions. Base and attributions of an instance sum to what is explained."""
+
+    measure: Literal["probability", "raw-score", "value"] = Field(
+        description="What is explained: class probabilities; of boosted trees raw scores, the log-odds of the second "
+        "of two classes; or the predicted number."
+    )
+    features: list[str]
+    classes: list[Scalar] | Omitted = Field(None, description="When there is an attribution for each of them.")
+    base: float | list[float] = Field(description="What is expected of the samples held; a list by class.")
+    attributions: list[list[float | list[float]]] = Field(
+        description="By instance and feature, in the order of `features`; lists by class."
+    )
+    changes: list[NearestChange | None] | Omitted = Field(
+        None, description="With `change`, by instance; null when no change was found."
+    )
+    model_version: Version
+
+
 class InfluenceRequest(Request):
     """Rows, and how to score the samples behind their predictions."""
 

@@ -100,6 +100,7 @@ class _Shared:
     send = _Operation(requests.send)
     predict = _Operation(predictions.predict)
     predict_signed = _Operation(predictions.predict_signed)
+    explain = _Operation(predictions.explain)
     influence = _Operation(predictions.influence)
     predict_without = _Operation(model_.predict_without)
     importances = _Operation(model_.importances)

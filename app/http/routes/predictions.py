@@ -8,6 +8,8 @@ from fastapi import APIRouter, Request, Response
 
 from oubli.api.model import Job
 from oubli.api.predictions import (
+    ExplainRequest,
+    Explanations,
     Influence,
     InfluenceRequest,
     PredictAnswer,
@@ -22,6 +24,7 @@ from oubli.app.http.parsing import context_of, explain, read
 from oubli.app.http.problems import ProblemError, invalid, pointer
 from oubli.app.http.responses import comparison_content, job_answer, json_answer, prediction_content
 from oubli.app.service.model.influence import Absence, Comparison, Question, UnfitError
+from oubli.app.service.model.questions import ExplanationError
 from oubli.core.data.schema import Schema, Task
 from oubli.core.errors import InputError, UnavailableError
 
@@ -117,6 +120,32 @@ async def predict_without(request: Request) -> Response:
     if isinstance(found, Comparison):
         return json_answer(comparison_content(found))
     return job_answer(found)
+
+
+@router.post(
+    "/explain",
+    summary="Explain predictions by their features",
+    responses={**answers(Explanations), **problems(*ROWS_INPUT, "empty-model", "model-unusable")},
+    openapi_extra=body(ExplainRequest),
+)
+async def explain_predictions(request: Request) -> Response:
+    """Say what each feature adds to the predictions for some rows: Shapley values, computed from the trees.
+
+    With `change`, also find for each row the smallest change of one or two features that changes its prediction. The
+    answer shows more of the samples than predictions do, so it needs a scope of its own.
+    """
+    context = context_of(request)
+    reader = context.reader()
+    instances, change = await read(reader.explanation, await request.body())
+    try:
+        found = await context.service.questions.explain(reader.rows(instances), change)
+    except ExplanationError as error:
+        raise invalid(error.place, str(error)) from None
+    except UnavailableError as error:
+        raise invalid("", error.rule) from None
+    except InputError as error:
+        raise explain(error, lambda row: ("instances", row), instances, reader.schema) from None
+    return json_answer(found)
 
 
 @influence.post(

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from oubli.app.errors import NotHeldError, NoTreeError, StaleCursorError
+from oubli.app.errors import NotHeldError, NoTreeError, ServiceError, StaleCursorError
 from oubli.app.service.jobs.fits import estimator_of
 from oubli.app.service.model.influence import Comparer, InfluenceRanker
 from oubli.app.service.model.live import LiveModel, Predicted
@@ -22,7 +22,7 @@ from oubli.app.times import LOOP_BUDGET, end_stage
 from oubli.core.data.schema import Task
 from oubli.core.data.values import ColumnType
 from oubli.core.drawing import look_at_tree
-from oubli.core.errors import UnknownIdError
+from oubli.core.errors import InputError, UnknownIdError
 from oubli.core.model import Model, QueryResult
 from oubli.core.parameters import N_JOBS, Parameter
 from oubli.core.registry import PLACES, parameters_of
@@ -193,6 +193,53 @@ def _types_of(declared: Any) -> list[str]:
     return ["text", "list"] if isinstance(declared, list) else [_TYPES[declared]]
 
 
+_LONGEST_EXPLANATION = 2.0  # seconds that one request takes, roughly; changes of samples wait for it
+_TRIED = 5_000  # predictions until a nearest change is found, roughly
+_TELLING = 2e-7  # seconds of a number of an answer
+
+
+class ExplanationError(ServiceError):
+    """Nothing can be explained as it is asked; the text says why. `place` is the part of the question."""
+
+    def __init__(self, place: str, rule: str) -> None:
+        super().__init__(rule)
+        self.place = place
+
+
+class Change(NamedTuple):
+    """Which nearest changes are asked for; see `nearest_change` of the models."""
+
+    columns: int
+    features: list[str] | None
+    target: Any
+
+
+def _explain(rows: Sequence[Any], change: Change | None, model: Any) -> dict[str, Any]:
+    n_outputs = len(model.classes_) if model.task is Task.CLASSIFICATION else 1
+    seconds = model.seconds_to_explain(len(rows)) + len(rows) * model.n_features_in_ * n_outputs * _TELLING
+    if change is not None:
+        seconds += len(rows) * model.seconds_to_answer(_TRIED)
+    if seconds > _LONGEST_EXPLANATION and len(rows) > 1:
+        most = max(1, int(len(rows) * _LONGEST_EXPLANATION / seconds))
+        raise ExplanationError("/instances", f"has {len(rows)} rows, which takes long: send at most {most}")
+    found, task = model.shap_values(rows), model.task
+    measure = "value" if task is Task.REGRESSION else "raw-score" if model.is_boosted else "probability"
+    content = {"measure": measure, "features": found.feature_names, "base": found.base_values[0].tolist()}
+    if found.output_names is not None:
+        content["classes"] = model.classes_.tolist()
+    content["attributions"] = found.values.tolist()
+    if change is not None:
+        try:
+            nearest = [model.nearest_change(row, **change._asdict()) for row in rows]
+        except InputError as error:
+            raise ExplanationError("/change/target", error.rule) from None
+        content["changes"] = [
+            one and {"features": one.features, "after": one.after, "distance": one.distance, "prediction": one.answer}
+            for one in nearest
+        ]
+    return content
+
+
 @dataclass(eq=False, repr=False)
 class Questions:
     """Answers questions about the live model. It belongs to the event loop.
@@ -293,6 +340,19 @@ class Questions:
         (result, ranges), version = await self._live.read(predict, self._live.threads.look)
         end_stage("model")
         return Predicted(result, version), ranges
+
+    async def explain(self, rows: Sequence[Any], change: Change | None) -> dict[str, Any]:
+        """Return what each column adds to the predictions for some rows; `Explanations` documents the fields.
+
+        Raises
+        ------
+        ExplanationError
+            When the target is refused, or so many rows take too long.
+        UnavailableError
+            When the model explains nothing.
+        """
+        content, version = await self._live.read(partial(_explain, rows, change), self._live.threads.look)
+        return {**content, "model_version": version}
 
     def get(self, sample_id: str) -> tuple[HeldSample, int]:
         """Return one sample as held, and the model version.

@@ -180,7 +180,7 @@ class QuantisedTrees(ExactEngine):
             self.loss = self._make_loss()
             self.first = np.zeros((self.groups, self.capacity), np.int64)
             self._make_statistics(problem, slots)
-            read = self._as_read(problem)
+            read = self.as_read(problem)
             self.edges = EdgeTable(~read.data.categorical, self.settings.max_bins - 1, self.settings.seed)
             yield 0
             self.edges.collect(read.data.cells, read.data.id_hashes, slots, self.n_threads)
@@ -221,7 +221,7 @@ class QuantisedTrees(ExactEngine):
         most = self.settings.category_statistics
         return tuple(column for column, n in enumerate(n_held) if most and n > most)
 
-    def _as_read(self, problem: Problem, moved: Moved | None = None) -> Problem:
+    def as_read(self, problem: Problem, moved: Moved | None = None) -> Problem:
         """The problem with the cells that trees read, and what else is read of the slots that `moved` names."""
         if not self.statistics:
             return problem
@@ -483,7 +483,7 @@ class QuantisedTrees(ExactEngine):
             return False
         moved = self._recode(problem, slots, held, sign)
         change = self._make_change(moved)
-        read = self._as_read(problem, moved)
+        read = self.as_read(problem, moved)
         if not self._move_bins(read, moved, held) or not self._part(read, moved, held):
             return False
         yield from self._update(read, moved, change, step)
@@ -703,14 +703,20 @@ class QuantisedTrees(ExactEngine):
         return {**super().header(), "statistics": self.statistics.digest()}
 
     def look(self, tree: int, problem: Problem) -> BoostedLook:
-        return BoostedLook(self.trees, tree, self._as_read(problem), self.statistics.sources)
+        return BoostedLook(self.trees, tree, self.as_read(problem), self.sources)
+
+    def counts_kept(self) -> Reals | None:
+        if not self.groups:
+            return None
+        nodes = self.forest.nodes[: self.n_predicting * self.groups]
+        return np.asarray(nodes["count"][nodes["feature"] >= s.LEAF], np.float64)  # in the order of `write_nodes`
 
     def gains(self) -> Reals:
         if not self.groups:
             return np.zeros(self.n_features)
         gains = np.zeros(len(self.features.categorical))
         serialise.add_gains(self.forest.nodes, self.n_predicting * self.groups, self.rules.regularisation, gains)
-        return np.asarray(np.bincount(self.statistics.sources, gains, self.n_features), np.float64)
+        return np.asarray(np.bincount(self.sources, gains, self.n_features), np.float64)
 
     # -- keeping --------------------------------------------------------------------------------
 

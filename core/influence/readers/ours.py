@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.array_types import Array, Hashes, Ints, Reals
+from oubli.core.array_types import Array, Ints, Reals
 from oubli.core.boosting.engine import BoostedEngine, ExactEngine
 from oubli.core.boosting.parameters import SQUARED_ERROR
 from oubli.core.boosting.presorted.derivatives import mark_validating

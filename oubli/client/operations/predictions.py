@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from oubli.api.predictions import Influence
+from oubli.api.predictions import Explanations, Influence
 from oubli.client.messages import Flow, to_json
 from oubli.client.operations.jobs import result_of
 from oubli.client.operations.requests import posting
@@ -71,6 +71,41 @@ def predict_signed(session: Session, X: Any) -> Flow[SignedPredictions]:
     answer = yield from session.ask(posting("/predict", {"receipt": True, "instances": rows}, is_safe=True))
     sent = json.loads(to_json(rows))  # as the server reads them
     return read_signed(sent, answer, X.index if is_frame(X) and hasattr(X, "index") else None)
+
+
+def explain(
+    session: Session, X: Any, *, columns: int | None = None, features: Sequence[str] | None = None, target: Any = None
+) -> Flow[Explanations]:
+    """Say what each feature adds to the predictions for some rows.
+
+    Parameters
+    ----------
+    X : DataFrame, array or list of rows
+        As for `predict`.
+    columns : 1 or 2, optional
+        Also find the nearest change of at most so many features that changes each prediction.
+    features : sequence of str, optional
+        The features that may change; all when left out.
+    target : label or float, optional
+        The class to get, any other one when left out; of a regression the number to cross.
+
+    Returns
+    -------
+    Explanations
+
+    Raises
+    ------
+    DataError, InvalidInputError
+        With the row, the field and the rule; also when so many rows would take too long.
+    EmptyModelError
+        When no samples are held.
+    """
+    content: dict[str, Any] = {"instances": rows_of(X)}
+    if columns is not None:
+        names = None if features is None else list(features)
+        content["change"] = {"columns": columns, "features": names, "target": target}
+    answer = yield from session.ask(posting("/explain", content, is_safe=True, is_spread=True))
+    return read(Explanations, answer)
 
 
 def influence(

@@ -56,6 +56,7 @@ NOT_RUN = {
     "from oubli import Client\n\nnodes": "needs three nodes; tests/process/client/test_cluster.py runs the same",
     "kubectl create": "needs a cluster; test_deployment.py checks the files",
     "kubectl rollout": "needs a cluster",
+    "import shap": "needs the package shap; docs/scripts/explanations.py draws the pictures with it",
     "python3 -m venv /opt/oubli": "changes the machine; the wheel has tests of its own",
     "go install filippo.io": "installs programs of others, in Go",
     "openssl rand -hex 32": "would listen on all addresses of the machine",

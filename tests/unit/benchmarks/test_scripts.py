@@ -107,10 +107,13 @@ SCRIPTS = [
     ),
     Script(
         "leaver",
-        ("low", "tree", "costs"),
-        "--only low tree costs --sets electricity --leavers 4",
+        ("low", "tree", "explained", "costs"),
+        "--only low tree explained costs --sets electricity --leavers 4",
         {"benchmarks.bench_leaver.ROWS": 200, "benchmarks.bench_leaver.COST_ROUNDS": 2},
-        shown=("| electricity | probabilities |", "| at most 0.1 | yes |", "| electricity | memory, MB |"),
+        shown=(
+            *("| electricity | probabilities |", "| at most 0.1 | yes |", "| electricity | memory, MB |"),
+            "| electricity | forest | attributions |",
+        ),
     ),
     Script(
         "unseen",
@@ -135,6 +138,17 @@ SCRIPTS = [
             "benchmarks.bench_export.TREES": 3,
         },
         shown=("| abalone | forest |", "| electricity | tree |", "| at most 0 | yes |"),
+    ),
+    Script(
+        "shap",
+        ("boosting",),
+        "--only boosting",
+        {
+            "benchmarks.bench_shap.SETS": ("electricity",),
+            "benchmarks.bench_shap.SIZES": (300, 10, 3, 2),
+            "benchmarks.bench_shap.ROUNDS": 1,
+        },
+        shown=("| electricity | exact |", "| electricity | online |", "| at most 1.5 |"),
     ),
     Script(
         "limits",

@@ -174,6 +174,10 @@ def test_model_schema_jobs_and_influence(client: Client) -> None:
     fitted = client.wait(client.fit(parameters={"n_estimators": 4}), timeout=60)
     assert client.model().parameters["n_estimators"] == 4
     assert fitted.id in [one.id for one in client.jobs()]
+    explained = client.explain([[1, "a", True]], columns=2, features=["age", "job"])
+    assert (explained.features, explained.classes, explained.measure) == (NAMES, ["no", "yes"], "probability")
+    assert explained.changes is not None
+    assert client.explain([[1, "a", True]]).changes is None
     ranked = client.influence([[1, "a", True]], ["yes"], top=2)
     assert ranked.helpful[0].score >= ranked.helpful[-1].score
     assert client.confirm_expiry().expiry_paused is None

@@ -21,6 +21,7 @@ const PATIENCE = 3000;
 const ALWAYS = new Set(["index", "previous", "type", "at", "hash"]);
 const SCOPES = {
   predict: "ask for predictions",
+  explain: "what each feature adds to predictions",
   write: "add and rectify samples",
   erase: "delete samples, restrict subjects, and see the receipts",
   read: "samples, snapshots, receipts, the ledger, influence",

@@ -11,6 +11,7 @@ from tests.unit.app.support import described, make_service, make_settings
 
 NEEDED = {
     "predict": "POST /predict, POST /v2/models/oubli/infer, POST /v2/models/oubli/versions/1/infer",
+    "explain": "POST /explain",
     "write": "POST /samples, PUT /samples/c1, PUT /samples/search",
     "erase": "DELETE /samples/c1, DELETE /samples/a/b, DELETE /samples, POST /samples/batch-delete",
     "read audit": "GET /samples",
@@ -47,4 +48,4 @@ def test_every_route_of_the_application_is_written_down():
 
 def test_admin_is_everything():
     assert frozenset(SCOPES) == ALL_SCOPES
-    assert len(SCOPES) == len(ALL_SCOPES) == 6
+    assert len(SCOPES) == len(ALL_SCOPES) == 7

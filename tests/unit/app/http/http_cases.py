@@ -23,7 +23,7 @@ _TARGETS = {
     "POST": (
         "/samples/search /samples/batch-delete /samples/absence-proofs /subjects/restrict /subjects/release "
         f"/subjects/retain /subjects/export /snapshot /model/{SECRET} /webhooks/dead-letters/{SECRET}/redeliver "
-        "/opendsr/v2/requests /model/states /predict/without /events"
+        "/opendsr/v2/requests /model/states /predict/without /explain /explain /events"
     ),
     "GET": (
         f"/samples?openings=true&limit=2 /samples?openings={SECRET} /subjects/restrict /exports/{SECRET} "
@@ -94,6 +94,9 @@ _BODIES = (
         for text in (
             '{"instances": [[1, "a", true]], "receipt": true}',
             f'{{"instances": [[1, "a", true]], "receipt": "{SECRET}"}}',
+            '{"instances": [[1, "a", true]], "change": {"columns": 2}}',
+            f'{{"instances": [[1, "{SECRET}", true]], "change": {{"features": ["{SECRET}"]}}}}',
+            f'{{"instances": [[1, "a", null]], "change": {{"target": "{SECRET}"}}}}',
             f'{{"subject": "{SECRET}"}}',
             f'{{"ids": ["{SECRET}", "c9"]}}',
             '{"ids": ["c8"], "subjects": ["s1"]}',

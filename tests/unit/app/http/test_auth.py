@@ -29,6 +29,7 @@ def key(directory: Path, *scopes: str, expires_ms: int | None = None) -> str:
 # Who may ask besides admin.
 ASKED = [
     ({"predict"}, "POST", "/predict", {"instances": [[1, "a", True]]}),
+    ({"explain"}, "POST", "/explain", {"instances": [[1, "a", True]]}),
     ({"write"}, "POST", "/samples", samples(1, "w")),
     ({"write"}, "PUT", "/samples/c7", {"features": [1, "a", True], "label": "no"}),
     ({"erase"}, "DELETE", "/samples/c1", None),

@@ -135,7 +135,7 @@ def test_others_are_served_while_a_body_is_decoded(name: str, kind: str, monkeyp
 @pytest.mark.parametrize("name", ENCODE)
 def test_every_route_refuses_empty_frames(client: TestClient, name: str) -> None:
     content = empties(name, 30_000)
-    for path in ("/predict", "/samples", "/samples/batch-delete", "/subjects/restrict", "/influence"):
+    for path in ("/predict", "/samples", "/samples/batch-delete", "/subjects/restrict", "/influence", "/explain"):
         is_bulk = path in ("/predict", "/samples")
         for kind in ("application/json", "text/csv", "application/x-ndjson"):
             answer = client.post(path, content=content, headers={"Content-Type": kind, "Content-Encoding": name})

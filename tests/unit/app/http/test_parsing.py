@@ -113,6 +113,7 @@ LARGE: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/v2/models/oubli/infer", {"inputs": [TENSOR]}),
     ("POST", "/predict/without", {"instances": [ROW], "ids": NAMES}),
     ("POST", "/influence", {"instances": [ROW] * N}),
+    ("POST", "/explain", {"instances": [ROW] * N}),
     ("POST", "/samples", {"samples": [{"features": ROW, "label": "yes"}] * N}),
     ("PUT", "/samples/c1", {"features": ["x" * SHORT_BODY, "a", True], "label": "yes"}),
     ("POST", "/samples/search", {"ids": NAMES}),

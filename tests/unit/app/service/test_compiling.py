@@ -105,6 +105,10 @@ def walk(server: Running, kind: str, task: str, label_type: str, name: str, *, i
     finish(server, ask(server, "POST", "/model/verify", expect=202))
     finish(server, ask(server, "POST", "/model/scrub", expect=202))
     ask(server, "POST", "/samples", samples(50, 3, y[:3]), expect=201)
+    change = {"columns": 2, "target": 1.5 if task == "regression" else None}
+    for n in (1, 40):
+        ask(server, "POST", "/explain", {"instances": rows(n)})
+    ask(server, "POST", "/explain", {"instances": rows(2), "change": change})
     if influence and kind != "tree":
         for _ in range(2):
             answer = ask(server, "POST", "/influence", {"instances": rows(2), "labels": y[:2]}, expect=(200, 202))

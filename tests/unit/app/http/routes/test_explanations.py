@@ -1,0 +1,110 @@
+"""Explanations over HTTP: those of the library, with a scope of their own, and never too long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oubli.app.service.model.questions
+from oubli.api.predictions import Explanations
+from oubli.core import (
+    DynamicForestClassifier,
+    DynamicForestRegressor,
+    DynamicTreeClassifier,
+    IncrementalBoostingClassifier,
+    OnlineBoostingRegressor,
+)
+from oubli.core.data.schema import Schema
+from tests.unit.app.support import CLASSES, NUMBERS, make_service, problem_of, require_conforms, rows, served
+
+
+def fitted(estimator: Any, schema: Schema = CLASSES, **parameters: Any) -> Any:
+    labels: list[Any] = [("yes" if i % 4 else "no") if schema is CLASSES else i / 8 for i in range(60)]
+    model = estimator(random_state=0, **parameters)
+    return model.fit(rows(60), labels, ids=[f"c{i}" for i in range(60)], schema=schema)
+
+
+MODELS: dict[str, Any] = {
+    "forest": lambda: fitted(DynamicForestClassifier, n_estimators=5),
+    "numbers": lambda: fitted(DynamicForestRegressor, NUMBERS, n_estimators=5),
+    "tree": lambda: fitted(DynamicTreeClassifier),
+    "boosted": lambda: fitted(IncrementalBoostingClassifier, n_estimators=5, min_child_weight=0.1),
+    "boosted numbers": lambda: fitted(OnlineBoostingRegressor, NUMBERS, n_estimators=5),
+}
+MEASURES = {"forest": "probability", "tree": "probability", "boosted": "raw-score"}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_answer_is_the_library_s(name: str) -> None:
+    model, target = MODELS[name](), 3.0 if "numbers" in name else None
+    with served(make_service(MODELS[name]())) as client:
+        change = {"columns": 2, "target": target}
+        answer = client.post("/explain", json={"instances": rows(4), "change": change}).json()
+        require_conforms(Explanations, answer)
+        found = model.shap_values(rows(4))
+        assert answer["attributions"] == found.values.tolist()
+        assert np.array_equal(found.base_values[0], answer["base"])
+        assert answer["features"] == found.feature_names
+        assert answer.get("classes") == (model.classes_.tolist() if found.values.ndim == 3 else None)
+        assert answer["measure"] == MEASURES.get(name, "value")
+        for row, told in zip(rows(4), answer["changes"], strict=True):
+            nearest = model.nearest_change(row, columns=2, target=target)
+            if nearest is None:
+                assert told is None
+            else:
+                kept = {"features": nearest.features, "after": nearest.after, "distance": nearest.distance}
+                assert told == {**kept, "prediction": nearest.answer}
+        by_object = [dict(zip(("age", "job", "member"), row, strict=True)) for row in rows(4)]
+        plain = client.post("/explain", json={"instances": by_object}).json()
+        assert "changes" not in plain
+        assert plain["attributions"] == answer["attributions"]
+
+
+def test_it_follows_each_change() -> None:
+    model = MODELS["boosted"]()
+    with served(make_service(MODELS["boosted"]())) as client:
+        for name in ("c3", "c17"):
+            client.delete(f"/samples/{name}")
+            model.delete(name)
+            answer = client.post("/explain", json={"instances": rows(3)}).json()
+            assert answer["attributions"] == model.shap_values(rows(3)).values.tolist()
+        assert answer["model_version"] == 3
+
+
+def test_a_number_to_cross_is_needed_of_a_regression() -> None:
+    with served(make_service(MODELS["numbers"]())) as client:
+        response = client.post("/explain", json={"instances": rows(1), "change": {}})
+        assert problem_of(response) == (422, "invalid-input")
+        assert response.json()["errors"][0]["pointer"] == "/change/target"
+
+
+def test_what_takes_too_long_is_refused_with_how_many_rows_may_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(make_service(MODELS["forest"]())) as client:
+        each = MODELS["forest"]().seconds_to_explain(1) + 3 * 2 * oubli.app.service.model.questions._TELLING
+        monkeypatch.setattr(oubli.app.service.model.questions, "_LONGEST_EXPLANATION", 2.5 * each)
+        response = client.post("/explain", json={"instances": rows(3)})
+        assert problem_of(response) == (422, "invalid-input")
+        error = response.json()["errors"][0]
+        assert error["pointer"] == "/instances"
+        assert "send at most 2" in error["detail"]
+        assert client.post("/explain", json={"instances": rows(2)}).status_code == 200
+        change = {"instances": rows(2), "change": {}}
+        assert problem_of(client.post("/explain", json=change)) == (422, "invalid-input")
+        monkeypatch.setattr(oubli.app.service.model.questions, "_LONGEST_EXPLANATION", 0.0)
+        assert client.post("/explain", json={"instances": rows(1)}).status_code == 200
+
+
+def test_a_model_with_low_disclosure_explains_nothing() -> None:
+    with served(make_service(fitted(DynamicForestClassifier, n_estimators=4, disclosure="low"))) as client:
+        response = client.post("/explain", json={"instances": rows(1)})
+        assert problem_of(response) == (422, "invalid-input")
+        assert "disclosure" in response.json()["errors"][0]["detail"]
+
+
+def test_a_model_without_samples_explains_nothing() -> None:
+    model = MODELS["forest"]()
+    model.delete(model.samples_.ids())
+    with served(make_service(model)) as client:
+        assert problem_of(client.post("/explain", json={"instances": rows(1)})) == (409, "empty-model")
