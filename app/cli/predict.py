@@ -6,9 +6,10 @@ With a server, a data file of any size is sent in pieces, one request each.
 import csv
 import io
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -27,6 +28,7 @@ from oubli.client.errors import problem_of
 from oubli.client.messages import Flow, NextChunk
 from oubli.client.session import Session
 from oubli.core import load
+from oubli.core.data.schema import COLUMN_RULES
 from oubli.core.errors import EmptyModelError, FileError, InputError
 from oubli.core.estimators import load_own
 from oubli.core.influence import Influence, influence
@@ -93,7 +95,11 @@ _AT_ONCE = 2  # requests: one is predicted while another is on its way
 
 
 def remote_prediction_rows(
-    client: Client, source: Source, id_column: str | None = None, progress: Progress = silent
+    client: Client,
+    source: Source,
+    id_column: str | None = None,
+    rules: Mapping[str, str] = MappingProxyType({}),
+    progress: Progress = silent,
 ) -> Iterator[list[Any]]:
     """Yield a header, then one row for each row of a file: id if there are ids, and what the server answers.
 
@@ -105,6 +111,8 @@ def remote_prediction_rows(
         The file; columns are matched by name.
     id_column
         Column to repeat in front of each prediction.
+    rules
+        Those about columns that are asked for, by name; others are the server's.
     progress
         Called with how far the file is read.
 
@@ -113,12 +121,16 @@ def remote_prediction_rows(
     StartError, ClientError
         When the file cannot be used, or the server does not answer all of it.
     """
-    names = client.schema().names
-    require_features(source, names)
+    model = client.model()
+    rules = {name: rules.get(name, getattr(model, name)) for name in COLUMN_RULES}
+    if wrong := [name for name, rule in rules.items() if rule not in COLUMN_RULES[name]]:
+        raise StartError(f"--{wrong[0].replace('_', '-')} must be {' or '.join(COLUMN_RULES[wrong[0]])}")
     require_id(source, id_column)
+    beside = [model.label.name, *([] if id_column is None else [id_column])]
+    names = require_features(source, model.names, beside, **rules)
     is_first, n_before = True, 0
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for ids, found in _asked(client, pool, source, names, id_column, progress):
+        for ids, found in _asked(client, pool, source, names, id_column, rules, progress):
             try:
                 text = io.StringIO(found.result().decode("utf-8"), newline="")
             except InvalidInputError as refusal:
@@ -139,6 +151,7 @@ def _asked(
     source: Source,
     names: Sequence[str],
     id_column: str | None,
+    rules: Mapping[str, str],
     progress: Progress,
 ) -> Iterator[tuple[list[str | None], Future[bytes]]]:
     """Yield the ids of each piece of the file, and the answer to come."""
@@ -151,8 +164,8 @@ def _asked(
                 ids = list(verbatim(id_column, pa.chunked_array([batch.column(id_column)])))
         features = batch.select(list(names))
         writer = ArrowWriter(features.schema)
-        request = Request("POST", "/predict", body=writer.write(features) + writer.close(), headers=_HEADERS,
-                          is_safe=True, is_streamed=True)  # fmt: skip
+        body = writer.write(features) + writer.close()
+        request = Request("POST", "/predict", tuple(rules.items()), body, _HEADERS, is_safe=True, is_streamed=True)
         waiting.append((ids, pool.submit(client.transport.run, _answer(client.session, request))))
         if len(waiting) > _AT_ONCE:
             yield waiting.popleft()

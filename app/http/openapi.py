@@ -258,6 +258,18 @@ QUERY: dict[str, dict[str, Any]] = {
         "order", "Which receipts come first.", {"type": "string", "enum": ["oldest", "newest"], "default": "oldest"}
     ),
 }
+COLUMNS = [
+    parameter(
+        "extra_columns",
+        "What is done with named features that the model does not have. By default as its schema says: `refuse`.",
+        {"type": "string", "enum": ["refuse", "ignore"]},
+    ),
+    parameter(
+        "missing_columns",
+        "What is done where named features are left out. By default as the schema says: `refuse`.",
+        {"type": "string", "enum": ["refuse", "missing"]},
+    ),
+]
 IDEMPOTENCY_KEY: dict[str, Any] = {
     "name": KEY_HEADER,
     "in": "header",
@@ -267,6 +279,17 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
     "the key is spent: every body with it is refused (409 `key-spent`).",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
+IF_MATCH = parameter(
+    "If-Match",
+    "`ETag` of the sample as you have read it, or several; `*` for any. If the sample was changed since, nothing is "
+    "done (412).",
+    {"type": "string"},
+    "header",
+)
+IF_NONE_MATCH = parameter(
+    "If-None-Match", "`ETag` of the sample as you have it: the answer is 304 if it is still so.", {"type": "string"},
+    "header",
+)  # fmt: skip
 LAST_EVENT_ID: dict[str, Any] = {
     "name": "Last-Event-ID",
     "in": "header",
@@ -282,6 +305,14 @@ FILE: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string"
 FILE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": FILE}}
 TEXT: dict[str, Any] = {"text/plain": {"schema": {"type": "string"}}}
 CSV: dict[str, Any] = {"text/csv": {"schema": {"type": "string"}}}
+ETAG: dict[str, Any] = {
+    "ETag": {
+        "description": "For `If-Match`: changes with the sample, but not with `model_version`. It is random, and tells "
+        "nothing of the content.",
+        "schema": {"type": "string"},
+    }
+}
+NOT_MODIFIED: Responses = {304: {"description": "The sample is as in `If-None-Match`.", "headers": ETAG}}
 NEXT_CURSOR: dict[str, Any] = {
     "Next-Cursor": {"description": "With CSV: `next`; left out on the last page.", "schema": {"type": "string"}}
 }

@@ -8,11 +8,14 @@ each wrong place; submitted values are never repeated.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -29,8 +32,8 @@ from oubli.app.service.changes.additions import NewSamples, Row
 from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.service import Service
 from oubli.app.times import TimeError, parse_future
-from oubli.core.data.schema import LARGEST_WEIGHT, Schema
-from oubli.core.data.values import normalise_id
+from oubli.core.data.schema import COLUMN_RULES, LARGEST_WEIGHT, Schema
+from oubli.core.data.values import TOO_LARGE, normalise_id
 from oubli.core.errors import InputError
 from oubli.core.jit.targets import GRID
 from oubli.core.planning import KEEP, Keep
@@ -43,6 +46,7 @@ MOST_NAMED = 1000  # samples in an answer about influence
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _PREDICTION_KEYS = frozenset({"instances", "receipt", "coverage", "by_class"})
 _SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "restricted_at", "readd", "retention", "weight"}
+_NUMBERS = {*_SAMPLE_KEYS, *_PREDICTION_KEYS, "samples", "labels", "top", "update_set", "seconds", "limit"}
 _REPLACEMENT_KEYS = _SAMPLE_KEYS - {"readd", "retention"}
 MOST_COMPARED = 100  # instances
 SHORT_BODY = 2**15  # bytes that are read in 5 ms at most; lists of ids take the longest
@@ -80,6 +84,34 @@ def require_few_values(body: bytes, n_rows: int, n_features: int) -> None:
         raise ProblemError("too-many-rows", f"The body has more values than {n_rows} rows can have: split it.")
 
 
+_BEYOND = object()
+_IS_BEYOND = "infinity"  # in what orjson says of a number that is too large
+
+
+def find_too_large(text: bytes) -> list[str | int] | None:
+    """Return the keys and positions that lead to the first number of some JSON that no 64-bit float can hold.
+
+    None when there is none, or the text is no JSON. Slow: it is for what has been refused.
+    """
+
+    def read_number(number: str) -> object:
+        return _BEYOND if math.isinf(float(number)) else None
+
+    try:
+        content = json.loads(text, parse_int=read_number, parse_float=read_number)
+    except (ValueError, RecursionError):
+        return None
+    waiting: list[tuple[list[str | int], Any]] = [([], content)]
+    while waiting:
+        path, value = waiting.pop()
+        if value is _BEYOND:
+            return path
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        found = [([*path, key], item) for key, item in items if item is _BEYOND or isinstance(item, (dict, list))]
+        waiting += reversed(found)
+    return None
+
+
 def parse_object(body: bytes, n_rows: int, n_features: int) -> dict[str, Any]:
     """Return the JSON object of a body that has no more values than so many rows have."""
     require_few_values(body, n_rows, n_features)
@@ -90,6 +122,15 @@ def parse_object(body: bytes, n_rows: int, n_features: int) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise invalid("", "must be a JSON object")
     return content
+
+
+def with_rules(schema: Schema, sent: Mapping[str, Any], place: str = "") -> Schema:
+    """Return a schema with the rules about columns that a request asks for, at a place, where it does."""
+    asked = {name: sent[name] for name in COLUMN_RULES if sent.get(name) is not None}
+    for name, rule in asked.items():
+        if rule not in COLUMN_RULES[name]:
+            raise invalid(f"{place}/{name}", f"must be {' or '.join(map(repr, COLUMN_RULES[name]))}")
+    return replace(schema, **asked) if asked else schema
 
 
 class AskedPrediction(NamedTuple):
@@ -125,6 +166,11 @@ class Reader:
         Deepest nesting of a body.
     now_ms
         The time, in milliseconds since 1970.
+
+    Attributes
+    ----------
+    rules
+        The schema with the rules about columns that the request asks for.
     """
 
     def __init__(self, schema: Schema, *, max_rows: int, max_depth: int, now_ms: Callable[[], int]) -> None:
@@ -134,6 +180,15 @@ class Reader:
         self._now_ms = now_ms
         self._names = tuple(schema.names)
         self._known = frozenset(self._names)
+        self.rules = schema
+
+    def asked(self, query: bytes) -> Reader:
+        """Return a reader by the rules about columns that a query string asks for; it has nothing else."""
+        if not query:
+            return self
+        reader = copy(self)
+        reader.rules = with_rules(self.schema, dict(zip(COLUMN_RULES, parse_values(query, *COLUMN_RULES), strict=True)))
+        return reader
 
     # --- bodies
 
@@ -290,13 +345,29 @@ class Reader:
         except orjson.JSONDecodeError as error:
             if "depth" in error.msg:  # the parser's own limit, 1024 levels
                 raise self._too_deep() from None
-            raise ProblemError("broken-json") from None
+            raise self.too_large(error, body) or ProblemError("broken-json") from None
         if not isinstance(content, dict):
             raise self._refuse(content, "", "must be a JSON object")
         for key in content:
             if key not in keys:
                 raise self._refuse(content, "", f"has a key that is not known; {_listed(keys)}")
         return content
+
+    def too_large(self, error: orjson.JSONDecodeError, text: bytes, *before: str | int) -> ProblemError | None:
+        """Return the problem of JSON that was refused for a number that no float can hold; None: for something else.
+
+        `before` leads to the text. Of its keys only those of requests and of the schema are named.
+        """
+        found = find_too_large(text) if _IS_BEYOND in error.msg else None
+        if found is None:
+            return None
+        known = takewhile(lambda part: type(part) is int or part in self._known or part in _NUMBERS, found)
+        place = [*before, *known]
+        *row, last = place or [""]
+        is_row = row[-1:] == ["features"] or (row[:1] == ["instances"] and len(row) == 2)
+        is_cell = is_row and isinstance(last, int) and last < len(self._names)
+        name = f"(feature '{self._names[int(last)]}') " if is_cell else ""
+        return invalid(pointer(*place), f"{name}{TOO_LARGE}")
 
     def _list(self, content: dict[str, Any], key: str, what: str) -> list[Any]:
         if key not in content:
@@ -373,17 +444,26 @@ class Reader:
         if not isinstance(features, dict):
             rule = "must be a list in feature order, or an object by feature name"
             raise self._refuse(features, pointer(*place), rule)
-        try:
-            row = [features[name] for name in self._names]
-        except KeyError:
+        if features.keys() != self._known:
+            self._check_names(features, place)
+        return list(map(features.get, self._names))
+
+    def _check_names(self, features: dict[str, Any], place: tuple[str | int, ...]) -> None:
+        """Refuse the names of a row's features, which are not those of the schema, unless the rules allow them."""
+        errors, rules = list[tuple[str, str]](), self.rules
+        number = next((number for number, name in enumerate(features, 1) if name not in self._known), None)
+        if number is not None and _depth(features) > self.max_depth:
+            raise self._too_deep()
+        if number is not None and rules.extra_columns == "refuse":
+            nearest = rules.nearest(list(features)[number - 1])
+            rule = f"has as feature {number} a name that the model does not know{nearest}: GET /model lists the names; "
+            errors.append((pointer(*place), f"{rule}{LEAVE_OUT}"))
+        if rules.missing_columns == "refuse":
             missing = [name for name in self._names if name not in features]
-            rule = "is missing: send null when the value is unknown"
-            unknown = [] if self._known.issuperset(features) else [(pointer(*place), _UNKNOWN_FEATURE)]
-            errors = [(pointer(*place, name), rule) for name in missing[:10]]
-            raise ProblemError("invalid-input", errors=[*unknown, *errors]) from None
-        if len(features) != n_features:
-            raise self._refuse(features, pointer(*place), _UNKNOWN_FEATURE)
-        return row
+            rule = "is missing: send null when the value is unknown, or ask with missing_columns=missing"
+            errors += [(pointer(*place, name), rule) for name in missing[:10]]
+        if errors:
+            raise ProblemError("invalid-input", errors=errors)
 
     def _refuse(self, content: Any, place: str, rule: str) -> ProblemError:
         """Return the problem of a wrong shape. As all shapes are closed, a body that is too deep ends here."""
@@ -393,7 +473,7 @@ class Reader:
         return invalid("", f"is nested too deeply: at most {self.max_depth} levels are accepted")
 
 
-_UNKNOWN_FEATURE = "has a feature name that the model does not know: GET /model lists the names"
+LEAVE_OUT = "leave it out, or ask with extra_columns=ignore"
 
 
 def explain(

@@ -1,6 +1,5 @@
 """Messages about the model, its trees and columns, jobs and snapshots."""
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -17,6 +16,7 @@ from oubli.api.base import (
     Request,
     Scalar,
     StopReason,
+    Time,
     Uuid,
     Version,
     later,
@@ -85,6 +85,12 @@ class Model(Schema):
         description="The only allowed classes; null if any label is accepted.",
     )
     max_classes: int | None = later(None, description="Maximum number of classes; null for regression.")
+    extra_columns: Annotated[str, one_of("refuse", "ignore")] = later(
+        "refuse", "What is done with named features of rows that the model does not have, unless a request says."
+    )
+    missing_columns: Annotated[str, one_of("refuse", "missing")] = later(
+        "refuse", "What is done where rows lack named features: they may be missing values."
+    )
     n_samples: int
     n_restricted: int = later(
         0,
@@ -176,7 +182,7 @@ class Snapshot(Answer):
         description="Digest of the trees: two models with the same digest predict the same, bit for bit."
     )
     bytes: int
-    created_at: datetime
+    created_at: Time
 
 
 class Dropped(Answer):

@@ -3,13 +3,12 @@
 Their routes parse and write JSON by hand.
 """
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from oubli.api.base import Answer, Message, Request, Scalar, Uuid
+from oubli.api.base import Answer, Message, Request, Scalar, Time, Uuid
 
 Datatype = Literal[
     "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES"
@@ -62,7 +61,9 @@ class InferenceRequest(Request):
     parameters: Parameters = Field(
         default_factory=dict,
         description="`binary_data_output`: whether to answer with bytes, unless an output says otherwise. "
-        "`min_version`: version that the model must have reached. Others are ignored.",
+        "`min_version`: version that the model must have reached. `extra_columns` (`refuse` or `ignore`): what is done "
+        "with inputs that are no features; `missing_columns` (`refuse` or `missing`): with features without an input. "
+        "Others are ignored.",
     )
     inputs: Annotated[list[InputTensor], Field(min_length=1)]
     outputs: list[RequestedOutput] = Field(default_factory=list, description="All by default.")
@@ -148,7 +149,7 @@ class OpendsrRequest(Message):
     regulation: Literal["gdpr", "ccpa"]
     subject_request_id: Uuid = Field(description="Version 4, in lower case, made by the controller.")
     subject_request_type: Literal["erasure", "access", "portability"]
-    submitted_time: datetime
+    submitted_time: Time
     subject_identities: list[OpendsrIdentity] | None = None
     api_version: str | None = None
     status_callback_urls: list[str] | None = Field(
@@ -165,8 +166,8 @@ class OpendsrReply(Answer):
     """A request that was taken. `X-OpenDSR-Signature` signs the body."""
 
     controller_id: str
-    expected_completion_time: datetime
-    received_time: datetime
+    expected_completion_time: Time
+    received_time: Time
     encoded_request: str = Field(description="The body of the request in base64: do not log it.")
     subject_request_id: Uuid
     api_version: str
@@ -176,7 +177,7 @@ class OpendsrStatus(Answer):
     """How far a request is."""
 
     controller_id: str
-    expected_completion_time: datetime
+    expected_completion_time: Time
     subject_request_id: Uuid
     request_status: Literal["pending", "in_progress", "completed", "cancelled"] = Field(
         description="An erasure is `in_progress` when it is unlearned, and `completed` when it is erased from all "
@@ -194,7 +195,7 @@ class OpendsrCancellation(Answer):
     """A request that was cancelled."""
 
     controller_id: str
-    received_time: datetime
+    received_time: Time
     subject_request_id: Uuid
     api_version: str
 

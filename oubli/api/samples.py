@@ -1,9 +1,8 @@
 """Messages about samples and their subjects: adding, listing, restriction, retention and export."""
 
-from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 from typing_extensions import TypeAliasType
 
 from oubli.api.base import (
@@ -22,6 +21,7 @@ from oubli.api.base import (
     SampleCursor,
     Scalar,
     Secret,
+    Time,
     Version,
     later,
 )
@@ -39,7 +39,7 @@ class Sample(Request):
     subject: Name | None = Field(None, description="The person that the sample is about.")
     features: Features
     label: Scalar
-    expires_at: datetime | None = Field(
+    expires_at: Time | None = Field(
         None,
         description="Time at which the server unlearns and erases the sample: RFC 3339 with a zone, in the future.",
     )
@@ -84,7 +84,7 @@ class ReplaceRequest(Request):
     features: Features
     label: Scalar
     subject: Name | None = None
-    expires_at: datetime | None = None
+    expires_at: Time | None = None
     restricted_at: None = Field(
         None, description="Must be null; it exists so that you can send an answer back. A restriction stays."
     )
@@ -101,13 +101,19 @@ class HeldSample(Answer):
         description="By feature name. A number has the shortest form that reads back as the stored value."
     )
     label: Scalar
-    expires_at: datetime | None = later(None, description="When the server unlearns and erases it.")
-    restricted_at: datetime | None = later(
+    expires_at: Time | None = later(None, description="When the server unlearns and erases it.")
+    restricted_at: Time | None = later(
         None,
         description="Start of the restriction of its subject: the sample is kept, and the model does not learn from "
         "it.",
     )
     weight: float = later(1.0, description="How much it counts: a multiple of 1/256.")
+    _etag: str | None = PrivateAttr(None)
+
+    @property
+    def etag(self) -> str | None:
+        """What `Client.get` was told beside the sample, for `if_match`; None from a list."""
+        return self._etag
 
 
 class SampleAnswer(HeldSample):
@@ -212,7 +218,7 @@ class Restriction(Answer):
     guarantee: str
     model_version: Version
     n_samples: int = Field(description="Number of samples that the model learns from.")
-    at: datetime
+    at: Time
     ledger_index: int | None = Field(
         description="Of the entry of `GET /ledger` that tells of it; null when nothing had to be changed, and the "
         "caller has asked for more than 1,000 such changes in an hour."
@@ -234,7 +240,7 @@ class ExportRequest(Request):
 class ExportedSample(HeldSample):
     """A held sample, and its origin."""
 
-    added_at: datetime | None = later(
+    added_at: Time | None = later(
         None,
         description="When it was added; null if unknown, as for the data file that the model began with.",
     )
@@ -265,7 +271,7 @@ class Bundle(Kept):
 
     subject: str
     held: bool = Field(description="Whether anything is held.")
-    exported_at: datetime
+    exported_at: Time
     model_version: Version
     kind: str = Field(description="Kind of the model that learns from the samples.")
     guarantee: str

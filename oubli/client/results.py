@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,13 +33,16 @@ class Predictions:
     probabilities : ndarray of float64, shape (n, k), or None
         None for regression.
     model_version : int
-        Of the model that predicted.
+        Of the model that predicted; of a long table, which is sent in parts, of the newest that did.
     index : pandas Index, or None
         Of the DataFrame that was asked about.
     sets : list of lists of classes, or None
         With `coverage`: the classes that each row may be of.
     intervals : ndarray of float64, shape (n, 2), or None
         With `coverage`: between which numbers each target lies; infinite when too few samples tell.
+    oldest_version : int
+        As `model_version`, of the oldest model: another one when the model has changed between two parts. A class that
+        was not held then has the probability 0.
     """
 
     predictions: np.ndarray[Any, Any]
@@ -49,6 +52,7 @@ class Predictions:
     index: Any = None
     sets: list[list[Any]] | None = None
     intervals: np.ndarray[Any, Any] | None = None
+    oldest_version: int = 0
 
     def to_frame(self) -> pd.DataFrame:
         """Return a DataFrame with the index of the one asked about: `prediction`, and a column for each class.
@@ -167,9 +171,42 @@ def read_predictions(content: Any, index: Any) -> Predictions:
             index,
             content.get("sets"),
             _intervals(content.get("intervals")),
+            int(content["model_version"]),
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         raise UnexpectedAnswerError("the answer holds no predictions that this client knows", 200) from None
+
+
+def joined(parts: Sequence[Predictions], index: Any) -> Predictions:
+    """Return predictions of parts of a table, of which there is one at least, as those of the whole."""
+    if len(parts) == 1:
+        return replace(parts[0], index=index)
+    sets = [one for part in parts for one in part.sets or ()]
+    intervals = [part.intervals for part in parts if part.intervals is not None]
+    return Predictions(
+        np.concatenate([part.predictions for part in parts]),
+        *_joined_probabilities(parts),
+        max(part.model_version for part in parts),
+        index,
+        None if parts[0].sets is None else sets,
+        np.concatenate(intervals) if intervals else None,
+        min(part.model_version for part in parts),
+    )
+
+
+def _joined_probabilities(parts: Sequence[Predictions]) -> tuple[Any, Any]:
+    """Return the classes of all parts in the server's order, and the probabilities; None without."""
+    held = [[(type(one).__name__, one) for one in part.classes.tolist()] for part in parts if part.classes is not None]
+    if not held:
+        return None, None
+    places = {label: place for place, label in enumerate(sorted({label for labels in held for label in labels}))}
+    probabilities = np.zeros((sum(len(part.predictions) for part in parts), len(places)))
+    start = 0
+    for part, labels in zip(parts, held, strict=True):
+        stop = start + len(part.predictions)
+        probabilities[start:stop, [places[label] for label in labels]] = part.probabilities
+        start = stop
+    return _vector([label for _, label in places]), probabilities
 
 
 def _intervals(content: Any) -> np.ndarray[Any, Any] | None:

@@ -89,7 +89,7 @@ class Bulk:
             The formats of body and answer.
         """
         await _import_formats()
-        reader = self._context.reader()
+        reader = self._context.reader().asked(request.scope["query_string"])
         source = await asyncio.to_thread(source_of, given, reader, self._limits.max_record_bytes)
         scoring = _Scoring(self._context, reader, source, request)
         parts = scoring.parts()
@@ -116,7 +116,7 @@ class Bulk:
     async def add(self, request: Request, given: Format, wanted: Format) -> Response:
         """Answer an addition whose body is not JSON; see `predict`."""
         await _import_formats()
-        service, reader = self._context.service, self._context.reader()
+        service, reader = self._context.service, self._context.reader().asked(request.scope["query_string"])
         collector = await asyncio.to_thread(collector_of, given, reader, self._limits.max_record_bytes)
         digest = hashlib.sha256(given.encode("ascii") + b"\0")
         try:

@@ -60,7 +60,7 @@ def source_of(given: Format, reader: Reader, most: int) -> Source:
         return _LineSource(reader, most)
     from oubli.app.datasets.streams import names_checker
 
-    return _TableSource(_tables(given, names_checker(reader.schema.names), most), reader.schema)
+    return _TableSource(_tables(given, names_checker(reader.rules), most), reader.schema)
 
 
 def collector_of(given: Format, reader: Reader, most: int) -> Collector:
@@ -70,7 +70,7 @@ def collector_of(given: Format, reader: Reader, most: int) -> Collector:
     from oubli.app.datasets.streams import names_checker
 
     schema = reader.schema
-    check = names_checker((*schema.names, label_column(schema)), tuple(columns_beside(schema).values()))
+    check = names_checker(reader.rules, [label_column(schema)], columns_beside(schema).values())
     return _TableCollector(_tables(given, check, most), reader)
 
 
@@ -88,7 +88,7 @@ class _LineSource:
 
         sent: list[Any] = []
         for line in _lines(block):
-            sent.append(_parsed(line, self._n_rows + len(sent)))
+            sent.append(_parsed(line, self._reader, "instances", self._n_rows + len(sent)))
             if len(sent) == ROWS_AT_ONCE:
                 yield self._part(sent)
                 sent = []
@@ -128,7 +128,8 @@ class _LineCollector:
         """Take in the samples of a block."""
         samples = self._samples
         for line in _lines(block):
-            self._reader.add_sample(samples, len(samples), _parsed(line, len(samples)))
+            sample = _parsed(line, self._reader, "samples", len(samples))
+            self._reader.add_sample(samples, len(samples), sample)
         return len(samples)
 
     def samples(self) -> NewSamples:
@@ -241,7 +242,7 @@ def _cells(values: Any) -> list[Any]:
     return cells
 
 
-def _tables(given: Format, check: Callable[[Sequence[str]], None], most: int) -> Tables:
+def _tables(given: Format, check: Callable[[Sequence[str]], list[str]], most: int) -> Tables:
     from oubli.app.datasets.streams import ArrowTables, CsvTables
 
     return CsvTables(check, most) if given is Format.CSV else ArrowTables(check, most)
@@ -252,11 +253,12 @@ def _lines(block: bytes) -> Iterator[bytes]:
     return (line for line in block.split(b"\n") if not line.isspace() and line)
 
 
-def _parsed(line: bytes, row: int) -> Any:
+def _parsed(line: bytes, reader: Reader, rows: str, row: int) -> Any:
     try:
         return orjson.loads(line)
-    except orjson.JSONDecodeError:
-        raise StreamError("broken", "is not JSON: send one value a line; a missing value is null", row=row) from None
+    except orjson.JSONDecodeError as error:
+        rule = "is not JSON: send one value a line; a missing value is null"
+        raise reader.too_large(error, line, rows, row) or StreamError("broken", rule, row=row) from None
 
 
 def no_rows(what: str) -> ProblemError:

@@ -18,6 +18,7 @@ from oubli.app.errors import NotHeldError, NoTreeError, StaleCursorError
 from oubli.app.service.jobs.fits import estimator_of
 from oubli.app.service.model.influence import Comparer, InfluenceRanker
 from oubli.app.service.model.live import LiveModel, Predicted
+from oubli.app.service.model.state import tag_of
 from oubli.app.times import LOOP_BUDGET, end_stage
 from oubli.core.data.schema import Task
 from oubli.core.data.values import ColumnType
@@ -310,21 +311,17 @@ class Questions:
             raise NotHeldError from None
         return found, self._live.state.version
 
-    def find(self, ids: Sequence[str]) -> Page:
-        """Return the samples held of some ids, in their order, as a page without a next one.
+    def tag(self, sample_id: str) -> str | None:
+        """Return the entity tag of a sample that is held."""
+        return tag_of(self._live.state.model.samples_, sample_id)
 
-        Raises
-        ------
-        NotHeldError
-            When none of them is held.
-        """
+    def find(self, ids: Sequence[str]) -> Page:
+        """Return the samples held of some ids, in their order, as a page without a next one."""
         self._live.state.require_started()
         held: list[HeldSample] = []
         for name in dict.fromkeys(ids):
             with suppress(NotHeldError):
                 held.append(self.get(name)[0])
-        if not held:
-            raise NotHeldError
         return Page(held, None, self._live.state.epoch, self._live.state.version)
 
     def page(self, *, subject: str | None, after: tuple[int, int] | None, limit: int, openings: bool = False) -> Page:
@@ -349,8 +346,6 @@ class Questions:
         ------
         StaleCursorError
             When a restore has replaced the list, or the subject was restricted or released.
-        NotHeldError
-            When nothing is held of the subject.
         """
         self._live.state.require_started()
         if after is not None and after[0] != self._live.state.epoch:
@@ -361,8 +356,6 @@ class Questions:
             slots, others = store.slots(), restricted.slots() if len(restricted) else _NO_SLOTS
         else:
             ids, restricted_ids = store.ids_of_subject(subject), restricted.ids_of_subject(subject)
-            if not (ids or restricted_ids) and after is None:
-                raise NotHeldError
             if (restricted_ids and 0 <= place < _RESTRICTED_FROM) or (ids and place >= _RESTRICTED_FROM):
                 raise StaleCursorError
             slots = np.sort(store.find(ids))

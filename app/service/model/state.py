@@ -20,6 +20,7 @@ A mutation that waits for a long prediction keeps later long predictions out, so
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -29,9 +30,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal
 
-from oubli.app.errors import BusyError, NotLeaderError, StopReason, UnavailableError
+from oubli.app.errors import BusyError, NotLeaderError, SampleChangedError, StopReason, UnavailableError
 from oubli.app.service.model.tag_thread import TagThread
 from oubli.core.model import Model
+from oubli.core.samples.store import SampleStore
 
 log = logging.getLogger("oubli.service")
 
@@ -40,6 +42,39 @@ Phase = Literal["starting", "ready", "stopping"]
 
 Names = AbstractSet[tuple[str, str]]
 """Kinds (`id` or `subject`) and texts."""
+
+
+_ANY = "*"
+_TAG_BYTES = 16
+
+
+def tag_of(store: SampleStore, sample_id: str) -> str | None:
+    """Return the entity tag of a sample: it changes with all that `GET /samples/{id}` tells of it. None: not held.
+
+    It is made of the nonce, which is random, of this content alone and erased with it. So it tells nothing of the
+    content, and is the same on all nodes.
+    """
+    part = store.holding(sample_id)
+    nonce = None if part is None else part.nonce(sample_id)
+    if part is None or nonce is None:
+        return None
+    sample = part.get(sample_id)
+    times = f"etag {sample.expires_ms} {sample.restricted_ms}".encode("ascii")
+    return f'"{hmac.digest(nonce, times, "sha256")[:_TAG_BYTES].hex()}"'
+
+
+def require_tag(store: SampleStore, sample_id: str, tags: AbstractSet[str] | None) -> None:
+    """Refuse a held sample whose entity tag is none of some; None, or ``*`` among them, takes any.
+
+    Raises
+    ------
+    SampleChangedError
+        When it is another.
+    """
+    if tags is None or _ANY in tags or store.holding(sample_id) is None:
+        return
+    if tag_of(store, sample_id) not in tags:
+        raise SampleChangedError
 
 
 @dataclass(slots=True)

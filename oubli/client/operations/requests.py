@@ -14,6 +14,10 @@ from oubli.client.session import KEY_HEADER, Session
 Names = str | int | Iterable[str | int]
 FIRST_POLL, LONGEST_POLL = 0.05, 2.0  # seconds
 _LONGEST_KEY = 255
+MOST_ROWS = 10_000
+"""Of a request: what servers take in JSON, unless they are told otherwise."""
+MOST_BYTES = 8 * 2**20
+"""Of a request; servers take twice as many, unless they are told otherwise."""
 
 
 def reading(path: str, **query: Any) -> Request:
@@ -55,6 +59,17 @@ def posting(path: str, content: Any = None, *, key: str | None = None, **options
     except TypeError as error:  # the encoder's own texts repeat nothing
         raise DataError(f"the request cannot be written as JSON: {error}") from None
     return Request("POST", path, body=body, headers=headers, **options)
+
+
+def column_rules(extra: str | None, missing: str | None) -> tuple[tuple[str, str], ...]:
+    """Return the parameters of a query that say what is done with columns too many or too few."""
+    asked = {"extra_columns": extra, "missing_columns": missing}
+    return tuple((name, rule) for name, rule in asked.items() if rule is not None)
+
+
+def n_bytes_of(request: Request) -> int:
+    """Return how long a body that is not a file is."""
+    return len(request.body) if isinstance(request.body, bytes) else 0
 
 
 def object_of(content: Any) -> dict[str, Any]:
