@@ -133,8 +133,10 @@ class Model(Changeable):
         rows = read_rows(X, ids=ids, subjects=subjects, expires_at=expires_at, sample_weight=sample_weight)
         if schema is None:
             schema = Schema.infer(rows.X, y, task=self.task, categorical_features=categorical_features, dtype=dtype)
-        extra, missing = extra_columns or schema.extra_columns, missing_columns or schema.missing_columns
-        schema = replace(schema, extra_columns=extra, missing_columns=missing)
+        if extra_columns is not None:
+            schema = replace(schema, extra_columns=extra_columns)
+        if missing_columns is not None:
+            schema = replace(schema, missing_columns=missing_columns)
         settings = self.checked_settings(schema)
         self.expect_kernels(schema)
         store = SampleStore(schema, owner=type(self).__name__)

@@ -340,6 +340,7 @@ class _InputReader:
     def __init__(self, data: memoryview | None, schema: Schema, max_rows: int) -> None:
         self._data = data
         self._start = 0
+        self._schema = schema
         self._n_features = schema.n_features
         self._most = schema.n_features if schema.extra_columns == "refuse" else MOST_INPUTS
         self._max_rows = max_rows
@@ -350,6 +351,10 @@ class _InputReader:
         if not isinstance(inputs, list) or not inputs:
             raise invalid("/inputs", "must be a list of at least one tensor")
         if len(inputs) > self._most:
+            for i, one in enumerate(inputs[: self._most + 1]):
+                name = one.get("name") if isinstance(one, dict) else None
+                if isinstance(name, str) and name not in self._schema.names:
+                    raise _unknown(pointer("inputs", i), name, self._schema)
             rule = f"has {len(inputs)} tensors, the model has {self._n_features} features: send one for each, or one"
             raise invalid("/inputs", rule)
         return inputs
@@ -486,8 +491,7 @@ def _table(tensors: list[Tensor], schema: Schema) -> tuple[Sized, dict[str, str]
         if name not in known and schema.extra_columns == "ignore":
             continue
         if name not in known or name in columns:
-            rule = f"must be the name of a feature, each once{schema.nearest(name)}: the model's metadata lists them; "
-            raise invalid(f"{place}/name", f"{rule}{LEAVE_OUT}")
+            raise _unknown(place, name, schema)
         if values.size != len(values):
             raise invalid(f"{place}/shape", "must be [rows] or [rows, 1]: there is a tensor for each feature")
         if len(values) != len(first.values):
@@ -500,6 +504,12 @@ def _table(tensors: list[Tensor], schema: Schema) -> tuple[Sized, dict[str, str]
     columns |= dict.fromkeys(missing, np.full(len(first.values), None, object))
     ordered = {name: columns[name] for name in names}
     return _only_row(ordered, schema) or Columns(ordered), places
+
+
+def _unknown(place: str, name: str, schema: Schema) -> ProblemError:
+    """Return the problem of a tensor whose name the model does not know, or that has the name of another."""
+    rule = f"must be the name of a feature, each once{schema.nearest(name)}: the model's metadata lists them; "
+    return invalid(f"{place}/name", f"{rule}{LEAVE_OUT}")
 
 
 def _matrix(values: Array, schema: Schema) -> Sized:

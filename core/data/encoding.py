@@ -462,10 +462,11 @@ def _names_differ(unknown: list[str], missing: list[str], row: int | None) -> In
         text += "Feature names unseen at fit time:\n" + "".join(f"- {name}\n" for name in unknown)
     if missing:
         text += "Feature names seen at fit time, yet now missing:\n" + "".join(f"- {name}\n" for name in missing)
-    rule = "the columns must be those of the schema"
+    remedies = []
     if missing:
-        rule += f": add {', '.join(map(repr, missing))}, or have missing_columns='missing' in the schema"
+        remedies.append(f"add {', '.join(map(repr, missing))}, or have missing_columns='missing' in the schema")
     if unknown:
-        rule += f": remove the {len(unknown)} that it does not have, or have extra_columns='ignore' in the schema"
+        remedies.append(f"remove the {len(unknown)} that it does not have, or have extra_columns='ignore' in it")
+    rule = f"the columns must be those of the schema: {'; '.join(remedies)}"
     text += rule if row is None else f"row {row}: {rule}"
     return InputError(rule, row=row, field=missing[0] if missing else None, message=text)
