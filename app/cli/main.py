@@ -13,13 +13,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, Literal
 
 import typer
 
@@ -34,9 +34,7 @@ from oubli.app.cli.options import (
     REFUSED,
     ApiKeyFile,
     Command,
-    ExtraColumns,
     Force,
-    MissingColumns,
     Output,
     require_new,
     takes,
@@ -247,8 +245,12 @@ def predict(
         str | None, typer.Option("--id", metavar="COLUMN", help="Column to repeat in front of each prediction.")
     ] = None,
     delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
-    extra_columns: ExtraColumns = None,
-    missing_columns: MissingColumns = None,
+    extra_columns: Annotated[
+        Literal["refuse", "ignore"] | None, typer.Option(help="What to do with columns that the model does not know.")
+    ] = None,
+    missing_columns: Annotated[
+        Literal["refuse", "missing"] | None, typer.Option(help="What to do where the file lacks columns.")
+    ] = None,
 ) -> None:
     """Predict every row of a data file, and write CSV with a probability for each class.
 
@@ -256,11 +258,12 @@ def predict(
     and may be of any size. Each row then names the version of the model that predicted it.
     """
     require_new(output, force)
-    rules = _rules(extra_columns, missing_columns)
+    rules = {"extra_columns": extra_columns, "missing_columns": missing_columns}
+    options: dict[str, Any] = {"id_column": id_column, "rules": rules}
     if url is not None:
         if data_file is None or model is not None:
             raise StartError("with --url name the data file with --data, and no model file")
-        _predict_remotely(url, api_key_file, data_file, rules, id_column=id_column, delimiter=delimiter, output=output)
+        _predict_remotely(url, api_key_file, data_file, delimiter, output, **options)
         return
     if model is None or data is None or data_file is not None:
         raise StartError("name a model file and a data file, or a server with --url and a data file with --data")
@@ -268,8 +271,7 @@ def predict(
     from oubli.app.cli.predict import prediction_rows
 
     with Bars() as progress:
-        options: dict[str, Any] = {"id_column": id_column, "delimiter": delimiter, "progress": progress}
-        estimator, queries = _read_queries(model, data, rules, **options)
+        estimator, queries = _read_queries(model, data, delimiter=delimiter, progress=progress, **options)
         with _results_to(output) as file:
             _write_csv(file, prediction_rows(estimator, queries, progress))
     if output is not None:
@@ -299,8 +301,6 @@ def influence(
     output: Output = None,
     force: Force = False,
     delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
-    extra_columns: ExtraColumns = None,
-    missing_columns: MissingColumns = None,
 ) -> None:
     """List the training samples that help most and harm most on the rows of a file, with their scores.
 
@@ -313,8 +313,8 @@ def influence(
 
     followed = read_update_set(update_set)
     with Bars() as progress:
-        options: dict[str, Any] = {"label_column": target, "delimiter": delimiter, "progress": progress}
-        estimator, queries = _read_queries(model, data, _rules(extra_columns, missing_columns), **options)
+        options: dict[str, Any] = {"label_column": target, "rules": {"extra_columns": "ignore"}}
+        estimator, queries = _read_queries(model, data, delimiter=delimiter, progress=progress, **options)
         found = find_influence(estimator, queries, path=data, method=method, update_set=followed, progress=progress)
     if found.note:
         warn(found.note)
@@ -422,33 +422,21 @@ def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
-def _rules(extra: str | None, missing: str | None) -> dict[str, str]:
-    """Return the rules about columns that are asked for."""
-    asked = {"extra_columns": extra, "missing_columns": missing}
-    return {name: rule for name, rule in asked.items() if rule is not None}
-
-
-def _read_queries(model: Path, data: Path, rules: Mapping[str, Any], **options: Any) -> tuple[Any, Any]:
-    """Read a model file, and the rows of a data file by its schema; `options` are those of `load_queries`."""
+def _read_queries(model: Path, data: Path, *, rules: dict[str, Any], **options: Any) -> tuple[Any, Any]:
+    """Read a model file, and the rows of a data file by its schema and rules; `options` are of `load_queries`."""
     from oubli.app.cli.predict import load_model_file
     from oubli.app.datasets.loading import load_queries
 
     estimator = load_model_file(model)
-    queries = load_queries(data, replace(estimator.schema_, **rules), **options)
+    asked = {name: rule for name, rule in rules.items() if rule is not None}
+    queries = load_queries(data, replace(estimator.schema_, **asked), **options)
     if queries.ignored:
         warn(f"not used by the model: {', '.join(map(repr, queries.ignored))}")
     return estimator, queries
 
 
 def _predict_remotely(
-    url: str,
-    key_file: Path | None,
-    data: Path,
-    rules: Mapping[str, str],
-    *,
-    id_column: str | None,
-    delimiter: str,
-    output: Path | None,
+    url: str, key_file: Path | None, data: Path, delimiter: str, output: Path | None, **options: Any
 ) -> None:
     """Have a server predict a file, and write what it answers."""
     from oubli.app.datasets.readers import open_source
@@ -457,7 +445,7 @@ def _predict_remotely(
     with Bars() as progress, _results_to(output) as file, asking(url, key_file) as client:
         from oubli.app.cli.predict import remote_prediction_rows
 
-        _write_csv(file, remote_prediction_rows(client, source, id_column, rules, progress))
+        _write_csv(file, remote_prediction_rows(client, source, progress=progress, **options))
     if output is not None:
         tell(f"Wrote the server's predictions to {output}.")
 

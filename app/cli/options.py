@@ -192,14 +192,6 @@ LOCAL = "http://127.0.0.1:8000"
 ServerUrl = Annotated[str, typer.Option("--url", metavar="URL", help="Address of the server.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")]
-ExtraColumns = Annotated[
-    str | None,
-    typer.Option(metavar="RULE", help="Columns that the model does not know: refuse (the default) or ignore."),
-]
-MissingColumns = Annotated[
-    str | None,
-    typer.Option(metavar="RULE", help="Columns that the file lacks: refuse (the default), or take them as missing."),
-]
 ReadKeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help="File with a key of the scope 'read'.")]
 
 

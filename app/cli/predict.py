@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -28,7 +27,6 @@ from oubli.client.errors import problem_of
 from oubli.client.messages import Flow, NextChunk
 from oubli.client.session import Session
 from oubli.core import load
-from oubli.core.data.schema import COLUMN_RULES
 from oubli.core.errors import EmptyModelError, FileError, InputError
 from oubli.core.estimators import load_own
 from oubli.core.influence import Influence, influence
@@ -97,8 +95,9 @@ _AT_ONCE = 2  # requests: one is predicted while another is on its way
 def remote_prediction_rows(
     client: Client,
     source: Source,
+    *,
+    rules: Mapping[str, Any],
     id_column: str | None = None,
-    rules: Mapping[str, str] = MappingProxyType({}),
     progress: Progress = silent,
 ) -> Iterator[list[Any]]:
     """Yield a header, then one row for each row of a file: id if there are ids, and what the server answers.
@@ -109,10 +108,10 @@ def remote_prediction_rows(
         Of the server that predicts.
     source
         The file; columns are matched by name.
+    rules
+        About columns, by name; None is that of the server's schema.
     id_column
         Column to repeat in front of each prediction.
-    rules
-        Those about columns that are asked for, by name; others are the server's.
     progress
         Called with how far the file is read.
 
@@ -122,12 +121,9 @@ def remote_prediction_rows(
         When the file cannot be used, or the server does not answer all of it.
     """
     model = client.model()
-    rules = {name: rules.get(name, getattr(model, name)) for name in COLUMN_RULES}
-    if wrong := [name for name, rule in rules.items() if rule not in COLUMN_RULES[name]]:
-        raise StartError(f"--{wrong[0].replace('_', '-')} must be {' or '.join(COLUMN_RULES[wrong[0]])}")
+    rules = {name: rule or getattr(model, name) for name, rule in rules.items()}
     require_id(source, id_column)
-    beside = [model.label.name, *([] if id_column is None else [id_column])]
-    names = require_features(source, model.names, beside, **rules)
+    names = require_features(source, model.names, (model.label.name, id_column), **rules)
     is_first, n_before = True, 0
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for ids, found in _asked(client, pool, source, names, id_column, rules, progress):
@@ -151,7 +147,7 @@ def _asked(
     source: Source,
     names: Sequence[str],
     id_column: str | None,
-    rules: Mapping[str, str],
+    rules: Mapping[str, Any],
     progress: Progress,
 ) -> Iterator[tuple[list[str | None], Future[bytes]]]:
     """Yield the ids of each piece of the file, and the answer to come."""

@@ -237,9 +237,9 @@ def load_queries(
     source = open_source(path, delimiter)
     require_id(source, id_column)
     _require(source, "--target", label_column)
-    beside = [name for name in (id_column, label_column) if name is not None]
-    names = require_features(source, schema.names, [schema.label_name, *beside], **rules_of(schema))
-    wanted = list(dict.fromkeys([*names, *beside]))
+    rules = {name: getattr(schema, name) for name in COLUMN_RULES}
+    names = require_features(source, schema.names, (schema.label_name, id_column, label_column), **rules)
+    wanted = list(dict.fromkeys([*names, *filter(None, (id_column, label_column))]))
     table = source.read(wanted, progress)
     with located(source):
         columns = {column.name: convert_feature(column, column_of(table, column.name)) for column in schema.columns}
@@ -269,13 +269,8 @@ def load_schema(path: Path) -> Schema:
 # --- checks and messages
 
 
-def rules_of(schema: Schema) -> dict[str, str]:
-    """Return the rules of a schema about columns."""
-    return {name: getattr(schema, name) for name in COLUMN_RULES}
-
-
 def require_features(
-    source: Source, names: Sequence[str], beside: Sequence[str], *, extra_columns: str, missing_columns: str
+    source: Source, names: Sequence[str], beside: Sequence[str | None], *, extra_columns: str, missing_columns: str
 ) -> list[str]:
     """Return the columns of a model that a file has, and refuse columns by the rules of `Schema`.
 

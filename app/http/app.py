@@ -60,10 +60,6 @@ prediction when they are answered. What was deleted is gone from all files soon 
 A request with the header `Min-Version` asks for this `model_version` or a later one: a server that is behind it answers
 503 (`behind`), not from an older model.
 
-Whatever is not there is answered by what was asked for. What an address names (a sample, a receipt, a job) gets 404. A
-list of what nothing is of is empty. What is asked about people or ids (deletion, restriction, export) is done, and the
-answer says of how many of them nothing is held.
-
 Of several nodes one takes changes. The others answer them with a redirect (307) to it, or with 503 while none does
 (`not-leader`); `GET /cluster` tells which one it is.
 """

@@ -27,7 +27,7 @@ import numpy as np
 import orjson
 from pydantic_core import from_json
 
-from oubli.app.http.parsing import LEAVE_OUT, find_too_large, require_few_values, with_rules
+from oubli.app.http.parsing import LEAVE_OUT, require_few_values, with_rules
 from oubli.app.http.problems import ProblemError, invalid, pointer
 from oubli.app.service.model.live import Predicted
 from oubli.core.array_types import Array
@@ -207,9 +207,6 @@ MATRIX = "features"
 """Name of the input that has all features, where all are numbers; another one will do as well."""
 PREDICTIONS, PROBABILITIES, CLASSES = "predictions", "probabilities", "classes"
 
-MOST_INPUTS = 10_000
-"""Tensors of a request, where those that the model does not know are ignored."""
-
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _REQUEST_KEYS = frozenset({"id", "model_name", "model_version", "parameters", "inputs", "outputs"})
 _INPUT_KEYS = frozenset({"name", "shape", "datatype", "parameters", "data"})
@@ -250,8 +247,8 @@ class Inference(NamedTuple):
         Which outputs to answer with, and whether as bytes.
     min_version
         Version that the model must have reached; None for any.
-    header
-        The JSON, for messages.
+    has_infinities
+        Whether it may have infinities, rather than numbers in JSON that no 64-bit float holds.
     """
 
     id: str | None
@@ -259,7 +256,7 @@ class Inference(NamedTuple):
     places: Mapping[str, str]
     outputs: Mapping[str, bool]
     min_version: int | None
-    header: bytes
+    has_infinities: bool
 
 
 def output_names(schema: Schema) -> tuple[str, ...]:
@@ -314,7 +311,7 @@ def read_inference(body: bytes, header_lengths: list[str], schema: Schema, max_r
             raise invalid(pointer(key), "must be text")
     parameters = _parameters(content, "")
     rules = with_rules(schema, parameters, "/parameters")
-    reader = _InputReader(data, rules, max_rows)
+    reader = _InputReader(data, schema, max_rows)
     tensors = [reader.tensor(sent, pointer("inputs", i)) for i, sent in enumerate(reader.sent(content))]
     reader.finish()
     rows, places = _table(tensors, rules)
@@ -322,15 +319,14 @@ def read_inference(body: bytes, header_lengths: list[str], schema: Schema, max_r
     if min_version is not None and (type(min_version) is not int or min_version < 0):
         raise invalid("/parameters/min_version", "must be an integer of at least 0")
     outputs = _outputs(content, _flag(parameters, "binary_data_output", ""), schema)
-    return Inference(content.get("id"), rows, places, outputs, min_version, header)
+    return Inference(content.get("id"), rows, places, outputs, min_version, bool(data) or b"nfinity" in header)
 
 
 def explain_inputs(error: InputError, asked: Inference, schema: Schema) -> ProblemError:
     """Return the problem of rows that `core` refused, with the input that has them."""
     if error.row is None or error.field not in schema.names:
         return invalid("", error.rule)
-    is_beyond = error.rule == NOT_FINITE and find_too_large(asked.header) is not None
-    rule = TOO_LARGE if is_beyond else error.rule
+    rule = TOO_LARGE if error.rule == NOT_FINITE and not asked.has_infinities else error.rule
     return invalid(asked.places[error.field], f"(row {error.row}, feature '{error.field}') {rule}")
 
 
@@ -340,9 +336,7 @@ class _InputReader:
     def __init__(self, data: memoryview | None, schema: Schema, max_rows: int) -> None:
         self._data = data
         self._start = 0
-        self._schema = schema
         self._n_features = schema.n_features
-        self._most = schema.n_features if schema.extra_columns == "refuse" else MOST_INPUTS
         self._max_rows = max_rows
 
     def sent(self, content: dict[str, Any]) -> list[Any]:
@@ -350,13 +344,6 @@ class _InputReader:
         inputs = content.get("inputs")
         if not isinstance(inputs, list) or not inputs:
             raise invalid("/inputs", "must be a list of at least one tensor")
-        if len(inputs) > self._most:
-            for i, one in enumerate(inputs[: self._most + 1]):
-                name = one.get("name") if isinstance(one, dict) else None
-                if isinstance(name, str) and name not in self._schema.names:
-                    raise _unknown(pointer("inputs", i), name, self._schema)
-            rule = f"has {len(inputs)} tensors, the model has {self._n_features} features: send one for each, or one"
-            raise invalid("/inputs", rule)
         return inputs
 
     def tensor(self, sent: Any, place: str) -> Tensor:
@@ -491,7 +478,8 @@ def _table(tensors: list[Tensor], schema: Schema) -> tuple[Sized, dict[str, str]
         if name not in known and schema.extra_columns == "ignore":
             continue
         if name not in known or name in columns:
-            raise _unknown(place, name, schema)
+            rule = f"must be the name of a feature, each once{schema.nearest(name)}: the model's metadata lists them; "
+            raise invalid(f"{place}/name", f"{rule}{LEAVE_OUT}")
         if values.size != len(values):
             raise invalid(f"{place}/shape", "must be [rows] or [rows, 1]: there is a tensor for each feature")
         if len(values) != len(first.values):
@@ -504,12 +492,6 @@ def _table(tensors: list[Tensor], schema: Schema) -> tuple[Sized, dict[str, str]
     columns |= dict.fromkeys(missing, np.full(len(first.values), None, object))
     ordered = {name: columns[name] for name in names}
     return _only_row(ordered, schema) or Columns(ordered), places
-
-
-def _unknown(place: str, name: str, schema: Schema) -> ProblemError:
-    """Return the problem of a tensor whose name the model does not know, or that has the name of another."""
-    rule = f"must be the name of a feature, each once{schema.nearest(name)}: the model's metadata lists them; "
-    return invalid(f"{place}/name", f"{rule}{LEAVE_OUT}")
 
 
 def _matrix(values: Array, schema: Schema) -> Sized:

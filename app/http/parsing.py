@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -33,7 +32,7 @@ from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.service import Service
 from oubli.app.times import TimeError, parse_future
 from oubli.core.data.schema import COLUMN_RULES, LARGEST_WEIGHT, Schema
-from oubli.core.data.values import TOO_LARGE, normalise_id
+from oubli.core.data.values import NOT_FINITE, TOO_LARGE, normalise_id
 from oubli.core.errors import InputError
 from oubli.core.jit.targets import GRID
 from oubli.core.planning import KEEP, Keep
@@ -46,7 +45,6 @@ MOST_NAMED = 1000  # samples in an answer about influence
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _PREDICTION_KEYS = frozenset({"instances", "receipt", "coverage", "by_class"})
 _SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "restricted_at", "readd", "retention", "weight"}
-_NUMBERS = {*_SAMPLE_KEYS, *_PREDICTION_KEYS, "samples", "labels", "top", "update_set", "seconds", "limit"}
 _REPLACEMENT_KEYS = _SAMPLE_KEYS - {"readd", "retention"}
 MOST_COMPARED = 100  # instances
 SHORT_BODY = 2**15  # bytes that are read in 5 ms at most; lists of ids take the longest
@@ -84,32 +82,25 @@ def require_few_values(body: bytes, n_rows: int, n_features: int) -> None:
         raise ProblemError("too-many-rows", f"The body has more values than {n_rows} rows can have: split it.")
 
 
-_BEYOND = object()
-_IS_BEYOND = "infinity"  # in what orjson says of a number that is too large
+def parse_json(text: bytes) -> Any:
+    """Return JSON as an object. A number that no 64-bit float holds is infinite, and refused where it stands.
 
-
-def find_too_large(text: bytes) -> list[str | int] | None:
-    """Return the keys and positions that lead to the first number of some JSON that no 64-bit float can hold.
-
-    None when there is none, or the text is no JSON. Slow: it is for what has been refused.
+    Raises
+    ------
+    orjson.JSONDecodeError
+        When it is not JSON.
     """
-
-    def read_number(number: str) -> object:
-        return _BEYOND if math.isinf(float(number)) else None
-
     try:
-        content = json.loads(text, parse_int=read_number, parse_float=read_number)
-    except (ValueError, RecursionError):
-        return None
-    waiting: list[tuple[list[str | int], Any]] = [([], content)]
-    while waiting:
-        path, value = waiting.pop()
-        if value is _BEYOND:
-            return path
-        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        found = [([*path, key], item) for key, item in items if item is _BEYOND or isinstance(item, (dict, list))]
-        waiting += reversed(found)
-    return None
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if "infinity" not in error.msg:
+            raise
+        try:  # a constant, such as NaN, is no integer
+            return json.loads(
+                text, parse_int=lambda one: int(one) if len(one) < 309 else float(one), parse_constant=int
+            )
+        except (ValueError, RecursionError):
+            raise error from None
 
 
 def parse_object(body: bytes, n_rows: int, n_features: int) -> dict[str, Any]:
@@ -341,33 +332,17 @@ class Reader:
     def _object(self, body: bytes, keys: Set[str]) -> dict[str, Any]:
         require_few_values(body, self.max_rows, len(self._names))
         try:
-            content = orjson.loads(body)
+            content = parse_json(body)
         except orjson.JSONDecodeError as error:
             if "depth" in error.msg:  # the parser's own limit, 1024 levels
                 raise self._too_deep() from None
-            raise self.too_large(error, body) or ProblemError("broken-json") from None
+            raise ProblemError("broken-json") from None
         if not isinstance(content, dict):
             raise self._refuse(content, "", "must be a JSON object")
         for key in content:
             if key not in keys:
                 raise self._refuse(content, "", f"has a key that is not known; {_listed(keys)}")
         return content
-
-    def too_large(self, error: orjson.JSONDecodeError, text: bytes, *before: str | int) -> ProblemError | None:
-        """Return the problem of JSON that was refused for a number that no float can hold; None: for something else.
-
-        `before` leads to the text. Of its keys only those of requests and of the schema are named.
-        """
-        found = find_too_large(text) if _IS_BEYOND in error.msg else None
-        if found is None:
-            return None
-        known = takewhile(lambda part: type(part) is int or part in self._known or part in _NUMBERS, found)
-        place = [*before, *known]
-        *row, last = place or [""]
-        is_row = row[-1:] == ["features"] or (row[:1] == ["instances"] and len(row) == 2)
-        is_cell = is_row and isinstance(last, int) and last < len(self._names)
-        name = f"(feature '{self._names[int(last)]}') " if is_cell else ""
-        return invalid(pointer(*place), f"{name}{TOO_LARGE}")
 
     def _list(self, content: dict[str, Any], key: str, what: str) -> list[Any]:
         if key not in content:
@@ -500,8 +475,10 @@ def explain(
         return invalid(pointer(*parts), error.rule)
     if error.field in schema.names:
         position: str | int = error.field if isinstance(row, dict) else schema.index(error.field)
+        # JSON has no infinities, see `parse_json`.
+        rule = TOO_LARGE if row and error.rule == NOT_FINITE else error.rule
         # The name helps a client that sent a list; it comes from the schema.
-        rule = error.rule if isinstance(row, dict) else f"(feature '{error.field}') {error.rule}"
+        rule = rule if isinstance(row, dict) else f"(feature '{error.field}') {rule}"
         return invalid(pointer(*parts, position), rule)
     beside = parts[:-1]
     key = {"id": "id", "subject": "subject", FIELD: "weight"}.get(error.field, "label")

@@ -2,18 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    PlainSerializer,
-    PrivateAttr,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
@@ -98,12 +89,6 @@ class Kept(Answer):
         return found
 
 
-def time_text(moment: datetime) -> str:
-    """Return a time as all answers and files have it: RFC 3339 in UTC, to the millisecond."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-Time = Annotated[datetime, PlainSerializer(time_text, when_used="json")]
 Omitted: TypeAlias = SkipJsonSchema[None]
 """The type, besides its own, of a field that may be left out and is never null."""
 

@@ -1,6 +1,7 @@
 """Messages about erasures: requests to delete, receipts, and their delivery to webhooks."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -19,7 +20,6 @@ from oubli.api.base import (
     Omitted,
     Ref,
     Request,
-    Time,
     Uuid,
     Version,
     later,
@@ -61,13 +61,13 @@ class Receipt(Kept):
         description="Snapshots that were downloaded while one of the samples was held; the copies still contain it."
     )
     model_version: Version = Field(description="Version after the erasure.")
-    received_at: Time
-    unlearned_at: Time
-    deadline: Time | Omitted = Field(
+    received_at: datetime
+    unlearned_at: datetime
+    deadline: datetime | Omitted = Field(
         None,
         description="Time by which no file may hold the samples: `erasure_deadline` after `unlearned_at`.",
     )
-    erased_at: Time | None
+    erased_at: datetime | None
     overdue: bool = Field(description="Whether the deadline has passed, or was missed.")
     key_id: str = Field(
         description="Of the key in `GET /ledger/keys` that checks the signature; with --ephemeral it lives as long as "
@@ -156,7 +156,7 @@ class DeadLetter(Answer):
         description="The status."
     )
     target: str = Field(description="`webhook`, or the URL of a callback.")
-    since: Time = Field(description="When the status was reached, or redelivery was requested.")
+    since: datetime = Field(description="When the status was reached, or redelivery was requested.")
     reason: str = Field(
         description="Why the last attempt failed: `timeout`, `unreachable`, `unresolved`, `refused-address`, "
         "`untrusted`, `broken-answer`, or `status-` and the status of the answer."

@@ -1,25 +1,12 @@
 """Messages about the audit ledger: entries, public keys, states of the model, and proofs."""
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 from typing_extensions import TypeAliasType
 
-from oubli.api.base import (
-    Answer,
-    By,
-    Hash,
-    Kept,
-    Name,
-    NextCursor,
-    Request,
-    Secret,
-    Time,
-    Uuid,
-    Version,
-    later,
-    one_of,
-)
+from oubli.api.base import Answer, By, Hash, Kept, Name, NextCursor, Request, Secret, Uuid, Version, later, one_of
 
 
 class LedgerEntry(Kept):
@@ -34,7 +21,7 @@ class LedgerEntry(Kept):
     index: Annotated[int, Field(ge=1)] = Field(description="Its position, from 1.")
     previous: Hash = Field(description="`hash` of the entry before; zeros in the first.")
     type: str = Field(description="`signing-key`, `unlearned`, `erased`, or an event such as `restore` and `export`.")
-    at: Time
+    at: datetime
     hash: Hash
 
 
@@ -78,8 +65,8 @@ class PublicKey(Answer):
     algorithm: Annotated[str, one_of("Ed25519")] = later("Ed25519")
     public_key: str = Field(description="32 bytes, in base64.")
     status: Annotated[str, one_of("current", "retired")] = later("current")
-    created_at: Time | None = later(None)
-    retired_at: Time | None = later(None, description="Receipts that were signed before this time stay valid.")
+    created_at: datetime | None = later(None)
+    retired_at: datetime | None = later(None, description="Receipts that were signed before this time stay valid.")
     log_key: str | None = later(
         None,
         description="The key in the form of policies and witnesses: `log` and this text is a line of a policy.",
@@ -113,7 +100,7 @@ class ModelState(Kept):
     index: Annotated[int, Field(ge=1)] = Field(description="Position of the entry in the ledger.")
     previous: Hash
     type: Literal["state"]
-    at: Time
+    at: datetime
     model_version: Version
     n_samples: Annotated[int, Field(ge=0)] = Field(description="Number of samples that the model has learned.")
     set_root: Hash = Field(description="Root over these samples; it depends only on them.")

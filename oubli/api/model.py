@@ -1,8 +1,9 @@
 """Messages about the model, its trees and columns, jobs and snapshots."""
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PlainSerializer
 
 from oubli.api.base import (
     Answer,
@@ -16,7 +17,6 @@ from oubli.api.base import (
     Request,
     Scalar,
     StopReason,
-    Time,
     Uuid,
     Version,
     later,
@@ -173,6 +173,10 @@ class JobsAnswer(Answer):
     jobs: list[Job]
 
 
+def _time_text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 class Snapshot(Answer):
     """A snapshot on disk."""
 
@@ -182,7 +186,7 @@ class Snapshot(Answer):
         description="Digest of the trees: two models with the same digest predict the same, bit for bit."
     )
     bytes: int
-    created_at: Time
+    created_at: Annotated[datetime, PlainSerializer(_time_text, when_used="json")]
 
 
 class Dropped(Answer):

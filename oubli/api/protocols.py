@@ -3,12 +3,13 @@
 Their routes parse and write JSON by hand.
 """
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from oubli.api.base import Answer, Message, Request, Scalar, Time, Uuid
+from oubli.api.base import Answer, Message, Request, Scalar, Uuid
 
 Datatype = Literal[
     "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES"
@@ -149,7 +150,7 @@ class OpendsrRequest(Message):
     regulation: Literal["gdpr", "ccpa"]
     subject_request_id: Uuid = Field(description="Version 4, in lower case, made by the controller.")
     subject_request_type: Literal["erasure", "access", "portability"]
-    submitted_time: Time
+    submitted_time: datetime
     subject_identities: list[OpendsrIdentity] | None = None
     api_version: str | None = None
     status_callback_urls: list[str] | None = Field(
@@ -166,8 +167,8 @@ class OpendsrReply(Answer):
     """A request that was taken. `X-OpenDSR-Signature` signs the body."""
 
     controller_id: str
-    expected_completion_time: Time
-    received_time: Time
+    expected_completion_time: datetime
+    received_time: datetime
     encoded_request: str = Field(description="The body of the request in base64: do not log it.")
     subject_request_id: Uuid
     api_version: str
@@ -177,7 +178,7 @@ class OpendsrStatus(Answer):
     """How far a request is."""
 
     controller_id: str
-    expected_completion_time: Time
+    expected_completion_time: datetime
     subject_request_id: Uuid
     request_status: Literal["pending", "in_progress", "completed", "cancelled"] = Field(
         description="An erasure is `in_progress` when it is unlearned, and `completed` when it is erased from all "
@@ -195,7 +196,7 @@ class OpendsrCancellation(Answer):
     """A request that was cancelled."""
 
     controller_id: str
-    received_time: Time
+    received_time: datetime
     subject_request_id: Uuid
     api_version: str
 

@@ -1,8 +1,10 @@
 """Messages about samples and their subjects: adding, listing, restriction, retention and export."""
 
+from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
 from oubli.api.base import (
@@ -21,7 +23,6 @@ from oubli.api.base import (
     SampleCursor,
     Scalar,
     Secret,
-    Time,
     Version,
     later,
 )
@@ -39,7 +40,7 @@ class Sample(Request):
     subject: Name | None = Field(None, description="The person that the sample is about.")
     features: Features
     label: Scalar
-    expires_at: Time | None = Field(
+    expires_at: datetime | None = Field(
         None,
         description="Time at which the server unlearns and erases the sample: RFC 3339 with a zone, in the future.",
     )
@@ -84,7 +85,7 @@ class ReplaceRequest(Request):
     features: Features
     label: Scalar
     subject: Name | None = None
-    expires_at: Time | None = None
+    expires_at: datetime | None = None
     restricted_at: None = Field(
         None, description="Must be null; it exists so that you can send an answer back. A restriction stays."
     )
@@ -101,19 +102,14 @@ class HeldSample(Answer):
         description="By feature name. A number has the shortest form that reads back as the stored value."
     )
     label: Scalar
-    expires_at: Time | None = later(None, description="When the server unlearns and erases it.")
-    restricted_at: Time | None = later(
+    expires_at: datetime | None = later(None, description="When the server unlearns and erases it.")
+    restricted_at: datetime | None = later(
         None,
         description="Start of the restriction of its subject: the sample is kept, and the model does not learn from "
         "it.",
     )
     weight: float = later(1.0, description="How much it counts: a multiple of 1/256.")
-    _etag: str | None = PrivateAttr(None)
-
-    @property
-    def etag(self) -> str | None:
-        """What `Client.get` was told beside the sample, for `if_match`; None from a list."""
-        return self._etag
+    etag: SkipJsonSchema[str | None] = Field(None, exclude=True, description="For `if_match`; `Client.get` has it.")
 
 
 class SampleAnswer(HeldSample):
@@ -218,7 +214,7 @@ class Restriction(Answer):
     guarantee: str
     model_version: Version
     n_samples: int = Field(description="Number of samples that the model learns from.")
-    at: Time
+    at: datetime
     ledger_index: int | None = Field(
         description="Of the entry of `GET /ledger` that tells of it; null when nothing had to be changed, and the "
         "caller has asked for more than 1,000 such changes in an hour."
@@ -240,7 +236,7 @@ class ExportRequest(Request):
 class ExportedSample(HeldSample):
     """A held sample, and its origin."""
 
-    added_at: Time | None = later(
+    added_at: datetime | None = later(
         None,
         description="When it was added; null if unknown, as for the data file that the model began with.",
     )
@@ -271,7 +267,7 @@ class Bundle(Kept):
 
     subject: str
     held: bool = Field(description="Whether anything is held.")
-    exported_at: Time
+    exported_at: datetime
     model_version: Version
     kind: str = Field(description="Kind of the model that learns from the samples.")
     guarantee: str

@@ -1,10 +1,11 @@
 """Messages about the server: health, the caller, nodes of a cluster, and the events that dashboards follow."""
 
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
 
-from oubli.api.base import Answer, Changes, Durable, Guarantee, Omitted, StopReason, Time, Uuid, Version, later, one_of
+from oubli.api.base import Answer, Changes, Durable, Guarantee, Omitted, StopReason, Uuid, Version, later, one_of
 from oubli.api.model import Snapshot
 
 
@@ -40,7 +41,7 @@ class PendingState(Answer):
     pending: int
     overdue: int
     deadline_s: float = Field(description="Seconds that an erasure may take.")
-    next_deadline_at: Time | None = Field(description="When the oldest that is not finished is due.")
+    next_deadline_at: datetime | None = Field(description="When the oldest that is not finished is due.")
 
 
 class ErasuresState(PendingState):
@@ -53,7 +54,7 @@ class ErasuresState(PendingState):
 class CheckState(Answer):
     """The last comparison with a fresh fit."""
 
-    at: Time
+    at: datetime
     model_version: Version = Field(description="The version that was compared; later ones are not verified.")
     ok: bool
 
@@ -61,7 +62,7 @@ class CheckState(Answer):
 class ScrubState(Answer):
     """When all files were last rewritten without anything of what was unlearned."""
 
-    at: Time | None
+    at: datetime | None
 
 
 class LedgerState(Answer):
@@ -91,7 +92,7 @@ class StateEvent(Answer):
 
     server: str = Field(description="It changes when the server restarts.")
     version: str
-    started_at: Time
+    started_at: datetime
     resumed: bool = Field(description="Whether nothing was missed since `Last-Event-ID`.")
     model: ModelSummary
     changes: ChangesState
@@ -118,13 +119,13 @@ class JournalState(Answer):
 
     records: int
     bytes: int
-    oldest_at: Time | None
+    oldest_at: datetime | None
 
 
 class SnapshotState(Answer):
     """The newest snapshot."""
 
-    at: Time | None
+    at: datetime | None
     lag_records: int
 
 
@@ -138,7 +139,7 @@ class MemoryState(Answer):
 class MetricsEvent(Answer):
     """The event `metrics`: a line a second."""
 
-    at: Time
+    at: datetime
     uptime_s: float
     predict: Rate
     add: Rate
@@ -184,9 +185,9 @@ class AccessKey(Answer):
     id: str | None = Field(description="Null of the key that the setting `api_key` gives.")
     name: str
     scopes: list[str] = Field(description="Everything that it allows.")
-    created_at: Time | None = later(None)
-    expires_at: Time | None = later(None)
-    revoked_at: Time | None = later(None)
+    created_at: datetime | None = later(None)
+    expires_at: datetime | None = later(None)
+    revoked_at: datetime | None = later(None)
     status: Annotated[str, one_of("live", "expired", "revoked")]
 
 
@@ -199,7 +200,7 @@ class Access(Answer):
     )
     name: str | None
     scopes: list[str] = Field(description="Everything that the caller may do.")
-    expires_at: Time | None = later(None)
+    expires_at: datetime | None = later(None)
     keys: list[AccessKey] | Omitted = Field(
         None,
         description="All keys; left out unless the caller has the scope `admin`.",

@@ -32,7 +32,7 @@ from pydantic import ValidationError
 from oubli.api.base import Problem
 
 TYPE_PREFIX = "urn:oubli:problem:"
-_ROW = re.compile(r"^(/(?:instances|samples)/)(\d+)")
+_ROW = re.compile(r"^(/instances/)(\d+)")
 
 
 class ClientError(Exception):
@@ -148,13 +148,10 @@ class ProblemError(ClientError):
         """Return the error of rows of which so many were before those that it counts."""
         if not n or not self.errors:
             return self
-
-        def moved(place: re.Match[str]) -> str:
-            return f"{place[1]}{int(place[2]) + n}"
-
-        moved_on = [InputProblem(_ROW.sub(moved, place), rule) for place, rule in self.errors]
         facts = {name: getattr(self, name) for name in ("kind", "title", "detail", "retry_after", "request_id")}
-        return type(self)(self.status, errors=moved_on, **facts)
+        places = [_ROW.sub(lambda place: f"{place[1]}{int(place[2]) + n}", one.pointer) for one in self.errors]
+        errors = [one._replace(pointer=place) for one, place in zip(self.errors, places, strict=True)]
+        return type(self)(self.status, errors=errors, **facts)
 
     @property
     def pointers(self) -> tuple[str, ...]:

@@ -179,34 +179,32 @@ def read_predictions(content: Any, index: Any) -> Predictions:
 
 def joined(parts: Sequence[Predictions], index: Any) -> Predictions:
     """Return predictions of parts of a table, of which there is one at least, as those of the whole."""
+    versions = [part.model_version for part in parts]
+    first = replace(parts[0], index=index, model_version=max(versions), oldest_version=min(versions))
     if len(parts) == 1:
-        return replace(parts[0], index=index)
-    sets = [one for part in parts for one in part.sets or ()]
+        return first
     intervals = [part.intervals for part in parts if part.intervals is not None]
-    return Predictions(
-        np.concatenate([part.predictions for part in parts]),
-        *_joined_probabilities(parts),
-        max(part.model_version for part in parts),
-        index,
-        None if parts[0].sets is None else sets,
-        np.concatenate(intervals) if intervals else None,
-        min(part.model_version for part in parts),
+    labels = sorted({label for part in parts for label in _ordered(part)})  # as the server orders them
+    return replace(
+        first,
+        predictions=np.concatenate([part.predictions for part in parts]),
+        classes=None if first.classes is None else _vector([label for _, label in labels]),
+        probabilities=None if first.classes is None else np.concatenate([_spread(part, labels) for part in parts]),
+        sets=None if first.sets is None else [one for part in parts for one in part.sets or ()],
+        intervals=np.concatenate(intervals) if intervals else None,
     )
 
 
-def _joined_probabilities(parts: Sequence[Predictions]) -> tuple[Any, Any]:
-    """Return the classes of all parts in the server's order, and the probabilities; None without."""
-    held = [[(type(one).__name__, one) for one in part.classes.tolist()] for part in parts if part.classes is not None]
-    if not held:
-        return None, None
-    places = {label: place for place, label in enumerate(sorted({label for labels in held for label in labels}))}
-    probabilities = np.zeros((sum(len(part.predictions) for part in parts), len(places)))
-    start = 0
-    for part, labels in zip(parts, held, strict=True):
-        stop = start + len(part.predictions)
-        probabilities[start:stop, [places[label] for label in labels]] = part.probabilities
-        start = stop
-    return _vector([label for _, label in places]), probabilities
+def _ordered(part: Predictions) -> list[tuple[str, Any]]:
+    """Return the classes of predictions, each behind the name of its type."""
+    return [] if part.classes is None else [(type(label).__name__, label) for label in part.classes.tolist()]
+
+
+def _spread(part: Predictions, labels: list[tuple[str, Any]]) -> np.ndarray[Any, Any]:
+    """Return probabilities with a column for each of some classes; of those that were not held it is 0."""
+    shares = np.zeros((len(part.predictions), len(labels)))
+    shares[:, list(map(labels.index, _ordered(part)))] = part.probabilities
+    return shares
 
 
 def _intervals(content: Any) -> np.ndarray[Any, Any] | None:

@@ -162,10 +162,6 @@ def samples_of(
     DataError
         When something cannot be sent, or does not go with the number of rows.
     """
-    if isinstance(y, str) and is_frame(X):
-        if y not in X.columns:
-            raise DataError("X has no column of this name: pass the labels, or the name of their column", None, y)
-        X, y = X[[name for name in X.columns if name != y]], X[y]
     rows = rows_of(X)
     n = len(rows)
     columns: dict[str, Sequence[Any]] = {"features": rows, "label": labels_of(y, n)}

@@ -38,6 +38,7 @@ from oubli.app.http.responses import NO_STORE, addition_content, json_answer, pr
 from oubli.app.service.changes.additions import Added, NewSamples
 from oubli.app.service.changes.command import IdempotencyKey
 from oubli.app.service.model.live import Predicted
+from oubli.core.data.values import NOT_FINITE, TOO_LARGE
 from oubli.core.errors import InputError
 
 Place = tuple[str | int, ...]
@@ -134,6 +135,8 @@ class Bulk:
             try:
                 added = await service.changes.add(samples, key)
             except InputError as error:
+                if given is Format.NDJSON and error.rule == NOT_FINITE:  # JSON has no infinities
+                    error.rule = TOO_LARGE
                 raise explain(error, lambda row: ("samples", row, "features"), NAMED, reader.schema) from None
         return await self.addition_as(wanted, added)
 

@@ -11,7 +11,7 @@ import orjson
 
 from oubli.app.datasets.blocks import Blocks, StreamError, TextBlocks
 from oubli.app.http.formats import Format, columns_beside, label_column
-from oubli.app.http.parsing import Reader, parse_name, parse_weight, refuse_repeated
+from oubli.app.http.parsing import Reader, parse_json, parse_name, parse_weight, refuse_repeated
 from oubli.app.http.problems import NOT_ADDED, ProblemError, invalid, pointer
 from oubli.app.service.changes.additions import NewSamples
 from oubli.core.data.values import Column, ColumnType
@@ -88,7 +88,7 @@ class _LineSource:
 
         sent: list[Any] = []
         for line in _lines(block):
-            sent.append(_parsed(line, self._reader, "instances", self._n_rows + len(sent)))
+            sent.append(_parsed(line, self._n_rows + len(sent)))
             if len(sent) == ROWS_AT_ONCE:
                 yield self._part(sent)
                 sent = []
@@ -128,8 +128,7 @@ class _LineCollector:
         """Take in the samples of a block."""
         samples = self._samples
         for line in _lines(block):
-            sample = _parsed(line, self._reader, "samples", len(samples))
-            self._reader.add_sample(samples, len(samples), sample)
+            self._reader.add_sample(samples, len(samples), _parsed(line, len(samples)))
         return len(samples)
 
     def samples(self) -> NewSamples:
@@ -253,12 +252,11 @@ def _lines(block: bytes) -> Iterator[bytes]:
     return (line for line in block.split(b"\n") if not line.isspace() and line)
 
 
-def _parsed(line: bytes, reader: Reader, rows: str, row: int) -> Any:
+def _parsed(line: bytes, row: int) -> Any:
     try:
-        return orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        rule = "is not JSON: send one value a line; a missing value is null"
-        raise reader.too_large(error, line, rows, row) or StreamError("broken", rule, row=row) from None
+        return parse_json(line)
+    except orjson.JSONDecodeError:
+        raise StreamError("broken", "is not JSON: send one value a line; a missing value is null", row=row) from None
 
 
 def no_rows(what: str) -> ProblemError:

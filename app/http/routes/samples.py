@@ -74,6 +74,7 @@ from oubli.app.http.responses import (
 )
 from oubli.app.service.evidence.sample_set import AbsenceProof as AbsenceFound
 from oubli.app.service.model.questions import Page
+from oubli.app.service.model.state import tag_of
 from oubli.core.errors import InputError
 from oubli.core.samples.set_tree import DEPTH
 
@@ -231,15 +232,8 @@ async def prove_absence(request: Request) -> Response:
 @router.get(
     "/samples",
     summary="List samples",
-    responses=answers(SamplesList, content=CSV, headers=NEXT_CURSOR | ETAG)
-    | NOT_MODIFIED
-    | problems("not-held", "invalid-input"),
-    openapi_extra={
-        "parameters": [
-            *(QUERY[name] for name in ("id", "subject", "cursor", "limit", "format", "openings")),
-            IF_NONE_MATCH,
-        ]
-    },
+    responses=answers(SamplesList, content=CSV, headers=NEXT_CURSOR | ETAG) | problems("not-held", "invalid-input"),
+    openapi_extra={"parameters": [QUERY[name] for name in ("id", "subject", "cursor", "limit", "format", "openings")]},
 )
 async def list_samples(request: Request) -> Response:
     """List the samples held, or those of one subject, page by page; or the one with an id.
@@ -267,7 +261,7 @@ async def list_samples(request: Request) -> Response:
     csv = wants_csv(request, chosen)
     sample, version = context.service.questions.get(sample_id)
     answer = page_answer(Page([sample], None, 0, version), context.service.model.state.model.schema_, csv=csv)
-    return _tagged(request, sample_id, answer)
+    return _tagged(context, sample_id, answer)
 
 
 @router.delete(
@@ -315,7 +309,9 @@ async def get_sample(request: Request) -> Response:
     sample, version = context.service.questions.get(_sample_id(request))
     schema = context.service.model.state.model.schema_
     content = {**sample_content(sample, schema), "model_version": version}
-    return _tagged(request, sample.id, csv_answer([sample], schema) if csv else json_answer(content))
+    answer = _tagged(context, sample.id, csv_answer([sample], schema) if csv else json_answer(content))
+    known, tag = _tags_of(request, "if-none-match"), answer.headers["ETag"]
+    return Response(None, 304, {**NO_STORE, "ETag": tag}) if known and known & {tag, f"W/{tag}", "*"} else answer
 
 
 @router.put(
@@ -402,15 +398,9 @@ async def _answer(context: Context, page: Page, *, csv: bool) -> Response:
     return write() if len(page.samples) <= DEFAULT_PAGE else await asyncio.to_thread(write)
 
 
-def _tagged(request: Request, sample_id: str, answer: Response) -> Response:
-    """Return an answer with the entity tag of its only sample; 304 without a body when the caller has it already."""
-    tag = context_of(request).service.questions.tag(sample_id)
-    if tag is None:
-        return answer
-    known = _tags_of(request, "if-none-match") or frozenset()
-    if not known.isdisjoint({tag, f"W/{tag}", "*"}):
-        answer = Response(status_code=304, headers=NO_STORE)
-    answer.headers["ETag"] = tag
+def _tagged(context: Context, sample_id: str, answer: Response) -> Response:
+    """Return an answer with the entity tag of its only sample."""
+    answer.headers["ETag"] = tag_of(context.service.model.state.model.samples_, sample_id)
     return answer
 
 

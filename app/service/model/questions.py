@@ -18,7 +18,6 @@ from oubli.app.errors import NotHeldError, NoTreeError, StaleCursorError
 from oubli.app.service.jobs.fits import estimator_of
 from oubli.app.service.model.influence import Comparer, InfluenceRanker
 from oubli.app.service.model.live import LiveModel, Predicted
-from oubli.app.service.model.state import tag_of
 from oubli.app.times import LOOP_BUDGET, end_stage
 from oubli.core.data.schema import Task
 from oubli.core.data.values import ColumnType
@@ -310,10 +309,6 @@ class Questions:
         except UnknownIdError:
             raise NotHeldError from None
         return found, self._live.state.version
-
-    def tag(self, sample_id: str) -> str | None:
-        """Return the entity tag of a sample that is held."""
-        return tag_of(self._live.state.model.samples_, sample_id)
 
     def find(self, ids: Sequence[str]) -> Page:
         """Return the samples held of some ids, in their order, as a page without a next one."""

@@ -44,23 +44,16 @@ Names = AbstractSet[tuple[str, str]]
 """Kinds (`id` or `subject`) and texts."""
 
 
-_ANY = "*"
-_TAG_BYTES = 16
-
-
-def tag_of(store: SampleStore, sample_id: str) -> str | None:
-    """Return the entity tag of a sample: it changes with all that `GET /samples/{id}` tells of it. None: not held.
+def tag_of(store: SampleStore, sample_id: str) -> str:
+    """Return the entity tag of a held sample: it changes with all that `GET /samples/{id}` tells of it.
 
     It is made of the nonce, which is random, of this content alone and erased with it. So it tells nothing of the
     content, and is the same on all nodes.
     """
-    part = store.holding(sample_id)
-    nonce = None if part is None else part.nonce(sample_id)
-    if part is None or nonce is None:
-        return None
-    sample = part.get(sample_id)
-    times = f"etag {sample.expires_ms} {sample.restricted_ms}".encode("ascii")
-    return f'"{hmac.digest(nonce, times, "sha256")[:_TAG_BYTES].hex()}"'
+    part = store.restricted if store.restricted.contains(sample_id) else store
+    sample, nonce = part.get(sample_id), part.nonce(sample_id) or secrets.token_bytes()
+    times = f"{sample.expires_ms} {sample.restricted_ms}".encode("ascii")
+    return f'"{hmac.digest(nonce, times, "sha256")[:16].hex()}"'
 
 
 def require_tag(store: SampleStore, sample_id: str, tags: AbstractSet[str] | None) -> None:
@@ -71,9 +64,7 @@ def require_tag(store: SampleStore, sample_id: str, tags: AbstractSet[str] | Non
     SampleChangedError
         When it is another.
     """
-    if tags is None or _ANY in tags or store.holding(sample_id) is None:
-        return
-    if tag_of(store, sample_id) not in tags:
+    if tags is not None and "*" not in tags and store.holding(sample_id) and tag_of(store, sample_id) not in tags:
         raise SampleChangedError
 
 

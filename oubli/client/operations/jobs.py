@@ -11,8 +11,7 @@ import orjson
 from oubli.api.model import Job, JobsAnswer
 from oubli.client.errors import JobFailedError, NoAnswerError, ProblemError, WaitTimeoutError
 from oubli.client.messages import Close, Emit, Emits, Flow, NextEvent, Sleep
-from oubli.client.operations.requests import FIRST_POLL, LONGEST_POLL, local, reading
-from oubli.client.progress import Progress, reporting
+from oubli.client.operations.requests import FIRST_POLL, LONGEST_POLL, Progress, local, reading, reporting
 from oubli.client.results import read
 from oubli.client.session import Session
 

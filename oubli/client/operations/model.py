@@ -24,8 +24,7 @@ from oubli.api.server import Access, Cluster, Readiness
 from oubli.client.errors import DataError, NoAnswerError, ProblemError, UnavailableError
 from oubli.client.messages import Emits, Flow, NextChunk, Request, Sleep, Work
 from oubli.client.operations.jobs import result_of
-from oubli.client.operations.requests import FIRST_POLL, Names, object_of, paged, posting, reading
-from oubli.client.progress import Progress
+from oubli.client.operations.requests import FIRST_POLL, Names, Progress, object_of, paged, posting, reading
 from oubli.client.results import Without, read, read_without
 from oubli.client.session import Session
 from oubli.client.tables import index_of, names_of, rows_of

@@ -12,20 +12,10 @@ from oubli.api import erasures
 from oubli.api.erasures import DeletionOutcome, NothingErased, Receipt
 from oubli.api.model import Model
 from oubli.api.samples import Added, Bundle, HeldSample, Restriction, SamplesAnswer
-from oubli.client.errors import DataError, ProblemError, TooLargeError
+from oubli.client.errors import DataError
 from oubli.client.messages import Emit, Emits, Flow, Request, to_json
 from oubli.client.operations.jobs import result_of
-from oubli.client.operations.requests import (
-    MOST_BYTES,
-    MOST_ROWS,
-    Names,
-    column_rules,
-    n_bytes_of,
-    object_of,
-    posting,
-    reading,
-)
-from oubli.client.progress import Progress, reporting
+from oubli.client.operations.requests import Names, column_rules, object_of, posting, reading
 from oubli.client.results import ListedDeletion, read
 from oubli.client.session import Session
 from oubli.client.tables import frame_of, is_frame, labels_of, names_of, rows_of, samples_of, time_text
@@ -35,6 +25,8 @@ if TYPE_CHECKING:
 
 _KEEP = object()
 _LINES = "application/x-ndjson"
+MOST_IN_JSON = 1000
+"""Samples that are sent as JSON; more are sent as a line each, of which servers take ten times as many at once."""
 
 
 def add(
@@ -50,8 +42,6 @@ def add(
     readd: bool = False,
     extra_columns: str | None = None,
     missing_columns: str | None = None,
-    batch: int | None = None,
-    progress: Progress | None = None,
     idempotency_key: str | None = None,
 ) -> Flow[Added]:
     """Learn samples, all of them or none. When it returns, they are in every later prediction.
@@ -60,8 +50,8 @@ def add(
     ----------
     X : DataFrame, array of shape (n, d), or list of rows
         As for `predict`.
-    y : list, Series or array of shape (n,), or str
-        Labels, matched with X by position; or the name of the column of a DataFrame X that has them.
+    y : list, Series or array of shape (n,)
+        Labels, matched with X by position.
     ids : sequence of str or int, optional
         Names to delete the samples by. When left out, the labels of the index if X is a DataFrame with one, unless
         they are 0, 1, ..., n - 1; else the server generates them.
@@ -76,12 +66,8 @@ def add(
         For how many seconds from their addition all samples of the subjects are kept; see `retain`.
     readd : bool
         Whether ids that were erased lately may come back.
-    extra_columns, missing_columns, progress : optional
+    extra_columns, missing_columns : optional
         As for `predict`.
-    batch : int, optional
-        How many samples to add at once, for tables that are larger than a server takes (100,000 samples). Each batch is
-        added whole or not at all, in the order of the rows. After an error, the batches before stay; you can repeat
-        the call if you pass ids, because what is held already is accepted.
     idempotency_key : str, optional
         Names this addition, so that it is made once however often it is sent, by whichever process. By default a new
         one for each call.
@@ -97,7 +83,7 @@ def add(
     IdConflictError, ErasedLatelyError, RestrictedError
         With the places of the ids; nothing was added.
     TooLargeError
-        When the server takes fewer samples at once: pass `batch`.
+        When the server takes fewer samples at once (100,000): split them.
     """
     belongings = {"ids": ids, "subjects": subjects, "expires_at": expires_at, "sample_weight": sample_weight}
     samples = samples_of(X, y, **belongings, readd=readd)
@@ -107,34 +93,12 @@ def add(
             sample["features"] = features.tolist()
         if retention is not None:
             sample["retention"] = retention
-    ids_added: list[str] = []
-    query, size, n = column_rules(extra_columns, missing_columns), batch or len(samples), len(samples)
-    with reporting(progress, "adding") as report:
-        for start in range(0, n, size):
-            key = f"{idempotency_key}-{start}" if idempotency_key is not None and start else idempotency_key
-            part = samples[start : start + size]
-            try:
-                found = read(Added, (yield from _add(session, part, query, key)))
-            except ProblemError as error:
-                raise error.further_on(start) from None
-            ids_added += found.ids
-            report((start + len(part)) / n)
-    return found.model_copy(update={"ids": ids_added})
-
-
-def _add(
-    session: Session, samples: list[dict[str, Any]], query: tuple[tuple[str, str], ...], key: str | None
-) -> Flow[Any]:
-    """Add samples at once: as JSON, or as lines of JSON when they are more than servers take as JSON."""
-    request = posting("/samples", {"samples": samples}, key=key, takes_key=True, query=query)
-    if len(samples) <= MOST_ROWS and n_bytes_of(request) <= MOST_BYTES:
-        try:
-            return (yield from session.ask(request))
-        except TooLargeError:
-            pass  # nothing was added
-    headers = {**request.headers, "Content-Type": _LINES}
-    lines = replaced(request, body=b"\n".join(map(to_json, samples)), headers=headers)
-    return (yield from session.ask(lines))
+    query = column_rules(extra_columns, missing_columns)
+    request = posting("/samples", {"samples": samples}, key=idempotency_key, takes_key=True, query=query)
+    if len(samples) > MOST_IN_JSON:
+        lines = b"\n".join(map(to_json, samples))
+        request = replaced(request, body=lines, headers={**request.headers, "Content-Type": _LINES})
+    return read(Added, (yield from session.ask(request)))
 
 
 def get(session: Session, sample_id: str | int) -> Flow[HeldSample]:
@@ -148,9 +112,7 @@ def get(session: Session, sample_id: str | int) -> Flow[HeldSample]:
     answer = yield from session.exchange(reading("/samples", id=names_of(sample_id, "id")[0]))
     content = answer.json()
     session.saw(content)
-    found = read(SamplesAnswer, content).samples[0]
-    found._etag = answer.headers.get("etag")
-    return found
+    return read(SamplesAnswer, content).samples[0].model_copy(update={"etag": answer.headers.get("etag")})
 
 
 def samples(session: Session, *, subject: str | int | None = None, page_size: int | None = None) -> Emits[HeldSample]:
@@ -269,7 +231,6 @@ def delete(
     *,
     subjects: Names | None = None,
     ref: str | None = None,
-    if_match: str | None = None,
     idempotency_key: str | None = None,
 ) -> Flow[Receipt | NothingErased]:
     """Unlearn samples by their ids, or all samples of some subjects.
@@ -286,11 +247,8 @@ def delete(
         Whose samples, instead of `ids`.
     ref : str, optional
         The caller's case number, a UUID.
-    if_match : str, optional
-        The `etag` of the only sample as you have read it: it is not deleted if it was changed since. A lost answer is
-        not asked for again.
     idempotency_key : str, optional
-        As for `add`; not with `if_match`.
+        As for `add`.
 
     Returns
     -------
@@ -300,17 +258,8 @@ def delete(
     ------
     DataError
         When neither or both are given, or nothing is named.
-    ConflictError
-        When the sample is not as in `if_match` (`sample-changed`).
     """
-    request = _deletion(ids, subjects, ref, idempotency_key)
-    if if_match is not None:
-        names = [] if ids is None else names_of(ids, "id")
-        if len(names) != 1 or idempotency_key is not None:
-            raise DataError("if_match is for one id, and without an idempotency key")
-        query = (("id", names[0]), *([] if ref is None else [("ref", ref)]))
-        request = Request("DELETE", "/samples", query, headers={"If-Match": if_match})
-    return _outcome((yield from session.ask(request)))
+    return _outcome((yield from session.ask(_deletion(ids, subjects, ref, idempotency_key))))
 
 
 def delete_listing(
