@@ -55,8 +55,11 @@ NOT_RUN = {
     "kubectl rollout": "needs a cluster",
     "python3 -m venv /opt/oubli": "changes the machine; the wheel has tests of its own",
     "go install filippo.io": "installs programs of others, in Go",
+    "library(httr2)": "needs R and httr2; run by hand when it is changed",
+    "import java.net.URI;": "needs a JDK; run by hand when it is changed",
     "openssl rand -hex 32": "would listen on all addresses of the machine",
 }
+OTHERS = ("java", "r")  # languages of programs that no test runs
 # Pages that start their own server. The others ask one that is started once.
 STARTING = re.compile(r"^(make run|oubli serve)\b", re.MULTILINE)
 STOP = "<!-- test: stop the server -->"
@@ -261,7 +264,8 @@ def test_the_programs_of_a_page_run(page: str, tmp_path: Path) -> None:
 
 def test_each_block_is_run_or_named_with_a_reason() -> None:
     blocks = [(page, block) for page in PAGES for block in blocks_of(page)]
-    assert {block.kind for _, block in blocks} <= {"sh", "python", "text", "json", "stop"}
+    assert {block.kind for _, block in blocks} <= {"sh", "python", "text", "json", "stop", *OTHERS}
+    assert all(block.text.startswith(tuple(NOT_RUN)) for _, block in blocks if block.kind in OTHERS)
     not_run = {text for text in NOT_RUN for _, block in blocks if block.text.startswith(text)}
     assert not_run == set(NOT_RUN), "a reason for a block that is gone"
     for page in PAGES:

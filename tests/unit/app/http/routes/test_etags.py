@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from tests.unit.app.hosted import hosted
 from tests.unit.app.support import forest, make_service, reopened, samples, served, served_here
 
 NEW = {"features": [5, "b", False], "label": "no"}
@@ -116,3 +117,11 @@ async def test_of_two_changes_of_the_same_sample_the_second_is_refused() -> None
             client.delete("/samples/c1", headers=headers),
         )
         assert sorted(answer.status_code for answer in answers) == [200, 412, 412]
+
+
+def test_the_fast_path_leaves_conditions_to_the_route() -> None:
+    with hosted(make_service()) as host:
+        for _ in range(2):  # the second request of a head that is known
+            status, problem = host.ask("DELETE", "/samples/c1", **{"If-Match": '"x"'})
+            assert (status, problem["type"]) == (412, "urn:oubli:problem:sample-changed")
+        assert host.ask("DELETE", "/samples/c1")[1]["unlearned"] == 1
