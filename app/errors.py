@@ -17,6 +17,7 @@
       RepeatedRequestError  an id of such a request that another has
       UncancellableError    a request of OpenDSR that has begun
       NotHeldError       a sample or subject that is not held, where the caller needs one that is
+      SampleChangedError a sample that is not as the caller has seen it
       NotLeaderError     another node leads, and takes the changes
       NoNodeError        a node that the cluster does not have
       NodeAliveError     a node that cannot be removed, because it leads or is not expelled
@@ -206,6 +207,10 @@ class UncancellableJobError(ServiceError):
 
 class NotHeldError(ServiceError):
     """The sample or subject asked for is not held."""
+
+
+class SampleChangedError(ServiceError):
+    """The sample is not as the caller has seen it."""
 
 
 class StillHeldError(ServiceError):

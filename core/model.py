@@ -71,6 +71,8 @@ class Model(Changeable):
         schema: Schema | None = None,
         classes: str | Sequence[Any] | None = None,
         max_classes: int | None = None,
+        extra_columns: str | None = None,
+        missing_columns: str | None = None,
         progress: Progress | None = None,
     ) -> Self:
         """Grow the trees on samples, in place of all that was held before.
@@ -109,6 +111,11 @@ class Model(Changeable):
             the schema says: it is open unless it has a list.
         max_classes : int, optional
             Most classes that may be held at a time; 1,000 unless the schema says otherwise.
+        extra_columns : {"refuse", "ignore"}, optional
+            Whether later rows with names (tables, and lists of dictionaries) may have columns that the model does not
+            know. When left out, as the schema says: they are refused.
+        missing_columns : {"refuse", "missing"}, optional
+            Whether such rows may lack columns, whose values are then missing. As `extra_columns`.
         progress : callable(done, total), optional
             Called after each tree.
 
@@ -129,6 +136,10 @@ class Model(Changeable):
         rows = read_rows(X, ids=ids, subjects=subjects, expires_at=expires_at, sample_weight=sample_weight)
         if schema is None:
             schema = Schema.infer(rows.X, y, task=self.task, categorical_features=categorical_features, dtype=dtype)
+        if extra_columns is not None:
+            schema = replace(schema, extra_columns=extra_columns)
+        if missing_columns is not None:
+            schema = replace(schema, missing_columns=missing_columns)
         settings = self.checked_settings(schema)
         self.expect_kernels(schema)
         store = SampleStore(schema, owner=type(self).__name__)

@@ -15,10 +15,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, Literal
 
 import typer
 
@@ -244,6 +245,12 @@ def predict(
         str | None, typer.Option("--id", metavar="COLUMN", help="Column to repeat in front of each prediction.")
     ] = None,
     delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
+    extra_columns: Annotated[
+        Literal["refuse", "ignore"] | None, typer.Option(help="What to do with columns that the model does not know.")
+    ] = None,
+    missing_columns: Annotated[
+        Literal["refuse", "missing"] | None, typer.Option(help="What to do where the file lacks columns.")
+    ] = None,
 ) -> None:
     """Predict every row of a data file, and write CSV with a probability for each class.
 
@@ -251,10 +258,12 @@ def predict(
     and may be of any size. Each row then names the version of the model that predicted it.
     """
     require_new(output, force)
+    rules = {"extra_columns": extra_columns, "missing_columns": missing_columns}
+    options: dict[str, Any] = {"id_column": id_column, "rules": rules}
     if url is not None:
         if data_file is None or model is not None:
             raise StartError("with --url name the data file with --data, and no model file")
-        _predict_remotely(url, api_key_file, data_file, id_column=id_column, delimiter=delimiter, output=output)
+        _predict_remotely(url, api_key_file, data_file, delimiter, output, **options)
         return
     if model is None or data is None or data_file is not None:
         raise StartError("name a model file and a data file, or a server with --url and a data file with --data")
@@ -262,7 +271,7 @@ def predict(
     from oubli.app.cli.predict import prediction_rows
 
     with Bars() as progress:
-        estimator, queries = _read_queries(model, data, id_column=id_column, delimiter=delimiter, progress=progress)
+        estimator, queries = _read_queries(model, data, delimiter=delimiter, progress=progress, **options)
         with _results_to(output) as file:
             _write_csv(file, prediction_rows(estimator, queries, progress))
     if output is not None:
@@ -304,7 +313,8 @@ def influence(
 
     followed = read_update_set(update_set)
     with Bars() as progress:
-        estimator, queries = _read_queries(model, data, label_column=target, delimiter=delimiter, progress=progress)
+        options: dict[str, Any] = {"label_column": target, "rules": {"extra_columns": "ignore"}}
+        estimator, queries = _read_queries(model, data, delimiter=delimiter, progress=progress, **options)
         found = find_influence(estimator, queries, path=data, method=method, update_set=followed, progress=progress)
     if found.note:
         warn(found.note)
@@ -412,20 +422,21 @@ def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
-def _read_queries(model: Path, data: Path, *, progress: Bars, **options: Any) -> tuple[Any, Any]:
-    """Read a model file, and the rows of a data file by its schema; `options` are those of `load_queries`."""
+def _read_queries(model: Path, data: Path, *, rules: dict[str, Any], **options: Any) -> tuple[Any, Any]:
+    """Read a model file, and the rows of a data file by its schema and rules; `options` are of `load_queries`."""
     from oubli.app.cli.predict import load_model_file
     from oubli.app.datasets.loading import load_queries
 
     estimator = load_model_file(model)
-    queries = load_queries(data, estimator.schema_, progress=progress, **options)
+    asked = {name: rule for name, rule in rules.items() if rule is not None}
+    queries = load_queries(data, replace(estimator.schema_, **asked), **options)
     if queries.ignored:
         warn(f"not used by the model: {', '.join(map(repr, queries.ignored))}")
     return estimator, queries
 
 
 def _predict_remotely(
-    url: str, key_file: Path | None, data: Path, *, id_column: str | None, delimiter: str, output: Path | None
+    url: str, key_file: Path | None, data: Path, delimiter: str, output: Path | None, **options: Any
 ) -> None:
     """Have a server predict a file, and write what it answers."""
     from oubli.app.datasets.readers import open_source
@@ -434,7 +445,7 @@ def _predict_remotely(
     with Bars() as progress, _results_to(output) as file, asking(url, key_file) as client:
         from oubli.app.cli.predict import remote_prediction_rows
 
-        _write_csv(file, remote_prediction_rows(client, source, id_column, progress))
+        _write_csv(file, remote_prediction_rows(client, source, progress=progress, **options))
     if output is not None:
         tell(f"Wrote the server's predictions to {output}.")
 

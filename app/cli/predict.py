@@ -6,7 +6,7 @@ With a server, a data file of any size is sent in pieces, one request each.
 import csv
 import io
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,12 @@ _AT_ONCE = 2  # requests: one is predicted while another is on its way
 
 
 def remote_prediction_rows(
-    client: Client, source: Source, id_column: str | None = None, progress: Progress = silent
+    client: Client,
+    source: Source,
+    *,
+    rules: Mapping[str, Any],
+    id_column: str | None = None,
+    progress: Progress = silent,
 ) -> Iterator[list[Any]]:
     """Yield a header, then one row for each row of a file: id if there are ids, and what the server answers.
 
@@ -103,6 +108,8 @@ def remote_prediction_rows(
         Of the server that predicts.
     source
         The file; columns are matched by name.
+    rules
+        About columns, by name; None is that of the server's schema.
     id_column
         Column to repeat in front of each prediction.
     progress
@@ -113,12 +120,13 @@ def remote_prediction_rows(
     StartError, ClientError
         When the file cannot be used, or the server does not answer all of it.
     """
-    names = client.schema().names
-    require_features(source, names)
+    model = client.model()
+    rules = {name: rule or getattr(model, name) for name, rule in rules.items()}
     require_id(source, id_column)
+    names = require_features(source, model.names, (model.label.name, id_column), **rules)
     is_first, n_before = True, 0
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for ids, found in _asked(client, pool, source, names, id_column, progress):
+        for ids, found in _asked(client, pool, source, names, id_column, rules, progress):
             try:
                 text = io.StringIO(found.result().decode("utf-8"), newline="")
             except InvalidInputError as refusal:
@@ -139,6 +147,7 @@ def _asked(
     source: Source,
     names: Sequence[str],
     id_column: str | None,
+    rules: Mapping[str, Any],
     progress: Progress,
 ) -> Iterator[tuple[list[str | None], Future[bytes]]]:
     """Yield the ids of each piece of the file, and the answer to come."""
@@ -151,8 +160,8 @@ def _asked(
                 ids = list(verbatim(id_column, pa.chunked_array([batch.column(id_column)])))
         features = batch.select(list(names))
         writer = ArrowWriter(features.schema)
-        request = Request("POST", "/predict", body=writer.write(features) + writer.close(), headers=_HEADERS,
-                          is_safe=True, is_streamed=True)  # fmt: skip
+        body = writer.write(features) + writer.close()
+        request = Request("POST", "/predict", tuple(rules.items()), body, _HEADERS, is_safe=True, is_streamed=True)
         waiting.append((ids, pool.submit(client.transport.run, _answer(client.session, request))))
         if len(waiting) > _AT_ONCE:
             yield waiting.popleft()

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from oubli.core.data.columns import inexact_integers, lost, saturated
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task, float_width
-from oubli.core.data.values import FLOAT64_EXACT, loses_integer
+from oubli.core.data.values import FLOAT64_EXACT, TOO_LARGE, loses_integer
 
 MANY_NUMBERS = 20  # a target with more distinct numbers than this is a quantity, not a set of classes
 _MOSTLY = 0.8  # a text column with this share of numbers was probably meant to be numeric
@@ -116,6 +116,11 @@ def infer_feature(name: str, column: pa.ChunkedArray, *, categorical: bool = Fal
     return Feature(Column(name, ColumnType.CATEGORICAL), values, _categorical_note(name, coded))
 
 
+def column_of(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """Return a column of a table; one without values when the table has none of the name."""
+    return table[name] if name in table.column_names else pa.chunked_array([pa.nulls(table.num_rows)])
+
+
 def convert_feature(declared: Column, column: pa.ChunkedArray) -> Array:
     """Convert a column to its declared type.
 
@@ -194,7 +199,7 @@ _FIRST_TEXTS = 100  # rows that tell most columns of text from numbers
 
 
 def _numeric(name: str, column: pa.ChunkedArray, texts: pa.ChunkedArray | None = None) -> Feature:
-    values = _floats(name, column)
+    values = _floats(name, column, texts)
     dtype = _dtype_of(name, column, values, texts)
     note = Note(name, _WIDE) if dtype == "float64" else None
     return Feature(Column(name, ColumnType.NUMERIC, dtype), values.astype(dtype, copy=False), note)
@@ -267,21 +272,27 @@ def _declared_numbers(declared: Column, column: pa.ChunkedArray) -> Array:
     if numbers is None:
         row = _first_bad(column, _is_float)
         raise ColumnError(name, "must be a number: correct it, or leave the field empty if it is missing", row)
-    values = _floats(name, numbers)
+    values = _floats(name, numbers, column)
     if pa.types.is_integer(numbers.type) and (np.abs(values) >= FLOAT64_EXACT).any():
         return _objects(numbers)  # a float may have rounded some of them before the store sees them
     narrow = values if declared.dtype == "float64" else saturated(values, np.float32)
     return values if lost(values, narrow).any() else narrow
 
 
-def _floats(name: str, column: pa.ChunkedArray) -> Array:
-    """Numbers as float64 with NaN for null; infinities are refused."""
+def _floats(name: str, column: pa.ChunkedArray, texts: pa.ChunkedArray | None = None) -> Array:
+    """Numbers as float64 with NaN for null; infinities are refused, and what the texts say that is too large."""
     values = _to_numpy(pc.fill_null(pc.cast(column, pa.float64(), safe=False), _NAN))
     infinite = np.flatnonzero(np.isinf(values))
     if len(infinite):
         rule = "must be a finite number: remove the infinity or leave the field empty"
-        raise ColumnError(name, rule, int(infinite[0]))
+        raise ColumnError(name, _too_large(texts, int(infinite[0])) or rule, int(infinite[0]))
     return values
+
+
+def _too_large(texts: pa.ChunkedArray | None, row: int) -> str:
+    """Return the rule about the number that a text is, which was read as infinite; empty for other texts."""
+    text = texts[row].as_py() if texts is not None and _is_text(texts.type) else ""
+    return TOO_LARGE if text.strip().lstrip("+-")[:1].isdigit() else ""
 
 
 def _label_numbers(name: str, column: pa.ChunkedArray) -> Array | None:
@@ -298,7 +309,8 @@ def _label_numbers(name: str, column: pa.ChunkedArray) -> Array | None:
     values = _plain_floats(numbers)
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
-        raise ColumnError(name, "the label must be a finite number: correct it or remove the row", int(bad[0]))
+        rule = "the label must be a finite number: correct it or remove the row"
+        raise ColumnError(name, _too_large(column, int(bad[0])) or rule, int(bad[0]))
     return values
 
 

@@ -19,6 +19,7 @@ from oubli.app.datasets.columns import (
     ColumnError,
     Note,
     as_input,
+    column_of,
     convert_feature,
     convert_labels,
     infer_feature,
@@ -29,7 +30,7 @@ from oubli.app.datasets.readers import LoadError, Source, listed, located, open_
 from oubli.app.progress import Progress, silent
 from oubli.app.settings import Settings
 from oubli.app.times import TimeError, parse_time
-from oubli.core.data.schema import Column, ColumnType, Schema, Task
+from oubli.core.data.schema import COLUMN_RULES, Column, ColumnType, Schema, Task
 from oubli.core.errors import InputError
 from oubli.core.samples.weights import read_weights
 
@@ -224,7 +225,9 @@ def load_queries(
     delimiter: str = ",",
     progress: Progress = silent,
 ) -> Queries:
-    """Read the rows of a file for prediction: columns by name, others left aside, the target too unless it is named.
+    """Read the rows of a file for prediction: columns by name, the target left aside unless it is named.
+
+    The schema's rules say whether the file may have further columns, and lack some.
 
     Raises
     ------
@@ -234,11 +237,12 @@ def load_queries(
     source = open_source(path, delimiter)
     require_id(source, id_column)
     _require(source, "--target", label_column)
-    require_features(source, schema.names)
-    wanted = list(dict.fromkeys([*schema.names, *filter(None, (id_column, label_column))]))
+    rules = {name: getattr(schema, name) for name in COLUMN_RULES}
+    names = require_features(source, schema.names, (schema.label_name, id_column, label_column), **rules)
+    wanted = list(dict.fromkeys([*names, *filter(None, (id_column, label_column))]))
     table = source.read(wanted, progress)
     with located(source):
-        columns = {column.name: convert_feature(column, table[column.name]) for column in schema.columns}
+        columns = {column.name: convert_feature(column, column_of(table, column.name)) for column in schema.columns}
         ids = verbatim(id_column, table[id_column]) if id_column is not None else None
         labels = None
         if label_column is not None:
@@ -265,14 +269,34 @@ def load_schema(path: Path) -> Schema:
 # --- checks and messages
 
 
-def require_features(source: Source, names: Sequence[str]) -> None:
-    """Refuse a file that lacks a column that the model needs."""
+def require_features(
+    source: Source, names: Sequence[str], beside: Sequence[str | None], *, extra_columns: str, missing_columns: str
+) -> list[str]:
+    """Return the columns of a model that a file has, and refuse columns by the rules of `Schema`.
+
+    Parameters
+    ----------
+    source
+        The file.
+    names, beside
+        Columns of the model, and others that the file may have in any case.
+    extra_columns, missing_columns
+        The rules.
+    """
     missing = [name for name in names if name not in source.header]
-    if missing:
+    if missing and (missing_columns == "refuse" or len(missing) == len(names)):
         raise LoadError(
             f"{source.path} lacks {listed(missing)}, which the model needs: add them (an empty field is a missing "
-            f"value). It has {listed(source.header)}."
+            f"value), or take them as missing with --missing-columns missing. It has {listed(source.header)}."
         )
+    known = {*names, *beside}
+    extra = [name for name in source.header if name not in known]
+    if extra and extra_columns == "refuse":
+        raise LoadError(
+            f"{source.path} has {listed(extra)}, which the model does not know: remove them from the file, or leave "
+            "them out with --extra-columns ignore"
+        )
+    return [name for name in names if name in source.header]
 
 
 def require_id(source: Source, column: str | None) -> None:

@@ -6,7 +6,7 @@ checked once, and all of them have to be known: a misspelt column is refused, no
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from oubli.app.datasets.blocks import NOT_AN_ARROW_STREAM, ArrowBlocks, Blocks, StreamError, TextBlocks, line_end
-from oubli.app.datasets.columns import Array, ColumnError, as_input, convert_feature
+from oubli.app.datasets.columns import Array, ColumnError, as_input, column_of, convert_feature
 from oubli.app.datasets.formulas import unguarded_columns, verbatim_fields
 from oubli.core.data.schema import Schema
 
@@ -28,8 +28,8 @@ _QUOTES = (
     "has a quotation mark in the middle of a field: put the whole field in quotation marks, and double those within it"
 )
 
-CheckNames = Callable[[Sequence[str]], None]
-"""Raises `StreamError` for names of columns that are not those that are needed."""
+CheckNames = Callable[[Sequence[str]], list[str]]
+"""Returns the names of the columns to be read; raises `StreamError` for names that are not those that are needed."""
 
 
 class Tables(Protocol):
@@ -65,6 +65,7 @@ class CsvTables:
         self.blocks: Blocks = TextBlocks(most, quoted=True)
         self.n_rows = 0
         self._check_names = check_names
+        self._known: list[str] = []
         self._header: list[str] | None = None
 
     def read(self, block: bytes) -> Iterator[tuple[int, pa.Table]]:
@@ -87,7 +88,7 @@ class CsvTables:
             header = next(csv.reader(io.StringIO(block[:end].decode("utf-8"), newline="")), [])
         except (UnicodeDecodeError, csv.Error):
             raise StreamError("broken", "has a header that cannot be read: it needs the names of the columns") from None
-        self._check_names(header)
+        self._known = self._check_names(header)
         self._header = header
         return block[end:]
 
@@ -100,7 +101,7 @@ class CsvTables:
                 pa.BufferReader(block),
                 read_options=arrow.ReadOptions(column_names=header, block_size=len(block) + 1, use_threads=False),
                 parse_options=arrow.ParseOptions(newlines_in_values=True),
-                convert_options=verbatim_fields(header),
+                convert_options=verbatim_fields(header, include_columns=self._known),
             )
         except pa.ArrowException:
             raise self._explain(block, header) from None
@@ -136,6 +137,7 @@ class ArrowTables:
         self.blocks: Blocks = ArrowBlocks(most)
         self.n_rows = 0
         self._check_names = check_names
+        self._known: list[str] = []
         self._source = io.BytesIO()  # holds one block, which is complete, after the other
         self._reader: Any = None
 
@@ -145,14 +147,14 @@ class ArrowTables:
         try:
             if self._reader is None:
                 self._reader = pa.ipc.open_stream(pa.PythonFile(self._source, mode="r"))
-                self._check_names(self._reader.schema.names)
+                self._known = self._check_names(self._reader.schema.names)
             batch = self._reader.read_next_batch()
             batch.validate(full=True)
         except (pa.ArrowException, OSError, StopIteration, UnicodeDecodeError):
             raise StreamError("broken", NOT_AN_ARROW_STREAM, row=self.n_rows) from None
         self._put(b"")
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
-            part = pa.Table.from_batches([batch.slice(start, ROWS_AT_ONCE)])
+            part = pa.Table.from_batches([batch.slice(start, ROWS_AT_ONCE)]).select(self._known)
             first, self.n_rows = self.n_rows, self.n_rows + part.num_rows
             yield first, part
 
@@ -179,28 +181,36 @@ def _check_quotes(block: bytes) -> None:
         raise StreamError("broken", _QUOTES)
 
 
-def names_checker(needed: Sequence[str], also: Sequence[str] = ()) -> CheckNames:
+def names_checker(schema: Schema, needed: Iterable[str] = (), also: Iterable[str] = ()) -> CheckNames:
     """Return what refuses a header that lacks a column, or has one that is not known or comes twice.
 
     Parameters
     ----------
+    schema
+        Its columns have to be there, in any order, and no others, unless its rules say otherwise.
     needed
-        Names that have to be there, in any order.
+        Further names that have to be there.
     also
         Names that may be there.
     """
+    features = schema.names if schema.missing_columns == "refuse" else ()
+    needed = (*features, *needed)
+    known = {*schema.names, *needed, *also}
 
-    def check(names: Sequence[str]) -> None:
+    def check(names: Sequence[str]) -> list[str]:
         for name in needed:
             if name not in names:
                 rule = "is missing: every column of the schema has to be there (an empty field is a missing value)"
                 raise StreamError("invalid", rule, field=name)
+        positions: dict[str, int] = {}
         for position, name in enumerate(names, start=1):
-            if name not in needed and name not in also:
-                rule = f"column {position} has a name that is not known: GET /model lists the names; leave it out"
+            if name not in known and schema.extra_columns == "refuse":
+                rule = f"column {position} has a name that is not known{schema.nearest(name)}: GET /model lists the "
+                raise StreamError("invalid", f"{rule}names; leave it out, or ask with extra_columns=ignore")
+            if positions.setdefault(name, position) != position:
+                rule = f"column {position} has the name of column {positions[name]}: leave one out"
                 raise StreamError("invalid", rule)
-            if name in names[: position - 1]:
-                raise StreamError("invalid", "is in the header twice: leave one out", field=name)
+        return [name for name in names if name in known]
 
     return check
 
@@ -211,7 +221,7 @@ def feature_arrays(table: pa.Table, schema: Schema, first: int = 0) -> dict[str,
     Parameters
     ----------
     table
-        Has a column for each.
+        Has a column for each; what it lacks is missing.
     schema
         Their types.
     first
@@ -220,7 +230,7 @@ def feature_arrays(table: pa.Table, schema: Schema, first: int = 0) -> dict[str,
     arrays = {}
     for column in schema.columns:
         with located(first, column.name):
-            arrays[column.name] = convert_feature(column, plain_column(table[column.name]))
+            arrays[column.name] = convert_feature(column, plain_column(column_of(table, column.name)))
     return arrays
 
 

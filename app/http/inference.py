@@ -27,13 +27,13 @@ import numpy as np
 import orjson
 from pydantic_core import from_json
 
-from oubli.app.http.parsing import require_few_values
+from oubli.app.http.parsing import LEAVE_OUT, require_few_values, with_rules
 from oubli.app.http.problems import ProblemError, invalid, pointer
 from oubli.app.service.model.live import Predicted
 from oubli.core.array_types import Array
 from oubli.core.data.columns import saturated
 from oubli.core.data.schema import Schema, Task
-from oubli.core.data.values import ColumnType, LabelType
+from oubli.core.data.values import NOT_FINITE, TOO_LARGE, ColumnType, LabelType
 from oubli.core.errors import InputError
 
 TEXT = "BYTES"
@@ -247,6 +247,8 @@ class Inference(NamedTuple):
         Which outputs to answer with, and whether as bytes.
     min_version
         Version that the model must have reached; None for any.
+    has_infinities
+        Whether it may have infinities, rather than numbers in JSON that no 64-bit float holds.
     """
 
     id: str | None
@@ -254,6 +256,7 @@ class Inference(NamedTuple):
     places: Mapping[str, str]
     outputs: Mapping[str, bool]
     min_version: int | None
+    has_infinities: bool
 
 
 def output_names(schema: Schema) -> tuple[str, ...]:
@@ -307,22 +310,24 @@ def read_inference(body: bytes, header_lengths: list[str], schema: Schema, max_r
         if not isinstance(content.get(key, ""), str):
             raise invalid(pointer(key), "must be text")
     parameters = _parameters(content, "")
+    rules = with_rules(schema, parameters, "/parameters")
     reader = _InputReader(data, schema, max_rows)
     tensors = [reader.tensor(sent, pointer("inputs", i)) for i, sent in enumerate(reader.sent(content))]
     reader.finish()
-    rows, places = _table(tensors, schema)
+    rows, places = _table(tensors, rules)
     min_version = parameters.get("min_version")
     if min_version is not None and (type(min_version) is not int or min_version < 0):
         raise invalid("/parameters/min_version", "must be an integer of at least 0")
     outputs = _outputs(content, _flag(parameters, "binary_data_output", ""), schema)
-    return Inference(content.get("id"), rows, places, outputs, min_version)
+    return Inference(content.get("id"), rows, places, outputs, min_version, bool(data) or b"nfinity" in header)
 
 
 def explain_inputs(error: InputError, asked: Inference, schema: Schema) -> ProblemError:
     """Return the problem of rows that `core` refused, with the input that has them."""
     if error.row is None or error.field not in schema.names:
         return invalid("", error.rule)
-    return invalid(asked.places[error.field], f"(row {error.row}, feature '{error.field}') {error.rule}")
+    rule = TOO_LARGE if error.rule == NOT_FINITE and not asked.has_infinities else error.rule
+    return invalid(asked.places[error.field], f"(row {error.row}, feature '{error.field}') {rule}")
 
 
 class _InputReader:
@@ -339,9 +344,6 @@ class _InputReader:
         inputs = content.get("inputs")
         if not isinstance(inputs, list) or not inputs:
             raise invalid("/inputs", "must be a list of at least one tensor")
-        if len(inputs) > self._n_features:
-            rule = f"has {len(inputs)} tensors, the model has {self._n_features} features: send one for each, or one"
-            raise invalid("/inputs", rule)
         return inputs
 
     def tensor(self, sent: Any, place: str) -> Tensor:
@@ -461,7 +463,7 @@ def _outputs(content: dict[str, Any], binary: bool | None, schema: Schema) -> di
 
 
 def _table(tensors: list[Tensor], schema: Schema) -> tuple[Sized, dict[str, str]]:
-    """Return the rows that some tensors are, and the pointer to the tensor that has each feature."""
+    """Return the rows that some tensors are, by the schema's rules, and the pointer to the tensor of each feature."""
     names, first = schema.names, tensors[0]
     is_wide = first.values.ndim == 2 and (first.values.shape[1] == len(names) or first.name not in names)
     if len(tensors) == 1 and is_wide:
@@ -473,17 +475,21 @@ def _table(tensors: list[Tensor], schema: Schema) -> tuple[Sized, dict[str, str]
     known = frozenset(names)
     for i, (name, values) in enumerate(tensors):
         place = pointer("inputs", i)
+        if name not in known and schema.extra_columns == "ignore":
+            continue
         if name not in known or name in columns:
-            raise invalid(f"{place}/name", "must be the name of a feature, each once: the model's metadata lists them")
+            rule = f"must be the name of a feature, each once{schema.nearest(name)}: the model's metadata lists them; "
+            raise invalid(f"{place}/name", f"{rule}{LEAVE_OUT}")
         if values.size != len(values):
             raise invalid(f"{place}/shape", "must be [rows] or [rows, 1]: there is a tensor for each feature")
         if len(values) != len(first.values):
             raise invalid(f"{place}/shape", "must have as many rows as the first input")
         columns[name], places[name] = values.ravel(), place
     missing = [name for name in names if name not in columns]
-    if missing:
+    if missing and schema.missing_columns == "refuse":
         listed = ", ".join(f"'{name}'" for name in missing[:10])
         raise invalid("/inputs", f"must have a tensor for each feature; without one are {listed}")
+    columns |= dict.fromkeys(missing, np.full(len(first.values), None, object))
     ordered = {name: columns[name] for name in names}
     return _only_row(ordered, schema) or Columns(ordered), places
 

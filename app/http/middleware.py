@@ -194,13 +194,15 @@ REQUEST_HEADERS = (
     "Authorization",
     "X-API-Key",
     "Idempotency-Key",
+    "If-Match",
+    "If-None-Match",
     "Min-Version",
     "X-Request-ID",
     "traceparent",
     "tracestate",
     _LENGTH,
 )
-ANSWER_HEADERS = ("X-Request-ID", "Retry-After", "Location", "Content-Disposition", "Next-Cursor", _LENGTH)
+ANSWER_HEADERS = ("X-Request-ID", "Retry-After", "Location", "Content-Disposition", "ETag", "Next-Cursor", _LENGTH)
 _SECONDS = 600  # that a browser may remember the answer to a preflight request
 
 

@@ -29,7 +29,7 @@ from oubli.app.http.formats import Format
 from oubli.app.http.inference import describe
 from oubli.app.http.parsing import KEY_HEADER
 from oubli.app.http.problems import KINDS, MEDIA_TYPE, Kind, ProblemError, opendsr_status
-from oubli.core.data.schema import Schema
+from oubli.core.data.schema import COLUMN_RULES, Schema
 from oubli.core.data.values import ColumnType, LabelType
 from oubli.core.registry import PLACES
 
@@ -258,6 +258,11 @@ QUERY: dict[str, dict[str, Any]] = {
         "order", "Which receipts come first.", {"type": "string", "enum": ["oldest", "newest"], "default": "oldest"}
     ),
 }
+_RULES = {
+    "extra_columns": "Whether named features that the model does not have are ignored; by default as its schema says.",
+    "missing_columns": "Whether features that are not named are missing values; by default as the schema says.",
+}
+COLUMNS = [parameter(name, text, {"type": "string", "enum": [*COLUMN_RULES[name]]}) for name, text in _RULES.items()]
 IDEMPOTENCY_KEY: dict[str, Any] = {
     "name": KEY_HEADER,
     "in": "header",
@@ -267,6 +272,11 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
     "the key is spent: every body with it is refused (409 `key-spent`).",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
+_TAG = {"type": "string"}
+IF_MATCH = parameter("If-Match", "`ETag` of the sample as you have read it: otherwise nothing is done.", _TAG, "header")
+IF_NONE_MATCH = parameter(
+    "If-None-Match", "`ETag` of the sample that you have: if it is still so, 304.", _TAG, "header"
+)
 LAST_EVENT_ID: dict[str, Any] = {
     "name": "Last-Event-ID",
     "in": "header",
@@ -282,6 +292,10 @@ FILE: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string"
 FILE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": FILE}}
 TEXT: dict[str, Any] = {"text/plain": {"schema": {"type": "string"}}}
 CSV: dict[str, Any] = {"text/csv": {"schema": {"type": "string"}}}
+ETAG: dict[str, Any] = {
+    "ETag": {"description": "Random; changes with the sample, but not with `model_version`.", "schema": _TAG}
+}
+NOT_MODIFIED: Responses = {304: {"description": "The sample is as in `If-None-Match`.", "headers": ETAG}}
 NEXT_CURSOR: dict[str, Any] = {
     "Next-Cursor": {"description": "With CSV: `next`; left out on the last page.", "schema": {"type": "string"}}
 }

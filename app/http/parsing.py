@@ -8,11 +8,13 @@ each wrong place; submitted values are never repeated.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -30,8 +32,8 @@ from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.model.questions import Change
 from oubli.app.service.service import Service
 from oubli.app.times import TimeError, parse_future
-from oubli.core.data.schema import LARGEST_WEIGHT, Schema, Task
-from oubli.core.data.values import normalise_id
+from oubli.core.data.schema import COLUMN_RULES, LARGEST_WEIGHT, Schema, Task
+from oubli.core.data.values import NOT_FINITE, TOO_LARGE, normalise_id
 from oubli.core.errors import InputError
 from oubli.core.jit.targets import GRID
 from oubli.core.planning import KEEP, Keep
@@ -81,6 +83,27 @@ def require_few_values(body: bytes, n_rows: int, n_features: int) -> None:
         raise ProblemError("too-many-rows", f"The body has more values than {n_rows} rows can have: split it.")
 
 
+def parse_json(text: bytes) -> Any:
+    """Return JSON as an object. A number that no 64-bit float holds is infinite, and refused where it stands.
+
+    Raises
+    ------
+    orjson.JSONDecodeError
+        When it is not JSON.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if "infinity" not in error.msg:
+            raise
+        try:  # a constant, such as NaN, is no integer
+            return json.loads(
+                text, parse_int=lambda one: int(one) if len(one) < 309 else float(one), parse_constant=int
+            )
+        except (ValueError, RecursionError):
+            raise error from None
+
+
 def parse_object(body: bytes, n_rows: int, n_features: int) -> dict[str, Any]:
     """Return the JSON object of a body that has no more values than so many rows have."""
     require_few_values(body, n_rows, n_features)
@@ -91,6 +114,15 @@ def parse_object(body: bytes, n_rows: int, n_features: int) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise invalid("", "must be a JSON object")
     return content
+
+
+def with_rules(schema: Schema, sent: Mapping[str, Any], place: str = "") -> Schema:
+    """Return a schema with the rules about columns that a request asks for, at a place, where it does."""
+    asked = {name: sent[name] for name in COLUMN_RULES if sent.get(name) is not None}
+    for name, rule in asked.items():
+        if rule not in COLUMN_RULES[name]:
+            raise invalid(f"{place}/{name}", f"must be {' or '.join(map(repr, COLUMN_RULES[name]))}")
+    return replace(schema, **asked) if asked else schema
 
 
 class AskedPrediction(NamedTuple):
@@ -126,6 +158,11 @@ class Reader:
         Deepest nesting of a body.
     now_ms
         The time, in milliseconds since 1970.
+
+    Attributes
+    ----------
+    rules
+        The schema with the rules about columns that the request asks for.
     """
 
     def __init__(self, schema: Schema, *, max_rows: int, max_depth: int, now_ms: Callable[[], int]) -> None:
@@ -135,6 +172,15 @@ class Reader:
         self._now_ms = now_ms
         self._names = tuple(schema.names)
         self._known = frozenset(self._names)
+        self.rules = schema
+
+    def asked(self, query: bytes) -> Reader:
+        """Return a reader by the rules about columns that a query string asks for; it has nothing else."""
+        if not query:
+            return self
+        reader = copy(self)
+        reader.rules = with_rules(self.schema, dict(zip(COLUMN_RULES, parse_values(query, *COLUMN_RULES), strict=True)))
+        return reader
 
     # --- bodies
 
@@ -307,7 +353,7 @@ class Reader:
     def _object(self, body: bytes, keys: Set[str]) -> dict[str, Any]:
         require_few_values(body, self.max_rows, len(self._names))
         try:
-            content = orjson.loads(body)
+            content = parse_json(body)
         except orjson.JSONDecodeError as error:
             if "depth" in error.msg:  # the parser's own limit, 1024 levels
                 raise self._too_deep() from None
@@ -394,17 +440,26 @@ class Reader:
         if not isinstance(features, dict):
             rule = "must be a list in feature order, or an object by feature name"
             raise self._refuse(features, pointer(*place), rule)
-        try:
-            row = [features[name] for name in self._names]
-        except KeyError:
+        if features.keys() != self._known:
+            self._check_names(features, place)
+        return list(map(features.get, self._names))
+
+    def _check_names(self, features: dict[str, Any], place: tuple[str | int, ...]) -> None:
+        """Refuse the names of a row's features, which are not those of the schema, unless the rules allow them."""
+        errors, rules = list[tuple[str, str]](), self.rules
+        number = next((number for number, name in enumerate(features, 1) if name not in self._known), None)
+        if number is not None and _depth(features) > self.max_depth:
+            raise self._too_deep()
+        if number is not None and rules.extra_columns == "refuse":
+            nearest = rules.nearest(list(features)[number - 1])
+            rule = f"has as feature {number} a name that the model does not know{nearest}: GET /model lists the names; "
+            errors.append((pointer(*place), f"{rule}{LEAVE_OUT}"))
+        if rules.missing_columns == "refuse":
             missing = [name for name in self._names if name not in features]
-            rule = "is missing: send null when the value is unknown"
-            unknown = [] if self._known.issuperset(features) else [(pointer(*place), _UNKNOWN_FEATURE)]
-            errors = [(pointer(*place, name), rule) for name in missing[:10]]
-            raise ProblemError("invalid-input", errors=[*unknown, *errors]) from None
-        if len(features) != n_features:
-            raise self._refuse(features, pointer(*place), _UNKNOWN_FEATURE)
-        return row
+            rule = "is missing: send null when the value is unknown, or ask with missing_columns=missing"
+            errors += [(pointer(*place, name), rule) for name in missing[:10]]
+        if errors:
+            raise ProblemError("invalid-input", errors=errors)
 
     def _refuse(self, content: Any, place: str, rule: str) -> ProblemError:
         """Return the problem of a wrong shape. As all shapes are closed, a body that is too deep ends here."""
@@ -414,7 +469,7 @@ class Reader:
         return invalid("", f"is nested too deeply: at most {self.max_depth} levels are accepted")
 
 
-_UNKNOWN_FEATURE = "has a feature name that the model does not know: GET /model lists the names"
+LEAVE_OUT = "leave it out, or ask with extra_columns=ignore"
 
 
 def explain(
@@ -441,8 +496,10 @@ def explain(
         return invalid(pointer(*parts), error.rule)
     if error.field in schema.names:
         position: str | int = error.field if isinstance(row, dict) else schema.index(error.field)
+        # JSON has no infinities, see `parse_json`.
+        rule = TOO_LARGE if row and error.rule == NOT_FINITE else error.rule
         # The name helps a client that sent a list; it comes from the schema.
-        rule = error.rule if isinstance(row, dict) else f"(feature '{error.field}') {error.rule}"
+        rule = rule if isinstance(row, dict) else f"(feature '{error.field}') {rule}"
         return invalid(pointer(*parts, position), rule)
     beside = parts[:-1]
     key = {"id": "id", "subject": "subject", FIELD: "weight"}.get(error.field, "label")

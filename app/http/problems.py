@@ -174,6 +174,10 @@ The server was started with --ephemeral: start it with --data-dir to write snaps
 The request did not arrive in time: send it again, without pauses. A head may take 10 seconds; a body 60 seconds, and
 one more for each 8 KiB.
 
+412 sample-changed: The sample was changed
+Nothing was changed: the sample is not as it was when you read it, because its 'ETag' is none of those in 'If-Match'.
+Read it again, and decide again.
+
 413 body-too-large: The body is too large
 The body is larger than this server accepts.
 
@@ -449,6 +453,7 @@ _SLUGS: tuple[tuple[type[Exception], str], ...] = (  # the first that fits
     (errors.JournalFullError, "storage"),
     (errors.JournalError, "changes-stopped"),
     (errors.NotHeldError, "not-held"),
+    (errors.SampleChangedError, "sample-changed"),
     (errors.NoNodeError, "no-node"),
     (errors.NodeAliveError, "node-alive"),
     (errors.StillHeldError, "still-held"),

@@ -41,12 +41,13 @@ from oubli.core.samples.records import HeldSample
 
 # No cache on the way may keep a copy: it could outlive the sample.
 NO_STORE = {"Cache-Control": "no-store"}
-_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z
+# No time is among the objects: `to_text` writes them all alike.
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATETIME
 _CURSOR = struct.Struct(">QQ")
 
 
 def to_json(content: Any) -> bytes:
-    """Return an object as JSON; arrays and times included."""
+    """Return an object as JSON; arrays included."""
     return orjson.dumps(content, option=_OPTIONS)
 
 

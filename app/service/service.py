@@ -63,6 +63,8 @@ class Service:
             "classes": model.samples_.classes.classes_array().tolist() if model.task == Task.CLASSIFICATION else None,
             "closed_classes": schema.classes,
             "max_classes": schema.max_classes if model.task == Task.CLASSIFICATION else None,
+            "extra_columns": schema.extra_columns,
+            "missing_columns": schema.missing_columns,
             "n_samples": model.n_samples_,
             "n_restricted": len(model.samples_.restricted),
             "model_version": state.version,

@@ -10,6 +10,7 @@ import contextlib
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from typing import Any
 from oubli.app.errors import EphemeralError, FlushFailedError, NoSnapshotError, StartError, StorageError
 from oubli.app.storage.directory import DataDirectory, storage_errors
 from oubli.app.storage.journal import Journal
+from oubli.app.times import to_text
 from oubli.core.bounds import LARGEST_COUNTER, Anything, Fields, Text, WholeText, require
 from oubli.core.errors import FileError, NewerFormatError
 from oubli.core.estimators import load_own
@@ -264,7 +266,7 @@ class SnapshotStore:
         extra = {
             **facts.to_notes(),
             "snapshot_id": f"{number:08d}",
-            "created_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "created_at": to_text(time.time_ns() // 1_000_000),
         }
         with storage_errors(), self._directory.temporary() as temporary:
             model.save(temporary, extra=extra)

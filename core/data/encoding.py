@@ -146,6 +146,7 @@ class Encoder:
         # Whether plain numbers can go into the cells as they are, categories apart.
         self.is_plain = not self._boolean
         self._scalars = [scalar_encoder(column) for column in schema.columns]
+        self._names = frozenset(schema.names)
         self.told: set[int] = set()  # columns of which the log has said that they round
         self.n_threads = 1  # that many rows are converted in
 
@@ -155,6 +156,7 @@ class Encoder:
         Parameters
         ----------
         X : 2-d array, DataFrame or list of rows
+            Rows are lists in the order of the schema, or all of them mappings by name.
         look_ups : mapping, optional
             By categorical column, what gives the codes of its categories. Columns whose codes are then in the cells
             are left out of the texts; many rows are encoded faster so.
@@ -175,6 +177,8 @@ class Encoder:
         ):
             # What follows would come to the same, only later.
             return Encoded(self._matrix_cells(X), {})
+        if isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], Mapping):
+            X = list(map(self._ordered, range(len(X)), X))
         encoded = self._encode_row(self.only_row(X))
         if encoded is not None:
             return encoded
@@ -429,24 +433,40 @@ class Encoder:
             if table.n_columns != self.n_features:
                 raise FeatureCountError(table.n_columns, self.n_features, owner=self.owner)
             return map(table.column, range(self.n_features))
+        self._check_columns(names)
         position = {name: i for i, name in enumerate(names)}
-        missing = [name for name in self.schema.names if name not in position]
-        unknown = sorted(set(names) - set(self.schema.names))
+        absent = RawColumn([None] * table.n_rows)
+        return (table.column(position[name]) if name in position else absent for name in self.schema.names)
+
+    def _ordered(self, i: int, row: Any) -> list[Any]:
+        """Return the cells of row i, given by name, in the order of the schema."""
+        if not isinstance(row, Mapping):
+            raise InputError("must be a mapping by feature name, as the first row is", row=i)
+        if row.keys() != self._names:
+            self._check_columns(row, i)
+        return [row.get(name) for name in self.schema.names]
+
+    def _check_columns(self, names: Iterable[str], row: int | None = None) -> None:
+        """Refuse names of columns, all of them or those of a row, that are not the schema's, unless it allows that."""
+        names, rules = set(names), self.schema
+        missing = [name for name in rules.names if name not in names] if rules.missing_columns == "refuse" else []
+        unknown = sorted(map(str, names - self._names)) if rules.extra_columns == "refuse" else []
         if missing or unknown:
-            raise _names_differ(unknown, missing)
-        return (table.column(position[name]) for name in self.schema.names)
+            raise _names_differ(unknown, missing, row)
 
 
-def _names_differ(unknown: list[str], missing: list[str]) -> InputError:
+def _names_differ(unknown: list[str], missing: list[str], row: int | None) -> InputError:
     """Say which names differ, in the words that users of scikit-learn know."""
     text = "The feature names should match those that were passed during fit.\n"
     if unknown:
         text += "Feature names unseen at fit time:\n" + "".join(f"- {name}\n" for name in unknown)
     if missing:
         text += "Feature names seen at fit time, yet now missing:\n" + "".join(f"- {name}\n" for name in missing)
-    rule = "the columns must be those of the schema"
+    remedies = []
     if missing:
-        rule += f": add {', '.join(map(repr, missing))}"
+        remedies.append(f"add {', '.join(map(repr, missing))}, or have missing_columns='missing' in the schema")
     if unknown:
-        rule += f": remove the {len(unknown)} that the schema does not have"
-    return InputError(rule, field=missing[0] if missing else None, message=text)
+        remedies.append(f"remove the {len(unknown)} that it does not have, or have extra_columns='ignore' in it")
+    rule = f"the columns must be those of the schema: {'; '.join(remedies)}"
+    text += rule if row is None else f"row {row}: {rule}"
+    return InputError(rule, row=row, field=missing[0] if missing else None, message=text)

@@ -11,7 +11,9 @@ of schema files; `dtype` and the label's name may be left out):
                  {"name": "member", "type": "boolean"}]}
 
 The label may also have `"classes": ["low", "high"]`, which are then the only ones, `"max_classes": 5000`, and
-`"class_weight": [["high", 2.5]]`, which the weights of samples of such classes are multiplied by.
+`"class_weight": [["high", 2.5]]`, which the weights of samples of such classes are multiplied by. The schema may also
+have `"extra_columns": "ignore"` and `"missing_columns": "missing"`: then rows with names may have further columns, and
+may lack some, whose values are missing.
 
 From the first data it is inferred by these rules:
 
@@ -33,6 +35,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from numbers import Real
 from types import NoneType
@@ -70,6 +73,9 @@ __all__ = ["MAX_CLASSES", "Column", "ColumnType", "LabelType", "Schema", "Task"]
 log = logging.getLogger("oubli.numbers")
 
 _RULES = ("classes", "max_classes", "class_weight")
+COLUMN_RULES = {"extra_columns": ("refuse", "ignore"), "missing_columns": ("refuse", "missing")}
+"""What may be done with columns of rows that the schema does not have, and with those that rows lack."""
+_LONGEST_NAME = 64  # characters of a name that others are compared with
 MAX_CLASSES = 1000  # as a rule: a tree has a counter for each class in each node, boosting a tree
 LARGEST_WEIGHT = 2**15  # weights of samples and of classes are below it
 _FEW_ROWS = 2**14  # show most columns that need float64
@@ -98,6 +104,10 @@ class Schema:
         Most classes that are held at a time; a label of one more is refused.
     class_weight : tuple of (label, weight)
         Of the classes whose samples count for more or less than others.
+    extra_columns : {"refuse", "ignore"}
+        What is done with named columns of rows that are not among `columns`.
+    missing_columns : {"refuse", "missing"}
+        What is done with columns that rows with names lack: their values may be taken as missing.
 
     Examples
     --------
@@ -114,6 +124,8 @@ class Schema:
     classes: tuple[Label, ...] | None = None
     max_classes: int = MAX_CLASSES
     class_weight: tuple[tuple[Label, float], ...] = ()
+    extra_columns: str = "refuse"
+    missing_columns: str = "refuse"
 
     def __repr__(self) -> str:
         """Name the task and how many columns of each type there are."""
@@ -143,6 +155,9 @@ class Schema:
             object.__setattr__(self, "classes", self._read_classes(self.classes))
         if self.class_weight:
             object.__setattr__(self, "class_weight", self._read_weights(self.class_weight))
+        for field, choices in COLUMN_RULES.items():
+            if getattr(self, field) not in choices:
+                raise InputError(f"must be {' or '.join(map(repr, choices))}", field=field, value=getattr(self, field))
 
     def _read_weights(self, pairs: Iterable[Any]) -> tuple[tuple[Label, float], ...]:
         """Return the weights of classes, in the order of the classes."""
@@ -238,6 +253,11 @@ class Schema:
         except ValueError:
             raise InputError("there is no column of this name in the schema", value=name) from None
 
+    def nearest(self, name: str) -> str:
+        """Return the name of the column that is most like a name, as a remark for messages; empty when none is."""
+        found = get_close_matches(name, self.names, 1) if len(name) <= _LONGEST_NAME else []
+        return f" (the nearest that it has is '{found[0]}')" if found else ""
+
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain JSON values."""
         columns = []
@@ -253,11 +273,13 @@ class Schema:
             label["max_classes"] = self.max_classes
         if self.class_weight:
             label["class_weight"] = [list(pair) for pair in self.class_weight]
+        rules = {name: getattr(self, name) for name in COLUMN_RULES if getattr(self, name) != "refuse"}
         return {
             "task": str(self.task),
             "label": label,
             "columns": columns,
             "named": self.named,
+            **rules,
         }
 
     @classmethod
@@ -274,7 +296,8 @@ class Schema:
         InputError
             When something is missing, unknown or of a wrong type.
         """
-        body = _object(document, "a schema", required={"task", "columns"}, optional={"label", "named"})
+        optional = {"label", "named", *COLUMN_RULES}
+        body = _object(document, "a schema", required={"task", "columns"}, optional=optional)
         task = read_member(Task, body["task"], "the task")
         required = {"type"} if task is Task.CLASSIFICATION else set()
         label = _object(body.get("label", {}), "the label", required=required, optional={"name", "type", *_RULES})
@@ -298,6 +321,7 @@ class Schema:
             classes=label.get("classes"),
             max_classes=label.get("max_classes", MAX_CLASSES),
             class_weight=label.get("class_weight", ()),
+            **{name: body[name] for name in COLUMN_RULES if name in body},
         )
 
     @classmethod

@@ -275,7 +275,8 @@ def _read_rows(X: Sequence[Any]) -> Table:
                 raise InputError(COMPLEX, row=i)
             rows.append(row.tolist())
         elif isinstance(row, dict):
-            raise InputError("a row must be a list of values in the order of the features", row=i)
+            rule = "a row must be a list of values in the order of the features, unless a schema has their names"
+            raise InputError(rule, row=i)
         elif hasattr(row, "tolist") and getattr(row, "ndim", 0) == 1:
             rows.append(row.tolist())
         else:

@@ -36,6 +36,7 @@ ID_LENGTH = 256
 MISSING = math.nan
 
 NOT_FINITE = "must be a finite number: remove the infinity or send null"
+TOO_LARGE = "is too large for a 64-bit float, the largest of which is 1.8e308: correct it, or send null"
 NOT_EXACT = "is an integer that float64 cannot hold: declare the column categorical, or its dtype to have it rounded"
 NOT_A_NUMBER = "must be a number or null"
 NUMBER_NOT_TEXT = (

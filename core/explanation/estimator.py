@@ -34,7 +34,8 @@ class Explained(Keepable):
         Attributions
             `shap.Explanation(**found._asdict())` takes it. A row's base value and its values sum to its answer:
             probabilities, float64[n, d, n_classes] in the order of `classes_`; of boosted classifiers raw scores,
-            float64[n, d] of the second of two classes; of regressors the number, float64[n, d].
+            float64[n, d] of the second of two classes; of regressors the number, float64[n, d], or its logarithm with
+            the loss "poisson".
 
         Raises
         ------

@@ -1,9 +1,9 @@
 """Messages about the model, its trees and columns, jobs and snapshots."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PlainSerializer
 
 from oubli.api.base import (
     Answer,
@@ -85,6 +85,12 @@ class Model(Schema):
         description="The only allowed classes; null if any label is accepted.",
     )
     max_classes: int | None = later(None, description="Maximum number of classes; null for regression.")
+    extra_columns: Annotated[str, one_of("refuse", "ignore")] = later(
+        "refuse", "What is done with named features of rows that the model does not have, unless a request says."
+    )
+    missing_columns: Annotated[str, one_of("refuse", "missing")] = later(
+        "refuse", "What is done where rows lack named features: they may be missing values."
+    )
     n_samples: int
     n_restricted: int = later(
         0,
@@ -167,6 +173,10 @@ class JobsAnswer(Answer):
     jobs: list[Job]
 
 
+def _time_text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 class Snapshot(Answer):
     """A snapshot on disk."""
 
@@ -176,7 +186,7 @@ class Snapshot(Answer):
         description="Digest of the trees: two models with the same digest predict the same, bit for bit."
     )
     bytes: int
-    created_at: datetime
+    created_at: Annotated[datetime, PlainSerializer(_time_text, when_used="json")]
 
 
 class Dropped(Answer):

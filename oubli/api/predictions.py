@@ -97,7 +97,7 @@ class Explanations(Answer):
 
     measure: Literal["probability", "raw-score", "value"] = Field(
         description="What is explained: class probabilities; of boosted trees raw scores, the log-odds of the second "
-        "of two classes; or the predicted number."
+        "of two classes, or the logarithm of a number with the loss `poisson`; or the predicted number."
     )
     features: list[str]
     classes: list[Scalar] | Omitted = Field(None, description="When there is an attribution for each of them.")

@@ -62,7 +62,9 @@ class InferenceRequest(Request):
     parameters: Parameters = Field(
         default_factory=dict,
         description="`binary_data_output`: whether to answer with bytes, unless an output says otherwise. "
-        "`min_version`: version that the model must have reached. Others are ignored.",
+        "`min_version`: version that the model must have reached. `extra_columns` (`refuse` or `ignore`): what is done "
+        "with inputs that are no features; `missing_columns` (`refuse` or `missing`): with features without an input. "
+        "Others are ignored.",
     )
     inputs: Annotated[list[InputTensor], Field(min_length=1)]
     outputs: list[RequestedOutput] = Field(default_factory=list, description="All by default.")

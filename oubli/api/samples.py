@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
 from oubli.api.base import (
@@ -108,6 +109,7 @@ class HeldSample(Answer):
         "it.",
     )
     weight: float = later(1.0, description="How much it counts: a multiple of 1/256.")
+    etag: SkipJsonSchema[str | None] = Field(None, exclude=True, description="For `if_match`; `Client.get` has it.")
 
 
 class SampleAnswer(HeldSample):

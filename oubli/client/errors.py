@@ -9,7 +9,7 @@ ClientError
         InvalidInputError          400, 415, 422, 431
         AccessError                401, 403, 421
         NotFoundError              404
-        ConflictError              409
+        ConflictError              409, 412
             EmptyModelError, IdConflictError, ErasedLatelyError, EphemeralError
         TooLargeError              413
         BusyError                  429
@@ -21,14 +21,18 @@ ClientError
     WaitTimeoutError               what was awaited has not happened in time
 """
 
+from __future__ import annotations
+
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from pydantic import ValidationError
 
 from oubli.api.base import Problem
 
 TYPE_PREFIX = "urn:oubli:problem:"
+_ROW = re.compile(r"^(/instances/)(\d+)")
 
 
 class ClientError(Exception):
@@ -52,6 +56,10 @@ class DataError(ClientError, ValueError):
         place = ", ".join(f"{name} {value!r}" for name, value in (("row", row), ("field", field)) if value is not None)
         super().__init__(f"{place}: {rule}" if place else rule)
         self.rule, self.row, self.field = rule, row, field
+
+    def further_on(self, n: int) -> Self:
+        """Return the error of rows of which so many were before those that it counts."""
+        return self if self.row is None else type(self)(self.rule, self.row + n, self.field)
 
 
 class NoAnswerError(ClientError):
@@ -136,6 +144,15 @@ class ProblemError(ClientError):
         self.errors = tuple(errors)
         self.retry_after, self.request_id = retry_after, request_id
 
+    def further_on(self, n: int) -> ProblemError:
+        """Return the error of rows of which so many were before those that it counts."""
+        if not n or not self.errors:
+            return self
+        facts = {name: getattr(self, name) for name in ("kind", "title", "detail", "retry_after", "request_id")}
+        places = [_ROW.sub(lambda place: f"{place[1]}{int(place[2]) + n}", one.pointer) for one in self.errors]
+        errors = [one._replace(pointer=place) for one, place in zip(self.errors, places, strict=True)]
+        return type(self)(self.status, errors=errors, **facts)
+
     @property
     def pointers(self) -> tuple[str, ...]:
         """The places that are wrong."""
@@ -155,7 +172,7 @@ class NotFoundError(ProblemError):
 
 
 class ConflictError(ProblemError):
-    """The request does not go with the server's state; nothing was changed."""
+    """The request does not go with the server's state, such as a sample that was changed; nothing was changed."""
 
 
 class EmptyModelError(ConflictError):
@@ -245,7 +262,7 @@ _BY_STATUS: Mapping[int, type[ProblemError]] = {
     **dict.fromkeys((400, 415, 422, 431), InvalidInputError),
     **dict.fromkeys((401, 403, 421), AccessError),
     404: NotFoundError,
-    409: ConflictError,
+    **dict.fromkeys((409, 412), ConflictError),
     413: TooLargeError,
     429: BusyError,
     **dict.fromkeys((502, 503, 504), UnavailableError),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,13 +33,16 @@ class Predictions:
     probabilities : ndarray of float64, shape (n, k), or None
         None for regression.
     model_version : int
-        Of the model that predicted.
+        Of the model that predicted; of a long table, which is sent in parts, of the newest that did.
     index : pandas Index, or None
         Of the DataFrame that was asked about.
     sets : list of lists of classes, or None
         With `coverage`: the classes that each row may be of.
     intervals : ndarray of float64, shape (n, 2), or None
         With `coverage`: between which numbers each target lies; infinite when too few samples tell.
+    oldest_version : int
+        As `model_version`, of the oldest model: another one when the model has changed between two parts. A class that
+        was not held then has the probability 0.
     """
 
     predictions: np.ndarray[Any, Any]
@@ -49,6 +52,7 @@ class Predictions:
     index: Any = None
     sets: list[list[Any]] | None = None
     intervals: np.ndarray[Any, Any] | None = None
+    oldest_version: int = 0
 
     def to_frame(self) -> pd.DataFrame:
         """Return a DataFrame with the index of the one asked about: `prediction`, and a column for each class.
@@ -167,9 +171,40 @@ def read_predictions(content: Any, index: Any) -> Predictions:
             index,
             content.get("sets"),
             _intervals(content.get("intervals")),
+            int(content["model_version"]),
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         raise UnexpectedAnswerError("the answer holds no predictions that this client knows", 200) from None
+
+
+def joined(parts: Sequence[Predictions], index: Any) -> Predictions:
+    """Return predictions of parts of a table, of which there is one at least, as those of the whole."""
+    versions = [part.model_version for part in parts]
+    first = replace(parts[0], index=index, model_version=max(versions), oldest_version=min(versions))
+    if len(parts) == 1:
+        return first
+    intervals = [part.intervals for part in parts if part.intervals is not None]
+    labels = sorted({label for part in parts for label in _ordered(part)})  # as the server orders them
+    return replace(
+        first,
+        predictions=np.concatenate([part.predictions for part in parts]),
+        classes=None if first.classes is None else _vector([label for _, label in labels]),
+        probabilities=None if first.classes is None else np.concatenate([_spread(part, labels) for part in parts]),
+        sets=None if first.sets is None else [one for part in parts for one in part.sets or ()],
+        intervals=np.concatenate(intervals) if intervals else None,
+    )
+
+
+def _ordered(part: Predictions) -> list[tuple[str, Any]]:
+    """Return the classes of predictions, each behind the name of its type."""
+    return [] if part.classes is None else [(type(label).__name__, label) for label in part.classes.tolist()]
+
+
+def _spread(part: Predictions, labels: list[tuple[str, Any]]) -> np.ndarray[Any, Any]:
+    """Return probabilities with a column for each of some classes; of those that were not held it is 0."""
+    shares = np.zeros((len(part.predictions), len(labels)))
+    shares[:, list(map(labels.index, _ordered(part)))] = part.probabilities
+    return shares
 
 
 def _intervals(content: Any) -> np.ndarray[Any, Any] | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ID_LENGTH = 256
 NOT_FINITE = "must be a finite number: remove the infinity, or send None when the value is unknown"
+BEYOND = "is too large for a 64-bit float, the largest of which is 1.8e308: correct it, or send None"
 TIMES = "holds dates or times: convert them to numbers, for instance seconds or days"
 BYTES = "holds bytes: decode them to text"
 TOO_LARGE = "is an integer that JSON readers cannot hold in 64 bits: send it as a float"
@@ -73,6 +74,24 @@ def rows_of(X: Any) -> Any:
     if not len(rows):
         raise DataError(NO_ROWS)
     return rows
+
+
+def index_of(X: Any) -> Any:
+    """Return the index of a DataFrame of pandas; None for anything else."""
+    return X.index if is_frame(X) and hasattr(X, "index") else None
+
+
+def n_rows(X: Any) -> int:
+    """Return how many rows X has; 0 for what is no table."""
+    shape = getattr(X, "shape", None)
+    return int(shape[0]) if shape else len(X) if isinstance(X, (list, tuple)) else 0
+
+
+def part_of(X: Any, start: int, stop: int) -> Any:
+    """Return some of the rows of X, by position."""
+    if hasattr(X, "column_names"):  # of pyarrow
+        return X.slice(start, stop - start)
+    return (X.iloc if hasattr(X, "iloc") else X)[start:stop]
 
 
 def labels_of(y: Any, n: int, what: str = "labels") -> list[Any]:
@@ -299,7 +318,7 @@ def _cell(value: Any, row: int, field: Any) -> Scalar | None:
     if isinstance(value, (float, np.floating, Decimal)):
         number = float(value)
         if math.isinf(number):
-            raise DataError(NOT_FINITE, row, field)
+            raise DataError(NOT_FINITE if value == number else BEYOND, row, field)
         return number
     if isinstance(value, np.bool_):
         return bool(value)

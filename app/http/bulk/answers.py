@@ -38,6 +38,7 @@ from oubli.app.http.responses import NO_STORE, addition_content, json_answer, pr
 from oubli.app.service.changes.additions import Added, NewSamples
 from oubli.app.service.changes.command import IdempotencyKey
 from oubli.app.service.model.live import Predicted
+from oubli.core.data.values import NOT_FINITE, TOO_LARGE
 from oubli.core.errors import InputError
 
 Place = tuple[str | int, ...]
@@ -89,7 +90,7 @@ class Bulk:
             The formats of body and answer.
         """
         await _import_formats()
-        reader = self._context.reader()
+        reader = self._context.reader().asked(request.scope["query_string"])
         source = await asyncio.to_thread(source_of, given, reader, self._limits.max_record_bytes)
         scoring = _Scoring(self._context, reader, source, request)
         parts = scoring.parts()
@@ -116,7 +117,7 @@ class Bulk:
     async def add(self, request: Request, given: Format, wanted: Format) -> Response:
         """Answer an addition whose body is not JSON; see `predict`."""
         await _import_formats()
-        service, reader = self._context.service, self._context.reader()
+        service, reader = self._context.service, self._context.reader().asked(request.scope["query_string"])
         collector = await asyncio.to_thread(collector_of, given, reader, self._limits.max_record_bytes)
         digest = hashlib.sha256(given.encode("ascii") + b"\0")
         try:
@@ -134,6 +135,8 @@ class Bulk:
             try:
                 added = await service.changes.add(samples, key)
             except InputError as error:
+                if given is Format.NDJSON and error.rule == NOT_FINITE:  # JSON has no infinities
+                    error.rule = TOO_LARGE
                 raise explain(error, lambda row: ("samples", row, "features"), NAMED, reader.schema) from None
         return await self.addition_as(wanted, added)
 

@@ -11,7 +11,7 @@ import orjson
 
 from oubli.app.datasets.blocks import Blocks, StreamError, TextBlocks
 from oubli.app.http.formats import Format, columns_beside, label_column
-from oubli.app.http.parsing import Reader, parse_name, parse_weight, refuse_repeated
+from oubli.app.http.parsing import Reader, parse_json, parse_name, parse_weight, refuse_repeated
 from oubli.app.http.problems import NOT_ADDED, ProblemError, invalid, pointer
 from oubli.app.service.changes.additions import NewSamples
 from oubli.core.data.values import Column, ColumnType
@@ -60,7 +60,7 @@ def source_of(given: Format, reader: Reader, most: int) -> Source:
         return _LineSource(reader, most)
     from oubli.app.datasets.streams import names_checker
 
-    return _TableSource(_tables(given, names_checker(reader.schema.names), most), reader.schema)
+    return _TableSource(_tables(given, names_checker(reader.rules), most), reader.schema)
 
 
 def collector_of(given: Format, reader: Reader, most: int) -> Collector:
@@ -70,7 +70,7 @@ def collector_of(given: Format, reader: Reader, most: int) -> Collector:
     from oubli.app.datasets.streams import names_checker
 
     schema = reader.schema
-    check = names_checker((*schema.names, label_column(schema)), tuple(columns_beside(schema).values()))
+    check = names_checker(reader.rules, [label_column(schema)], columns_beside(schema).values())
     return _TableCollector(_tables(given, check, most), reader)
 
 
@@ -241,7 +241,7 @@ def _cells(values: Any) -> list[Any]:
     return cells
 
 
-def _tables(given: Format, check: Callable[[Sequence[str]], None], most: int) -> Tables:
+def _tables(given: Format, check: Callable[[Sequence[str]], list[str]], most: int) -> Tables:
     from oubli.app.datasets.streams import ArrowTables, CsvTables
 
     return CsvTables(check, most) if given is Format.CSV else ArrowTables(check, most)
@@ -254,7 +254,7 @@ def _lines(block: bytes) -> Iterator[bytes]:
 
 def _parsed(line: bytes, row: int) -> Any:
     try:
-        return orjson.loads(line)
+        return parse_json(line)
     except orjson.JSONDecodeError:
         raise StreamError("broken", "is not JSON: send one value a line; a missing value is null", row=row) from None
 

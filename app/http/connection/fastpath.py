@@ -56,8 +56,10 @@ _HEAD = re.compile(rb"(POST|DELETE) ([!-~]+) HTTP/1\.1\r\n((?:%b){1,%d})\r\n" % 
 _LENGTH = re.compile(rb"\r\ncontent-length: ?([0-9]{1,5})\r\n", re.IGNORECASE)
 _ID = re.compile(rb"[\w.~%:@!$&'()*+,;=/-]+")  # neither query nor fragment
 # Bodies in chunks, clients that wait to be asked, other protocols, requests that may have been answered before.
-# Pages of browsers and compressed bodies are for the middleware of the ordinary path.
-_UNCOMMON = frozenset({b"transfer-encoding", b"expect", b"upgrade", b"idempotency-key", b"origin", b"content-encoding"})
+# Pages of browsers and compressed bodies are for the middleware of the ordinary path, conditions for the routes.
+_UNCOMMON = frozenset(
+    {b"transfer-encoding", b"expect", b"upgrade", b"idempotency-key", b"origin", b"content-encoding", b"if-match"}
+)
 _INFERENCE_LENGTH = HEADER_LENGTH.lower().encode("ascii")
 
 

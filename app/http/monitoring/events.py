@@ -111,7 +111,7 @@ class StateEvents:
             else {
                 "id": newest.id,
                 "model_version": newest.model_version,
-                "created_at": newest.created_at,
+                "created_at": time_text(newest.created_at.timestamp()),
                 "bytes": newest.bytes,
                 "digest": newest.digest,
             },
@@ -471,7 +471,7 @@ class Feed:
 def encode_event(name: str, content: object, event_id: str | None = None) -> bytes:
     """Return a server-sent event."""
     head = f"event: {name}\n" if event_id is None else f"event: {name}\nid: {event_id}\n"
-    return b"%sdata: %s\n\n" % (head.encode("ascii"), orjson.dumps(content, option=orjson.OPT_UTC_Z))
+    return b"%sdata: %s\n\n" % (head.encode("ascii"), orjson.dumps(content))
 
 
 def stream_of(feed: Feed, scope: Scope, last_id: str | None = None) -> EventStream:

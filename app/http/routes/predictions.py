@@ -19,7 +19,7 @@ from oubli.api.predictions import (
 )
 from oubli.app.http.bulk.answers import bulk_of
 from oubli.app.http.formats import Format, formats_of
-from oubli.app.http.openapi import ROWS_INPUT, TABLE_INPUT, TABLES, answers, body, problems, table_body
+from oubli.app.http.openapi import COLUMNS, ROWS_INPUT, TABLE_INPUT, TABLES, answers, body, problems, table_body
 from oubli.app.http.parsing import context_of, explain, read
 from oubli.app.http.problems import ProblemError, invalid, pointer
 from oubli.app.http.responses import comparison_content, job_answer, json_answer, prediction_content
@@ -39,7 +39,7 @@ influence = APIRouter(tags=["influence"])
         **answers(PredictAnswer, content=TABLES),
         **problems(*TABLE_INPUT, "empty-model", "model-unusable", "model-changed"),
     },
-    openapi_extra=table_body(PredictRequest),
+    openapi_extra={"parameters": COLUMNS, **table_body(PredictRequest)},
 )
 async def predict(request: Request) -> Response:
     """Predict for some rows with the current model, which includes every change that was answered before.
@@ -61,7 +61,7 @@ async def predict(request: Request) -> Response:
     given, wanted = formats_of(request.headers)
     if given is not Format.JSON:
         return await bulk_of(request).predict(request, given, wanted)
-    reader, service = context.reader(), context.service
+    service, reader = context.service, context.reader().asked(request.scope["query_string"])
     asked = await read(reader.prediction, await request.body())
     if wanted is not Format.JSON and (asked.with_receipt or asked.coverage is not None):
         name = "receipt" if asked.with_receipt else "coverage"

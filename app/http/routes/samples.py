@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,11 +23,16 @@ from oubli.app.http.bulk.answers import bulk_of, learn
 from oubli.app.http.formats import Format, formats_of
 from oubli.app.http.openapi import (
     CHANGE,
+    COLUMNS,
     CSV,
     DEFAULT_PAGE,
+    ETAG,
     IDEMPOTENCY_KEY,
+    IF_MATCH,
+    IF_NONE_MATCH,
     INPUT,
     NEXT_CURSOR,
+    NOT_MODIFIED,
     PATH,
     QUERY,
     TABLE_INPUT,
@@ -55,6 +61,7 @@ from oubli.app.http.parsing import (
 )
 from oubli.app.http.problems import invalid
 from oubli.app.http.responses import (
+    NO_STORE,
     addition_content,
     csv_answer,
     deletion_content,
@@ -67,6 +74,7 @@ from oubli.app.http.responses import (
 )
 from oubli.app.service.evidence.sample_set import AbsenceProof as AbsenceFound
 from oubli.app.service.model.questions import Page
+from oubli.app.service.model.state import tag_of
 from oubli.core.errors import InputError
 from oubli.core.samples.set_tree import DEPTH
 
@@ -134,7 +142,7 @@ _ONE = "/samples/{id:sample_id}"
         **answers(Added, 201, content=TABLES),
         **problems(*TABLE_INPUT, *CHANGE, "id-conflict", "key-spent", "restricted", "erased-lately", "capacity"),
     },
-    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **table_body(AddRequest)},
+    openapi_extra={"parameters": [*COLUMNS, IDEMPOTENCY_KEY], **table_body(AddRequest)},
 )
 async def add_samples(request: Request) -> Response:
     """Learn samples, all of them or none.
@@ -150,7 +158,8 @@ async def add_samples(request: Request) -> Response:
     given, wanted = formats_of(request.headers)
     if given is not Format.JSON:
         return await bulk_of(request).add(request, given, wanted)
-    service, reader, sent_body = context.service, context.reader(), await request.body()
+    reader = context.reader().asked(request.scope["query_string"])
+    service, sent_body = context.service, await request.body()
     samples, sent = await read(reader.samples, sent_body)
     async with service.changes.idempotency_keys.use(request.headers.get(KEY_HEADER), "POST /samples", sent_body) as key:
         added = await learn(context, samples, sent, key)
@@ -162,13 +171,13 @@ async def add_samples(request: Request) -> Response:
 @router.post(
     _SEARCH,
     summary="List samples of a subject, or by ids",
-    responses=answers(SamplesAnswer) | problems(*INPUT, "not-held"),
+    responses=answers(SamplesAnswer) | problems(*INPUT),
     openapi_extra=body(SearchRequest),
 )
 async def search_samples(request: Request) -> Response:
     """List the samples of a subject, or samples by their ids, without a name in the address.
 
-    Ids that are not held are left out. If none is held, the answer is 404.
+    Ids that are not held are left out. If nothing is held, the list is empty.
     """
     context = context_of(request)
     search = partial(context.reader().search, most=context.page_size_max)
@@ -223,11 +232,14 @@ async def prove_absence(request: Request) -> Response:
 @router.get(
     "/samples",
     summary="List samples",
-    responses=answers(SamplesList, content=CSV, headers=NEXT_CURSOR) | problems("not-held", "invalid-input"),
+    responses=answers(SamplesList, content=CSV, headers=NEXT_CURSOR | ETAG) | problems("not-held", "invalid-input"),
     openapi_extra={"parameters": [QUERY[name] for name in ("id", "subject", "cursor", "limit", "format", "openings")]},
 )
 async def list_samples(request: Request) -> Response:
     """List the samples held, or those of one subject, page by page; or the one with an id.
+
+    The list of a subject without samples is empty. With `id` the answer is that of `GET /samples/{id}`: it has an
+    `ETag`, and is 404 if the sample is not held.
 
     With `openings` each sample has its nonce, and the answer has the positions key. From all pages you can compute the
     root of the set. This needs the scope `audit`.
@@ -248,14 +260,15 @@ async def list_samples(request: Request) -> Response:
     parse_limit(limit, DEFAULT_PAGE, context.page_size_max)
     csv = wants_csv(request, chosen)
     sample, version = context.service.questions.get(sample_id)
-    return page_answer(Page([sample], None, 0, version), context.service.model.state.model.schema_, csv=csv)
+    answer = page_answer(Page([sample], None, 0, version), context.service.model.state.model.schema_, csv=csv)
+    return _tagged(context, sample_id, answer)
 
 
 @router.delete(
     "/samples",
     summary="Delete samples or subjects",
-    responses=answers(DeletionOutcome) | problems("invalid-input", "too-many-rows", *CHANGE),
-    openapi_extra={"parameters": [QUERY[name] for name in ("ids", "subjects", "ref")]},
+    responses=answers(DeletionOutcome) | problems("invalid-input", "sample-changed", "too-many-rows", *CHANGE),
+    openapi_extra={"parameters": [*(QUERY[name] for name in ("ids", "subjects", "ref")), IF_MATCH]},
 )
 async def delete_samples(request: Request) -> Response:
     """Unlearn the samples with the given ids, or all samples of the given subjects.
@@ -269,11 +282,15 @@ async def delete_samples(request: Request) -> Response:
         rule = "the query must have either 'id' or 'subject', once or more; POST /samples/batch-delete takes a body"
         raise invalid("", rule)
     service = context.service
+    tags = _tags_of(request, "if-match")
+    if tags is not None and (ids is None or len(ids) > 1):
+        raise invalid("/If-Match", "is about one sample: name one 'id', or leave the header out")
     receipt = await service.changes.delete(
         ids=None if ids is None else parse_names(ids, "id"),
         subjects=None if subjects is None else parse_names(subjects, "subject"),
         ref=_ref(one_value(query, "ref")),
         caller=caller_of(request),
+        tags=tags,
     )
     return json_answer(receipt_content(receipt, durable=service.disk.is_durable))
 
@@ -281,8 +298,8 @@ async def delete_samples(request: Request) -> Response:
 @router.get(
     _ONE,
     summary="Read one sample",
-    responses=answers(SampleAnswer, content=CSV) | problems("not-held", "invalid-input"),
-    openapi_extra={"parameters": [PATH["sample"], QUERY["format"]]},
+    responses=answers(SampleAnswer, content=CSV, headers=ETAG) | NOT_MODIFIED | problems("not-held", "invalid-input"),
+    openapi_extra={"parameters": [PATH["sample"], QUERY["format"], IF_NONE_MATCH]},
 )
 async def get_sample(request: Request) -> Response:
     """Return a held sample."""
@@ -291,17 +308,18 @@ async def get_sample(request: Request) -> Response:
     csv = wants_csv(request, chosen)
     sample, version = context.service.questions.get(_sample_id(request))
     schema = context.service.model.state.model.schema_
-    if csv:
-        return csv_answer([sample], schema)
-    return json_answer({**sample_content(sample, schema), "model_version": version})
+    content = {**sample_content(sample, schema), "model_version": version}
+    answer = _tagged(context, sample.id, csv_answer([sample], schema) if csv else json_answer(content))
+    known, tag = _tags_of(request, "if-none-match"), answer.headers["ETag"]
+    return Response(None, 304, {**NO_STORE, "ETag": tag}) if known and known & {tag, f"W/{tag}", "*"} else answer
 
 
 @router.put(
     _ONE,
     summary="Rectify one sample",
     responses=answers(DeletionOutcome)
-    | problems(*INPUT, "not-held", "key-spent", "restricted", "queue-full", "capacity", *CHANGE),
-    openapi_extra={"parameters": [PATH["sample"], QUERY["ref"], IDEMPOTENCY_KEY], **body(ReplaceRequest)},
+    | problems(*INPUT, "not-held", "sample-changed", "key-spent", "restricted", "queue-full", "capacity", *CHANGE),
+    openapi_extra={"parameters": [PATH["sample"], QUERY["ref"], IF_MATCH, IDEMPOTENCY_KEY], **body(ReplaceRequest)},
 )
 async def replace_sample(request: Request) -> Response:
     """Replace the content of a held sample. The old content is unlearned. This never creates a sample.
@@ -317,8 +335,8 @@ async def replace_sample(request: Request) -> Response:
     "/samples",
     summary="Rectify the sample with an id",
     responses=answers(DeletionOutcome)
-    | problems(*INPUT, "not-held", "key-spent", "restricted", "queue-full", "capacity", *CHANGE),
-    openapi_extra={"parameters": [QUERY["replaced"], QUERY["ref"], IDEMPOTENCY_KEY], **body(ReplaceRequest)},
+    | problems(*INPUT, "not-held", "sample-changed", "key-spent", "restricted", "queue-full", "capacity", *CHANGE),
+    openapi_extra={"parameters": [QUERY["replaced"], QUERY["ref"], IF_MATCH, IDEMPOTENCY_KEY], **body(ReplaceRequest)},
 )
 async def replace_sample_by_id(request: Request) -> Response:
     """Replace the content of a held sample, as `PUT /samples/{id}` does, for ids that cannot be in a path."""
@@ -332,13 +350,14 @@ async def replace_sample_by_id(request: Request) -> Response:
 @router.delete(
     _ONE,
     summary="Delete one sample",
-    responses=answers(DeletionOutcome) | problems("invalid-input", *CHANGE),
-    openapi_extra={"parameters": [PATH["sample"], QUERY["ref"]]},
+    responses=answers(DeletionOutcome) | problems("invalid-input", "sample-changed", *CHANGE),
+    openapi_extra={"parameters": [PATH["sample"], QUERY["ref"], IF_MATCH]},
 )
 async def delete_sample(request: Request) -> Response:
     """Unlearn one sample. If it is not held, it is counted as absent, so you can repeat a request."""
-    service = service_of(request)
-    receipt = await service.changes.delete(ids=[_sample_id(request)], ref=_ref_of(request), caller=caller_of(request))
+    service, tags = service_of(request), _tags_of(request, "if-match")
+    ids, ref = [_sample_id(request)], _ref_of(request)
+    receipt = await service.changes.delete(ids=ids, ref=ref, caller=caller_of(request), tags=tags)
     return json_answer(receipt_content(receipt, durable=service.disk.is_durable))
 
 
@@ -347,6 +366,7 @@ async def _replace(request: Request, sample_id: str, ref: str | None) -> Respons
     reader = context.reader()
     service, sent_body = context.service, await request.body()
     asked, sent = await read(partial(reader.replacement, sample_id=sample_id), sent_body)
+    asked = replace(asked, tags=_tags_of(request, "if-match"))
     # What the address says is a part of the request that a key stands for.
     whole = b"\0".join((sample_id.encode(), (ref or "").encode(), sent_body))
     async with service.changes.idempotency_keys.use(request.headers.get(KEY_HEADER), "PUT /samples", whole) as key:
@@ -376,6 +396,18 @@ async def _answer(context: Context, page: Page, *, csv: bool) -> Response:
     """Return a page of samples; a long one is written in a thread."""
     write = partial(page_answer, page, context.service.model.state.model.schema_, csv=csv)
     return write() if len(page.samples) <= DEFAULT_PAGE else await asyncio.to_thread(write)
+
+
+def _tagged(context: Context, sample_id: str, answer: Response) -> Response:
+    """Return an answer with the entity tag of its only sample."""
+    answer.headers["ETag"] = tag_of(context.service.model.state.model.samples_, sample_id)
+    return answer
+
+
+def _tags_of(request: Request, header: str) -> frozenset[str] | None:
+    """Return the entity tags of a header; None without it. Those of this server hold no comma."""
+    values = request.headers.getlist(header)
+    return frozenset(tag.strip() for tag in ",".join(values).split(",")) if values else None
 
 
 def _name_of(value: str | None, key: str) -> str | None:

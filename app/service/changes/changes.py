@@ -19,6 +19,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from oubli.app.errors import InvalidKeyError, RepeatedKeyError, RestrictedError, SpentKeyError
 from oubli.app.ledger.entries import By, IdempotencyRecord, Receipt, original_of
@@ -169,9 +170,11 @@ class Changes:
         ref: str | None = None,
         key: IdempotencyKey | None = None,
         caller: str = "",
+        tags: frozenset[str] | None = None,
     ) -> Receipt | NothingErased:
         """Delete what is held under ids, or of subjects; see `delete_listing`."""
-        return (await self.delete_listing(ids=ids, subjects=subjects, ref=ref, key=key, caller=caller)).outcome
+        named: dict[str, Any] = {"ids": ids, "subjects": subjects, "ref": ref, "key": key, "tags": tags}
+        return (await self.delete_listing(**named, caller=caller)).outcome
 
     async def delete_listing(
         self,
@@ -181,12 +184,13 @@ class Changes:
         ref: str | None = None,
         key: IdempotencyKey | None = None,
         caller: str = "",
+        tags: frozenset[str] | None = None,
     ) -> Deleted:
         """Delete what is held under ids, or of subjects, and say of which of them something was held.
 
         Names that are repeated count once, absent ones are counted. When nothing of it is held, the receipt of the last
         erasure of exactly these targets is returned, if there is one. A full queue does not refuse it. `caller` is the
-        id of the caller's key; see `EmptyErasures`.
+        id of the caller's key; see `EmptyErasures`. `tags` are of the only id: see `DeleteSamples`.
         """
         self._state.require_open()
         by: By = "subjects" if ids is None else "ids"
@@ -199,7 +203,7 @@ class Changes:
                 version = key.earlier.model_version
                 return Deleted(NothingErased(ref, "deletion", guarantee, by, n_names, n_names, version), [])
             return await self._deleted_before(key.earlier.receipt, by, positions)
-        command = DeleteSamples(names, by, ref=ref, key=key, caller=caller, asked_at=self._state.seq)
+        command = DeleteSamples(names, by, ref=ref, key=key, caller=caller, tags=tags, asked_at=self._state.seq)
         if not command.finds(self._state):
             earlier = await self._receipts.last_of(names, by)
             if earlier is not None and key is None:

@@ -12,7 +12,7 @@ from oubli.app.errors import NotHeldError, OwnerlessError
 from oubli.app.ledger.entries import By, Receipt, ReceiptKind, SubjectRequest, with_request
 from oubli.app.ledger.ledger import Unlearned
 from oubli.app.service.changes.command import MANY_NAMES, Command, IdempotencyKey, Names, PlannedBody, Transaction
-from oubli.app.service.model.state import ModelState
+from oubli.app.service.model.state import ModelState, require_tag
 from oubli.app.times import LONGEST_PAUSE
 from oubli.core.errors import UnknownIdError
 from oubli.core.model import Model
@@ -22,7 +22,10 @@ from oubli.core.samples.indexes import NONCE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """The new content of one sample; `subject`, `expires` and `weight` stay as they are with `KEEP`."""
+    """The new content of one sample; `subject`, `expires` and `weight` stay as they are with `KEEP`.
+
+    `tags`: entity tags, one of which the sample must have; None for any.
+    """
 
     sample_id: str
     row: list[Any]
@@ -30,6 +33,7 @@ class Replacement:
     subject: str | Keep | None = KEEP
     expires: int | Keep | None = KEEP
     weight: float | Keep = KEEP
+    tags: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +255,8 @@ class ReplaceSample(Erasure):
 
         Raises
         ------
-        NotHeldError
-            When the id is not held.
+        NotHeldError, SampleChangedError
+            When the id is not held, or has none of the tags.
         OwnerlessError
             When a restricted sample would have no subject: that would end the restriction.
         CapacityError
@@ -261,6 +265,7 @@ class ReplaceSample(Erasure):
             When the content does not fit the schema.
         """
         asked, exports = self._asked, transaction.state.exports
+        require_tag(model.samples_, asked.sample_id, asked.tags)
         try:
             plan = model.plan_replace(
                 asked.sample_id,
@@ -299,6 +304,8 @@ class DeleteSamples(Erasure):
     ----------
     targets, by, kind, ref, request
         See `Erasure`; the kind is ``"expiry"`` when the time of the samples is over.
+    tags
+        Entity tags, one of which the only target must have if it is held; None for any.
     asked_at
         Number of the journal's newest record when it was looked for an earlier receipt, or found that something was
         held.
@@ -306,6 +313,7 @@ class DeleteSamples(Erasure):
 
     is_refusable = False
 
+    tags: frozenset[str] | None = field(default=None, kw_only=True)
     asked_at: int | None = field(default=None, kw_only=True)
     _earlier: str | None = field(default=None, init=False)
     _looked: tuple[Model, int, DeletePlan] | None = field(default=None, init=False)
@@ -342,7 +350,9 @@ class DeleteSamples(Erasure):
         return sum(len(store.held_of(name)) for name in self.targets)
 
     def plan(self, model: Model, transaction: Transaction) -> None:
-        """Find what is held."""
+        """Find what is held; SampleChangedError when the only target has none of the tags."""
+        if self.tags is not None:
+            require_tag(model.samples_, self.targets[0], self.tags)
         plan = self._plan_of(model, transaction)
         held = plan.held
         self.take(plan)

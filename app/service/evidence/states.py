@@ -56,7 +56,7 @@ from oubli.app.service.evidence.sample_set import AbsenceProof, SampleSet, SetRo
 from oubli.app.service.memory import let_go_of
 from oubli.app.service.model.live import Disk, LiveModel, Predicted
 from oubli.app.version import VERSION
-from oubli.core.data.schema import MAX_CLASSES
+from oubli.core.data.schema import COLUMN_RULES, MAX_CLASSES
 from oubli.core.model import Model
 
 log = logging.getLogger("oubli.service")
@@ -124,8 +124,9 @@ class StateEntries:
         if found.model_version != state.version:
             raise RuntimeError("the root over the samples is not that of the model")
         parameters = {**model.parameters_of_model(), "random_state": model.seed_}
-        # Rules about classes decide no prediction, and labels that are closed need not be of samples that are held.
-        schema = canonical(replace(model.schema_, classes=None, max_classes=MAX_CLASSES).to_dict()).decode()
+        # Rules about classes and columns decide no prediction, and closed labels need not be of samples that are held.
+        rules: dict[str, Any] = {"classes": None, "max_classes": MAX_CLASSES, **dict.fromkeys(COLUMN_RULES, "refuse")}
+        schema = canonical(replace(model.schema_, **rules).to_dict()).decode()
         is_exact = model.guarantee == "exact"
         fields: dict[str, Field] = {
             "model_version": state.version,

@@ -223,7 +223,8 @@ def _explain(rows: Sequence[Any], change: Change | None, model: Any) -> dict[str
         most = max(1, int(len(rows) * _LONGEST_EXPLANATION / seconds))
         raise ExplanationError("/instances", f"has {len(rows)} rows, which takes long: send at most {most}")
     found, task = model.shap_values(rows), model.task
-    measure = "value" if task is Task.REGRESSION else "raw-score" if model.is_boosted else "probability"
+    is_value = task is Task.REGRESSION and model.get_params().get("loss") != "poisson"
+    measure = "value" if is_value else "raw-score" if model.is_boosted else "probability"
     content = {"measure": measure, "features": found.feature_names, "base": found.base_values[0].tolist()}
     if found.output_names is not None:
         content["classes"] = model.classes_.tolist()
@@ -371,20 +372,12 @@ class Questions:
         return found, self._live.state.version
 
     def find(self, ids: Sequence[str]) -> Page:
-        """Return the samples held of some ids, in their order, as a page without a next one.
-
-        Raises
-        ------
-        NotHeldError
-            When none of them is held.
-        """
+        """Return the samples held of some ids, in their order, as a page without a next one."""
         self._live.state.require_started()
         held: list[HeldSample] = []
         for name in dict.fromkeys(ids):
             with suppress(NotHeldError):
                 held.append(self.get(name)[0])
-        if not held:
-            raise NotHeldError
         return Page(held, None, self._live.state.epoch, self._live.state.version)
 
     def page(self, *, subject: str | None, after: tuple[int, int] | None, limit: int, openings: bool = False) -> Page:
@@ -409,8 +402,6 @@ class Questions:
         ------
         StaleCursorError
             When a restore has replaced the list, or the subject was restricted or released.
-        NotHeldError
-            When nothing is held of the subject.
         """
         self._live.state.require_started()
         if after is not None and after[0] != self._live.state.epoch:
@@ -421,8 +412,6 @@ class Questions:
             slots, others = store.slots(), restricted.slots() if len(restricted) else _NO_SLOTS
         else:
             ids, restricted_ids = store.ids_of_subject(subject), restricted.ids_of_subject(subject)
-            if not (ids or restricted_ids) and after is None:
-                raise NotHeldError
             if (restricted_ids and 0 <= place < _RESTRICTED_FROM) or (ids and place >= _RESTRICTED_FROM):
                 raise StaleCursorError
             slots = np.sort(store.find(ids))

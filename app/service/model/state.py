@@ -20,6 +20,7 @@ A mutation that waits for a long prediction keeps later long predictions out, so
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -29,9 +30,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal
 
-from oubli.app.errors import BusyError, NotLeaderError, StopReason, UnavailableError
+from oubli.app.errors import BusyError, NotLeaderError, SampleChangedError, StopReason, UnavailableError
 from oubli.app.service.model.tag_thread import TagThread
 from oubli.core.model import Model
+from oubli.core.samples.store import SampleStore
 
 log = logging.getLogger("oubli.service")
 
@@ -40,6 +42,30 @@ Phase = Literal["starting", "ready", "stopping"]
 
 Names = AbstractSet[tuple[str, str]]
 """Kinds (`id` or `subject`) and texts."""
+
+
+def tag_of(store: SampleStore, sample_id: str) -> str:
+    """Return the entity tag of a held sample: it changes with all that `GET /samples/{id}` tells of it.
+
+    It is made of the nonce, which is random, of this content alone and erased with it. So it tells nothing of the
+    content, and is the same on all nodes.
+    """
+    part = store.restricted if store.restricted.contains(sample_id) else store
+    sample, nonce = part.get(sample_id), part.nonce(sample_id) or secrets.token_bytes()
+    times = f"{sample.expires_ms} {sample.restricted_ms}".encode("ascii")
+    return f'"{hmac.digest(nonce, times, "sha256")[:16].hex()}"'
+
+
+def require_tag(store: SampleStore, sample_id: str, tags: AbstractSet[str] | None) -> None:
+    """Refuse a held sample whose entity tag is none of some; None, or ``*`` among them, takes any.
+
+    Raises
+    ------
+    SampleChangedError
+        When it is another.
+    """
+    if tags is not None and "*" not in tags and store.holding(sample_id) and tag_of(store, sample_id) not in tags:
+        raise SampleChangedError
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace as replaced
 from typing import Any
 from urllib.parse import quote
@@ -12,7 +11,7 @@ import orjson
 from oubli.api.model import Job, JobsAnswer
 from oubli.client.errors import JobFailedError, NoAnswerError, ProblemError, WaitTimeoutError
 from oubli.client.messages import Close, Emit, Emits, Flow, NextEvent, Sleep
-from oubli.client.operations.requests import FIRST_POLL, LONGEST_POLL, local, reading
+from oubli.client.operations.requests import FIRST_POLL, LONGEST_POLL, Progress, local, reading, reporting
 from oubli.client.results import read
 from oubli.client.session import Session
 
@@ -74,7 +73,7 @@ def wait(
     session: Session,
     job: Job | str,
     *,
-    progress: Callable[[float], object] | None = None,
+    progress: Progress | None = None,
     timeout: float | None = None,
 ) -> Flow[Job]:
     """Wait until a job has succeeded.
@@ -83,8 +82,9 @@ def wait(
     ----------
     job : Job or str
         The job or its id.
-    progress : callable, optional
-        Called with the share that is done, whenever it has changed.
+    progress : bool or callable, optional
+        True shows a bar with tqdm, or rich if that is not installed. A function is called with the share that is done,
+        whenever it has changed.
     timeout : float, optional
         In seconds; by default as long as it takes.
 
@@ -105,23 +105,23 @@ def wait(
     # A stream may be silent for long: only asking again keeps to a time.
     follower = _Follower(session, job, may_stream=timeout is None)
     deadline = None if timeout is None else session.clock() + timeout
-    while True:
-        state = yield from follower.next()
-        if progress is not None:
-            progress(state.progress)
-        if state.status == "failed":
-            raise JobFailedError(state.id, state.error or "the server does not say why")
-        if state.has_ended:
-            return state
-        if deadline is not None and session.clock() >= deadline:
-            raise WaitTimeoutError("the job has not ended in time; it keeps running")
+    with reporting(progress, "waiting") as report:
+        while True:
+            state = yield from follower.next()
+            report(state.progress)
+            if state.status == "failed":
+                raise JobFailedError(state.id, state.error or "the server does not say why")
+            if state.has_ended:
+                return state
+            if deadline is not None and session.clock() >= deadline:
+                raise WaitTimeoutError("the job has not ended in time; it keeps running")
 
 
 def result_of(
     session: Session,
     content: Any,
     *,
-    progress: Callable[[float], object] | None = None,
+    progress: Progress | None = None,
     timeout: float | None = None,
 ) -> Flow[Any]:
     """Wait for the job that a request has begun, and return its result as the server sends it; see `wait`.

@@ -12,7 +12,7 @@ Snapshots.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,10 @@ from oubli.api.server import Access, Cluster, Readiness
 from oubli.client.errors import DataError, NoAnswerError, ProblemError, UnavailableError
 from oubli.client.messages import Emits, Flow, NextChunk, Request, Sleep, Work
 from oubli.client.operations.jobs import result_of
-from oubli.client.operations.requests import FIRST_POLL, Names, object_of, paged, posting, reading
+from oubli.client.operations.requests import FIRST_POLL, Names, Progress, object_of, paged, posting, reading
 from oubli.client.results import Without, read, read_without
 from oubli.client.session import Session
-from oubli.client.tables import is_frame, names_of, rows_of
+from oubli.client.tables import index_of, names_of, rows_of
 
 
 def model(session: Session, *, score: bool = False) -> Flow[Model]:
@@ -104,7 +104,7 @@ def predict_without(
     *,
     ids: Names | None = None,
     subjects: Names | None = None,
-    progress: Callable[[float], object] | None = None,
+    progress: Progress | None = None,
     timeout: float | None = None,
 ) -> Flow[Without]:
     """Predict rows with the model, and as if it had never seen some samples. Nothing is changed.
@@ -117,8 +117,8 @@ def predict_without(
         As for `predict`; at most 100 rows.
     ids, subjects : str, int, or iterable of them
         The samples, or those whose samples, to leave out: one of the two.
-    progress : callable, optional
-        Called with the share that is done, when it takes long.
+    progress : bool or callable, optional
+        As for `predict`, when it takes long.
     timeout : float, optional
         Seconds to wait for a long answer; by default as long as it takes.
 
@@ -141,7 +141,7 @@ def predict_without(
     if answer.status == 202:
         found = yield from result_of(session, found, progress=progress, timeout=timeout)
     session.saw(found)
-    return read_without(found, X.index if is_frame(X) and hasattr(X, "index") else None)
+    return read_without(found, index_of(X))
 
 
 def importances(session: Session) -> Flow[dict[str, float]]:

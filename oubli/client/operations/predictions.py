@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from oubli.api.predictions import Explanations, Influence
-from oubli.client.messages import Flow, to_json
+from oubli.client.errors import DataError, ProblemError, TooLargeError
+from oubli.client.messages import Flow, Work, to_json
 from oubli.client.operations.jobs import result_of
-from oubli.client.operations.requests import posting
-from oubli.client.results import Predictions, SignedPredictions, read, read_predictions, read_signed
+from oubli.client.operations.requests import Progress, column_rules, posting, reporting
+from oubli.client.results import Predictions, SignedPredictions, joined, read, read_predictions, read_signed
 from oubli.client.session import Session
-from oubli.client.tables import is_frame, labels_of, rows_of
+from oubli.client.tables import index_of, labels_of, n_rows, part_of, rows_of
+
+MOST_ROWS, MOST_BYTES = 10_000, 8 * 2**20
+"""Of a request. Servers take so many rows in JSON, and twice as many bytes, unless they are told otherwise."""
 
 
-def predict(session: Session, X: Any, *, coverage: float | None = None, by_class: bool = False) -> Flow[Predictions]:
+def predict(
+    session: Session,
+    X: Any,
+    *,
+    coverage: float | None = None,
+    by_class: bool = False,
+    extra_columns: str | None = None,
+    missing_columns: str | None = None,
+    progress: Progress | None = None,
+) -> Flow[Predictions]:
     """Predict rows with the model as it is now; every change that this client has seen answered is in it.
+
+    A long table is sent in several requests, of 10,000 rows or of fewer where the server takes no more.
 
     Parameters
     ----------
@@ -27,6 +43,12 @@ def predict(session: Session, X: Any, *, coverage: float | None = None, by_class
         Also return sets of classes or intervals of numbers that hold the right answer with this probability.
     by_class : bool
         Whether `coverage` holds for the rows of each class, rather than of all together.
+    extra_columns : {"refuse", "ignore"}, optional
+        What is done with named columns that the model does not have; by default as its schema says, which refuses them.
+    missing_columns : {"refuse", "missing"}, optional
+        What is done where named columns are left out; by default as the schema says, which refuses that.
+    progress : bool or callable, optional
+        True shows a bar with tqdm, or rich if that is not installed. A function is called with the share that is done.
 
     Returns
     -------
@@ -42,9 +64,30 @@ def predict(session: Session, X: Any, *, coverage: float | None = None, by_class
     wanted: dict[str, Any] = {} if coverage is None else {"coverage": coverage}
     if by_class:
         wanted["by_class"] = True
-    request = posting("/predict", {"instances": rows_of(X), **wanted}, is_safe=True, is_spread=True)
-    content = yield from session.ask(request)
-    return read_predictions(content, X.index if is_frame(X) and hasattr(X, "index") else None)
+    query = column_rules(extra_columns, missing_columns)
+    found: list[Predictions] = []
+    n, start, size = n_rows(X), 0, MOST_ROWS
+    with reporting(progress, "predicting") as report:
+        while not found or start < n:
+            n_sent = min(size, n - start)
+            try:
+                rows = yield Work(partial(rows_of, X if n <= size else part_of(X, start, start + n_sent)))
+                request = posting("/predict", {"instances": rows, **wanted}, is_safe=True, is_spread=True, query=query)
+                if n_sent > 1 and isinstance(request.body, bytes) and len(request.body) > MOST_BYTES:
+                    size = n_sent // 2
+                    continue
+                content = yield from session.ask(request)
+            except TooLargeError:
+                if n_sent <= 1:
+                    raise
+                size = n_sent // 2
+                continue
+            except (DataError, ProblemError) as error:
+                raise error.further_on(start) from None
+            found.append(read_predictions(content, None))
+            start += n_sent
+            report(start / max(n, 1))
+    return joined(found, index_of(X))
 
 
 def predict_signed(session: Session, X: Any) -> Flow[SignedPredictions]:
@@ -70,7 +113,7 @@ def predict_signed(session: Session, X: Any) -> Flow[SignedPredictions]:
     rows = rows_of(X)
     answer = yield from session.ask(posting("/predict", {"receipt": True, "instances": rows}, is_safe=True))
     sent = json.loads(to_json(rows))  # as the server reads them
-    return read_signed(sent, answer, X.index if is_frame(X) and hasattr(X, "index") else None)
+    return read_signed(sent, answer, index_of(X))
 
 
 def explain(
@@ -116,7 +159,7 @@ def influence(
     method: str | None = None,
     update_set: str | int = "all",
     top: int = 10,
-    progress: Callable[[float], object] | None = None,
+    progress: Progress | None = None,
     timeout: float | None = None,
 ) -> Flow[Influence]:
     """Rank the samples held by what they do for the predictions of some rows. What takes long is waited for.
@@ -133,8 +176,8 @@ def influence(
         Whose changes the leaf methods follow.
     top : int
         Largest number of samples in each list.
-    progress : callable, optional
-        Called with the share that is done, when it takes long.
+    progress : bool or callable, optional
+        As for `predict`, when it takes long.
     timeout : float, optional
         Seconds to wait for a long ranking; by default as long as it takes.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from oubli.client.errors import DataError, UnexpectedAnswerError
@@ -12,6 +14,9 @@ from oubli.client.results import read
 from oubli.client.session import KEY_HEADER, Session
 
 Names = str | int | Iterable[str | int]
+Progress = bool | Callable[[float], object]
+"""Whether to show a bar; or what is called with the share that is done, from 0 to 1."""
+_BAR = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
 FIRST_POLL, LONGEST_POLL = 0.05, 2.0  # seconds
 _LONGEST_KEY = 255
 
@@ -55,6 +60,36 @@ def posting(path: str, content: Any = None, *, key: str | None = None, **options
     except TypeError as error:  # the encoder's own texts repeat nothing
         raise DataError(f"the request cannot be written as JSON: {error}") from None
     return Request("POST", path, body=body, headers=headers, **options)
+
+
+@contextmanager
+def reporting(progress: Progress | None, name: str) -> Iterator[Callable[[float], object]]:
+    """Return what is to be called with the share that is done; a bar with this name is shown until the block ends."""
+    if callable(progress):
+        yield progress
+    elif not progress:
+        yield lambda share: None
+    else:
+        bar, tell = _bar(name)
+        with bar:
+            yield tell
+
+
+def _bar(name: str) -> tuple[Any, Callable[[float], object]]:
+    """Return a bar of tqdm, or of rich where that is not installed, and what moves it."""
+    try:
+        bar = import_module("tqdm.auto").tqdm(total=1.0, desc=name, bar_format=_BAR)
+        return bar, lambda share: bar.update(share - bar.n)
+    except ImportError:
+        shown = import_module("rich.progress").Progress()
+        task = shown.add_task(name, total=1.0)
+        return shown, lambda share: shown.update(task, completed=share)
+
+
+def column_rules(extra: str | None, missing: str | None) -> tuple[tuple[str, str], ...]:
+    """Return the parameters of a query that say what is done with columns too many or too few."""
+    asked = {"extra_columns": extra, "missing_columns": missing}
+    return tuple((name, rule) for name, rule in asked.items() if rule is not None)
 
 
 def object_of(content: Any) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from oubli.api.erasures import DeletionOutcome, NothingErased, Receipt
 from oubli.api.model import Model
 from oubli.api.samples import Added, Bundle, HeldSample, Restriction, SamplesAnswer
 from oubli.client.errors import DataError
-from oubli.client.messages import Emit, Emits, Flow, Request
+from oubli.client.messages import Emit, Emits, Flow, Request, to_json
 from oubli.client.operations.jobs import result_of
-from oubli.client.operations.requests import Names, object_of, posting, reading
+from oubli.client.operations.requests import Names, column_rules, object_of, posting, reading
 from oubli.client.results import ListedDeletion, read
 from oubli.client.session import Session
 from oubli.client.tables import frame_of, is_frame, labels_of, names_of, rows_of, samples_of, time_text
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _KEEP = object()
+_LINES = "application/x-ndjson"
+MOST_IN_JSON = 1000
+"""Samples that are sent as JSON; more are sent as a line each, of which servers take ten times as many at once."""
 
 
 def add(
@@ -37,6 +40,8 @@ def add(
     sample_weight: Any = None,
     retention: int | None = None,
     readd: bool = False,
+    extra_columns: str | None = None,
+    missing_columns: str | None = None,
     idempotency_key: str | None = None,
 ) -> Flow[Added]:
     """Learn samples, all of them or none. When it returns, they are in every later prediction.
@@ -61,6 +66,8 @@ def add(
         For how many seconds from their addition all samples of the subjects are kept; see `retain`.
     readd : bool
         Whether ids that were erased lately may come back.
+    extra_columns, missing_columns : optional
+        As for `predict`.
     idempotency_key : str, optional
         Names this addition, so that it is made once however often it is sent, by whichever process. By default a new
         one for each call.
@@ -76,7 +83,7 @@ def add(
     IdConflictError, ErasedLatelyError, RestrictedError
         With the places of the ids; nothing was added.
     TooLargeError
-        When the server takes fewer rows in one request: split them.
+        When the server takes fewer samples at once (100,000): split them.
     """
     belongings = {"ids": ids, "subjects": subjects, "expires_at": expires_at, "sample_weight": sample_weight}
     samples = samples_of(X, y, **belongings, readd=readd)
@@ -86,20 +93,26 @@ def add(
             sample["features"] = features.tolist()
         if retention is not None:
             sample["retention"] = retention
-    content = yield from session.ask(posting("/samples", {"samples": samples}, key=idempotency_key, takes_key=True))
-    return read(Added, content)
+    query = column_rules(extra_columns, missing_columns)
+    request = posting("/samples", {"samples": samples}, key=idempotency_key, takes_key=True, query=query)
+    if len(samples) > MOST_IN_JSON:
+        lines = b"\n".join(map(to_json, samples))
+        request = replaced(request, body=lines, headers={**request.headers, "Content-Type": _LINES})
+    return read(Added, (yield from session.ask(request)))
 
 
 def get(session: Session, sample_id: str | int) -> Flow[HeldSample]:
-    """Return one sample as it is held.
+    """Return one sample as it is held, with its `etag`.
 
     Raises
     ------
     NotFoundError
         When it is not held.
     """
-    request = reading("/samples", id=names_of(sample_id, "id")[0])
-    return read(SamplesAnswer, (yield from session.ask(request))).samples[0]
+    answer = yield from session.exchange(reading("/samples", id=names_of(sample_id, "id")[0]))
+    content = answer.json()
+    session.saw(content)
+    return read(SamplesAnswer, content).samples[0].model_copy(update={"etag": answer.headers.get("etag")})
 
 
 def samples(session: Session, *, subject: str | int | None = None, page_size: int | None = None) -> Emits[HeldSample]:
@@ -111,11 +124,6 @@ def samples(session: Session, *, subject: str | int | None = None, page_size: in
         Whose samples.
     page_size : int, optional
         Samples an answer; the server's default when left out.
-
-    Raises
-    ------
-    NotFoundError
-        When nothing is held about the subject.
     """
     cursor: str | None = None
     while True:
@@ -161,6 +169,7 @@ def replace(
     expires_at: Any = _KEEP,
     sample_weight: Any = _KEEP,
     ref: str | None = None,
+    if_match: str | None = None,
     idempotency_key: str | None = None,
 ) -> Flow[Receipt | NothingErased]:
     """Rectify one held sample: give it new content. The old content is unlearned, and erased like a deleted one.
@@ -177,6 +186,8 @@ def replace(
         Stay as they are when left out; None clears them, and makes the weight 1.
     ref : str, optional
         The caller's case number, a UUID.
+    if_match : str, optional
+        The `etag` of the sample as you have read it: nothing is changed if it was changed since.
     idempotency_key : str, optional
         As for `add`.
 
@@ -189,6 +200,8 @@ def replace(
     ------
     NotFoundError
         When the sample is not held: this never adds one.
+    ConflictError
+        When it is not as in `if_match` (`sample-changed`).
     """
     is_table = is_frame(features) or getattr(features, "ndim", 1) == 2
     rows = rows_of(features if is_table else [features])
@@ -206,10 +219,10 @@ def replace(
     if sample_weight is not _KEEP:
         content["weight"] = labels_of([sample_weight], 1, "weights")[0]
     query = [("id", names_of(sample_id, "id")[0])] + ([] if ref is None else [("ref", ref)])
-    request = replaced(
-        posting("/samples", content, key=idempotency_key, takes_key=True), method="PUT", query=tuple(query)
-    )
-    return _outcome((yield from session.ask(request)))
+    request = posting("/samples", content, key=idempotency_key, takes_key=True)
+    headers = {**request.headers, **({} if if_match is None else {"If-Match": if_match})}
+    put = replaced(request, method="PUT", query=tuple(query), headers=headers)
+    return _outcome((yield from session.ask(put)))
 
 
 def delete(

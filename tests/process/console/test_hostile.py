@@ -73,7 +73,7 @@ def test_a_person_with_a_hostile_name_is_found_and_forgotten(browser: Browser, s
         expect(dialog).to_contain_text(as_shown(subject).replace("\n", " "))
         dialog.get_by_role("button", name="Forget the person").click()
         expect(sheet.locator("receipt-card")).to_contain_text(f"{len(before)} samples (exact)")
-        assert server.ask("POST", "/samples/search", body)[0] == 404
+        assert server.ask("POST", "/samples/search", body)[1]["samples"] == []
         assert page.locator("main img, main script, dialog img, dialog script").count() == 0
         assert page.title() == "Samples and people · Oubli"
         if len(subject) > 12:  # shorter ones are in addresses by chance

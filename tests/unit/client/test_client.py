@@ -158,7 +158,8 @@ def test_samples_come_page_by_page(client: Client) -> None:
     assert {sample.subject for sample in client.samples(subject="s1", page_size=5)} == {"s1"}
     assert next(client.samples(page_size=1)).id == by_page[0]  # and the rest is never asked for
     with pytest.raises(NotFoundError):
-        next(client.samples(subject="nobody"))
+        client.get("nobody")
+    assert list(client.samples(subject="nobody")) == []
 
 
 def test_model_schema_jobs_and_influence(client: Client) -> None:

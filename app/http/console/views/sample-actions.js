@@ -48,9 +48,9 @@ async function count(subject, signal) {
   try {
     const page = await api.post("/samples/search", { subject, limit: PAGE }, { signal });
     const n = page.samples.length;
+    if (!n) return " (none is held)";
     return page.next ? ` (more than ${number(n)})` : n === 1 ? " (1 sample)" : ` (${number(n)} samples)`;
   } catch (error) {
-    if (error.slug === "not-held") return " (none is held)";
     if (error.slug === "invalid-input") return ""; // pages are shorter here
     throw error;
   }

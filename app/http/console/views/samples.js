@@ -101,7 +101,7 @@ export default class Samples extends View {
   #list(read, nothing, title) {
     let pages = [];
     const load = async () => {
-      pages = [await readOrNone(read)];
+      pages = [await read(null)];
       return pages;
     };
     const render = () => {
@@ -142,15 +142,6 @@ export default class Samples extends View {
       h("details", {}, h("summary", {}, "One sample"), additionForm(columns, { onDone })),
       h("details", {}, h("summary", {}, "A CSV file"), fileForm({ onDone, signal: this.signal })),
     ]);
-  }
-}
-
-async function readOrNone(read) {
-  try {
-    return await read(null);
-  } catch (error) {
-    if (error.slug === "not-held") return { samples: [], next: null };
-    throw error;
   }
 }
 

@@ -29,6 +29,9 @@ def run(*arguments: object) -> tuple[int, str]:
     return done.exit_code, done.output if done.exception is None else f"{done.output}{done.exception}"
 
 
+LAX = ("--extra-columns", "ignore", "--missing-columns", "missing")
+
+
 def url(host: Hosted) -> str:
     return f"http://127.0.0.1:{host.port}"
 
@@ -42,8 +45,8 @@ def test_a_file_is_predicted_as_with_a_model_file(host: Hosted, tmp_path: Path) 
     data, model = tmp_path / "data.csv", tmp_path / "model.oubli"
     data.write_text(table(30_000))  # several pieces
     forest(60).save(model)
-    assert run(model, data, "--id", "key", "-o", tmp_path / "here.csv")[0] == 0
-    assert run("--url", url(host), "--data", data, "--id", "key", "-o", tmp_path / "there.csv")[0] == 0
+    assert run(model, data, *LAX, "--id", "key", "-o", tmp_path / "here.csv")[0] == 0
+    assert run("--url", url(host), "--data", data, *LAX, "--id", "key", "-o", tmp_path / "there.csv")[0] == 0
     here, there = (list(csv.reader(io.StringIO((tmp_path / f"{p}.csv").read_text()))) for p in ("here", "there"))
     assert there[0] == [*here[0], "model_version"]
     assert [row[:2] for row in there[1:]] == [row[:2] for row in here[1:]]
@@ -53,7 +56,7 @@ def test_a_file_is_predicted_as_with_a_model_file(host: Hosted, tmp_path: Path) 
     pyarrow.parquet.write_table(pyarrow.csv.read_csv(data), columns, row_group_size=7000)
     for file in (packed, columns):
         output = tmp_path / f"{file.suffix}.csv"
-        assert run("--url", url(host), "--data", file, "--id", "key", "-o", output)[0] == 0
+        assert run("--url", url(host), "--data", file, *LAX, "--id", "key", "-o", output)[0] == 0
         assert output.read_text() == (tmp_path / "there.csv").read_text()
 
 
@@ -61,7 +64,7 @@ def test_a_file_is_predicted_as_with_a_model_file(host: Hosted, tmp_path: Path) 
 def test_a_wrong_field_is_named_by_its_line(host: Hosted, tmp_path: Path, n_before: int) -> None:
     data = tmp_path / "data.csv"
     data.write_text(table(n_before) + "k,SEKRET,a,true,x\n" + table(20_000).partition("\n")[2])
-    status, output = run("--url", url(host), "--data", data, "-o", tmp_path / "out.csv")
+    status, output = run("--url", url(host), "--data", data, *LAX, "-o", tmp_path / "out.csv")
     assert status != 0
     assert f"line {n_before + 2}, column 'age': must be a number" in output
     assert "SEKRET" not in output
@@ -77,4 +80,32 @@ def test_what_cannot_be_is_refused_with_the_remedy(host: Hosted, tmp_path: Path)
     assert "--url" in run(data)[1]
     assert "start it" in run("--url", "http://127.0.0.1:9", "--data", data)[1]
     data.write_text(table(20_000) + "k,1,a\n")
-    assert "has 3 fields" in run("--url", url(host), "--data", data, "-o", tmp_path / "out.csv")[1]
+    assert "has 3 fields" in run("--url", url(host), "--data", data, *LAX, "-o", tmp_path / "out.csv")[1]
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_columns_too_many_or_too_few_are_named_or_go_by_what_is_asked(host: Hosted, tmp_path: Path, where: str) -> None:
+    data, model, output = tmp_path / "data.csv", tmp_path / "model.oubli", tmp_path / "out.csv"
+    forest(60).save(model)
+    first = [model, data] if where == "here" else ["--url", url(host), "--data", data]
+
+    def predicted(*rules: str) -> str:
+        status, said = run(*first, *rules, "--force", "-o", output)
+        assert status == 0, said
+        return output.read_text()
+
+    data.write_text("age,job,member,income\n3,a,true,yes\n30,b,,no\n")  # the target is known
+    exact = predicted()
+    data.write_text("job,other,age,member\na,x,3,true\nb,x,30,\n")
+    status, said = run(*first, "--force", "-o", tmp_path / "refused.csv")
+    assert (status, "has 'other', which the model does not know" in said, "--extra-columns" in said) == (1, True, True)
+    assert predicted("--extra-columns", "ignore") == exact
+    data.write_text("age,job\n3,a\n30,b\n")
+    status, said = run(*first, "--force", "-o", tmp_path / "refused.csv")
+    assert (status, "lacks 'member'" in said, "--missing-columns missing" in said) == (1, True, True)
+    filled = predicted("--missing-columns", "missing")
+    data.write_text("age,job,member\n3,a,\n30,b,\n")
+    assert predicted() == filled
+    data.write_text("none\n1\n")
+    assert run(*first, *LAX, "--force", "-o", tmp_path / "refused.csv")[0] == 1
+    assert run(*first, "--extra-columns", "drop")[0] == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -15,9 +16,12 @@ from hypothesis import strategies as st
 from oubli.app.datasets import blocks
 from oubli.app.datasets.blocks import ArrowBlocks, Blocks, StreamError, TextBlocks, line_end
 from oubli.app.datasets.streams import ArrowTables, CsvTables, names_checker
-from oubli.core.data.schema import Column, ColumnType
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 
 MOST = 2000
+AB = Schema(
+    (Column("a", ColumnType.CATEGORICAL), Column("b", ColumnType.CATEGORICAL)), Task.REGRESSION, LabelType.NUMBER
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -85,7 +89,7 @@ def test_any_split_of_an_arrow_stream_gives_the_same_batches(places: list[int]) 
     found, wrong = cut(lambda: ArrowBlocks(MOST), ARROW, places)
     assert (len(found), wrong) == (5, "")
     assert (found, wrong) == cut(lambda: ArrowBlocks(MOST), ARROW, [])
-    tables = ArrowTables(names_checker(["a", "b"]), MOST)
+    tables = ArrowTables(names_checker(AB), MOST)
     rows = [table.to_pylist() for block in found for _, table in tables.read(block)]
     assert [row for some in rows for row in some] == [{"a": i, "b": f"t{i % 3}"} for i in range(30)]
 
@@ -97,7 +101,7 @@ def test_a_damaged_arrow_stream_is_refused_or_read_however_it_comes(
     data = ARROW[:place] + damage + ARROW[place + len(damage) :]
     whole, wrong = cut(lambda: ArrowBlocks(MOST), data, [])
     assert (whole, wrong) == cut(lambda: ArrowBlocks(MOST), data, places)
-    tables = ArrowTables(names_checker(["a", "b"]), MOST)
+    tables = ArrowTables(names_checker(AB), MOST)
     for block in whole:
         try:
             list(tables.read(block))
@@ -150,22 +154,38 @@ def test_a_csv_block_is_read_as_rfc_4180_says_or_not_at_all() -> None:
         (b'"""",1\n', '"'),
         (b"N/A,1\n", "N/A"),
     ):
-        tables = CsvTables(names_checker(["a", "b"]), MOST)
+        tables = CsvTables(names_checker(AB), MOST)
         ((first, table),) = tables.read(b"a,b\n" + body)
         assert (first, table["a"].to_pylist()) == (0, [expected])
     for body in (b'x"y,1\n', b'"x"y,1\n', b'x,"1"2\n', b'""x,1\n', b'"x" ,1\n'):
         with pytest.raises(StreamError, match="quotation mark"):
-            list(CsvTables(names_checker(["a", "b"]), MOST).read(b"a,b\n" + body))
+            list(CsvTables(names_checker(AB), MOST).read(b"a,b\n" + body))
 
 
 def test_a_column_of_the_schema_is_all_that_a_name_can_be() -> None:
-    check = names_checker([Column("a", ColumnType.NUMERIC).name], ["id"])
-    check(["id", "a"])
+    check = names_checker(AB, ["y"], ["id"])
+    assert check(["id", "y", "b", "a"]) == ["id", "y", "b", "a"]
     for names, rule in (
-        (["id"], "missing"),
-        (["a", "b"], "column 2"),
-        (["a", "a"], "twice"),
-        (["a", "a", "x"], "twice"),
+        (["id", "y", "b"], "missing"),
+        (["a", "b"], "missing"),
+        (["a", "b", "y", "c"], "column 4"),
+        (["a", "b", "y", "a"], "column 4 has the name of column 1"),
     ):
         with pytest.raises(StreamError, match=rule):
             check(names)
+
+
+def test_the_rules_of_a_schema_say_what_a_header_may_have() -> None:
+    lax = replace(AB, extra_columns="ignore", missing_columns="missing")
+    check = names_checker(lax, ["y"], ["id"])
+    assert check(["x", "b", "y", "z"]) == ["b", "y"]
+    for names, rule in ((["a", "b"], "is missing"), (["x", "y", "x"], "column 3 has the name of column 1")):
+        with pytest.raises(StreamError, match=rule):
+            check(names)
+    nearest = names_checker(Schema((Column("income", ColumnType.NUMERIC),), Task.REGRESSION, LabelType.NUMBER))
+    with pytest.raises(
+        StreamError, match=r"column 2 has a name that is not known \(the nearest that it has is 'income'\)"
+    ):
+        nearest(["income", "incomes"])
+    with pytest.raises(StreamError, match="column 2 has a name that is not known: GET"):
+        nearest(["income", "incomes" * 1000])

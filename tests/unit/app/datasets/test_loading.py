@@ -10,6 +10,7 @@ import lzma
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -264,7 +265,8 @@ DAMAGED = (
         ("a,y\n1,p\n2,\n", {}, "line 3, column 'y': the label is missing"),
         ("a,y\n1,1\n2,nan\n", {}, "line 3, column 'y': the label must be a finite number"),
         ("a,y\n1,p\ninf,q\n", {}, "line 3, column 'a': must be a finite number: remove the infinity"),
-        ("a,y\n1,p\n1e999,q\n", {}, "line 3, column 'a': must be a finite number"),
+        ("a,y\n1,p\n1e999,q\n", {}, "line 3, column 'a': is too large for a 64-bit float"),
+        ("a,y\n1,1.5\n2,-1e999\n", {}, "line 3, column 'y': is too large for a 64-bit float"),
         ("a,y\n1,p\n9007199254740993,q\n", {}, "line 3, column 'a': the integer has more digits"),
         ("a,y\n1.5,p\n123456789012345678901,q\n", {}, "line 3, column 'a': the integer has more digits"),
         ("a,y\n1,p\n2,q\n", {"task": "regression"}, "line 2, column 'y': regression needs a number"),
@@ -435,7 +437,9 @@ def test_a_file_is_read_without_pandas(tmp_path: Path) -> None:
 def test_queries_are_matched_by_name(tmp_path: Path) -> None:
     path = tmp_path / "new.csv"
     path.write_text("y,extra,key,member,code,age\np,1,007,true,a,1\n,2,8,,,\n")
-    queries = load_queries(path, SCHEMA, id_column="key")
+    with pytest.raises(LoadError, match="has 'extra', which the model does not know"):
+        load_queries(path, SCHEMA, id_column="key")
+    queries = load_queries(path, replace(SCHEMA, extra_columns="ignore"), id_column="key")
     assert len(queries) == 2
     assert queries.X.columns == ["age", "code", "member"]
     assert queries.ids == ["007", "8"]
@@ -444,3 +448,8 @@ def test_queries_are_matched_by_name(tmp_path: Path) -> None:
     path.write_text("age,code\n1,a\n")
     with pytest.raises(LoadError, match="lacks 'member', which the model needs"):
         load_queries(path, SCHEMA)
+    lax = replace(SCHEMA, missing_columns="missing")
+    assert list(load_queries(path, lax).X["member"]) == [None]
+    path.write_text("y\n1\n")
+    with pytest.raises(LoadError, match="lacks 'age', 'code', 'member'"):
+        load_queries(path, lax)

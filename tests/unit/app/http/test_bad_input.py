@@ -106,7 +106,7 @@ CASES = [
     Bad("put: not held", 404, None, GOOD, f"/samples/{MARK}", "PUT"),
     Bad("get: not held", 404, None, b"", f"/samples/{MARK}", "GET"),
     Bad("get: an id too long", 422, "/id", b"", f"/samples/{MARK * 60}", "GET"),
-    Bad("get: a subject not held", 404, None, b"", f"/samples?subject={MARK}", "GET"),
+    Bad("get: an id not held", 404, None, b"", f"/samples?id={MARK}", "GET"),
     Bad("get: a wrong cursor", 422, "/cursor", b"", f"/samples?cursor={MARK}", "GET"),
     Bad("get: a wrong parameter", 422, "", b"", f"/samples?{MARK}=1", "GET"),
     Bad("delete: nothing named", 422, "", b"", "/samples", "DELETE"),

@@ -1,5 +1,6 @@
 import math
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 
@@ -409,12 +410,58 @@ def test_other_names_are_listed_in_the_words_of_scikit_learn():
     assert str(info.value) == (
         "The feature names should match those that were passed during fit.\n"
         "Feature names unseen at fit time:\n- Age\n- work\n"
-        "Feature names seen at fit time, yet now missing:\n- age\n- job\n"
+        "Feature names seen at fit time, yet now missing:\n- age\n- job\n" + info.value.rule
     )
     assert info.value.rule == (
-        "the columns must be those of the schema: add 'age', 'job': remove the 2 that the schema does not have"
+        "the columns must be those of the schema: add 'age', 'job', or have missing_columns='missing' in the schema; "
+        "remove the 2 that it does not have, or have extra_columns='ignore' in it"
     )
     assert info.value.field == "age"
+
+
+@pytest.mark.parametrize("form", ["frame", "dictionaries"])
+def test_columns_too_many_or_too_few_are_as_the_schema_says(form):
+    def table(without=(), **more):
+        made = frame().assign(**more).drop(columns=list(without))
+        return made if form == "frame" else made.astype(object).where(made.notna(), None).to_dict("records")
+
+    exact = MIXED.encode(table())
+    lax = Encoder(replace(MIXED.schema, extra_columns="ignore", missing_columns="missing"))
+    for X in (table(), table(other=[1, 2])):
+        encoded = lax.encode(X)
+        assert_cells(encoded, exact.cells)
+        assert encoded.texts == exact.texts
+    lacking = lax.encode(table(without=["age", "job"], other=1))
+    assert np.isnan(lacking.cells[:, 0]).all()
+    assert lacking.texts == {2: [None, None]}
+    np.testing.assert_array_equal(lacking.cells[:, [1, 3]], exact.cells[:, [1, 3]])
+    extra, few = table(other=[1, 2]), table(without=["age"])
+    for rules, refused, accepted in (
+        ({}, extra, table()),
+        ({}, few, table()),
+        ({"extra_columns": "ignore"}, few, extra),
+        ({"missing_columns": "missing"}, extra, few),
+    ):
+        encoder = Encoder(replace(MIXED.schema, **rules))
+        encoder.encode(accepted)
+        with pytest.raises(InputError, match="the columns must be those of the schema") as info:
+            encoder.encode(refused)
+        assert info.value.row == (None if form == "frame" else 0)
+        assert "other" not in info.value.rule
+
+
+def test_a_row_by_name_among_others_is_named_when_it_is_wrong():
+    good = {"age": 1, "job": "a", "member": True, "id": 2}
+    assert_cells(MIXED.encode([good, dict(reversed(good.items()))]), [[1, 1, NAN, 2]] * 2)
+    with pytest.raises(InputError, match="unseen at fit time:\n- more") as info:
+        MIXED.encode([good, {**good, "more": 1}])
+    assert info.value.row == 1
+    with pytest.raises(InputError, match="a mapping by feature name") as info:
+        MIXED.encode([good, [1, True, "a", 2]])
+    assert info.value.row == 1
+    with pytest.raises(InputError, match="must be a number") as info:
+        MIXED.encode([good, {**good, "age": "x"}])
+    assert (info.value.row, info.value.field) == (1, "age")
 
 
 # The fast path of queries -------------------------------------------------------------------------

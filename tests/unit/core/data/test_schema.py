@@ -1,6 +1,7 @@
 import copy
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -86,6 +87,9 @@ def test_json():
     assert hash(Schema.from_dict(document)) == hash(ADULT)
     usual = Schema.from_dict({"task": "regression", "columns": [{"name": "a", "type": "numeric"}]})
     assert usual == Schema((Column("a", ColumnType.NUMERIC),), Task.REGRESSION, LabelType.NUMBER, named=True)
+    lax = Schema.from_dict({**document, "extra_columns": "ignore", "missing_columns": "missing"})
+    assert lax == replace(ADULT, extra_columns="ignore", missing_columns="missing")
+    assert Schema.from_dict(lax.to_dict()) == lax
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -128,7 +132,9 @@ GOOD = {"task": "classification", "label": {"type": "string"}, "columns": [{"nam
         ({"label": {"type": "text"}}, "the type of the label must be one of"),
         ({"label": {"type": "string", "name": 3}}, "name of the label"),
         ({"named": "yes"}, "'named' must be true or false"),
-        ({"target": "a"}, "a key that is not known, 'target': use only 'columns', 'label', 'named', 'task'"),
+        ({"target": "a"}, "a key that is not known, 'target': use only 'columns', 'extra_columns', 'label'"),
+        ({"extra_columns": "drop"}, "'extra_columns': must be 'refuse' or 'ignore'"),
+        ({"missing_columns": "ignore"}, "'missing_columns': must be 'refuse' or 'missing'"),
     ],
 )
 def test_files_that_are_refused(change, text):

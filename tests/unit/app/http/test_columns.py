@@ -1,0 +1,260 @@
+"""Columns too many or too few mean the same in every format, and numbers beyond 64 bits are named in every one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from starlette.testclient import TestClient
+
+from oubli.app.http.formats import Format
+from tests.unit.app.http.bulk_cases import arrow
+from tests.unit.app.support import CLASSES, forest, make_service, served
+
+ROWS: list[dict[str, Any]] = [{"age": 3, "job": "a", "member": True}, {"age": 30, "job": "b", "member": False}]
+SECRET = "XYZZY"  # a name that only the request has
+LAX = "extra_columns=ignore&missing_columns=missing"
+FORMS = ("json", "csv", "ndjson", "arrow", "v2")
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with served() as one:
+        yield one
+
+
+def ask(client: TestClient, form: str, rows: list[dict[str, Any]], query: str = "") -> Any:
+    """Predict for rows in a form; all of them have the same columns."""
+    names = list(rows[0])
+    if form == "v2":
+        kinds = {"age": "FP64", "member": "BOOL"}
+        inputs = [
+            {
+                "name": name,
+                "datatype": kinds.get(name, "BYTES"),
+                "shape": [len(rows)],
+                "data": [row[name] for row in rows],
+            }
+            for name in names
+        ]
+        parameters = dict(part.split("=") for part in query.split("&") if part)
+        return client.post("/v2/models/oubli/infer", json={"inputs": inputs, "parameters": parameters})
+    path = f"/predict?{query}" if query else "/predict"
+    if form == "json":
+        return client.post(path, json={"instances": rows})
+    if form == "csv":
+        lines = [",".join(str(row[name]).lower() for name in names) for row in rows]
+        body, kind = "\n".join([",".join(names), *lines]).encode(), Format.CSV
+    elif form == "ndjson":
+        body, kind = "\n".join(map(json.dumps, rows)).encode(), Format.NDJSON
+    else:
+        body, kind = arrow(pa.table({name: [row[name] for row in rows] for name in names})), Format.ARROW
+    return client.post(path, content=body, headers={"Content-Type": kind})
+
+
+def shares(answer: Any) -> list[float]:
+    assert answer.status_code == 200, answer.text
+    content = answer.json()
+    if "outputs" in content:
+        return next(one["data"] for one in content["outputs"] if one["name"] == "probabilities")
+    return [share for row in content["probabilities"] for share in row]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_columns_too_many_are_refused_by_their_place_or_ignored(client: TestClient, form: str) -> None:
+    more = [{**dict(list(row.items())[:2]), SECRET: "x", "member": row["member"]} for row in ROWS]
+    refused = ask(client, form, more)
+    assert refused.status_code == 422
+    assert "extra_columns=ignore" in refused.text
+    assert {"json": "feature 3", "ndjson": "feature 3", "v2": "/inputs/2"}.get(form, "column 3") in refused.text
+    assert SECRET not in refused.text
+    exact = shares(ask(client, form, ROWS))
+    assert shares(ask(client, form, more, "extra_columns=ignore")) == exact
+    assert shares(ask(client, form, ROWS, LAX)) == exact
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_columns_too_few_are_refused_by_their_name_or_missing(client: TestClient, form: str) -> None:
+    few = [{"job": row["job"]} for row in ROWS]
+    refused = ask(client, form, few)
+    assert refused.status_code == 422
+    assert "age" in refused.text
+    expected = client.post("/predict", json={"instances": [[None, row["job"], None] for row in ROWS]})
+    assert shares(ask(client, form, few, "missing_columns=missing")) == shares(expected)
+    assert ask(client, form, few, "extra_columns=ignore").status_code == 422
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_nearest_name_of_the_schema_helps(client: TestClient, form: str) -> None:
+    misspelt = [{"agee": "x", "job": "a", "member": True, "age": 3}]
+    refused = ask(client, form, misspelt)
+    assert "the nearest that it has is 'age'" in refused.text
+    assert "agee" not in refused.text
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_rule_that_is_none_is_refused(client: TestClient, form: str) -> None:
+    refused = ask(client, form, ROWS, f"extra_columns={SECRET}")
+    assert refused.status_code == 422
+    assert "must be 'refuse' or 'ignore'" in refused.text
+    assert SECRET not in refused.text
+
+
+@pytest.mark.parametrize("path", ["/predict", "/samples"])
+def test_other_parameters_are_refused(client: TestClient, path: str) -> None:
+    body = {"instances": [[1, "a", True]]} if path == "/predict" else {"samples": []}
+    refused = client.post(f"{path}?extra_column=ignore", json=body)
+    assert refused.status_code == 422
+    assert "'extra_columns', 'missing_columns'" in refused.text
+
+
+def test_the_schema_says_what_is_done_where_a_request_does_not() -> None:
+    schema = replace(CLASSES, extra_columns="ignore", missing_columns="missing")
+    with served(make_service(forest(schema=schema))) as lax:
+        described = lax.get("/model").json()
+        assert (described["extra_columns"], described["missing_columns"]) == ("ignore", "missing")
+        few = [{"job": row["job"], SECRET: "x"} for row in ROWS]
+        for form in FORMS:
+            assert ask(lax, form, few).status_code == 200
+            assert ask(lax, form, few, "extra_columns=refuse").status_code == 422
+            assert ask(lax, form, few, "missing_columns=refuse").status_code == 422
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "ndjson", "arrow"])
+def test_samples_are_added_by_the_same_rules(form: str) -> None:
+    row = {"job": "b", SECRET: 1}
+    if form == "csv":
+        body, kind = f"id,job,{SECRET},income\nm,b,1,yes\n".encode(), Format.CSV
+    elif form == "arrow":
+        body, kind = (
+            arrow(pa.table({"id": ["m"], **{name: [one] for name, one in row.items()}, "income": ["yes"]})),
+            Format.ARROW,
+        )
+    else:
+        sample = {"id": "m", "features": row, "label": "yes"}
+        content: Any = {"samples": [sample]} if form == "json" else sample
+        body, kind = json.dumps(content).encode(), Format.JSON if form == "json" else Format.NDJSON
+    with served() as client:
+        for query in ("", "?extra_columns=ignore", "?missing_columns=missing"):
+            refused = client.post(f"/samples{query}", content=body, headers={"Content-Type": kind})
+            assert refused.status_code == 422
+            assert SECRET not in refused.text
+        added = client.post(f"/samples?{LAX}", content=body, headers={"Content-Type": kind})
+        assert added.status_code == 201, added.text
+        held = client.get("/samples/m").json()
+        assert (held["features"], held["label"]) == ({"age": None, "job": "b", "member": None}, "yes")
+
+
+def test_a_label_is_never_missing(client: TestClient) -> None:
+    headers = {"Content-Type": Format.CSV}
+    refused = client.post(f"/samples?{LAX}", content=b"id,job\nm,b\n", headers=headers)
+    assert refused.status_code == 422
+    assert "income" in refused.text
+
+
+def test_what_is_ignored_is_still_bounded(client: TestClient) -> None:
+    deep: Any = 1
+    for _ in range(60):
+        deep = [deep]
+    refused = client.post(f"/predict?{LAX}", json={"instances": [{**ROWS[0], SECRET: deep}]})
+    assert "nested too deeply" in refused.text
+
+
+# --- numbers that no 64-bit float holds
+
+BEYOND = "is too large for a 64-bit float"
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e999", "9" * 400])
+@pytest.mark.parametrize(
+    ("path", "body", "pointer", "feature"),
+    [
+        ("/predict", '{"instances": [[1, "a", true], [%s, "a", true]]}', "/instances/1/0", "(feature 'age') "),
+        ("/predict", '{"instances": [{"age": %s, "job": "a", "member": true}]}', "/instances/0/age", ""),
+        (
+            "/samples",
+            '{"samples": [{"features": [%s, "a", true], "label": "no"}]}',
+            "/samples/0/features/0",
+            "(feature 'age') ",
+        ),
+    ],
+)
+def test_a_number_in_json_that_no_float_holds_is_named(
+    client: TestClient, path: str, body: str, pointer: str, feature: str, number: str
+) -> None:
+    refused = client.post(path, content=body % number, headers={"Content-Type": "application/json"})
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert error["pointer"] == pointer
+    assert error["detail"].startswith(feature + BEYOND)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "body", "pointer"),
+    [
+        (Format.NDJSON, "/predict", '[1, "a", true]\n[1e400, "a", true]\n', "/instances/1/0"),
+        (Format.NDJSON, "/samples", '{"features": {"age": 1e400, "job": "a", "member": true}, "label": "no"}\n',
+         "/samples/0/features/age"),
+        (Format.CSV, "/predict", "age,job,member\n1,a,true\n1e400,a,true\n", "/instances/1/age"),
+        (Format.CSV, "/samples", "age,job,member,income\n1,a,true,no\n-1e400,a,true,no\n", "/samples/1/features/age"),
+    ],
+)  # fmt: skip
+def test_a_number_in_a_table_that_no_float_holds_is_named(
+    client: TestClient, kind: Format, path: str, body: str, pointer: str
+) -> None:
+    refused = client.post(path, content=body, headers={"Content-Type": kind})
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert error["pointer"] == pointer
+    assert BEYOND in error["detail"]
+
+
+@pytest.mark.parametrize(("number", "rule"), [("1e400", BEYOND), ("Infinity", "must be a finite number")])
+def test_a_number_of_a_tensor_that_no_float_holds_is_told_from_an_infinity(
+    client: TestClient, number: str, rule: str
+) -> None:
+    inputs = [
+        '{"name": "age", "datatype": "FP64", "shape": [2], "data": [1, %s]}' % number,  # noqa: UP031 - braces
+        '{"name": "job", "datatype": "BYTES", "shape": [2], "data": ["a", "b"]}',
+        '{"name": "member", "datatype": "BOOL", "shape": [2], "data": [true, false]}',
+    ]
+    body = '{"inputs": [%s]}' % ", ".join(inputs)  # noqa: UP031 - braces
+    refused = client.post("/v2/models/oubli/infer", content=body, headers={"Content-Type": "application/json"})
+    assert refused.status_code == 422
+    assert f"/inputs/0 (row 1, feature 'age') {rule}" in refused.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "pointer"),
+    [
+        ("/samples", '{"samples": [{"features": [1, "a", true], "label": 1e400}]}', "/samples/0/label"),
+        (
+            "/samples",
+            '{"samples": [{"features": [1, "a", true], "label": "no", "weight": 1e400}]}',
+            "/samples/0/weight",
+        ),
+        ("/samples", '{"samples": [{"id": 1e400, "features": [1, "a", true], "label": "no"}]}', "/samples/0/id"),
+        ("/influence", '{"instances": [[1, "a", true]], "top": 1e400}', "/top"),
+        ("/predict", '{"instances": [[1, "a", true]], "coverage": 1e400}', "/coverage"),
+        (f"/predict?{LAX}", '{"instances": [{"x": 1e400, "job": "\\ud800"}]}', "/instances/0/job"),
+    ],
+)
+def test_elsewhere_such_a_number_breaks_the_rule_of_its_place(
+    client: TestClient, path: str, body: str, pointer: str
+) -> None:
+    refused = client.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == pointer
+
+
+def test_json_that_is_broken_behind_such_a_number_is_broken(client: TestClient) -> None:
+    headers = {"Content-Type": "application/json"}
+    for body in ('{"instances": [[1e400, "a"', '{"instances": [[NaN, 1e400]]}, ', "1e400 x"):
+        assert client.post("/predict", content=body, headers=headers).status_code == 400
+    assert client.post("/predict", content="1e400", headers=headers).status_code == 422
+    csv = client.post("/predict", content="age,job,member\ninf,a,true\n", headers={"Content-Type": Format.CSV})
+    assert "must be a finite number" in csv.text

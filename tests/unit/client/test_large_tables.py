@@ -1,0 +1,267 @@
+"""Tables of any size: sent in parts, put together again, with a bar or a function that is told how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from oubli.client import (
+    AsyncClient,
+    Client,
+    ConflictError,
+    DataError,
+    IdConflictError,
+    InvalidInputError,
+    TooLargeError,
+)
+from oubli.client.operations import predictions, requests, samples
+from tests.unit.app.support import BASE, NUMBERS, forest, make_service, rows, served, served_here
+from tests.unit.client.scripted import Scripted, answer, problem, session
+
+N = 103
+NAMES = ["age", "job", "member"]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """Of a server that takes few rows, so that every table is large."""
+    with served(make_service(), max_rows=10) as http, Client(BASE, http_client=http) as made:
+        yield made
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predictions, "MOST_ROWS", 10)
+
+
+def frame(n: int = N) -> pd.DataFrame:
+    return pd.DataFrame(rows(n), columns=NAMES, index=[f"r{i}" for i in range(n)])
+
+
+def predicted(n: int, version: int = 1, first: int = 0, classes: tuple[str, ...] = ("no", "yes")) -> Any:
+    shares = [[i / 100, *[0.5] * (len(classes) - 1)] for i in range(first, first + n)]
+    labels = [classes[i % len(classes)] for i in range(first, first + n)]
+    content = {"predictions": labels, "classes": classes, "probabilities": shares, "model_version": version}
+    return answer(200, content)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        rows(N),
+        [dict(zip(NAMES, row, strict=True)) for row in rows(N)],
+        frame(),
+        pa.Table.from_pandas(frame(), preserve_index=False),
+    ],
+    ids=["lists", "dictionaries", "pandas", "pyarrow"],
+)
+def test_a_table_that_the_server_takes_only_in_parts_is_predicted_whole(client: Client, table: Any) -> None:
+    told: list[float] = []
+    found = client.predict(table, progress=told.append)
+    expected = forest().query(rows(N))
+    assert found.predictions.tolist() == expected.labels.tolist()
+    assert found.probabilities.tolist() == expected.probabilities.tolist()
+    assert found.classes.tolist() == expected.classes.tolist()
+    assert (found.model_version, found.oldest_version) == (1, 1)
+    assert told == sorted(set(told))
+    assert told[-1] == 1.0
+    assert len(told) >= 10
+    if isinstance(table, pd.DataFrame):
+        assert found.to_frame().index.equals(table.index)
+
+
+def test_an_array_and_ranges_are_put_together() -> None:
+    model = forest(200, schema=NUMBERS)
+    with served(make_service(model), max_rows=10) as http:
+        client = Client(BASE, http_client=http)
+        found = client.predict(rows(25), coverage=0.8)
+        np.testing.assert_array_equal(found.predictions, model.predict(rows(25)))
+        np.testing.assert_array_equal(found.intervals, model.predict_interval(rows(25), 0.8))
+    with served(make_service(forest(200)), max_rows=10) as http:
+        found = Client(BASE, http_client=http).predict(frame(25), coverage=0.8)
+        inside = forest(200).predict_set(rows(25), 0.8)
+        assert found.sets == [["no" if j == 0 else "yes" for j in np.flatnonzero(one)] for one in inside]
+        assert len(found.to_frame()) == 25
+
+
+def test_what_is_wrong_is_named_by_its_row_of_the_whole_table(client: Client) -> None:
+    wrong = rows(N)
+    wrong[87] = ["x", "a", True]
+    with pytest.raises(InvalidInputError) as caught:
+        client.predict(wrong)
+    assert caught.value.pointers == ("/instances/87/0",)
+    assert "/instances/87/0" in str(caught.value)
+    with pytest.raises(DataError) as refused:
+        client.predict([*rows(87), [float("inf"), "a", True], *rows(5)])
+    assert (refused.value.row, refused.value.field) == (87, 0)
+
+
+def test_parts_are_halved_until_the_server_takes_them() -> None:
+    refused = [problem(413, "too-many-rows"), problem(413, "body-too-large")]
+    script = Scripted(*refused, *(predicted(1, first=i) for i in range(5)))
+    found = script.run(predictions.predict(session(), rows(5)))
+    sent = [json.loads(one.body or b"")["instances"] for one in script.sent]  # type: ignore[arg-type]
+    assert [len(part) for part in sent] == [5, 2, 1, 1, 1, 1, 1]
+    assert [row for part in sent[2:] for row in part] == rows(5)
+    assert found.probabilities[:, 0].tolist() == [0.0, 0.01, 0.02, 0.03, 0.04]
+
+
+def test_a_single_row_that_is_too_large_is_told() -> None:
+    with pytest.raises(TooLargeError):
+        Scripted(problem(413, "body-too-large")).run(predictions.predict(session(), rows(1)))
+
+
+def test_a_body_that_is_too_long_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predictions, "MOST_BYTES", 60)
+    wide = [["x" * 10, float(i)] for i in range(8)]
+    script = Scripted(*(predicted(2, first=2 * i) for i in range(4)))
+    script.run(predictions.predict(session(), wide))
+    sent = [json.loads(one.body or b"")["instances"] for one in script.sent]  # type: ignore[arg-type]
+    assert [row for part in sent for row in part] == wide
+    assert all(len(one.body) <= 60 for one in script.sent)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_model_that_changes_between_two_parts_is_told_and_its_classes_are_put_together() -> None:
+    script = Scripted(predicted(10, 4), predicted(5, 6, 10, ("maybe", "no", "yes")))
+    found = script.run(predictions.predict(session(), rows(15)))
+    assert (found.oldest_version, found.model_version) == (4, 6)
+    assert found.classes.tolist() == ["maybe", "no", "yes"]
+    assert found.probabilities[3].tolist() == [0.0, 0.03, 0.5]
+    assert found.probabilities[12].tolist() == [0.12, 0.5, 0.5]
+    # The second part is asked of a server that has what the first one has seen.
+    assert script.sent[1].headers["Min-Version"] == "4"
+
+
+def test_the_awaiting_client_does_the_same() -> None:
+    async def run() -> Any:
+        async with served_here(make_service(), max_rows=10) as http, AsyncClient(BASE, http_client=http) as client:
+            return await client.predict(frame())
+
+    found = asyncio.run(run())
+    assert found.predictions.tolist() == forest().predict(rows(N)).tolist()
+
+
+# --- additions
+
+
+def test_many_samples_are_added_as_one_change(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samples, "MOST_IN_JSON", 10)
+    before = client.model().model_version
+    added = client.add(frame(50), ["yes", "no"] * 25)
+    assert added.ids == [f"r{i}" for i in range(50)]
+    assert (added.model_version, client.get("r49").label) == (before + 1, "no")
+    with pytest.raises(IdConflictError) as caught:
+        client.add(frame(50), ["no"] * 50)
+    assert "/samples/0/id" in caught.value.pointers
+    with pytest.raises(InvalidInputError) as refused:
+        client.add([*rows(49), ["x", "a", True]], ["no"] * 50)
+    assert refused.value.pointers == ("/samples/49/features/age",)
+    assert client.model().model_version == added.model_version
+
+
+def test_a_repeated_addition_of_many_is_made_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samples, "MOST_IN_JSON", 10)
+    first, again = (client.add(rows(20), ["yes"] * 20, idempotency_key="load") for _ in range(2))
+    assert (first.ids, first.model_version) == (again.ids, again.model_version)
+
+
+# --- columns
+
+
+def test_columns_too_many_or_too_few_go_by_what_is_asked(client: Client) -> None:
+    exact = client.predict(frame(30)).probabilities
+    more = frame(30).assign(other="x")
+    with pytest.raises(InvalidInputError, match="extra_columns=ignore"):
+        client.predict(more)
+    np.testing.assert_array_equal(client.predict(more, extra_columns="ignore").probabilities, exact)
+    few = frame(30).drop(columns="age")
+    with pytest.raises(InvalidInputError, match="missing_columns=missing"):
+        client.predict(few)
+    missing = client.predict(frame(30).assign(age=None)).probabilities
+    np.testing.assert_array_equal(client.predict(few, missing_columns="missing").probabilities, missing)
+    added = client.add(few.head(9).rename(index=lambda name: f"few-{name}"), ["yes"] * 9, missing_columns="missing")
+    assert client.get(added.ids[8]).features["age"] is None
+
+
+# --- entity tags
+
+
+def test_a_sample_is_changed_only_as_it_was_read(client: Client) -> None:
+    held = client.get("c5")
+    assert held.etag is not None
+    assert next(client.samples()).etag is None
+    client.replace("c5", [1, "b", True], "no", if_match=held.etag)
+    with pytest.raises(ConflictError) as caught:
+        client.replace("c5", [2, "b", True], "no", if_match=held.etag)
+    assert (caught.value.status, caught.value.kind) == (412, "sample-changed")
+    assert "etag" not in client.get("c5").model_dump()
+
+
+# --- bars
+
+
+class Bar:
+    """Counts as tqdm and rich do."""
+
+    made: ClassVar[list[Bar]] = []
+
+    def __init__(self, *_: Any, **options: Any) -> None:
+        self.n, self.options, self.is_open = 0.0, options, False
+        Bar.made.append(self)
+
+    def __enter__(self) -> Bar:
+        self.is_open = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_open = False
+
+    def update(self, *given: Any, completed: float | None = None) -> None:
+        assert self.is_open
+        self.n = self.n + given[0] if completed is None else completed
+
+    def add_task(self, name: str, total: float) -> int:
+        self.options = {"desc": name, "total": total}
+        return 7
+
+
+@pytest.mark.parametrize("there", [("tqdm.auto", "rich.progress"), ("rich.progress",)])
+def test_a_bar_is_drawn_by_tqdm_or_rich(
+    monkeypatch: pytest.MonkeyPatch, client: Client, there: tuple[str, ...]
+) -> None:
+    def load(name: str) -> Any:
+        if name not in there:
+            raise ImportError(name)
+        return SimpleNamespace(**{"tqdm": Bar} if name == "tqdm.auto" else {"Progress": Bar})
+
+    monkeypatch.setattr(requests, "import_module", load)
+    Bar.made.clear()
+    client.predict(frame(30), progress=True)
+    (bar,) = Bar.made
+    assert bar.n == pytest.approx(1.0)
+    assert not bar.is_open
+    assert (bar.options["desc"], bar.options["total"]) == ("predicting", 1.0)
+    assert ("bar_format" in bar.options) is (there[0] == "tqdm.auto")
+
+
+def test_a_bar_is_closed_when_something_is_wrong(monkeypatch: pytest.MonkeyPatch, client: Client) -> None:
+    monkeypatch.setattr(requests, "import_module", lambda name: SimpleNamespace(tqdm=Bar))
+    Bar.made.clear()
+    with pytest.raises(InvalidInputError):
+        client.predict([*rows(30), ["x", "a", True]], progress=True)
+    assert [bar.is_open for bar in Bar.made] == [False]
+
+
+def test_the_bars_of_the_libraries_are_drawn(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
+    client.predict(frame(30), progress=True)  # with whichever is installed
+    said = capfd.readouterr()
+    assert "predicting" in said.out + said.err
