@@ -251,7 +251,7 @@ class Reader:
             raise invalid("/change/features", "must be a list of feature names, or null for all")
         for i, name in enumerate(features or ()):
             if not isinstance(name, str) or name not in self._known:
-                raise invalid(pointer("change", "features", i), _UNKNOWN_FEATURE)
+                raise invalid(pointer("change", "features", i), "must be the name of a feature: GET /model lists them")
         if sent.get("target") is None and self.schema.task is Task.REGRESSION:
             raise invalid("/change/target", "is missing: send the number that the prediction is to cross")
         return instances, Change(columns, features, sent.get("target"))
