@@ -173,7 +173,7 @@ class Settings(_ModelSettings):
 
     # --- data
     data: Path | None = None
-    """CSV (plain, .gz, .bz2 or .xz) or Parquet file to train on."""
+    """File to train on: CSV (also compressed), Parquet, Arrow, JSON lines or Excel."""
     target: str | None = None
     """Column that holds the label; needed with `data`."""
     id_column: str | None = None
@@ -197,8 +197,9 @@ class Settings(_ModelSettings):
     classes: Literal["open", "closed"] | None = None
     """`open`: a new label makes a new class. `closed`: a label that is not a class of the data, or of the schema file,
     is refused. By default classes are open unless the schema file lists them."""
-    delimiter: str = Field(default=",", min_length=1, max_length=1)
-    """Character between the fields of a CSV file; a tab for files named .tsv."""
+    read: Names = ()
+    """How `data` is written where the guess is wrong, as `KEY=VALUE`: `delimiter`, `decimal`, `encoding`, `missing`,
+    `dates` and others; see the guide to your own data."""
 
     # --- storage
     data_dir: Path = Path("./oubli-data")
@@ -644,6 +645,7 @@ _describe(Settings)
 
 REMOVED = {
     "workers": "is gone: one process serves one model, and a second worker would hold a model of its own",
+    "delimiter": "is `delimiter` of read now (--read 'delimiter=;'), and is found out by itself",
     "accept_missing_erasures": "is `erasures` in accept_missing now (--accept-missing erasures)",
     "accept_missing_keys": "is `keys` in accept_missing now (--accept-missing keys)",
     "lease": "is 3 seconds now, or a tenth of member_timeout if that is less",

@@ -23,13 +23,16 @@ from oubli.app.datasets.columns import (
     convert_labels,
     infer_feature,
     infer_labels,
+    plain_floats,
     verbatim,
 )
+from oubli.app.datasets.dialect import read_options
 from oubli.app.datasets.readers import LoadError, Source, listed, located, open_source, tell_note
 from oubli.app.progress import Progress, silent
 from oubli.app.settings import Settings
 from oubli.app.times import TimeError, parse_time
 from oubli.core.data.schema import Column, ColumnType, Schema, Task
+from oubli.core.data.values import FLOAT64_EXACT
 from oubli.core.errors import InputError
 from oubli.core.samples.weights import read_weights
 
@@ -128,7 +131,7 @@ def load_table(settings: Settings, progress: Progress = silent, now_ns: Callable
     ----------
     settings : Settings
         ``data``, ``target``, ``id_column``, ``subject_column``, ``expiry_column``, ``weight_column``, ``drop``,
-        ``categorical``, ``schema_file``, ``task`` and ``delimiter``.
+        ``categorical``, ``schema_file``, ``task`` and ``read``.
     progress : callable
         ``(stage, done, total)``, called in bytes while the file is read and in columns while it is converted.
     now_ns : callable
@@ -141,9 +144,13 @@ def load_table(settings: Settings, progress: Progress = silent, now_ns: Callable
     """
     if settings.data is None:
         raise LoadError("no data file is named: give one with --data FILE.csv --target COLUMN")
-    declared = load_schema(settings.schema_file) if settings.schema_file is not None else None
+    given = read_options(settings.read)
+    declared = None
+    if settings.schema_file is not None:
+        declared, said = load_schema_file(settings.schema_file)
+        given = {**said, **given}
     target = settings.target or (declared.label_name if declared is not None else "")
-    source = open_source(settings.data, settings.delimiter)
+    source = open_source(settings.data, given, progress=progress)
     _require(source, "--target", target)
     _require(source, "--id", settings.id_column)
     _require(source, "--subject", settings.subject_column)
@@ -158,34 +165,48 @@ def load_table(settings: Settings, progress: Progress = silent, now_ns: Callable
         names = _match(source, declared.names, names)
     if not names:
         raise LoadError(f"{source.path} has no column left to learn from besides {listed([target])}")
-    table = source.read([name for name in source.header if name not in settings.drop], progress)
+    texts = {*special, *settings.categorical}
+    if declared is not None:
+        texts |= {column.name for column in declared.columns if column.type is not ColumnType.NUMERIC}
+    table = source.read([name for name in source.header if name not in settings.drop], progress, texts)
+    table, reading = _with_large_numbers(source, table), source.reading
     if table.num_rows == 0:
         raise LoadError(f"{source.path} holds a header but no rows: add rows, or start empty with --schema alone")
 
     notes: list[Note] = []
     columns: dict[str, Array] = {}
     features: list[Column] = []
+    words: frozenset[str] = frozenset()
     with located(source):
         for done, name in enumerate(names):
             progress(f"reading the columns of {source.path.name}", done, len(names))
             if declared is not None:
-                columns[name] = convert_feature(declared.columns[declared.index(name)], table[name])
+                columns[name] = convert_feature(declared.columns[declared.index(name)], table[name], reading)
                 continue
-            feature = infer_feature(name, table[name], categorical=name in settings.categorical, typed=source.typed)
+            feature = infer_feature(
+                name, table[name], categorical=name in settings.categorical, typed=source.typed, reading=reading
+            )
             columns[name] = feature.values
             features.append(feature.column)
             if feature.note is not None:
                 notes.append(feature.note)
+            words |= feature.words
             if settings.id_column is None and name.lower() == "id":
                 notes.append(Note(name, "is learned from like any other column; --id makes it the sample's id"))
         progress(f"reading the columns of {source.path.name}", len(names), len(names))
+        late = words.difference(words if "missing" in reading.given else reading.missing)
+        if late:
+            # They came behind the first part of the file.
+            for feature in features:
+                if feature.type is ColumnType.CATEGORICAL and feature.name not in settings.categorical:
+                    values = columns[feature.name]
+                    values[[value in late for value in values]] = None
         if declared is not None:
             schema = declared
-            labels = convert_labels(target, table[target], schema.label_type)
+            labels = convert_labels(target, table[target], schema.label_type, reading)
         else:
-            found = infer_labels(
-                target, table[target], Task(settings.task) if settings.task else None, typed=source.typed
-            )
+            task = Task(settings.task) if settings.task else None
+            found = infer_labels(target, table[target], task, typed=source.typed, reading=reading)
             schema = Schema(tuple(features), found.task, found.type, label_name=target, named=True)
             labels = found.values
         ids = _ids(settings.id_column, table) if settings.id_column is not None else None
@@ -211,8 +232,21 @@ def load_table(settings: Settings, progress: Progress = silent, now_ns: Callable
                 ids = [str(row) if ids is None else ids[row] for row in kept]
                 subjects = None if subjects is None else [subjects[row] for row in kept]
                 weights = None if weights is None else weights[kept]
-    texts = tuple(tell_note(source, note) for note in notes)
-    return Table(as_input(columns, schema), labels, ids, subjects, schema, texts, expires, weights)
+    told = tuple(tell_note(source, note) for note in notes)
+    return Table(as_input(columns, schema), labels, ids, subjects, schema, told, expires, weights)
+
+
+def _with_large_numbers(source: Source, table: pa.Table) -> pa.Table:
+    """Return a table with the fields of columns whose numbers a float may have rounded."""
+    if source.typed:
+        return table
+    names = [name for name, kind in zip(table.column_names, table.schema.types, strict=True) if kind == pa.float64()]
+    large = [name for name in names if (np.abs(plain_floats(table[name])) >= FLOAT64_EXACT).any()]
+    if large:
+        texts = source.read(large, silent, large)
+        for name in large:
+            table = table.set_column(table.column_names.index(name), name, texts[name])
+    return table
 
 
 def load_queries(
@@ -221,7 +255,7 @@ def load_queries(
     *,
     id_column: str | None = None,
     label_column: str | None = None,
-    delimiter: str = ",",
+    read: Sequence[str] = (),
     progress: Progress = silent,
 ) -> Queries:
     """Read the rows of a file for prediction: columns by name, others left aside, the target too unless it is named.
@@ -231,26 +265,36 @@ def load_queries(
     LoadError
         When the file, a row or a field cannot be used.
     """
-    source = open_source(path, delimiter)
+    source = open_source(path, read_options(read), progress=progress)
     require_id(source, id_column)
     _require(source, "--target", label_column)
     require_features(source, schema.names)
     wanted = list(dict.fromkeys([*schema.names, *filter(None, (id_column, label_column))]))
-    table = source.read(wanted, progress)
+    table = source.read(wanted, progress, wanted)
     with located(source):
-        columns = {column.name: convert_feature(column, table[column.name]) for column in schema.columns}
+        reading = source.reading
+        columns = {column.name: convert_feature(column, table[column.name], reading) for column in schema.columns}
         ids = verbatim(id_column, table[id_column]) if id_column is not None else None
         labels = None
         if label_column is not None:
-            labels = convert_labels(label_column, table[label_column], schema.label_type)
+            labels = convert_labels(label_column, table[label_column], schema.label_type, reading)
     ignored = tuple(name for name in source.header if name not in (*wanted, schema.label_name))
     return Queries(as_input(columns, schema), ids, ignored, labels)
 
 
 def load_schema(path: Path) -> Schema:
     """Read a schema from a JSON file, in the form of `oubli.core.data.schema`."""
+    return load_schema_file(path)[0]
+
+
+def load_schema_file(path: Path) -> tuple[Schema, dict[str, Any]]:
+    """Read a schema and, if the file has `read`, a list of `KEY=VALUE`, how data files are read; see `dialect`."""
     try:
-        return Schema.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        document = json.loads(path.read_text(encoding="utf-8"))
+        said = document.pop("read", []) if isinstance(document, dict) else []
+        if not (isinstance(said, list) and all(isinstance(text, str) for text in said)):
+            raise LoadError(f"the schema file {path}: 'read' must be a list of texts, KEY=VALUE")
+        return Schema.from_dict(document), read_options(said)
     except OSError as error:
         raise LoadError(f"the schema file {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

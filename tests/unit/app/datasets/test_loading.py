@@ -187,7 +187,7 @@ def test_quotes_line_ends_blank_lines_and_marks_of_other_programs(load: Callable
 
 
 def test_other_separators(load: Callable[..., Table]) -> None:
-    assert load("a;y\n1;p\n2;q\n", delimiter=";").schema.names == ("a",)
+    assert load("a;y\n1;p\n2;q\n").schema.names == ("a",)
     assert load("a\ty\n1\tp\n2\tq\n", "data.tsv").schema.names == ("a",)
 
 
