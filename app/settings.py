@@ -175,7 +175,7 @@ class Settings(_ModelSettings):
     data: Path | None = None
     """File to train on: CSV (also compressed), Parquet, Arrow, JSON lines or Excel."""
     target: str | None = None
-    """Column that holds the label; needed with `data`."""
+    """Column that holds the label; needed with `data`. Without it the columns are listed, and a terminal asks."""
     id_column: str | None = None
     """Column that holds the sample ids, read as text and never a feature. By default ids are row numbers from 0."""
     subject_column: str | None = None
@@ -415,8 +415,6 @@ class Settings(_ModelSettings):
             raise ValueError("journal and ephemeral exclude each other: set only one of them")
         if self.ephemeral and self.ledger is not None:
             raise ValueError("ledger and ephemeral exclude each other: what a ledger knows needs a data_dir to be kept")
-        if self.data is not None and self.target is None and self.schema_file is None:
-            raise ValueError("target is missing: name the column of the data file that holds the label")
         columns = (self.target, self.id_column, self.subject_column, self.expiry_column, self.weight_column)
         roles = [name for name in columns if name is not None]
         if len(set(roles)) != len(roles):

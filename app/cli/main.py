@@ -35,6 +35,7 @@ from oubli.app.cli.options import (
     Command,
     Force,
     Output,
+    Read,
     require_new,
     takes,
     warn_of_unknown_variables,
@@ -153,7 +154,7 @@ def _start_service(settings: Settings, url: str, answer: Callable[[], object]) -
         with Bars() as progress:
             stages = at_stages(progress, (COMPILING, TRAINING, RECOVERING), answer)
             stages = at_stages(stages, (TRAINING, RECOVERING), begin_import)
-            build = build_service
+            build: Callable[..., Any] = partial(build_service, ask=progress.ask)
             if settings.follow:
                 from oubli.app.replication.start import build_node as build  # needs psycopg
             service = build(settings, stages, tell=tell, warn=warn)
@@ -213,12 +214,11 @@ def fit(settings: Settings, *, output: Output = None, force: Force = False) -> N
         raise StartError("there is no file to save to: name one with --output model.oubli")
     require_new(output, force)
 
-    from oubli.app.service.jobs.fits import train
+    from oubli.app.service.jobs.fits import tell_understood, train
 
     with Bars() as progress:
-        model, table = train(settings, progress)
-    for note in table.notes:
-        warn(note)
+        model, table = train(settings, progress, ask=progress.ask)
+    tell_understood(table, warn=warn, tell=tell)
     with writing(output):
         model.save(output)
     tell(
@@ -227,11 +227,29 @@ def fit(settings: Settings, *, output: Output = None, force: Force = False) -> N
     )
 
 
+@takes(*GROUPS["General"], *GROUPS["Data"])
+def inspect(settings: Settings, *, output: Output = None, force: Force = False) -> None:
+    """Say what is understood of a data file, without a model: types, examples, and what looks odd.
+
+    With --output the schema is written, as --schema reads it.
+    """
+    require_new(output, force)
+    from oubli.app.cli.inspection import inspect_file
+
+    with Bars() as progress:
+        found = inspect_file(settings, progress)
+    for line in found.lines():
+        typer.echo(line)
+    if output is not None:
+        with writing(output):
+            output.write_text(json.dumps(found.schema_file(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def predict(
     model: Annotated[
         Path | None, typer.Argument(help="Model file, or a server's data directory; leave it out with --url.")
     ] = None,
-    data: Annotated[Path | None, typer.Argument(help="CSV or Parquet file; columns are matched by name.")] = None,
+    data: Annotated[Path | None, typer.Argument(help="The data file; columns are matched by name.")] = None,
     *,
     url: Annotated[
         str | None, typer.Option(help="Address of a running server that predicts, instead of a model file.")
@@ -243,7 +261,7 @@ def predict(
     id_column: Annotated[
         str | None, typer.Option("--id", metavar="COLUMN", help="Column to repeat in front of each prediction.")
     ] = None,
-    delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
+    read: Read = None,
 ) -> None:
     """Predict every row of a data file, and write CSV with a probability for each class.
 
@@ -254,7 +272,7 @@ def predict(
     if url is not None:
         if data_file is None or model is not None:
             raise StartError("with --url name the data file with --data, and no model file")
-        _predict_remotely(url, api_key_file, data_file, id_column=id_column, delimiter=delimiter, output=output)
+        _predict_remotely(url, api_key_file, data_file, id_column=id_column, read=read or (), output=output)
         return
     if model is None or data is None or data_file is not None:
         raise StartError("name a model file and a data file, or a server with --url and a data file with --data")
@@ -262,7 +280,7 @@ def predict(
     from oubli.app.cli.predict import prediction_rows
 
     with Bars() as progress:
-        estimator, queries = _read_queries(model, data, id_column=id_column, delimiter=delimiter, progress=progress)
+        estimator, queries = _read_queries(model, data, id_column=id_column, read=read or (), progress=progress)
         with _results_to(output) as file:
             _write_csv(file, prediction_rows(estimator, queries, progress))
     if output is not None:
@@ -271,7 +289,7 @@ def predict(
 
 def influence(
     model: Annotated[Path, typer.Argument(help="Model file, or a server's data directory.")],
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the rows to ask about.")],
+    data: Annotated[Path, typer.Argument(help="The data file with the rows to ask about.")],
     *,
     target: Annotated[
         str | None,
@@ -291,7 +309,7 @@ def influence(
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, not CSV.")] = False,
     output: Output = None,
     force: Force = False,
-    delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
+    read: Read = None,
 ) -> None:
     """List the training samples that help most and harm most on the rows of a file, with their scores.
 
@@ -304,7 +322,7 @@ def influence(
 
     followed = read_update_set(update_set)
     with Bars() as progress:
-        estimator, queries = _read_queries(model, data, label_column=target, delimiter=delimiter, progress=progress)
+        estimator, queries = _read_queries(model, data, label_column=target, read=read or (), progress=progress)
         found = find_influence(estimator, queries, path=data, method=method, update_set=followed, progress=progress)
     if found.note:
         warn(found.note)
@@ -362,7 +380,7 @@ def warm_up(
 
 _GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Run": {"serve": serve, "fit": fit, "config": config, "warm-up": warm_up},
-    "Data": {"predict": predict, "influence": influence, "verify": verify},
+    "Data": {"inspect": inspect, "predict": predict, "influence": influence, "verify": verify},
     "Privacy": {"erase": erase, "ledger": ledger_cli, "proof": proof_cli, "audit": audit},
     "Operate": {"keys": keys_cli, "snapshot": snapshot, "cluster": cluster_cli, "load-test": load_test},
 }
@@ -425,12 +443,13 @@ def _read_queries(model: Path, data: Path, *, progress: Bars, **options: Any) ->
 
 
 def _predict_remotely(
-    url: str, key_file: Path | None, data: Path, *, id_column: str | None, delimiter: str, output: Path | None
+    url: str, key_file: Path | None, data: Path, *, id_column: str | None, read: Sequence[str], output: Path | None
 ) -> None:
     """Have a server predict a file, and write what it answers."""
+    from oubli.app.datasets.dialect import read_options
     from oubli.app.datasets.readers import open_source
 
-    source = open_source(data, delimiter, sys.maxsize)
+    source = open_source(data, read_options(read), sys.maxsize)
     with Bars() as progress, _results_to(output) as file, asking(url, key_file) as client:
         from oubli.app.cli.predict import remote_prediction_rows
 

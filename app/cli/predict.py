@@ -8,13 +8,17 @@ import io
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
-from oubli.app.datasets.columns import Frame, verbatim
+from oubli.api.model import Feature, Schema
+from oubli.app.datasets.columns import ColumnError, Frame, convert_feature, verbatim
+from oubli.app.datasets.dialect import Reading
+from oubli.app.datasets.fields import plain_numbers
 from oubli.app.datasets.formulas import unguarded
 from oubli.app.datasets.loading import Queries, require_features, require_id
 from oubli.app.datasets.readers import LoadError, Source, located
@@ -27,6 +31,7 @@ from oubli.client.errors import problem_of
 from oubli.client.messages import Flow, NextChunk
 from oubli.client.session import Session
 from oubli.core import load
+from oubli.core.data.schema import Column, ColumnType
 from oubli.core.errors import EmptyModelError, FileError, InputError
 from oubli.core.estimators import load_own
 from oubli.core.influence import Influence, influence
@@ -113,12 +118,13 @@ def remote_prediction_rows(
     StartError, ClientError
         When the file cannot be used, or the server does not answer all of it.
     """
-    names = client.schema().names
+    schema = client.schema()
+    names = schema.names
     require_features(source, names)
     require_id(source, id_column)
     is_first, n_before = True, 0
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for ids, found in _asked(client, pool, source, names, id_column, progress):
+        for ids, found in _asked(client, pool, source, schema, id_column, progress):
             try:
                 text = io.StringIO(found.result().decode("utf-8"), newline="")
             except InvalidInputError as refusal:
@@ -137,19 +143,20 @@ def _asked(
     client: Client,
     pool: ThreadPoolExecutor,
     source: Source,
-    names: Sequence[str],
+    schema: Schema,
     id_column: str | None,
     progress: Progress,
 ) -> Iterator[tuple[list[str | None], Future[bytes]]]:
     """Yield the ids of each piece of the file, and the answer to come."""
-    wanted = list(dict.fromkeys([*names, *([] if id_column is None else [id_column])]))
+    wanted = list(dict.fromkeys([*schema.names, *([] if id_column is None else [id_column])]))
     waiting: deque[tuple[list[str | None], Future[bytes]]] = deque()
+    names = schema.names
     for batch in source.batches(wanted, progress):
         ids: list[str | None] = []
         if id_column is not None:
             with located(source):
                 ids = list(verbatim(id_column, pa.chunked_array([batch.column(id_column)])))
-        features = batch.select(list(names))
+        features = plain_fields(batch.select(list(names)), schema.features, source.reading)
         writer = ArrowWriter(features.schema)
         request = Request("POST", "/predict", body=writer.write(features) + writer.close(), headers=_HEADERS,
                           is_safe=True, is_streamed=True)  # fmt: skip
@@ -157,6 +164,22 @@ def _asked(
         if len(waiting) > _AT_ONCE:
             yield waiting.popleft()
     yield from waiting
+
+
+def plain_fields(batch: pa.RecordBatch, features: Sequence[Feature], reading: Reading) -> pa.RecordBatch:
+    """Return fields of a CSV file as a server reads them, which knows nothing of how the file is written.
+
+    What cannot be read stays as it is: the server says where it stands.
+    """
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for feature in features:
+        column = columns[feature.name]
+        if feature.type == "categorical" or not pa.types.is_string(column.type) or plain_numbers(column) is not None:
+            continue
+        declared = Column(feature.name, ColumnType(feature.type), feature.dtype, feature.unit)
+        with suppress(ColumnError):
+            columns[feature.name] = pa.array(convert_feature(declared, pa.chunked_array([column]), reading))
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _answer(session: Session, request: Request) -> Flow[bytes]:

@@ -49,7 +49,7 @@ Array = npt.NDArray[Any]
 _CSV = Reading()
 
 
-_NOUGHT, _NO_CODE, _NAN = map(number, (np.int64(0), np.int32(-1), np.float64(np.nan)))
+_NOUGHT, _NO_CODE, _NAN = number(np.int64(0)), number(np.int32(-1)), number(np.float64(np.nan))
 _DAY = number(np.float64(86_400))
 
 
@@ -81,6 +81,7 @@ class Feature:
     note: Note | None = None
     words: frozenset[str] = frozenset()
     """Words for missing values among its numbers."""
+    n_categories: int | None = None
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,8 @@ def infer_feature(
     if truth is not None:
         return Feature(Column(name, ColumnType.BOOLEAN), _take(truth, coded))
     values = _take(coded.dictionary.to_pylist(), coded)
-    return Feature(Column(name, ColumnType.CATEGORICAL), values, _categorical_note(name, coded))
+    note = _categorical_note(name, coded)
+    return Feature(Column(name, ColumnType.CATEGORICAL), values, note, n_categories=len(coded.dictionary))
 
 
 def _read_texts(name: str, coded: pa.DictionaryArray, reading: Reading, *, typed: bool) -> Numbers | None:
@@ -201,9 +203,7 @@ def infer_labels(
     return Labels(numbers, LabelType.INTEGER if numbers.dtype.kind == "i" else LabelType.NUMBER, task)
 
 
-def convert_labels(
-    name: str, column: pa.ChunkedArray, kind: LabelType, reading: Reading | None = None
-) -> Array:
+def convert_labels(name: str, column: pa.ChunkedArray, kind: LabelType, reading: Reading | None = None) -> Array:
     """Convert the target to its declared type; :class:`ColumnError` at the first label it does not take."""
     _refuse_missing(name, column)
     if kind is LabelType.STRING:
@@ -233,6 +233,7 @@ def verbatim(name: str, column: pa.ChunkedArray) -> list[str | None]:
 
 
 # --- numbers
+
 
 def _numeric(
     name: str, column: pa.ChunkedArray, texts: pa.ChunkedArray | None = None, unit: str | None = None

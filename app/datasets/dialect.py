@@ -1,8 +1,8 @@
 """How a CSV file is written: found in its first part, and overridden by `--read KEY=VALUE`.
 
-    encoding     UTF-8, UTF-16 or UTF-32 by a mark or by zero bytes, UTF-8 if it is that, else as charset-normalizer finds
+    encoding     by a mark or by zero bytes, else UTF-8 if it is that, else what charset-normalizer finds
     delimiter    the one that cuts the most records into as many fields as the header has
-    missing      words for missing values that stand among numbers, or without quotation marks among texts that have them
+    missing      words for a missing value among numbers, or without quotation marks among texts that have them
     decimal      a comma when a number cannot be read otherwise
     index        a first column without a name, different in each row, or one that the header does not name
 
@@ -260,9 +260,9 @@ def split(text: str, reading: Reading, *, is_whole: bool, most: int = 10_000) ->
         if found is None:  # cannot be: a field may be empty
             break
         inside, plain = found.groups()
-        if inside is None and reading.quote and plain.startswith(reading.quote) and not is_whole:
-            if text.find(reading.quote, place + 1) < 0:
-                return records  # a field that goes on
+        is_open = inside is None and reading.quote and plain.startswith(reading.quote) and not is_whole
+        if is_open and text.find(reading.quote, place + 1) < 0:
+            return records  # a field that goes on
         value = plain if inside is None else inside.replace(reading.quote * 2, reading.quote)
         if escape:
             value = re.sub(rf"{escape}(.)", r"\1", value, flags=re.DOTALL)
@@ -359,9 +359,7 @@ def _delimiter_of(text: str, reading: Reading, *, is_whole: bool) -> str:
     return chosen
 
 
-def _without_index(
-    names: Sequence[str], rows: Sequence[Record], reading: Reading
-) -> tuple[list[str | None], Reading]:
+def _without_index(names: Sequence[str], rows: Sequence[Record], reading: Reading) -> tuple[list[str | None], Reading]:
     """Return the names of columns, None for row names and for empty columns behind the last delimiter."""
     kept: list[str | None] = [*names]
     if rows and {len(row.fields) for row in rows} == {len(names) + 1}:
@@ -385,7 +383,7 @@ def _without_index(
 # --- how values are written
 
 _PLAIN = r"[+-]?(?:\d+{0}?\d*|{0}\d+)(?:[eE][+-]?\d+)?|nan|NaN|NAN"
-_GROUPED = re.compile(r"[+-]?[^\w.,'’+-]{0,2}[A-Z]{0,3}\s?(\d[\d.,'’\s]*)\s?[%‰€$£¥A-Z]{0,3}")
+_GROUPED = re.compile(r"[+-]?[^\w.,'\u2019+-]{0,2}[A-Z]{0,3}\s?(\d[\d.,'\u2019\s]*)\s?[%‰€$£¥A-Z]{0,3}")
 
 
 def _are_numbers(fields: Sequence[Field], reading: Reading) -> bool:
@@ -453,7 +451,7 @@ def _decimal_of(columns: Iterable[Sequence[Field]], reading: Reading) -> str:
                 votes["maybe" + mark] += 1
     if votes[","] != votes["."]:
         return "," if votes[","] > votes["."] else "."
-    # A number with three digits behind a comma says nothing; where semicolons stand between fields, it is a decimal one.
+    # Three digits behind a comma say nothing; where semicolons stand between fields, the comma is a decimal one.
     return "," if reading.delimiter == ";" and not votes["."] and not votes["maybe."] else "."
 
 

@@ -24,14 +24,14 @@ from oubli.app.datasets.dialect import Reading
 from oubli.core.data.values import NOT_A_MOMENT
 
 MISSING_WORDS = (
-    "NA", "N/A", "n/a", "na", "NaN", "nan", "NULL", "null", "None", "none", "?", "-", "--", ".", "\\N", "<NA>", "(null)",
-    "#N/A", "#NV", "#VALUE!", "#DIV/0!", "#REF!",
+    "NA", "N/A", "n/a", "na", "NaN", "nan", "NULL", "null", "None", "none", "?", "-", "--", ".", "\\N", "<NA>",
+    "(null)", "#N/A", "#NV", "#VALUE!", "#DIV/0!", "#REF!",
 )  # fmt: skip
 """What programs and people write where there is no value."""
 
 
-# Where pandas is installed, pyarrow imports it to make an array or a scalar of its own from Python's values; that takes a
-# third of a second of a server's start.
+# Where pandas is installed, pyarrow imports it to make an array or a scalar of its own from Python's values; that takes
+# a third of a second of a server's start.
 
 
 def text_array(texts: Sequence[str]) -> pa.Array:
@@ -53,7 +53,7 @@ def number(value: np.generic) -> pa.Scalar:
 
 NO_TEXT = pa.nulls(1, pa.string())[0]
 EMPTY = text_array([""])[0]
-_HALF_DAY, _NOUGHT, _MILLION = map(number, (np.float64(43_200), np.float64(0), np.float64(1e6)))
+_HALF_DAY, _NOUGHT, _MILLION = number(np.float64(43_200)), number(np.float64(0)), number(np.float64(1e6))
 _NOT_NUMBERS = text_array([word for word in MISSING_WORDS if word.lower() != "nan"])
 
 DAYS, SECONDS, OF_DAY = NOT_A_MOMENT
@@ -148,7 +148,7 @@ def _plain(texts: pa.Array, reading: Reading) -> Numbers | None:
 
 _SIGN = "([+-]?)"
 _CURRENCY = r"[$€£¥₹₽₩₺]|EUR|USD|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|RUB|TRY|BRL|MXN|ZAR|KRW"
-_AFFIXES = re.compile(rf"^[+-]?\s*({_CURRENCY})?\s*[+-]?\s*[\d.,'’\s]+?\s*([%‰]|{_CURRENCY})?$")
+_AFFIXES = re.compile(rf"^[+-]?\s*({_CURRENCY})?\s*[+-]?\s*[\d.,'\u2019\s]+?\s*([%‰]|{_CURRENCY})?$")
 _SPACES = " \u00a0\u202f\u2009"
 
 
@@ -160,7 +160,7 @@ def _written(texts: pa.Array, reading: Reading) -> Numbers | None:
         return None
     before, after = affixes.groups()
     other = "," if reading.decimal == "." else "."
-    marks = {"": other + _SPACES + "'’", "none": ""}.get(reading.thousands, reading.thousands)
+    marks = {"": other + _SPACES + "'\u2019", "none": ""}.get(reading.thousands, reading.thousands)
     point, group = re.escape(reading.decimal), f"[{re.escape(marks)}]" if marks else "[^\\x00-\\x{10FFFF}]"
     fraction = rf"(?:{point}\d*)?"
     number = rf"[1-9]\d{{0,2}}(?:{group}\d{{3}})+{fraction}|\d+{fraction}|{point}\d+"

@@ -20,7 +20,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -37,7 +37,7 @@ from oubli.app.datasets.dialect import (
 )
 from oubli.app.datasets.formulas import unguarded_columns, verbatim_fields, without_empty
 from oubli.app.datasets.tables import ParquetSource, TableSource, read_arrow, read_excel, read_json_lines, small
-from oubli.app.datasets.unpacking import LimitError, too_large, unpacked
+from oubli.app.datasets.unpacking import too_large, unpacked
 from oubli.app.progress import Progress, silent
 
 __all__ = ["CsvSource", "LoadError", "Source", "listed", "located", "open_source", "tell_note"]
@@ -113,7 +113,9 @@ class CsvSource:
         for place, name in enumerate(table.column_names[len(names) :]):
             if table[name].null_count < table.num_rows:
                 position = len(self._names) - table.num_columns + len(names) + place + 1
-                raise LoadError(f"{self.path}: column {position} has values and no name: give it one in the header line")
+                raise LoadError(
+                    f"{self.path}: column {position} has values and no name: give it one in the header line"
+                )
         table = table.select(list(names))
         return unguarded_columns(without_empty(table) if self.reading.quoted == "text" else table)
 
@@ -196,7 +198,9 @@ class CsvSource:
                 is_whole = len(head) < size
                 layout = find_layout(head, given, is_whole=is_whole, least=1 if size == limit else 2)
             except UnicodeDecodeError as error:
-                raise LoadError(f"{self.path} is not {error.encoding} text: say what it is with --read encoding=NAME") from None
+                raise LoadError(
+                    f"{self.path} is not {error.encoding} text: say what it is with --read encoding=NAME"
+                ) from None
             except LoadError as error:
                 raise LoadError(f"{self.path} {error}") from None
             if layout is None and size == limit:
@@ -275,8 +279,8 @@ class CsvSource:
                         line.decode(encoding)
                     except UnicodeDecodeError:
                         raise LoadError(
-                            f"{self.path}, line {number}: is not {encoding.upper()} text: save the file as UTF-8, or say "
-                            "what it is with --read encoding=NAME"
+                            f"{self.path}, line {number}: is not {encoding.upper()} text: save the file as UTF-8, or "
+                            "say what it is with --read encoding=NAME"
                         ) from None
         raise LoadError(f"{self.path} is not {encoding.upper()} text: save the file as UTF-8") from None
 
@@ -332,8 +336,8 @@ def open_source(
             first = stream.peek(64)[:64].removeprefix(codecs.BOM_UTF8).lstrip()
         if first.startswith(b"[") and first[1:].lstrip().startswith(b"{"):
             raise LoadError(
-                f"{path} is a JSON array: write JSON lines, one object a line, as to_json(orient='records', lines=True) "
-                "of pandas does"
+                f"{path} is a JSON array: write JSON lines, one object a line, as to_json(orient='records', "
+                "lines=True) of pandas does"
             )
         form = "jsonl" if first.startswith(b"{") else "csv"
     return read_json_lines(path, max_bytes, progress) if form == "jsonl" else CsvSource(path, given, max_bytes)

@@ -216,7 +216,9 @@ def read_json_lines(path: Path, max_bytes: int, progress: Progress) -> TableSour
             table = table.select(names)
     except pa.ArrowException:
         _explain_json(path, max_bytes)
-        raise LoadError(f"{path} cannot be read as JSON lines: write one object a line, without objects in it") from None
+        raise LoadError(
+            f"{path} cannot be read as JSON lines: write one object a line, without objects in it"
+        ) from None
     return TableSource(path, Reading(format="jsonl"), table)
 
 
@@ -238,8 +240,8 @@ def _explain_json(path: Path, max_bytes: int) -> None:
                 kind = _KINDS.get(type(value), "")
                 if kind and kinds.setdefault(name, kind) != kind:
                     raise LoadError(
-                        f"{path}, line {number}, column {name!r}: is {kind} where lines above have {kinds[name]}: write "
-                        "all values of a column in one way"
+                        f"{path}, line {number}, column {name!r}: is {kind} where lines above have {kinds[name]}: "
+                        "write all values of a column in one way"
                     )
 
 
@@ -263,7 +265,9 @@ def read_excel(path: Path, reading: Reading, max_bytes: int) -> TableSource:
     except Exception:  # of many kinds, which share no base
         raise LoadError(f"{path} is a zip archive or a damaged spreadsheet: unpack it, or save it again") from None
     if reading.sheet and reading.sheet not in book.sheet_names:
-        raise LoadError(f"{path} has no sheet of this name. It has {listed(book.sheet_names)}: choose with --read sheet=")
+        raise LoadError(
+            f"{path} has no sheet of this name. It has {listed(book.sheet_names)}: choose with --read sheet="
+        )
     sheet = book.get_sheet_by_name(reading.sheet or book.sheet_names[0])
     rows = sheet.to_python(skip_empty_area=False)
     above = next((number for number, row in enumerate(rows) if any(cell != "" for cell in row)), len(rows))
@@ -288,7 +292,9 @@ def _sheet_column(cells: Sequence[Any]) -> pa.Array:
         is_whole = all(value is None or (abs(value) < 2**53 and value == int(value)) for value in values)
         return pa.array(values, pa.float64()).cast(pa.int64() if is_whole else pa.float64(), safe=False)
     if kinds == {dt.date, dt.datetime}:
-        values = [value and dt.datetime.combine(value, dt.time.min) if type(value) is dt.date else value for value in values]
+        values = [
+            value and dt.datetime.combine(value, dt.time.min) if type(value) is dt.date else value for value in values
+        ]
     elif len(kinds) > 1:
         whole = (int(v) if isinstance(v, float) and v.is_integer() else v for v in values)
         values = [None if value is None else str(value) for value in whole]

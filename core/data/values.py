@@ -126,12 +126,13 @@ def moment(value: Any, unit: str) -> float:
         except ValueError:
             raise RefusedError(NOT_A_MOMENT[unit]) from None
     if isinstance(value, time) and unit == "seconds of the day":
-        return value.hour * 3600 + value.minute * 60 + value.second + value.microsecond / 1e6
+        seconds: float = value.hour * 3600 + value.minute * 60 + value.second + value.microsecond / 1e6
+        return seconds
     if isinstance(value, date) and not is_missing(value) and unit != "seconds of the day":
         if not isinstance(value, datetime):
             value = datetime(value.year, value.month, value.day)  # noqa: DTZ001 - the next line gives it its zone
         since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
-        return since.total_seconds() / (86_400 if unit == "days" else 1)
+        return float(since.total_seconds() / (86_400 if unit == "days" else 1))
     return number(value)
 
 
