@@ -234,15 +234,24 @@ def inspect(settings: Settings, *, output: Output = None, force: Force = False) 
     With --output the schema is written, as --schema reads it.
     """
     require_new(output, force)
-    from oubli.app.cli.inspection import inspect_file
+    from oubli.app.datasets.loading import NoTargetError, load_table
 
+    notes: tuple[str, ...] = ()
     with Bars() as progress:
-        found = inspect_file(settings, progress)
-    for line in found.lines():
+        try:
+            table = load_table(settings, progress)
+        except NoTargetError as error:
+            if output is not None:
+                raise
+            about = error.about
+        else:
+            about, notes = table.about, table.notes
+    for line in (*about.lines(values=True), *(f"note: {note}" for note in notes), "", *about.examples_lines()):
         typer.echo(line)
     if output is not None:
+        document = {**table.schema.to_dict(), "read": [one for one in about.read if "=" in one]}
         with writing(output):
-            output.write_text(json.dumps(found.schema_file(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            output.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def predict(

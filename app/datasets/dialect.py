@@ -1,31 +1,35 @@
-"""How a CSV file is written: found in its first part, and overridden by `--read KEY=VALUE`.
+"""How a data file is written: what `--read KEY=VALUE` can say of it, and its bytes, unpacked.
 
-    encoding     by a mark or by zero bytes, else UTF-8 if it is that, else what charset-normalizer finds
-    delimiter    the one that cuts the most records into as many fields as the header has
-    missing      words for a missing value among numbers, or without quotation marks among texts that have them
-    decimal      a comma when a number cannot be read otherwise
-    index        a first column without a name, different in each row, or one that the header does not name
-
-A guess about one file holds for that file only; what it means for the columns is in the schema.
+A guess about one file, which `layout` makes, holds for that file only; what it means for the columns is in the
+schema. Bytes are counted as they are read: a few kilobytes can unpack to any number of gigabytes, so more than a limit
+ends in a message.
 """
 
+import bz2
 import codecs
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import gzip
+import io
+import lzma
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from oubli.app.errors import StartError
 
-HEAD_BYTES = 64 * 1024
+if sys.version_info >= (3, 14):
+    from compression.zstd import ZstdError, ZstdFile
+else:
+    from backports.zstd import ZstdError, ZstdFile
+
 _NAMED = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "none": ""}
 _SHOWN = {"\t": "tab", " ": "space", "": "none"}
 FORMATS = ("csv", "parquet", "arrow", "jsonl", "excel")
 _LISTED = 20  # columns that a message names
-_NEVER_TEXT = ("NULL", "\\N", "<NA>", "#N/A")  # missing also where only texts stand
 
 
 class LoadError(StartError):
@@ -131,330 +135,6 @@ def read_options(texts: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-# --- the first part of a file
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field, and whether it stands in quotation marks."""
-
-    text: str
-    is_quoted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """The fields of a record, and where it ends in the text."""
-
-    fields: list[Field]
-    end: int
-
-    @property
-    def texts(self) -> list[str]:
-        """Its fields as texts."""
-        return [one.text for one in self.fields]
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """What the first part of a CSV file says of all of it.
-
-    Attributes
-    ----------
-    reading
-        How it is read.
-    names
-        Of the columns; None for those that hold no data: row names, and empty columns behind the last delimiter.
-    mark, start
-        Bytes of the mark of the encoding, and bytes before the first row.
-    numbers
-        Columns that hold plain numbers as far as is known.
-    words
-        Columns whose values repeat.
-    has_breaks
-        Whether a field has a line break within.
-    """
-
-    reading: Reading
-    names: list[str | None]
-    mark: int
-    start: int
-    numbers: frozenset[str] = frozenset()
-    words: frozenset[str] = frozenset()
-    has_breaks: bool = False
-
-
-def decode_head(head: bytes, given: Mapping[str, Any], *, is_whole: bool) -> tuple[str, str, int]:
-    """Return the first part of a file as text, its encoding, and the length of its mark.
-
-    Raises
-    ------
-    UnicodeDecodeError
-        When it is not of the encoding that is given.
-    LoadError
-        When no encoding fits; the text says only that.
-    """
-    encoding, mark = next(((name, len(bom)) for bom, name in _MARKS if head.startswith(bom)), ("", 0))
-    if not encoding and len(head) > 1:
-        pairs = len(head) // 2
-        if head[1::2].count(0) > 0.5 * pairs or head[::2].count(0) > 0.5 * pairs:
-            encoding = "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"
-    if "encoding" in given:
-        name = given["encoding"].removesuffix("-sig")
-        if not encoding.startswith(name):
-            encoding, mark = name, 0
-    elif not encoding:
-        try:
-            return _decoded(head, "utf-8", is_whole), "utf-8", 0
-        except UnicodeDecodeError:
-            encoding = guess_encoding(head)
-    return _decoded(head[mark:], encoding, is_whole), encoding, mark
-
-
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-
-
-def _decoded(data: bytes, encoding: str, is_whole: bool) -> str:
-    return codecs.getincrementaldecoder(encoding)().decode(data, final=is_whole)
-
-
-def guess_encoding(data: bytes) -> str:
-    """Return the encoding of a text that is not Unicode.
-
-    Raises
-    ------
-    LoadError
-        When none fits.
-    """
-    from charset_normalizer import from_bytes
-
-    # Western texts first: of few letters several encodings make sense, and this is what Excel writes.
-    for name in ("cp1252", ""):
-        found = from_bytes(data, cp_isolation=[name] if name else None).best()
-        if found is not None and (not name or found.chaos < _ODD):
-            return codecs.lookup(found.encoding).name
-    raise LoadError("is text in no encoding that is known: say which with --read encoding=NAME")
-
-
-_ODD = 0.05
-
-
-def split(text: str, reading: Reading, *, is_whole: bool, most: int = 10_000) -> list[Record]:
-    """Return the first records of a text; blank lines are passed over, and one that may go on is left out."""
-    quote, delimiter = re.escape(reading.quote or "\x00"), re.escape(reading.delimiter)
-    escape = re.escape(reading.escape) if reading.escape else ""
-    inner = rf"(?:[^{quote}{escape}]|{quote}{quote}" + (rf"|{escape}." if escape else "") + ")*"
-    outer = rf"(?:[^{delimiter}\r\n{escape}]" + (rf"|{escape}." if escape else "") + ")*"
-    one = re.compile(rf"{quote}({inner}){quote}(?=[{delimiter}\r\n]|\Z)|({outer})", re.DOTALL)
-    records: list[Record] = []
-    fields: list[Field] = []
-    place, size = 0, len(text)
-    while place < size and len(records) < most:
-        found = one.match(text, place)
-        if found is None:  # cannot be: a field may be empty
-            break
-        inside, plain = found.groups()
-        is_open = inside is None and reading.quote and plain.startswith(reading.quote) and not is_whole
-        if is_open and text.find(reading.quote, place + 1) < 0:
-            return records  # a field that goes on
-        value = plain if inside is None else inside.replace(reading.quote * 2, reading.quote)
-        if escape:
-            value = re.sub(rf"{escape}(.)", r"\1", value, flags=re.DOTALL)
-        fields.append(Field(value, inside is not None))
-        place = found.end()
-        if place < size and text[place] == reading.delimiter:
-            place += 1
-            if place == size and is_whole:
-                fields.append(Field(""))
-            continue
-        if place == size and not is_whole:
-            return records
-        place += 2 if text.startswith("\r\n", place) else 1
-        if len(fields) > 1 or fields[0].text or fields[0].is_quoted:
-            records.append(Record(fields, min(place, size)))
-        fields = []
-    if fields and is_whole:
-        records.append(Record(fields, size))
-    return records
-
-
-def find_layout(head: bytes, given: Mapping[str, Any], *, is_whole: bool, least: int = 2) -> Layout | None:
-    """Find out how a CSV file is written; None: its first part holds fewer records than `least`.
-
-    Raises
-    ------
-    LoadError
-        When it cannot be read; the text is a rule, without the file.
-    """
-    text, encoding, mark = decode_head(head, given, is_whole=is_whole)
-    reading = replace(Reading(given=frozenset(given), **given), encoding=encoding)
-    begin = _lines_end(text, reading.skip)
-    separator = re.match(r'"?sep=(.)"?\r?\n', text[begin:])
-    if separator is not None:  # what Excel reads
-        begin += separator.end()
-        reading = replace(reading, skip=reading.skip + 1, delimiter=given.get("delimiter", separator[1]))
-    elif "delimiter" not in given:
-        reading = replace(reading, delimiter=_delimiter_of(text[begin:], reading, is_whole=is_whole))
-    records = split(text[begin:], reading, is_whole=is_whole)
-    if len(records) < least and not is_whole:
-        return None
-    first = records[0].texts if records else []
-    if reading.header == "no":
-        rows, names = records, [f"column{number}" for number in range(1, len(first) + 1)]
-        end = 0
-    else:
-        rows, names = records[1:], list(first)
-        end = records[0].end if records else 0
-    kept, reading = _without_index(names, rows, reading)
-    columns = {
-        name: [row.fields[place] for row in rows if len(row.fields) == len(kept)]
-        for place, name in enumerate(kept)
-        if name
-    }
-    reading = _find_notation(columns, reading)
-    if reading.header == "yes" and "header" not in given:
-        _require_names(columns, reading)
-    start = mark + len(text[: begin + end].encode(encoding))
-    numbers = {name for name, fields in columns.items() if _are_numbers(fields, reading)}
-    words = {
-        name for name, fields in columns.items() if name not in numbers and len(set(fields)) <= 0.5 * len(fields) + 1
-    }
-    has_breaks = any(set("\r\n").intersection(one.text) for record in records for one in record.fields)
-    return Layout(reading, kept, mark, start, frozenset(numbers), frozenset(words), has_breaks)
-
-
-def _lines_end(text: str, n_lines: int) -> int:
-    place = 0
-    for _ in range(n_lines):
-        found = re.compile(r"\r\n|\n|\r").search(text, place)
-        place = len(text) if found is None else found.end()
-    return place
-
-
-_SHOWN_RECORDS = 200  # tell the delimiter
-
-
-def _delimiter_of(text: str, reading: Reading, *, is_whole: bool) -> str:
-    """Return the delimiter by which most records have as many fields as the header."""
-    best, chosen = (0.0, 0), ","
-    for delimiter in ("\t", ";", "|", ",", " "):
-        records = split(text, replace(reading, delimiter=delimiter), is_whole=is_whole, most=_SHOWN_RECORDS)
-        width = len(records[0].fields) if records else 0
-        if width < 2:
-            continue
-        widths = Counter(len(record.fields) for record in records[1:])
-        share = widths[width] / max(1, len(records) - 1)
-        if set(widths) == {width + 1}:  # with row names, or a delimiter at the end
-            share = 1.0
-        if delimiter == " " and (share < 1 or chosen != "," or best[1]):
-            continue
-        if (share, width) > best:
-            best, chosen = (share, width), delimiter
-    return chosen
-
-
-def _without_index(names: Sequence[str], rows: Sequence[Record], reading: Reading) -> tuple[list[str | None], Reading]:
-    """Return the names of columns, None for row names and for empty columns behind the last delimiter."""
-    kept: list[str | None] = [*names]
-    if rows and {len(row.fields) for row in rows} == {len(names) + 1}:
-        ends_empty = all(not row.texts[-1] for row in rows)
-        kept = [*names, ""] if ends_empty else ["", *names]
-    whole = [row.texts for row in rows if len(row.fields) == len(kept)]
-    n_named = len(kept)
-    while n_named > 1 and not kept[n_named - 1] and not any(row[n_named - 1] for row in whole):
-        n_named -= 1
-    kept[n_named:] = [None] * (len(kept) - n_named)
-    first = [row[0] for row in whole]
-    counted = [str(number) for number in range(len(first))]
-    looks_so = (kept[:1] == [""] and len(set(first)) == len(first)) or (kept[:1] == ["Unnamed: 0"] and first == counted)
-    if "index" not in reading.given and first and looks_so:
-        reading = replace(reading, index="yes")
-    if reading.index == "yes":
-        kept[:1] = [None]
-    return kept, reading
-
-
-# --- how values are written
-
-_PLAIN = r"[+-]?(?:\d+{0}?\d*|{0}\d+)(?:[eE][+-]?\d+)?|nan|NaN|NAN"
-_GROUPED = re.compile(r"[+-]?[^\w.,'\u2019+-]{0,2}[A-Z]{0,3}\s?(\d[\d.,'\u2019\s]*)\s?[%‰€$£¥A-Z]{0,3}")
-
-
-def _are_numbers(fields: Sequence[Field], reading: Reading) -> bool:
-    form = re.compile(_PLAIN.replace("{0}", re.escape(reading.decimal)))
-    known = [one.text.strip() for one in fields if one.text and one.text not in reading.missing]
-    return bool(known) and all(map(form.fullmatch, known))
-
-
-def _find_notation(columns: Mapping[str, Sequence[Field]], reading: Reading) -> Reading:
-    """Find the words for missing values, and how numbers are written."""
-    from oubli.app.datasets.fields import MISSING_WORDS, AmbiguousDateError, numbers_of, text_array
-
-    known = frozenset(MISSING_WORDS)
-    values = {name: [one for one in fields if one.text and one.text not in known] for name, fields in columns.items()}
-    if "decimal" not in reading.given:
-        reading = replace(reading, decimal=_decimal_of(values.values(), reading))
-    missing: set[str] = set()
-    texts: list[Field] = []
-    for name, fields in columns.items():
-        words = {one.text for one in fields if one.text in known}
-        distinct = text_array(sorted({one.text for one in values[name]}))
-        try:
-            is_number = bool(len(distinct)) and numbers_of(distinct, reading) is not None
-        except AmbiguousDateError:
-            is_number = True
-        if is_number:
-            missing |= words
-        else:
-            missing |= words.intersection(_NEVER_TEXT)
-            texts += [one for one in fields if one.text and one.text not in known]
-    if "missing" in reading.given:
-        return reading
-    quoted = reading.quoted
-    if texts and all(one.is_quoted for one in texts):
-        # A word without quotation marks among texts that have them is none.
-        found = {one.text for fields in columns.values() for one in fields if one.text in known and not one.is_quoted}
-        missing |= found
-        if found and "quoted" not in reading.given:
-            quoted = "text"
-    missing -= set() if texts else {"nan", "NaN"}  # numbers read them anyway
-    return replace(reading, missing=tuple(sorted(missing)), quoted=quoted)
-
-
-def _decimal_of(columns: Iterable[Sequence[Field]], reading: Reading) -> str:
-    """Return the decimal mark of a file."""
-    votes: Counter[str] = Counter()
-    for fields in columns:
-        found = [_GROUPED.fullmatch(one.text.strip()) for one in fields]
-        if not all(found) or not found:
-            continue
-        for match in found:
-            body = match[1].strip() if match is not None else ""
-            last = max(body.rfind(","), body.rfind("."))
-            if last < 0:
-                continue
-            mark, other = body[last], "." if body[last] == "," else ","
-            tail = body[last + 1 :]
-            if other in body:
-                votes[mark] += 1
-            elif body.count(mark) > 1:
-                votes[other] += 1
-            elif len(tail) != 3 or body.startswith("0") or last > 3:
-                votes[mark] += 1
-            else:
-                votes["maybe" + mark] += 1
-    if votes[","] != votes["."]:
-        return "," if votes[","] > votes["."] else "."
-    # Three digits behind a comma say nothing; where semicolons stand between fields, the comma is a decimal one.
-    return "," if reading.delimiter == ";" and not votes["."] and not votes["maybe."] else "."
-
-
 def check_header(path: Path, names: Sequence[str | None]) -> None:
     """Refuse a header with a column that has no name, or the name of another; None stands for no column."""
     places: dict[str, int] = {}
@@ -479,14 +159,103 @@ def listed(names: Sequence[str]) -> str:
     return shown + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
-def _require_names(columns: Mapping[str, Sequence[Field]], reading: Reading) -> None:
-    """Refuse a file whose first line holds values."""
-    over = [name for name, fields in columns.items() if _are_numbers(fields, reading)]
-    odd = [name for name in over if _are_numbers([Field(name)], reading)]
-    counted = [str(number) for number in range(len(over))]
-    is_named = all(name.isdigit() and (1800 <= int(name) <= 2200) for name in odd) or odd[: len(counted)] == counted
-    if odd and not is_named:
-        raise LoadError(
-            "has values in its first line, where names of columns are expected: add a line with names, or say --read "
-            "header=no, which names them column1, column2 and so on (header=yes: these are names)"
-        )
+# --- bytes
+
+_BLOCK_BYTES = 4 * 1024 * 1024
+_READ_BYTES = 2**20  # unpacked at once
+
+
+_UNPACK: dict[bytes, Callable[[IO[bytes]], Any]] = {
+    b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
+    b"BZh": lambda raw: bz2.BZ2File(raw),
+    b"\xfd7zXZ\x00": lambda raw: lzma.open(raw),  # noqa: SIM115 - `unpacked` closes it
+    b"\x28\xb5\x2f\xfd": lambda raw: ZstdFile(raw),
+}
+_BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, ZstdError)
+
+
+class _LimitError(Exception):
+    """There is more than there may be."""
+
+
+@contextmanager
+def unpacked(
+    path: Path, max_bytes: int, report: Callable[[int], None] = lambda done: None
+) -> Iterator[io.BufferedReader]:
+    """The bytes of a file, unpacked if its first ones say that it is compressed.
+
+    Parameters
+    ----------
+    path
+        The file.
+    max_bytes
+        How much it may unpack to.
+    report
+        Called with how many bytes of the file are read.
+
+    Raises
+    ------
+    LoadError
+        When the file cannot be read, or unpacks to too much.
+    """
+    try:
+        with path.open("rb") as raw:
+            begin = raw.read(6)
+            raw.seek(0)
+            counted = io.BufferedReader(_Counted(raw, report), _BLOCK_BYTES)
+            for magic, unpack in _UNPACK.items():
+                if begin.startswith(magic):
+                    with unpack(counted) as stream:
+                        yield io.BufferedReader(_Limited(stream, max_bytes), _READ_BYTES)
+                    return
+            yield io.BufferedReader(_Limited(counted, max_bytes), _READ_BYTES)
+    except _LimitError:
+        raise too_large(path, max_bytes) from None
+    except _BROKEN:
+        raise LoadError(f"{path} is compressed and cut short or damaged: copy or download it again") from None
+    except OSError as error:
+        reason = error.strerror or "it is not what its first bytes promise"
+        raise LoadError(f"{path} cannot be read: {reason}") from None
+
+
+def too_large(path: Path, max_bytes: int) -> LoadError:
+    """Return the error for a file that unpacks to too much."""
+    return LoadError(
+        f"{path} unpacks to more than {max_bytes:,} bytes, the memory of this machine: check that it is the right "
+        "file, leave rows or columns out, or use a machine with more memory"
+    )
+
+
+class _Limited(io.RawIOBase):
+    """A stream of which no more than so many bytes are read."""
+
+    def __init__(self, stream: IO[bytes], most: int) -> None:
+        self._stream = stream
+        self._left = most
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(min(len(buffer), _READ_BYTES))
+        self._left -= len(data)
+        if self._left < 0:
+            raise _LimitError
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class _Counted(io.RawIOBase):
+    """A raw file that tells how far it was read."""
+
+    def __init__(self, raw: IO[bytes], report: Callable[[int], None]) -> None:
+        self._raw = raw
+        self._report = report
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._raw.readinto(buffer)  # type: ignore[attr-defined]
+        self._report(self._raw.tell())
+        return int(count)

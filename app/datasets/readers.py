@@ -25,19 +25,10 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from oubli.app.datasets.columns import ColumnError, Note
-from oubli.app.datasets.dialect import (
-    HEAD_BYTES,
-    Layout,
-    LoadError,
-    Reading,
-    check_header,
-    find_layout,
-    guess_encoding,
-    listed,
-)
+from oubli.app.datasets.dialect import LoadError, Reading, check_header, listed, too_large, unpacked
 from oubli.app.datasets.formulas import unguarded_columns, verbatim_fields, without_empty
+from oubli.app.datasets.layout import HEAD_BYTES, Layout, find_layout, guess_encoding
 from oubli.app.datasets.tables import ParquetSource, TableSource, read_arrow, read_excel, read_json_lines, small
-from oubli.app.datasets.unpacking import too_large, unpacked
 from oubli.app.progress import Progress, silent
 
 __all__ = ["CsvSource", "LoadError", "Source", "listed", "located", "open_source", "tell_note"]

@@ -18,8 +18,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oubli.app.datasets.dialect import LoadError, Reading, check_header, listed
-from oubli.app.datasets.unpacking import too_large, unpacked
+from oubli.app.datasets.dialect import LoadError, Reading, check_header, listed, too_large, unpacked
 from oubli.app.progress import Progress
 
 _PIECE_BYTES, _PIECE_ROWS = 2**20, 8192  # of what is read piece by piece

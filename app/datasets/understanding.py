@@ -21,7 +21,7 @@ from oubli.core.data.schema import Column, ColumnType, Schema, Task
 from oubli.core.data.values import NOT_A_MOMENT
 
 MANY_CATEGORIES = 1000
-_LOOKED_AT = 5_000  # rows that a remark is made from
+_LOOKED_AT = 2_000  # rows that a remark is made from
 _LEAST_ROWS = 20  # that tell anything
 _LISTED = 8
 _NAMED_SO = ("target", "label", "class", "y", "outcome", "income", "price", "survived", "species", "churn", "default")
@@ -104,6 +104,8 @@ class Understood:
             what = f"{self.n_classes} classes" if self.n_classes is not None else "a number"
             shown = f": {counted}{more}" if counted and values else ""
             yield f"target: {self.target}, {self.task}, {what}{shown}" + (f" ({self.hint})" if self.hint else "")
+        else:
+            yield f"target: none yet; --target COLUMN says which: {_listed(self.candidates())}"
         for kind, names in self._by_type(values=values).items():
             yield f"{kind}: {_listed(names)}"
         if self.roles:
@@ -130,6 +132,13 @@ class Understood:
         names = [column.name for column in self.columns if self.remarks.get(column.name) not in ("id", "constant")]
         said = [name for name in names if name.lower() in _NAMED_SO]
         return list(dict.fromkeys([*said, *names[-1:], *names]))
+
+    def examples_lines(self) -> Iterator[str]:
+        """Yield a line for each feature: its type, and some of its values."""
+        types = self.types()
+        width, wide = max(map(len, types), default=0), max(map(len, types.values()), default=0)
+        for name, kind in types.items():
+            yield f"{name.ljust(width)}  {kind.ljust(wide)}  {', '.join(self.examples.get(name, ()))}"
 
     def types(self) -> dict[str, str]:
         """Return the type of each feature as text."""
@@ -183,8 +192,12 @@ def find_remarks(
 
 def _codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Return distinct values as numbers from 0; -1 for a missing one."""
+    if values.dtype.kind == "f":
+        codes = np.full(len(values), -1)
+        codes[~np.isnan(values)] = np.unique(values[~np.isnan(values)], return_inverse=True)[1]
+        return codes
     known: dict[Any, int] = {}
-    return np.array([-1 if v is None or v != v else known.setdefault(v, len(known)) for v in values.tolist()], np.int64)
+    return np.array([-1 if v is None else known.setdefault(v, len(known)) for v in values.tolist()], np.int64)
 
 
 def _distinct(values: npt.NDArray[Any]) -> set[Any]:

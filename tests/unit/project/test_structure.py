@@ -11,13 +11,15 @@ from tests.imports import ROOT, circles, graph, longest_chain, nodes
 
 PACKAGES = ("app", "core", "oubli")
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-MOST_FILES = 350
+MOST_FILES = 355
 MOST_IN_A_FOLDER = 16
 SHORT = 60  # lines of code
 MOST_SHORT = 0.3  # of all files
 MOST_PARAMETERS = 10
 LONGEST_CHAINS = {"app": 21, "core": 16, "oubli/client": 9}
 LONG_CONSTRUCTORS = {
+    "app/datasets/dialect.py:Reading",  # the keys of --read
+    "app/datasets/understanding.py:Understood",  # all that is said of a file
     "app/service/changes/additions.py:AddBody",  # a body of the journal, with the fields on disk
     "app/service/changes/restrictions.py:Restricted",  # a receipt, with the fields of the message
     "core/boosting/incremental/estimator.py:IncrementalBoosting",  # the parameters that users set, as scikit-learn asks
