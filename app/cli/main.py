@@ -6,6 +6,7 @@ knows where compiled kernels are kept.
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import gc
 import json
@@ -13,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -23,7 +25,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from oubli.app.cli.audit import audit
-from oubli.app.cli.console import Bars, complain, log_messages, tell, warn
+from oubli.app.cli.console import Bars, complain, log_messages, shows_values, tell, warn
 from oubli.app.cli.erase import erase
 from oubli.app.cli.keys import keys_cli
 from oubli.app.cli.ledger import ledger_cli
@@ -113,7 +115,31 @@ def serve(settings: Settings) -> None:
         service, lines = _start_service(settings, url, standby.hurry)
         from oubli.app.http.server import run
 
-        run(settings, service, standby.sockets, tls, standby, partial(_tell_address, settings, url, lines))
+        run(settings, service, standby.sockets, tls, standby, partial(_tell_ready, settings, service, url, lines))
+
+
+def _show(about: Any) -> None:
+    """Say what was understood of a data file; a terminal shows values, and a log keeps none."""
+    for line in about.lines(values=shows_values()):
+        tell(line)
+
+
+def _tell_ready(settings: Settings, service: Any, url: str, lines: Sequence[str]) -> None:
+    """Say where the server listens, and how good a model is that this start has trained."""
+    _tell_address(settings, url, lines)
+    inspector = service.questions.inspector
+    if inspector.understood is not None and shows_values():
+        asyncio.get_running_loop().create_task(tell_quality(inspector)).add_done_callback(asyncio.Task.exception)
+
+
+async def tell_quality(inspector: Any) -> None:
+    """Say how well the model predicts samples that its trees have not learned, as `GET /model` with `score` does."""
+    started = time.perf_counter()
+    found = await inspector.quality()
+    if found is not None:
+        seconds = time.perf_counter() - started
+        name, count = found["metric"], found["n_samples"]
+        tell(f"{found['method']}: {name} {found['value']:.3f} for {count:,} samples, found in {seconds:.1f} s")
 
 
 def _tell_address(settings: Settings, url: str, lines: Sequence[str]) -> None:
@@ -154,7 +180,7 @@ def _start_service(settings: Settings, url: str, answer: Callable[[], object]) -
         with Bars() as progress:
             stages = at_stages(progress, (COMPILING, TRAINING, RECOVERING), answer)
             stages = at_stages(stages, (TRAINING, RECOVERING), begin_import)
-            build: Callable[..., Any] = partial(build_service, ask=progress.ask)
+            build: Callable[..., Any] = partial(build_service, show=_show, ask=progress.ask)
             if settings.follow:
                 from oubli.app.replication.start import build_node as build  # needs psycopg
             service = build(settings, stages, tell=tell, warn=warn)
@@ -214,11 +240,13 @@ def fit(settings: Settings, *, output: Output = None, force: Force = False) -> N
         raise StartError("there is no file to save to: name one with --output model.oubli")
     require_new(output, force)
 
-    from oubli.app.service.jobs.fits import tell_understood, train
+    from oubli.app.service.jobs.fits import train
 
     with Bars() as progress:
         model, table = train(settings, progress, ask=progress.ask)
-    tell_understood(table, warn=warn, tell=tell)
+    _show(table.about)
+    for note in table.notes:
+        warn(note)
     with writing(output):
         model.save(output)
     tell(

@@ -10,7 +10,7 @@ the classes with their counts are for a person who looks at the file, and are ke
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,6 +143,15 @@ class Understood:
     def types(self) -> dict[str, str]:
         """Return the type of each feature as text."""
         return {one.name: f"{one.type}, {one.unit}" if one.unit else str(one.type) for one in self.columns}
+
+
+Show = Callable[[Understood], object]
+"""Shows a person what was understood."""
+
+
+def show_nobody(about: Understood) -> None:
+    """Show nothing."""
+    del about
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from oubli.app.datasets.understanding import FROM_SAMPLES
+from oubli.app.datasets.understanding import FROM_SAMPLES, Show, show_nobody
 from oubli.app.errors import FlushFailedError, JournalError, StartError, StopReason, StorageError
 from oubli.app.ledger.database import LEDGER_NAME, LOG_NAME, LedgerDatabase
 from oubli.app.ledger.entries import ACCEPTED, BEGIN, EXPORT, STATE, tells_only
@@ -33,7 +33,7 @@ from oubli.app.service.evidence.receipts import Deadline, EmptyErasures, Receipt
 from oubli.app.service.evidence.sample_set import SampleSet
 from oubli.app.service.evidence.states import Evidence, PredictionSigner, StateEntries
 from oubli.app.service.jobs.exports import Exporter
-from oubli.app.service.jobs.fits import new_estimator, take_cores, tell_understood, train
+from oubli.app.service.jobs.fits import new_estimator, take_cores, train
 from oubli.app.service.jobs.jobs import JobBoard
 from oubli.app.service.jobs.model_jobs import Jobs, Scorer
 from oubli.app.service.lifecycle import Lifecycle, StartOptions, no_compilation
@@ -527,6 +527,7 @@ def build_service(
     *,
     tell: Say = _say_nothing,
     warn: Say = _say_nothing,
+    show: Show = show_nobody,
     ask: Ask = ask_nobody,
 ) -> Service:
     """Return a service that only needs to be started.
@@ -542,8 +543,8 @@ def build_service(
         Called at the stages of the start.
     tell, warn
         Print what was found, and what should be noticed.
-    ask
-        See `load_table`.
+    show, ask
+        Shown what was understood of the data file; see `load_table`.
 
     Raises
     ------
@@ -570,7 +571,7 @@ def build_service(
                 warn(note)
             _tell_recovered(settings, recovered, start, tell, warn)
         else:
-            start = begin_directory(settings, opened, choice, progress, warn, tell, ask)
+            start = begin_directory(settings, opened, choice, progress, warn, show, ask)
         return compose_from(settings, start, means)
     except JournalError:
         opened.close()
@@ -669,13 +670,15 @@ def _tell_recovered(settings: Settings, recovered: Recovered, start: Start, tell
 
 
 def _new_model(
-    settings: Settings, progress: Progress, warn: Say, tell: Say, ask: Ask
+    settings: Settings, progress: Progress, warn: Say, show: Show, ask: Ask
 ) -> tuple[Model, dict[str, Any] | None]:
     """Train on the data file or start empty."""
     model: Model
     if settings.data is not None:
         model, table = train(settings, progress, serves=True, ask=ask)
-        tell_understood(table, warn=warn, tell=tell)
+        show(table.about)
+        for note in table.notes:
+            warn(note)
         return model, table.about.content()
     if settings.schema_file is not None:
         from oubli.app.datasets.loading import load_schema
@@ -702,12 +705,12 @@ def begin_directory(
     choice: LedgerChoice,
     progress: Progress,
     warn: Say,
-    tell: Say = _say_nothing,
+    show: Show = show_nobody,
     ask: Ask = ask_nobody,
 ) -> Start:
     """Make the model of an empty data directory, and write its first snapshot."""
     lost = opened.prepare(choice)
-    model, understood = _new_model(settings, progress, warn, tell, ask)
+    model, understood = _new_model(settings, progress, warn, show, ask)
     if not settings.ephemeral:
         progress(WRITING, 0, 0)
     try:

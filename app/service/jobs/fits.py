@@ -114,14 +114,6 @@ def new_estimator(settings: Settings, task: Task) -> Any:
         raise StartError(f"--model {settings.model} {error.rule}: --task says what the labels are") from None
 
 
-def tell_understood(table: Table, *, warn: Callable[[str], object], tell: Callable[[str], object]) -> None:
-    """Say what was understood of a data file, without its values, and what should be noticed."""
-    for line in table.about.lines(values=False):
-        tell(line)
-    for note in table.notes:
-        warn(note)
-
-
 def train(
     settings: Settings, progress: Progress = silent, *, serves: bool = False, ask: Ask = ask_nobody
 ) -> tuple[Any, Table]:
