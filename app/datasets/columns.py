@@ -118,7 +118,8 @@ def infer_feature(
     """
     kind = column.type
     if categorical:
-        return Feature(Column(name, ColumnType.CATEGORICAL), _texts(name, column))
+        values = _texts(name, column)
+        return Feature(Column(name, ColumnType.CATEGORICAL), values, n_categories=len(set(values.tolist()) - {None}))
     if pa.types.is_boolean(kind):
         return Feature(Column(name, ColumnType.BOOLEAN), _objects(column))
     if _is_number(kind) or pa.types.is_null(kind):
