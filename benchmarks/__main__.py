@@ -29,6 +29,7 @@ from benchmarks import (
     bench_operations,
     bench_paper,
     bench_push,
+    bench_reading,
     bench_sets,
     bench_tags,
     bench_threads,
@@ -70,6 +71,7 @@ def main() -> None:
     bench_http.main(["--cache", str(options.cache), "--write-results"])
     bench_v2.main(["--environment", str(options.cache / "mlserver"), "--write-results"])
     bench_push.main(["--write-results"])
+    bench_reading.main(["--write-results"])
     bench_erase.main(["--write-results"])
     bench_erasure_rate.main(["--write-results"])
     bench_sets.main(["--write-results"])
