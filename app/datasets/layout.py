@@ -10,7 +10,7 @@ index        a first column without a name, different in each row, or one that t
 import codecs
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -138,9 +138,7 @@ def split(text: str, reading: Reading, *, is_whole: bool, most: int = _MOST_RECO
     place, size = 0, len(text)
     while place < size and len(records) < most:
         found = one.match(text, place)
-        if found is None:  # cannot be: a field may be empty
-            break
-        inside, plain = found.groups()
+        inside, plain = found.groups() if found is not None else (None, "")  # always found: a field may be empty
         is_open = inside is None and reading.quote and plain.startswith(reading.quote) and not is_whole
         if is_open and text.find(reading.quote, place + 1) < 0:
             return records  # a field that goes on
@@ -148,7 +146,7 @@ def split(text: str, reading: Reading, *, is_whole: bool, most: int = _MOST_RECO
         if escape:
             value = re.sub(rf"{escape}(.)", r"\1", value, flags=re.DOTALL)
         fields.append(Field(value, inside is not None))
-        place = found.end()
+        place = found.end() if found is not None else size
         if place < size and text[place] == reading.delimiter:
             place += 1
             if place == size and is_whole:
@@ -264,7 +262,17 @@ def _without_index(names: Sequence[str], rows: Sequence[Record], reading: Readin
 # --- how values are written
 
 _PLAIN = r"[+-]?(?:\d+{0}?\d*|{0}\d+)(?:[eE][+-]?\d+)?|nan|NaN|NAN"
-_GROUPED = re.compile(r"[+-]?[^\w.,'\u2019+-]{0,2}[A-Z]{0,3}\s?(\d[\d.,'\u2019\s]*)\s?[%‰€$£¥A-Z]{0,3}")
+_SIGNS = r"[+-]?[^\w.,'\u2019+-]{0,2}[A-Z]{0,3}\s?"  # before a number, behind which there may be a percent sign
+_NUMBER = re.compile(rf"{_SIGNS}(\d[\d.,'\u2019\s]*|[.,]\d+)\s?[%‰€$£¥A-Z]{{0,3}}")
+_GROUPS = r"\d{{1,3}}(?:{0}\d{{3}})+"
+_SAYS = {
+    "comma": re.compile(rf"{_GROUPS.format('[.]')}(?:,\d+|[.]\d{{3}})|\d*,(?:\d\d?|\d{{4,}})?|\d{{4,}},\d+|0,\d+"),
+    "point": re.compile(rf"{_GROUPS.format(',')}(?:[.]\d+|,\d{{3}})|\d*[.](?:\d\d?|\d{{4,}})?|\d{{4,}}[.]\d+|0[.]\d+"),
+    "comma or thousands": re.compile(r"\d{1,3},\d{3}"),
+    "point or thousands": re.compile(r"\d{1,3}[.]\d{3}"),
+    "nothing": re.compile(r"\d+"),
+}
+"""What a number without spaces and apostrophes says of the decimal mark; what is none of these is no number."""
 
 
 def _are_numbers(fields: Sequence[Field], reading: Reading) -> bool:
@@ -278,7 +286,7 @@ def _find_notation(columns: Mapping[str, Sequence[Field]], reading: Reading) -> 
     known = frozenset(MISSING_WORDS)
     values = {name: [one for one in fields if one.text and one.text not in known] for name, fields in columns.items()}
     if "decimal" not in reading.given:
-        reading = replace(reading, decimal=_decimal_of(values.values(), reading))
+        reading = replace(reading, decimal=_decimal_of(list(values.values()), reading))
     missing: set[str] = set()
     texts: list[Field] = []
     for name, fields in columns.items():
@@ -306,32 +314,19 @@ def _find_notation(columns: Mapping[str, Sequence[Field]], reading: Reading) -> 
     return replace(reading, missing=tuple(sorted(missing)), quoted=quoted)
 
 
-def _decimal_of(columns: Iterable[Sequence[Field]], reading: Reading) -> str:
-    """Return the decimal mark of a file."""
+def _decimal_of(columns: Sequence[Sequence[Field]], reading: Reading) -> str:
+    """Return the decimal mark of a file, by the columns that hold numbers only."""
     votes: Counter[str] = Counter()
     for fields in columns:
-        found = [_GROUPED.fullmatch(text.strip()) for text in {one.text for one in fields}]
-        if not all(found) or not found:
-            continue
-        for match in found:
-            body = match[1].strip() if match is not None else ""
-            last = max(body.rfind(","), body.rfind("."))
-            if last < 0:
-                continue
-            mark, other = body[last], "." if body[last] == "," else ","
-            tail = body[last + 1 :]
-            if other in body:
-                votes[mark] += 1
-            elif body.count(mark) > 1:
-                votes[other] += 1
-            elif len(tail) != 3 or body.startswith("0") or last > 3:
-                votes[mark] += 1
-            else:
-                votes["maybe" + mark] += 1
-    if votes[","] != votes["."]:
-        return "," if votes[","] > votes["."] else "."
-    # Three digits behind a comma say nothing; where semicolons stand between fields, the comma is a decimal one.
-    return "," if reading.delimiter == ";" and not votes["."] and not votes["maybe."] else "."
+        found = [_NUMBER.fullmatch(text.strip()) for text in {one.text for one in fields}]
+        bodies = [re.sub(r"['\u2019\s]", "", match[1]) for match in found if match is not None]
+        said = [next((what for what, form in _SAYS.items() if form.fullmatch(body)), None) for body in bodies]
+        if len(said) == len(found) and None not in said:
+            votes.update(said)
+    if votes["comma"] != votes["point"]:
+        return "," if votes["comma"] > votes["point"] else "."
+    # Three digits behind a mark say nothing; where semicolons stand between fields, a comma is a decimal one.
+    return "," if reading.delimiter == ";" and not votes["point"] + votes["point or thousands"] else "."
 
 
 def _require_names(columns: Mapping[str, Sequence[Field]], reading: Reading) -> None:

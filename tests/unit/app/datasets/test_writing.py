@@ -115,6 +115,29 @@ def test_every_guess_can_be_overridden() -> None:
     assert table.X.tolist() == [[19724.0], [19786.0]]
 
 
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("d,x,y\n31.12.2024,1.234,p\n30.11.2024,2.500,q\n", [1.234, 2.5]),
+        ("d;x;y\n31.12.2024;1.234;p\n30.11.2024;2.500;q\n", [1.234, 2.5]),
+        ("d;x;y\n31.12.2024;1,234;p\n30.11.2024;2,500;q\n", [1.234, 2.5]),
+        ("d;x;z;y\n31.12.2024;1.234;0,5;p\n30.11.2024;2.500;1,25;q\n", [1234, 2500]),
+        ('d,x,y\n1,"1,234",p\n2,"2,500",q\n', [1234, 2500]),
+        ('d,x,y\n1,"1,234,000",p\n2,"2,500",q\n', [1234000, 2500]),
+        ('d,x,y\n1,"0,234",p\n2,"2,500",q\n', [0.234, 2.5]),
+        ("v;x;y\n10.0.0.1;1.5;p\n192.168.1.20;2.25;q\n", [1.5, 2.25]),
+        ("a;x;y\n1;.5;p\n2;2.;q\n", [0.5, 2]),
+        ("a;x;y\n1;,5;p\n2;2,0;q\n", [0.5, 2]),
+        ("a;x;y\n1;-1e5;p\n2;2E-3;q\n", [-1e5, 2e-3]),
+        ("a;x;y\n1;\u22121,5;p\n2;+2,5;q\n", [-1.5, 2.5]),
+    ],
+)
+def test_the_decimal_mark_is_that_of_numbers_not_of_dates_or_versions(text: str, values: list[float]) -> None:
+    table = load(text.encode())
+    column = table.X["x"] if hasattr(table.X, "columns") else table.X[:, table.schema.index("x")]
+    assert column.tolist() == [float(np.float32(value)) for value in values]
+
+
 def test_a_file_without_names() -> None:
     path = Path("iris.data")
     path.write_bytes(b"5.1,3.5,setosa\n4.9,3.0,other\n")
