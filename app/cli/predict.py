@@ -8,7 +8,6 @@ import io
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -150,13 +149,15 @@ def _asked(
     """Yield the ids of each piece of the file, and the answer to come."""
     wanted = list(dict.fromkeys([*schema.names, *([] if id_column is None else [id_column])]))
     waiting: deque[tuple[list[str | None], Future[bytes]]] = deque()
-    names = schema.names
+    n_before = 0
     for batch in source.batches(wanted, progress):
         ids: list[str | None] = []
         if id_column is not None:
             with located(source):
                 ids = list(verbatim(id_column, pa.chunked_array([batch.column(id_column)])))
-        features = plain_fields(batch.select(list(names)), schema.features, source.reading)
+        with located(source):
+            features = plain_fields(batch.select(schema.names), schema.features, source.reading, n_before)
+        n_before += batch.num_rows
         writer = ArrowWriter(features.schema)
         request = Request("POST", "/predict", body=writer.write(features) + writer.close(), headers=_HEADERS,
                           is_safe=True, is_streamed=True)  # fmt: skip
@@ -166,19 +167,20 @@ def _asked(
     yield from waiting
 
 
-def plain_fields(batch: pa.RecordBatch, features: Sequence[Feature], reading: Reading) -> pa.RecordBatch:
-    """Return fields of a CSV file as a server reads them, which knows nothing of how the file is written.
-
-    What cannot be read stays as it is: the server says where it stands.
-    """
+def plain_fields(batch: pa.RecordBatch, features: Sequence[Feature], reading: Reading, first: int) -> pa.RecordBatch:
+    """Return fields of a CSV file, from row `first` on, as a server reads them, which knows no decimal commas."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     for feature in features:
         column = columns[feature.name]
-        if feature.type == "categorical" or not pa.types.is_string(column.type) or plain_numbers(column) is not None:
+        is_plain = reading.decimal == "." and pa.types.is_string(column.type) and plain_numbers(column) is not None
+        if is_plain or feature.type == "categorical" or not pa.types.is_string(column.type):
             continue
         declared = Column(feature.name, ColumnType(feature.type), feature.dtype, feature.unit)
-        with suppress(ColumnError):
+        try:
             columns[feature.name] = pa.array(convert_feature(declared, pa.chunked_array([column]), reading))
+        except ColumnError as error:
+            row = None if error.row is None else first + error.row
+            raise ColumnError(error.column, error.rule, row) from None
     return pa.RecordBatch.from_pydict(columns)
 
 

@@ -121,8 +121,11 @@ def moment(value: Any, unit: str) -> float:
     A time without a zone is read as if it were UTC, as columns without zones are.
     """
     if isinstance(value, str):
+        is_time = unit == "seconds of the day"
         try:
-            value = time.fromisoformat(value) if unit == "seconds of the day" else datetime.fromisoformat(value)
+            if value[2:3] != ":" if is_time else value[4:5] != "-":  # the basic form looks like a number
+                raise ValueError
+            value = time.fromisoformat(value) if is_time else datetime.fromisoformat(value)
         except ValueError:
             raise RefusedError(NOT_A_MOMENT[unit]) from None
     if isinstance(value, time) and unit == "seconds of the day":

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from oubli.app.datasets.fields import iso_dates, text_array
 from oubli.app.datasets.loading import Table, load_queries, load_table
 from oubli.app.settings import load_settings
 from oubli.core import DynamicForestClassifier
+from oubli.core.data.values import NOT_A_MOMENT, RefusedError, moment
 from tests.unit.app.datasets.writing import STYLES, Rows, Style, people, sheet, understood, ways
 
 WAYS = ways()
@@ -156,3 +159,37 @@ def test_the_style_writes_what_it_says() -> None:
     assert Style(delimiter=";", decimal=",", missing="NA").write({"a": [1.5, None], "y": ["p", "q"]}) == (
         b"a;y\n1,5;p\nNA;q\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("unit", "texts"),
+    [
+        ("days", ["2024-01-31", "1969-12-31", "0001-01-01", "9999-12-31"]),
+        ("seconds", ["2024-01-31 10:20", "2024-01-31T10:20:30", "1901-02-03 04:05:06.75", "2024-01-31"]),
+        ("seconds", ["2024-01-31T10:20:30Z", "2024-01-31 10:20:30.5+01:00", "2024-01-31T10:20:30-0330"]),
+        ("seconds of the day", ["00:00", "10:20:30", "23:59:59.5"]),
+    ],
+)
+def test_a_text_in_a_request_is_the_same_moment_as_in_a_file(unit: str, texts: list[str]) -> None:
+    found = iso_dates(text_array(texts))
+    assert found is not None
+    assert found.unit == unit
+    assert [float(value) for value in found.values.to_pylist()] == [moment(text, unit) for text in texts]
+
+
+@pytest.mark.parametrize("text", ["soon", "2024-02-30", "2024-13-01", "20240131", "25:00", "12", ""])
+@pytest.mark.parametrize("unit", ["days", "seconds", "seconds of the day"])
+def test_what_is_no_moment_is_refused_without_repeating_it(unit: str, text: str) -> None:
+    assert iso_dates(text_array([text])) is None
+    with pytest.raises(RefusedError) as caught:
+        moment(text, unit)
+    assert caught.value.rule == NOT_A_MOMENT[unit]
+
+
+def test_moments_of_python_and_numbers_are_taken() -> None:
+    assert moment(date(1970, 1, 3), "days") == 2
+    assert moment(datetime(1970, 1, 1, 1, tzinfo=UTC), "seconds") == 3600
+    assert moment(datetime(1970, 1, 2, 12), "days") == 1.5  # noqa: DTZ001 - without a zone, as in a file
+    assert moment(time(1, 0, 1), "seconds of the day") == 3601
+    assert moment(7, "days") == 7
+    assert np.isnan(moment(None, "seconds"))
