@@ -57,11 +57,11 @@ class Reading:
     given: frozenset[str] = field(default=frozenset(), compare=False)
 
     def options(self) -> list[str]:
-        """Return what differs from a plain CSV file, as `KEY=VALUE`."""
+        """Return what was given, or differs from a plain CSV file, as `KEY=VALUE`."""
         plain, found = Reading(), []
         for key in KEYS:
             value = getattr(self, key)
-            if value != getattr(plain, key):
+            if key in self.given or value != getattr(plain, key):
                 text = ",".join(value) if isinstance(value, tuple) else _SHOWN.get(value, str(value))
                 found.append(f"{key}={text}")
         return found
@@ -83,10 +83,17 @@ def _character(text: str, *, also: Sequence[str] = ()) -> str:
     return named
 
 
+def _sign(text: str) -> str:
+    if not (named := _character(text)):
+        raise ValueError("one character, or a word: tab, space")
+    return named
+
+
 def _codec(text: str) -> str:
     try:
+        "a".encode(text)  # some codecs are none of texts
         return codecs.lookup(text).name
-    except LookupError:
+    except (LookupError, ValueError):
         raise ValueError("an encoding that Python knows, such as utf-8, utf-16 or cp1252") from None
 
 
@@ -99,7 +106,7 @@ def _count(text: str) -> int:
 KEYS: dict[str, Callable[[str], Any]] = {
     "format": _one_of(*FORMATS),
     "encoding": _codec,
-    "delimiter": _character,
+    "delimiter": _sign,
     "quote": _character,
     "escape": _character,
     "decimal": _one_of(".", ","),
@@ -163,8 +170,6 @@ def listed(names: Sequence[str]) -> str:
 
 _BLOCK_BYTES = 4 * 1024 * 1024
 _READ_BYTES = 2**20  # unpacked at once
-
-
 _UNPACK: dict[bytes, Callable[[IO[bytes]], Any]] = {
     b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
     b"BZh": lambda raw: bz2.BZ2File(raw),

@@ -322,7 +322,7 @@ def _decimal_of(columns: Sequence[Sequence[Field]], reading: Reading) -> str:
         bodies = [re.sub(r"['\u2019\s]", "", match[1]) for match in found if match is not None]
         said = [next((what for what, form in _SAYS.items() if form.fullmatch(body)), None) for body in bodies]
         if len(said) == len(found) and None not in said:
-            votes.update(said)
+            votes.update(filter(None, said))
     if votes["comma"] != votes["point"]:
         return "," if votes["comma"] > votes["point"] else "."
     # Three digits behind a mark say nothing; where semicolons stand between fields, a comma is a decimal one.

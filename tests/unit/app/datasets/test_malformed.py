@@ -94,6 +94,8 @@ MALFORMED: list[tuple[str | bytes, dict[str, Any], str]] = [
     ("a,y\n1,p\n2,q\n", {"read": ("separator=;",)}, "--read takes KEY=VALUE, and KEY is one of format, encoding"),
     ("a,y\n1,p\n2,q\n", {"read": ("delimiter=;;",)}, "--read delimiter must be one character"),
     ("a,y\n1,p\n2,q\n", {"read": ("encoding=klingon",)}, "--read encoding must be an encoding that Python knows"),
+    ("a,y\n1,p\n2,q\n", {"read": ("delimiter=none",)}, "--read delimiter must be one character, or a word: tab, space"),
+    ("a,y\n1,p\n2,q\n", {"read": ("encoding=rot13",)}, "--read encoding must be an encoding that Python knows"),
     ("a,y\n1,p\n2,q\n", {"read": ("decimal=x",)}, "--read decimal must be one of"),
     ("a,y\n1,p\n2,q\n", {"read": ("skip=two",)}, "--read skip must be a number of lines"),
     ("a,y\n1,p\n2,q\n", {"target": None}, "no column is named to predict: say which with --target COLUMN"),

@@ -112,6 +112,7 @@ def test_every_guess_can_be_overridden() -> None:
     table = load(text.encode(), read=("missing=", "dates=no", "decimal=."))
     assert [str(column.type) for column in table.schema.columns] == ["categorical"] * 3
     assert table.X["b"].tolist() == ["NA", "x"]
+    assert table.about.read == ("csv", "delimiter=;", "decimal=.", "missing=", "dates=no")
     table = load(b"d,y\n01/02/2024,p\n03/04/2024,q\n", read=("dates=day-first",))
     assert table.X.tolist() == [[19754.0], [19816.0]]
     table = load(b"d,y\n01/02/2024,p\n03/04/2024,q\n", read=("dates=month-first",))
