@@ -118,7 +118,7 @@ class CsvSource:
         if not verbatim:
             types |= {name: pa.float64() for name in self._layout.numbers if name not in texts}
             types |= dict.fromkeys(self._layout.words, pa.dictionary(pa.int32(), pa.string()))
-        beside = [name for place, name in enumerate(self._names) if name[:1] == "\0" and place]
+        beside = [self._names[place] for place, name in enumerate(self._layout.names) if name is None and place]
         with self._bytes(lambda done: progress(f"loading {self.path.name}", done, size)) as stream:
             stream.read(self._layout.start)
             if not stream.peek(1):
@@ -188,10 +188,10 @@ class CsvSource:
             try:
                 is_whole = len(head) < size
                 layout = find_layout(head, given, is_whole=is_whole, least=1 if size == limit else 2)
-            except UnicodeDecodeError as error:
-                raise LoadError(
-                    f"{self.path} is not {error.encoding} text: say what it is with --read encoding=NAME"
-                ) from None
+            except UnicodeError as error:
+                encoding = error.encoding if isinstance(error, UnicodeDecodeError) else given["encoding"]
+                rule = f"is not {encoding} text: say what it is with --read encoding=NAME"
+                raise LoadError(f"{self.path} {rule}") from None
             except LoadError as error:
                 raise LoadError(f"{self.path} {error}") from None
             if layout is None and size == limit:

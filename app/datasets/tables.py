@@ -213,7 +213,8 @@ def read_json_lines(path: Path, max_bytes: int, progress: Progress) -> TableSour
             names = table.column_names
             table = read(explicit_schema=pa.schema([pa.field(one.name, pa.string()) for one in times]))
             table = table.select(names)
-    except pa.ArrowException:
+        table.validate(full=True)
+    except (pa.ArrowException, UnicodeDecodeError):
         _explain_json(path, max_bytes)
         raise LoadError(
             f"{path} cannot be read as JSON lines: write one object a line, without objects in it"
