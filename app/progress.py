@@ -5,7 +5,7 @@ function, and the work calls it. Operations that are not jobs, such as snapshots
 that is done.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -77,3 +77,13 @@ class Activities:
             yield activity.report
         finally:
             self._going_on.remove(activity)
+
+
+Ask = Callable[[str, Sequence[str]], str | None]
+"""Asks a person a question with some answers, and returns the one that is chosen; None when nobody is there."""
+
+
+def ask_nobody(question: str, answers: Sequence[str]) -> str | None:
+    """Answer nothing."""
+    del question, answers
+    return None

@@ -175,9 +175,9 @@ class Settings(_ModelSettings):
 
     # --- data
     data: Path | None = None
-    """CSV (plain, .gz, .bz2 or .xz) or Parquet file to train on."""
+    """File to train on: CSV (also compressed), Parquet, Arrow, JSON lines or Excel."""
     target: str | None = None
-    """Column that holds the label; needed with `data`."""
+    """Column that holds the label; needed with `data`. Without it the columns are listed, and a terminal asks."""
     id_column: str | None = None
     """Column that holds the sample ids, read as text and never a feature. By default ids are row numbers from 0."""
     subject_column: str | None = None
@@ -199,8 +199,9 @@ class Settings(_ModelSettings):
     classes: Literal["open", "closed"] | None = None
     """`open`: a new label makes a new class. `closed`: a label that is not a class of the data, or of the schema file,
     is refused. By default classes are open unless the schema file lists them."""
-    delimiter: str = Field(default=",", min_length=1, max_length=1)
-    """Character between the fields of a CSV file; a tab for files named .tsv."""
+    read: Names = ()
+    """How `data` is written where the guess is wrong, as `KEY=VALUE`: `delimiter`, `decimal`, `encoding`, `missing`,
+    `dates` and others; see the guide to your own data."""
 
     # --- storage
     data_dir: Path = Path("./oubli-data")
@@ -416,8 +417,6 @@ class Settings(_ModelSettings):
             raise ValueError("journal and ephemeral exclude each other: set only one of them")
         if self.ephemeral and self.ledger is not None:
             raise ValueError("ledger and ephemeral exclude each other: what a ledger knows needs a data_dir to be kept")
-        if self.data is not None and self.target is None and self.schema_file is None:
-            raise ValueError("target is missing: name the column of the data file that holds the label")
         columns = (self.target, self.id_column, self.subject_column, self.expiry_column, self.weight_column)
         roles = [name for name in columns if name is not None]
         if len(set(roles)) != len(roles):
@@ -646,6 +645,7 @@ _describe(Settings)
 
 REMOVED = {
     "workers": "is gone: one process serves one model, and a second worker would hold a model of its own",
+    "delimiter": "is `delimiter` of read now (--read 'delimiter=;'), and is found out by itself",
     "accept_missing_erasures": "is `erasures` in accept_missing now (--accept-missing erasures)",
     "accept_missing_keys": "is `keys` in accept_missing now (--accept-missing keys)",
     "lease": "is 3 seconds now, or a tenth of member_timeout if that is less",

@@ -30,6 +30,7 @@ from benchmarks import (
     bench_operations,
     bench_paper,
     bench_push,
+    bench_reading,
     bench_sets,
     bench_shap,
     bench_tags,
@@ -72,6 +73,7 @@ def main() -> None:
     bench_http.main(["--cache", str(options.cache), "--write-results"])
     bench_v2.main(["--environment", str(options.cache / "mlserver"), "--write-results"])
     bench_push.main(["--write-results"])
+    bench_reading.main(["--write-results"])
     bench_erase.main(["--write-results"])
     bench_erasure_rate.main(["--write-results"])
     bench_sets.main(["--write-results"])

@@ -1,7 +1,9 @@
 """What a person at the terminal sees: messages and progress on stderr, results on stdout."""
 
 import logging
+import sys
 import threading
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +21,11 @@ def tell(text: str) -> None:
     """Write a message; the text is no markup."""
     if not _logged(logging.INFO, text):
         messages.print(escape(text))
+
+
+def shows_values() -> bool:
+    """Whether a person sees what is written, so that it may name values."""
+    return messages.is_terminal and not messages.quiet
 
 
 def warn(text: str) -> None:
@@ -92,6 +99,24 @@ class Bars:
                 self._task = self._progress.add_task(stage, total=total or None)
             if self._task is not None:
                 self._progress.update(self._task, completed=done, total=total or None)
+
+    def ask(self, question: str, answers: Sequence[str]) -> str | None:
+        """Ask the person at the terminal to choose; None when there is none."""
+        if not (self._draws and sys.stdin.isatty()):
+            return None
+        self._progress.stop()
+        try:
+            tell(f"\n{question}")
+            for number, answer in enumerate(answers, start=1):
+                tell(f"  {number}  {answer}")
+            while True:
+                said = self._console.input("Number or name: ").strip()
+                if said.isdecimal() and 1 <= int(said) <= len(answers):
+                    return answers[int(said) - 1]
+                if said in answers:
+                    return said
+        finally:
+            self._progress.start()
 
     def _write(self, line: str) -> None:
         if not _logged(logging.INFO, line):

@@ -6,6 +6,7 @@ knows where compiled kernels are kept.
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import gc
 import json
@@ -13,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +26,7 @@ from typing import IO, Annotated, Any, Literal
 import typer
 
 from oubli.app.cli.audit import audit
-from oubli.app.cli.console import Bars, complain, log_messages, tell, warn
+from oubli.app.cli.console import Bars, complain, log_messages, shows_values, tell, warn
 from oubli.app.cli.erase import erase
 from oubli.app.cli.keys import keys_cli
 from oubli.app.cli.ledger import ledger_cli
@@ -36,6 +38,7 @@ from oubli.app.cli.options import (
     Command,
     Force,
     Output,
+    Read,
     require_new,
     takes,
     warn_of_unknown_variables,
@@ -113,7 +116,31 @@ def serve(settings: Settings) -> None:
         service, lines = _start_service(settings, url, standby.hurry)
         from oubli.app.http.server import run
 
-        run(settings, service, standby.sockets, tls, standby, partial(_tell_address, settings, url, lines))
+        run(settings, service, standby.sockets, tls, standby, partial(_tell_ready, settings, service, url, lines))
+
+
+def _show(about: Any) -> None:
+    """Say what was understood of a data file; a terminal shows values, and a log keeps none."""
+    for line in about.lines(values=shows_values()):
+        tell(line)
+
+
+def _tell_ready(settings: Settings, service: Any, url: str, lines: Sequence[str]) -> None:
+    """Say where the server listens, and how good a model is that this start has trained."""
+    _tell_address(settings, url, lines)
+    inspector = service.questions.inspector
+    if inspector.understood is not None and shows_values():
+        asyncio.get_running_loop().create_task(tell_quality(inspector)).add_done_callback(asyncio.Task.exception)
+
+
+async def tell_quality(inspector: Any) -> None:
+    """Say how well the model predicts samples that its trees have not learned, as `GET /model` with `score` does."""
+    started = time.perf_counter()
+    found = await inspector.quality()
+    if found is not None:
+        seconds = time.perf_counter() - started
+        name, count = found["metric"], found["n_samples"]
+        tell(f"{found['method']}: {name} {found['value']:.3f} for {count:,} samples, found in {seconds:.1f} s")
 
 
 def _tell_address(settings: Settings, url: str, lines: Sequence[str]) -> None:
@@ -154,7 +181,7 @@ def _start_service(settings: Settings, url: str, answer: Callable[[], object]) -
         with Bars() as progress:
             stages = at_stages(progress, (COMPILING, TRAINING, RECOVERING), answer)
             stages = at_stages(stages, (TRAINING, RECOVERING), begin_import)
-            build = build_service
+            build: Callable[..., Any] = partial(build_service, show=_show, ask=progress.ask)
             if settings.follow:
                 from oubli.app.replication.start import build_node as build  # needs psycopg
             service = build(settings, stages, tell=tell, warn=warn)
@@ -217,7 +244,8 @@ def fit(settings: Settings, *, output: Output = None, force: Force = False) -> N
     from oubli.app.service.jobs.fits import train
 
     with Bars() as progress:
-        model, table = train(settings, progress)
+        model, table = train(settings, progress, ask=progress.ask)
+    _show(table.about)
     for note in table.notes:
         warn(note)
     with writing(output):
@@ -228,11 +256,38 @@ def fit(settings: Settings, *, output: Output = None, force: Force = False) -> N
     )
 
 
+@takes(*GROUPS["General"], *GROUPS["Data"])
+def inspect(settings: Settings, *, output: Output = None, force: Force = False) -> None:
+    """Say what is understood of a data file, without a model: types, examples, and what looks odd.
+
+    With --output the schema is written, as --schema reads it.
+    """
+    require_new(output, force)
+    from oubli.app.datasets.loading import NoTargetError, load_table
+
+    notes: tuple[str, ...] = ()
+    with Bars() as progress:
+        try:
+            table = load_table(settings, progress)
+        except NoTargetError as error:
+            if output is not None:
+                raise
+            about = error.about
+        else:
+            about, notes = table.about, table.notes
+    for line in (*about.lines(values=True), *(f"note: {note}" for note in notes), "", *about.examples_lines()):
+        typer.echo(line)
+    if output is not None:
+        document = {**table.schema.to_dict(), "read": [one for one in about.read if "=" in one]}
+        with writing(output):
+            output.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def predict(
     model: Annotated[
         Path | None, typer.Argument(help="Model file, or a server's data directory; leave it out with --url.")
     ] = None,
-    data: Annotated[Path | None, typer.Argument(help="CSV or Parquet file; columns are matched by name.")] = None,
+    data: Annotated[Path | None, typer.Argument(help="The data file; columns are matched by name.")] = None,
     *,
     url: Annotated[
         str | None, typer.Option(help="Address of a running server that predicts, instead of a model file.")
@@ -244,13 +299,13 @@ def predict(
     id_column: Annotated[
         str | None, typer.Option("--id", metavar="COLUMN", help="Column to repeat in front of each prediction.")
     ] = None,
-    delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
     extra_columns: Annotated[
         Literal["refuse", "ignore"] | None, typer.Option(help="What to do with columns that the model does not know.")
     ] = None,
     missing_columns: Annotated[
         Literal["refuse", "missing"] | None, typer.Option(help="What to do where the file lacks columns.")
     ] = None,
+    read: Read = None,
 ) -> None:
     """Predict every row of a data file, and write CSV with a probability for each class.
 
@@ -263,7 +318,7 @@ def predict(
     if url is not None:
         if data_file is None or model is not None:
             raise StartError("with --url name the data file with --data, and no model file")
-        _predict_remotely(url, api_key_file, data_file, delimiter, output, **options)
+        _predict_remotely(url, api_key_file, data_file, read or (), output, **options)
         return
     if model is None or data is None or data_file is not None:
         raise StartError("name a model file and a data file, or a server with --url and a data file with --data")
@@ -271,7 +326,7 @@ def predict(
     from oubli.app.cli.predict import prediction_rows
 
     with Bars() as progress:
-        estimator, queries = _read_queries(model, data, delimiter=delimiter, progress=progress, **options)
+        estimator, queries = _read_queries(model, data, read=read or (), progress=progress, **options)
         with _results_to(output) as file:
             _write_csv(file, prediction_rows(estimator, queries, progress))
     if output is not None:
@@ -280,7 +335,7 @@ def predict(
 
 def influence(
     model: Annotated[Path, typer.Argument(help="Model file, or a server's data directory.")],
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the rows to ask about.")],
+    data: Annotated[Path, typer.Argument(help="The data file with the rows to ask about.")],
     *,
     target: Annotated[
         str | None,
@@ -300,7 +355,7 @@ def influence(
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, not CSV.")] = False,
     output: Output = None,
     force: Force = False,
-    delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
+    read: Read = None,
 ) -> None:
     """List the training samples that help most and harm most on the rows of a file, with their scores.
 
@@ -314,7 +369,7 @@ def influence(
     followed = read_update_set(update_set)
     with Bars() as progress:
         options: dict[str, Any] = {"label_column": target, "rules": {"extra_columns": "ignore"}}
-        estimator, queries = _read_queries(model, data, delimiter=delimiter, progress=progress, **options)
+        estimator, queries = _read_queries(model, data, read=read or (), progress=progress, **options)
         found = find_influence(estimator, queries, path=data, method=method, update_set=followed, progress=progress)
     if found.note:
         warn(found.note)
@@ -372,7 +427,7 @@ def warm_up(
 
 _GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Run": {"serve": serve, "fit": fit, "config": config, "warm-up": warm_up},
-    "Data": {"predict": predict, "influence": influence, "verify": verify},
+    "Data": {"inspect": inspect, "predict": predict, "influence": influence, "verify": verify},
     "Privacy": {"erase": erase, "ledger": ledger_cli, "proof": proof_cli, "audit": audit},
     "Operate": {"keys": keys_cli, "snapshot": snapshot, "cluster": cluster_cli, "load-test": load_test},
 }
@@ -436,12 +491,13 @@ def _read_queries(model: Path, data: Path, *, rules: dict[str, Any], **options: 
 
 
 def _predict_remotely(
-    url: str, key_file: Path | None, data: Path, delimiter: str, output: Path | None, **options: Any
+    url: str, key_file: Path | None, data: Path, read: Sequence[str], output: Path | None, **options: Any
 ) -> None:
     """Have a server predict a file, and write what it answers."""
+    from oubli.app.datasets.dialect import read_options
     from oubli.app.datasets.readers import open_source
 
-    source = open_source(data, delimiter, sys.maxsize)
+    source = open_source(data, read_options(read), sys.maxsize)
     with Bars() as progress, _results_to(output) as file, asking(url, key_file) as client:
         from oubli.app.cli.predict import remote_prediction_rows
 

@@ -39,7 +39,7 @@ from oubli.app.settings import (
 )
 
 ESSENTIAL = (
-    "config", "data", "target", "id_column", "subject_column", "schema_file", "model", "data_dir", "ephemeral",
+    "config", "target", "id_column", "subject_column", "schema_file", "model", "data_dir", "ephemeral",
     "erasure_deadline", "retention", "host", "port", "api_key_file", "allow_anonymous", "threads",
 )  # fmt: skip
 """What `--help` shows of the settings; `--help-all` shows all of them."""
@@ -65,7 +65,10 @@ def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(command).parameters.values() if p.name != "settings"]
+        if "data" in fields:
+            own.insert(0, inspect.Parameter("file", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=DataFile))
         hints = get_type_hints(command, include_extras=True)
+        hints["file"] = DataFile
         parameters = [p.replace(annotation=hints[p.name], kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
         is_long = len(fields) > len(ESSENTIAL)
         parameters += [_parameter(field, is_long=is_long) for field in fields]
@@ -76,6 +79,10 @@ def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         def run(**given: Any) -> None:
             given.pop("help_all", None)
             flags = {field: _not_empty(given.pop(field)) for field in fields}
+            if (file := given.pop("file", None)) is not None:
+                if flags["data"] is not None:
+                    raise StartError("the data file is named twice: leave --data out")
+                flags["data"] = file
             command(load_settings(**flags), **given)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -169,6 +176,8 @@ def _metavar(field: str) -> str:
         return "FILE"
     if field in ("target", "id_column", "subject_column", "expiry_column", "weight_column", "drop", "categorical"):
         return "COLUMN"
+    if field == "read":
+        return "KEY=VALUE"
     return "DIR" if field.endswith("_dir") else "TEXT"
 
 
@@ -190,6 +199,13 @@ REFUSED = 2  # it could not be done: wrong input, wrong settings, a file that ca
 INTERRUPTED = 130
 LOCAL = "http://127.0.0.1:8000"
 ServerUrl = Annotated[str, typer.Option("--url", metavar="URL", help="Address of the server.")]
+DataFile = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="The data file, the same as --data.", show_default=False)
+]
+Read = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="How the data file is written, where the guess is wrong: delimiter=';' ..."),
+]
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")]
 ReadKeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help="File with a key of the scope 'read'.")]

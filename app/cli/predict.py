@@ -14,7 +14,10 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from oubli.app.datasets.columns import Frame, verbatim
+from oubli.api.model import Feature
+from oubli.app.datasets.columns import ColumnError, Frame, convert_feature, verbatim
+from oubli.app.datasets.dialect import Reading
+from oubli.app.datasets.fields import plain_numbers
 from oubli.app.datasets.formulas import unguarded
 from oubli.app.datasets.loading import Queries, require_features, require_id
 from oubli.app.datasets.readers import LoadError, Source, located
@@ -27,6 +30,7 @@ from oubli.client.errors import problem_of
 from oubli.client.messages import Flow, NextChunk
 from oubli.client.session import Session
 from oubli.core import load
+from oubli.core.data.schema import Column, ColumnType
 from oubli.core.errors import EmptyModelError, FileError, InputError
 from oubli.core.estimators import load_own
 from oubli.core.influence import Influence, influence
@@ -124,9 +128,10 @@ def remote_prediction_rows(
     rules = {name: rule or getattr(model, name) for name, rule in rules.items()}
     require_id(source, id_column)
     names = require_features(source, model.names, (model.label.name, id_column), **rules)
+    features = [feature for feature in model.features if feature.name in names]
     is_first, n_before = True, 0
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for ids, found in _asked(client, pool, source, names, id_column, rules, progress):
+        for ids, found in _asked(client, pool, source, features, id_column, rules, progress):
             try:
                 text = io.StringIO(found.result().decode("utf-8"), newline="")
             except InvalidInputError as refusal:
@@ -145,27 +150,48 @@ def _asked(
     client: Client,
     pool: ThreadPoolExecutor,
     source: Source,
-    names: Sequence[str],
+    features: Sequence[Feature],
     id_column: str | None,
     rules: Mapping[str, Any],
     progress: Progress,
 ) -> Iterator[tuple[list[str | None], Future[bytes]]]:
     """Yield the ids of each piece of the file, and the answer to come."""
+    names = [feature.name for feature in features]
     wanted = list(dict.fromkeys([*names, *([] if id_column is None else [id_column])]))
     waiting: deque[tuple[list[str | None], Future[bytes]]] = deque()
+    n_before = 0
     for batch in source.batches(wanted, progress):
         ids: list[str | None] = []
         if id_column is not None:
             with located(source):
                 ids = list(verbatim(id_column, pa.chunked_array([batch.column(id_column)])))
-        features = batch.select(list(names))
-        writer = ArrowWriter(features.schema)
-        body = writer.write(features) + writer.close()
+        with located(source):
+            fields = plain_fields(batch.select(names), features, source.reading, n_before)
+        n_before += batch.num_rows
+        writer = ArrowWriter(fields.schema)
+        body = writer.write(fields) + writer.close()
         request = Request("POST", "/predict", tuple(rules.items()), body, _HEADERS, is_safe=True, is_streamed=True)
         waiting.append((ids, pool.submit(client.transport.run, _answer(client.session, request))))
         if len(waiting) > _AT_ONCE:
             yield waiting.popleft()
     yield from waiting
+
+
+def plain_fields(batch: pa.RecordBatch, features: Sequence[Feature], reading: Reading, first: int) -> pa.RecordBatch:
+    """Return fields of a CSV file, from row `first` on, as a server reads them, which knows no decimal commas."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for feature in features:
+        column = columns[feature.name]
+        is_plain = reading.decimal == "." and pa.types.is_string(column.type) and plain_numbers(column) is not None
+        if is_plain or feature.type == "categorical" or not pa.types.is_string(column.type):
+            continue
+        declared = Column(feature.name, ColumnType(feature.type), feature.dtype, feature.unit)
+        try:
+            columns[feature.name] = pa.array(convert_feature(declared, pa.chunked_array([column]), reading))
+        except ColumnError as error:
+            row = None if error.row is None else first + error.row
+            raise ColumnError(error.column, error.rule, row) from None
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _answer(session: Session, request: Request) -> Flow[bytes]:

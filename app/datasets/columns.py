@@ -1,20 +1,22 @@
 """One column of a file: what type it has, and its values as the sample store takes them.
 
-A CSV column arrives as texts, exactly as written (an empty field is null); a Parquet column has a type of its own.
+A CSV column arrives as texts, as they are written (an empty field is null), or as numbers where all of it are plain
+ones; a Parquet column has a type of its own.
 
     text                        becomes
-    all numbers                 numeric      float32 or float64, as `oubli.core.data.schema` says
-    all true / false            boolean      in any case: TRUE, True, true
+    all numbers                 numeric      float32 or float64, as `oubli.core.data.schema` says; see `fields`
+    all dates or times          numeric      days or seconds, which is the column's unit
+    all true / false, or t / f  boolean      in any case: TRUE, True, true
     anything else               categorical  the text as it stands; `None`, `NA` and `unknown` are categories
 
-Only an empty field is missing, and `nan` in a column of numbers. Nothing here knows lines or files: a refusal is
-a `ColumnError` with the row, and `oubli.app.datasets.loading` says where that is.
+An empty field is missing, `nan` in a column of numbers, and what a `Reading` calls missing. Nothing here knows lines or
+files: a refusal is a `ColumnError` with the row, and `oubli.app.datasets.loading` says where that is.
 
 Columns of one length, as an estimator takes them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,26 +24,33 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from oubli.app.datasets.dialect import Reading
+from oubli.app.datasets.fields import (
+    DAYS,
+    OF_DAY,
+    AmbiguousDateError,
+    Numbers,
+    dates_of,
+    is_missing_word,
+    iso_dates,
+    moments_of,
+    number,
+    number_array,
+    numbers_of,
+)
 from oubli.core.data.columns import inexact_integers, lost, saturated
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task, float_width
-from oubli.core.data.values import FLOAT64_EXACT, TOO_LARGE, loses_integer
+from oubli.core.data.values import FLOAT64_EXACT, NOT_A_MOMENT, TOO_LARGE, loses_integer
 
 MANY_NUMBERS = 20  # a target with more distinct numbers than this is a quantity, not a set of classes
 _MOSTLY = 0.8  # a text column with this share of numbers was probably meant to be numeric
 
 Array = npt.NDArray[Any]
+_CSV = Reading()
 
 
-# Where pandas is installed, pyarrow imports it to make an array of its own from Python's numbers, or NumPy's from its
-# own; that takes a third of a second of a server's start.
-
-
-def _to_arrow(values: Array | np.generic) -> pa.Array:
-    """Return numbers as an array of pyarrow."""
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), values.size, [None, pa.py_buffer(values.tobytes())])
-
-
-_NOUGHT, _NO_CODE, _NAN = (_to_arrow(number)[0] for number in (np.int64(0), np.int32(-1), np.float64(np.nan)))
+_NOUGHT, _NO_CODE, _NAN = number(np.int64(0)), number(np.int32(-1)), number(np.float64(np.nan))
+_DAY = number(np.float64(86_400))
 
 
 class ColumnError(Exception):
@@ -70,6 +79,9 @@ class Feature:
     column: Column
     values: Array
     note: Note | None = None
+    words: frozenset[str] = frozenset()
+    """Words for missing values among its numbers."""
+    n_categories: int | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +93,14 @@ class Labels:
     task: Task
 
 
-def infer_feature(name: str, column: pa.ChunkedArray, *, categorical: bool = False, typed: bool = False) -> Feature:
+def infer_feature(
+    name: str,
+    column: pa.ChunkedArray,
+    *,
+    categorical: bool = False,
+    typed: bool = False,
+    reading: Reading = _CSV,
+) -> Feature:
     """Find the type of a column and convert it.
 
     Parameters
@@ -89,31 +108,39 @@ def infer_feature(name: str, column: pa.ChunkedArray, *, categorical: bool = Fal
     name : str
         Its name, for messages.
     column : pyarrow.ChunkedArray
-        Texts (from CSV) or typed values (from Parquet).
+        Texts or numbers (from CSV), or typed values (from Parquet).
     categorical : bool
         Declared categorical, whatever it looks like.
     typed : bool
         The file says what is text (Parquet), so text is never read as numbers.
+    reading : Reading
+        How the file writes numbers and dates.
     """
     kind = column.type
     if categorical:
-        return Feature(Column(name, ColumnType.CATEGORICAL), _texts(name, column))
+        values = _texts(name, column)
+        return Feature(Column(name, ColumnType.CATEGORICAL), values, n_categories=len(set(values.tolist()) - {None}))
     if pa.types.is_boolean(kind):
         return Feature(Column(name, ColumnType.BOOLEAN), _objects(column))
     if _is_number(kind) or pa.types.is_null(kind):
         return _numeric(name, column)
     if not _is_text(kind):
-        note = Note(name, "holds dates or times and is read as categories: drop it, or turn it into numbers")
-        return Feature(Column(name, ColumnType.CATEGORICAL), _texts(name, column), note)
-    numbers = None if typed else _parse_numbers(column)
-    if numbers is not None:
-        return _numeric(name, numbers, texts=column)
+        moments = None if reading.dates == "no" else moments_of(column)
+        if moments is not None:
+            return _numeric(name, moments.values, unit=moments.unit)
+        return Feature(Column(name, ColumnType.CATEGORICAL), _texts(name, column))
     coded = _encode(column)
+    found = _read_texts(name, coded, reading, typed=typed)
+    if found is not None:
+        words = coded.dictionary.filter(is_missing_word(coded.dictionary)).to_pylist()
+        feature = _numeric(name, found.values.take(coded.indices), column, found.unit)
+        return replace(feature, words=frozenset(words))
     truth = None if typed else _truth_values(coded.dictionary.to_pylist())
     if truth is not None:
         return Feature(Column(name, ColumnType.BOOLEAN), _take(truth, coded))
     values = _take(coded.dictionary.to_pylist(), coded)
-    return Feature(Column(name, ColumnType.CATEGORICAL), values, _categorical_note(name, coded))
+    note = _categorical_note(name, coded)
+    return Feature(Column(name, ColumnType.CATEGORICAL), values, note, n_categories=len(coded.dictionary))
 
 
 def column_of(table: pa.Table, name: str) -> pa.ChunkedArray:
@@ -121,8 +148,24 @@ def column_of(table: pa.Table, name: str) -> pa.ChunkedArray:
     return table[name] if name in table.column_names else pa.chunked_array([pa.nulls(table.num_rows)])
 
 
-def convert_feature(declared: Column, column: pa.ChunkedArray) -> Array:
-    """Convert a column to its declared type.
+def _read_texts(name: str, coded: pa.DictionaryArray, reading: Reading, *, typed: bool) -> Numbers | None:
+    """Return the numbers that the distinct texts of a column stand for; None: they are texts."""
+    try:
+        if typed:
+            return dates_of(coded.dictionary, reading) if reading.format == "jsonl" else None
+        return numbers_of(coded.dictionary, reading)
+    except AmbiguousDateError:
+        raise ColumnError(name, _AMBIGUOUS) from None
+
+
+_AMBIGUOUS = (
+    "holds dates whose day and month cannot be told apart: say --read dates=day-first or --read dates=month-first, or "
+    "--read dates=no for categories"
+)
+
+
+def convert_feature(declared: Column, column: pa.ChunkedArray, reading: Reading | None = None) -> Array:
+    """Convert a column to its declared type; without a reading numbers are plain ones, and dates those of ISO 8601.
 
     Raises
     ------
@@ -133,20 +176,22 @@ def convert_feature(declared: Column, column: pa.ChunkedArray) -> Array:
     if declared.type is ColumnType.CATEGORICAL:
         return _texts(name, column)
     if declared.type is ColumnType.BOOLEAN:
-        return _booleans(name, column)
-    return _declared_numbers(declared, column)
+        return _booleans(name, column, reading)
+    return _declared_numbers(declared, column, reading)
 
 
-def infer_labels(name: str, column: pa.ChunkedArray, task: Task | None, *, typed: bool = False) -> Labels:
+def infer_labels(
+    name: str, column: pa.ChunkedArray, task: Task | None, *, typed: bool = False, reading: Reading = _CSV
+) -> Labels:
     """Find the type of the target, and the task unless it is given.
 
     Labels with fractions, or more than ``MANY_NUMBERS`` distinct numbers, mean regression.
     """
     _refuse_missing(name, column)
-    numbers = None if typed and _is_text(column.type) else _label_numbers(name, column)
+    numbers = None if typed and _is_text(column.type) else _label_numbers(name, column, reading)
     if numbers is None:
         if task is Task.REGRESSION:
-            row = _first_bad(column, _is_float)
+            row = _first_bad(column, lambda texts: _written_numbers(texts, reading))
             raise ColumnError(name, "regression needs a number: correct it, or classify (--task classification)", row)
         coded = _encode(column)
         truth = None if typed else _truth_values(coded.dictionary.to_pylist())
@@ -164,18 +209,18 @@ def infer_labels(name: str, column: pa.ChunkedArray, task: Task | None, *, typed
     return Labels(numbers, LabelType.INTEGER if numbers.dtype.kind == "i" else LabelType.NUMBER, task)
 
 
-def convert_labels(name: str, column: pa.ChunkedArray, kind: LabelType) -> Array:
+def convert_labels(name: str, column: pa.ChunkedArray, kind: LabelType, reading: Reading | None = None) -> Array:
     """Convert the target to its declared type; :class:`ColumnError` at the first label it does not take."""
     _refuse_missing(name, column)
     if kind is LabelType.STRING:
         return _texts(name, column)
     if kind is LabelType.BOOLEAN:
-        return _booleans(name, column).astype(bool)
+        return _booleans(name, column, reading).astype(bool)
     if kind is LabelType.SCALAR:
         return infer_labels(name, column, Task.CLASSIFICATION).values
-    numbers = _label_numbers(name, column)
+    numbers = _label_numbers(name, column, reading)
     if numbers is None:
-        row = _first_bad(column, _is_float)
+        row = _first_bad(column, lambda texts: _written_numbers(texts, reading))
         raise ColumnError(name, "the label must be a number: correct it or remove the row", row)
     if kind is LabelType.INTEGER and numbers.dtype.kind == "f":
         fractions = np.flatnonzero(numbers != np.rint(numbers))
@@ -195,14 +240,14 @@ def verbatim(name: str, column: pa.ChunkedArray) -> list[str | None]:
 
 # --- numbers
 
-_FIRST_TEXTS = 100  # rows that tell most columns of text from numbers
 
-
-def _numeric(name: str, column: pa.ChunkedArray, texts: pa.ChunkedArray | None = None) -> Feature:
+def _numeric(
+    name: str, column: pa.ChunkedArray, texts: pa.ChunkedArray | None = None, unit: str | None = None
+) -> Feature:
     values = _floats(name, column, texts)
     dtype = _dtype_of(name, column, values, texts)
-    note = Note(name, _WIDE) if dtype == "float64" else None
-    return Feature(Column(name, ColumnType.NUMERIC, dtype), values.astype(dtype, copy=False), note)
+    note = Note(name, _WIDE) if dtype == "float64" and unit not in NOT_A_MOMENT else None
+    return Feature(Column(name, ColumnType.NUMERIC, dtype, unit), values.astype(dtype, copy=False), note)
 
 
 _WIDE = (
@@ -210,24 +255,10 @@ _WIDE = (
 )
 
 
-def _parse_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Texts as int64 or float64, or None when one of them is not a number."""
-    for kind in (pa.int64(), pa.float64()):
-        try:
-            # A cast that fails looks at all texts before it says so.
-            pc.cast(column.slice(0, _FIRST_TEXTS), kind)
-            numbers = pc.cast(column, kind)
-        except pa.ArrowInvalid:
-            continue
-        # Arrow reads 0x1F as an integer; in data such texts are codes.
-        hexadecimal = pa.types.is_integer(kind) and pc.any(pc.match_substring(column, "x", ignore_case=True)).as_py()
-        return None if hexadecimal else numbers
-    # Spaces around numbers are common in old files. Texts that differ in them only are few, or fail early.
-    trimmed = pc.utf8_trim_whitespace(column)
-    if pc.all(pc.equal(trimmed, column)).as_py():
-        return None
-    trimmed = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)
-    return _parse_numbers(trimmed)
+def _written_numbers(texts: pa.Array, reading: Reading | None) -> pa.Array | None:
+    """Return the numbers that distinct texts stand for, none of them a date."""
+    found = numbers_of(texts, None if reading is None else replace(reading, dates="no"))
+    return None if found is None else found.values
 
 
 def _dtype_of(name: str, column: pa.ChunkedArray, values: Array, texts: pa.ChunkedArray | None) -> str:
@@ -247,7 +278,7 @@ def _dtype_of(name: str, column: pa.ChunkedArray, values: Array, texts: pa.Chunk
     dtype = float_width(values)
     if texts is not None:
         suspects = np.flatnonzero((np.abs(values) >= FLOAT64_EXACT) & np.isfinite(values))
-        for row, text in zip(suspects.tolist(), texts.take(_to_arrow(suspects)).to_pylist(), strict=True):
+        for row, text in zip(suspects.tolist(), texts.take(number_array(suspects)).to_pylist(), strict=True):
             digits = text.strip().lstrip("+-")
             if digits.isdigit():
                 if loses_integer(int(digits), "float64"):
@@ -262,21 +293,52 @@ _TOO_LONG = (
 )
 
 
-def _declared_numbers(declared: Column, column: pa.ChunkedArray) -> Array:
-    name = declared.name
-    numbers: pa.ChunkedArray | None = column
+def _declared_numbers(declared: Column, column: pa.ChunkedArray, reading: Reading | None) -> Array:
+    name, unit = declared.name, declared.unit
+    numbers: pa.ChunkedArray | pa.Array | None = column
     if _is_text(column.type):
-        numbers = _parse_numbers(_plain(column))
+        coded = _encode(column)
+        found = _declared_texts(name, coded.dictionary, unit, reading)
+        numbers = None if found is None else found.take(coded.indices)
+    elif unit in NOT_A_MOMENT and (moments := moments_of(column)) is not None:
+        numbers = _in_unit(moments, unit)
     elif not (_is_number(column.type) or pa.types.is_null(column.type)):
         raise ColumnError(name, f"holds {column.type} values where the schema has numbers: convert the column")
     if numbers is None:
-        row = _first_bad(column, _is_float)
-        raise ColumnError(name, "must be a number: correct it, or leave the field empty if it is missing", row)
+        row = _first_bad(column, lambda texts: _declared_texts(name, texts, unit, reading))
+        rule = NOT_A_MOMENT.get(unit or "", "must be a number")
+        raise ColumnError(name, f"{rule}: correct it, or leave the field empty if it is missing", row)
     values = _floats(name, numbers, column)
     if pa.types.is_integer(numbers.type) and (np.abs(values) >= FLOAT64_EXACT).any():
         return _objects(numbers)  # a float may have rounded some of them before the store sees them
     narrow = values if declared.dtype == "float64" else saturated(values, np.float32)
     return values if lost(values, narrow).any() else narrow
+
+
+def _declared_texts(name: str, texts: pa.Array, unit: str | None, reading: Reading | None) -> pa.Array | None:
+    """Return what the distinct texts of a column of numbers stand for."""
+    is_dated = unit in NOT_A_MOMENT
+    if reading is not None and (reading.dates == "no") is is_dated:
+        reading = replace(reading, dates="yes" if is_dated else "no")
+    try:
+        found = numbers_of(texts, reading)
+    except AmbiguousDateError:
+        raise ColumnError(name, _AMBIGUOUS) from None
+    if found is None and reading is None and is_dated:
+        found = iso_dates(texts)
+    if found is None or not is_dated or found.unit not in NOT_A_MOMENT:
+        return None if found is None else found.values
+    return _in_unit(found, unit)
+
+
+def _in_unit(moments: Numbers, unit: str | None) -> pa.Array | None:
+    """Return dates as seconds, or times as days, where the column has that unit."""
+    if moments.unit == unit:
+        return moments.values
+    if OF_DAY in (moments.unit, unit):
+        return None
+    seconds = pc.cast(moments.values, pa.float64())
+    return pc.divide(seconds, _DAY) if unit == DAYS else pc.multiply(seconds, _DAY)
 
 
 def _floats(name: str, column: pa.ChunkedArray, texts: pa.ChunkedArray | None = None) -> Array:
@@ -295,18 +357,20 @@ def _too_large(texts: pa.ChunkedArray | None, row: int) -> str:
     return TOO_LARGE if text.strip().lstrip("+-")[:1].isdigit() else ""
 
 
-def _label_numbers(name: str, column: pa.ChunkedArray) -> Array | None:
+def _label_numbers(name: str, column: pa.ChunkedArray, reading: Reading | None) -> Array | None:
     """The labels as int64 or finite float64, or None when they are not numbers."""
-    numbers: pa.ChunkedArray | None = column
+    numbers: pa.ChunkedArray | pa.Array | None = column
     if _is_text(column.type):
-        numbers = _parse_numbers(_plain(column))
+        coded = _encode(column)
+        found = _written_numbers(coded.dictionary, reading)
+        numbers = None if found is None else found.take(coded.indices)
     elif not _is_number(column.type):
         return None
     if numbers is None:
         return None
     if pa.types.is_integer(numbers.type):
         return _to_numpy(pc.cast(numbers, pa.int64()))
-    values = _plain_floats(numbers)
+    values = plain_floats(numbers)
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         rule = "the label must be a finite number: correct it or remove the row"
@@ -330,11 +394,11 @@ def _texts(name: str, column: pa.ChunkedArray) -> Array:
     raise ColumnError(name, f"holds {kind} values, which no column type takes: drop the column (--drop) or flatten it")
 
 
-def _booleans(name: str, column: pa.ChunkedArray) -> Array:
+def _booleans(name: str, column: pa.ChunkedArray, reading: Reading | None = None) -> Array:
     if pa.types.is_boolean(column.type) or pa.types.is_null(column.type):
         return _objects(column)
     coded = _encode(_plain(column).cast(pa.string()))
-    words = {"true": True, "false": False, "1": True, "0": False}
+    words = {"true": True, "false": False, "1": True, "0": False} | ({} if reading is None else {"t": True, "f": False})
     for code, text in enumerate(coded.dictionary.to_pylist()):
         if text.lower() not in words:
             raise ColumnError(name, "must be true, false, 1 or 0: correct it", _first_row(coded, code))
@@ -342,6 +406,8 @@ def _booleans(name: str, column: pa.ChunkedArray) -> Array:
 
 
 def _truth_values(texts: list[str]) -> list[bool] | None:
+    if sorted(texts) == ["f", "t"]:  # PostgreSQL
+        return [text == "t" for text in texts]
     if not texts or not all(text.lower() in ("true", "false") for text in texts):
         return None
     return [text.lower() == "true" for text in texts]
@@ -378,7 +444,16 @@ def _is_null(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
 
 def _encode(column: pa.ChunkedArray) -> pa.DictionaryArray:
     """Texts as codes into their distinct values: each text is then looked at once."""
-    coded = _plain(column).cast(pa.string()).dictionary_encode().unify_dictionaries().combine_chunks()
+    if pa.types.is_dictionary(column.type) and pa.types.is_string(column.type.value_type):
+        coded = _chunk(column.unify_dictionaries())
+        used = np.bincount(_codes(coded)[_codes(coded) >= 0], minlength=len(coded.dictionary))
+        if used.all() and not coded.dictionary.null_count:
+            return coded
+    return _chunk(_plain(column).cast(pa.string()).dictionary_encode().unify_dictionaries())
+
+
+def _chunk(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    coded = column.combine_chunks()
     return coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
 
 
@@ -397,13 +472,19 @@ def _first_row(coded: pa.DictionaryArray, code: int) -> int:
     return int(np.argmax(_codes(coded) == code))
 
 
-def _first_bad(column: pa.ChunkedArray, good: Callable[[str], bool]) -> int | None:
+def _first_bad(column: pa.ChunkedArray, read: Callable[[pa.Array], object]) -> int | None:
+    """Return the first row whose text cannot be read: texts come in the order in which they are found."""
     if not _is_text(column.type):
         return None
     coded = _encode(column)
-    bad = {code for code, text in enumerate(coded.dictionary.to_pylist()) if not good(text)}
-    rows = np.flatnonzero(np.isin(_codes(coded), list(bad)))
-    return int(rows[0]) if len(rows) else None
+    low, high = 0, len(coded.dictionary)
+    while low < high:
+        middle = (low + high) // 2
+        if read(coded.dictionary.slice(0, middle + 1)) is None:
+            high = middle
+        else:
+            low = middle + 1
+    return _first_row(coded, low) if low < len(coded.dictionary) else None
 
 
 def _is_float(text: str) -> bool:
@@ -425,7 +506,8 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def _plain_floats(column: pa.ChunkedArray) -> Array:
+def plain_floats(column: pa.ChunkedArray) -> Array:
+    """Return numbers as float64, NaN for null."""
     floats = pc.cast(column, pa.float64())
     return _to_numpy(pc.fill_null(floats, _NAN))
 

@@ -6,8 +6,9 @@ what lets `oubli.app.datasets.columns` decide types by rules that are ours.
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 from oubli.app.datasets.columns import (
     Array,
     ColumnError,
+    Labels,
     Note,
     as_input,
     column_of,
@@ -24,13 +26,17 @@ from oubli.app.datasets.columns import (
     convert_labels,
     infer_feature,
     infer_labels,
+    plain_floats,
     verbatim,
 )
+from oubli.app.datasets.dialect import read_options
 from oubli.app.datasets.readers import LoadError, Source, listed, located, open_source, tell_note
-from oubli.app.progress import Progress, silent
+from oubli.app.datasets.understanding import Understood, count_classes, find_remarks
+from oubli.app.progress import Ask, Progress, ask_nobody, silent
 from oubli.app.settings import Settings
 from oubli.app.times import TimeError, parse_time
 from oubli.core.data.schema import COLUMN_RULES, Column, ColumnType, Schema, Task
+from oubli.core.data.values import FLOAT64_EXACT
 from oubli.core.errors import InputError
 from oubli.core.samples.weights import read_weights
 
@@ -90,6 +96,10 @@ def read_column_of_weights(name: str, column: pa.ChunkedArray) -> Array:
 
 
 _MAX_ID_LENGTH = 256
+QUANTITIES, CLASSES = "quantities (regression)", "classes (classification)"  # answers
+_FEW_NUMBERS = 100  # distinct whole numbers may be classes
+_CANDIDATES = 10  # for the target, that a message names
+_EXAMPLES, _LOOKED_AT = 3, 100  # values that are shown, and rows that they are among
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,7 @@ class Table:
     ids: list[str] | None
     subjects: list[str | None] | None
     schema: Schema
+    about: Understood
     notes: tuple[str, ...] = ()
     expires: list[int | None] | None = None
     weights: Array | None = None
@@ -122,29 +133,42 @@ class Queries:
         return len(self.X)
 
 
-def load_table(settings: Settings, progress: Progress = silent, now_ns: Callable[[], int] = time.time_ns) -> Table:
+def load_table(
+    settings: Settings,
+    progress: Progress = silent,
+    now_ns: Callable[[], int] = time.time_ns,
+    ask: Ask = ask_nobody,
+) -> Table:
     """Read the training data that the settings name. Rows that have expired are left out, and a note says so.
 
     Parameters
     ----------
     settings : Settings
         ``data``, ``target``, ``id_column``, ``subject_column``, ``expiry_column``, ``weight_column``, ``drop``,
-        ``categorical``, ``schema_file``, ``task`` and ``delimiter``.
+        ``categorical``, ``schema_file``, ``task`` and ``read``.
     progress : callable
         ``(stage, done, total)``, called in bytes while the file is read and in columns while it is converted.
     now_ns : callable
         The time, in nanoseconds since 1970.
+    ask : callable
+        Asked which column is the target, and whether numbers are classes, where that is not said.
 
     Raises
     ------
+    NoTargetError
+        When no target is named and nobody is asked.
     LoadError
         When the file, a row or a field cannot be used. Nothing is skipped in silence.
     """
     if settings.data is None:
         raise LoadError("no data file is named: give one with --data FILE.csv --target COLUMN")
-    declared = load_schema(settings.schema_file) if settings.schema_file is not None else None
-    target = settings.target or (declared.label_name if declared is not None else "")
-    source = open_source(settings.data, settings.delimiter)
+    given = read_options(settings.read)
+    declared = None
+    if settings.schema_file is not None:
+        declared, said = load_schema_file(settings.schema_file)
+        given = {**said, **given}
+    target = settings.target or (declared.label_name if declared is not None else None)
+    source = open_source(settings.data, given, progress=progress)
     _require(source, "--target", target)
     _require(source, "--id", settings.id_column)
     _require(source, "--subject", settings.subject_column)
@@ -152,53 +176,76 @@ def load_table(settings: Settings, progress: Progress = silent, now_ns: Callable
     _require(source, "--weight", settings.weight_column)
     _require(source, "--drop", *settings.drop)
     _require(source, "--categorical", *settings.categorical)
-    beside = {settings.id_column, settings.subject_column, settings.expiry_column, settings.weight_column}
-    special = {target, *beside, *settings.drop}
-    names = [name for name in source.header if name not in special]
+    roles: dict[str | None, str] = {
+        **({"column 1": "row names"} if source.reading.index == "yes" else {}),
+        **dict.fromkeys(settings.drop, "dropped"),
+        settings.id_column: "ids",
+        settings.subject_column: "subjects",
+        settings.expiry_column: "expiries",
+        settings.weight_column: "weights",
+    }
+    names = [name for name in source.header if name not in roles and name != target]
     if declared is not None:
         names = _match(source, declared.names, names)
     if not names:
-        raise LoadError(f"{source.path} has no column left to learn from besides {listed([target])}")
-    table = source.read([name for name in source.header if name not in settings.drop], progress)
+        raise LoadError(f"{source.path} has no column left to learn from besides {listed([str(target)])}")
+    texts = {*settings.categorical, *filter(None, (target, *roles))}
+    if declared is not None:
+        texts |= {column.name for column in declared.columns if column.type is not ColumnType.NUMERIC}
+    table = source.read([name for name in source.header if name not in settings.drop], progress, texts)
+    table, reading = _with_large_numbers(source, table), source.reading
     if table.num_rows == 0:
         raise LoadError(f"{source.path} holds a header but no rows: add rows, or start empty with --schema alone")
+    fields, n_rows = dict(zip(table.column_names, table.columns, strict=True)), table.num_rows
+    del table  # each column is let go of when it is converted
+    read = (reading.format, *reading.options()) if reading.format == "csv" else (reading.format,)
+    about = Understood(source.path.name, read, n_rows, (), {name: role for name, role in roles.items() if name}, {})
 
     notes: list[Note] = []
-    columns: dict[str, Array] = {}
-    features: list[Column] = []
     with located(source):
-        for done, name in enumerate(names):
-            progress(f"reading the columns of {source.path.name}", done, len(names))
-            if declared is not None:
-                columns[name] = convert_feature(declared.columns[declared.index(name)], table[name])
-                continue
-            feature = infer_feature(name, table[name], categorical=name in settings.categorical, typed=source.typed)
-            columns[name] = feature.values
-            features.append(feature.column)
-            if feature.note is not None:
-                notes.append(feature.note)
-            if settings.id_column is None and name.lower() == "id":
-                notes.append(Note(name, "is learned from like any other column; --id makes it the sample's id"))
-        progress(f"reading the columns of {source.path.name}", len(names), len(names))
+        columns, features, categories = _read_features(source, fields, names, declared, settings, notes, progress)
+        if target is None:
+            remarks = find_remarks(columns, features, None, categories)
+            about = replace(
+                about, columns=tuple(features), remarks=remarks, categories=categories, examples=_examples(columns)
+            )
+            chosen = ask(f"Which column of {source.path.name} is to be predicted?", about.candidates())
+            if chosen is None:
+                raise NoTargetError(about)
+            return load_table(settings.model_copy(update={"target": chosen}), progress, now_ns, ask)
+        task = Task(settings.task) if settings.task else None
         if declared is not None:
             schema = declared
-            labels = convert_labels(target, table[target], schema.label_type)
+            labels = convert_labels(target, fields[target], schema.label_type, reading)
         else:
-            found = infer_labels(
-                target, table[target], Task(settings.task) if settings.task else None, typed=source.typed
-            )
+            found = infer_labels(target, fields[target], task, typed=source.typed, reading=reading)
+            if task is None and (n_numbers := _few_whole_numbers(found)):
+                chosen = ask(f"{target} has {n_numbers} distinct whole numbers. What are they?", (QUANTITIES, CLASSES))
+                if chosen == CLASSES:
+                    task = Task.CLASSIFICATION
+                    found = infer_labels(target, fields[target], task, typed=source.typed, reading=reading)
+                elif chosen is None:
+                    hint = f"{n_numbers} distinct whole numbers are read as quantities: --task classification if not"
+                    about = replace(about, hint=hint)
             schema = Schema(tuple(features), found.task, found.type, label_name=target, named=True)
             labels = found.values
-        ids = _ids(settings.id_column, table) if settings.id_column is not None else None
+        classes = count_classes(labels, schema)
+        if len(classes) > schema.max_classes:
+            raise LoadError(
+                f"{source.path}, column {target!r}: has {len(classes):,} different labels, and a model holds at most "
+                f"{schema.max_classes:,} classes: choose another --target, predict a number with --task regression, or "
+                'declare more with "max_classes" of the label in a schema file (--schema)'
+            )
+        ids = _ids(settings.id_column, fields) if settings.id_column is not None else None
         subjects = None
         if settings.subject_column is not None:
-            subjects = verbatim(settings.subject_column, table[settings.subject_column])
+            subjects = verbatim(settings.subject_column, fields[settings.subject_column])
         expires, weights = None, None
         if settings.weight_column is not None:
-            weights = read_column_of_weights(settings.weight_column, table[settings.weight_column])
+            weights = read_column_of_weights(settings.weight_column, fields[settings.weight_column])
         if settings.expiry_column is not None:
-            expires = read_expiries(settings.expiry_column, table[settings.expiry_column])
-            now, n_rows = now_ns() // 1_000_000, len(expires)
+            expires = read_expiries(settings.expiry_column, fields[settings.expiry_column])
+            now = now_ns() // 1_000_000
             kept = [row for row, at in enumerate(expires) if at is None or at > now]
             if not kept:
                 raise ColumnError(
@@ -206,14 +253,112 @@ def load_table(settings: Settings, progress: Progress = silent, now_ns: Callable
                 )
             if len(kept) < n_rows:
                 n_left_out = n_rows - len(kept)
+                about = replace(about, left_out={"their time is over": n_left_out}, n_rows=len(kept))
                 notes.append(Note(settings.expiry_column, f"says that the time of {n_left_out} rows is over: left out"))
                 columns = {name: values[kept] for name, values in columns.items()}
                 labels, expires = labels[kept], [expires[row] for row in kept]
                 ids = [str(row) if ids is None else ids[row] for row in kept]
                 subjects = None if subjects is None else [subjects[row] for row in kept]
                 weights = None if weights is None else weights[kept]
-    texts = tuple(tell_note(source, note) for note in notes)
-    return Table(as_input(columns, schema), labels, ids, subjects, schema, texts, expires, weights)
+                classes = count_classes(labels, schema)
+    told = tuple(tell_note(source, note) for note in notes)
+    remarks = find_remarks(columns, schema.columns, labels, categories)
+    about = replace(
+        about,
+        columns=schema.columns,
+        remarks=remarks,
+        categories=categories,
+        target=target,
+        task=schema.task,
+        n_classes=len(classes) if schema.task is Task.CLASSIFICATION else None,
+        classes=classes,
+        examples=_examples(columns),
+    )
+    return Table(as_input(columns, schema), labels, ids, subjects, schema, about, told, expires, weights)
+
+
+class NoTargetError(LoadError):
+    """No target is named."""
+
+    def __init__(self, about: Understood) -> None:
+        types = about.types()
+        candidates = ", ".join(f"{name!r} ({types[name]})" for name in about.candidates()[:_CANDIDATES])
+        super().__init__(
+            f"no column is named to predict: say which with --target COLUMN. {about.name} has, the likely ones first, "
+            f"{candidates}"
+        )
+        self.about = about
+
+
+def _few_whole_numbers(labels: Labels) -> int:
+    """Return how many distinct numbers a target has that may be classes; 0: it is no such one."""
+    values = labels.values
+    if labels.task is not Task.REGRESSION or (values != np.rint(values)).any():
+        return 0
+    n_numbers = len(np.unique(values))
+    return n_numbers if n_numbers <= _FEW_NUMBERS else 0
+
+
+def _read_features(
+    source: Source,
+    fields: dict[str, pa.ChunkedArray],
+    names: Sequence[str],
+    declared: Schema | None,
+    settings: Settings,
+    notes: list[Note],
+    progress: Progress,
+) -> tuple[dict[str, Array], list[Column], dict[str, int]]:
+    """Convert the columns that are learned from, and let go of their fields; count the categories."""
+    categories: dict[str, int] = {}
+    columns: dict[str, Array] = {}
+    features: list[Column] = []
+    words: frozenset[str] = frozenset()
+    reading = source.reading
+    for done, name in enumerate(names):
+        progress(f"reading the columns of {source.path.name}", done, len(names))
+        column, is_categorical = fields.pop(name), name in settings.categorical
+        if declared is not None:
+            columns[name] = convert_feature(declared.columns[declared.index(name)], column, reading)
+            continue
+        feature = infer_feature(name, column, categorical=is_categorical, typed=source.typed, reading=reading)
+        columns[name] = feature.values
+        features.append(feature.column)
+        words |= feature.words
+        if feature.n_categories is not None:
+            categories[name] = feature.n_categories
+        if feature.note is not None:
+            notes.append(feature.note)
+        if settings.id_column is None and name.lower() == "id":
+            notes.append(Note(name, "is learned from like any other column; --id makes it the sample's id"))
+    progress(f"reading the columns of {source.path.name}", len(names), len(names))
+    late = words.difference(words if "missing" in reading.given else reading.missing)
+    for one in features if late else ():  # they came behind the first part of the file
+        if one.type is ColumnType.CATEGORICAL and one.name not in settings.categorical:
+            columns[one.name][[value in late for value in columns[one.name].tolist()]] = None
+    return columns, features, categories
+
+
+def _examples(columns: Mapping[str, Array]) -> dict[str, tuple[str, ...]]:
+    """Return the first values of each column."""
+    shown = {}
+    for name, values in columns.items():
+        some = [value for value in values[:_LOOKED_AT].tolist() if value is not None and value == value]
+        whole = (int(v) if type(v) is float and v.is_integer() else v for v in dict.fromkeys(some))
+        shown[name] = tuple(map(str, islice(whole, _EXAMPLES)))
+    return shown
+
+
+def _with_large_numbers(source: Source, table: pa.Table) -> pa.Table:
+    """Return a table with the fields of columns whose numbers a float may have rounded."""
+    if source.typed:
+        return table
+    names = [name for name, kind in zip(table.column_names, table.schema.types, strict=True) if kind == pa.float64()]
+    large = [name for name in names if (np.abs(plain_floats(table[name])) >= FLOAT64_EXACT).any()]
+    if large:
+        texts = source.read(large, silent, large)
+        for name in large:
+            table = table.set_column(table.column_names.index(name), name, texts[name])
+    return table
 
 
 def load_queries(
@@ -222,7 +367,7 @@ def load_queries(
     *,
     id_column: str | None = None,
     label_column: str | None = None,
-    delimiter: str = ",",
+    read: Sequence[str] = (),
     progress: Progress = silent,
 ) -> Queries:
     """Read the rows of a file for prediction: columns by name, the target left aside unless it is named.
@@ -234,27 +379,36 @@ def load_queries(
     LoadError
         When the file, a row or a field cannot be used.
     """
-    source = open_source(path, delimiter)
+    source = open_source(path, read_options(read), progress=progress)
     require_id(source, id_column)
     _require(source, "--target", label_column)
     rules = {name: getattr(schema, name) for name in COLUMN_RULES}
     names = require_features(source, schema.names, (schema.label_name, id_column, label_column), **rules)
     wanted = list(dict.fromkeys([*names, *filter(None, (id_column, label_column))]))
-    table = source.read(wanted, progress)
+    table, reading = source.read(wanted, progress, wanted), source.reading
     with located(source):
-        columns = {column.name: convert_feature(column, column_of(table, column.name)) for column in schema.columns}
+        columns = {one.name: convert_feature(one, column_of(table, one.name), reading) for one in schema.columns}
         ids = verbatim(id_column, table[id_column]) if id_column is not None else None
         labels = None
         if label_column is not None:
-            labels = convert_labels(label_column, table[label_column], schema.label_type)
+            labels = convert_labels(label_column, table[label_column], schema.label_type, reading)
     ignored = tuple(name for name in source.header if name not in (*wanted, schema.label_name))
     return Queries(as_input(columns, schema), ids, ignored, labels)
 
 
 def load_schema(path: Path) -> Schema:
     """Read a schema from a JSON file, in the form of `oubli.core.data.schema`."""
+    return load_schema_file(path)[0]
+
+
+def load_schema_file(path: Path) -> tuple[Schema, dict[str, Any]]:
+    """Read a schema and, if the file has `read`, a list of `KEY=VALUE`, how data files are read; see `dialect`."""
     try:
-        return Schema.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        document = json.loads(path.read_text(encoding="utf-8"))
+        said = document.pop("read", []) if isinstance(document, dict) else []
+        if not (isinstance(said, list) and all(isinstance(text, str) for text in said)):
+            raise LoadError(f"the schema file {path}: 'read' must be a list of texts, KEY=VALUE")
+        return Schema.from_dict(document), read_options(said)
     except OSError as error:
         raise LoadError(f"the schema file {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -323,8 +477,8 @@ def _match(source: Source, wanted: Sequence[str], there: Sequence[str]) -> list[
     return list(wanted)
 
 
-def _ids(name: str, table: pa.Table) -> list[str]:
-    ids = verbatim(name, table[name])
+def _ids(name: str, fields: Mapping[str, pa.ChunkedArray]) -> list[str]:
+    ids = verbatim(name, fields[name])
     seen: dict[str, int] = {}
     for row, text in enumerate(ids):
         if text is None:

@@ -1,48 +1,41 @@
-"""The two file formats: CSV, plain or compressed, and Parquet, behind one small interface.
+"""Data files behind one small interface, whatever they are.
 
     header          names of the columns
+    reading         how the file is read, see `dialect`
     typed           whether the file itself says what is text and what is a number
-    read(names)     those columns as a pyarrow table; CSV columns are texts as written, but see `formulas`
+    read(names)     those columns as a pyarrow table
+    batches(names)  the same piece by piece; CSV columns are texts as written, but see `formulas`
     place(row)      where a row stands, for messages: "line 17" or "row 17"
 
-What a file unpacks to is counted as it is read, and more than a limit ends in a message: a few kilobytes can unpack to
-any number of gigabytes.
-
-When a file is refused, it is read a second time, slowly, to name the line: only failures pay for that. pyarrow's own
-messages repeat the row and are never shown.
+A CSV file is read with what its first part says of its columns: numbers as numbers, repeated texts as codes. If that
+does not fit the rest, it is read a second time, with every field as text. When a file is refused, it is read once more,
+slowly, to name the line. pyarrow's own messages repeat the row and are never shown.
 """
 
-import bz2
+import codecs
 import csv
-import gzip
 import io
-import lzma
 import os
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, NoReturn
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from oubli.app.datasets.columns import ColumnError, Note
-from oubli.app.datasets.formulas import unguarded_columns, verbatim_fields
-from oubli.app.errors import StartError
-from oubli.app.progress import Progress
+from oubli.app.datasets.dialect import LoadError, Reading, check_header, listed, too_large, unpacked
+from oubli.app.datasets.formulas import unguarded_columns, verbatim_fields, without_empty
+from oubli.app.datasets.layout import HEAD_BYTES, Layout, find_layout, guess_encoding
+from oubli.app.datasets.tables import ParquetSource, TableSource, read_arrow, read_excel, read_json_lines, small
+from oubli.app.progress import Progress, silent
+
+__all__ = ["CsvSource", "LoadError", "Source", "listed", "located", "open_source", "tell_note"]
 
 _BLOCK_BYTES = 4 * 1024 * 1024
-_PIECE_BYTES, _PIECE_ROWS = 2**20, 8192  # of what is read piece by piece
-_READ_BYTES = 2**20  # unpacked at once
-_LISTED = 20  # columns that a message names
-
+_PIECE_BYTES = 2**20  # of what is read piece by piece
 _HEADER_BYTES = 16 * 2**20  # of the first line at most
-_BATCH_ROWS = 65_536  # of a Parquet file, looked at before they are unpacked
-_BATCH_BYTES = 256 * 2**20  # that such a batch may unpack to, if each value is as long as what they share
-_DELTA = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
-_SHARED = frozenset({"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
 
 
 def _memory_bytes() -> int:
@@ -57,310 +50,257 @@ def _memory_bytes() -> int:
 MAX_DATA_BYTES = _memory_bytes()
 """Most bytes that a data file may unpack to: more could not be held."""
 
-_PARQUET = b"PAR1"
-_ZSTD = b"\x28\xb5\x2f\xfd"
-_UNPACK: dict[bytes, Callable[[IO[bytes]], Any]] = {
-    b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
-    b"BZh": lambda raw: bz2.BZ2File(raw),
-    b"\xfd7zXZ\x00": lambda raw: lzma.open(raw),  # noqa: SIM115 - `_bytes` closes it
-}
-_BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
-
-
-class LoadError(StartError):
-    """A file cannot be used; the text names the file, the line, the column, the rule and the remedy."""
-
-
-class ParquetSource:
-    """A Parquet file."""
-
-    typed = True
-
-    def __init__(self, path: Path, max_bytes: int) -> None:
-        import pyarrow.parquet  # each format takes a while to import
-
-        self.path = path
-        self._max_bytes = max_bytes
-        try:
-            self._file = pyarrow.parquet.ParquetFile(path)
-            self._schema = self._file.schema_arrow
-            # Texts that many rows share stay shared until it is known how long they are all together.
-            delta = self._encoded_by(_DELTA)
-            shared = [name for name in self._encoded_by(_SHARED) - delta if _is_text(self._schema.field(name).type)]
-            if shared:
-                self._file = pyarrow.parquet.ParquetFile(path, read_dictionary=shared)
-        except (pa.ArrowException, OSError, MemoryError):
-            raise LoadError(f"{path} begins like a Parquet file but cannot be read as one: is it cut short?") from None
-        self.header = list(self._schema.names)
-        _check_header(path, self.header)
-
-    def read(self, names: Sequence[str], progress: Progress) -> pa.Table:
-        """Read some columns; the progress counts row groups."""
-        groups = self._file.num_row_groups
-        schema = pa.schema([self._schema.field(name) for name in names])
-        parts, n_bytes = [], self._claimed(names)
-        if n_bytes > self._max_bytes:
-            raise _too_large(self.path, self._max_bytes)
-        n_bytes = 0
-        for done in range(groups):
-            progress(f"loading {self.path.name}", done, groups)
-            try:
-                n_rows = self._rows_at_a_time(done, names)
-                for batch in self._file.iter_batches(n_rows, row_groups=[done], columns=list(names)):
-                    n_bytes += batch.num_rows + sum(map(_unpacked_bytes, batch.columns))
-                    if n_bytes > self._max_bytes:
-                        raise _too_large(self.path, self._max_bytes)
-                    parts.append(pa.Table.from_batches([batch]).select(list(names)).cast(schema))
-            except (pa.ArrowException, OSError):
-                raise LoadError(f"{self.path} is damaged in row group {done + 1}: export it again") from None
-            except MemoryError:
-                raise _too_large(self.path, self._max_bytes) from None
-        progress(f"loading {self.path.name}", groups, groups)
-        return pa.concat_tables(parts) if parts else schema.empty_table()
-
-    def batches(self, names: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
-        """Yield some columns piece by piece, in memory that does not grow with the file; see `read`."""
-        n_rows, done = self._file.metadata.num_rows, 0
-        try:
-            for batch in self._file.iter_batches(_PIECE_ROWS, columns=list(names)):
-                progress(f"reading {self.path.name}", done, n_rows)
-                done += batch.num_rows
-                yield from _small([batch.select(list(names))])
-        except (pa.ArrowException, OSError):
-            raise LoadError(f"{self.path} is damaged: export it again") from None
-
-    def _encoded_by(self, encodings: frozenset[str]) -> set[str]:
-        """Names of the columns that use one of some encodings."""
-        names = self._schema.names
-        groups = range(self._file.num_row_groups)
-        chunks = [chunk for group in groups for chunk in self._chunks(group, names)]
-        return {chunk.path_in_schema for chunk in chunks if encodings.intersection(chunk.encodings)} & set(names)
-
-    def _chunks(self, group: int, names: Sequence[str]) -> list[Any]:
-        """What the file says of some columns of a row group."""
-        about = self._file.metadata.row_group(group)
-        chunks = [about.column(index) for index in range(about.num_columns)]
-        return [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in set(names)]
-
-    def _claimed(self, names: Sequence[str]) -> int:
-        """Bytes that some columns unpack to as the file has it, before what rows share is written out for each."""
-        groups = range(self._file.num_row_groups)
-        sizes = [chunk.total_uncompressed_size for group in groups for chunk in self._chunks(group, names)]
-        return sum(int(size) for size in sizes if size > 0)
-
-    def _rows_at_a_time(self, group: int, names: Sequence[str]) -> int:
-        """Few where a value is written as what differs from the one before: it may be as long as all of them."""
-        longest = [
-            chunk.total_uncompressed_size
-            for chunk in self._chunks(group, names)
-            if _DELTA.intersection(chunk.encodings)
-        ]
-        return min(_BATCH_ROWS, max(1, _BATCH_BYTES // int(max(longest, default=1) or 1)))
-
-    def place(self, row: int) -> str:
-        """Say where a row stands, counted from 0."""
-        return f"row {row + 1}"
-
 
 class CsvSource:
-    """A CSV file, plain or compressed with gzip, bzip2 or xz; its first bytes say which."""
+    """A CSV file, plain or compressed with gzip, bzip2, xz or zstd; its first bytes say which.
+
+    Parameters
+    ----------
+    path
+        The file.
+    given
+        How it is to be read, as far as that is given; see `dialect.read_options`.
+    max_bytes
+        How much it may unpack to.
+    """
 
     typed = False
 
-    def __init__(self, path: Path, delimiter: str, max_bytes: int) -> None:
+    def __init__(self, path: Path, given: Mapping[str, Any], max_bytes: int) -> None:
         self.path = path
         self._max_bytes = max_bytes
-        self.delimiter = "\t" if delimiter == "," and ".tsv" in path.suffixes else delimiter
-        self.header = self._read_header()
+        self._layout = self._find_layout(given)
+        # pyarrow needs a name for every column; a name in a file holds no zero byte.
+        self._names = [f"\0{place}" if name is None else name for place, name in enumerate(self._layout.names)]
+        self.header = [name for name in self._layout.names if name is not None]
 
-    def read(self, names: Sequence[str], progress: Progress) -> pa.Table:
-        """Read some columns; the progress counts bytes of the file."""
+    @property
+    def reading(self) -> Reading:
+        """How the file is read."""
+        return self._layout.reading
+
+    def read(self, names: Sequence[str], progress: Progress, texts: Container[str] = ()) -> pa.Table:
+        """Read some columns; the progress counts bytes of the file.
+
+        Parameters
+        ----------
+        names
+            The columns.
+        progress
+            Told how far the file is read.
+        texts
+            Columns whose fields are wanted as they are written.
+        """
+        try:
+            table = self._read(names, progress, texts, verbatim=False)
+        except pa.ArrowInvalid:
+            self._look_at_encoding()
+            try:
+                table = self._read(names, progress, texts, verbatim=True)
+            except pa.ArrowInvalid:
+                self._explain()
+        size = self.path.stat().st_size
+        progress(f"loading {self.path.name}", size, size)
+        for place, name in enumerate(table.column_names[len(names) :]):
+            if table[name].null_count < table.num_rows:
+                position = len(self._names) - table.num_columns + len(names) + place + 1
+                raise LoadError(
+                    f"{self.path}: column {position} has values and no name: give it one in the header line"
+                )
+        table = table.select(list(names))
+        return unguarded_columns(without_empty(table) if self.reading.quoted == "text" else table)
+
+    def _read(self, names: Sequence[str], progress: Progress, texts: Container[str], *, verbatim: bool) -> pa.Table:
         from pyarrow import csv as arrow
 
         size = self.path.stat().st_size
+        types: dict[str, pa.DataType] = {}
+        if not verbatim:
+            types |= {name: pa.float64() for name in self._layout.numbers if name not in texts}
+            types |= dict.fromkeys(self._layout.words, pa.dictionary(pa.int32(), pa.string()))
+        beside = [self._names[place] for place, name in enumerate(self._layout.names) if name is None and place]
         with self._bytes(lambda done: progress(f"loading {self.path.name}", done, size)) as stream:
+            stream.read(self._layout.start)
+            if not stream.peek(1):
+                return pa.schema([(name, pa.string()) for name in names]).empty_table()
             try:
-                table = arrow.read_csv(stream, **self._options(names, _BLOCK_BYTES))
-            except pa.ArrowInvalid:
-                self._explain()
+                return arrow.read_csv(stream, **self._options([*names, *beside], types, verbatim=verbatim))
             except MemoryError:
-                raise _too_large(self.path, self._max_bytes) from None
-        progress(f"loading {self.path.name}", size, size)
-        return unguarded_columns(table)
+                raise too_large(self.path, self._max_bytes) from None
 
     def batches(self, names: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
-        """Yield some columns piece by piece, in memory that does not grow with the file; see `read`."""
+        """Yield some columns piece by piece as texts, in memory that does not grow with the file; see `read`."""
         from pyarrow import csv as arrow
 
         size = self.path.stat().st_size
         with self._bytes(lambda done: progress(f"reading {self.path.name}", done, size)) as stream:
+            stream.read(self._layout.start)
+            if not stream.peek(1):
+                return
             try:
-                pieces = arrow.open_csv(stream, **self._options(names, _PIECE_BYTES))
-                yield from _small(map(unguarded_columns, pieces))
+                options = self._options(names, {}, verbatim=True, block_bytes=_PIECE_BYTES)
+                yield from small(map(unguarded_columns, arrow.open_csv(stream, **options)))
             except pa.ArrowInvalid:
                 self._explain()
 
-    def _options(self, names: Sequence[str], block_bytes: int) -> dict[str, Any]:
+    def _options(
+        self,
+        names: Sequence[str],
+        types: Mapping[str, pa.DataType],
+        *,
+        verbatim: bool,
+        block_bytes: int = _BLOCK_BYTES,
+    ) -> dict[str, Any]:
         """Return how pyarrow is to read."""
         from pyarrow import csv as arrow
 
+        reading = self.reading
+        has_quotes = bool(reading.quote)
         return {
-            "read_options": arrow.ReadOptions(block_size=block_bytes),
-            "parse_options": arrow.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-            "convert_options": verbatim_fields(self.header, include_columns=list(names)),
+            "read_options": arrow.ReadOptions(
+                block_size=block_bytes, column_names=self._names, encoding=reading.encoding.replace("utf-8", "utf8")
+            ),
+            "parse_options": arrow.ParseOptions(
+                delimiter=reading.delimiter,
+                quote_char=reading.quote or False,
+                escape_char=reading.escape or False,
+                # Blocks end at any line break, which is faster, until one turns out to be within a field.
+                newlines_in_values=has_quotes and (verbatim or self._layout.has_breaks),
+            ),
+            "convert_options": verbatim_fields(self._names, types, reading, include_columns=list(names)),
         }
 
     def place(self, row: int) -> str:
         """Say where a row stands, counted from 0."""
-        for number, (line, _) in enumerate(self._records()):
+        for number, (line, _) in enumerate(self._records(), start=int(self.reading.header == "no")):
             if number == row + 1:  # the first record is the header
                 return f"line {line}"
         return f"row {row + 1}"
 
-    def _read_header(self) -> list[str]:
-        try:
-            _, header = next(self._records(min(_HEADER_BYTES, self._max_bytes)), (0, []))
-        except _LimitError:
-            raise LoadError(
-                f"{self.path} has no line break in its first {_HEADER_BYTES // 2**20} MiB: it needs a header line with "
-                "the names of the columns, then rows"
-            ) from None
-        if not header:
-            raise LoadError(f"{self.path} is empty: it needs a header line with the names of the columns, then rows")
-        if len(header) == 1:
-            for name, other in {"semicolons": ";", "tabs": "\t", "bars": "|"}.items():
-                if other in header[0]:
-                    shown = "$'\\t'" if other == "\t" else f"'{other}'"
-                    raise LoadError(f"{self.path} seems to be separated by {name}: read it with --delimiter {shown}")
-        _check_header(self.path, header)
-        return header
-
-    def _records(self, most: int | None = None) -> Iterator[tuple[int, list[str]]]:
-        """Every record with the line it begins in; blank lines are passed over, as pyarrow does.
-
-        Raises
-        ------
-        _LimitError
-            When there are more than `most` bytes.
-        """
-        csv.field_size_limit(2**31 - 1)
-        with self._bytes(most=most) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
-            reader = csv.reader(text, delimiter=self.delimiter)
-            line = 1
+    def _find_layout(self, given: Mapping[str, Any]) -> Layout:
+        """Find out how the file is written, from as much of it as that takes."""
+        size, limit = HEAD_BYTES, min(_HEADER_BYTES, self._max_bytes)
+        layout = None
+        while layout is None:
+            size = min(size, limit)
+            with self._bytes() as stream:
+                head = stream.read(size)
             try:
+                is_whole = len(head) < size
+                layout = find_layout(head, given, is_whole=is_whole, least=1 if size == limit else 2)
+            except UnicodeError as error:
+                encoding = error.encoding if isinstance(error, UnicodeDecodeError) else given["encoding"]
+                rule = f"is not {encoding} text: say what it is with --read encoding=NAME"
+                raise LoadError(f"{self.path} {rule}") from None
+            except LoadError as error:
+                raise LoadError(f"{self.path} {error}") from None
+            if layout is None and size == limit:
+                raise LoadError(
+                    f"{self.path} has no line break in its first {_HEADER_BYTES // 2**20} MiB: it needs a header line "
+                    "with the names of the columns, then rows"
+                )
+            size *= 8
+        if not layout.names:
+            raise LoadError(f"{self.path} is empty: it needs a header line with the names of the columns, then rows")
+        check_header(self.path, layout.names)
+        return layout
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        """Every record with the line it begins in; blank lines are passed over, as pyarrow does."""
+        csv.field_size_limit(2**31 - 1)
+        reading = self.reading
+        with self._bytes() as stream:
+            stream.read(self._layout.mark)
+            text = io.TextIOWrapper(stream, encoding=reading.encoding, newline="")
+            line = 1 + reading.skip
+            try:
+                for _ in range(reading.skip):
+                    text.readline()
+                reader = csv.reader(
+                    text,
+                    delimiter=reading.delimiter,
+                    quotechar=reading.quote or None,
+                    quoting=csv.QUOTE_MINIMAL if reading.quote else csv.QUOTE_NONE,
+                    escapechar=reading.escape or None,
+                )
                 for record in reader:
                     if record:
                         yield line, record
-                    line = reader.line_num + 1
+                    line = 1 + reading.skip + reader.line_num
             except UnicodeDecodeError:
                 self._explain_encoding()
             except csv.Error:
                 raise LoadError(f"{self.path}, line {line}: is not CSV: look at its quotation marks") from None
 
-    def _explain(self) -> None:
+    def _explain(self) -> NoReturn:
         """Find what pyarrow stumbled over; its own message repeats the row."""
+        n_names = len(self._names)
         for line, record in self._records():
-            if len(record) != len(self.header):
+            if len(record) != n_names and (line > 1 + self.reading.skip or self.reading.header == "no"):
                 raise LoadError(
-                    f"{self.path}, line {line}: has {len(record)} fields where the header has {len(self.header)}: "
+                    f"{self.path}, line {line}: has {len(record)} fields where the header has {n_names}: "
                     "a field that holds the separator needs quotation marks"
                 ) from None
         raise LoadError(f"{self.path} cannot be read as CSV: look at its quotation marks") from None
 
-    def _explain_encoding(self) -> None:
+    def _look_at_encoding(self) -> None:
+        """Look for what is not UTF-8 behind the first part of the file, and find out what it is."""
+        reading = self.reading
+        if reading.encoding != "utf-8" or "encoding" in reading.given or self._layout.mark:
+            return
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        is_ascii = True
         with self._bytes() as stream:
-            if stream.read(2) in (b"\xff\xfe", b"\xfe\xff"):
-                raise LoadError(f"{self.path} is UTF-16 text: save it as UTF-8") from None
-        with self._bytes() as stream:
-            for number, line in enumerate(stream, start=1):
+            while piece := stream.read(HEAD_BYTES):
                 try:
-                    line.decode("utf-8")
-                except UnicodeDecodeError:
-                    raise LoadError(f"{self.path}, line {number}: is not UTF-8 text: save the file as UTF-8") from None
-
-    @contextmanager
-    def _bytes(
-        self, report: Callable[[int], None] = lambda done: None, *, most: int | None = None
-    ) -> Iterator[IO[bytes]]:
-        """The unpacked bytes of the file; what breaks while they are read becomes a `LoadError`."""
-        try:
-            with self.path.open("rb") as raw:
-                begin = raw.read(6)
-                raw.seek(0)
-                counted = io.BufferedReader(_Counted(raw, report), _BLOCK_BYTES)
-                for magic, unpack in _UNPACK.items():
-                    if begin.startswith(magic):
-                        with unpack(counted) as stream:
-                            yield self._limited(stream, most)
+                    is_ascii &= decoder.decode(piece, final=len(piece) < HEAD_BYTES).isascii()
+                except UnicodeDecodeError as error:
+                    if not is_ascii:  # a text of both is damaged
                         return
-                yield self._limited(counted, most)
-        except _LimitError:
-            if most is not None:
-                raise
-            raise _too_large(self.path, self._max_bytes) from None
-        except _BROKEN:
-            raise LoadError(f"{self.path} is compressed and cut short or damaged: copy or download it again") from None
-        except OSError as error:
-            reason = error.strerror or "it is not what its first bytes promise"
-            raise LoadError(f"{self.path} cannot be read: {reason}") from None
+                    found = guess_encoding(error.object)
+                    self._layout = replace(self._layout, reading=replace(reading, encoding=found))
+                    return
 
-    def _limited(self, stream: IO[bytes], most: int | None) -> IO[bytes]:
-        return io.BufferedReader(_Limited(stream, self._max_bytes if most is None else most), _READ_BYTES)
+    def _explain_encoding(self) -> NoReturn:
+        encoding = self.reading.encoding
+        if not encoding.startswith(("utf-16", "utf-32")):
+            with self._bytes() as stream:
+                for number, line in enumerate(stream, start=1):
+                    try:
+                        line.decode(encoding)
+                    except UnicodeDecodeError:
+                        raise LoadError(
+                            f"{self.path}, line {number}: is not {encoding.upper()} text: save the file as UTF-8, or "
+                            "say what it is with --read encoding=NAME"
+                        ) from None
+        raise LoadError(f"{self.path} is not {encoding.upper()} text: save the file as UTF-8") from None
 
-
-class _LimitError(Exception):
-    """There is more than there may be."""
-
-
-class _Limited(io.RawIOBase):
-    """A stream of which no more than so many bytes are read."""
-
-    def __init__(self, stream: IO[bytes], most: int) -> None:
-        self._stream = stream
-        self._left = most
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(min(len(buffer), _READ_BYTES))
-        self._left -= len(data)
-        if self._left < 0:
-            raise _LimitError
-        buffer[: len(data)] = data
-        return len(data)
+    def _bytes(self, report: Any = lambda done: None) -> Any:
+        return unpacked(self.path, self._max_bytes, report)
 
 
-class _Counted(io.RawIOBase):
-    """A raw file that tells how far it was read."""
+Source = CsvSource | ParquetSource | TableSource
 
-    def __init__(self, raw: IO[bytes], report: Callable[[int], None]) -> None:
-        self._raw = raw
-        self._report = report
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count = self._raw.readinto(buffer)  # type: ignore[attr-defined]
-        self._report(self._raw.tell())
-        return int(count)
+_PARQUET = b"PAR1"
+_ARROW = (b"ARROW1", b"FEA1", b"\xff\xff\xff\xff")
+_SHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 
 
-Source = CsvSource | ParquetSource
-
-
-def open_source(path: Path, delimiter: str, max_bytes: int | None = None) -> Source:
+def open_source(
+    path: Path, given: Mapping[str, Any] | None = None, max_bytes: int | None = None, progress: Progress = silent
+) -> Source:
     """Open a data file, whatever its name says it is.
 
     Parameters
     ----------
     path
         The file.
-    delimiter
-        Of a CSV file.
+    given
+        How it is to be read, as far as that is given; see `dialect.read_options`.
     max_bytes
         How much it may unpack to; None: `MAX_DATA_BYTES`.
+    progress
+        Told how far a file is read that is read as a whole.
 
     Raises
     ------
@@ -368,47 +308,30 @@ def open_source(path: Path, delimiter: str, max_bytes: int | None = None) -> Sou
         When it cannot be read.
     """
     max_bytes = MAX_DATA_BYTES if max_bytes is None else max_bytes
+    given = {} if given is None else given
     try:
         with path.open("rb") as file:
-            begin = file.read(4)
+            begin = file.read(6)
     except OSError as error:
         raise LoadError(f"{path} cannot be read: {error.strerror}") from None
-    if begin == _PARQUET:
+    form = given.get("format")
+    if form == "parquet" or (form is None and begin.startswith(_PARQUET)):
         return ParquetSource(path, max_bytes)
-    if begin == b"PK\x03\x04":
-        raise LoadError(f"{path} is a zip archive or a spreadsheet: unpack it, or export the sheet as CSV")
-    if begin == _ZSTD:
-        raise LoadError(f"{path} is compressed with zstd: unpack it, or compress it with gzip, bzip2 or xz")
-    return CsvSource(path, delimiter, max_bytes)
-
-
-def _small(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches cut into pieces of limited size."""
-    for batch in batches:
-        n_rows = max(1, batch.num_rows * _PIECE_BYTES // max(batch.nbytes, _PIECE_BYTES))
-        yield from (batch.slice(start, n_rows) for start in range(0, batch.num_rows, n_rows))
-
-
-def _too_large(path: Path, max_bytes: int) -> LoadError:
-    return LoadError(
-        f"{path} unpacks to more than {max_bytes:,} bytes, the memory of this machine: check that it is the right "
-        "file, leave rows or columns out, or use a machine with more memory"
-    )
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind))
-
-
-def _unpacked_bytes(column: pa.Array) -> int:
-    """Bytes of a column when each row has a value of its own."""
-    if not pa.types.is_dictionary(column.type):
-        return int(column.nbytes)
-    lengths = pc.fill_null(pc.binary_length(column.dictionary), 0) if _is_text(column.type.value_type) else None
-    if lengths is None:
-        return int(column.nbytes) + 8 * len(column)
-    counts = np.bincount(column.indices.drop_null().to_numpy(zero_copy_only=False), minlength=len(lengths))
-    return int(counts @ lengths.to_numpy(zero_copy_only=False).astype(np.int64)) + 4 * len(column)
+    if form == "arrow" or (form is None and begin.startswith(_ARROW)):
+        return read_arrow(path, max_bytes)
+    if form == "excel" or (form is None and begin.startswith(_SHEETS)):
+        reading = Reading(**{**given, "format": "excel"}, given=frozenset(given))
+        return read_excel(path, reading, max_bytes)
+    if form is None:
+        with unpacked(path, max_bytes) as stream:
+            first = stream.peek(64)[:64].removeprefix(codecs.BOM_UTF8).lstrip()
+        if first.startswith(b"[") and first[1:].lstrip().startswith(b"{"):
+            raise LoadError(
+                f"{path} is a JSON array: write JSON lines, one object a line, as to_json(orient='records', "
+                "lines=True) of pandas does"
+            )
+        form = "jsonl" if first.startswith(b"{") else "csv"
+    return read_json_lines(path, max_bytes, progress) if form == "jsonl" else CsvSource(path, given, max_bytes)
 
 
 @contextmanager
@@ -425,21 +348,3 @@ def tell_note(source: Source, note: Note) -> str:
     """Write a note about a column as one line of text."""
     where = "" if note.row is None else f" (the first in {source.place(note.row)})"
     return f"column {note.column!r} {note.text}{where}"
-
-
-def _check_header(path: Path, header: Sequence[str]) -> None:
-    for position, name in enumerate(header, start=1):
-        if not name:
-            raise LoadError(
-                f"{path}: column {position} has no name: give it one in the header line, or write the file without "
-                "row numbers"
-            )
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise LoadError(f"{path}: the header names {listed(twice)} more than once: rename or remove the repetition")
-
-
-def listed(names: Sequence[str]) -> str:
-    """List names in quotation marks, the first ones of many."""
-    shown = ", ".join(repr(name) for name in names[:_LISTED])
-    return shown + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")

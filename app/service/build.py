@@ -6,12 +6,13 @@ settings --> data directory opened --> recovered, or trained, or empty --> compo
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from oubli.app.datasets.understanding import FROM_SAMPLES, Show, show_nobody
 from oubli.app.errors import FlushFailedError, JournalError, StartError, StopReason, StorageError
 from oubli.app.ledger.database import LEDGER_NAME, LOG_NAME, LedgerDatabase
 from oubli.app.ledger.entries import ACCEPTED, BEGIN, EXPORT, STATE, tells_only
@@ -19,7 +20,7 @@ from oubli.app.ledger.keys import KEYS_NAME, KeyNames, LedgerKeys
 from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker, Tombstones
 from oubli.app.outgoing.addresses import AddressRules, parse_endpoint
 from oubli.app.outgoing.sender import Sender, read_processor, read_secrets
-from oubli.app.progress import Activities, Progress, silent
+from oubli.app.progress import Activities, Ask, Progress, ask_nobody, silent
 from oubli.app.service.changes.changes import Changes, IdempotencyKeys
 from oubli.app.service.changes.command import Transaction, give_nonces
 from oubli.app.service.changes.writer import Writer
@@ -246,6 +247,8 @@ class Start:
         Tells the time.
     n_records
         How many records of the journal were applied again.
+    understood
+        What was understood of the data file, if this start has read one; see `oubli.api.model.Understood`.
     """
 
     opened: OpenDirectory
@@ -253,6 +256,7 @@ class Start:
     ledger: Ledger
     clock: Clock
     n_records: int = 0
+    understood: dict[str, Any] | None = None
 
 
 def open_directory(
@@ -402,6 +406,8 @@ def compose(
     idle = IdleResolver(state, lock, has_core=means.n_threads > 1)
     live = LiveModel(state, lock, threads, idle, holders, clock)
     activities, fingerprints = Activities(), Fingerprints(holders)
+    if start.understood is not None:
+        fingerprints.keep(holders.period, start.understood, FROM_SAMPLES)
     targets = () if push is None else push.targets
     database = LedgerWorker(opened.database, threads, idle.is_idle, partial(state.halt, StopReason.LEDGER_FAILED))
     retention_ms = None if limits.retention is None else round(limits.retention * 1000)
@@ -447,7 +453,7 @@ def compose(
     return Service(
         model=live,
         disk=disk,
-        questions=Questions(live, key.secret, Inspector(live), influence, Comparer(live, jobs)),
+        questions=Questions(live, key.secret, Inspector(live, start.understood), influence, Comparer(live, jobs)),
         changes=Changes(state, writer, IdempotencyKeys(ledger, database, clock.steady_ms), receipts, retention),
         erasure=erasing,
         recovery=rebuilder,
@@ -516,7 +522,13 @@ def processor_of(settings: Settings) -> Processor | None:
 
 
 def build_service(
-    settings: Settings, progress: Progress = silent, *, tell: Say = _say_nothing, warn: Say = _say_nothing
+    settings: Settings,
+    progress: Progress = silent,
+    *,
+    tell: Say = _say_nothing,
+    warn: Say = _say_nothing,
+    show: Show = show_nobody,
+    ask: Ask = ask_nobody,
 ) -> Service:
     """Return a service that only needs to be started.
 
@@ -531,6 +543,8 @@ def build_service(
         Called at the stages of the start.
     tell, warn
         Print what was found, and what should be noticed.
+    show, ask
+        Shown what was understood of the data file; see `load_table`.
 
     Raises
     ------
@@ -557,7 +571,7 @@ def build_service(
                 warn(note)
             _tell_recovered(settings, recovered, start, tell, warn)
         else:
-            start = begin_directory(settings, opened, choice, progress, warn)
+            start = begin_directory(settings, opened, choice, progress, warn, show, ask)
         return compose_from(settings, start, means)
     except JournalError:
         opened.close()
@@ -655,14 +669,17 @@ def _tell_recovered(settings: Settings, recovered: Recovered, start: Start, tell
         warn(f"the recovered model keeps its own {', '.join(other)}; another --data-dir trains with what is given now")
 
 
-def _new_model(settings: Settings, progress: Progress, warn: Say) -> Model:
+def _new_model(
+    settings: Settings, progress: Progress, warn: Say, show: Show, ask: Ask
+) -> tuple[Model, dict[str, Any] | None]:
     """Train on the data file or start empty."""
     model: Model
     if settings.data is not None:
-        model, table = train(settings, progress, serves=True)
+        model, table = train(settings, progress, serves=True, ask=ask)
+        show(table.about)
         for note in table.notes:
             warn(note)
-        return model
+        return model, table.about.content()
     if settings.schema_file is not None:
         from oubli.app.datasets.loading import load_schema
 
@@ -674,7 +691,7 @@ def _new_model(settings: Settings, progress: Progress, warn: Say) -> Model:
             )
         schema = schema.with_classes(settings.classes, None, ())
         model = new_estimator(settings, schema.task).start(schema)
-        return model
+        return model, None
     where = "" if settings.ephemeral else f", and {settings.data_dir} holds no snapshot of a model"
     raise StartError(
         f"there is nothing to serve: give --data FILE.csv --target COLUMN to train on, or --schema FILE to start "
@@ -683,11 +700,17 @@ def _new_model(settings: Settings, progress: Progress, warn: Say) -> Model:
 
 
 def begin_directory(
-    settings: Settings, opened: OpenDirectory, choice: LedgerChoice, progress: Progress, warn: Say
+    settings: Settings,
+    opened: OpenDirectory,
+    choice: LedgerChoice,
+    progress: Progress,
+    warn: Say,
+    show: Show = show_nobody,
+    ask: Ask = ask_nobody,
 ) -> Start:
     """Make the model of an empty data directory, and write its first snapshot."""
     lost = opened.prepare(choice)
-    model = _new_model(settings, progress, warn)
+    model, understood = _new_model(settings, progress, warn, show, ask)
     if not settings.ephemeral:
         progress(WRITING, 0, 0)
     try:
@@ -699,4 +722,4 @@ def begin_directory(
         ) from None
     for note in opened.notes:
         warn(note)
-    return start
+    return replace(start, understood=understood)

@@ -58,7 +58,12 @@ class Service:
             # A seed that was drawn rather than given is part of what decides the predictions. With low disclosure it
             # is not returned: anyone who knows it can choose near rows whose answers change most.
             "parameters": {**model.parameters_of_model(), "random_state": model.seed_ if mode == "standard" else None},
-            "features": [{"name": c.name, "type": str(c.type), "dtype": str(c.dtype)} for c in schema.columns],
+            "features": [
+                {"name": c.name, "type": str(c.type), "dtype": str(c.dtype)}
+                | ({} if c.unit is None else {"unit": c.unit})
+                for c in schema.columns
+            ],
+            "understood": self.questions.inspector.understood,
             "label": {"name": schema.label_name, "type": str(schema.label_type)},
             "classes": model.samples_.classes.classes_array().tolist() if model.task == Task.CLASSIFICATION else None,
             "closed_classes": schema.classes,

@@ -1,6 +1,7 @@
 """From one column, in any shape, to the numbers or texts that a column of its type holds."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from oubli.core.data.values import (
     FLOAT64_EXACT,
     MISSING,
     NOT_A_BOOLEAN,
+    NOT_A_MOMENT,
     NOT_FINITE,
     Column,
     ColumnType,
@@ -24,6 +26,7 @@ from oubli.core.data.values import (
     boolean,
     category_text,
     loses_integer,
+    moment,
     number,
     require_utf8,
 )
@@ -40,7 +43,7 @@ def scalar_encoder(column: Column) -> Callable[[Any], float]:
     """Return the function that converts one cell of a numeric or boolean column."""
     if column.type is ColumnType.BOOLEAN:
         return boolean
-    return _number
+    return partial(moment, unit=column.unit) if column.unit in NOT_A_MOMENT else _number
 
 
 def _number(value: Any) -> float:
@@ -162,7 +165,7 @@ def read_numbers(raw: "RawColumn", column: Column) -> tuple[Array, bool]:
             else:
                 large = np.flatnonzero(np.abs(source) > FLOAT32_EXACT).tolist() if int in types else ()
                 return source, any(loses_integer(values[row], column.dtype) for row in large)
-        source = np.array(_each(values, _number, column), dtype=np.float64)
+        source = np.array(_each(values, scalar_encoder(column), column), dtype=np.float64)
         return source, any(loses_integer(value, column.dtype) for value in values)
     if values.dtype.kind == "f":
         return (values if missing is None else np.where(missing, MISSING, values)), False

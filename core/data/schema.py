@@ -2,11 +2,12 @@
 
 A schema is a parameter of the model: inferred once from the first data or declared, then fixed for
 the model's life and handed to every fresh fit that is compared with it. As JSON (also the format
-of schema files; `dtype` and the label's name may be left out):
+of schema files; `dtype`, `unit` and the label's name may be left out):
 
     {"task": "classification",
      "label": {"name": "income", "type": "string"},
      "columns": [{"name": "age", "type": "numeric", "dtype": "float32"},
+                 {"name": "since", "type": "numeric", "unit": "days"},
                  {"name": "job", "type": "categorical"},
                  {"name": "member", "type": "boolean"}]}
 
@@ -265,6 +266,8 @@ class Schema:
             entry = {"name": column.name, "type": str(column.type)}
             if column.type is ColumnType.NUMERIC:
                 entry["dtype"] = column.dtype
+                if column.unit is not None:
+                    entry["unit"] = column.unit
             columns.append(entry)
         label: dict[str, Any] = {"name": self.label_name, "type": str(self.label_type)}
         if self.classes is not None:
@@ -310,7 +313,7 @@ class Schema:
             raise InputError("'columns' must be a list of columns", value=body["columns"])
         columns = []
         for entry in body["columns"]:
-            parts = _object(entry, "a column", required={"name", "type"}, optional={"dtype"})
+            parts = _object(entry, "a column", required={"name", "type"}, optional={"dtype", "unit"})
             columns.append(Column(**parts))
         return cls(
             columns=tuple(columns),

@@ -11,7 +11,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
 from numbers import Real
@@ -43,6 +43,12 @@ NUMBER_NOT_TEXT = (
     "must be a number or null, not text: send the number without quotes, or declare the column categorical"
 )
 NUMBER_NOT_BOOLEAN = "must be a number or null: send 1 or 0 for true or false, or declare the column boolean"
+NOT_A_MOMENT = {
+    "days": "must be a date (2024-01-31), a number of days since 1970-01-01, or null",
+    "seconds": "must be a time (2024-01-31T18:30:00Z), a number of seconds since 1970-01-01, or null",
+    "seconds of the day": "must be a time of the day (18:30:00), a number of seconds since midnight, or null",
+}
+"""The units of columns that hold dates and times as numbers, each with the rule for its values."""
 NOT_A_BOOLEAN = "must be true, false or null (1 and 0 are accepted)"
 NOT_A_CATEGORY = "must be text, a number, true, false or null"
 NOT_UTF8 = "holds a lone surrogate, which UTF-8 cannot encode: remove it"
@@ -108,6 +114,33 @@ def number(value: Any) -> float:
             raise RefusedError(NOT_FINITE)
         return math.copysign(sys.float_info.max, result)
     return result
+
+
+def moment(value: Any, unit: str) -> float:
+    """Convert a cell of a numeric column whose unit is one of `NOT_A_MOMENT`: a number, or a date or time in ISO 8601.
+
+    A time without a zone is read as if it were UTC, as columns without zones are.
+    """
+    if isinstance(value, str):
+        is_time = unit == "seconds of the day"
+        try:
+            if value[2:3] != ":" if is_time else value[4:5] != "-":  # the basic form looks like a number
+                raise ValueError
+            value = time.fromisoformat(value) if is_time else datetime.fromisoformat(value)
+        except ValueError:
+            raise RefusedError(NOT_A_MOMENT[unit]) from None
+    if isinstance(value, time) and unit == "seconds of the day":
+        seconds: float = value.hour * 3600 + value.minute * 60 + value.second + value.microsecond / 1e6
+        return seconds
+    if isinstance(value, date) and not is_missing(value) and unit != "seconds of the day":
+        if not isinstance(value, datetime):
+            value = datetime(value.year, value.month, value.day)  # noqa: DTZ001 - the next line gives it its zone
+        since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
+        return float(since.total_seconds() / (86_400 if unit == "days" else 1))
+    return number(value)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def loses_integer(value: Any, dtype: str) -> bool:
@@ -309,11 +342,15 @@ class Column:
         Numeric, categorical or boolean.
     dtype : {"float32", "float64"}
         Precision of a numeric column; float32 for the others.
+    unit : str or None
+        Of a numeric column. With "days" and "seconds" (since 1970-01-01, UTC) and "seconds of the day" values may also
+        be dates and times in ISO 8601; other units, such as "%", only say what the numbers mean.
     """
 
     name: str
     type: ColumnType
     dtype: str = "float32"
+    unit: str | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "the name of a column")
@@ -322,6 +359,10 @@ class Column:
             raise InputError("dtype must be 'float32' or 'float64'", field=self.name, value=self.dtype)
         if self.dtype != "float32" and self.type is not ColumnType.NUMERIC:
             raise InputError("only a numeric column can be float64: leave dtype out", field=self.name)
+        if self.unit is not None:
+            check_name(self.unit, "the unit of a column")
+            if self.type is not ColumnType.NUMERIC:
+                raise InputError("only a numeric column has a unit: leave it out", field=self.name)
 
 
 # -- labels ------------------------------------------------------------------------------------------

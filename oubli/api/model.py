@@ -30,6 +30,11 @@ class Feature(Answer):
     name: str
     type: Annotated[str, one_of("numeric", "categorical", "boolean")]
     dtype: Annotated[str, one_of("float32", "float64")]
+    unit: str | Omitted = Field(
+        None,
+        description="Of a numeric column that has one. `days` and `seconds` (since 1970-01-01, UTC) and `seconds of "
+        "the day`: a value may also be a date or time in ISO 8601, as text. Others say what the numbers mean.",
+    )
 
 
 class Label(Answer):
@@ -70,6 +75,39 @@ class Quality(Answer):
         description="Mean distance of the share of right answers from the probability of the predicted class.",
     )
     rmse: float | Omitted = Field(None, description="For regression: the root of the mean squared error.")
+
+
+class ColumnRole(Answer):
+    """A column of a data file that is not learned from."""
+
+    name: str
+    role: str
+
+
+class ColumnRemark(Answer):
+    """Something that looks odd in a column of a data file."""
+
+    name: str
+    remark: Annotated[str, one_of("id", "constant", "many", "leak")]
+
+
+class LeftOut(Answer):
+    """Rows of a data file that are not learned from."""
+
+    reason: str
+    rows: int
+
+
+class Understood(Answer):
+    """What was understood of the data file that the first model was trained on."""
+
+    read: list[str] = Field(description="Format, and as `KEY=VALUE` how the file is read; see `--read`.")
+    roles: list[ColumnRole] = Field(description="Columns that are not learned from.")
+    remarks: list[ColumnRemark] | None = Field(
+        description="`id`: a different value in nearly every row. `constant`: one value. `many`: more than 1,000 "
+        "categories. `leak`: each value goes with one label. Null once a sample was erased."
+    )
+    left_out: list[LeftOut] | None = Field(description="Null once a sample was erased.")
 
 
 class Model(Schema):
@@ -116,6 +154,9 @@ class Model(Schema):
         "`no-descriptors` and `journal-unreachable` end by themselves, the others with a restart.",
     )
     memory_bytes: int
+    understood: Understood | None = later(
+        None, "Null unless the server has read a data file since it was started: a restart reads the data directory."
+    )
     score: Quality | None = Field(
         None, description="Left out unless requested; null when too few samples tell, or all trees learn all samples."
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from oubli.app.datasets.loading import Table
 from oubli.app.errors import StartError
-from oubli.app.progress import Progress, silent, within
+from oubli.app.progress import Ask, Progress, ask_nobody, silent, within
 from oubli.app.service.compiling import load_beside, prepare_kernels
 from oubli.app.settings import Settings
 from oubli.core.concurrency.threads import set_default, threads_of
@@ -114,7 +114,9 @@ def new_estimator(settings: Settings, task: Task) -> Any:
         raise StartError(f"--model {settings.model} {error.rule}: --task says what the labels are") from None
 
 
-def train(settings: Settings, progress: Progress = silent, *, serves: bool = False) -> tuple[Any, Table]:
+def train(
+    settings: Settings, progress: Progress = silent, *, serves: bool = False, ask: Ask = ask_nobody
+) -> tuple[Any, Table]:
     """Load the data file and fit a model on it.
 
     Parameters
@@ -125,6 +127,8 @@ def train(settings: Settings, progress: Progress = silent, *, serves: bool = Fal
         Called at each stage.
     serves
         Whether the model is going to be served: then the kernels of predictions are loaded during the training.
+    ask
+        See `load_table`.
 
     Returns
     -------
@@ -143,7 +147,7 @@ def train(settings: Settings, progress: Progress = silent, *, serves: bool = Fal
     # pyarrow takes long to import, and a server that recovers reads no data file.
     from oubli.app.datasets.loading import load_table
 
-    table = load_table(settings, progress)
+    table = load_table(settings, progress, ask=ask)
     loading.join()
     schema, estimator = table.schema, new_estimator(settings, table.schema.task)
     prepare_kernels(settings.model, schema, estimator.get_params(), progress, answers=False, part="fit")

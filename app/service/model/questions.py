@@ -93,6 +93,7 @@ class Inspector:
     """
 
     _live: LiveModel
+    understood: dict[str, Any] | None = None
 
     async def quality(self) -> dict[str, Any] | None:
         """Say how well samples are predicted that trees have not learned; None where that cannot be told."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -188,3 +189,24 @@ def test_the_answer_to_an_earlier_row_is_not_waited_for(browser: Browser, server
             page.wait_for_timeout(50)
         assert held[0].request.failure == "net::ERR_ABORTED"
         assert shown(console) == answer
+
+
+def test_a_date_may_be_written_as_one_and_the_data_file_is_told(browser: Browser, tmp_path: Path) -> None:
+    rows = [f"{i};{i % 28 + 1}.3.2021;{'yes' if i % 3 else 'no'};x" for i in range(60)]
+    (tmp_path / "data.csv").write_text("\n".join(["n;since;y;always", *rows]) + "\n")
+    flags = ("data.csv", "--target", "y", "--ephemeral", "--n-estimators", "3")
+    with serving(*flags, cwd=tmp_path) as server, looking(browser, server, uses_keys=False) as console:
+        console.open("predict")
+        field = console.page.get_by_label("since", exact=True)
+        console.hand.fill(field, "2021-03-05")
+        answer = expected(server, [0, "2021-03-05", "x"])
+        console.hand.fill(console.page.get_by_label("n", exact=True), "0")
+        console.hand.fill(console.page.get_by_label("always", exact=True), "x")
+        expect(console.page.locator(".predict-answer .bars-value").first).to_have_text(answer[1])
+        console.hand.fill(field, "soon")
+        expect(console.page.get_by_text("Enter a number or a date or time such as 2024-01-31")).to_be_visible()
+        console.go("Model")
+        facts = console.section("Current model")
+        expect(facts).to_contain_text("csv, delimiter=;")
+        expect(facts).to_contain_text("is the same in all rows")
+        assert console.complaints == []

@@ -18,6 +18,8 @@ MOST_SHORT = 0.3  # of all files
 MOST_PARAMETERS = 10
 LONGEST_CHAINS = {"app": 21, "core": 16, "oubli/client": 9}
 LONG_CONSTRUCTORS = {
+    "app/datasets/dialect.py:Reading",  # the keys of --read
+    "app/datasets/understanding.py:Understood",  # all that is said of a file
     "app/service/changes/additions.py:AddBody",  # a body of the journal, with the fields on disk
     "app/service/changes/restrictions.py:Restricted",  # a receipt, with the fields of the message
     "core/boosting/incremental/estimator.py:IncrementalBoosting",  # the parameters that users set, as scikit-learn asks

@@ -136,8 +136,20 @@ function factsOf(model) {
     ["Label", quoted(model.label.name)],
   ];
   if (model.classes) facts.push(["Classes", model.classes.length > MOST_CLASSES ? number(model.classes.length) : model.classes.map((name, place) => [place ? ", " : "", quoted(name)])]);
+  if (model.understood) facts.push(...understoodOf(model.understood));
   if (model.mutations_since_scrub !== null) facts.push(["Changed since the last scrub", number(model.mutations_since_scrub)]);
   return h("dl", { class: "model-facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+}
+
+const REMARKS = { id: "looks like an id", constant: "is the same in all rows", many: "has very many categories", leak: "may give the label away" };
+
+/** What was understood of the data file: remarks are gone once a sample was erased. */
+function understoodOf({ read, roles, remarks }) {
+  const listed = (ones, text) => ones.map((one, place) => [place ? ", " : "", quoted(one.name), ` ${text(one)}`]);
+  const facts = [["Data file", read.join(", ")]];
+  if (roles.length) facts.push(["Not learned from", listed(roles, ({ role }) => `(${role})`)]);
+  if (remarks?.length) facts.push(["Look odd", listed(remarks, ({ remark }) => REMARKS[remark] ?? remark)]);
+  return facts;
 }
 
 function parametersOf({ parameters }) {

@@ -9,6 +9,8 @@ import { live } from "../lib/live.js";
 import { session } from "../lib/session.js";
 
 const STEPS = 100; // of a slider
+const MOMENTS = ["days", "seconds", "seconds of the day"]; // units of dates and times, which may be sent as text
+const MOMENT = /^(\d{4}-\d{2}-\d{2}([T ].*)?|\d{2}:\d{2}.*)$/;
 
 /** Read the columns with their ranges; without the scope `read` only names and types are known. */
 export async function readColumns(signal) {
@@ -89,7 +91,7 @@ function cell(column, onchange) {
     read: () => {
       if (missing.checked) return null;
       const value = read(control.value);
-      if (value === undefined) field.setError("Enter a number, or mark it as missing.");
+      if (value === undefined) field.setError(`Enter a number${isMoment(column) ? " or a date or time such as 2024-01-31" : ""}, or mark it as missing.`);
       return value;
     },
     write: (value) => {
@@ -107,7 +109,7 @@ const KINDS = {
     const hasRange = column.least !== null && column.least !== undefined && column.least < column.greatest;
     // The slider is for the pointer; keyboard users have the number itself.
     const extra = hasRange ? h("input", { type: "range", min: column.least, max: column.greatest, step: step(column), tabindex: "-1", "aria-hidden": "true" }) : null;
-    return { control, extra, read: readNumber };
+    return { control, extra, read: isMoment(column) ? (text) => (MOMENT.test(text.trim()) ? text.trim() : readNumber(text)) : readNumber };
   },
   categorical: (column) => {
     const list = uid("categories");
@@ -121,6 +123,14 @@ const KINDS = {
     return { control, extra: null, read: (text) => text === "true" };
   },
 };
+
+function unitOf({ name }) {
+  return live.model.features.find((feature) => feature.name === name)?.unit;
+}
+
+function isMoment(column) {
+  return MOMENTS.includes(unitOf(column));
+}
 
 function step({ least, greatest }) {
   const isWhole = Number.isInteger(least) && Number.isInteger(greatest);
@@ -143,7 +153,7 @@ function unlike({ type, dtype, least, greatest, categories, n_categories: count 
 
 function hint(column) {
   const missing = column.missing ? `, ${number(column.missing)} missing` : "";
-  if (column.type === "numeric" && column.least !== null && column.least !== undefined) return `${number(column.least)} to ${number(column.greatest)}${missing}`;
+  if (column.type === "numeric" && column.least !== null && column.least !== undefined) return `${number(column.least)} to ${number(column.greatest)}${unitOf(column) ? ` ${unitOf(column)}` : ""}${missing}`;
   if (column.n_categories !== undefined) return `${number(column.n_categories)} categories${missing}`;
   return null;
 }

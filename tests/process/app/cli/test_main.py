@@ -270,6 +270,26 @@ def test_the_printed_line_works_for_other_data_and_with_a_key(tmp_path: Path) ->
         assert "compiles its kernels" not in server.output
 
 
+def test_a_german_export_is_served_by_its_name_alone(tmp_path: Path) -> None:
+    """A position names the file; how it is written is found out, and dates may be sent as text."""
+    rows = [f"{20 + i};{i}.250,5;{i % 28 + 1}.3.2021;{'ja' if i % 3 else 'nein'}" for i in range(1, 61)]
+    (tmp_path / "leute.csv").write_bytes("\r\n".join(["größe;summe;seit;kauft", *rows]).encode("cp1252"))
+    with serving("leute.csv", "--target", "kauft", "--ephemeral", *SMALL, cwd=tmp_path) as server:
+        said = server.output
+        assert "leute.csv: csv, encoding=cp1252, delimiter=;, decimal=," in said
+        assert "target: kauft, classification, 2 classes" in said
+        assert "date or time: seit (days)" in said
+        assert not any(word in said.split("Oubli", 1)[0] for word in ("nein", "60 rows")), "a log gets no values"
+        status, model = server.get("/model")
+        assert (status, model["features"][2]["unit"]) == (200, "days")
+        assert model["understood"]["read"] == ["csv", "encoding=cp1252", "delimiter=;", "decimal=,"]
+        answers = [
+            server.ask("POST", "/predict", {"instances": [[30, 2250.5, since]]})[1]["probabilities"]
+            for since in ("2021-03-05", 18691)
+        ]
+        assert answers[0] == answers[1]
+
+
 def test_the_row_of_the_example_is_its_first() -> None:
     with gzip.open(EXAMPLE, "rt") as file:
         header, row = (next(csv.reader([next(file)])) for _ in range(2))

@@ -109,3 +109,17 @@ def test_columns_too_many_or_too_few_are_named_or_go_by_what_is_asked(host: Host
     data.write_text("none\n1\n")
     assert run(*first, *LAX, "--force", "-o", tmp_path / "refused.csv")[0] == 1
     assert run(*first, "--extra-columns", "drop")[0] == 2
+
+
+def test_a_file_is_sent_as_it_is_understood(host: Hosted, tmp_path: Path) -> None:
+    """The server knows nothing of decimal commas and of words for missing values."""
+    plain, german = tmp_path / "plain.csv", tmp_path / "german.csv"
+    people = [(a + 0.5 if i % 3 else "", b, str(c).lower()) for i, (a, b, c) in enumerate(rows(200))]
+    plain.write_text("age,job,member\n" + "".join(f"{a},{b},{c}\n" for a, b, c in people))
+    lines = (f"{str(a).replace('.', ',') or 'NA'};{b};{c[:1]}\n" for a, b, c in people)
+    german.write_bytes(("age;job;member\n" + "".join(lines)).encode("utf-16"))
+    (_, one), (status, other) = (run("--url", url(host), "--data", file) for file in (plain, german))
+    assert status == 0
+    assert one.replace("plain", "german") == other
+    german.write_text("age;job;member\n1,5;a;t\nSEKRET;b;f\n")
+    assert "line 3, column 'age': must be a number" in run("--url", url(host), "--data", german)[1]

@@ -92,8 +92,8 @@ def test_an_export_can_be_sent_back_and_read_as_a_data_file(tmp_path: Path) -> N
         again = client.post("/samples", content=page, headers={"Content-Type": "text/csv"})
         assert again.status_code == 200, "the same sample"
         (tmp_path / "data.csv").write_bytes(page)
-        source = open_source(tmp_path / "data.csv", ",")
-        (row,) = source.read(source.header, silent).to_pylist()
+        source = open_source(tmp_path / "data.csv")
+        (row,) = source.read(source.header, silent, source.header).to_pylist()
         assert (row["id"], row["subject"], row["job"], row["income"]) == ("=id()", "@person", "+cmd|x", "-1+1")
         (batch,) = source.batches(source.header, silent)
         assert batch.to_pylist() == [row]

@@ -134,7 +134,7 @@ TYPES = {
         *(("1152921505680588800", "0.5"), ("1152921505680588800", "5")),
     ],
     "boolean": [("TRUE", "false")],
-    "categorical": [("true", "no"), ("0x10", "0x11"), ("1_000", "2"), ("2024-01-31", "2024-02-01")],
+    "categorical": [("true", "no"), ("0x10", "0x11"), ("1_000", "2")],
 }
 
 
@@ -188,7 +188,7 @@ def test_quotes_line_ends_blank_lines_and_marks_of_other_programs(load: Callable
 
 
 def test_other_separators(load: Callable[..., Table]) -> None:
-    assert load("a;y\n1;p\n2;q\n", delimiter=";").schema.names == ("a",)
+    assert load("a;y\n1;p\n2;q\n").schema.names == ("a",)
     assert load("a\ty\n1\tp\n2\tq\n", "data.tsv").schema.names == ("a",)
 
 
@@ -277,10 +277,7 @@ DAMAGED = (
         ("a,b,y\n1,1,p\n1,2,q\n", {"id_column": "a"}, "line 3, column 'a': the id is also in row 1"),
         ("a,b,y\n1,1,p\n,2,q\n", {"id_column": "a"}, "line 3, column 'a': the id is missing"),
         (f"a,b,y\n{'x' * 257},1,p\n", {"id_column": "a"}, "longer than 256"),
-        ("a;y\n1;p\n", {}, "separated by semicolons: read it with --delimiter ';'"),
-        (b"a,y\n1,p\n\xe9t\xe9,q\n", {}, "line 3: is not UTF-8 text"),
-        (b"\xe9t\xe9,y\n1,p\n", {}, "line 1: is not UTF-8 text"),
-        ("a,y\n1,p\n".encode("utf-16"), {}, "UTF-16"),
+        (b"a,y\n1,p\n\xe9t\xe9,q\n", {"read": ("encoding=utf-8",)}, "is not utf-8 text"),
         *((packed, {}, "cut short or damaged") for packed in DAMAGED),
         (b"PAR1 this is none", {}, "begins like a Parquet file"),
         (b"PK\x03\x04", {}, "zip archive or a spreadsheet"),

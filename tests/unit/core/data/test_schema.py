@@ -125,7 +125,7 @@ GOOD = {"task": "classification", "label": {"type": "string"}, "columns": [{"nam
         ({"columns": []}, "at least one column"),
         ({"columns": ["a"]}, "a column must be an object"),
         ({"columns": [{"name": "a"}]}, "a column needs the key 'type'"),
-        ({"columns": [{"name": "a", "type": "numeric", "unit": "m"}]}, "a key that is not known, 'unit'"),
+        ({"columns": [{"name": "a", "type": "numeric", "size": "m"}]}, "a key that is not known, 'size'"),
         ({"columns": [{"name": "a", "type": "numeric", "dtype": 4}]}, "'float32' or 'float64'"),
         ({"label": ...}, "the label needs the key 'type'"),
         ({"label": "income"}, "the label must be an object"),

@@ -1,0 +1,139 @@
+"""Files that cannot be understood: each is refused with where, the rule and what to do, and without its values."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet as pq
+
+from oubli.app.datasets.loading import LoadError, load_table
+from oubli.app.settings import load_settings
+from tests.unit.app.datasets.writing import _stream, people, zstd
+
+LONG = b"a,y\n" + b"1,p\n" * 1000
+CANARY = "canary"
+
+
+def parquet() -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": [1.0, 2.0], "y": ["p", "q"]}), sink)
+    return sink.getvalue()
+
+
+def stream() -> bytes:
+    sink = io.BytesIO()
+    _stream(pa.table({"a": [1.0] * 1000, "y": ["p"] * 1000}), sink)
+    return sink.getvalue()
+
+
+def archive() -> bytes:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as file:
+        file.writestr("data.csv", "a,y\n1,p\n")
+    return sink.getvalue()
+
+
+MALFORMED: list[tuple[str | bytes, dict[str, Any], str]] = [
+    ("", {}, "is empty: it needs a header line"),
+    ("\n\n", {}, "is empty: it needs a header line"),
+    ("\ufeff", {}, "is empty: it needs a header line"),
+    ("a,y\n", {}, "holds a header but no rows"),
+    ("a;b;y\r\n", {}, "holds a header but no rows"),
+    ("a,b,a,y\n1,2,3,p\n", {}, "names 'a' more than once, as columns 1 and 3: rename or remove one"),
+    ("a;b;b\n1;2;p\n", {"target": "b"}, "names 'b' more than once, as columns 2 and 3"),
+    ("a,,y\n1,2,p\n3,4,q\n", {}, "column 2 has no name: give it one"),
+    (",a,y\n1,2,p\n1,4,q\n", {}, "column 1 has no name: give it one"),
+    ("a,y,\n1,p,\n3,q,canary\n", {}, "column 3 has no name"),
+    ("a,y,\n" + "1,p,\n" * 20_000 + "3,q,canary\n", {}, "column 3 has values and no name"),
+    ("1,2,p\n3,4,q\n", {}, "has values in its first line"),
+    ("5.1,3.5,setosa\n4.9,3.0,other\n", {}, "or say --read header=no, which names them column1, column2"),
+    ("a,y\n1,p\ncanary,2,q\n3,q\n", {}, "line 3: has 3 fields where the header has 2"),
+    ("a;y\n1;p\n2\n3;q\n", {}, "line 3: has 1 fields where the header has 2"),
+    ('a,y\n1,p\n"canary,q\n', {}, "cannot be read as CSV|line 3: has 1 fields"),
+    ('a,b,y\n"1\n\n2",x,p\n3,canary\n', {}, "line 5: has 2 fields where the header has 3"),
+    ("sep=;\na;y\n1;p\n2\n", {}, "line 4: has 1 fields where the header has 2"),
+    (b"a,y\n\x81\x8d,p\n2,q\n" + b"\x00\xff" * 50, {}, "encoding=NAME|encoding that is known"),
+    (b"a,y\n1,p\n\xe9t\xe9,q\n", {"read": ("encoding=ascii",)}, "is not ascii text: say what it is with --read"),
+    ("ä,y\n1,p\n".encode() + b"1,p\n" * 30_000 + b"\xe9,q\n", {"target": "y"}, "line 30003: is not UTF-8 text"),
+    (gzip.compress(LONG, mtime=0)[:-20], {}, "is compressed and cut short or damaged"),
+    (bz2.compress(LONG)[:-20], {}, "is compressed and cut short or damaged"),
+    (zstd(LONG * 100)[:-20], {}, "is compressed and cut short or damaged"),
+    (parquet()[:-30], {}, "begins like a Parquet file but cannot be read as one"),
+    (stream()[:-300], {}, "begins like an Arrow file but cannot be read as one"),
+    (b"ARROW1\0\0" + bytes(100), {}, "begins like an Arrow file but cannot be read as one"),
+    (b"FEA1" + bytes(100), {}, "begins like an Arrow file but cannot be read as one"),
+    (archive(), {}, "is a zip archive"),
+    ('[{"a": 1, "y": "p"}]', {}, "is a JSON array: write JSON lines"),
+    ('{"a": 1, "y": "p"}\n{"a": canary\n', {}, "line 2: is not a JSON object"),
+    ('{"a": 1, "y": "p"}\n\n[1, 2]\n', {}, "line 3: is not a JSON object"),
+    (
+        '{"a": 1, "y": "p"}\n{"a": "canary", "y": "q"}\n',
+        {},
+        "line 2, column 'a': is a text where lines above have a number",
+    ),
+    (b'{"a": "\xe9", "y": "p"}\n', {}, "line 1: is not a JSON object"),
+    (b'{"\x86": 1, "y": "p"}\n', {}, "line 1: is not a JSON object"),
+    (b"a,y\n1,p\n", {"read": ("encoding=utf-16",)}, "is not utf-16 text"),
+    ("a,\0b,y,\n1,2,p,\n3,4,q,r\n", {}, "column 4 has no name"),
+    ('{"a": {"b": 1}, "y": "p"}\n{"a": {"b": 2}, "y": "q"}\n', {}, "column 'a': holds struct"),
+    ('{"a": 1, "y": "p"}\n{"a": 2}\n', {}, "line 2, column 'y': the label is missing"),
+    ("d,y\n01/02/2024,p\n03/04/2024,q\n", {}, "column 'd': holds dates whose day and month cannot be told apart"),
+    ("a,y\n1,p\n2,\n", {}, "line 3, column 'y': the label is missing"),
+    ("a;y\n1,5;1,5\n2,5;canary\n", {"task": "regression"}, "line 3, column 'y': regression needs a number"),
+    ("a,y\n1,p\n9007199254740993,q\n", {}, "line 3, column 'a': the integer has more digits"),
+    ("a,y\n1,p\n1e999,q\n", {}, "line 3, column 'a': must be a finite number"),
+    (
+        "a,y\n" + "".join(f"{i},c{i}\n" for i in range(1001)),
+        {},
+        "has 1,001 different labels, and a model",
+    ),
+    ("a,y\n1,p\n2,q\n", {"read": ("separator=;",)}, "--read takes KEY=VALUE, and KEY is one of format, encoding"),
+    ("a,y\n1,p\n2,q\n", {"read": ("delimiter=;;",)}, "--read delimiter must be one character"),
+    ("a,y\n1,p\n2,q\n", {"read": ("encoding=klingon",)}, "--read encoding must be an encoding that Python knows"),
+    ("a,y\n1,p\n2,q\n", {"read": ("delimiter=none",)}, "--read delimiter must be one character, or a word: tab, space"),
+    ("a,y\n1,p\n2,q\n", {"read": ("encoding=rot13",)}, "--read encoding must be an encoding that Python knows"),
+    ("a,y\n1,p\n2,q\n", {"read": ("decimal=x",)}, "--read decimal must be one of"),
+    ("a,y\n1,p\n2,q\n", {"read": ("skip=two",)}, "--read skip must be a number of lines"),
+    ("a,y\n1,p\n2,q\n", {"target": None}, "no column is named to predict: say which with --target COLUMN"),
+    ("a,y\n1,p\n2,q\n", {"target": "income"}, "no column 'income', which --target names"),
+]
+
+
+def test_there_are_enough() -> None:
+    assert len(MALFORMED) >= 30
+
+
+@pytest.mark.parametrize(("content", "flags", "part"), MALFORMED, ids=range(len(MALFORMED)))
+def test_a_malformed_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | bytes, flags: dict[str, Any], part: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("data.csv")
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(LoadError) as caught:
+        load_table(load_settings(data=path, **{"target": "y", **flags}))
+    text = str(caught.value)
+    assert any(one in text for one in part.split("|")), text
+    assert CANARY not in text
+    assert "data.csv" in text or text.startswith("--read")
+
+
+def test_a_file_that_is_cut_off_anywhere_is_read_or_refused(tmp_path: Path) -> None:
+    """Whatever is left of a file, nothing but a `LoadError` comes out."""
+    from tests.unit.app.datasets.writing import STYLES
+
+    path = tmp_path / "data.csv"
+    for name in ("excel-unicode-text", "r-write-csv", "excel-german", "duckdb-gz"):
+        data = STYLES[name].write(people(3, 6))
+        for end in range(0, len(data), 7):
+            path.write_bytes(data[:end])
+            with suppress(LoadError):
+                assert len(load_table(load_settings(data=path, target="y"))) > 0

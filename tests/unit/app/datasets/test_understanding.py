@@ -1,0 +1,238 @@
+"""What is said of a data file: in lines, by `oubli inspect`, when a server asks, and in `GET /model`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from oubli.app.cli.console import Bars
+from oubli.app.cli.main import cli, main
+from oubli.app.datasets.loading import CLASSES, LoadError, Table, load_table
+from oubli.app.progress import silent
+from oubli.app.service.build import build_service
+from oubli.app.settings import load_settings
+from tests.unit.app.datasets.writing import STYLES, people
+from tests.unit.app.support import served
+
+N = 200
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def odd() -> Path:
+    """A file with something to say about each column."""
+    lines = ["no,name,age,code,always,given,since,y"]
+    for i in range(N):
+        label = "yes" if i % 3 else "no"
+        lines.append(f"{i},person {i},{i % 70},{i % 4},same,{label.upper()},2024-01-{i % 28 + 1:02},{label}")
+    Path("odd.csv").write_text("\n".join(lines) + "\n")
+    return Path("odd.csv")
+
+
+def load(path: Path, ask: Callable[[str, Sequence[str]], str | None] | None = None, **flags: Any) -> Table:
+    settings = load_settings(data=path, **flags)
+    return load_table(settings, silent) if ask is None else load_table(settings, silent, ask=ask)
+
+
+def test_what_looks_odd_is_said(odd: Path) -> None:
+    about = load(odd, target="y", drop=("code",)).about
+    assert about.remarks == {"no": "id", "name": "id", "always": "constant", "given": "leak"}
+    assert about.classes == (("yes", 133), ("no", 67))
+    lines = list(about.lines(values=True))
+    assert lines == [
+        "odd.csv: csv; 200 rows",
+        "target: y, classification, 2 classes: yes (133), no (67)",
+        "numeric: no, age",
+        "categorical: name (200), always (1), given (2)",
+        "date or time: since (days)",
+        "not learned from: code (dropped)",
+        "no, name looks like an id: use it as --id, or --drop it",
+        "always is the same in all rows: --drop it",
+        "given goes with one label only, value by value: --drop it if it is not known before the label is",
+    ]
+
+
+def test_a_log_gets_no_values_and_no_counts(odd: Path) -> None:
+    text = "\n".join(load(odd, target="y", id_column="no").about.lines(values=False))
+    assert not any(part in text for part in ("200", "133", "person 1", "YES", "same,"))
+    content = json.dumps(load(odd, target="y", id_column="no").about.content())
+    assert not any(part in content for part in ("200", "133", "person 1", "YES", "same"))
+
+
+def test_columns_without_anything_odd_are_not_remarked(odd: Path) -> None:
+    rows = people(5, 400)
+    odd.write_bytes(STYLES["excel-german"].write(rows))
+    about = load(odd, target="y").about
+    assert about.remarks == {}
+    assert next(about.lines(values=True)) == "odd.csv: csv, encoding=cp1252, delimiter=;, decimal=,; 400 rows"
+
+
+def test_many_categories_are_said(odd: Path) -> None:
+    odd.write_text("a,y\n" + "".join(f"c{i % 1500},{i // 7 % 2}\n" for i in range(9000)))
+    assert load(odd, target="y").about.remarks == {"a": "many"}
+
+
+# --- the target
+
+
+def test_without_a_target_the_columns_are_listed(odd: Path) -> None:
+    with pytest.raises(LoadError) as caught:
+        load(odd)
+    text = str(caught.value)
+    assert "--target COLUMN" in text
+    assert "'y' (categorical), 'age' (numeric), 'code' (numeric), 'given' (categorical)" in text
+    assert "'name'" not in text, "it looks like an id"
+
+
+def test_a_person_is_asked_for_the_target(odd: Path) -> None:
+    asked: list[tuple[str, Sequence[str]]] = []
+
+    def ask(question: str, answers: Sequence[str]) -> str:
+        asked.append((question, answers))
+        return "given"
+
+    table = load(odd, ask)
+    assert table.schema.label_name == "given"
+    assert "y" in table.schema.names
+    ((question, answers),) = asked
+    assert "odd.csv" in question
+    assert answers[0] == "y"
+
+
+@pytest.mark.parametrize(("answer", "task"), [(CLASSES, "classification"), (None, "regression")])
+def test_some_distinct_whole_numbers_are_asked_about_or_said(odd: Path, answer: str | None, task: str) -> None:
+    odd.write_text("a,y\n" + "".join(f"{i},{i % 25}\n" for i in range(N)))
+    table = load(odd, lambda question, answers: answer, target="y")
+    assert table.schema.task == task
+    line = next(line for line in table.about.lines(values=True) if line.startswith("target"))
+    assert ("25 distinct whole numbers are read as quantities: --task classification if not" in line) == (not answer)
+
+
+@pytest.mark.parametrize("flags", [{"task": "regression"}, {"task": "classification"}])
+def test_nobody_is_asked_what_is_said(odd: Path, flags: dict[str, Any]) -> None:
+    odd.write_text("a,y\n" + "".join(f"{i},{i % 25}\n" for i in range(N)))
+
+    def ask(question: str, answers: Sequence[str]) -> str:
+        raise AssertionError(question)
+
+    assert load(odd, ask, target="y", **flags).about.hint == ""
+
+
+def test_more_classes_than_a_model_holds_are_refused_unless_the_schema_allows_them(odd: Path) -> None:
+    odd.write_text("a,y\n" + "".join(f"{i},c{i % 1200}\n" for i in range(2400)))
+    with pytest.raises(LoadError, match=r"column 'y': has 1,200 different labels.* choose another --target"):
+        load(odd, target="y")
+    schema = {
+        "task": "classification",
+        "label": {"name": "y", "type": "string", "max_classes": 1200},
+        "columns": [{"name": "a", "type": "numeric"}],
+    }
+    Path("schema.json").write_text(json.dumps(schema))
+    assert load(odd, schema_file=Path("schema.json")).about.n_classes == 1200
+
+
+def test_the_terminal_asks_until_an_answer_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = iter(["7", "nobody", " 2 ", "a"])
+    bars = Bars()
+    assert bars.ask("Which?", ("a", "b")) is None, "there is no terminal"
+    monkeypatch.setattr(bars, "_draws", True)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr(bars._console, "input", lambda prompt: next(said))
+    with bars:
+        assert bars.ask("Which?", ("a", "b")) == "b"
+        assert bars.ask("Which?", ("a", "b")) == "a"
+
+
+# --- inspect
+
+
+def inspect(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, ["inspect", *arguments])
+    assert done.exit_code == 0, done.output
+    return str(done.stdout)
+
+
+def test_inspect_shows_types_and_examples_and_writes_a_schema(odd: Path) -> None:
+    odd.write_bytes(STYLES["excel-german"].write(people(6)))
+    text = inspect("odd.csv")
+    assert "target: none yet; --target COLUMN says which: y, age" in text
+    text = inspect("odd.csv", "--target", "y", "--drop", "age", "--read", "dates=day-first", "--output", "schema.json")
+    assert "height  numeric" in text
+    assert "since   numeric, days" in text
+    assert "Zürich" in text
+    document = json.loads(Path("schema.json").read_text())
+    assert document["read"] == ["encoding=cp1252", "delimiter=;", "decimal=,", "dates=day-first"]
+    assert {"name": "since", "type": "numeric", "dtype": "float32", "unit": "days"} in document["columns"]
+    table = load(odd, schema_file=Path("schema.json"), drop=("age",))
+    assert table.schema == load(odd, target="y", drop=("age",)).schema
+
+
+def test_a_data_file_is_named_once(odd: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["inspect", "odd.csv", "--data", "odd.csv"])
+    assert "the data file is named twice" in capfd.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["inspect", "odd.csv", "--output", "schema.json"])
+    assert "no column is named to predict" in capfd.readouterr().err
+    assert not Path("schema.json").exists()
+
+
+# --- a server
+
+
+def test_a_server_tells_what_was_understood_until_a_sample_is_erased(odd: Path, tmp_path: Path) -> None:
+    shown: list[Any] = []
+    settings = load_settings(data=odd, target="y", id_column="no", data_dir=tmp_path / "data", n_estimators=3)
+    with served(build_service(settings, show=shown.append)) as client:
+        model = client.get("/model").json()
+        assert model["understood"] == shown[0].content()
+        assert model["understood"]["read"] == ["csv"]
+        assert model["understood"]["roles"] == [{"name": "no", "role": "ids"}]
+        assert {"name": "always", "remark": "constant"} in model["understood"]["remarks"]
+        (since,) = (one for one in model["features"] if one["name"] == "since")
+        assert since == {"name": "since", "type": "numeric", "dtype": "float32", "unit": "days"}
+        receipt = client.delete("/samples/7").json()
+        assert client.get("/model").json()["understood"]["remarks"], "the erasure is not finished"
+        assert client.post("/snapshot").status_code == 201
+        assert client.get(f"/erasures/{receipt['id']}").json()["status"] == "erased"
+        understood = client.get("/model").json()["understood"]
+        assert (understood["remarks"], understood["left_out"]) == (None, None)
+        assert understood["read"] == ["csv"]
+    with served(build_service(settings)) as client:
+        assert client.get("/model").json()["understood"] is None, "the data directory is read, not the file"
+
+
+def test_a_column_of_dates_takes_dates_as_text_and_as_numbers(odd: Path) -> None:
+    settings = load_settings(data=odd, target="y", drop=("name", "given", "always"), ephemeral=True, n_estimators=3)
+    with served(build_service(settings)) as client:
+        row = {"no": 1, "age": 30, "code": 2}
+        answers = [
+            client.post("/predict", json={"instances": [{**row, "since": since}]}).json()["probabilities"]
+            for since in ("2024-01-05", 19727, "2024-01-05T00:00:00Z")
+        ]
+        assert answers[0] == answers[1] == answers[2]
+        many = client.post("/predict", json={"instances": [{**row, "since": "2024-01-05"}] * 40}).json()
+        assert many["probabilities"] == answers[0] * 40
+        as_csv = {"Content-Type": "text/csv"}
+        tables = [
+            client.post("/predict", content=f"no,age,code,since\n1,30,2,{since}\n", headers=as_csv)
+            for since in ("2024-01-05", "19727")
+        ]
+        assert tables[0].status_code == 200
+        assert tables[0].text == tables[1].text
+        refused = client.post("/predict", json={"instances": [{**row, "since": "SEKRET"}]})
+        assert refused.status_code == 422
+        assert "must be a date (2024-01-31)" in refused.text
+        assert "SEKRET" not in refused.text
+        new = {"id": "n", "label": "yes", "features": {**row, "since": "2024-02-29"}}
+        assert client.post("/samples", json={"samples": [new]}).status_code == 201
+        assert client.get("/samples/n").json()["features"]["since"] == 19782

@@ -1,0 +1,196 @@
+"""Files as programs write them: all of them are understood as the same table, and give the same model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oubli.app.datasets.fields import iso_dates, text_array
+from oubli.app.datasets.loading import Table, load_queries, load_table
+from oubli.app.settings import load_settings
+from oubli.core import DynamicForestClassifier
+from oubli.core.data.values import NOT_A_MOMENT, RefusedError, moment
+from tests.unit.app.datasets.writing import STYLES, Rows, Style, people, sheet, understood, ways
+
+WAYS = ways()
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def load(data: bytes, **flags: Any) -> Table:
+    path = Path("people.csv")
+    path.write_bytes(data)
+    return load_table(load_settings(data=path, target="y", **flags))
+
+
+def found_in(table: Table) -> dict[str, tuple[str, list[Any]]]:
+    """Types or units with the values, as `understood` has them."""
+    found = {}
+    for one in table.schema.columns:
+        values = [None if value != value else value for value in table.X[one.name].tolist()]
+        kind = one.unit if one.unit in ("days", "seconds") else str(one.type)
+        found[one.name] = (kind, values)
+    return found
+
+
+def assert_understood(table: Table, rows: Rows, without: Sequence[str] = ()) -> None:
+    expected, found = understood(rows, without), found_in(table)
+    assert {name: kind for name, (kind, _) in found.items()} == {name: kind for name, (kind, _) in expected.items()}
+    for name, (_, values) in expected.items():
+        assert found[name][1] == values, name
+    assert list(table.y) == rows["y"]
+
+
+def test_there_are_enough_ways() -> None:
+    assert len(WAYS) >= 60
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_file_is_understood(name: str) -> None:
+    rows = people(1)
+    write, style = WAYS[name]
+    assert_understood(load(write(rows), **style.flags), rows, style.without)
+
+
+def test_a_sheet_is_understood() -> None:
+    pytest.importorskip("python_calamine")
+    rows = people(1)
+    assert_understood(load(sheet(rows)), rows)
+
+
+def test_a_unit_is_in_the_schema_and_holds_for_later_files() -> None:
+    rows = people(2)
+    table = load(STYLES["euros"].write(rows))
+    units = {column.name: column.unit for column in table.schema.columns}
+    assert units == {**dict.fromkeys(units), "sum": "€", "since": "days", "seen": "seconds"}
+    for style in ("plain", "excel-us-dates", "euros"):
+        Path("more.csv").write_bytes(STYLES[style].write(rows))
+        again = load_queries(Path("more.csv"), table.schema)
+        for name in ("since", "seen", "sum"):
+            np.testing.assert_array_equal(again.X[name], table.X[name])
+
+
+SIX = ("plain", "excel-german-utf8", "excel-unicode-text", "r-write-csv", "pandas-with-index", "polars-json-lines")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_six_ways_give_the_same_model(seed: int) -> None:
+    rows = people(seed + 10, 40)
+    del rows["member"]  # German Excel has words of its own for it
+    digests, schemas = set(), set()
+    for name in SIX:
+        table = load(WAYS[name][0](rows))
+        model = DynamicForestClassifier(n_estimators=3, random_state=seed)
+        model.fit(table.X, table.y, schema=table.schema)
+        digests.add(model.digest())
+        schemas.add(table.schema)
+    assert len(digests) == len(schemas) == 1
+
+
+def test_what_comes_behind_the_first_part_is_understood_too() -> None:
+    """The guess is made from the first 64 KiB: words, fractions, letters and line breaks may follow."""
+    head = "".join(f"{i % 90},Wien,{i % 7},{'yes' if i % 2 else 'no'}\n" for i in range(9000))
+    tail = 'NA,NA,1.5,yes\n17,"two\nlines",-,no\n18,Zürich,2,yes\n'
+    for encoding in ("utf-8", "cp1252"):
+        table = load(("age,town,n,y\n" + head + tail).encode(encoding))
+        assert [str(column.type) for column in table.schema.columns] == ["numeric", "categorical", "numeric"]
+        assert [None if v != v else v for v in table.X["age"].tolist()[-3:]] == [None, 17, 18]
+        assert table.X["town"].tolist()[-3:] == [None, "two\nlines", "Zürich"]
+        assert [None if v != v else v for v in table.X["n"].tolist()[-3:]] == [1.5, None, 2]
+
+
+def test_every_guess_can_be_overridden() -> None:
+    text = "a;b;d;y\n1,5;NA;2024-01-31;p\nNA;x;2024-02-01;q\n"
+    table = load(text.encode(), read=("missing=", "dates=no", "decimal=."))
+    assert [str(column.type) for column in table.schema.columns] == ["categorical"] * 3
+    assert table.X["b"].tolist() == ["NA", "x"]
+    assert table.about.read == ("csv", "delimiter=;", "decimal=.", "missing=", "dates=no")
+    table = load(b"d,y\n01/02/2024,p\n03/04/2024,q\n", read=("dates=day-first",))
+    assert table.X.tolist() == [[19754.0], [19816.0]]
+    table = load(b"d,y\n01/02/2024,p\n03/04/2024,q\n", read=("dates=month-first",))
+    assert table.X.tolist() == [[19724.0], [19786.0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("d,x,y\n31.12.2024,1.234,p\n30.11.2024,2.500,q\n", [1.234, 2.5]),
+        ("d;x;y\n31.12.2024;1.234;p\n30.11.2024;2.500;q\n", [1.234, 2.5]),
+        ("d;x;y\n31.12.2024;1,234;p\n30.11.2024;2,500;q\n", [1.234, 2.5]),
+        ("d;x;z;y\n31.12.2024;1.234;0,5;p\n30.11.2024;2.500;1,25;q\n", [1234, 2500]),
+        ('d,x,y\n1,"1,234",p\n2,"2,500",q\n', [1234, 2500]),
+        ('d,x,y\n1,"1,234,000",p\n2,"2,500",q\n', [1234000, 2500]),
+        ('d,x,y\n1,"0,234",p\n2,"2,500",q\n', [0.234, 2.5]),
+        ("v;x;y\n10.0.0.1;1.5;p\n192.168.1.20;2.25;q\n", [1.5, 2.25]),
+        ("a;x;y\n1;.5;p\n2;2.;q\n", [0.5, 2]),
+        ("a;x;y\n1;,5;p\n2;2,0;q\n", [0.5, 2]),
+        ("a;x;y\n1;-1e5;p\n2;2E-3;q\n", [-1e5, 2e-3]),
+        ("a;x;y\n1;\u22121,5;p\n2;+2,5;q\n", [-1.5, 2.5]),
+    ],
+)
+def test_the_decimal_mark_is_that_of_numbers_not_of_dates_or_versions(text: str, values: list[float]) -> None:
+    table = load(text.encode())
+    column = table.X["x"] if hasattr(table.X, "columns") else table.X[:, table.schema.index("x")]
+    assert column.tolist() == [float(np.float32(value)) for value in values]
+
+
+def test_a_file_without_names() -> None:
+    path = Path("iris.data")
+    path.write_bytes(b"5.1,3.5,setosa\n4.9,3.0,other\n")
+    table = load_table(load_settings(data=path, target="column3", read=("header=no",)))
+    assert table.schema.names == ("column1", "column2")
+    assert list(table.y) == ["setosa", "other"]
+
+
+def test_single_letters_and_codes_stay_what_they_are() -> None:
+    table = load(b"a,b,c,y\nt,007,1.2.3.4,p\nf,x,10.0.0.1,q\nu,010,192.168.100.200,p\n")
+    assert [str(column.type) for column in table.schema.columns] == ["categorical"] * 3
+    assert table.X["b"].tolist() == ["007", "x", "010"]
+
+
+def test_the_style_writes_what_it_says() -> None:
+    assert Style(delimiter=";", decimal=",", missing="NA").write({"a": [1.5, None], "y": ["p", "q"]}) == (
+        b"a;y\n1,5;p\nNA;q\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("unit", "texts"),
+    [
+        ("days", ["2024-01-31", "1969-12-31", "0001-01-01", "9999-12-31"]),
+        ("seconds", ["2024-01-31 10:20", "2024-01-31T10:20:30", "1901-02-03 04:05:06.75", "2024-01-31"]),
+        ("seconds", ["2024-01-31T10:20:30Z", "2024-01-31 10:20:30.5+01:00", "2024-01-31T10:20:30-0330"]),
+        ("seconds of the day", ["00:00", "10:20:30", "23:59:59.5"]),
+    ],
+)
+def test_a_text_in_a_request_is_the_same_moment_as_in_a_file(unit: str, texts: list[str]) -> None:
+    found = iso_dates(text_array(texts))
+    assert found is not None
+    assert found.unit == unit
+    assert [float(value) for value in found.values.to_pylist()] == [moment(text, unit) for text in texts]
+
+
+@pytest.mark.parametrize("text", ["soon", "2024-02-30", "2024-13-01", "20240131", "25:00", "12", ""])
+@pytest.mark.parametrize("unit", ["days", "seconds", "seconds of the day"])
+def test_what_is_no_moment_is_refused_without_repeating_it(unit: str, text: str) -> None:
+    assert iso_dates(text_array([text])) is None
+    with pytest.raises(RefusedError) as caught:
+        moment(text, unit)
+    assert caught.value.rule == NOT_A_MOMENT[unit]
+
+
+def test_moments_of_python_and_numbers_are_taken() -> None:
+    assert moment(date(1970, 1, 3), "days") == 2
+    assert moment(datetime(1970, 1, 1, 1, tzinfo=UTC), "seconds") == 3600
+    assert moment(datetime(1970, 1, 2, 12), "days") == 1.5  # noqa: DTZ001 - without a zone, as in a file
+    assert moment(time(1, 0, 1), "seconds of the day") == 3601
+    assert moment(7, "days") == 7
+    assert np.isnan(moment(None, "seconds"))
