@@ -9,6 +9,7 @@ imported it.
 import inspect
 import json
 import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -46,6 +47,7 @@ from oubli.core.registry import PLACES, variant_of
 from oubli.core.samples.serialise import canonical_parts, store_bytes
 from oubli.core.samples.store import SampleStore
 
+_joining = threading.Lock()
 _INTERNAL = "Internal: "  # how docstrings begin of what is for services and tests
 ROUTED = ("fit", "partial_fit", "score")  # methods to which scikit-learn's tools may pass more than X and y
 
@@ -233,9 +235,12 @@ def _join_scikit_learn(cls: type[Estimator]) -> None:
     """
     name = {"classifier": "ClassifierMixin", "regressor": "RegressorMixin"}.get(getattr(cls, "_estimator_type", ""), "")
     mixin = getattr(sys.modules.get("sklearn.base"), name, None)
-    if mixin is not None and not issubclass(cls, mixin):
+    if mixin is None or issubclass(cls, mixin):
+        return
+    with _joining:  # two threads would add it twice
         owner: Any = next(base for base in cls.__mro__ if "_estimator_type" in vars(base))
-        owner.__bases__ = (*owner.__bases__, mixin)
+        if not issubclass(cls, mixin):
+            owner.__bases__ = (*owner.__bases__, mixin)
 
 
 def _is_default(value: Any, default: Any) -> bool:

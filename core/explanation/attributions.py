@@ -53,6 +53,15 @@ class Attributions(NamedTuple):
     data : object[n, d]: the rows; categories are text, missing values None.
     feature_names : of the columns.
     output_names : the classes, where there is an output for each; else None.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestRegressor
+    >>> X, y = [[0.0, 5.0], [1.0, 5.0], [2.0, 5.0]], [1.0, 2.0, 3.0]
+    >>> forest = DynamicForestRegressor(n_estimators=5, random_state=0).fit(X, y)
+    >>> found = forest.shap_values([[2.0, 5.0]])
+    >>> found.feature_names, float(found.values[0, 1])
+    (['x0', 'x1'], 0.0)
     """
 
     values: Reals

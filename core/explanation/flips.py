@@ -39,6 +39,15 @@ class NearestChange(NamedTuple):
         was missing count 1.
     answer : what is predicted then.
     row : the changed row.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestClassifier
+    >>> X, y = [["red"], ["red"], ["blue"], ["blue"]], ["stop", "stop", "go", "go"]
+    >>> forest = DynamicForestClassifier(n_estimators=10, random_state=0).fit(X, y)
+    >>> change = forest.nearest_change(["red"])
+    >>> change.features, change.before, change.after, change.answer
+    (['x0'], ['red'], ['blue'], 'go')
     """
 
     features: list[str]

@@ -308,6 +308,7 @@ def _compile() -> None:
         module, _, name = kernel.partition(":")
         with suppress(Exception):  # the call of the kernel raises the same error
             getattr(import_module(module), name).compile(policy.types_of(types))
+        policy.claims.give_all_back()
         sys.stdout.write("\n")
         sys.stdout.flush()
 

@@ -215,11 +215,11 @@ class KernelCache(NullCache):  # type: ignore[misc]
         for directory in directories(self._source):
             with suppress(OSError):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                if _claims.take(directory, key):
+                if claims.take(directory, key):
                     return None
                 payload = self._kept(key, types)
                 if payload is not None:
-                    _claims.give_back(key)
+                    claims.give_back(key)
                 return payload
         return None
 
@@ -246,7 +246,7 @@ class KernelCache(NullCache):  # type: ignore[misc]
             break
         else:
             _tell(f"compiled code could not be kept ({refusal}): the next process compiles again")
-        _claims.give_back(key)
+        claims.give_back(key)
 
     # --- names
 
@@ -442,8 +442,13 @@ class _Claims:
         if file is not None:
             fcntl.lockf(file, fcntl.LOCK_UN, 1, _byte_of(key))
 
+    def give_all_back(self) -> None:
+        """Let others have all kernels, also those whose compilation has failed."""
+        for key in list(self._held):
+            self.give_back(key)
 
-_claims = _Claims()
+
+claims = _Claims()
 
 
 def _byte_of(key: bytes) -> int:

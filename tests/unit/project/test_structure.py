@@ -11,7 +11,7 @@ from tests.imports import ROOT, circles, graph, longest_chain, nodes
 
 PACKAGES = ("app", "core", "oubli")
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-MOST_FILES = 356
+MOST_FILES = 367
 MOST_IN_A_FOLDER = 16
 SHORT = 60  # lines of code
 MOST_SHORT = 0.3  # of all files

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import config
+from numba import config, types
 
 from oubli.core import IncrementalBoostingClassifier, warmup
 from oubli.core.errors import InputError
@@ -103,16 +103,32 @@ def test_a_kernel_whose_process_was_killed_is_compiled_by_who_waits(tmp_path: Pa
     directory.mkdir()
     script = (
         "import sys, time; from pathlib import Path; from oubli.core.jit import policy\n"
-        f"policy._claims.take(Path({str(directory)!r}), b'key'); print('held', flush=True); time.sleep(600)"
+        f"policy.claims.take(Path({str(directory)!r}), b'key'); print('held', flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         threading.Timer(0.3, other.send_signal, [signal.SIGKILL]).start()
-        assert not policy._claims.take(directory, b"key")  # it has waited, and has the claim now
-    assert policy._claims.take(directory, b"another key")
+        assert not policy.claims.take(directory, b"key")  # it has waited, and has the claim now
+    assert policy.claims.take(directory, b"another key")
     for key in (b"key", b"another key"):
-        policy._claims.give_back(key)
+        policy.claims.give_back(key)
+
+
+def test_nobody_waits_for_a_kernel_that_does_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = policy.text_of((types.none,))  # nothing times two
+    monkeypatch.setattr(sys, "stdin", [f"tests.unit.core.jit.counted:double {wrong}\n"])
+    taken = []
+    take = policy.claims.take
+    monkeypatch.setattr(policy.claims, "take", lambda *one: (taken.append(one), take(*one))[1])
+    compilation.main([])
+    [(directory, key)] = taken
+    script = (
+        "from pathlib import Path; from oubli.core.jit import policy\n"
+        f"print(policy.claims.take(Path({str(directory)!r}), {key!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "True\n"  # at once
 
 
 def test_processes_that_are_killed_say_so_and_none_is_left() -> None:
