@@ -176,7 +176,9 @@ def read_arrow(path: Path, max_bytes: int) -> TableSource:
             if begin.startswith(b"FEA1"):
                 from pyarrow import feather
 
-                return TableSource(path, Reading(format="arrow"), feather.read_table(path))
+                table = feather.read_table(path)
+                table.validate(full=True)
+                return TableSource(path, Reading(format="arrow"), table)
             if begin == b"ARROW1":
                 reader: Any = pa.ipc.open_file(file)
                 batches: Iterable[pa.RecordBatch] = map(reader.get_batch, range(reader.num_record_batches))
@@ -186,6 +188,7 @@ def read_arrow(path: Path, max_bytes: int) -> TableSource:
                 n_bytes += batch.nbytes
                 if n_bytes > max_bytes:
                     raise too_large(path, max_bytes)
+                batch.validate(full=True)  # a damaged file may point anywhere
                 parts.append(batch)
             return TableSource(path, Reading(format="arrow"), pa.Table.from_batches(parts, reader.schema))
     except (pa.ArrowException, OSError):

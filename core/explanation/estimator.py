@@ -83,7 +83,7 @@ class Explained(Keepable):
 
     @reads_long
     def seconds_to_explain(self, n_rows: int) -> float:
-        """How long `shap_values` of so many rows takes, roughly."""
+        """Internal: how long `shap_values` of so many rows takes, roughly."""
         self.resolve()
         return seconds_to_attribute(*self._weighted_trees(), n_rows)
 

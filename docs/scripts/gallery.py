@@ -28,6 +28,8 @@ def run(notebook: Path) -> nbformat.NotebookNode:
     NotebookClient(book, timeout=SECONDS, resources={"metadata": {"path": str(notebook.parent)}}).execute()
     for cell in book.cells:
         cell.metadata.pop("execution", None)  # when it ran
+        if cell.cell_type == "code":
+            cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
     return book
 
 

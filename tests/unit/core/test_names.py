@@ -14,7 +14,7 @@ from oubli.core.engine import TreeComparison, Verification
 from oubli.core.estimators import KINDS
 from oubli.core.influence import influence
 
-MOST_METHODS = 40
+MOST_METHODS = 42
 OF_SERVICES = {
     *("wipe", "shred", "bytes_asked", "plan_add", "apply", "to_parts", "restrict", "lock", "small_parameters"),
     *("engine_type", "read_settings", "is_usable", "check_invariants", "problem", "hold", "yields_"),

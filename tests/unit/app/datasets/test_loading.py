@@ -280,7 +280,7 @@ DAMAGED = (
         (b"a,y\n1,p\n\xe9t\xe9,q\n", {"read": ("encoding=utf-8",)}, "is not utf-8 text"),
         *((packed, {}, "cut short or damaged") for packed in DAMAGED),
         (b"PAR1 this is none", {}, "begins like a Parquet file"),
-        (b"PK\x03\x04", {}, "zip archive or a spreadsheet"),
+        (b"PK\x03\x04", {}, "is a zip archive or a"),
     ],
 )
 def test_what_cannot_be_used_is_named(
