@@ -255,6 +255,7 @@ def test_the_commands_of_a_page_run(page: str, oubli: str, tmp_path: Path, reque
         assert pages[-1]["checkpoint"].split("\n")[1] == str(len(entries))
 
 
+@pytest.mark.timeout(900)  # a page compiles the kernels of a kind
 @pytest.mark.parametrize("page", ordinary(WITH_PYTHON, "docs/how-to/python.md"))
 def test_the_programs_of_a_page_run(page: str, tmp_path: Path) -> None:
     blocks = blocks_of(page)
