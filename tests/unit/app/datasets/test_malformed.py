@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
@@ -137,3 +138,17 @@ def test_a_file_that_is_cut_off_anywhere_is_read_or_refused(tmp_path: Path) -> N
             path.write_bytes(data[:end])
             with suppress(LoadError):
                 assert len(load_table(load_settings(data=path, target="y"))) > 0
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_an_arrow_file_whose_texts_lie_elsewhere_is_refused(tmp_path: Path, is_stream: bool) -> None:
+    """Where texts begin is what the file says: beyond its end is the memory of others."""
+    table = pa.table({"a": ["x" * 50, "b" * 60] * 100, "y": ["p", "q"] * 100})
+    path, sink = tmp_path / "data.arrow", io.BytesIO()
+    with (pa.ipc.new_stream if is_stream else pa.ipc.new_file)(sink, table.schema) as writer:
+        writer.write_table(table)
+    offsets = np.array([0, 50, 110, 160], np.int32).tobytes()
+    assert sink.getvalue().count(offsets) == 1
+    path.write_bytes(sink.getvalue().replace(offsets, np.array([0, 2**30, 2**30, 2**31 - 1], np.int32).tobytes()))
+    with pytest.raises(LoadError, match="cannot be read as one"):
+        load_table(load_settings(data=path, target="y"))
