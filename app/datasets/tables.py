@@ -67,6 +67,7 @@ class ParquetSource:
             try:
                 n_rows = self._rows_at_a_time(done, names)
                 for batch in self._file.iter_batches(n_rows, row_groups=[done], columns=list(names)):
+                    batch.validate(full=True)
                     n_bytes += batch.num_rows + sum(map(_unpacked_bytes, batch.columns))
                     if n_bytes > self._max_bytes:
                         raise too_large(self.path, self._max_bytes)
@@ -84,6 +85,7 @@ class ParquetSource:
         try:
             for batch in self._file.iter_batches(_PIECE_ROWS, columns=list(names)):
                 progress(f"reading {self.path.name}", done, n_rows)
+                batch.validate(full=True)
                 done += batch.num_rows
                 yield from small([batch.select(list(names))])
         except (pa.ArrowException, OSError):
