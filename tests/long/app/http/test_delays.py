@@ -96,6 +96,9 @@ def cases(server: Running, document: dict[str, Any]) -> Iterator[Case]:
         yield getting(f"/v2/models/oubli{version}", known)
     yield posting("/predict/without", {"instances": instances[:100], "ids": ids})
     yield posting("/influence", {"instances": instances[:1]})  # takes seconds for a row
+    yield posting("/explain", {"instances": instances})  # is refused: it would take long
+    yield posting("/explain", {"instances": instances[:20]})
+    yield posting("/explain", {"instances": instances[:1], "change": {"columns": 2}})
     yield posting("/samples/search", {"ids": ids[:1000]})
     for accept in ("application/json", "text/csv"):
         yield getting("/samples?limit=1000", accept=accept)
