@@ -80,10 +80,10 @@ class Activities:
 
 
 Ask = Callable[[str, Sequence[str]], str | None]
-"""Asks a person a question with some answers, and returns the one that is chosen; None when nobody is there."""
+"""Asks a person a question with some answers, and returns the one that is chosen; None without a terminal."""
 
 
-def ask_nobody(question: str, answers: Sequence[str]) -> str | None:
+def no_answer(question: str, answers: Sequence[str]) -> str | None:
     """Answer nothing."""
     del question, answers
     return None

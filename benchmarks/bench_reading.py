@@ -3,7 +3,7 @@
     python -m benchmarks.bench_reading [--copies 100] [--quick] [--write-results]
 
 The rows are Adult, over and over. Each measurement is a process of its own: it imports everything, reads a small file
-of the same form, and then the large one. pyarrow reads it with its defaults. Ours goes on to what an estimator takes:
+of the same form, and then the large one. pyarrow reads it with its defaults. Ours makes what an estimator takes of it:
 objects for categories, labels, and what is said of the file. Times are wall times of the call, memory is the highest of
 the process above that before the call; medians of the rounds, one of each in turn.
 """

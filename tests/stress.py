@@ -136,6 +136,7 @@ class Answers:
     numbers: list[Any]
     digest: str | None
     unseen: list[object]  # what trees say that have not learned samples
+    explained: list[object]  # why the model answers so, its trees, and its losses
 
     @classmethod
     def of(cls, model: Any, rows: list[Any], *, with_digest: bool) -> Answers:
@@ -147,6 +148,7 @@ class Answers:
             numbers.tolist(),
             model.digest() if with_digest else None,
             unseen_answers(model, rows),
+            explained_answers(model, rows),
         )
 
 
@@ -262,6 +264,16 @@ def _numbers_of(model: Any, rows: list[Any]) -> list[Any]:
     return numbers
 
 
+def explained_answers(model: Any, rows: list[Any]) -> list[object]:
+    """What is read of the trees themselves: attributions, a nearest change, exports, and stages of boosting."""
+    found: list[object] = [model.trees_to_json(), model.to_lightgbm(), model.decision_path(rows)[0].toarray().tolist()]
+    target = 0.0 if model.task == "regression" else None
+    found += [model.shap_values(rows).values.tolist(), repr(model.nearest_change(rows[0], columns=2, target=target))]
+    if model.is_boosted:
+        found += [model.train_loss_.tolist(), [stage.tolist() for stage in model.staged_predict(rows)]]
+    return found
+
+
 def _plain(read: Callable[[Any, list[Any]], Any], expected: Callable[[Answers], Any]) -> Callable[[Round, Path], See]:
     """What is read is equal to a part of the answers."""
 
@@ -330,6 +342,9 @@ READS: dict[str, Callable[[Round, Path], See]] = {
     "predict one row": _plain(lambda model, rows: model.predict(rows[:1]).tolist(), lambda a: a.labels[:1]),
     "unseen": _plain(
         lambda model, rows: model.unchanged(lambda: unseen_answers(model, rows)), lambda answers: answers.unseen
+    ),
+    "explained": _plain(
+        lambda model, rows: model.unchanged(lambda: explained_answers(model, rows)), lambda answers: answers.explained
     ),
     "n_samples_": _plain(lambda model, rows: model.n_samples_, lambda answers: answers.n_samples),
     "digest": _read_digest,

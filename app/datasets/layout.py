@@ -141,7 +141,7 @@ def split(text: str, reading: Reading, *, is_whole: bool, most: int = _MOST_RECO
         inside, plain = found.groups() if found is not None else (None, "")  # always found: a field may be empty
         is_open = inside is None and reading.quote and plain.startswith(reading.quote) and not is_whole
         if is_open and text.find(reading.quote, place + 1) < 0:
-            return records  # a field that goes on
+            return records  # a field that continues behind this part
         value = plain if inside is None else inside.replace(reading.quote * 2, reading.quote)
         if escape:
             value = re.sub(rf"{escape}(.)", r"\1", value, flags=re.DOTALL)

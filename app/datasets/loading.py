@@ -32,7 +32,7 @@ from oubli.app.datasets.columns import (
 from oubli.app.datasets.dialect import read_options
 from oubli.app.datasets.readers import LoadError, Source, listed, located, open_source, tell_note
 from oubli.app.datasets.understanding import Understood, count_classes, find_remarks
-from oubli.app.progress import Ask, Progress, ask_nobody, silent
+from oubli.app.progress import Ask, Progress, no_answer, silent
 from oubli.app.settings import Settings
 from oubli.app.times import TimeError, parse_time
 from oubli.core.data.schema import COLUMN_RULES, Column, ColumnType, Schema, Task
@@ -137,7 +137,7 @@ def load_table(
     settings: Settings,
     progress: Progress = silent,
     now_ns: Callable[[], int] = time.time_ns,
-    ask: Ask = ask_nobody,
+    ask: Ask = no_answer,
 ) -> Table:
     """Read the training data that the settings name. Rows that have expired are left out, and a note says so.
 
@@ -156,7 +156,7 @@ def load_table(
     Raises
     ------
     NoTargetError
-        When no target is named and nobody is asked.
+        When no target is named and `ask` returns none.
     LoadError
         When the file, a row or a field cannot be used. Nothing is skipped in silence.
     """

@@ -20,7 +20,7 @@ from oubli.app.ledger.keys import KEYS_NAME, KeyNames, LedgerKeys
 from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker, Tombstones
 from oubli.app.outgoing.addresses import AddressRules, parse_endpoint
 from oubli.app.outgoing.sender import Sender, read_processor, read_secrets
-from oubli.app.progress import Activities, Ask, Progress, ask_nobody, silent
+from oubli.app.progress import Activities, Ask, Progress, no_answer, silent
 from oubli.app.service.changes.changes import Changes, IdempotencyKeys
 from oubli.app.service.changes.command import Transaction, give_nonces
 from oubli.app.service.changes.writer import Writer
@@ -528,7 +528,7 @@ def build_service(
     tell: Say = _say_nothing,
     warn: Say = _say_nothing,
     show: Show = show_nobody,
-    ask: Ask = ask_nobody,
+    ask: Ask = no_answer,
 ) -> Service:
     """Return a service that only needs to be started.
 
@@ -706,7 +706,7 @@ def begin_directory(
     progress: Progress,
     warn: Say,
     show: Show = show_nobody,
-    ask: Ask = ask_nobody,
+    ask: Ask = no_answer,
 ) -> Start:
     """Make the model of an empty data directory, and write its first snapshot."""
     lost = opened.prepare(choice)

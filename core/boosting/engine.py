@@ -8,6 +8,7 @@ exactly what prediction reads and nothing of the history:
 """
 
 import hashlib
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -323,7 +324,8 @@ class BoostedEngine(Engine):
     def mean_losses(self, problem: Problem, slots: Slots) -> Reals:
         """Mean loss of the samples in some slots after each iteration, by their weights, float64[iterations]."""
         cells, hashes = self.read_queries(problem.data.cells[slots], problem.data.category_hashes)
-        weights, losses, found = units_of(problem.units, slots), np.empty(len(slots)), []
+        units, losses, found = units_of(problem.units, slots), np.empty(len(slots)), []
+        shares = units / units.sum()
         for scores in staged_scores(self.trees, cells, hashes):
             if self.is_classification:
                 columns = problem.ranks[problem.class_codes[slots]]
@@ -332,7 +334,8 @@ class BoostedEngine(Engine):
                 losses = (scores[:, 0] - problem.y[slots]) ** 2
             else:
                 losses_at(self.kind, self.loss_level, scores[:, 0], problem.y[slots], losses)
-            found.append(np.average(losses, weights=weights))
+            # Rounded once, so that the order of the samples, which is history, does not matter.
+            found.append(math.fsum((losses * shares).tolist()))
         return np.array(found)
 
     def weighted_trees(self, problem: Problem, class_order: Ints) -> WeightedTrees:

@@ -13,7 +13,7 @@ import numpy as np
 
 from oubli.app.datasets.loading import Table
 from oubli.app.errors import StartError
-from oubli.app.progress import Ask, Progress, ask_nobody, silent, within
+from oubli.app.progress import Ask, Progress, no_answer, silent, within
 from oubli.app.service.compiling import load_beside, prepare_kernels
 from oubli.app.settings import Settings
 from oubli.core.concurrency.threads import set_default, threads_of
@@ -115,7 +115,7 @@ def new_estimator(settings: Settings, task: Task) -> Any:
 
 
 def train(
-    settings: Settings, progress: Progress = silent, *, serves: bool = False, ask: Ask = ask_nobody
+    settings: Settings, progress: Progress = silent, *, serves: bool = False, ask: Ask = no_answer
 ) -> tuple[Any, Table]:
     """Load the data file and fit a model on it.
 

@@ -17,7 +17,7 @@ from oubli.client.session import Session
 from oubli.client.tables import index_of, labels_of, n_rows, part_of, rows_of
 
 MOST_ROWS, MOST_BYTES = 10_000, 8 * 2**20
-"""Of a request. Servers take so many rows in JSON, and twice as many bytes, unless they are told otherwise."""
+"""Of a request. Servers take so many rows in JSON, and twice as many bytes, unless their settings say otherwise."""
 
 
 def predict(

@@ -61,7 +61,6 @@ def test_a_file_is_understood(name: str) -> None:
 
 
 def test_a_sheet_is_understood() -> None:
-    pytest.importorskip("python_calamine")
     rows = people(1)
     assert_understood(load(sheet(rows)), rows)
 
