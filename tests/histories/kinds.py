@@ -373,7 +373,7 @@ ROWS = (
     replace(_TREE, name="feasible", parameters=feasible_parameters),
     _QUANTISED,
     replace(
-        _QUANTISED, name="quantised oracle", oracle=quantised, has_weights=False,
+        _QUANTISED, name="quantised oracle", oracle=quantised,
         tuning={**_QUANTISED.tuning, "least_size": [split.LEAST_SIZE, 1, 3], "large_size": [split._LARGE_SIZE, 5]},
     ),
     replace(

@@ -77,7 +77,7 @@ class Trees:
         self.parts = parts  # splits that all trees begin with
         self.levels = (len(parts) + 1).bit_length() - 1
         self.candidates = drawn  # by iteration
-        hessian_steps = 64 if loss.is_classification else 1
+        hessian_steps = 64 if loss.is_classification else 16
         gradient = 1.0 / loss.steps if loss.is_classification else 1.0 / (loss.inverse_grid * loss.start.spread)
         share = (loss.n_groups - 1) / loss.n_groups if loss.n_groups > 1 else 1.0
         self.least = parameters.min_child_weight * hessian_steps
@@ -185,11 +185,14 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
     groups = len(classes) if len(classes) > 2 else 1
     ranks = [classes.index(sample.label) if is_classification else 0 for sample in held]
     if is_classification:
-        counts = [sum(t and r == k for t, r in zip(training, ranks, strict=True)) for k in range(len(classes))]
-        start = class_start(counts, groups, p.learning_rate * p.leaf_grid, p.random_state)
+        weights = [0.0] * len(classes)
+        for sample, trains, rank in zip(held, training, ranks, strict=True):
+            weights[rank] += sample.weight * trains
+        start = class_start(weights, groups, p.learning_rate * p.leaf_grid, p.random_state)
     else:
-        targets = [sample.label for sample, trains in zip(held, training, strict=True) if trains]
-        start = number_start_of(targets, p)
+        used = [sample for sample, trains in zip(held, training, strict=True) if trains]
+        units = [round(256 * sample.weight) for sample in used]
+        start = number_start_of([sample.label for sample in used], units, p)
     steady = steadiness(sum(training), p) if is_classification else regression_steadiness(p)
     loss = loss_of(p, start, steady.grid, groups, is_classification=is_classification)
     read = Statistics(p, list(zip(held, training, ranks, strict=True)), columns, loss)
@@ -199,7 +202,8 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
     gradients = np.array([[g for g, _ in loss.derive_at_start(*one)] for one in learned], np.int64)
     levels = most_levels(len(learned), groups, p.random_state, is_classification=is_classification)
     rows_learned, barred = [sample.cells for sample, _ in learned], list(p.directions)
-    parts = regions_of(rows_learned, gradients, bins, columns, levels, p.random_state, barred)
+    weights_learned = np.array([sample.weight for sample, _ in learned])
+    parts = regions_of(rows_learned, weights_learned, gradients, bins, columns, levels, p.random_state, barred)
     share = p.split_sampling
     if parts:
         share /= 4 if is_classification else 2
@@ -214,10 +218,10 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
     iterations: list[list[Node]] = []
     losses: list[int] = []
     for m in range(p.n_estimators):
-        used = [one for one in zip(held, ranks, scores, training, strict=True) if one[3]]
-        derived = np.array([loss.derive(sample, rank, own, m) for sample, rank, own, _ in used], np.int64)
-        first = np.array([loss.derive_at_start(sample, rank) for sample, rank, _, _ in used], np.int64)
-        rows = [sample.cells for sample, _, _, _ in used]
+        learns = [one for one in zip(held, ranks, scores, training, strict=True) if one[3]]
+        derived = np.array([loss.derive(sample, rank, own, m) for sample, rank, own, _ in learns], np.int64)
+        first = np.array([loss.derive_at_start(sample, rank) for sample, rank, _, _ in learns], np.int64)
+        rows = [sample.cells for sample, _, _, _ in learns]
         parts = [Part(rows, derived[:, k], first[:, k]) for k in range(groups)]
         roots = [trees.grow(part, m, m * groups + k) for k, part in enumerate(parts)]
         for own, sample in zip(scores, held, strict=True):

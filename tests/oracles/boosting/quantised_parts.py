@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -201,6 +202,7 @@ class Parted(NamedTuple):
 
 def best_part(
     rows: Sequence[Sequence[Any]],
+    weights: Any,
     gradients: Any,
     bins: Sequence[Sequence[Any]],
     columns: Sequence[Column],
@@ -212,13 +214,13 @@ def best_part(
     barred: columns that part no regions, because of a monotone constraint.
     """
     best, found = 0.0, None
-    n, totals = len(rows), gradients.sum(axis=0).tolist()
+    n, totals = float(weights.sum()), gradients.sum(axis=0).tolist()
     for feature, (column, values) in enumerate(zip(columns, bins, strict=True)):
         is_categorical = column.type == "categorical"
         for value in values if feature not in barred else ():
             split = Split(feature, category=value) if is_categorical else Split(feature, value)
             mask = sides([split], rows)[0]
-            a = int(mask.sum())
+            a = float(weights[mask].sum())
             b = n - a
             if a == 0 or b == 0:
                 continue
@@ -226,7 +228,7 @@ def best_part(
             for left, total in zip(gradients[mask].sum(axis=0).tolist(), totals, strict=True):
                 x, y, z = float(left), float(total - left), float(total)
                 gain += x * x / a + y * y / b - z * z / n
-            evenness = 4.0 * a * b / (float(n) * n)
+            evenness = 4.0 * a * b / (n * n)
             fourth = (evenness * evenness) * (evenness * evenness)
             word = value if is_categorical else bits(value)
             weighted = gain * ((evenness * evenness) * (evenness * evenness)) * fourth
@@ -243,6 +245,7 @@ def best_part(
 
 def regions_of(
     rows: Sequence[Sequence[Any]],
+    weights: Any,
     gradients: Any,
     bins: Sequence[Sequence[Any]],
     columns: Sequence[Column],
@@ -252,14 +255,14 @@ def regions_of(
 ) -> list[Split]:
     """The splits that all trees begin with, in a heap: a level less where the first one explains little."""
     key = draw(seed, REGIONS)
-    first = best_part(rows, gradients, bins, columns, combine(key, 0), barred) if levels else None
-    if first is not None and first.gain * WEAK < float(len(rows)) * 64**2:
+    first = best_part(rows, weights, gradients, bins, columns, combine(key, 0), barred) if levels else None
+    if first is not None and first.gain * WEAK < float(weights.sum()) * 64**2:
         levels -= 1
     below, splits = {0: np.arange(len(rows))}, []
     for node in range(2**levels - 1):
         own = below[node]
         own_rows = [rows[i] for i in own.tolist()]
-        split = best_part(own_rows, gradients[own], bins, columns, combine(key, node), barred).split
+        split = best_part(own_rows, weights[own], gradients[own], bins, columns, combine(key, node), barred).split
         mask = sides([split], own_rows)[0] if len(own) else np.zeros(0, np.bool_)
         below[2 * node + 1], below[2 * node + 2] = own[mask], own[~mask]
         splits.append(split)
@@ -277,9 +280,9 @@ class Start(NamedTuple):
     spread: float  # what a regression's grids are multiples of
 
 
-def class_start(counts: Sequence[int], groups: int, unit_of_scores: float, seed: int) -> Start:
-    """Log-odds of the second of two classes, or logarithms of the counts, on a grid of 1/2 with a drawn offset."""
-    ratios = [(counts[1] + 1) / (counts[0] + 1)] if groups == 1 else [float(count + 1) for count in counts]
+def class_start(weights: Sequence[float], groups: int, unit_of_scores: float, seed: int) -> Start:
+    """Log-odds of the second of two classes, or logarithms of the weights, on a grid of 1/2 with a drawn offset."""
+    ratios = [(weights[1] + 1) / (weights[0] + 1)] if groups == 1 else [weight + 1.0 for weight in weights]
     key = draw(seed, START)
     steps = [math.floor(log(ratio) / 0.5 + unit(combine(key, 2 + k))) for k, ratio in enumerate(ratios)]
     return Start([round(step * 0.5 / unit_of_scores) for step in steps], 0.0, 1.0)
@@ -293,11 +296,11 @@ def scaled(value: float, exponent: int) -> float:
         return math.copysign(math.inf, value)
 
 
-def number_start(targets: Sequence[float], seed: int) -> Start:
+def number_start(targets: Sequence[float], units: Sequence[int], seed: int) -> Start:
     """The mean on a grid of half a spread; the spread is a power of two near the standard deviation."""
     exponent = scale_exponent(targets)
-    fixed = [quantised(y, exponent) for y in targets]
-    n, first, second = len(fixed), sum(fixed), sum(y * y for y in fixed)
+    fixed = [(quantised(y, exponent), u) for y, u in zip(targets, units, strict=True)]
+    n, first, second = sum(units), sum(y * u for y, u in fixed), sum(y * y * u for y, u in fixed)
     mean = min(max(scaled(first / n, exponent - 38), -sys.float_info.max), sys.float_info.max)
     variance = n * second - first * first
     if variance == 0:
@@ -309,22 +312,23 @@ def number_start(targets: Sequence[float], seed: int) -> Start:
     return Start([0], min(max(base, -sys.float_info.max), sys.float_info.max), spread)
 
 
-def number_start_of(targets: Sequence[float], p: Parameters) -> Start:
+def number_start_of(targets: Sequence[float], units: Sequence[int], p: Parameters) -> Start:
     """The same by the loss: a quantile on the grid, or the logarithm of the mean on one of its own."""
-    start, key = number_start(targets, p.random_state), draw(p.random_state, START)
+    start, key = number_start(targets, units, p.random_state), draw(p.random_state, START)
     if p.loss in ("quantile", "huber") and _varies(targets):
         half, offset = 0.5 * start.spread, unit(combine(key, 2))
-        cells = sorted(math.floor(y / half + offset) for y in targets)
+        cells = sorted((math.floor(y / half + offset), u) for y, u in zip(targets, units, strict=True))
         level = p.quantile if p.loss == "quantile" else 0.5
-        cell = next(cell for i, cell in enumerate(cells, 1) if i * 256 >= level * (256 * len(cells)))
+        below = accumulate(u for _, u in cells)
+        cell = next(cell for (cell, _), n in zip(cells, below, strict=True) if n >= level * sum(units))
         base = (cell + 0.5 - offset) * half
         return start._replace(base=min(max(base, -sys.float_info.max), sys.float_info.max))
     if p.loss == "poisson":
         exponent = scale_exponent(targets)
-        total = sum(quantised(y, exponent) for y in targets)
-        mean = 1.0 / (1.0 + len(targets))
+        total = sum(quantised(y, exponent) * u for y, u in zip(targets, units, strict=True))
+        mean = 1.0 / (1.0 + sum(units) / 256)
         if total > 0:
-            mean = max(min(scaled(total / len(targets), exponent - 38), sys.float_info.max), TINY)
+            mean = max(min(scaled(total / sum(units), exponent - 38), sys.float_info.max), TINY)
         drawn = unit(combine(key, 1))
         coarse = math.floor(log(mean) / 0.5 + drawn) * 0.5
         width = 0.5 * log_scale(start._replace(base=coarse))
@@ -378,27 +382,37 @@ class Loss:
         """(gradient, hessian) of a sample for each group."""
         if not self.is_classification:
             error = self.start.base + self.unit * scores[0] - sample.label
-            step = error * self.inverse_grid + self.offset(sample, iteration, 0) * 2.0**-32
-            return [(math.floor(min(max(step, -(2.0**11)), 2.0**11)), 1)]
+            return [self.number(sample, error * self.inverse_grid, self.offset(sample, iteration, 0) * 2.0**-32)]
         result = []
         for k, share in enumerate(self.shares(scores)):
-            q = (share * self.steps + self.offset(sample, iteration, k)) >> 32
+            offset = self.offset(sample, iteration, k)
+            q = (share * self.steps + offset) >> 32
             is_own = rank == (1 if self.n_groups == 1 else k)
             hessian = (128 * q * (self.steps - q) + self.steps**2) // (2 * self.steps**2)
-            result.append((q - self.steps * is_own, hessian))
+            g = (sample.weighed((share - 2**32 * is_own) * self.steps) + offset) >> 32
+            result.append((g, sample.weighed(hessian, self.byte(sample))))
         return result
+
+    def byte(self, sample: Sample) -> int:
+        """The 256ths that are added to a hessian times a weight before rounding down."""
+        return self.offset(sample, 0, 0) % 256
+
+    def number(self, sample: Sample, g: float, offset: float) -> tuple[int, int]:
+        """A derivative of a number, in steps, and the hessian of squared error, both times the weight."""
+        limit = 2.0**11 * sample.weight
+        step = min(max(_floor(g * sample.weight + offset), -limit), limit)
+        return math.floor(step), sample.weighed(16, self.byte(sample))
 
     def derive_at_start(self, sample: Sample, rank: int) -> list[tuple[int, int]]:
         """The same at F_0, on a grid of 1/64."""
         if not self.is_classification:
-            step = (self.start.base - sample.label) * (1.0 / self.start.spread) * 64 + 0.5
-            return [(math.floor(min(max(step, -(2.0**11)), 2.0**11)), 1)]
+            return [self.number(sample, (self.start.base - sample.label) * (1.0 / self.start.spread) * 64, 0.5)]
         result = []
         for k, share in enumerate(self.shares(self.start.scores)):
             offset = self.offset(sample, 0, k)
             is_own = rank == (1 if self.n_groups == 1 else k)
-            hessian = ((share >> 16) * ((2**32 - share) >> 16) * 64 + offset) >> 32
-            result.append((((share * 64 + offset) >> 32) - 64 * is_own, hessian))
+            g, h = (share - 2**32 * is_own) * 64, (share >> 16) * ((2**32 - share) >> 16) * 64
+            result.append(((sample.weighed(g) + offset) >> 32, (sample.weighed(h) + offset) >> 32))
         return result
 
     def of(self, sample: Sample, rank: int, scores: Sequence[int]) -> int:
@@ -414,7 +428,7 @@ class Loss:
             for score in scores:
                 total += exp(self.unit * (score - max(scores)))
             value = log(total) - self.unit * (scores[rank] - max(scores))
-        return math.floor(min(value * 2.0**20, 2.0**30))
+        return sample.weighed(math.floor(min(value * 2.0**20, 2.0**30)))
 
 
 class NumberLoss(Loss):
@@ -446,20 +460,19 @@ class NumberLoss(Loss):
 
     def derive(self, sample: Sample, rank: int, scores: Sequence[int], iteration: int) -> list[tuple[int, int]]:
         score = self.start.base + self.unit * scores[0]
-        g = self.curve.slope(score, sample.label) * self.inverse_grid + self.offset(sample, iteration, 0) * 2.0**-32
+        g = self.curve.slope(score, sample.label) * self.inverse_grid
         h = min(self.curve.bend(score, sample.label) * self.greatest, 16.0)
-        step = math.floor(min(max(_floor(g), -(2.0**11)), 2.0**11))
-        return [(step, math.floor(h + self.offset(sample, iteration, 1) * 2.0**-32))]
+        step, _ = self.number(sample, g, self.offset(sample, iteration, 0) * 2.0**-32)
+        return [(step, math.floor(h * sample.weight + self.offset(sample, iteration, 1) * 2.0**-32))]
 
     def derive_at_start(self, sample: Sample, rank: int) -> list[tuple[int, int]]:
-        g = self.curve.slope(self.start.base, sample.label) * self.first_scale * 64 + 0.5
-        return [(math.floor(min(max(_floor(g), -(2.0**11)), 2.0**11)), 16)]
+        return [self.number(sample, self.curve.slope(self.start.base, sample.label) * self.first_scale * 64, 0.5)]
 
     def of(self, sample: Sample, rank: int, scores: Sequence[int]) -> int:
         value = self.curve.value(self.start.base + self.unit * scores[0], sample.label) * (1.0 / self.start.spread)
         if self.is_square:
             value *= 1.0 / self.start.spread
-        return math.floor(min(value * 2.0**20, 2.0**30))
+        return sample.weighed(math.floor(min(value * 2.0**20, 2.0**30)))
 
 
 def _floor(value: float) -> float:

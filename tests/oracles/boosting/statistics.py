@@ -38,35 +38,37 @@ class Statistics:
         self.trained = {sample.id_hash for sample, trains, _ in held if trains}
         if not loss.is_classification:
             self.exponent = scale_exponent([sample.label for sample, trains, _ in held if trains])
-        self.n_held: dict[tuple[int, int], int] = defaultdict(int)
-        self.members: dict[tuple[int, int], list[tuple[int, list[int]]]] = defaultdict(list)
+        self.held: dict[tuple[int, int], float] = defaultdict(float)  # weights
+        self.members: dict[tuple[int, int], list[tuple[int, float, list[float]]]] = defaultdict(list)
         for sample, trains, rank in held:
             for j in self.sources:
-                self.n_held[j, sample.cells[j]] += 1
+                self.held[j, sample.cells[j]] += sample.weight
                 if trains:
-                    self.members[j, sample.cells[j]].append((self.fold(sample), self.targets(sample, rank)))
+                    own = self.fold(sample), sample.weight, self.targets(sample, rank)
+                    self.members[j, sample.cells[j]].append(own)
 
     def fold(self, sample: Sample) -> int:
         """One of five."""
         return combine(draw(self.seed, FOLDS), sample.id_hash) % 5
 
-    def targets(self, sample: Sample, rank: int) -> list[int]:
-        """What the statistics of a sample's categories are about."""
+    def targets(self, sample: Sample, rank: int) -> list[float]:
+        """What the statistics of a sample's categories are about, times its weight."""
         if not self.loss.is_classification:
-            return [quantised(sample.label, self.exponent)]
+            return [sample.weighed(quantised(sample.label, self.exponent), 128)]
         if self.n_targets == 1:
-            return [int(rank == 1)]
-        return [int(rank % self.n_targets == t) for t in range(self.n_targets)]
+            return [sample.weight * (rank == 1)]
+        return [sample.weight * (rank % self.n_targets == t) for t in range(self.n_targets)]
 
     def value(self, column: int, category: int, target: int, without: int | None) -> float:
         """A statistic of a category, of the samples of all folds but one."""
-        own = [targets[target] for fold, targets in self.members[column, category] if fold != without]
-        n, total = len(own), sum(own)
+        own = [(weight, targets[target]) for fold, weight, targets in self.members[column, category] if fold != without]
+        n, total = sum(weight for weight, _ in own), sum(of_target for _, of_target in own)
         if self.loss.is_classification:
             whole = 2**32
             share = sum(self.loss.shares(self.loss.start.scores)[target :: self.n_targets])
             share = min(max(share, 1), whole - 1)
-            x = log(float(total * whole + 10 * share) / float((n - total) * whole + 10 * (whole - share)))
+            ours, others = int(total * whole) + 10 * share, int((n - total) * whole) + 10 * (whole - share)
+            x = log(float(ours) / float(others))
             x *= 2.0 if self.n_targets == 1 else 0.5
         else:
             inverse = 1.0 / self.loss.start.spread
@@ -80,7 +82,7 @@ class Statistics:
         """The cells that trees read, of a query or of a sample that trains."""
         added = [self.value(j, cells[j], t, fold) for j in self.sources for t in range(self.n_targets)]
         stored = [
-            RARE if j in self.sources and self.n_held[j, value] < self.least else value for j, value in enumerate(cells)
+            RARE if j in self.sources and self.held[j, value] < self.least else value for j, value in enumerate(cells)
         ]
         return (*stored, *added)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,13 +20,20 @@ class Sample(NamedTuple):
     cells: tuple[Any, ...]
     label: Any  # a class as (type name, value), which is their order; or a number
     id_hash: int
+    weight: float = 1.0  # in 256ths
+
+    def weighed(self, value: int, offset: int = 0) -> int:
+        """An integer times the weight, rounded down with some 256ths added."""
+        return (value * round(self.weight * 256) + offset) >> 8
 
 
-def sample_of(name: str, features: Sequence[Any], label: Any, columns: Sequence[Column], task: str) -> Sample:
+def sample_of(
+    name: str, features: Sequence[Any], label: Any, columns: Sequence[Column], task: str, weight: float = 1.0
+) -> Sample:
     """A sample from what a user gives."""
     cells = tuple(cell(value, column) for value, column in zip(features, columns, strict=True))
     target = (type(label).__name__, label) if task == "classification" else float(label)
-    return Sample(cells, target, hash_bytes(name.encode()))
+    return Sample(cells, target, hash_bytes(name.encode()), math.floor(256 * weight + 0.5) / 256)
 
 
 class Sums(NamedTuple):

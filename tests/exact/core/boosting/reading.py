@@ -52,7 +52,10 @@ def assert_same(trees: Trees, expected: Ensemble) -> None:
 def expected(oracle: Any, world: World, held: dict[str, Any], model: Any) -> Ensemble:
     """The trees of what is held, of an oracle of incremental boosting (a module)."""
     p, columns = world.parameters, world.columns
-    samples = {name: sample_of(name, row, label, columns, world.task) for name, (row, label) in held.items()}
+    samples = {
+        name: sample_of(name, row, label, columns, world.task, world.weight((row, label)))
+        for name, (row, label) in held.items()
+    }
     gradient_grid, leaf_grid = model.settings_.to_dict()["quantization"] or (0.0, 0.0)
     same = {name: p[name] for name in Parameters.__annotations__ if name in p}
     parameters = Parameters(**same, gradient_grid=gradient_grid, leaf_grid=leaf_grid)
