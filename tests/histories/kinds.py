@@ -381,7 +381,7 @@ ROWS = (
         tasks=("classification", "regression"), tuning={"least_size": [4, 5, 6, 7], "weak": [regions._WEAK, 8.0, 4.0]},
     ),
     _PRESORTED,
-    replace(_PRESORTED, name="presorted oracle", oracle=presorted, has_weights=False),
+    replace(_PRESORTED, name="presorted oracle", oracle=presorted),
     _ONLINE,
     replace(
         _ONLINE, name="online oracle", comparison=comparisons.OnlineOracle, parameters=online_parameters,

@@ -56,11 +56,11 @@ _STEPS = 2.0**32  # a loss of 1
 _LARGEST_LOSS = 2.0**38
 
 SQUARED, BINARY, MULTI_CLASS = range(3)  # losses; and HUBER, QUANTILE, POISSON
-_NO_LIMIT = 2.0**62
+_LARGEST_NUMBER = 2.0**50  # of a leaf of a regression: a spread may be far above targets that hardly exist
 _MOST_MEANS = 8.0  # e^F beyond so many times the mean of all counts as that, in a hessian
 _LARGEST_GRADIENT = 2.0**41
 _SLOPE_STEPS = 2.0**30
-_LEAST_UNIT = 2.0**-1000  # e^F is not less
+_LEAST_UNIT = 2.0**-1000  # what is divided by is not less
 
 
 class Loss(NamedTuple):
@@ -119,7 +119,7 @@ def begin(
         h_bits = 8 if (weights % GRID).any() else 0
         loss = Loss(
             kind, min(room - h_bits, 52 - b), h_bits, b + h_bits, float(np.ldexp(l2, h_bits)),
-            _least(min_child_weight, h_bits), learning_rate, targets, units, _NO_LIMIT,
+            _least(min_child_weight, h_bits), learning_rate, targets, units, _LARGEST_NUMBER,
         )  # fmt: skip
         if kind == SQUARED:
             mean = (2 * sum((targets * weights).tolist()) + n) // (2 * n)
@@ -148,7 +148,8 @@ def _begin_numbers(
     loss: Loss, sizes: tuple[int, int, float, float], begin: Beginning, level: float, exponent: int
 ) -> Start:
     """The same by another loss of numbers, from where boosting on grids begins."""
-    (b, room, l2, min_child_weight), unit = sizes, float(np.ldexp(1.0, exponent - BITS))
+    (b, room, l2, min_child_weight), target_unit = sizes, float(np.ldexp(1.0, exponent - BITS))
+    unit = max(target_unit, _LEAST_UNIT)  # that of targets that hardly exist may be 0
     h_bits = (room - 2) // 2
     if loss.kind == HUBER:
         loss = loss._replace(level=(level or begin.spread) / unit)
@@ -160,7 +161,7 @@ def _begin_numbers(
     else:
         ordinary, first = 1.0 / _MOST_MEANS, begin.base * 2.0**SCORE_BITS
         curvature, limit = losses.power(-begin.base) / _MOST_MEANS, 2.0 ** (SCORE_BITS + 1) * loss.rate
-        loss = loss._replace(score_unit=2.0**-SCORE_BITS, target_unit=unit, gradient_scale=1.0 / max(unit, _LEAST_UNIT))
+        loss = loss._replace(score_unit=2.0**-SCORE_BITS, target_unit=target_unit, gradient_scale=1.0 / unit)
         loss, exponent = loss._replace(curvature=curvature, limit=limit), BITS - SCORE_BITS
     weights = float(np.ldexp(l2 * ordinary, h_bits)), _least(min_child_weight * ordinary, h_bits)
     loss = loss._replace(

@@ -7,7 +7,7 @@ leaf values are integers in fixed point, on scales that are functions of the set
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -143,18 +143,30 @@ def leaf_value(g: int, h: int, rules: Rules) -> int:
 # --- losses ---------------------------------------------------------------------------------------
 
 
+def room_for(samples: Sequence[Sample]) -> int:
+    """Bits of both derivatives of a sample together, so that no sum passes 2^63."""
+    return 63 - 2 * sum(math.ceil(sample.weight) for sample in samples).bit_length()
+
+
+def weighed(samples: Sequence[Sample], derived: Iterable[Iterable[tuple[int, int]]]) -> np.ndarray[Any, Any]:
+    """Derivatives times the weights, rounded to the nearest, halves up: int64[n, groups, 2]."""
+    pairs = zip(samples, derived, strict=True)
+    return np.array([[[one.weighed(x, 128) for x in pair] for pair in own] for one, own in pairs], np.int64)
+
+
 class SquaredError:
     """A regression: targets, scores and values are multiples of 2^(e - 38), gradients are what room is left for."""
 
     n_groups = 1
 
-    def __init__(self, targets: Sequence[float], parameters: Parameters) -> None:
+    def __init__(self, samples: Sequence[Sample], parameters: Parameters) -> None:
         self.parameters = parameters
-        self.exponent = scale_exponent(targets)
-        self.room = 63 - 2 * len(targets).bit_length()
-        fixed = [quantised(y, self.exponent) for y in targets]
-        n = len(fixed)
-        self.start = [(2 * sum(fixed) + n) // (2 * n)]
+        self.exponent = scale_exponent([sample.label for sample in samples])
+        self.h_bits = 0 if all(sample.weight.is_integer() for sample in samples) else 8
+        self.room = room_for(samples) - self.h_bits
+        units = [round(256 * sample.weight) for sample in samples]
+        total = sum(quantised(sample.label, self.exponent) * u for sample, u in zip(samples, units, strict=True))
+        self.start = [(2 * total + sum(units)) // (2 * sum(units))]
         self.unit = math.ldexp(1.0, self.exponent - 38)
         self.base = [math.ldexp(float(self.start[0]), self.exponent - 38)]
 
@@ -171,10 +183,10 @@ class SquaredError:
         while max(map(abs, errors)) >> shift >= 2**self.room:
             shift += 1
         half = (1 << shift) >> 1
-        least = max(1, math.ceil(p.min_child_weight))
-        rate = p.learning_rate * 2.0**shift
-        rules = Rules(p.max_depth, p.l2_regularization, least, rate, None, p.directions)
-        return np.array([[[(error + half) >> shift, 1]] for error in errors], np.int64), rules
+        l2, least = (math.ldexp(weight, self.h_bits) for weight in (p.l2_regularization, p.min_child_weight))
+        rate = p.learning_rate * 2.0**shift * 2.0**self.h_bits
+        rules = Rules(p.max_depth, l2, max(1, math.ceil(least)), rate, None, p.directions)
+        return weighed(samples, ([((error + half) >> shift, 2**self.h_bits)] for error in errors)), rules
 
     def of(self, sample: Sample, scores: Sequence[int]) -> float:
         """The loss of a sample that validates."""
@@ -185,23 +197,26 @@ class SquaredError:
 class NumberLoss(SquaredError):  # noqa: N818 - a loss, no exception
     """Another loss of numbers: gradients are what room is left for, hessians as those of classes."""
 
-    def __init__(self, targets: Sequence[float], parameters: Parameters) -> None:
-        super().__init__(targets, parameters)
-        p, begin = parameters, number_start_of(targets, parameters)
+    def __init__(self, samples: Sequence[Sample], parameters: Parameters) -> None:
+        super().__init__(samples, parameters)
+        units = [round(256 * sample.weight) for sample in samples]
+        p, begin = parameters, number_start_of([sample.label for sample in samples], units, parameters)
         spread = begin.spread
-        self.of_target, self.of_score, self.slopes, self.limit = 1.0, 1.0, 1.0, math.inf
+        self.of_target, self.of_score, self.slopes, self.limit = 1.0, 1.0, 1.0, 2.0**50
         self.curve: Curve
-        self.greatest, self.ordinary, self.h_bits = 1.0, 1.0, 0
+        self.greatest, self.ordinary = 1.0, 1.0
         most = 2.0**41
-        self.start = [round(min(max(begin.base / self.unit, -most), most))]
+        least = max(self.unit, 2.0**-1000)
+        self.start = [round(min(max(begin.base / least, -most), most))]
         self.base = [math.ldexp(float(self.start[0]), self.exponent - 38)]
         if p.loss == "huber":
-            self.curve = huber((p.huber_delta or spread) / self.unit)
+            self.curve = huber((p.huber_delta or spread) / least)
             return
-        self.h_bits = (self.room - 2) // 2
-        self.room -= self.h_bits
+        room = room_for(samples)
+        self.h_bits = (room - 2) // 2
+        self.room = room - self.h_bits
         if p.loss == "quantile":
-            steep, band = max(p.quantile, 1.0 - p.quantile), BAND * spread / self.unit
+            steep, band = max(p.quantile, 1.0 - p.quantile), BAND * spread / least
             self.curve, self.slopes, self.greatest = pinball(p.quantile, band), 2.0**30, band / steep
             self.ordinary = BAND / steep / (p.quantile * (1.0 - p.quantile))
             return
@@ -209,7 +224,7 @@ class NumberLoss(SquaredError):  # noqa: N818 - a loss, no exception
             poisson(),
             HALVES,
             self.unit,
-            1.0 / max(self.unit, 2.0**-1000),
+            1.0 / least,
         )
         self.start = [round(begin.base * 2.0**30)]
         self.unit, self.base = HALVES, [self.start[0] * HALVES]
@@ -234,11 +249,11 @@ class NumberLoss(SquaredError):  # noqa: N818 - a loss, no exception
             l2=math.ldexp(p.l2_regularization * self.ordinary, self.h_bits),
             least=max(1, math.ceil(math.ldexp(p.min_child_weight * self.ordinary, self.h_bits))),
             factor=p.learning_rate * 2.0**shift * most * (self.greatest / (self.slopes * self.of_score)),
-            limit=self.limit if math.isfinite(self.limit) else None,
+            limit=self.limit,
             directions=p.directions,
         )
-        derived = [[[(e + half) >> shift, math.floor(b * most + 0.5)]] for e, b in zip(errors, bends, strict=True)]
-        return np.array(derived, np.int64), rules
+        derived = ([((e + half) >> shift, math.floor(b * most + 0.5))] for e, b in zip(errors, bends, strict=True))
+        return weighed(samples, derived), rules
 
     def of(self, sample: Sample, scores: Sequence[int]) -> float:
         """The loss of a sample that validates."""
@@ -256,13 +271,13 @@ class LogLoss:
         self.parameters = parameters
         self.classes = list(classes)
         self.n_groups = len(classes) if len(classes) > 2 else 1
-        room = 63 - 2 * len(training).bit_length()
+        room = room_for(training)
         self.h_bits = (room - 2) // 2
         self.g_bits = room - self.h_bits
         self.start = [0] * self.n_groups
         if self.n_groups == 1:
-            n1 = sum(sample.label == classes[1] for sample in training)
-            odds = max(1, n1) / max(1, len(training) - n1)
+            n1, n0 = (sum(sample.weight for sample in training if sample.label == classes[k]) for k in (1, 0))
+            odds = (n1 or 1.0) / (n0 or 1.0)
             self.start = [math.floor(log(odds) * 2.0**30 + 0.5)]
         self.base = [float(start) * HALVES for start in self.start]
 
@@ -307,7 +322,7 @@ class LogLoss:
             limit=2**35,
             directions=p.directions,
         )
-        return np.array(derived, np.int64), rules
+        return weighed(samples, derived), rules
 
     def of(self, sample: Sample, scores: Sequence[int]) -> float:
         """The loss of a sample that validates."""
@@ -336,7 +351,7 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
         loss = LogLoss(classes, training, p)
     else:
         kind = SquaredError if p.loss == "squared_error" else NumberLoss
-        loss = kind([sample.label for sample in training], p)
+        loss = kind(training, p)
     scores = {id(sample): list(loss.start) for sample in (*training, *validation)}
     iterations: list[list[Node]] = []
     losses: list[int] = []
@@ -349,8 +364,8 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
                 scores[id(sample)][k] += int(root.leaf_of(sample.cells).value)
         iterations.append(roots)
         if validation:
-            own = [loss.of(sample, scores[id(sample)]) for sample in validation]
-            losses.append(sum(int(min(math.floor(value * 2.0**32), 2.0**38)) for value in own))
+            own = [min(loss.of(sample, scores[id(sample)]) * 2.0**32, 2.0**38) for sample in validation]
+            losses.append(sum(one.weighed(math.floor(x)) for one, x in zip(validation, own, strict=True)))
             if len(losses) - 1 - losses.index(min(losses)) >= (p.early_stopping or 0):
                 break
     if validation:
