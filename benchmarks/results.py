@@ -33,6 +33,7 @@ TOPICS = {
     "boosting-update": "online-boosting",
     "boosting-update-error": "online-boosting",
     "durability-crashes": "crashes",
+    "dynfrs": "paper",
     "igbdt": "presorted-boosting",
     "operations-memory": "memory",
     "operations-stream": "streams",
