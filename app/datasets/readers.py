@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from oubli.app.datasets.columns import ColumnError, Note
-from oubli.app.datasets.dialect import LoadError, Reading, check_header, listed, too_large, unpacked
+from oubli.app.datasets.dialect import LoadError, Reading, check_header, listed, not_encoded, too_large, unpacked
 from oubli.app.datasets.formulas import unguarded_columns, verbatim_fields, without_empty
 from oubli.app.datasets.layout import HEAD_BYTES, Layout, find_layout, guess_encoding
 from oubli.app.datasets.tables import ParquetSource, TableSource, read_arrow, read_excel, read_json_lines, small
@@ -36,6 +36,7 @@ __all__ = ["CsvSource", "LoadError", "Source", "listed", "located", "open_source
 _BLOCK_BYTES = 4 * 1024 * 1024
 _PIECE_BYTES = 2**20  # of what is read piece by piece
 _HEADER_BYTES = 16 * 2**20  # of the first line at most
+_UNREADABLE = (pa.ArrowInvalid, UnicodeError)
 
 
 def _memory_bytes() -> int:
@@ -93,11 +94,11 @@ class CsvSource:
         """
         try:
             table = self._read(names, progress, texts, verbatim=False)
-        except pa.ArrowInvalid:
+        except _UNREADABLE:
             self._look_at_encoding()
             try:
                 table = self._read(names, progress, texts, verbatim=True)
-            except pa.ArrowInvalid:
+            except _UNREADABLE:
                 self._explain()
         size = self.path.stat().st_size
         progress(f"loading {self.path.name}", size, size)
@@ -140,7 +141,7 @@ class CsvSource:
             try:
                 options = self._options(names, {}, verbatim=True, block_bytes=_PIECE_BYTES)
                 yield from small(map(unguarded_columns, arrow.open_csv(stream, **options)))
-            except pa.ArrowInvalid:
+            except _UNREADABLE:
                 self._explain()
 
     def _options(
@@ -190,8 +191,7 @@ class CsvSource:
                 layout = find_layout(head, given, is_whole=is_whole, least=1 if size == limit else 2)
             except UnicodeError as error:
                 encoding = error.encoding if isinstance(error, UnicodeDecodeError) else given["encoding"]
-                rule = f"is not {encoding} text: say what it is with --read encoding=NAME"
-                raise LoadError(f"{self.path} {rule}") from None
+                raise not_encoded(self.path, encoding, self._max_bytes) from None
             except LoadError as error:
                 raise LoadError(f"{self.path} {error}") from None
             if layout is None and size == limit:
@@ -228,7 +228,7 @@ class CsvSource:
                         yield line, record
                     line = 1 + reading.skip + reader.line_num
             except UnicodeDecodeError:
-                self._explain_encoding()
+                raise not_encoded(self.path, reading.encoding, self._max_bytes) from None
             except csv.Error:
                 raise LoadError(f"{self.path}, line {line}: is not CSV: look at its quotation marks") from None
 
@@ -261,29 +261,17 @@ class CsvSource:
                     self._layout = replace(self._layout, reading=replace(reading, encoding=found))
                     return
 
-    def _explain_encoding(self) -> NoReturn:
-        encoding = self.reading.encoding
-        if not encoding.startswith(("utf-16", "utf-32")):
-            with self._bytes() as stream:
-                for number, line in enumerate(stream, start=1):
-                    try:
-                        line.decode(encoding)
-                    except UnicodeDecodeError:
-                        raise LoadError(
-                            f"{self.path}, line {number}: is not {encoding.upper()} text: save the file as UTF-8, or "
-                            "say what it is with --read encoding=NAME"
-                        ) from None
-        raise LoadError(f"{self.path} is not {encoding.upper()} text: save the file as UTF-8") from None
-
     def _bytes(self, report: Any = lambda done: None) -> Any:
         return unpacked(self.path, self._max_bytes, report)
 
 
 Source = CsvSource | ParquetSource | TableSource
 
-_PARQUET = b"PAR1"
-_ARROW = (b"ARROW1", b"FEA1", b"\xff\xff\xff\xff")
-_SHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+_FIRST_BYTES = {
+    "parquet": (b"PAR1",),
+    "arrow": (b"ARROW1", b"FEA1", b"\xff\xff\xff\xff"),
+    "excel": (b"PK\x03\x04", b"\xd0\xcf\x11\xe0"),
+}
 
 
 def open_source(
@@ -314,24 +302,25 @@ def open_source(
             begin = file.read(6)
     except OSError as error:
         raise LoadError(f"{path} cannot be read: {error.strerror}") from None
-    form = given.get("format")
-    if form == "parquet" or (form is None and begin.startswith(_PARQUET)):
-        return ParquetSource(path, max_bytes)
-    if form == "arrow" or (form is None and begin.startswith(_ARROW)):
-        return read_arrow(path, max_bytes)
-    if form == "excel" or (form is None and begin.startswith(_SHEETS)):
-        reading = Reading(**{**given, "format": "excel"}, given=frozenset(given))
-        return read_excel(path, reading, max_bytes)
+    form = given.get("format") or next((form for form, one in _FIRST_BYTES.items() if begin.startswith(one)), None)
     if form is None:
         with unpacked(path, max_bytes) as stream:
-            first = stream.peek(64)[:64].removeprefix(codecs.BOM_UTF8).lstrip()
-        if first.startswith(b"[") and first[1:].lstrip().startswith(b"{"):
+            text = stream.peek(64)[:64].decode(given.get("encoding", "utf-8"), "ignore")
+        first = text.removeprefix("\ufeff").lstrip()
+        if first.startswith("[") and first[1:].lstrip().startswith("{"):
             raise LoadError(
                 f"{path} is a JSON array: write JSON lines, one object a line, as to_json(orient='records', "
                 "lines=True) of pandas does"
             )
-        form = "jsonl" if first.startswith(b"{") else "csv"
-    return read_json_lines(path, max_bytes, progress) if form == "jsonl" else CsvSource(path, given, max_bytes)
+        form = "jsonl" if first.startswith("{") else "csv"
+    if form == "csv":
+        return CsvSource(path, given, max_bytes)
+    reading = Reading(**{**given, "format": form}, given=frozenset(given))
+    if form == "jsonl":
+        return read_json_lines(path, reading, max_bytes, progress)
+    if form == "parquet":
+        return ParquetSource(path, reading, max_bytes)
+    return (read_arrow if form == "arrow" else read_excel)(path, reading, max_bytes)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ of numbers and texts is read as texts, as in CSV.
 """
 
 import datetime as dt
+import io
 import itertools
 import sys
 import zipfile
@@ -18,7 +19,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oubli.app.datasets.dialect import LoadError, Reading, check_header, listed, too_large, unpacked
+from oubli.app.datasets.dialect import LoadError, Reading, check_header, listed, not_encoded, too_large, unpacked
 from oubli.app.progress import Progress
 
 _PIECE_BYTES, _PIECE_ROWS = 2**20, 8192  # of what is read piece by piece
@@ -33,12 +34,12 @@ class ParquetSource:
     """A Parquet file."""
 
     typed = True
-    reading = Reading(format="parquet")
 
-    def __init__(self, path: Path, max_bytes: int) -> None:
+    def __init__(self, path: Path, reading: Reading, max_bytes: int) -> None:
         import pyarrow.parquet  # each format takes a while to import
 
         self.path = path
+        self.reading = reading
         self._max_bytes = max_bytes
         try:
             self._file = pyarrow.parquet.ParquetFile(path)
@@ -167,7 +168,7 @@ class TableSource:
         return f"row {self._first + row + 1}"
 
 
-def read_arrow(path: Path, max_bytes: int) -> TableSource:
+def read_arrow(path: Path, reading: Reading, max_bytes: int) -> TableSource:
     """Read a file or a stream of Arrow's, or a file of Feather."""
     parts: list[pa.RecordBatch] = []
     n_bytes = 0
@@ -180,7 +181,7 @@ def read_arrow(path: Path, max_bytes: int) -> TableSource:
 
                 table = feather.read_table(path)
                 table.validate(full=True)
-                return TableSource(path, Reading(format="arrow"), table)
+                return TableSource(path, reading, table)
             if begin == b"ARROW1":
                 reader: Any = pa.ipc.open_file(file)
                 batches: Iterable[pa.RecordBatch] = map(reader.get_batch, range(reader.num_record_batches))
@@ -192,14 +193,14 @@ def read_arrow(path: Path, max_bytes: int) -> TableSource:
                     raise too_large(path, max_bytes)
                 batch.validate(full=True)  # a damaged file may point anywhere
                 parts.append(batch)
-            return TableSource(path, Reading(format="arrow"), pa.Table.from_batches(parts, reader.schema))
+            return TableSource(path, reading, pa.Table.from_batches(parts, reader.schema))
     except (pa.ArrowException, OSError):
         raise LoadError(f"{path} begins like an Arrow file but cannot be read as one: is it cut short?") from None
     except MemoryError:
         raise too_large(path, max_bytes) from None
 
 
-def read_json_lines(path: Path, max_bytes: int, progress: Progress) -> TableSource:
+def read_json_lines(path: Path, reading: Reading, max_bytes: int, progress: Progress) -> TableSource:
     """Read a file of JSON objects, one a line; `null` is missing."""
     from pyarrow import json
 
@@ -208,7 +209,8 @@ def read_json_lines(path: Path, max_bytes: int, progress: Progress) -> TableSour
 
     def read(**parsing: Any) -> pa.Table:
         with unpacked(path, max_bytes, lambda done: progress(f"loading {path.name}", done, size)) as stream:
-            return json.read_json(stream, options, json.ParseOptions(**parsing))
+            text = pa.transcoding_input_stream(pa.PythonFile(stream, mode="r"), reading.encoding, "utf-8")
+            return json.read_json(text, options, json.ParseOptions(**parsing))
 
     try:
         table = read()
@@ -219,22 +221,25 @@ def read_json_lines(path: Path, max_bytes: int, progress: Progress) -> TableSour
             table = read(explicit_schema=pa.schema([pa.field(one.name, pa.string()) for one in times]))
             table = table.select(names)
         table.validate(full=True)
-    except (pa.ArrowException, UnicodeDecodeError):
-        _explain_json(path, max_bytes)
+    except (pa.ArrowException, UnicodeError):
+        try:
+            _explain_json(path, reading.encoding, max_bytes)
+        except UnicodeError:
+            raise not_encoded(path, reading.encoding, max_bytes) from None
         raise LoadError(
             f"{path} cannot be read as JSON lines: write one object a line, without objects in it"
         ) from None
-    return TableSource(path, Reading(format="jsonl"), table)
+    return TableSource(path, reading, table)
 
 
 _KINDS = {str: "a text", bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object"}
 
 
-def _explain_json(path: Path, max_bytes: int) -> None:
+def _explain_json(path: Path, encoding: str, max_bytes: int) -> None:
     """Find what pyarrow stumbled over; its own message repeats the row."""
     kinds: dict[str, str] = {}
     with unpacked(path, max_bytes) as stream:
-        for number, line in enumerate(stream, start=1):
+        for number, line in enumerate(io.TextIOWrapper(stream, encoding), start=1):
             try:
                 record = orjson.loads(line) if line.strip() else {}
             except orjson.JSONDecodeError:

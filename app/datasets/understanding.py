@@ -188,7 +188,7 @@ def find_remarks(
         n_some = int(some.max(initial=-1)) + 1
         if n_rows < 2:
             continue
-        if n_some <= 1 and len(_distinct(values)) <= 1:
+        if n_some <= 1 and _codes(values).max(initial=-1) < 1:
             remarks[column.name] = "constant"
         elif len(some) >= _LEAST_ROWS and n_some > 0.95 * len(some) and _names_rows(column, values):
             remarks[column.name] = "id"
@@ -201,19 +201,8 @@ def find_remarks(
 
 def _codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Return distinct values as numbers from 0; -1 for a missing one."""
-    if values.dtype.kind == "f":
-        codes = np.full(len(values), -1)
-        codes[~np.isnan(values)] = np.unique(values[~np.isnan(values)], return_inverse=True)[1]
-        return codes
     known: dict[Any, int] = {}
-    return np.array([-1 if v is None else known.setdefault(v, len(known)) for v in values.tolist()], np.int64)
-
-
-def _distinct(values: npt.NDArray[Any]) -> set[Any]:
-    if values.dtype.kind != "f":
-        return set(values.tolist()) - {None}
-    known = values[~np.isnan(values)]
-    return {known.min(), known.max()} if len(known) else set()
+    return np.array([-1 if v is None or v != v else known.setdefault(v, len(known)) for v in values.tolist()], np.int64)
 
 
 def _names_rows(column: Column, values: npt.NDArray[Any]) -> bool:
