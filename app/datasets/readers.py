@@ -12,7 +12,6 @@ does not fit the rest, it is read a second time, with every field as text. When 
 slowly, to name the line. pyarrow's own messages repeat the row and are never shown.
 """
 
-import codecs
 import csv
 import io
 import os
@@ -180,26 +179,24 @@ class CsvSource:
 
     def _find_layout(self, given: Mapping[str, Any]) -> Layout:
         """Find out how the file is written, from as much of it as that takes."""
-        size, limit = HEAD_BYTES, min(_HEADER_BYTES, self._max_bytes)
         layout = None
-        while layout is None:
-            size = min(size, limit)
+        for size, least in ((HEAD_BYTES, 2), (min(_HEADER_BYTES, self._max_bytes), 1)):
+            if layout is not None:
+                break
             with self._bytes() as stream:
                 head = stream.read(size)
             try:
-                is_whole = len(head) < size
-                layout = find_layout(head, given, is_whole=is_whole, least=1 if size == limit else 2)
+                layout = find_layout(head, given, is_whole=len(head) < size, least=least)
             except UnicodeError as error:
                 encoding = error.encoding if isinstance(error, UnicodeDecodeError) else given["encoding"]
                 raise not_encoded(self.path, encoding, self._max_bytes) from None
             except LoadError as error:
                 raise LoadError(f"{self.path} {error}") from None
-            if layout is None and size == limit:
-                raise LoadError(
-                    f"{self.path} has no line break in its first {_HEADER_BYTES // 2**20} MiB: it needs a header line "
-                    "with the names of the columns, then rows"
-                )
-            size *= 8
+        if layout is None:
+            raise LoadError(
+                f"{self.path} has no line break in its first {_HEADER_BYTES // 2**20} MiB: it needs a header line "
+                "with the names of the columns, then rows"
+            )
         if not layout.names:
             raise LoadError(f"{self.path} is empty: it needs a header line with the names of the columns, then rows")
         check_header(self.path, layout.names)
@@ -248,18 +245,13 @@ class CsvSource:
         reading = self.reading
         if reading.encoding != "utf-8" or "encoding" in reading.given or self._layout.mark:
             return
-        decoder = codecs.getincrementaldecoder("utf-8")()
-        is_ascii = True
         with self._bytes() as stream:
-            while piece := stream.read(HEAD_BYTES):
-                try:
-                    is_ascii &= decoder.decode(piece, final=len(piece) < HEAD_BYTES).isascii()
-                except UnicodeDecodeError as error:
-                    if not is_ascii:  # a text of both is damaged
-                        return
-                    found = guess_encoding(error.object)
-                    self._layout = replace(self._layout, reading=replace(reading, encoding=found))
-                    return
+            line = next((line for line in stream if not line.isascii()), b"")
+            text = line + stream.read(HEAD_BYTES)
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError:
+            self._layout = replace(self._layout, reading=replace(reading, encoding=guess_encoding(text)))
 
     def _bytes(self, report: Any = lambda done: None) -> Any:
         return unpacked(self.path, self._max_bytes, report)

@@ -10,7 +10,7 @@ import io
 import itertools
 import sys
 import zipfile
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oubli.app.datasets.dialect import LoadError, Reading, check_header, listed, not_encoded, too_large, unpacked
-from oubli.app.progress import Progress
+from oubli.app.progress import Progress, within
 
 _PIECE_BYTES, _PIECE_ROWS = 2**20, 8192  # of what is read piece by piece
 _BATCH_ROWS = 65_536  # of a Parquet file, looked at before they are unpacked
@@ -55,42 +55,41 @@ class ParquetSource:
         check_header(path, self.header)
 
     def read(self, names: Sequence[str], progress: Progress, texts: Container[str] = ()) -> pa.Table:
-        """Read some columns; the progress counts row groups."""
+        """Read some columns; the progress counts rows."""
         del texts
-        groups = self._file.num_row_groups
         schema = pa.schema([self._schema.field(name) for name in names])
-        parts, n_bytes = [], self._claimed(names)
+        parts, n_bytes = [schema.empty_table()], self._claimed(names)
         if n_bytes > self._max_bytes:
             raise too_large(self.path, self._max_bytes)
         n_bytes = 0
-        for done in range(groups):
-            progress(f"loading {self.path.name}", done, groups)
-            try:
-                n_rows = self._rows_at_a_time(done, names)
-                for batch in self._file.iter_batches(n_rows, row_groups=[done], columns=list(names)):
-                    batch.validate(full=True)
-                    n_bytes += batch.num_rows + sum(map(_unpacked_bytes, batch.columns))
-                    if n_bytes > self._max_bytes:
-                        raise too_large(self.path, self._max_bytes)
-                    parts.append(pa.Table.from_batches([batch]).select(list(names)).cast(schema))
-            except (pa.ArrowException, OSError):
-                raise LoadError(f"{self.path} is damaged in row group {done + 1}: export it again") from None
-            except MemoryError:
-                raise too_large(self.path, self._max_bytes) from None
-        progress(f"loading {self.path.name}", groups, groups)
-        return pa.concat_tables(parts) if parts else schema.empty_table()
+        for batch in self._pieces(names, _BATCH_ROWS, within(progress, f"loading {self.path.name}")):
+            n_bytes += batch.num_rows + sum(map(_unpacked_bytes, batch.columns))
+            if n_bytes > self._max_bytes:
+                raise too_large(self.path, self._max_bytes)
+            parts.append(pa.Table.from_batches([batch]).cast(schema))
+        return pa.concat_tables(parts)
 
     def batches(self, names: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
         """Yield some columns piece by piece, in memory that does not grow with the file; see `read`."""
-        n_rows, done = self._file.metadata.num_rows, 0
+        yield from small(self._pieces(names, _PIECE_ROWS, within(progress, f"reading {self.path.name}")))
+
+    def _pieces(
+        self, names: Sequence[str], most_rows: int, report: Callable[[int, int], object]
+    ) -> Iterator[pa.RecordBatch]:
+        done, total = 0, self._file.metadata.num_rows
         try:
-            for batch in self._file.iter_batches(_PIECE_ROWS, columns=list(names)):
-                progress(f"reading {self.path.name}", done, n_rows)
-                batch.validate(full=True)
-                done += batch.num_rows
-                yield from small([batch.select(list(names))])
+            for group in range(self._file.num_row_groups):
+                n_rows = min(most_rows, self._rows_at_a_time(group, names))
+                for batch in self._file.iter_batches(n_rows, row_groups=[group], columns=list(names)):
+                    report(done, total)
+                    batch.validate(full=True)
+                    done += batch.num_rows
+                    yield batch.select(list(names))
         except (pa.ArrowException, OSError):
             raise LoadError(f"{self.path} is damaged: export it again") from None
+        except MemoryError:
+            raise too_large(self.path, self._max_bytes) from None
+        report(total, total)
 
     def _encoded_by(self, encodings: frozenset[str]) -> set[str]:
         """Names of the columns that use one of some encodings."""
@@ -118,7 +117,7 @@ class ParquetSource:
             for chunk in self._chunks(group, names)
             if _DELTA.intersection(chunk.encodings)
         ]
-        return min(_BATCH_ROWS, max(1, _BATCH_BYTES // int(max(longest, default=1) or 1)))
+        return max(1, _BATCH_BYTES // int(max(longest, default=1) or 1))
 
     def place(self, row: int) -> str:
         """Say where a row stands, counted from 0."""
@@ -279,19 +278,13 @@ def read_excel(path: Path, reading: Reading, max_bytes: int) -> TableSource:
             f"{path} has no sheet of this name. It has {listed(book.sheet_names)}: choose with --read sheet="
         )
     sheet = book.get_sheet_by_name(reading.sheet or book.sheet_names[0])
-    rows = sheet.to_python(skip_empty_area=False)
-    above = next((number for number, row in enumerate(rows) if any(cell != "" for cell in row)), len(rows))
-    if above == len(rows):
+    rows = sheet.to_python()
+    if sheet.start is None or not rows:
         raise LoadError(f"{path} is empty: it needs a header line with the names of the columns, then rows")
-    width = max(place for place, cell in enumerate(rows[above], start=1) if cell != "")
-    body = [row[:width] for row in rows[above + 1 :]]
-    while body and all(cell == "" for cell in body[-1]):
-        body.pop()
-    names = [str(cell) for cell in rows[above][:width]]
+    names = [str(cell) for cell in rows[0]]
     check_header(path, names)
-    cells = [[row[place] for row in body] for place in range(width)]
-    table = pa.table(dict(zip(names, map(_sheet_column, cells), strict=True)))
-    return TableSource(path, reading, table, above + 1)
+    columns = (_sheet_column([row[place] for row in rows[1:]]) for place in range(len(names)))
+    return TableSource(path, reading, pa.table(dict(zip(names, columns, strict=True))), sheet.start[0] + 1)
 
 
 def _sheet_column(cells: Sequence[Any]) -> pa.Array:
