@@ -169,7 +169,7 @@ def load_table(
     given = read_options(settings.read)
     declared = None
     if settings.schema_file is not None:
-        declared, said = load_schema_file(settings.schema_file)
+        declared, said = load_schema(settings.schema_file)
         given = {**said, **given}
     target = settings.target or (declared.label_name if declared is not None else None)
     source = open_source(settings.data, given, progress=progress)
@@ -404,13 +404,11 @@ def load_queries(
     return Queries(as_input(columns, schema), ids, ignored, labels)
 
 
-def load_schema(path: Path) -> Schema:
-    """Read a schema from a JSON file, in the form of `oubli.core.data.schema`."""
-    return load_schema_file(path)[0]
+def load_schema(path: Path) -> tuple[Schema, dict[str, Any]]:
+    """Read a schema from a JSON file, in the form of `oubli.core.data.schema`, and how data files are read.
 
-
-def load_schema_file(path: Path) -> tuple[Schema, dict[str, Any]]:
-    """Read a schema and, if the file has `read`, a list of `KEY=VALUE`, how data files are read; see `dialect`."""
+    The latter is `read` of the file, a list of `KEY=VALUE`; see `dialect`.
+    """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         said = document.pop("read", []) if isinstance(document, dict) else []
