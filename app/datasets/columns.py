@@ -15,6 +15,7 @@ files: a refusal is a `ColumnError` with the row, and `oubli.app.datasets.loadin
 Columns of one length, as an estimator takes them.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -493,14 +494,9 @@ def _first_bad(column: pa.ChunkedArray, read: Callable[[pa.Array], object]) -> i
     if not _is_text(column.type):
         return None
     coded = _encode(column)
-    low, high = 0, len(coded.dictionary)
-    while low < high:
-        middle = (low + high) // 2
-        if read(coded.dictionary.slice(0, middle + 1)) is None:
-            high = middle
-        else:
-            low = middle + 1
-    return _first_row(coded, low) if low < len(coded.dictionary) else None
+    codes = range(len(coded.dictionary))
+    bad = bisect_left(codes, True, key=lambda code: read(coded.dictionary.slice(0, code + 1)) is None)
+    return _first_row(coded, bad) if bad in codes else None
 
 
 def _refuse_missing(name: str, column: pa.ChunkedArray) -> None:
