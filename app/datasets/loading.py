@@ -276,7 +276,6 @@ def load_table(
         categories=categories,
         target=target,
         task=schema.task,
-        n_classes=len(classes) if schema.task is Task.CLASSIFICATION else None,
         classes=classes,
         examples=_examples(columns),
     )
