@@ -10,7 +10,7 @@ index        a first column without a name, different in each row, or one that t
 import codecs
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -154,8 +154,12 @@ def split(text: str, reading: Reading, *, is_whole: bool, most: int = _MOST_RECO
     return records
 
 
-def find_layout(head: bytes, given: Mapping[str, Any], *, is_whole: bool, least: int = 2) -> Layout | None:
+def find_layout(
+    head: bytes, given: Mapping[str, Any], *, is_whole: bool, least: int = 2, categorical: Container[str] = ()
+) -> Layout | None:
     """Find out how a CSV file is written; None: its first part holds fewer records than `least`.
+
+    `categorical`: columns that hold no numbers, whatever they look like.
 
     Raises
     ------
@@ -187,7 +191,7 @@ def find_layout(head: bytes, given: Mapping[str, Any], *, is_whole: bool, least:
         for place, name in enumerate(kept)
         if name
     }
-    reading = _find_notation(columns, reading)
+    reading = _find_notation(columns, reading, categorical)
     if reading.header == "yes" and "header" not in given:
         _require_names(columns, reading)
     start = mark + len(text[: begin + end].encode(encoding))
@@ -272,7 +276,7 @@ def _are_numbers(fields: Sequence[Field], reading: Reading) -> bool:
     return bool(known) and all(map(form.fullmatch, known))
 
 
-def _find_notation(columns: Mapping[str, Sequence[Field]], reading: Reading) -> Reading:
+def _find_notation(columns: Mapping[str, Sequence[Field]], reading: Reading, categorical: Container[str]) -> Reading:
     """Find the words for missing values, and how numbers are written."""
     known = frozenset(MISSING_WORDS)
     values = {name: [one for one in fields if one.text and one.text not in known] for name, fields in columns.items()}
@@ -284,7 +288,7 @@ def _find_notation(columns: Mapping[str, Sequence[Field]], reading: Reading) -> 
         words = {one.text for one in fields if one.text in known}
         distinct = text_array(sorted({one.text for one in values[name]}))
         try:
-            is_number = bool(len(distinct)) and numbers_of(distinct, reading) is not None
+            is_number = bool(len(distinct)) and name not in categorical and numbers_of(distinct, reading) is not None
         except AmbiguousDateError:
             is_number = True
         if is_number:

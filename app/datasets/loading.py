@@ -172,7 +172,8 @@ def load_table(
         declared, said = load_schema(settings.schema_file)
         given = {**said, **given}
     target = settings.target or (declared.label_name if declared is not None else None)
-    source = open_source(settings.data, given, progress=progress)
+    categorical = {*settings.categorical, *(() if declared is None else _categorical(declared))}
+    source = open_source(settings.data, given, progress=progress, categorical=categorical)
     require_columns(source, "--target", target)
     require_columns(source, "--id", settings.id_column)
     require_columns(source, "--subject", settings.subject_column)
@@ -345,6 +346,10 @@ def _read_features(
     return columns, features, categories
 
 
+def _categorical(schema: Schema) -> set[str]:
+    return {column.name for column in schema.columns if column.type is ColumnType.CATEGORICAL}
+
+
 def _examples(columns: Mapping[str, Array]) -> dict[str, tuple[str, ...]]:
     """Return the first values of each column."""
     shown = {}
@@ -386,7 +391,7 @@ def load_queries(
     LoadError
         When the file, a row or a field cannot be used.
     """
-    source = open_source(path, read_options(read), progress=progress)
+    source = open_source(path, read_options(read), progress=progress, categorical=_categorical(schema))
     require_columns(source, "--id", id_column)
     require_columns(source, "--target", label_column)
     rules = {name: getattr(schema, name) for name in COLUMN_RULES}

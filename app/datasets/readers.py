@@ -62,14 +62,16 @@ class CsvSource:
         How it is to be read, as far as that is given; see `dialect.read_options`.
     max_bytes
         How much it may unpack to.
+    categorical
+        Columns that hold no numbers, whatever they look like.
     """
 
     typed = False
 
-    def __init__(self, path: Path, given: Mapping[str, Any], max_bytes: int) -> None:
+    def __init__(self, path: Path, given: Mapping[str, Any], max_bytes: int, categorical: Container[str]) -> None:
         self.path = path
         self._max_bytes = max_bytes
-        self._layout = self._find_layout(given)
+        self._layout = self._find_layout(given, categorical)
         # pyarrow needs a name for every column; a name in a file holds no zero byte.
         self._names = [f"\0{place}" if name is None else name for place, name in enumerate(self._layout.names)]
         self.header = [name for name in self._layout.names if name is not None]
@@ -177,7 +179,7 @@ class CsvSource:
                 return f"line {line}"
         return f"row {row + 1}"
 
-    def _find_layout(self, given: Mapping[str, Any]) -> Layout:
+    def _find_layout(self, given: Mapping[str, Any], categorical: Container[str]) -> Layout:
         """Find out how the file is written, from as much of it as that takes."""
         layout = None
         for size, least in ((HEAD_BYTES, 2), (min(_HEADER_BYTES, self._max_bytes), 1)):
@@ -186,7 +188,8 @@ class CsvSource:
             with self._bytes() as stream:
                 head = stream.read(size)
             try:
-                layout = find_layout(head, given, is_whole=len(head) < size, least=least)
+                is_whole = len(head) < size
+                layout = find_layout(head, given, is_whole=is_whole, least=least, categorical=categorical)
             except UnicodeError as error:
                 encoding = error.encoding if isinstance(error, UnicodeDecodeError) else given["encoding"]
                 raise not_encoded(self.path, encoding, self._max_bytes) from None
@@ -267,7 +270,11 @@ _FIRST_BYTES = {
 
 
 def open_source(
-    path: Path, given: Mapping[str, Any] | None = None, max_bytes: int | None = None, progress: Progress = silent
+    path: Path,
+    given: Mapping[str, Any] | None = None,
+    max_bytes: int | None = None,
+    progress: Progress = silent,
+    categorical: Container[str] = (),
 ) -> Source:
     """Open a data file, whatever its name says it is.
 
@@ -281,6 +288,8 @@ def open_source(
         How much it may unpack to; None: `MAX_DATA_BYTES`.
     progress
         Told how far a file is read that is read as a whole.
+    categorical
+        Columns that hold no numbers, whatever they look like.
 
     Raises
     ------
@@ -306,7 +315,7 @@ def open_source(
             )
         form = "jsonl" if first.startswith("{") else "csv"
     if form == "csv":
-        return CsvSource(path, given, max_bytes)
+        return CsvSource(path, given, max_bytes, categorical)
     reading = Reading(**{**given, "format": form}, given=frozenset(given))
     if form == "jsonl":
         return read_json_lines(path, reading, max_bytes, progress)

@@ -363,6 +363,17 @@ def test_what_a_schema_does_not_take(refusal: Callable[..., str], schema_file: P
     assert part in refusal(content, schema_file=schema_file)
 
 
+def test_words_are_categories_where_a_column_is_declared_categorical(
+    load: Callable[..., Table], schema_file: Path
+) -> None:
+    text = "age,code,member,y\n1,7,1,p\nNA,null,,q\n"
+    assert types(load(text))["code"] == "float32"
+    assert column(load(text, categorical=("code",)), "code") == ["7", "null"]
+    table = load(text, target=None, schema_file=schema_file)
+    assert column(table, "code") == ["7", "null"]
+    assert load_queries(Path("data.csv"), table.schema).X["code"].tolist() == ["7", "null"]
+
+
 def test_a_schema_says_what_is_done_with_other_columns(load: Callable[..., Table], schema_file: Path) -> None:
     lax = {**SCHEMA.to_dict(), "extra_columns": "ignore", "missing_columns": "missing"}
     schema_file.write_text(json.dumps(lax))
