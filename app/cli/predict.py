@@ -19,7 +19,7 @@ from oubli.app.datasets.columns import ColumnError, Frame, convert_feature, verb
 from oubli.app.datasets.dialect import Reading
 from oubli.app.datasets.fields import plain_numbers
 from oubli.app.datasets.formulas import unguarded
-from oubli.app.datasets.loading import Queries, require_features, require_id
+from oubli.app.datasets.loading import Queries, require_columns, require_features
 from oubli.app.datasets.readers import LoadError, Source, located
 from oubli.app.datasets.streams import ArrowWriter
 from oubli.app.errors import StartError
@@ -126,7 +126,7 @@ def remote_prediction_rows(
     """
     model = client.model()
     rules = {name: rule or getattr(model, name) for name, rule in rules.items()}
-    require_id(source, id_column)
+    require_columns(source, "--id", id_column)
     names = require_features(source, model.names, (model.label.name, id_column), **rules)
     features = [feature for feature in model.features if feature.name in names]
     is_first, n_before = True, 0

@@ -15,6 +15,7 @@ files: a refusal is a `ColumnError` with the row, and `oubli.app.datasets.loadin
 Columns of one length, as an estimator takes them.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,8 +27,6 @@ import pyarrow.compute as pc
 
 from oubli.app.datasets.dialect import Reading
 from oubli.app.datasets.fields import (
-    DAYS,
-    OF_DAY,
     AmbiguousDateError,
     Numbers,
     dates_of,
@@ -38,9 +37,19 @@ from oubli.app.datasets.fields import (
     number_array,
     numbers_of,
 )
+from oubli.app.datasets.formulas import is_number
 from oubli.core.data.columns import inexact_integers, lost, saturated
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task, float_width
-from oubli.core.data.values import FLOAT64_EXACT, NOT_A_MOMENT, TOO_LARGE, loses_integer
+from oubli.core.data.values import (
+    DAYS,
+    FLOAT64_EXACT,
+    NOT_A_MOMENT,
+    OF_DAY,
+    OF_WEEK,
+    SECONDS,
+    TOO_LARGE,
+    loses_integer,
+)
 
 MANY_NUMBERS = 20  # a target with more distinct numbers than this is a quantity, not a set of classes
 _MOSTLY = 0.8  # a text column with this share of numbers was probably meant to be numeric
@@ -117,6 +126,9 @@ def infer_feature(
         How the file writes numbers and dates.
     """
     kind = column.type
+    if name in reading.cycle_units:
+        declared = Column(name, ColumnType.NUMERIC, unit=reading.cycle_units[name])
+        return Feature(declared, convert_feature(declared, column, reading))
     if categorical:
         values = _texts(name, column)
         return Feature(Column(name, ColumnType.CATEGORICAL), values, n_categories=len(set(values.tolist()) - {None}))
@@ -300,7 +312,7 @@ def _declared_numbers(declared: Column, column: pa.ChunkedArray, reading: Readin
         coded = _encode(column)
         found = _declared_texts(name, coded.dictionary, unit, reading)
         numbers = None if found is None else found.take(coded.indices)
-    elif unit in NOT_A_MOMENT and (moments := moments_of(column)) is not None:
+    elif (moments := moments_of(column)) is not None and unit in (*NOT_A_MOMENT, moments.unit):
         numbers = _in_unit(moments, unit)
     elif not (_is_number(column.type) or pa.types.is_null(column.type)):
         raise ColumnError(name, f"holds {column.type} values where the schema has numbers: convert the column")
@@ -332,13 +344,21 @@ def _declared_texts(name: str, texts: pa.Array, unit: str | None, reading: Readi
 
 
 def _in_unit(moments: Numbers, unit: str | None) -> pa.Array | None:
-    """Return dates as seconds, or times as days, where the column has that unit."""
+    """Return dates and times as numbers of the unit of a column; None where it needs the time or the date they lack."""
     if moments.unit == unit:
         return moments.values
-    if OF_DAY in (moments.unit, unit):
+    if moments.unit not in (DAYS, SECONDS) or (moments.unit, unit) == (DAYS, OF_DAY):
         return None
-    seconds = pc.cast(moments.values, pa.float64())
-    return pc.divide(seconds, _DAY) if unit == DAYS else pc.multiply(seconds, _DAY)
+    values = pc.cast(moments.values, pa.float64())
+    if unit == SECONDS:
+        return pc.multiply(values, _DAY)
+    days = values if moments.unit == DAYS else pc.divide(values, _DAY)
+    if unit == DAYS:
+        return days
+    if unit == OF_DAY:
+        return pc.round(pc.subtract(values, pc.multiply(pc.floor(days), _DAY)), 6)
+    dates = pc.cast(pc.cast(pc.floor(days), pa.int32()), pa.date32())
+    return pc.day_of_week(dates) if unit == OF_WEEK else pc.day_of_year(dates)
 
 
 def _floats(name: str, column: pa.ChunkedArray, texts: pa.ChunkedArray | None = None) -> Array:
@@ -415,7 +435,7 @@ def _truth_values(texts: list[str]) -> list[bool] | None:
 
 def _categorical_note(name: str, coded: pa.DictionaryArray) -> Note | None:
     texts = coded.dictionary.to_pylist()
-    others = [code for code, text in enumerate(texts) if not _is_float(text)]
+    others = [code for code, text in enumerate(texts) if not is_number(text.strip())]
     if len(texts) > MANY_NUMBERS and len(others) <= (1 - _MOSTLY) * len(texts):
         row = _first_row(coded, others[0]) if others else None
         return Note(
@@ -462,10 +482,7 @@ def _codes(coded: pa.DictionaryArray) -> npt.NDArray[np.int64]:
 
 
 def _take(values: list[Any], coded: pa.DictionaryArray) -> Array:
-    table = np.empty(len(values) + 1, dtype=object)
-    table[: len(values)] = values
-    table[-1] = None  # where code -1 of a null points
-    return table[_codes(coded)]
+    return np.array([*values, None], dtype=object)[_codes(coded)]  # the code of a null is -1
 
 
 def _first_row(coded: pa.DictionaryArray, code: int) -> int:
@@ -477,22 +494,9 @@ def _first_bad(column: pa.ChunkedArray, read: Callable[[pa.Array], object]) -> i
     if not _is_text(column.type):
         return None
     coded = _encode(column)
-    low, high = 0, len(coded.dictionary)
-    while low < high:
-        middle = (low + high) // 2
-        if read(coded.dictionary.slice(0, middle + 1)) is None:
-            high = middle
-        else:
-            low = middle + 1
-    return _first_row(coded, low) if low < len(coded.dictionary) else None
-
-
-def _is_float(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return "_" not in text
+    codes = range(len(coded.dictionary))
+    bad = bisect_left(codes, True, key=lambda code: read(coded.dictionary.slice(0, code + 1)) is None)
+    return _first_row(coded, bad) if bad in codes else None
 
 
 def _refuse_missing(name: str, column: pa.ChunkedArray) -> None:
@@ -513,9 +517,7 @@ def plain_floats(column: pa.ChunkedArray) -> Array:
 
 
 def _objects(column: pa.ChunkedArray) -> Array:
-    values = np.empty(len(column), dtype=object)
-    values[:] = column.to_pylist()
-    return values
+    return np.array(column.to_pylist(), dtype=object)
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -13,13 +13,14 @@ import lzma
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from oubli.app.errors import StartError
+from oubli.core.data.values import OF_DAY, OF_WEEK, OF_YEAR
 
 if sys.version_info >= (3, 14):
     from compression.zstd import ZstdError, ZstdFile
@@ -53,15 +54,21 @@ class Reading:
     skip: int = 0
     index: str = "no"
     dates: str = "yes"
+    cycles: tuple[str, ...] = ()
     sheet: str = ""
     given: frozenset[str] = field(default=frozenset(), compare=False)
+
+    @property
+    def cycle_units(self) -> dict[str, str]:
+        """The units of the columns of which only a cycle is learned."""
+        return {name: CYCLES[cycle] for name, _, cycle in (one.rpartition(":") for one in self.cycles)}
 
     def options(self) -> list[str]:
         """Return what was given, or differs from a plain CSV file, as `KEY=VALUE`."""
         plain, found = Reading(), []
         for key in KEYS:
             value = getattr(self, key)
-            if key in self.given or value != getattr(plain, key):
+            if key in self.given or (key != "format" and value != getattr(plain, key)):
                 text = ",".join(value) if isinstance(value, tuple) else _SHOWN.get(value, str(value))
                 found.append(f"{key}={text}")
         return found
@@ -103,6 +110,18 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split(",") if word)
+
+
+def _cycles(text: str) -> tuple[str, ...]:
+    if not all(name and cycle in CYCLES for name, _, cycle in (one.rpartition(":") for one in _words(text))):
+        raise ValueError("COLUMN:day, COLUMN:week or COLUMN:year, with commas between them")
+    return _words(text)
+
+
+CYCLES = {"day": OF_DAY, "week": OF_WEEK, "year": OF_YEAR}
+"""The cycles of dates and times, and their units."""
 KEYS: dict[str, Callable[[str], Any]] = {
     "format": _one_of(*FORMATS),
     "encoding": _codec,
@@ -111,12 +130,13 @@ KEYS: dict[str, Callable[[str], Any]] = {
     "escape": _character,
     "decimal": _one_of(".", ","),
     "thousands": partial(_character, also=("none",)),
-    "missing": lambda text: tuple(word for word in text.split(",") if word),
+    "missing": _words,
     "quoted": _one_of("any", "text"),
     "header": _one_of("yes", "no"),
     "skip": _count,
     "index": _one_of("yes", "no"),
     "dates": _one_of("yes", "no", "day-first", "month-first"),
+    "cycles": _cycles,
     "sheet": str,
 }
 """The keys of `--read`; each function reads a value, and raises `ValueError` with the rule."""
@@ -170,11 +190,11 @@ def listed(names: Sequence[str]) -> str:
 
 _BLOCK_BYTES = 4 * 1024 * 1024
 _READ_BYTES = 2**20  # unpacked at once
-_UNPACK: dict[bytes, Callable[[IO[bytes]], Any]] = {
-    b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
-    b"BZh": lambda raw: bz2.BZ2File(raw),
-    b"\xfd7zXZ\x00": lambda raw: lzma.open(raw),  # noqa: SIM115 - `unpacked` closes it
-    b"\x28\xb5\x2f\xfd": lambda raw: ZstdFile(raw),
+_UNPACK: dict[bytes, Callable[[Any], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+    b"\x28\xb5\x2f\xfd": ZstdFile,
 }
 _BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, ZstdError)
 
@@ -203,17 +223,18 @@ def unpacked(
     LoadError
         When the file cannot be read, or unpacks to too much.
     """
+
+    def limit(done: int) -> None:
+        if done > max_bytes:
+            raise _LimitError
+
     try:
         with path.open("rb") as raw:
             begin = raw.read(6)
             raw.seek(0)
-            counted = io.BufferedReader(_Counted(raw, report), _BLOCK_BYTES)
-            for magic, unpack in _UNPACK.items():
-                if begin.startswith(magic):
-                    with unpack(counted) as stream:
-                        yield io.BufferedReader(_Limited(stream, max_bytes), _READ_BYTES)
-                    return
-            yield io.BufferedReader(_Limited(counted, max_bytes), _READ_BYTES)
+            unpack = next((one for magic, one in _UNPACK.items() if begin.startswith(magic)), nullcontext)
+            with unpack(io.BufferedReader(_Counted(raw, report), _BLOCK_BYTES)) as stream:
+                yield io.BufferedReader(_Counted(stream, limit), _READ_BYTES)
     except _LimitError:
         raise too_large(path, max_bytes) from None
     except _BROKEN:
@@ -221,6 +242,23 @@ def unpacked(
     except OSError as error:
         reason = error.strerror or "it is not what its first bytes promise"
         raise LoadError(f"{path} cannot be read: {reason}") from None
+
+
+def not_encoded(path: Path, encoding: str, max_bytes: int) -> LoadError:
+    """Return the error for a text that is not of an encoding, with the line where lines can be told apart."""
+    where = ""
+    if not encoding.startswith(("utf-16", "utf-32")):
+        with unpacked(path, max_bytes) as stream:
+            for number, line in enumerate(stream, start=1):
+                try:
+                    line.decode(encoding)
+                except UnicodeDecodeError:
+                    where = f", line {number}:"
+                    break
+    return LoadError(
+        f"{path}{where} is not {encoding.upper()} text: save the file as UTF-8, or say what it is with --read "
+        "encoding=NAME"
+    )
 
 
 def too_large(path: Path, max_bytes: int) -> LoadError:
@@ -231,36 +269,19 @@ def too_large(path: Path, max_bytes: int) -> LoadError:
     )
 
 
-class _Limited(io.RawIOBase):
-    """A stream of which no more than so many bytes are read."""
-
-    def __init__(self, stream: IO[bytes], most: int) -> None:
-        self._stream = stream
-        self._left = most
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(min(len(buffer), _READ_BYTES))
-        self._left -= len(data)
-        if self._left < 0:
-            raise _LimitError
-        buffer[: len(data)] = data
-        return len(data)
-
-
 class _Counted(io.RawIOBase):
-    """A raw file that tells how far it was read."""
+    """A stream that tells how far it was read."""
 
-    def __init__(self, raw: IO[bytes], report: Callable[[int], None]) -> None:
-        self._raw = raw
-        self._report = report
+    def __init__(self, stream: Any, tell: Callable[[int], None]) -> None:
+        self._stream = stream
+        self._tell = tell
+        self._done = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        count = self._raw.readinto(buffer)  # type: ignore[attr-defined]
-        self._report(self._raw.tell())
-        return int(count)
+        count: int = self._stream.readinto(memoryview(buffer)[:_READ_BYTES])
+        self._done += count
+        self._tell(self._done)
+        return count

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oubli.app.datasets.dialect import Reading
-from oubli.core.data.values import NOT_A_MOMENT
+from oubli.core.data.values import DAYS, OF_DAY, SECONDS
 
 MISSING_WORDS = (
     "NA", "N/A", "n/a", "na", "NaN", "nan", "NULL", "null", "None", "none", "?", "-", "--", ".", "\\N", "<NA>",
@@ -55,8 +55,6 @@ NO_TEXT = pa.nulls(1, pa.string())[0]
 EMPTY = text_array([""])[0]
 _HALF_DAY, _NOUGHT, _MILLION = number(np.float64(43_200)), number(np.float64(0)), number(np.float64(1e6))
 _NOT_NUMBERS = text_array([word for word in MISSING_WORDS if word.lower() != "nan"])
-
-DAYS, SECONDS, OF_DAY = NOT_A_MOMENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,12 @@ def guarded(value: Any) -> Any:
     """Return a value as it is written: texts that a spreadsheet would run behind an apostrophe."""
     if not isinstance(value, str) or not (_IS_RUN.match(value) or _IS_GUARDED.match(value)):
         return value
-    return value if _IS_NUMBER.fullmatch(value) else "'" + value
+    return value if is_number(value) else "'" + value
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number as programs write it."""
+    return _IS_NUMBER.fullmatch(text) is not None
 
 
 def unguarded(text: str) -> str:

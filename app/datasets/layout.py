@@ -10,7 +10,7 @@ index        a first column without a name, different in each row, or one that t
 import codecs
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -130,41 +130,36 @@ def split(text: str, reading: Reading, *, is_whole: bool, most: int = _MOST_RECO
     """Return the first records of a text; blank lines are passed over, and one that may go on is left out."""
     quote, delimiter = re.escape(reading.quote or "\x00"), re.escape(reading.delimiter)
     escape = re.escape(reading.escape) if reading.escape else ""
-    inner = rf"(?:[^{quote}{escape}]|{quote}{quote}" + (rf"|{escape}." if escape else "") + ")*"
-    outer = rf"(?:[^{delimiter}\r\n{escape}]" + (rf"|{escape}." if escape else "") + ")*"
-    one = re.compile(rf"{quote}({inner}){quote}(?=[{delimiter}\r\n]|\Z)|({outer})", re.DOTALL)
+    escaped = rf"|{escape}(?:.|\Z)" if escape else ""
+    inner, outer = rf"(?:[^{quote}{escape}]|{quote}{quote}{escaped})*", rf"(?:[^{delimiter}\r\n{escape}]{escaped})*"
+    end = rf"({delimiter}|\r\n|\r|\n|\Z)"
     records: list[Record] = []
     fields: list[Field] = []
-    place, size = 0, len(text)
-    while place < size and len(records) < most:
-        found = one.match(text, place)
-        inside, plain = found.groups() if found is not None else (None, "")  # always found: a field may be empty
-        is_open = inside is None and reading.quote and plain.startswith(reading.quote) and not is_whole
-        if is_open and text.find(reading.quote, place + 1) < 0:
-            return records  # a field that continues behind this part
+    for found in re.finditer(rf"(?:{quote}({inner}){quote}|({outer})){end}", text, re.DOTALL):
+        inside, plain, behind = found.groups()
+        is_open = reading.quote and inside is None and plain.startswith(reading.quote)
+        if not is_whole and (not behind or (is_open and text.find(reading.quote, found.start() + 1) < 0)):
+            break  # it may go on behind this part
         value = plain if inside is None else inside.replace(reading.quote * 2, reading.quote)
         if escape:
             value = re.sub(rf"{escape}(.)", r"\1", value, flags=re.DOTALL)
         fields.append(Field(value, inside is not None))
-        place = found.end() if found is not None else size
-        if place < size and text[place] == reading.delimiter:
-            place += 1
-            if place == size and is_whole:
-                fields.append(Field(""))
+        if behind == reading.delimiter:
             continue
-        if place == size and not is_whole:
-            return records
-        place += 2 if text.startswith("\r\n", place) else 1
         if len(fields) > 1 or fields[0].text or fields[0].is_quoted:
-            records.append(Record(fields, min(place, size)))
+            records.append(Record(fields, found.end()))
+        if len(records) == most:
+            break
         fields = []
-    if fields and is_whole:
-        records.append(Record(fields, size))
     return records
 
 
-def find_layout(head: bytes, given: Mapping[str, Any], *, is_whole: bool, least: int = 2) -> Layout | None:
+def find_layout(
+    head: bytes, given: Mapping[str, Any], *, is_whole: bool, least: int = 2, categorical: Container[str] = ()
+) -> Layout | None:
     """Find out how a CSV file is written; None: its first part holds fewer records than `least`.
+
+    `categorical`: columns that hold no numbers, whatever they look like.
 
     Raises
     ------
@@ -196,7 +191,7 @@ def find_layout(head: bytes, given: Mapping[str, Any], *, is_whole: bool, least:
         for place, name in enumerate(kept)
         if name
     }
-    reading = _find_notation(columns, reading)
+    reading = _find_notation(columns, reading, categorical)
     if reading.header == "yes" and "header" not in given:
         _require_names(columns, reading)
     start = mark + len(text[: begin + end].encode(encoding))
@@ -281,7 +276,7 @@ def _are_numbers(fields: Sequence[Field], reading: Reading) -> bool:
     return bool(known) and all(map(form.fullmatch, known))
 
 
-def _find_notation(columns: Mapping[str, Sequence[Field]], reading: Reading) -> Reading:
+def _find_notation(columns: Mapping[str, Sequence[Field]], reading: Reading, categorical: Container[str]) -> Reading:
     """Find the words for missing values, and how numbers are written."""
     known = frozenset(MISSING_WORDS)
     values = {name: [one for one in fields if one.text and one.text not in known] for name, fields in columns.items()}
@@ -293,14 +288,14 @@ def _find_notation(columns: Mapping[str, Sequence[Field]], reading: Reading) -> 
         words = {one.text for one in fields if one.text in known}
         distinct = text_array(sorted({one.text for one in values[name]}))
         try:
-            is_number = bool(len(distinct)) and numbers_of(distinct, reading) is not None
+            is_number = bool(len(distinct)) and name not in categorical and numbers_of(distinct, reading) is not None
         except AmbiguousDateError:
             is_number = True
         if is_number:
             missing |= words
         else:
             missing |= words.intersection(_NEVER_TEXT)
-            texts += [one for one in fields if one.text and one.text not in known]
+            texts += values[name]
     if "missing" in reading.given:
         return reading
     quoted = reading.quoted

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,8 @@ from oubli.core.data.schema import COLUMN_RULES, Column, ColumnType, Schema, Tas
 from oubli.core.data.values import FLOAT64_EXACT
 from oubli.core.errors import InputError
 from oubli.core.samples.weights import read_weights
+
+T = TypeVar("T")
 
 
 def read_expiries(name: str, column: pa.ChunkedArray) -> list[int | None]:
@@ -96,6 +98,8 @@ def read_column_of_weights(name: str, column: pa.ChunkedArray) -> Array:
 
 
 _MAX_ID_LENGTH = 256
+_DROPPED, _UNDECLARED = "dropped", "not in the schema"  # columns that are not read
+_OF_A_SCHEMA = ('"missing_columns": "missing" in the schema file', '--drop, or "extra_columns": "ignore" in it')
 QUANTITIES, CLASSES = "quantities (regression)", "classes (classification)"  # answers
 _FEW_NUMBERS = 100  # distinct whole numbers may be classes
 _CANDIDATES = 10  # for the target, that a message names
@@ -165,20 +169,22 @@ def load_table(
     given = read_options(settings.read)
     declared = None
     if settings.schema_file is not None:
-        declared, said = load_schema_file(settings.schema_file)
+        declared, said = load_schema(settings.schema_file)
         given = {**said, **given}
     target = settings.target or (declared.label_name if declared is not None else None)
-    source = open_source(settings.data, given, progress=progress)
-    _require(source, "--target", target)
-    _require(source, "--id", settings.id_column)
-    _require(source, "--subject", settings.subject_column)
-    _require(source, "--expiry", settings.expiry_column)
-    _require(source, "--weight", settings.weight_column)
-    _require(source, "--drop", *settings.drop)
-    _require(source, "--categorical", *settings.categorical)
+    categorical = {*settings.categorical, *(() if declared is None else _categorical(declared))}
+    source = open_source(settings.data, given, progress=progress, categorical=categorical)
+    require_columns(source, "--target", target)
+    require_columns(source, "--id", settings.id_column)
+    require_columns(source, "--subject", settings.subject_column)
+    require_columns(source, "--expiry", settings.expiry_column)
+    require_columns(source, "--weight", settings.weight_column)
+    require_columns(source, "--drop", *settings.drop)
+    require_columns(source, "--categorical", *settings.categorical)
+    require_columns(source, "--read cycles", *source.reading.cycle_units)
     roles: dict[str | None, str] = {
         **({"column 1": "row names"} if source.reading.index == "yes" else {}),
-        **dict.fromkeys(settings.drop, "dropped"),
+        **dict.fromkeys(settings.drop, _DROPPED),
         settings.id_column: "ids",
         settings.subject_column: "subjects",
         settings.expiry_column: "expiries",
@@ -186,24 +192,30 @@ def load_table(
     }
     names = [name for name in source.header if name not in roles and name != target]
     if declared is not None:
-        names = _match(source, declared.names, names)
+        rules = {name: getattr(declared, name) for name in COLUMN_RULES}
+        there = require_features(source, declared.names, (target, *roles), **rules, remedies=_OF_A_SCHEMA)
+        roles |= dict.fromkeys(set(names).difference(there), _UNDECLARED)
+        names = list(declared.names)
     if not names:
         raise LoadError(f"{source.path} has no column left to learn from besides {listed([str(target)])}")
     texts = {*settings.categorical, *filter(None, (target, *roles))}
     if declared is not None:
         texts |= {column.name for column in declared.columns if column.type is not ColumnType.NUMERIC}
-    table = source.read([name for name in source.header if name not in settings.drop], progress, texts)
+    left_out = (_DROPPED, _UNDECLARED)
+    table = source.read([name for name in source.header if roles.get(name) not in left_out], progress, texts)
     table, reading = _with_large_numbers(source, table), source.reading
     if table.num_rows == 0:
         raise LoadError(f"{source.path} holds a header but no rows: add rows, or start empty with --schema alone")
     fields, n_rows = dict(zip(table.column_names, table.columns, strict=True)), table.num_rows
     del table  # each column is let go of when it is converted
-    read = (reading.format, *reading.options()) if reading.format == "csv" else (reading.format,)
+    read = (reading.format, *reading.options())
     about = Understood(source.path.name, read, n_rows, (), {name: role for name, role in roles.items() if name}, {})
 
     notes: list[Note] = []
     with located(source):
-        columns, features, categories = _read_features(source, fields, names, declared, settings, notes, progress)
+        columns, features, categories = _read_features(
+            source, fields, n_rows, names, declared, settings, notes, progress
+        )
         if target is None:
             remarks = find_remarks(columns, features, None, categories)
             about = replace(
@@ -229,22 +241,11 @@ def load_table(
                     about = replace(about, hint=hint)
             schema = Schema(tuple(features), found.task, found.type, label_name=target, named=True)
             labels = found.values
-        classes = count_classes(labels, schema)
-        if len(classes) > schema.max_classes:
-            raise LoadError(
-                f"{source.path}, column {target!r}: has {len(classes):,} different labels, and a model holds at most "
-                f"{schema.max_classes:,} classes: choose another --target, predict a number with --task regression, or "
-                'declare more with "max_classes" of the label in a schema file (--schema)'
-            )
-        ids = _ids(settings.id_column, fields) if settings.id_column is not None else None
-        subjects = None
-        if settings.subject_column is not None:
-            subjects = verbatim(settings.subject_column, fields[settings.subject_column])
-        expires, weights = None, None
-        if settings.weight_column is not None:
-            weights = read_column_of_weights(settings.weight_column, fields[settings.weight_column])
-        if settings.expiry_column is not None:
-            expires = read_expiries(settings.expiry_column, fields[settings.expiry_column])
+        ids = _beside(settings.id_column, fields, _ids)
+        subjects = _beside(settings.subject_column, fields, verbatim)
+        weights = _beside(settings.weight_column, fields, read_column_of_weights)
+        expires = _beside(settings.expiry_column, fields, read_expiries)
+        if settings.expiry_column is not None and expires is not None:
             now = now_ns() // 1_000_000
             kept = [row for row, at in enumerate(expires) if at is None or at > now]
             if not kept:
@@ -260,7 +261,13 @@ def load_table(
                 ids = [str(row) if ids is None else ids[row] for row in kept]
                 subjects = None if subjects is None else [subjects[row] for row in kept]
                 weights = None if weights is None else weights[kept]
-                classes = count_classes(labels, schema)
+    classes = count_classes(labels, schema)
+    if len(classes) > schema.max_classes:
+        raise LoadError(
+            f"{source.path}, column {target!r}: has {len(classes):,} different labels, and a model holds at most "
+            f"{schema.max_classes:,} classes: choose another --target, predict a number with --task regression, or "
+            'declare more with "max_classes" of the label in a schema file (--schema)'
+        )
     told = tuple(tell_note(source, note) for note in notes)
     remarks = find_remarks(columns, schema.columns, labels, categories)
     about = replace(
@@ -270,7 +277,6 @@ def load_table(
         categories=categories,
         target=target,
         task=schema.task,
-        n_classes=len(classes) if schema.task is Task.CLASSIFICATION else None,
         classes=classes,
         examples=_examples(columns),
     )
@@ -302,6 +308,7 @@ def _few_whole_numbers(labels: Labels) -> int:
 def _read_features(
     source: Source,
     fields: dict[str, pa.ChunkedArray],
+    n_rows: int,
     names: Sequence[str],
     declared: Schema | None,
     settings: Settings,
@@ -313,13 +320,14 @@ def _read_features(
     columns: dict[str, Array] = {}
     features: list[Column] = []
     words: frozenset[str] = frozenset()
-    reading = source.reading
+    reading, nothing = source.reading, pa.chunked_array([pa.nulls(n_rows)])
     for done, name in enumerate(names):
         progress(f"reading the columns of {source.path.name}", done, len(names))
-        column, is_categorical = fields.pop(name), name in settings.categorical
+        column = fields.pop(name, nothing)
         if declared is not None:
             columns[name] = convert_feature(declared.columns[declared.index(name)], column, reading)
             continue
+        is_categorical = name in settings.categorical
         feature = infer_feature(name, column, categorical=is_categorical, typed=source.typed, reading=reading)
         columns[name] = feature.values
         features.append(feature.column)
@@ -336,6 +344,10 @@ def _read_features(
         if one.type is ColumnType.CATEGORICAL and one.name not in settings.categorical:
             columns[one.name][[value in late for value in columns[one.name].tolist()]] = None
     return columns, features, categories
+
+
+def _categorical(schema: Schema) -> set[str]:
+    return {column.name for column in schema.columns if column.type is ColumnType.CATEGORICAL}
 
 
 def _examples(columns: Mapping[str, Array]) -> dict[str, tuple[str, ...]]:
@@ -379,9 +391,9 @@ def load_queries(
     LoadError
         When the file, a row or a field cannot be used.
     """
-    source = open_source(path, read_options(read), progress=progress)
-    require_id(source, id_column)
-    _require(source, "--target", label_column)
+    source = open_source(path, read_options(read), progress=progress, categorical=_categorical(schema))
+    require_columns(source, "--id", id_column)
+    require_columns(source, "--target", label_column)
     rules = {name: getattr(schema, name) for name in COLUMN_RULES}
     names = require_features(source, schema.names, (schema.label_name, id_column, label_column), **rules)
     wanted = list(dict.fromkeys([*names, *filter(None, (id_column, label_column))]))
@@ -396,13 +408,11 @@ def load_queries(
     return Queries(as_input(columns, schema), ids, ignored, labels)
 
 
-def load_schema(path: Path) -> Schema:
-    """Read a schema from a JSON file, in the form of `oubli.core.data.schema`."""
-    return load_schema_file(path)[0]
+def load_schema(path: Path) -> tuple[Schema, dict[str, Any]]:
+    """Read a schema from a JSON file, in the form of `oubli.core.data.schema`, and how data files are read.
 
-
-def load_schema_file(path: Path) -> tuple[Schema, dict[str, Any]]:
-    """Read a schema and, if the file has `read`, a list of `KEY=VALUE`, how data files are read; see `dialect`."""
+    The latter is `read` of the file, a list of `KEY=VALUE`; see `dialect`.
+    """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         said = document.pop("read", []) if isinstance(document, dict) else []
@@ -424,7 +434,13 @@ def load_schema_file(path: Path) -> tuple[Schema, dict[str, Any]]:
 
 
 def require_features(
-    source: Source, names: Sequence[str], beside: Sequence[str | None], *, extra_columns: str, missing_columns: str
+    source: Source,
+    names: Sequence[str],
+    beside: Sequence[str | None],
+    *,
+    extra_columns: str,
+    missing_columns: str,
+    remedies: tuple[str, str] = ("--missing-columns missing", "--extra-columns ignore"),
 ) -> list[str]:
     """Return the columns of a model that a file has, and refuse columns by the rules of `Schema`.
 
@@ -436,29 +452,27 @@ def require_features(
         Columns of the model, and others that the file may have in any case.
     extra_columns, missing_columns
         The rules.
+    remedies
+        What makes missing columns missing values, and has further columns left out.
     """
     missing = [name for name in names if name not in source.header]
     if missing and (missing_columns == "refuse" or len(missing) == len(names)):
         raise LoadError(
             f"{source.path} lacks {listed(missing)}, which the model needs: add them (an empty field is a missing "
-            f"value), or take them as missing with --missing-columns missing. It has {listed(source.header)}."
+            f"value), or take them as missing with {remedies[0]}. It has {listed(source.header)}."
         )
     known = {*names, *beside}
     extra = [name for name in source.header if name not in known]
     if extra and extra_columns == "refuse":
         raise LoadError(
             f"{source.path} has {listed(extra)}, which the model does not know: remove them from the file, or leave "
-            "them out with --extra-columns ignore"
+            f"them out with {remedies[1]}"
         )
     return [name for name in names if name in source.header]
 
 
-def require_id(source: Source, column: str | None) -> None:
-    """Refuse a file that lacks the column with the ids."""
-    _require(source, "--id", column)
-
-
-def _require(source: Source, flag: str, *names: str | None) -> None:
+def require_columns(source: Source, flag: str, *names: str | None) -> None:
+    """Refuse a file that lacks a column that a flag names."""
     missing = [name for name in names if name is not None and name not in source.header]
     if missing:
         raise LoadError(
@@ -467,18 +481,15 @@ def _require(source: Source, flag: str, *names: str | None) -> None:
         )
 
 
-def _match(source: Source, wanted: Sequence[str], there: Sequence[str]) -> list[str]:
-    missing = [name for name in wanted if name not in there]
-    if missing:
-        raise LoadError(f"{source.path} lacks {listed(missing)}, which the schema declares: add them to the file")
-    extra = [name for name in there if name not in wanted]
-    if extra:
-        raise LoadError(f"{source.path} has {listed(extra)}, which the schema does not declare: leave out with --drop")
-    return list(wanted)
+def _beside(
+    name: str | None, fields: Mapping[str, pa.ChunkedArray], read: Callable[[str, pa.ChunkedArray], T]
+) -> T | None:
+    """Read a column that is not learned from; None when there is none."""
+    return None if name is None else read(name, fields[name])
 
 
-def _ids(name: str, fields: Mapping[str, pa.ChunkedArray]) -> list[str]:
-    ids = verbatim(name, fields[name])
+def _ids(name: str, column: pa.ChunkedArray) -> list[str]:
+    ids = verbatim(name, column)
     seen: dict[str, int] = {}
     for row, text in enumerate(ids):
         if text is None:

@@ -12,7 +12,6 @@ does not fit the rest, it is read a second time, with every field as text. When 
 slowly, to name the line. pyarrow's own messages repeat the row and are never shown.
 """
 
-import codecs
 import csv
 import io
 import os
@@ -25,7 +24,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from oubli.app.datasets.columns import ColumnError, Note
-from oubli.app.datasets.dialect import LoadError, Reading, check_header, listed, too_large, unpacked
+from oubli.app.datasets.dialect import LoadError, Reading, check_header, listed, not_encoded, too_large, unpacked
 from oubli.app.datasets.formulas import unguarded_columns, verbatim_fields, without_empty
 from oubli.app.datasets.layout import HEAD_BYTES, Layout, find_layout, guess_encoding
 from oubli.app.datasets.tables import ParquetSource, TableSource, read_arrow, read_excel, read_json_lines, small
@@ -36,6 +35,7 @@ __all__ = ["CsvSource", "LoadError", "Source", "listed", "located", "open_source
 _BLOCK_BYTES = 4 * 1024 * 1024
 _PIECE_BYTES = 2**20  # of what is read piece by piece
 _HEADER_BYTES = 16 * 2**20  # of the first line at most
+_UNREADABLE = (pa.ArrowInvalid, UnicodeError)
 
 
 def _memory_bytes() -> int:
@@ -62,14 +62,16 @@ class CsvSource:
         How it is to be read, as far as that is given; see `dialect.read_options`.
     max_bytes
         How much it may unpack to.
+    categorical
+        Columns that hold no numbers, whatever they look like.
     """
 
     typed = False
 
-    def __init__(self, path: Path, given: Mapping[str, Any], max_bytes: int) -> None:
+    def __init__(self, path: Path, given: Mapping[str, Any], max_bytes: int, categorical: Container[str]) -> None:
         self.path = path
         self._max_bytes = max_bytes
-        self._layout = self._find_layout(given)
+        self._layout = self._find_layout(given, categorical)
         # pyarrow needs a name for every column; a name in a file holds no zero byte.
         self._names = [f"\0{place}" if name is None else name for place, name in enumerate(self._layout.names)]
         self.header = [name for name in self._layout.names if name is not None]
@@ -93,11 +95,11 @@ class CsvSource:
         """
         try:
             table = self._read(names, progress, texts, verbatim=False)
-        except pa.ArrowInvalid:
+        except _UNREADABLE:
             self._look_at_encoding()
             try:
                 table = self._read(names, progress, texts, verbatim=True)
-            except pa.ArrowInvalid:
+            except _UNREADABLE:
                 self._explain()
         size = self.path.stat().st_size
         progress(f"loading {self.path.name}", size, size)
@@ -140,7 +142,7 @@ class CsvSource:
             try:
                 options = self._options(names, {}, verbatim=True, block_bytes=_PIECE_BYTES)
                 yield from small(map(unguarded_columns, arrow.open_csv(stream, **options)))
-            except pa.ArrowInvalid:
+            except _UNREADABLE:
                 self._explain()
 
     def _options(
@@ -177,29 +179,27 @@ class CsvSource:
                 return f"line {line}"
         return f"row {row + 1}"
 
-    def _find_layout(self, given: Mapping[str, Any]) -> Layout:
+    def _find_layout(self, given: Mapping[str, Any], categorical: Container[str]) -> Layout:
         """Find out how the file is written, from as much of it as that takes."""
-        size, limit = HEAD_BYTES, min(_HEADER_BYTES, self._max_bytes)
         layout = None
-        while layout is None:
-            size = min(size, limit)
+        for size, least in ((HEAD_BYTES, 2), (min(_HEADER_BYTES, self._max_bytes), 1)):
+            if layout is not None:
+                break
             with self._bytes() as stream:
                 head = stream.read(size)
             try:
                 is_whole = len(head) < size
-                layout = find_layout(head, given, is_whole=is_whole, least=1 if size == limit else 2)
+                layout = find_layout(head, given, is_whole=is_whole, least=least, categorical=categorical)
             except UnicodeError as error:
                 encoding = error.encoding if isinstance(error, UnicodeDecodeError) else given["encoding"]
-                rule = f"is not {encoding} text: say what it is with --read encoding=NAME"
-                raise LoadError(f"{self.path} {rule}") from None
+                raise not_encoded(self.path, encoding, self._max_bytes) from None
             except LoadError as error:
                 raise LoadError(f"{self.path} {error}") from None
-            if layout is None and size == limit:
-                raise LoadError(
-                    f"{self.path} has no line break in its first {_HEADER_BYTES // 2**20} MiB: it needs a header line "
-                    "with the names of the columns, then rows"
-                )
-            size *= 8
+        if layout is None:
+            raise LoadError(
+                f"{self.path} has no line break in its first {_HEADER_BYTES // 2**20} MiB: it needs a header line "
+                "with the names of the columns, then rows"
+            )
         if not layout.names:
             raise LoadError(f"{self.path} is empty: it needs a header line with the names of the columns, then rows")
         check_header(self.path, layout.names)
@@ -228,7 +228,7 @@ class CsvSource:
                         yield line, record
                     line = 1 + reading.skip + reader.line_num
             except UnicodeDecodeError:
-                self._explain_encoding()
+                raise not_encoded(self.path, reading.encoding, self._max_bytes) from None
             except csv.Error:
                 raise LoadError(f"{self.path}, line {line}: is not CSV: look at its quotation marks") from None
 
@@ -248,32 +248,13 @@ class CsvSource:
         reading = self.reading
         if reading.encoding != "utf-8" or "encoding" in reading.given or self._layout.mark:
             return
-        decoder = codecs.getincrementaldecoder("utf-8")()
-        is_ascii = True
         with self._bytes() as stream:
-            while piece := stream.read(HEAD_BYTES):
-                try:
-                    is_ascii &= decoder.decode(piece, final=len(piece) < HEAD_BYTES).isascii()
-                except UnicodeDecodeError as error:
-                    if not is_ascii:  # a text of both is damaged
-                        return
-                    found = guess_encoding(error.object)
-                    self._layout = replace(self._layout, reading=replace(reading, encoding=found))
-                    return
-
-    def _explain_encoding(self) -> NoReturn:
-        encoding = self.reading.encoding
-        if not encoding.startswith(("utf-16", "utf-32")):
-            with self._bytes() as stream:
-                for number, line in enumerate(stream, start=1):
-                    try:
-                        line.decode(encoding)
-                    except UnicodeDecodeError:
-                        raise LoadError(
-                            f"{self.path}, line {number}: is not {encoding.upper()} text: save the file as UTF-8, or "
-                            "say what it is with --read encoding=NAME"
-                        ) from None
-        raise LoadError(f"{self.path} is not {encoding.upper()} text: save the file as UTF-8") from None
+            line = next((line for line in stream if not line.isascii()), b"")
+            text = line + stream.read(HEAD_BYTES)
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError:
+            self._layout = replace(self._layout, reading=replace(reading, encoding=guess_encoding(text)))
 
     def _bytes(self, report: Any = lambda done: None) -> Any:
         return unpacked(self.path, self._max_bytes, report)
@@ -281,13 +262,19 @@ class CsvSource:
 
 Source = CsvSource | ParquetSource | TableSource
 
-_PARQUET = b"PAR1"
-_ARROW = (b"ARROW1", b"FEA1", b"\xff\xff\xff\xff")
-_SHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+_FIRST_BYTES = {
+    "parquet": (b"PAR1",),
+    "arrow": (b"ARROW1", b"FEA1", b"\xff\xff\xff\xff"),
+    "excel": (b"PK\x03\x04", b"\xd0\xcf\x11\xe0"),
+}
 
 
 def open_source(
-    path: Path, given: Mapping[str, Any] | None = None, max_bytes: int | None = None, progress: Progress = silent
+    path: Path,
+    given: Mapping[str, Any] | None = None,
+    max_bytes: int | None = None,
+    progress: Progress = silent,
+    categorical: Container[str] = (),
 ) -> Source:
     """Open a data file, whatever its name says it is.
 
@@ -301,6 +288,8 @@ def open_source(
         How much it may unpack to; None: `MAX_DATA_BYTES`.
     progress
         Told how far a file is read that is read as a whole.
+    categorical
+        Columns that hold no numbers, whatever they look like.
 
     Raises
     ------
@@ -314,24 +303,25 @@ def open_source(
             begin = file.read(6)
     except OSError as error:
         raise LoadError(f"{path} cannot be read: {error.strerror}") from None
-    form = given.get("format")
-    if form == "parquet" or (form is None and begin.startswith(_PARQUET)):
-        return ParquetSource(path, max_bytes)
-    if form == "arrow" or (form is None and begin.startswith(_ARROW)):
-        return read_arrow(path, max_bytes)
-    if form == "excel" or (form is None and begin.startswith(_SHEETS)):
-        reading = Reading(**{**given, "format": "excel"}, given=frozenset(given))
-        return read_excel(path, reading, max_bytes)
+    form = given.get("format") or next((form for form, one in _FIRST_BYTES.items() if begin.startswith(one)), None)
     if form is None:
         with unpacked(path, max_bytes) as stream:
-            first = stream.peek(64)[:64].removeprefix(codecs.BOM_UTF8).lstrip()
-        if first.startswith(b"[") and first[1:].lstrip().startswith(b"{"):
+            text = stream.peek(64)[:64].decode(given.get("encoding", "utf-8"), "ignore")
+        first = text.removeprefix("\ufeff").lstrip()
+        if first.startswith("[") and first[1:].lstrip().startswith("{"):
             raise LoadError(
                 f"{path} is a JSON array: write JSON lines, one object a line, as to_json(orient='records', "
                 "lines=True) of pandas does"
             )
-        form = "jsonl" if first.startswith(b"{") else "csv"
-    return read_json_lines(path, max_bytes, progress) if form == "jsonl" else CsvSource(path, given, max_bytes)
+        form = "jsonl" if first.startswith("{") else "csv"
+    if form == "csv":
+        return CsvSource(path, given, max_bytes, categorical)
+    reading = Reading(**{**given, "format": form}, given=frozenset(given))
+    if form == "jsonl":
+        return read_json_lines(path, reading, max_bytes, progress)
+    if form == "parquet":
+        return ParquetSource(path, reading, max_bytes)
+    return (read_arrow if form == "arrow" else read_excel)(path, reading, max_bytes)
 
 
 @contextmanager

@@ -6,10 +6,11 @@ of numbers and texts is read as texts, as in CSV.
 """
 
 import datetime as dt
+import io
 import itertools
 import sys
 import zipfile
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oubli.app.datasets.dialect import LoadError, Reading, check_header, listed, too_large, unpacked
-from oubli.app.progress import Progress
+from oubli.app.datasets.dialect import LoadError, Reading, check_header, listed, not_encoded, too_large, unpacked
+from oubli.app.progress import Progress, within
 
 _PIECE_BYTES, _PIECE_ROWS = 2**20, 8192  # of what is read piece by piece
 _BATCH_ROWS = 65_536  # of a Parquet file, looked at before they are unpacked
@@ -33,12 +34,12 @@ class ParquetSource:
     """A Parquet file."""
 
     typed = True
-    reading = Reading(format="parquet")
 
-    def __init__(self, path: Path, max_bytes: int) -> None:
+    def __init__(self, path: Path, reading: Reading, max_bytes: int) -> None:
         import pyarrow.parquet  # each format takes a while to import
 
         self.path = path
+        self.reading = reading
         self._max_bytes = max_bytes
         try:
             self._file = pyarrow.parquet.ParquetFile(path)
@@ -54,42 +55,41 @@ class ParquetSource:
         check_header(path, self.header)
 
     def read(self, names: Sequence[str], progress: Progress, texts: Container[str] = ()) -> pa.Table:
-        """Read some columns; the progress counts row groups."""
+        """Read some columns; the progress counts rows."""
         del texts
-        groups = self._file.num_row_groups
         schema = pa.schema([self._schema.field(name) for name in names])
-        parts, n_bytes = [], self._claimed(names)
+        parts, n_bytes = [schema.empty_table()], self._claimed(names)
         if n_bytes > self._max_bytes:
             raise too_large(self.path, self._max_bytes)
         n_bytes = 0
-        for done in range(groups):
-            progress(f"loading {self.path.name}", done, groups)
-            try:
-                n_rows = self._rows_at_a_time(done, names)
-                for batch in self._file.iter_batches(n_rows, row_groups=[done], columns=list(names)):
-                    batch.validate(full=True)
-                    n_bytes += batch.num_rows + sum(map(_unpacked_bytes, batch.columns))
-                    if n_bytes > self._max_bytes:
-                        raise too_large(self.path, self._max_bytes)
-                    parts.append(pa.Table.from_batches([batch]).select(list(names)).cast(schema))
-            except (pa.ArrowException, OSError):
-                raise LoadError(f"{self.path} is damaged in row group {done + 1}: export it again") from None
-            except MemoryError:
-                raise too_large(self.path, self._max_bytes) from None
-        progress(f"loading {self.path.name}", groups, groups)
-        return pa.concat_tables(parts) if parts else schema.empty_table()
+        for batch in self._pieces(names, _BATCH_ROWS, within(progress, f"loading {self.path.name}")):
+            n_bytes += batch.num_rows + sum(map(_unpacked_bytes, batch.columns))
+            if n_bytes > self._max_bytes:
+                raise too_large(self.path, self._max_bytes)
+            parts.append(pa.Table.from_batches([batch]).cast(schema))
+        return pa.concat_tables(parts)
 
     def batches(self, names: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
         """Yield some columns piece by piece, in memory that does not grow with the file; see `read`."""
-        n_rows, done = self._file.metadata.num_rows, 0
+        yield from small(self._pieces(names, _PIECE_ROWS, within(progress, f"reading {self.path.name}")))
+
+    def _pieces(
+        self, names: Sequence[str], most_rows: int, report: Callable[[int, int], object]
+    ) -> Iterator[pa.RecordBatch]:
+        done, total = 0, self._file.metadata.num_rows
         try:
-            for batch in self._file.iter_batches(_PIECE_ROWS, columns=list(names)):
-                progress(f"reading {self.path.name}", done, n_rows)
-                batch.validate(full=True)
-                done += batch.num_rows
-                yield from small([batch.select(list(names))])
+            for group in range(self._file.num_row_groups):
+                n_rows = min(most_rows, self._rows_at_a_time(group, names))
+                for batch in self._file.iter_batches(n_rows, row_groups=[group], columns=list(names)):
+                    report(done, total)
+                    batch.validate(full=True)
+                    done += batch.num_rows
+                    yield batch.select(list(names))
         except (pa.ArrowException, OSError):
             raise LoadError(f"{self.path} is damaged: export it again") from None
+        except MemoryError:
+            raise too_large(self.path, self._max_bytes) from None
+        report(total, total)
 
     def _encoded_by(self, encodings: frozenset[str]) -> set[str]:
         """Names of the columns that use one of some encodings."""
@@ -117,7 +117,7 @@ class ParquetSource:
             for chunk in self._chunks(group, names)
             if _DELTA.intersection(chunk.encodings)
         ]
-        return min(_BATCH_ROWS, max(1, _BATCH_BYTES // int(max(longest, default=1) or 1)))
+        return max(1, _BATCH_BYTES // int(max(longest, default=1) or 1))
 
     def place(self, row: int) -> str:
         """Say where a row stands, counted from 0."""
@@ -167,7 +167,7 @@ class TableSource:
         return f"row {self._first + row + 1}"
 
 
-def read_arrow(path: Path, max_bytes: int) -> TableSource:
+def read_arrow(path: Path, reading: Reading, max_bytes: int) -> TableSource:
     """Read a file or a stream of Arrow's, or a file of Feather."""
     parts: list[pa.RecordBatch] = []
     n_bytes = 0
@@ -180,7 +180,7 @@ def read_arrow(path: Path, max_bytes: int) -> TableSource:
 
                 table = feather.read_table(path)
                 table.validate(full=True)
-                return TableSource(path, Reading(format="arrow"), table)
+                return TableSource(path, reading, table)
             if begin == b"ARROW1":
                 reader: Any = pa.ipc.open_file(file)
                 batches: Iterable[pa.RecordBatch] = map(reader.get_batch, range(reader.num_record_batches))
@@ -192,14 +192,14 @@ def read_arrow(path: Path, max_bytes: int) -> TableSource:
                     raise too_large(path, max_bytes)
                 batch.validate(full=True)  # a damaged file may point anywhere
                 parts.append(batch)
-            return TableSource(path, Reading(format="arrow"), pa.Table.from_batches(parts, reader.schema))
+            return TableSource(path, reading, pa.Table.from_batches(parts, reader.schema))
     except (pa.ArrowException, OSError):
         raise LoadError(f"{path} begins like an Arrow file but cannot be read as one: is it cut short?") from None
     except MemoryError:
         raise too_large(path, max_bytes) from None
 
 
-def read_json_lines(path: Path, max_bytes: int, progress: Progress) -> TableSource:
+def read_json_lines(path: Path, reading: Reading, max_bytes: int, progress: Progress) -> TableSource:
     """Read a file of JSON objects, one a line; `null` is missing."""
     from pyarrow import json
 
@@ -208,7 +208,8 @@ def read_json_lines(path: Path, max_bytes: int, progress: Progress) -> TableSour
 
     def read(**parsing: Any) -> pa.Table:
         with unpacked(path, max_bytes, lambda done: progress(f"loading {path.name}", done, size)) as stream:
-            return json.read_json(stream, options, json.ParseOptions(**parsing))
+            text = pa.transcoding_input_stream(pa.PythonFile(stream, mode="r"), reading.encoding, "utf-8")
+            return json.read_json(text, options, json.ParseOptions(**parsing))
 
     try:
         table = read()
@@ -219,22 +220,25 @@ def read_json_lines(path: Path, max_bytes: int, progress: Progress) -> TableSour
             table = read(explicit_schema=pa.schema([pa.field(one.name, pa.string()) for one in times]))
             table = table.select(names)
         table.validate(full=True)
-    except (pa.ArrowException, UnicodeDecodeError):
-        _explain_json(path, max_bytes)
+    except (pa.ArrowException, UnicodeError):
+        try:
+            _explain_json(path, reading.encoding, max_bytes)
+        except UnicodeError:
+            raise not_encoded(path, reading.encoding, max_bytes) from None
         raise LoadError(
             f"{path} cannot be read as JSON lines: write one object a line, without objects in it"
         ) from None
-    return TableSource(path, Reading(format="jsonl"), table)
+    return TableSource(path, reading, table)
 
 
 _KINDS = {str: "a text", bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object"}
 
 
-def _explain_json(path: Path, max_bytes: int) -> None:
+def _explain_json(path: Path, encoding: str, max_bytes: int) -> None:
     """Find what pyarrow stumbled over; its own message repeats the row."""
     kinds: dict[str, str] = {}
     with unpacked(path, max_bytes) as stream:
-        for number, line in enumerate(stream, start=1):
+        for number, line in enumerate(io.TextIOWrapper(stream, encoding), start=1):
             try:
                 record = orjson.loads(line) if line.strip() else {}
             except orjson.JSONDecodeError:
@@ -274,19 +278,13 @@ def read_excel(path: Path, reading: Reading, max_bytes: int) -> TableSource:
             f"{path} has no sheet of this name. It has {listed(book.sheet_names)}: choose with --read sheet="
         )
     sheet = book.get_sheet_by_name(reading.sheet or book.sheet_names[0])
-    rows = sheet.to_python(skip_empty_area=False)
-    above = next((number for number, row in enumerate(rows) if any(cell != "" for cell in row)), len(rows))
-    if above == len(rows):
+    rows = sheet.to_python()
+    if sheet.start is None or not rows:
         raise LoadError(f"{path} is empty: it needs a header line with the names of the columns, then rows")
-    width = max(place for place, cell in enumerate(rows[above], start=1) if cell != "")
-    body = [row[:width] for row in rows[above + 1 :]]
-    while body and all(cell == "" for cell in body[-1]):
-        body.pop()
-    names = [str(cell) for cell in rows[above][:width]]
+    names = [str(cell) for cell in rows[0]]
     check_header(path, names)
-    cells = [[row[place] for row in body] for place in range(width)]
-    table = pa.table(dict(zip(names, map(_sheet_column, cells), strict=True)))
-    return TableSource(path, reading, table, above + 1)
+    columns = (_sheet_column([row[place] for row in rows[1:]]) for place in range(len(names)))
+    return TableSource(path, reading, pa.table(dict(zip(names, columns, strict=True))), sheet.start[0] + 1)
 
 
 def _sheet_column(cells: Sequence[Any]) -> pa.Array:

@@ -61,7 +61,7 @@ class Understood:
         Rows that are not learned from, by reason.
     categories
         How many categories each categorical column has.
-    target, task, n_classes
+    target, task
         What is predicted; None as long as no target is named.
     classes
         The labels, the most frequent first, with their numbers of rows.
@@ -81,7 +81,6 @@ class Understood:
     categories: Mapping[str, int] = field(default_factory=dict)
     target: str | None = None
     task: Task | None = None
-    n_classes: int | None = None
     classes: tuple[tuple[Any, int], ...] = ()
     hint: str = ""
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -101,7 +100,7 @@ class Understood:
         if self.target is not None:
             counted = ", ".join(f"{label} ({count:,})" for label, count in self.classes[:_LISTED])
             more = f" and {len(self.classes) - _LISTED} more" if len(self.classes) > _LISTED else ""
-            what = f"{self.n_classes} classes" if self.n_classes is not None else "a number"
+            what = f"{len(self.classes)} classes" if self.classes else "a number"
             shown = f": {counted}{more}" if counted and values else ""
             yield f"target: {self.target}, {self.task}, {what}{shown}" + (f" ({self.hint})" if self.hint else "")
         else:
@@ -120,10 +119,9 @@ class Understood:
     def _by_type(self, *, values: bool) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for column in self.columns:
-            is_dated = column.unit in NOT_A_MOMENT
-            kind = "date or time" if is_dated else str(column.type)
+            kind = "date or time" if column.unit in NOT_A_MOMENT else str(column.type)
             n = self.categories.get(column.name) if values else None
-            beside = column.unit if column.unit is not None else None if n is None else f"{n:,}"
+            beside = column.unit if n is None else f"{n:,}"
             found.setdefault(kind, []).append(column.name if beside is None else f"{column.name} ({beside})")
         return found
 
@@ -188,7 +186,7 @@ def find_remarks(
         n_some = int(some.max(initial=-1)) + 1
         if n_rows < 2:
             continue
-        if n_some <= 1 and len(_distinct(values)) <= 1:
+        if n_some <= 1 and _codes(values).max(initial=-1) < 1:
             remarks[column.name] = "constant"
         elif len(some) >= _LEAST_ROWS and n_some > 0.95 * len(some) and _names_rows(column, values):
             remarks[column.name] = "id"
@@ -201,19 +199,8 @@ def find_remarks(
 
 def _codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Return distinct values as numbers from 0; -1 for a missing one."""
-    if values.dtype.kind == "f":
-        codes = np.full(len(values), -1)
-        codes[~np.isnan(values)] = np.unique(values[~np.isnan(values)], return_inverse=True)[1]
-        return codes
     known: dict[Any, int] = {}
-    return np.array([-1 if v is None else known.setdefault(v, len(known)) for v in values.tolist()], np.int64)
-
-
-def _distinct(values: npt.NDArray[Any]) -> set[Any]:
-    if values.dtype.kind != "f":
-        return set(values.tolist()) - {None}
-    known = values[~np.isnan(values)]
-    return {known.min(), known.max()} if len(known) else set()
+    return np.array([-1 if v is None or v != v else known.setdefault(v, len(known)) for v in values.tolist()], np.int64)
 
 
 def _names_rows(column: Column, values: npt.NDArray[Any]) -> bool:

@@ -174,14 +174,6 @@ class Reader:
         self._known = frozenset(self._names)
         self.rules = schema
 
-    def asked(self, query: bytes) -> Reader:
-        """Return a reader by the rules about columns that a query string asks for; it has nothing else."""
-        if not query:
-            return self
-        reader = copy(self)
-        reader.rules = with_rules(self.schema, dict(zip(COLUMN_RULES, parse_values(query, *COLUMN_RULES), strict=True)))
-        return reader
-
     # --- bodies
 
     def prediction(self, body: bytes) -> AskedPrediction:
@@ -715,6 +707,18 @@ def context_of(request: Request) -> Context:
 def service_of(request: Request) -> Service:
     """Return the rooms of the service behind the application that handles a request."""
     return context_of(request).service
+
+
+def reader_of(request: Request, *names: str) -> tuple[Reader, list[str | None]]:
+    """Return the reader of a request, with the rules about columns that its query asks for, and further parameters.
+
+    names: of the further parameters that the query may have.
+    """
+    reader = copy(context_of(request).reader())
+    known = (*names, *COLUMN_RULES)
+    found = dict(zip(known, parse_values(request.scope["query_string"], *known), strict=True))
+    reader.rules = with_rules(reader.schema, found)
+    return reader, [found[name] for name in names]
 
 
 def caller_of(request: Request) -> str:

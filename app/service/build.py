@@ -683,7 +683,7 @@ def _new_model(
     if settings.schema_file is not None:
         from oubli.app.datasets.loading import load_schema
 
-        schema = load_schema(settings.schema_file)
+        schema, _ = load_schema(settings.schema_file)
         if settings.classes == "closed" and schema.classes is None:
             raise StartError(
                 "--classes closed needs to know the classes, and there are no samples yet: list them in the schema "

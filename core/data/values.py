@@ -11,7 +11,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from numbers import Real
@@ -46,9 +46,12 @@ NUMBER_NOT_BOOLEAN = "must be a number or null: send 1 or 0 for true or false, o
 NOT_A_MOMENT = {
     "days": "must be a date (2024-01-31), a number of days since 1970-01-01, or null",
     "seconds": "must be a time (2024-01-31T18:30:00Z), a number of seconds since 1970-01-01, or null",
-    "seconds of the day": "must be a time of the day (18:30:00), a number of seconds since midnight, or null",
+    "seconds of the day": "must be a time (18:30:00, or with a date), a number of seconds since midnight, or null",
+    "day of the week": "must be a date (2024-01-31), a number from 0 for Monday to 6 for Sunday, or null",
+    "day of the year": "must be a date (2024-01-31), a number from 1 for the first of January to 366, or null",
 }
 """The units of columns that hold dates and times as numbers, each with the rule for its values."""
+DAYS, SECONDS, OF_DAY, OF_WEEK, OF_YEAR = NOT_A_MOMENT
 NOT_A_BOOLEAN = "must be true, false or null (1 and 0 are accepted)"
 NOT_A_CATEGORY = "must be text, a number, true, false or null"
 NOT_UTF8 = "holds a lone surrogate, which UTF-8 cannot encode: remove it"
@@ -122,25 +125,40 @@ def moment(value: Any, unit: str) -> float:
     A time without a zone is read as if it were UTC, as columns without zones are.
     """
     if isinstance(value, str):
-        is_time = unit == "seconds of the day"
         try:
-            if value[2:3] != ":" if is_time else value[4:5] != "-":  # the basic form looks like a number
+            if value[2:3] == ":":
+                value = time.fromisoformat(value)
+            elif value[4:5] == "-":  # the basic form looks like a number
+                value = (date if len(value) == _DATE_LENGTH else datetime).fromisoformat(value)
+            else:
                 raise ValueError
-            value = time.fromisoformat(value) if is_time else datetime.fromisoformat(value)
         except ValueError:
             raise RefusedError(NOT_A_MOMENT[unit]) from None
-    if isinstance(value, time) and unit == "seconds of the day":
-        seconds: float = value.hour * 3600 + value.minute * 60 + value.second + value.microsecond / 1e6
-        return seconds
-    if isinstance(value, date) and not is_missing(value) and unit != "seconds of the day":
-        if not isinstance(value, datetime):
-            value = datetime(value.year, value.month, value.day)  # noqa: DTZ001 - the next line gives it its zone
-        since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
-        return float(since.total_seconds() / (86_400 if unit == "days" else 1))
-    return number(value)
+    if not isinstance(value, (date, time)) or is_missing(value):
+        return number(value)
+    if isinstance(value, time) and unit == OF_DAY:
+        value = datetime.combine(_EPOCH, value, UTC)
+    elif type(value) is date and unit != OF_DAY:
+        value = datetime.combine(value, time(), UTC)
+    if not isinstance(value, datetime):
+        raise RefusedError(NOT_A_MOMENT[unit])
+    return _since_epoch((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH, unit)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DATE_LENGTH = 10
+
+
+def _since_epoch(since: timedelta, unit: str) -> float:
+    """Return a time since the epoch as a number of its unit."""
+    if unit == OF_DAY:
+        return (since % timedelta(days=1)).total_seconds()
+    if unit == OF_WEEK:
+        return float((since.days + 3) % 7)
+    if unit == OF_YEAR:
+        day = np.datetime64(since.days, "D")
+        return float((day - day.astype("M8[Y]")).astype(np.int64) + 1)
+    return since.total_seconds() / (86_400 if unit == DAYS else 1)
 
 
 def loses_integer(value: Any, dtype: str) -> bool:
@@ -343,8 +361,9 @@ class Column:
     dtype : {"float32", "float64"}
         Precision of a numeric column; float32 for the others.
     unit : str or None
-        Of a numeric column. With "days" and "seconds" (since 1970-01-01, UTC) and "seconds of the day" values may also
-        be dates and times in ISO 8601; other units, such as "%", only say what the numbers mean.
+        Of a numeric column. With "days" and "seconds" (since 1970-01-01, UTC), and the cyclic "seconds of the day",
+        "day of the week" (Monday is 0) and "day of the year" (from 1), values may also be dates and times in ISO 8601;
+        other units, such as "%", only say what the numbers mean.
     """
 
     name: str

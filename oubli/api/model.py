@@ -32,8 +32,9 @@ class Feature(Answer):
     dtype: Annotated[str, one_of("float32", "float64")]
     unit: str | Omitted = Field(
         None,
-        description="Of a numeric column that has one. `days` and `seconds` (since 1970-01-01, UTC) and `seconds of "
-        "the day`: a value may also be a date or time in ISO 8601, as text. Others say what the numbers mean.",
+        description="Of a numeric column that has one. `days` and `seconds` (since 1970-01-01, UTC), `seconds of the "
+        "day`, `day of the week` (0: Monday) and `day of the year` (from 1): a value may also be a date or time in "
+        "ISO 8601, as text. Others say what the numbers mean.",
     )
 
 

@@ -32,7 +32,7 @@ from oubli.app.http.bulk.bodies import NAMED, Collector, Part, Source, collector
 from oubli.app.http.bulk.encoders import Encoder, encode_addition, encoder_for
 from oubli.app.http.connection.connections import STREAM, UNSENT, Stream
 from oubli.app.http.formats import Format
-from oubli.app.http.parsing import KEY_HEADER, Context, Reader, explain
+from oubli.app.http.parsing import KEY_HEADER, Context, Reader, explain, reader_of
 from oubli.app.http.problems import ProblemError, invalid, pointer, report_mistake, to_problem
 from oubli.app.http.responses import NO_STORE, addition_content, json_answer, prediction_content
 from oubli.app.service.changes.additions import Added, NewSamples
@@ -90,7 +90,7 @@ class Bulk:
             The formats of body and answer.
         """
         await _import_formats()
-        reader = self._context.reader().asked(request.scope["query_string"])
+        reader, _ = reader_of(request)
         source = await asyncio.to_thread(source_of, given, reader, self._limits.max_record_bytes)
         scoring = _Scoring(self._context, reader, source, request)
         parts = scoring.parts()
@@ -117,7 +117,7 @@ class Bulk:
     async def add(self, request: Request, given: Format, wanted: Format) -> Response:
         """Answer an addition whose body is not JSON; see `predict`."""
         await _import_formats()
-        service, reader = self._context.service, self._context.reader().asked(request.scope["query_string"])
+        service, (reader, _) = self._context.service, reader_of(request)
         collector = await asyncio.to_thread(collector_of, given, reader, self._limits.max_record_bytes)
         digest = hashlib.sha256(given.encode("ascii") + b"\0")
         try:

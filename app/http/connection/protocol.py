@@ -143,9 +143,7 @@ class OubliProtocol(HttpToolsProtocol):
         was_reading, n_body_bytes = self._reading, self._body_bytes
         self._n_begun = 0
         try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._end_after_answer()
+            self._parse(data)
         except httptools.HttpParserError as error:
             if isinstance(error.__context__, _HeadTooLargeError):
                 self._refuse(ProblemError("head-too-large", headers={"Connection": "close"}))
@@ -191,6 +189,8 @@ class OubliProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start the request."""
+        if self._is_read_twice:
+            return
         super().on_headers_complete()
         cast("dict[str, Any]", self.scope)[PUSH] = partial(self._push, self.cycle)
         self._reading = BODY
@@ -204,6 +204,8 @@ class OubliProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Note that the request is whole."""
+        if self._is_read_twice:
+            return
         self._reading = NOTHING
         super().on_message_complete()
 
@@ -273,6 +275,33 @@ class OubliProtocol(HttpToolsProtocol):
         self.transport.write(chunk)
         return True
 
+    # --- other protocols
+
+    @property
+    def _is_read_twice(self) -> bool:
+        """Whether the request asks for another protocol: the parser would take its body for the other protocol's."""
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
+    def _parse(self, data: bytes) -> None:
+        """Parse what came in. The head of a request that asks for another protocol is read again without that wish."""
+        left = memoryview(data)
+        while left:
+            try:
+                self.parser.feed_data(left)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                if not self._is_read_twice:
+                    self._end_after_answer()
+                    return
+                left = left[upgrade.args[0] :]
+            fields = [b"%b: %b\r\n" % field for field in self.headers if field[0] != b"upgrade"]
+            version = self.parser.get_http_version().encode("ascii")
+            head = b"%b %b HTTP/%b\r\n" % (self.parser.get_method(), self.url, version)
+            # A parser that takes a request for the last one reads no more; uvicorn makes its parsers like this.
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            self.parser.feed_data(b"".join((head, *fields, b"\r\n")))
+
     # --- the limits
 
     @property
@@ -289,7 +318,7 @@ class OubliProtocol(HttpToolsProtocol):
             self._refuse(ProblemError("head-too-large", headers={"Connection": "close"}))
 
     def _end_after_answer(self) -> None:
-        """Look at nothing more: a request that asks for another protocol is answered in this one, as the last."""
+        """Look at nothing more: what follows a request for a tunnel (`CONNECT`) is no request."""
         self._is_over = True
         if self._has_answered:
             self.transport.close()

@@ -20,7 +20,7 @@ from oubli.api.predictions import (
 from oubli.app.http.bulk.answers import bulk_of
 from oubli.app.http.formats import Format, formats_of
 from oubli.app.http.openapi import COLUMNS, ROWS_INPUT, TABLE_INPUT, TABLES, answers, body, problems, table_body
-from oubli.app.http.parsing import context_of, explain, read
+from oubli.app.http.parsing import context_of, explain, read, reader_of
 from oubli.app.http.problems import ProblemError, invalid, pointer
 from oubli.app.http.responses import comparison_content, job_answer, json_answer, prediction_content
 from oubli.app.service.model.influence import Absence, Comparison, Question, UnfitError
@@ -61,7 +61,7 @@ async def predict(request: Request) -> Response:
     given, wanted = formats_of(request.headers)
     if given is not Format.JSON:
         return await bulk_of(request).predict(request, given, wanted)
-    service, reader = context.service, context.reader().asked(request.scope["query_string"])
+    service, (reader, _) = context.service, reader_of(request)
     asked = await read(reader.prediction, await request.body())
     if wanted is not Format.JSON and (asked.with_receipt or asked.coverage is not None):
         name = "receipt" if asked.with_receipt else "coverage"
@@ -101,7 +101,7 @@ async def predict(request: Request) -> Response:
         **answers(Job, 202, "It takes long: the job that was begun."),
         **problems(*ROWS_INPUT, "empty-model", "not-exact", "model-unusable", "superseded"),
     },
-    openapi_extra=body(WithoutRequest),
+    openapi_extra={"parameters": COLUMNS, **body(WithoutRequest)},
 )
 async def predict_without(request: Request) -> Response:
     """Predict with the model, and with a copy of it that has unlearned some samples. The model does not change.
@@ -111,7 +111,7 @@ async def predict_without(request: Request) -> Response:
     erased.
     """
     context = context_of(request)
-    reader = context.reader()
+    reader, _ = reader_of(request)
     instances, ids, subjects = await read(reader.absence, await request.body())
     try:
         found = await context.service.questions.comparer.ask(Absence(reader.rows(instances), ids, subjects))
@@ -126,7 +126,7 @@ async def predict_without(request: Request) -> Response:
     "/explain",
     summary="Explain predictions by their features",
     responses={**answers(Explanations), **problems(*ROWS_INPUT, "empty-model", "model-unusable")},
-    openapi_extra=body(ExplainRequest),
+    openapi_extra={"parameters": COLUMNS, **body(ExplainRequest)},
 )
 async def explain_predictions(request: Request) -> Response:
     """Say what each feature adds to the predictions for some rows: Shapley values, computed from the trees.
@@ -135,7 +135,7 @@ async def explain_predictions(request: Request) -> Response:
     answer shows more of the samples than predictions do, so it needs a scope of its own.
     """
     context = context_of(request)
-    reader = context.reader()
+    reader, _ = reader_of(request)
     instances, change = await read(reader.explanation, await request.body())
     try:
         found = await context.service.questions.explain(reader.rows(instances), change)
@@ -156,7 +156,7 @@ async def explain_predictions(request: Request) -> Response:
         **answers(Job, 202, "It takes long: the job that was begun."),
         **problems(*ROWS_INPUT, "empty-model", "superseded"),
     },
-    openapi_extra=body(InfluenceRequest),
+    openapi_extra={"parameters": COLUMNS, **body(InfluenceRequest)},
 )
 async def rank_influence(request: Request) -> Response:
     """Rank the samples held by what they do for the predictions of some rows.
@@ -166,7 +166,7 @@ async def rank_influence(request: Request) -> Response:
     `GET /jobs/{id}/result` returns the ranking until samples are erased.
     """
     context = context_of(request)
-    reader = context.reader()
+    reader, _ = reader_of(request)
     asked = await read(reader.question, await request.body())
     question = Question(reader.rows(asked.instances), asked.labels, asked.method, asked.update_set, asked.top)
     ranker = context.service.questions.influence

@@ -45,6 +45,7 @@ from oubli.app.http.openapi import (
 from oubli.app.http.parsing import (
     KEY_HEADER,
     Context,
+    Reader,
     caller_of,
     context_of,
     explain,
@@ -57,6 +58,7 @@ from oubli.app.http.parsing import (
     parse_ref,
     parse_values,
     read,
+    reader_of,
     service_of,
 )
 from oubli.app.http.problems import invalid
@@ -131,6 +133,7 @@ class IdConvertor(Convertor[str]):
 register_url_convertor("sample_id", IdConvertor())
 router = APIRouter(tags=["samples"])
 _ONE = "/samples/{id:sample_id}"
+_REPLACING = (QUERY["ref"], *COLUMNS, IF_MATCH, IDEMPOTENCY_KEY)
 
 
 @router.post(
@@ -158,7 +161,7 @@ async def add_samples(request: Request) -> Response:
     given, wanted = formats_of(request.headers)
     if given is not Format.JSON:
         return await bulk_of(request).add(request, given, wanted)
-    reader = context.reader().asked(request.scope["query_string"])
+    reader, _ = reader_of(request)
     service, sent_body = context.service, await request.body()
     samples, sent = await read(reader.samples, sent_body)
     async with service.changes.idempotency_keys.use(request.headers.get(KEY_HEADER), "POST /samples", sent_body) as key:
@@ -190,8 +193,8 @@ async def search_samples(request: Request) -> Response:
 @router.post(
     _BATCH_DELETE,
     summary="Delete many samples",
-    responses=answers(BatchDeletion) | problems(*INPUT, "too-many-rows", *CHANGE),
-    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **body(BatchDeleteRequest)},
+    responses=answers(BatchDeletion) | problems(*INPUT, "sample-changed", "too-many-rows", *CHANGE),
+    openapi_extra={"parameters": [IF_MATCH, IDEMPOTENCY_KEY], **body(BatchDeleteRequest)},
 )
 async def batch_delete_samples(request: Request) -> Response:
     """Unlearn samples by their ids, or all samples of some subjects. Names that are not held are counted, not refused.
@@ -204,7 +207,9 @@ async def batch_delete_samples(request: Request) -> Response:
     ids, subjects, ref, lists = await read(context.reader().targets, sent_body)
     header = request.headers.get(KEY_HEADER)
     async with changes.idempotency_keys.use(header, "POST /samples/batch-delete", sent_body) as key:
-        deleted = await changes.delete_listing(ids=ids, subjects=subjects, ref=ref, key=key, caller=caller_of(request))
+        deleted = await changes.delete_listing(
+            ids=ids, subjects=subjects, ref=ref, key=key, caller=caller_of(request), tags=_deleted_tags(request, ids)
+        )
     content = deletion_content(deleted, durable=context.service.disk.is_durable)
     return json_answer(content if lists else content["receipt"])
 
@@ -282,15 +287,12 @@ async def delete_samples(request: Request) -> Response:
         rule = "the query must have either 'id' or 'subject', once or more; POST /samples/batch-delete takes a body"
         raise invalid("", rule)
     service = context.service
-    tags = _tags_of(request, "if-match")
-    if tags is not None and (ids is None or len(ids) > 1):
-        raise invalid("/If-Match", "is about one sample: name one 'id', or leave the header out")
     receipt = await service.changes.delete(
         ids=None if ids is None else parse_names(ids, "id"),
         subjects=None if subjects is None else parse_names(subjects, "subject"),
         ref=_ref(one_value(query, "ref")),
         caller=caller_of(request),
-        tags=tags,
+        tags=_deleted_tags(request, ids),
     )
     return json_answer(receipt_content(receipt, durable=service.disk.is_durable))
 
@@ -319,7 +321,7 @@ async def get_sample(request: Request) -> Response:
     summary="Rectify one sample",
     responses=answers(DeletionOutcome)
     | problems(*INPUT, "not-held", "sample-changed", "key-spent", "restricted", "queue-full", "capacity", *CHANGE),
-    openapi_extra={"parameters": [PATH["sample"], QUERY["ref"], IF_MATCH, IDEMPOTENCY_KEY], **body(ReplaceRequest)},
+    openapi_extra={"parameters": [PATH["sample"], *_REPLACING], **body(ReplaceRequest)},
 )
 async def replace_sample(request: Request) -> Response:
     """Replace the content of a held sample. The old content is unlearned. This never creates a sample.
@@ -328,7 +330,8 @@ async def replace_sample(request: Request) -> Response:
     moved from there to a subject that is not restricted is learned from. Content that is the same as before changes
     nothing; above 1,000 such requests an hour it gets no receipt.
     """
-    return await _replace(request, _sample_id(request), _ref_of(request))
+    reader, (ref,) = reader_of(request, "ref")
+    return await _replace(request, reader, _sample_id(request), _ref(ref))
 
 
 @router.put(
@@ -336,15 +339,15 @@ async def replace_sample(request: Request) -> Response:
     summary="Rectify the sample with an id",
     responses=answers(DeletionOutcome)
     | problems(*INPUT, "not-held", "sample-changed", "key-spent", "restricted", "queue-full", "capacity", *CHANGE),
-    openapi_extra={"parameters": [QUERY["replaced"], QUERY["ref"], IF_MATCH, IDEMPOTENCY_KEY], **body(ReplaceRequest)},
+    openapi_extra={"parameters": [QUERY["replaced"], *_REPLACING], **body(ReplaceRequest)},
 )
 async def replace_sample_by_id(request: Request) -> Response:
     """Replace the content of a held sample, as `PUT /samples/{id}` does, for ids that cannot be in a path."""
-    sent_id, ref = parse_values(request.scope["query_string"], "id", "ref")
+    reader, (sent_id, ref) = reader_of(request, "id", "ref")
     sample_id = _name_of(sent_id, "id")
     if sample_id is None:
         raise invalid("/id", "is missing: name the sample to replace")
-    return await _replace(request, sample_id, _ref(ref))
+    return await _replace(request, reader, sample_id, _ref(ref))
 
 
 @router.delete(
@@ -361,10 +364,8 @@ async def delete_sample(request: Request) -> Response:
     return json_answer(receipt_content(receipt, durable=service.disk.is_durable))
 
 
-async def _replace(request: Request, sample_id: str, ref: str | None) -> Response:
-    context = context_of(request)
-    reader = context.reader()
-    service, sent_body = context.service, await request.body()
+async def _replace(request: Request, reader: Reader, sample_id: str, ref: str | None) -> Response:
+    service, sent_body = service_of(request), await request.body()
     asked, sent = await read(partial(reader.replacement, sample_id=sample_id), sent_body)
     asked = replace(asked, tags=_tags_of(request, "if-match"))
     # What the address says is a part of the request that a key stands for.
@@ -408,6 +409,14 @@ def _tags_of(request: Request, header: str) -> frozenset[str] | None:
     """Return the entity tags of a header; None without it. Those of this server hold no comma."""
     values = request.headers.getlist(header)
     return frozenset(tag.strip() for tag in ",".join(values).split(",")) if values else None
+
+
+def _deleted_tags(request: Request, ids: list[str] | None) -> frozenset[str] | None:
+    """Return the entity tags that the sample to delete may have; refuses them where not one sample is named."""
+    tags = _tags_of(request, "if-match")
+    if tags is not None and (ids is None or len(ids) > 1):
+        raise invalid("/If-Match", "is about one sample: name one id, or leave the header out")
+    return tags
 
 
 def _name_of(value: str | None, key: str) -> str | None:

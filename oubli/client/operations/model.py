@@ -24,7 +24,16 @@ from oubli.api.server import Access, Cluster, Readiness
 from oubli.client.errors import DataError, NoAnswerError, ProblemError, UnavailableError
 from oubli.client.messages import Emits, Flow, NextChunk, Request, Sleep, Work
 from oubli.client.operations.jobs import result_of
-from oubli.client.operations.requests import FIRST_POLL, Names, Progress, object_of, paged, posting, reading
+from oubli.client.operations.requests import (
+    FIRST_POLL,
+    Names,
+    Progress,
+    column_rules,
+    object_of,
+    paged,
+    posting,
+    reading,
+)
 from oubli.client.results import Without, read, read_without
 from oubli.client.session import Session
 from oubli.client.tables import index_of, names_of, rows_of
@@ -104,6 +113,8 @@ def predict_without(
     *,
     ids: Names | None = None,
     subjects: Names | None = None,
+    extra_columns: str | None = None,
+    missing_columns: str | None = None,
     progress: Progress | None = None,
     timeout: float | None = None,
 ) -> Flow[Without]:
@@ -117,6 +128,8 @@ def predict_without(
         As for `predict`; at most 100 rows.
     ids, subjects : str, int, or iterable of them
         The samples, or those whose samples, to leave out: one of the two.
+    extra_columns, missing_columns : optional
+        As for `predict`.
     progress : bool or callable, optional
         As for `predict`, when it takes long.
     timeout : float, optional
@@ -136,7 +149,8 @@ def predict_without(
         content["ids"] = names_of(ids, "id")
     if subjects is not None:
         content["subjects"] = names_of(subjects, "subject")
-    answer = yield from session.exchange(posting("/predict/without", content, is_safe=True))
+    query = column_rules(extra_columns, missing_columns)
+    answer = yield from session.exchange(posting("/predict/without", content, is_safe=True, query=query))
     found = answer.json()
     if answer.status == 202:
         found = yield from result_of(session, found, progress=progress, timeout=timeout)

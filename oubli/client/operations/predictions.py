@@ -117,7 +117,14 @@ def predict_signed(session: Session, X: Any) -> Flow[SignedPredictions]:
 
 
 def explain(
-    session: Session, X: Any, *, columns: int | None = None, features: Sequence[str] | None = None, target: Any = None
+    session: Session,
+    X: Any,
+    *,
+    columns: int | None = None,
+    features: Sequence[str] | None = None,
+    target: Any = None,
+    extra_columns: str | None = None,
+    missing_columns: str | None = None,
 ) -> Flow[Explanations]:
     """Say what each feature adds to the predictions for some rows.
 
@@ -131,6 +138,8 @@ def explain(
         The features that may change; all when left out.
     target : label or float, optional
         The class to get, any other one when left out; of a regression the number to cross.
+    extra_columns, missing_columns : optional
+        As for `predict`.
 
     Returns
     -------
@@ -147,7 +156,8 @@ def explain(
     if columns is not None:
         names = None if features is None else list(features)
         content["change"] = {"columns": columns, "features": names, "target": target}
-    answer = yield from session.ask(posting("/explain", content, is_safe=True, is_spread=True))
+    query = column_rules(extra_columns, missing_columns)
+    answer = yield from session.ask(posting("/explain", content, is_safe=True, is_spread=True, query=query))
     return read(Explanations, answer)
 
 
@@ -159,6 +169,8 @@ def influence(
     method: str | None = None,
     update_set: str | int = "all",
     top: int = 10,
+    extra_columns: str | None = None,
+    missing_columns: str | None = None,
     progress: Progress | None = None,
     timeout: float | None = None,
 ) -> Flow[Influence]:
@@ -176,6 +188,8 @@ def influence(
         Whose changes the leaf methods follow.
     top : int
         Largest number of samples in each list.
+    extra_columns, missing_columns : optional
+        As for `predict`.
     progress : bool or callable, optional
         As for `predict`, when it takes long.
     timeout : float, optional
@@ -196,7 +210,8 @@ def influence(
         content["labels"] = labels_of(labels, len(rows))
     if method is not None:
         content["method"] = method
-    answer = yield from session.exchange(posting("/influence", content, is_safe=True))
+    query = column_rules(extra_columns, missing_columns)
+    answer = yield from session.exchange(posting("/influence", content, is_safe=True, query=query))
     found = answer.json()
     if answer.status == 202:
         found = yield from result_of(session, found, progress=progress, timeout=timeout)

@@ -168,6 +168,8 @@ def replace(
     subject: Any = _KEEP,
     expires_at: Any = _KEEP,
     sample_weight: Any = _KEEP,
+    extra_columns: str | None = None,
+    missing_columns: str | None = None,
     ref: str | None = None,
     if_match: str | None = None,
     idempotency_key: str | None = None,
@@ -184,6 +186,8 @@ def replace(
         The new label.
     subject, expires_at, sample_weight : optional
         Stay as they are when left out; None clears them, and makes the weight 1.
+    extra_columns, missing_columns : optional
+        As for `predict`.
     ref : str, optional
         The caller's case number, a UUID.
     if_match : str, optional
@@ -218,10 +222,10 @@ def replace(
         content["expires_at"] = None if expires_at is None else time_text(expires_at)
     if sample_weight is not _KEEP:
         content["weight"] = labels_of([sample_weight], 1, "weights")[0]
-    query = [("id", names_of(sample_id, "id")[0])] + ([] if ref is None else [("ref", ref)])
+    named = (("id", names_of(sample_id, "id")[0]), *(() if ref is None else (("ref", ref),)))
+    query = (*named, *column_rules(extra_columns, missing_columns))
     request = posting("/samples", content, key=idempotency_key, takes_key=True)
-    headers = {**request.headers, **({} if if_match is None else {"If-Match": if_match})}
-    put = replaced(request, method="PUT", query=tuple(query), headers=headers)
+    put = replaced(_conditional(request, if_match), method="PUT", query=query)
     return _outcome((yield from session.ask(put)))
 
 
@@ -231,6 +235,7 @@ def delete(
     *,
     subjects: Names | None = None,
     ref: str | None = None,
+    if_match: str | None = None,
     idempotency_key: str | None = None,
 ) -> Flow[Receipt | NothingErased]:
     """Unlearn samples by their ids, or all samples of some subjects.
@@ -247,6 +252,8 @@ def delete(
         Whose samples, instead of `ids`.
     ref : str, optional
         The caller's case number, a UUID.
+    if_match : str, optional
+        The `etag` of the only sample as you have read it: nothing is deleted if it was changed since.
     idempotency_key : str, optional
         As for `add`.
 
@@ -258,8 +265,11 @@ def delete(
     ------
     DataError
         When neither or both are given, or nothing is named.
+    ConflictError
+        When the sample is not as in `if_match` (`sample-changed`).
     """
-    return _outcome((yield from session.ask(_deletion(ids, subjects, ref, idempotency_key))))
+    request = _conditional(_deletion(ids, subjects, ref, idempotency_key), if_match)
+    return _outcome((yield from session.ask(request)))
 
 
 def delete_listing(
@@ -292,6 +302,11 @@ def delete_listing(
     listed = read(erasures.ListedDeletion, (yield from session.ask(request)))
     session.saw(listed.receipt.content)
     return ListedDeletion(listed.receipt, {one.position: one.samples for one in listed.found})
+
+
+def _conditional(request: Request, if_match: str | None) -> Request:
+    """Make a request depend on the state of a sample, unless that is None."""
+    return request if if_match is None else replaced(request, headers={**request.headers, "If-Match": if_match})
 
 
 def _outcome(content: Any) -> Receipt | NothingErased:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -190,6 +191,16 @@ def test_columns_too_many_or_too_few_go_by_what_is_asked(client: Client) -> None
     np.testing.assert_array_equal(client.predict(few, missing_columns="missing").probabilities, missing)
     added = client.add(few.head(9).rename(index=lambda name: f"few-{name}"), ["yes"] * 9, missing_columns="missing")
     assert client.get(added.ids[8]).features["age"] is None
+    odd, lax = {"job": "b", "other": 1}, {"extra_columns": "ignore", "missing_columns": "missing"}
+    asking: list[Any] = [client.explain, client.influence, partial(client.predict_without, ids="c1")]
+    for ask in asking:
+        with pytest.raises(InvalidInputError, match="_columns="):
+            ask([odd])
+        assert str(ask([odd], **lax)) == str(ask([[None, "b", None]]))
+    with pytest.raises(InvalidInputError, match="_columns="):
+        client.replace("c9", odd, "no")
+    client.replace("c9", odd, "no", **lax)
+    assert client.get("c9").features == {"age": None, "job": "b", "member": None}
 
 
 # --- entity tags
@@ -204,6 +215,9 @@ def test_a_sample_is_changed_only_as_it_was_read(client: Client) -> None:
         client.replace("c5", [2, "b", True], "no", if_match=held.etag)
     assert (caught.value.status, caught.value.kind) == (412, "sample-changed")
     assert "etag" not in client.get("c5").model_dump()
+    with pytest.raises(ConflictError):
+        client.delete("c5", if_match=held.etag)
+    assert client.delete("c5", if_match=client.get("c5").etag).unlearned == 1
 
 
 # --- bars

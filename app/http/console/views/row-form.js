@@ -9,7 +9,8 @@ import { live } from "../lib/live.js";
 import { session } from "../lib/session.js";
 
 const STEPS = 100; // of a slider
-const MOMENTS = ["days", "seconds", "seconds of the day"]; // units of dates and times, which may be sent as text
+// Units of dates and times, which may be sent as text.
+const MOMENTS = ["days", "seconds", "seconds of the day", "day of the week", "day of the year"];
 const MOMENT = /^(\d{4}-\d{2}-\d{2}([T ].*)?|\d{2}:\d{2}.*)$/;
 
 /** Read the columns with their ranges; without the scope `read` only names and types are known. */

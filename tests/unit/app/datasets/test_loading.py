@@ -277,7 +277,7 @@ DAMAGED = (
         ("a,b,y\n1,1,p\n1,2,q\n", {"id_column": "a"}, "line 3, column 'a': the id is also in row 1"),
         ("a,b,y\n1,1,p\n,2,q\n", {"id_column": "a"}, "line 3, column 'a': the id is missing"),
         (f"a,b,y\n{'x' * 257},1,p\n", {"id_column": "a"}, "longer than 256"),
-        (b"a,y\n1,p\n\xe9t\xe9,q\n", {"read": ("encoding=utf-8",)}, "is not utf-8 text"),
+        (b"a,y\n1,p\n\xe9t\xe9,q\n", {"read": ("encoding=utf-8",)}, "line 3: is not UTF-8 text"),
         *((packed, {}, "cut short or damaged") for packed in DAMAGED),
         (b"PAR1 this is none", {}, "begins like a Parquet file"),
         (b"PK\x03\x04", {}, "is a zip archive or a"),
@@ -353,14 +353,33 @@ def test_a_schema_decides_types_and_order(load: Callable[..., Table], schema_fil
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        ("age,code,y\n1,a,p\n", "lacks 'member', which the schema declares"),
-        ("age,code,member,more,y\n1,a,1,2,p\n", "has 'more', which the schema does not declare: leave out with --drop"),
+        ("age,code,y\n1,a,p\n", 'take them as missing with "missing_columns": "missing" in the schema'),
+        ("age,code,member,more,y\n1,a,1,2,p\n", "has 'more', which the model does not know: remove them from"),
         ("age,code,member,y\nold,a,1,p\n", "line 2, column 'age': must be a number"),
         ("age,code,member,y\n1,a,maybe,p\n", "line 2, column 'member': must be true, false, 1 or 0"),
     ],
 )
 def test_what_a_schema_does_not_take(refusal: Callable[..., str], schema_file: Path, content: str, part: str) -> None:
     assert part in refusal(content, schema_file=schema_file)
+
+
+def test_words_are_categories_where_a_column_is_declared_categorical(
+    load: Callable[..., Table], schema_file: Path
+) -> None:
+    text = "age,code,member,y\n1,7,1,p\nNA,null,,q\n"
+    assert types(load(text))["code"] == "float32"
+    assert column(load(text, categorical=("code",)), "code") == ["7", "null"]
+    table = load(text, target=None, schema_file=schema_file)
+    assert column(table, "code") == ["7", "null"]
+    assert load_queries(Path("data.csv"), table.schema).X["code"].tolist() == ["7", "null"]
+
+
+def test_a_schema_says_what_is_done_with_other_columns(load: Callable[..., Table], schema_file: Path) -> None:
+    lax = {**SCHEMA.to_dict(), "extra_columns": "ignore", "missing_columns": "missing"}
+    schema_file.write_text(json.dumps(lax))
+    table = load("more,y,age\nx,p,39\n,q,8\n", target=None, schema_file=schema_file)
+    assert [column(table, name) for name in SCHEMA.names] == [[39, 8], [None, None], [None, None]]
+    assert table.about.roles == {"more": "not in the schema"}
 
 
 @pytest.mark.parametrize("beside", ["", ",code,member"])

@@ -21,6 +21,7 @@ from tests.unit.app.datasets.writing import _stream, people, zstd
 
 LONG = b"a,y\n" + b"1,p\n" * 1000
 CANARY = "canary"
+SAY = "save the file as UTF-8, or say what it is with --read encoding=NAME"
 
 
 def parquet() -> bytes:
@@ -62,8 +63,10 @@ MALFORMED: list[tuple[str | bytes, dict[str, Any], str]] = [
     ('a,b,y\n"1\n\n2",x,p\n3,canary\n', {}, "line 5: has 2 fields where the header has 3"),
     ("sep=;\na;y\n1;p\n2\n", {}, "line 4: has 1 fields where the header has 2"),
     (b"a,y\n\x81\x8d,p\n2,q\n" + b"\x00\xff" * 50, {}, "encoding=NAME|encoding that is known"),
-    (b"a,y\n1,p\n\xe9t\xe9,q\n", {"read": ("encoding=ascii",)}, "is not ascii text: say what it is with --read"),
-    ("ä,y\n1,p\n".encode() + b"1,p\n" * 30_000 + b"\xe9,q\n", {"target": "y"}, "line 30003: is not UTF-8 text"),
+    (b"a,y\n1,p\n\xe9t\xe9,q\n", {"read": ("encoding=ascii",)}, f"line 3: is not ASCII text: {SAY}"),
+    (b"a,y\n" + b"1,p\n" * 30_000 + b"\xe9,q\n", {"read": ("encoding=ascii",)}, "line 30002: is not ASCII"),
+    (("a,y\n" + "1,p\n" * 30_000).encode("utf-16-le") + b"1", {"read": ("encoding=utf-16-le",)}, "not UTF-16-LE text"),
+    ("ä,y\n1,p\n".encode() + b"1,p\n" * 30_000 + b"\xe9,q\n", {"target": "y"}, f"line 30003: is not UTF-8 text: {SAY}"),
     (gzip.compress(LONG, mtime=0)[:-20], {}, "is compressed and cut short or damaged"),
     (bz2.compress(LONG)[:-20], {}, "is compressed and cut short or damaged"),
     (zstd(LONG * 100)[:-20], {}, "is compressed and cut short or damaged"),
@@ -80,9 +83,10 @@ MALFORMED: list[tuple[str | bytes, dict[str, Any], str]] = [
         {},
         "line 2, column 'a': is a text where lines above have a number",
     ),
-    (b'{"a": "\xe9", "y": "p"}\n', {}, "line 1: is not a JSON object"),
-    (b'{"\x86": 1, "y": "p"}\n', {}, "line 1: is not a JSON object"),
-    (b"a,y\n1,p\n", {"read": ("encoding=utf-16",)}, "is not utf-16 text"),
+    (b'{"a": "\xe9", "y": "p"}\n', {}, f"line 1: is not UTF-8 text: {SAY}"),
+    (b'{"\x86": 1, "y": "p"}\n', {}, "line 1: is not UTF-8 text"),
+    (b'{"a": 1, "y": "p"}\n{"a": "\xe9"}', {"read": ("encoding=ascii",)}, "line 2: is not ASCII text"),
+    (b"a,y\n1,p\n", {"read": ("encoding=utf-16",)}, f"data.csv is not UTF-16 text: {SAY}"),
     ("a,\0b,y,\n1,2,p,\n3,4,q,r\n", {}, "column 4 has no name"),
     ('{"a": {"b": 1}, "y": "p"}\n{"a": {"b": 2}, "y": "q"}\n', {}, "column 'a': holds struct"),
     ('{"a": 1, "y": "p"}\n{"a": 2}\n', {}, "line 2, column 'y': the label is missing"),

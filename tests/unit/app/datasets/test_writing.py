@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import json
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import csv, feather, parquet
 
+from oubli.app.datasets.columns import ColumnError, convert_feature
 from oubli.app.datasets.fields import iso_dates, text_array
-from oubli.app.datasets.loading import Table, load_queries, load_table
+from oubli.app.datasets.loading import LoadError, Table, load_queries, load_table
 from oubli.app.settings import load_settings
 from oubli.core import DynamicForestClassifier
-from oubli.core.data.values import NOT_A_MOMENT, RefusedError, moment
+from oubli.core.data.values import NOT_A_MOMENT, Column, ColumnType, RefusedError, moment
 from tests.unit.app.datasets.writing import STYLES, Rows, Style, people, sheet, understood, ways
 
 WAYS = ways()
@@ -118,6 +125,62 @@ def test_every_guess_can_be_overridden() -> None:
     assert table.X.tolist() == [[19724.0], [19786.0]]
 
 
+CYCLES = "d,t,c,y\n2024-02-03,2024-02-03 10:20,3,p\n2024-12-31,2023-12-31 23:59,4,q\n,,5,p\n"
+
+
+@pytest.mark.parametrize("form", ["csv", "local", "jsonl", "parquet", "arrow"])
+def test_the_cycles_of_dates_are_learned_where_that_is_said(form: str) -> None:
+    table = csv.read_csv(io.BytesIO(CYCLES.encode()))
+    sink = io.BytesIO()
+    if form == "parquet":
+        parquet.write_table(table, sink)
+    elif form == "arrow":
+        feather.write_feather(table, sink)
+    elif form == "jsonl":
+        rows = [{name: one and str(one) for name, one in row.items()} for row in table.to_pylist()]
+        sink.write("\n".join(map(json.dumps, rows)).encode())
+    else:
+        text = re.sub(r"(\d+)-(\d+)-(\d+)", r"\3.\2.\1", CYCLES) if form == "local" else CYCLES
+        sink.write(text.encode())
+    found = load(sink.getvalue(), read=("cycles=d:year,t:day",), drop=("c",))
+    assert [column.unit for column in found.schema.columns] == ["day of the year", "seconds of the day"]
+    np.testing.assert_array_equal(found.X, [[34, 37_200], [366, 86_340], [np.nan, np.nan]])
+    assert "date or time: d (day of the year), t (seconds of the day)" in found.about.lines(values=True)
+    assert "cycles=d:year,t:day" in found.about.read
+    later = load_queries(Path("people.csv"), replace(found.schema, extra_columns="ignore"))
+    np.testing.assert_array_equal(later.X, found.X)
+
+
+@pytest.mark.parametrize(
+    ("option", "rule"),
+    [("d:month", "COLUMN:day, COLUMN:week or"), (":day", "COLUMN:day"), ("x:day", "has no column 'x', which --read")],
+)
+def test_a_cycle_of_something_else_is_refused(option: str, rule: str) -> None:
+    with pytest.raises(LoadError, match=rule):
+        load(CYCLES.encode(), read=(f"cycles={option}",))
+    with pytest.raises(LoadError, match=r"line 2, column 'c': must be a date"):
+        load(CYCLES.replace(",3,", ",x,").encode(), read=("cycles=c:week",))
+
+
+@pytest.mark.parametrize(("form", "encoding"), [("csv", "cp1252"), ("jsonl", "cp1252"), ("jsonl", "utf-16")])
+def test_the_encoding_can_be_given(form: str, encoding: str) -> None:
+    if form == "csv":
+        text = "town,y\nZürich,p\n„Genève“,q\n"
+    else:
+        text = '{"town": "Zürich", "y": "p"}\n{"town": "„Genève“", "y": "q"}\n'
+    found = load(text.encode(encoding), read=(f"encoding={encoding}",))
+    assert found.X["town"].tolist() == ["Zürich", "„Genève“"]
+    assert f"encoding={encoding}" in found.about.read
+
+
+def test_a_column_of_spans_can_be_declared_as_it_was_found() -> None:
+    sink = io.BytesIO()
+    parquet.write_table(pa.table({"d": pa.array([1, 90], pa.duration("s")), "y": ["p", "q"]}), sink)
+    found = load(sink.getvalue())
+    assert [column.unit for column in found.schema.columns] == ["s"]
+    np.testing.assert_array_equal(load_queries(Path("people.csv"), found.schema).X, found.X)
+
+
 @pytest.mark.parametrize(
     ("text", "values"),
     [
@@ -177,8 +240,30 @@ def test_a_text_in_a_request_is_the_same_moment_as_in_a_file(unit: str, texts: l
     assert [float(value) for value in found.values.to_pylist()] == [moment(text, unit) for text in texts]
 
 
+@pytest.mark.parametrize("unit", NOT_A_MOMENT)
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["2024-01-31", "1969-12-31", "1970-01-01", "0001-01-01", "9999-12-31", "2024-12-31", "2100-03-01"],
+        ["2024-01-31 10:20", "2024-12-31T23:59:59.75", "1901-02-03 04:05:06", "1900-03-01T00:00"],
+        ["2024-01-31T00:20:30Z", "2024-01-01 00:20:30.5+01:00", "2024-12-31T22:20:30-0330"],
+        ["00:00", "10:20:30", "23:59:59.5"],
+    ],
+    ids=["dates", "times", "zones", "clock"],
+)
+def test_a_column_that_is_declared_takes_the_same_texts_as_a_request(unit: str, texts: list[str]) -> None:
+    column = Column("d", ColumnType.NUMERIC, "float64", unit)
+    try:
+        expected = [moment(text, unit) for text in texts]
+    except RefusedError:
+        with pytest.raises(ColumnError, match=f"^{re.escape(NOT_A_MOMENT[unit])}"):
+            convert_feature(column, pa.chunked_array([texts]))
+    else:
+        assert convert_feature(column, pa.chunked_array([texts])).tolist() == expected
+
+
 @pytest.mark.parametrize("text", ["soon", "2024-02-30", "2024-13-01", "20240131", "25:00", "12", ""])
-@pytest.mark.parametrize("unit", ["days", "seconds", "seconds of the day"])
+@pytest.mark.parametrize("unit", NOT_A_MOMENT)
 def test_what_is_no_moment_is_refused_without_repeating_it(unit: str, text: str) -> None:
     assert iso_dates(text_array([text])) is None
     with pytest.raises(RefusedError) as caught:
@@ -191,5 +276,8 @@ def test_moments_of_python_and_numbers_are_taken() -> None:
     assert moment(datetime(1970, 1, 1, 1, tzinfo=UTC), "seconds") == 3600
     assert moment(datetime(1970, 1, 2, 12), "days") == 1.5  # noqa: DTZ001 - without a zone, as in a file
     assert moment(time(1, 0, 1), "seconds of the day") == 3601
+    assert moment(datetime(2024, 2, 3, 1, 0, 30, tzinfo=UTC), "seconds of the day") == 3630
+    assert moment(date(2024, 2, 3), "day of the week") == date(2024, 2, 3).weekday() == 5
+    assert moment(date(2024, 12, 31), "day of the year") == 366
     assert moment(7, "days") == 7
     assert np.isnan(moment(None, "seconds"))

@@ -12,6 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from oubli.app.http.formats import Format
+from oubli.core.data.schema import Column, ColumnType
 from tests.unit.app.http.bulk_cases import arrow
 from tests.unit.app.support import CLASSES, forest, make_service, served
 
@@ -31,7 +32,7 @@ def ask(client: TestClient, form: str, rows: list[dict[str, Any]], query: str = 
     """Predict for rows in a form; all of them have the same columns."""
     names = list(rows[0])
     if form == "v2":
-        kinds = {"age": "FP64", "member": "BOOL"}
+        kinds = {"age": "BYTES" if type(rows[0].get("age")) is str else "FP64", "member": "BOOL"}
         inputs = [
             {
                 "name": name,
@@ -47,7 +48,7 @@ def ask(client: TestClient, form: str, rows: list[dict[str, Any]], query: str = 
     if form == "json":
         return client.post(path, json={"instances": rows})
     if form == "csv":
-        lines = [",".join(str(row[name]).lower() for name in names) for row in rows]
+        lines = [",".join(str(row[name]) for name in names) for row in rows]
         body, kind = "\n".join([",".join(names), *lines]).encode(), Format.CSV
     elif form == "ndjson":
         body, kind = "\n".join(map(json.dumps, rows)).encode(), Format.NDJSON
@@ -124,29 +125,88 @@ def test_the_schema_says_what_is_done_where_a_request_does_not() -> None:
             assert ask(lax, form, few, "missing_columns=refuse").status_code == 422
 
 
+def add(client: TestClient, form: str, row: dict[str, Any], query: str = "") -> Any:
+    """Add a row as the sample that is named like its form."""
+    if form == "csv":
+        lines = [["id", *row, "income"], [form, *map(str, row.values()), "yes"]]
+        body, kind = "\n".join(map(",".join, lines)).encode(), Format.CSV
+    elif form == "arrow":
+        table = pa.table({"id": [form], **{name: [one] for name, one in row.items()}, "income": ["yes"]})
+        body, kind = arrow(table), Format.ARROW
+    else:
+        sample = {"id": form, "features": row, "label": "yes"}
+        content: Any = {"samples": [sample]} if form == "json" else sample
+        body, kind = json.dumps(content).encode(), Format.JSON if form == "json" else Format.NDJSON
+    return client.post(f"/samples{query}", content=body, headers={"Content-Type": kind})
+
+
 @pytest.mark.parametrize("form", ["json", "csv", "ndjson", "arrow"])
 def test_samples_are_added_by_the_same_rules(form: str) -> None:
     row = {"job": "b", SECRET: 1}
-    if form == "csv":
-        body, kind = f"id,job,{SECRET},income\nm,b,1,yes\n".encode(), Format.CSV
-    elif form == "arrow":
-        body, kind = (
-            arrow(pa.table({"id": ["m"], **{name: [one] for name, one in row.items()}, "income": ["yes"]})),
-            Format.ARROW,
-        )
-    else:
-        sample = {"id": "m", "features": row, "label": "yes"}
-        content: Any = {"samples": [sample]} if form == "json" else sample
-        body, kind = json.dumps(content).encode(), Format.JSON if form == "json" else Format.NDJSON
     with served() as client:
         for query in ("", "?extra_columns=ignore", "?missing_columns=missing"):
-            refused = client.post(f"/samples{query}", content=body, headers={"Content-Type": kind})
+            refused = add(client, form, row, query)
             assert refused.status_code == 422
             assert SECRET not in refused.text
-        added = client.post(f"/samples?{LAX}", content=body, headers={"Content-Type": kind})
+        added = add(client, form, row, f"?{LAX}")
         assert added.status_code == 201, added.text
-        held = client.get("/samples/m").json()
+        held = client.get(f"/samples/{form}").json()
         assert (held["features"], held["label"]) == ({"age": None, "job": "b", "member": None}, "yes")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/predict/without?", {"ids": ["c1"]}),
+        ("POST", "/explain?", {}),
+        ("POST", "/influence?", {}),
+        ("PUT", "/samples/c2?", {"label": "yes"}),
+        ("PUT", "/samples?id=c3&", {"label": "yes"}),
+    ],
+)
+def test_every_route_that_takes_rows_goes_by_the_same_rules(
+    client: TestClient, method: str, path: str, body: dict[str, Any]
+) -> None:
+    def send(row: Any, query: str) -> Any:
+        rows = {"features": row} if method == "PUT" else {"instances": [row]}
+        return client.request(method, path + query, json={**body, **rows})
+
+    for query in ("", "extra_columns=ignore", "missing_columns=missing"):
+        refused = send({"job": "b", SECRET: 1}, query)
+        assert refused.status_code == 422
+        assert SECRET not in refused.text
+    assert send({"job": "b"}, f"extra_columns={SECRET}").status_code == 422
+    answer = send({"job": "b", SECRET: 1}, LAX)
+    assert answer.status_code in (200, 202), answer.text  # the ranking may take long
+    if method == "PUT":
+        assert client.get("/samples?id=" + path.strip("?&")[-2:]).json()["samples"][0]["features"]["age"] is None
+    elif path != "/influence?":
+        assert answer.json() == send([None, "b", None], "").json()
+
+
+@pytest.mark.parametrize(
+    ("unit", "text", "number"),
+    [
+        ("day of the week", "2024-02-03", 5),
+        ("day of the week", "2024-02-04T23:30:00-02:00", 0),
+        ("day of the year", "1904-12-31", 366),
+        ("seconds of the day", "2024-02-03T01:00:30Z", 3630),
+    ],
+)
+def test_a_cycle_of_a_date_is_the_same_in_every_form(unit: str, text: str, number: float) -> None:
+    column = Column("age", ColumnType.NUMERIC, unit=unit)
+    row = {"age": text, "job": "b", "member": True}
+    with served(make_service(forest(schema=replace(CLASSES, columns=(column, *CLASSES.columns[1:]))))) as client:
+        assert client.get("/model").json()["features"][0]["unit"] == unit
+        client.post("/samples", json={"samples": [{"id": "w", "features": {**row, "age": number}, "label": "yes"}]})
+        whole = client.get("/samples/w").json()["features"]
+        expected = shares(ask(client, "json", [{**row, "age": number}]))
+        assert [shares(ask(client, form, [row])) for form in FORMS] == [expected] * len(FORMS)
+        for form in FORMS[:-1]:
+            assert add(client, form, row).status_code == 201
+            assert client.get(f"/samples/{form}").json()["features"] == whole
+        refused = ask(client, "json", [{**row, "age": "soon"}])
+        assert f"must be a {'time' if unit.startswith('seconds') else 'date'} (" in refused.text
 
 
 def test_a_label_is_never_missing(client: TestClient) -> None:

@@ -350,18 +350,45 @@ async def test_after_the_last_request_of_a_connection_nothing_is_done(host: Host
         assert host.service.model.state.version == 1
 
 
+UPGRADE = b"\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+BODY = ADD.partition(b"\r\n\r\n")[2]
+IN_CHUNKS = request(target="/samples", headers=CHUNKED) + b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+
+
 @both_ways
-async def test_a_request_for_another_protocol_is_the_last_one(host: Host) -> None:
-    """What follows may be its body, which the parser takes for a request."""
-    upgrade = b"\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
-    for before in (b"", PREDICT):
-        connection = host.connect()
-        connection.send(before + MODEL.replace(b"\r\n", upgrade, 1) + ADD)
-        connection.send(ADD)
-        await host.settle()
-        assert connection.statuses == [200] * (1 + bool(before))
-        assert connection.transport.closed
-        assert host.service.model.state.version == 1
+@pytest.mark.parametrize("size", [1, 7, 200, 2000])
+@pytest.mark.parametrize("asked", [ADD, IN_CHUNKS], ids=["length", "chunks"])
+async def test_the_wish_for_another_protocol_is_passed_over(host: Host, asked: bytes, size: int) -> None:
+    """The parser takes the body of such a request for the other protocol's, and what follows for requests."""
+    sent = b"".join(one.replace(b"\r\n", UPGRADE, 1) for one in (MODEL, asked, PREDICT)) + PREDICT
+    connection = host.connect()
+    for start in range(0, len(sent), size):
+        connection.send(sent[start : start + size])
+    await host.settle()
+    assert connection.statuses == [200, 201, 200, 200]
+    assert host.service.model.state.version == 2
+    assert not connection.transport.closed
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("last", "status"),
+    [
+        (MODEL.replace(b"1.1", b"1.0").replace(b"\r\n", UPGRADE, 1), 200),
+        (ADD.replace(b"\r\n", UPGRADE + b"X: %b\r\n" % (b"x" * MOST_HEAD_BYTES), 1), 431),
+        (MODEL.replace(b"GET ", b"CONNECT http://127.0.0.1"), 405),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+    ],
+    ids=["HTTP/1.0", "too large", "tunnel", "preface of HTTP/2"],
+)
+async def test_after_such_a_request_nothing_is_a_request(host: Host, last: bytes, status: int) -> None:
+    connection = host.connect()
+    connection.send(last + ADD)
+    connection.send(ADD)
+    await host.settle()
+    assert connection.statuses == [status]
+    assert connection.transport.closed
+    assert host.service.model.state.version == 1
 
 
 # --- time

@@ -37,22 +37,42 @@ def test_a_sample_is_replaced_only_as_it_was_read(client: TestClient, path: str)
     assert client.put("/samples/nobody", json=NEW, headers={"If-Match": "*"}).status_code == 404
 
 
-@pytest.mark.parametrize("path", ["/samples/c1", "/samples?id=c1"])
-def test_a_sample_is_deleted_only_as_it_was_read(client: TestClient, path: str) -> None:
+def delete(client: TestClient, path: str, tag: str, **names: Any) -> Any:
+    """Delete by a path and its query, or by a body."""
+    headers = {"If-Match": tag}
+    return client.post(path, json=names, headers=headers) if names else client.delete(path, headers=headers)
+
+
+BATCH = "/samples/batch-delete"
+
+
+@pytest.mark.parametrize(
+    ("path", "names"), [("/samples/c1", {}), ("/samples?id=c1", {}), (BATCH, {"ids": ["c1"]})], ids=str
+)
+def test_a_sample_is_deleted_only_as_it_was_read(client: TestClient, path: str, names: dict[str, Any]) -> None:
     first = tag(client)
     client.put("/samples/c1", json=NEW)
-    assert client.delete(path, headers={"If-Match": first}).status_code == 412
+    assert delete(client, path, first, **names).status_code == 412
     held = tag(client)
-    receipt = client.delete(path, headers={"If-Match": held})
+    receipt = delete(client, path, held, **names)
     assert (receipt.status_code, receipt.json()["unlearned"]) == (200, 1)
     # A lost answer is asked for again: what is gone is as the caller wants it.
-    again = client.delete(path, headers={"If-Match": held})
+    again = delete(client, path, held, **names)
     assert again.json()["id"] == receipt.json()["id"]
 
 
-@pytest.mark.parametrize("query", ["id=c1&id=c2", "subject=s1"])
-def test_a_tag_is_of_one_sample(client: TestClient, query: str) -> None:
-    refused = client.delete(f"/samples?{query}", headers={"If-Match": "*"})
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("/samples?id=c1&id=c2", {}),
+        ("/samples?subject=s1", {}),
+        (BATCH, {"ids": ["c1", "c2"]}),
+        (BATCH, {"subjects": ["s1"]}),
+    ],
+    ids=str,
+)
+def test_a_tag_is_of_one_sample(client: TestClient, path: str, names: dict[str, Any]) -> None:
+    refused = delete(client, path, "*", **names)
     assert refused.json()["errors"][0]["pointer"] == "/If-Match"
     assert client.get("/model").json()["n_samples"] == 60
 
