@@ -50,10 +50,10 @@ def test_a_sample_is_deleted_only_as_it_was_read(client: TestClient, path: str) 
     assert again.json()["id"] == receipt.json()["id"]
 
 
-@pytest.mark.parametrize("query", ["id=c1&id=c2", "subject=s1"])
-def test_a_tag_is_of_one_sample(client: TestClient, query: str) -> None:
-    refused = client.delete(f"/samples?{query}", headers={"If-Match": "*"})
-    assert refused.json()["errors"][0]["pointer"] == "/If-Match"
+def test_a_tag_is_of_one_sample(client: TestClient) -> None:
+    for query in ("id=c1&id=c2", "subject=s1"):
+        refused = client.delete(f"/samples?{query}", headers={"If-Match": "*"})
+        assert refused.json()["errors"][0]["pointer"] == "/If-Match"
     assert client.get("/model").json()["n_samples"] == 60
 
 
