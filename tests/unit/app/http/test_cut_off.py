@@ -111,14 +111,7 @@ async def test_an_answer_that_was_made_before_a_freeze_is_not_written_after_it(
         ("questions", ["get"], "GET", "/samples/c1", None, 503),
         ("questions", ["find", "page"], "POST", "/samples/search", {"ids": ["c1"]}, 503),
         ("questions", ["predict_now"], "POST", "/predict", {"instances": [[1, "a", True]]}, 503),
-        (
-            "changes",
-            ["add"],
-            "POST",
-            "/samples",
-            samples(1),
-            201,
-        ),  # it is in the journal, which says that no one else leads
+        ("changes", ["add"], "POST", "/samples", samples(1), 201),  # the journal says that no one else leads
     ],
 )
 def test_an_answer_is_looked_at_when_it_is_given(
