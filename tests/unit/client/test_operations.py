@@ -163,18 +163,9 @@ def test_an_ephemeral_server_is_not_waited_for() -> None:
 
 
 NOTHING = {
-    "id": None,
-    "ref": None,
-    "kind": "deletion",
-    "guarantee": "exact",
-    "by": "ids",
-    "held": False,
-    "requested": 2,
-    "unlearned": 0,
-    "absent": 2,
-    "model_version": 7,
-    "durable": True,
-}
+    "id": None, "ref": None, "kind": "deletion", "guarantee": "exact", "by": "ids", "held": False, "requested": 2,
+    "unlearned": 0, "absent": 2, "model_version": 7, "durable": True,
+}  # fmt: skip
 
 
 def test_an_erasure_without_a_receipt_is_told_apart_and_not_waited_for() -> None:
@@ -214,33 +205,9 @@ def test_a_server_that_is_starting_is_waited_for() -> None:
     assert Scripted(starting).run(model.is_alive(session())) is False
 
 
-# --- clusters
-
-
-NODE = {
-    "name": "b",
-    "url": "http://b:8000",
-    "role": "follower",
-    "state": "in-step",
-    "applied_seq": 41,
-    "model_version": 12,
-    "lag_versions": 1,
-    "erased_seq": 30,
-    "digests_equal": None,
-    "seen_seconds_ago": 0.4,
-    "new": "of a later version",
-}
-CLUSTER = {"node": "a", "role": "leader", "epoch": 3, "leader": None, "model_version": 13, "seq": 42, "nodes": []}
-
-
-def test_a_cluster_is_read_with_its_nodes_and_a_node_removed_by_its_name() -> None:
-    nodes = [{**NODE, "name": "a", "role": "leader", "digests_equal": True}, NODE]
-    script = Scripted(answer(200, {**CLUSTER, "leader": {"name": "a", "url": "http://a:8000"}, "nodes": nodes}))
-    found = script.run(model.cluster(session()))
-    assert (script.sent[0].method, script.sent[0].path) == ("GET", "/cluster")
-    assert (found.epoch, found.leader.url, found.model_version) == (3, "http://a:8000", 13)
-    assert [(one.name, one.digests_equal, one.lag_versions) for one in found.nodes] == [("a", True, 1), ("b", None, 1)]
-    script = Scripted(answer(200, CLUSTER))
+def test_a_node_is_removed_by_its_name() -> None:
+    sent = {"node": "a", "role": "leader", "epoch": 3, "leader": None, "model_version": 13, "seq": 42, "nodes": []}
+    script = Scripted(answer(200, sent))
     assert script.run(model.remove_node(session(), "b/c")).nodes == []
     assert (script.sent[0].method, script.sent[0].path) == ("DELETE", "/cluster/nodes/b%2Fc")
     assert not script.sent[0].may_repeat

@@ -67,10 +67,12 @@ def test_all_messages_of_the_client_have_a_schema_and_a_text() -> None:
 @pytest.mark.parametrize("slug", KINDS)
 def test_every_problem_has_an_error_of_its_own_kind(slug: str) -> None:
     sent = ProblemError(slug, errors=KINDS[slug].example)
-    found = problem_of(sent.kind.status, sent.content(), None, None)
-    assert found.kind == slug
-    assert found.detail in str(found)
+    found = problem_of(sent.kind.status, sent.content(), None, "r1")
+    assert (found.status, found.kind, found.request_id) == (sent.kind.status, slug, "r1")
     assert [tuple(one) for one in found.errors] == list(sent.errors)
+    assert found.pointers == tuple(pointer for pointer, _ in sent.errors)
+    for text in (found.detail, *(f"{pointer} {rule}" for pointer, rule in sent.errors if pointer)):
+        assert text in str(found)
     # Only what has no remedy of its own is of the base.
     assert type(found) is not errors.ProblemError or sent.kind.status in (405, 408)
     assert errors.TYPE_PREFIX == TYPE_PREFIX

@@ -26,6 +26,8 @@ OK = answer(200, {"model_version": 3})
 LOST = NoAnswerError("lost", may_have_been_applied=True)
 REFUSED = NoAnswerError("refused", may_have_been_applied=False)
 BEHIND = problem(503, "behind", retry_after="1")
+UNKNOWN = problem(404, "no-job")
+RUNNING = answer(200, {"id": "j", "kind": "fit", "status": "running", "progress": 0.5})
 
 
 def three(retries: Retries | None = None, first: int = 0) -> Session:
@@ -114,33 +116,21 @@ def test_when_all_are_behind_the_client_waits_as_long_as_they_ask() -> None:
 
 
 def test_a_job_is_asked_for_where_it_is_known_and_there_again() -> None:
-    unknown, running = (
-        problem(404, "no-job"),
-        answer(200, {"id": "j", "kind": "fit", "status": "running", "progress": 0.5}),
-    )
-
     def ask(shared: Session) -> Any:
         for _ in range(2):
             yield from jobs.job(shared, "j")
 
-    script = Scripted(unknown, running, running)
+    script = Scripted(UNKNOWN, RUNNING, RUNNING)
     script.run(ask(three()))
     assert script.asked == [A, B, B]
-    script = Scripted(unknown, unknown, unknown)
+    script = Scripted(UNKNOWN, UNKNOWN, UNKNOWN)
     with pytest.raises(NotFoundError):
         script.run(jobs.job(three(), "j"))
     assert (script.asked, script.slept) == (ALL, [])
 
 
 def test_a_job_whose_server_does_not_answer_is_waited_for() -> None:
-    unknown = problem(404, "no-job")
-    script = Scripted(
-        unknown,
-        REFUSED,
-        unknown,
-        unknown,
-        answer(200, {"id": "j", "kind": "fit", "status": "running", "progress": 0.5}),
-    )
+    script = Scripted(UNKNOWN, REFUSED, UNKNOWN, UNKNOWN, RUNNING)
     script.run(jobs.job(three(), "j"))
     assert script.asked == [A, B, C, A, C]
     assert script.slept == [0.05]
@@ -178,12 +168,9 @@ def test_what_may_have_been_applied_is_what_the_caller_is_told() -> None:
     with pytest.raises(NoAnswerError) as caught:
         script.run(three(Retries(0)).exchange(Request("POST", "/samples", body=b"", headers={"Idempotency-Key": "k"})))
     assert caught.value.may_have_been_applied
-
-
-def test_without_repetitions_the_leader_is_found_all_the_same() -> None:
     script = Scripted(not_leader(C), OK)
     script.run(three(Retries(0)).exchange(KEYED))
-    assert script.asked == [A, C]
+    assert script.asked == [A, C], "without repetitions the leader is found all the same"
 
 
 def test_a_fit_that_dies_with_its_leader_is_told_as_unknown() -> None:
@@ -192,9 +179,8 @@ def test_a_fit_that_dies_with_its_leader_is_told_as_unknown() -> None:
         return (yield from jobs.wait(shared, job, timeout=60))
 
     begun = answer(202, {"id": "j", "kind": "fit", "status": "queued", "progress": 0.0})
-    unknown = problem(404, "no-job")
     with pytest.raises(NotFoundError):
-        Scripted(begun, unknown, unknown, unknown).run(ask(three()))
+        Scripted(begun, UNKNOWN, UNKNOWN, UNKNOWN).run(ask(three()))
 
 
 # --- any cluster

@@ -211,13 +211,9 @@ def test_names_and_labels() -> None:
 
 
 def test_held_samples_as_a_frame() -> None:
-    features = [
-        Feature(name="age", type="numeric", dtype="float32"),
-        Feature(name="job", type="categorical", dtype="float32"),
-        Feature(name="member", type="boolean", dtype="float32"),
-    ]
+    types = {"age": "numeric", "job": "categorical", "member": "boolean"}
     schema = Schema(
-        features=features,
+        features=[Feature(name=name, type=kind, dtype="float32") for name, kind in types.items()],
         label=Label(name="income", type="string"),
         task="classification",
         classes=["no", "yes"],
@@ -228,13 +224,7 @@ def test_held_samples_as_a_frame() -> None:
     ]
     made = frame_of(held, schema)
     assert list(made.index) == ["p", "q"]
-    assert {name: str(dtype) for name, dtype in made.dtypes.items()} == {
-        "age": "float32",
-        "job": "category",
-        "member": "boolean",
-        "income": str(made["income"].dtype),
-        "subject": str(made["subject"].dtype),
-        "weight": "float64",
-    }
-    assert rows_of(made[["age", "job", "member"]]) == [sample.features for sample in held]
-    assert list(frame_of([], schema).columns) == ["age", "job", "member", "income"]
+    assert list(made.columns) == [*types, "income", "subject", "weight"]
+    assert [str(made[name].dtype) for name in (*types, "weight")] == ["float32", "category", "boolean", "float64"]
+    assert rows_of(made[[*types]]) == [sample.features for sample in held]
+    assert list(frame_of([], schema).columns) == [*types, "income"]
