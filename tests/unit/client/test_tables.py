@@ -112,22 +112,11 @@ def test_what_cannot_be_sent_is_named_by_its_place(X: Any, place: tuple[Any, Any
 
 
 INDICES = [
-    pd.RangeIndex(2),
-    pd.Index([0, 1], dtype=object),
-    pd.RangeIndex(2, name="key"),
-    pd.Index([7, 7]),
-    pd.Index([1, 0]),
-    pd.Index(["a", "b"]),
-    pd.Index(["a", "a"]),
-    pd.Index(["a", None]),
-    pd.Index([0.5, 1.5]),
-    pd.Index([True, False]),
-    pd.to_datetime(["2030-01-31", "2030-02-01"]),
-    pd.Index([DAY, "x"]),
-    pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]),
-    pd.Index(["", "b"]),
-    pd.Index(["x" * 257, "b"]),
-]
+    pd.RangeIndex(2), pd.Index([0, 1], dtype=object), pd.RangeIndex(2, name="key"), pd.Index([7, 7]), pd.Index([1, 0]),
+    pd.Index(["a", "b"]), pd.Index(["a", "a"]), pd.Index(["a", None]), pd.Index([0.5, 1.5]), pd.Index([True, False]),
+    pd.to_datetime(["2030-01-31", "2030-02-01"]), pd.Index([DAY, "x"]), pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]),
+    pd.Index(["", "b"]), pd.Index(["x" * 257, "b"]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("index", INDICES, ids=repr)
