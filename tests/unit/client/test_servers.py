@@ -73,17 +73,15 @@ CASES: dict[str, tuple[list[Request], list[Any], str, list[float], type[ClientEr
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("requests", "answers", "asked", "slept", "error"), CASES.values(), ids=CASES)
-def test_who_is_asked_and_how_long_is_waited(
-    requests: list[Request], answers: list[Any], asked: str, slept: list[float], error: type[ClientError] | None
-) -> None:
-    script = Scripted(*answers)
-    with pytest.raises(error) if error else nullcontext() as caught:
-        script.run(one_after_another(three(), *requests))
-    assert (script.asked, script.slept) == ([f"http://{name.lower()}:8000" for name in asked], slept)
-    keys = keys_of(script.sent)
-    assert len({*keys} - {None}) == requests.count(KEYED), "each has a key of its own, however often it is sent"
-    assert error is not NoAnswerError or caught.value.may_have_been_applied  # type: ignore[union-attr]
+def test_who_is_asked_and_how_long_is_waited() -> None:
+    for requests, answers, asked, slept, error in CASES.values():
+        script = Scripted(*answers)
+        with pytest.raises(error) if error else nullcontext() as caught:
+            script.run(one_after_another(three(), *requests))
+        assert (script.asked, script.slept) == ([f"http://{name.lower()}:8000" for name in asked], slept)
+        keys = keys_of(script.sent)
+        assert len({*keys} - {None}) == requests.count(KEYED), "each has a key of its own, however often it is sent"
+        assert error is not NoAnswerError or caught.value.may_have_been_applied  # type: ignore[union-attr]
 
 
 def test_predictions_go_to_all_in_turn_but_for_those_that_failed_a_moment_ago() -> None:
@@ -233,19 +231,16 @@ def test_only_the_addresses_given_are_asked_and_a_change_without_a_key_is_made_o
         assert cluster.applied <= 1
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "is_same"),
-    [
+def test_the_same_address_in_two_ways() -> None:
+    for one, other, is_same in (
         ("http://a", "HTTP://A:80/", True),
         ("https://a:443/x/", "https://a/x", True),
         ("http://a", "https://a", False),
         ("http://a", "http://a.evil", False),
         ("http://a:8000", "http://a:8001", False),
         ("http://a/x", "http://a/y", False),
-    ],
-)
-def test_the_same_address_in_two_ways(one: str, other: str, is_same: bool) -> None:
-    assert (same_address(one) == same_address(other)) is is_same
+    ):
+        assert (same_address(one) == same_address(other)) is is_same
 
 
 def test_what_is_no_address_is_nobodys() -> None:

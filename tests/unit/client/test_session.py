@@ -30,9 +30,8 @@ LATE = TimedOutError("late", may_have_been_applied=True)
 PROXY = Answer(502, {"content-type": "text/html"}, b"<html>")
 
 
-@pytest.mark.parametrize(
-    ("request_", "first", "is_repeated"),
-    [
+def test_what_is_sent_again() -> None:
+    for request_, first, is_repeated in (
         (READ, LOST, True),
         (READ, LATE, True),
         (READ, PROXY, True),
@@ -55,17 +54,15 @@ PROXY = Answer(502, {"content-type": "text/html"}, b"<html>")
         (CHANGE, PROXY, False),
         (CHANGE, Answer(503, {"retry-after": "1"}, b""), False),  # of a proxy, which may have passed it on
         (CHANGE, problem(503, "changes-stopped", retry_after="1"), False),  # its own flush may have failed
-    ],
-)
-def test_what_is_sent_again(request_: Request, first: Any, is_repeated: bool) -> None:
-    script = Scripted(first, OK) if is_repeated else Scripted(first)
-    if is_repeated:
-        assert script.run(session().exchange(request_)) is OK
-    else:
-        with pytest.raises(ClientError):
-            script.run(session().exchange(request_))
-    assert len(script.sent) == 1 + is_repeated
-    assert len(script.slept) == is_repeated
+    ):
+        script = Scripted(first, OK) if is_repeated else Scripted(first)
+        if is_repeated:
+            assert script.run(session().exchange(request_)) is OK
+        else:
+            with pytest.raises(ClientError):
+                script.run(session().exchange(request_))
+        assert len(script.sent) == 1 + is_repeated
+        assert len(script.slept) == is_repeated
 
 
 def test_a_repetition_has_the_key_of_the_first_and_another_request_has_another() -> None:
@@ -102,14 +99,18 @@ def test_waits_grow_and_are_drawn_and_end() -> None:
     assert script.slept == [0.5, 1.0, 1.5, 1.5]  # the middle of 1, 2, 3 and 3
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("2", 2.0), ("0", 0.0), ("Thu, 01 Jan 1970 00:00:07 GMT", 7.0), ("soon", 0.0), ("-1", 0.0), ("", 0.0)],
-)
-def test_retry_after_comes_on_top_in_seconds_or_as_a_date(text: str, seconds: float) -> None:
-    script = Scripted(problem(429, "queue-full", retry_after=text), OK)
-    script.run(session(Retries(first_wait=0.5)).exchange(READ))
-    assert script.slept == [seconds + 0.25]
+def test_retry_after_comes_on_top_in_seconds_or_as_a_date() -> None:
+    for text, seconds in (
+        ("2", 2.0),
+        ("0", 0.0),
+        ("Thu, 01 Jan 1970 00:00:07 GMT", 7.0),
+        ("soon", 0.0),
+        ("-1", 0.0),
+        ("", 0.0),
+    ):
+        script = Scripted(problem(429, "queue-full", retry_after=text), OK)
+        script.run(session(Retries(first_wait=0.5)).exchange(READ))
+        assert script.slept == [seconds + 0.25]
 
 
 def test_a_time_that_is_too_long_is_not_waited_for() -> None:

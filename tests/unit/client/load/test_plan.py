@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -48,18 +47,15 @@ def test_steps() -> None:
     assert steps_of([], [4], connections=8, seconds=3, warm_up=0) == (Step(None, 4, 3),)
 
 
-@pytest.mark.parametrize(
-    ("make", "part"),
-    [
+def test_what_cannot_be_planned() -> None:
+    for make, part in (
         (lambda: read_mix("predict=0,add=0"), "share above 0"),
         (lambda: steps_of([100], [4], connections=8, seconds=3, warm_up=1), "either rates"),
         (lambda: Plan((Step(None, 2, 1),), {"predict": 1}, 3), "2 connections cannot be shared by 3 processes"),
         (lambda: Plan((), {"predict": 1}), "nothing to do"),
-    ],
-)
-def test_what_cannot_be_planned(make: Callable[[], object], part: str) -> None:
-    with pytest.raises(LoadTestError, match=part):
-        make()
+    ):
+        with pytest.raises(LoadTestError, match=part):
+            make()
 
 
 MIX = ("predict", "add")
@@ -85,18 +81,15 @@ def test_conditions() -> None:
     assert percents([read_threshold(text, MIX) for text in ("p95>1ms", "errors>0", "add.p99.99>1s")]) == [95, 99.99]
 
 
-@pytest.mark.parametrize(
-    ("texts", "part"),
-    [
+def test_what_is_no_condition() -> None:
+    for texts, part in (
         (["predict.p99", "predict.p99=5ms", "train.p99>5ms"], "cannot be read"),
         (["delete.p99>5ms"], "the mix does not have"),
         (["predict.p99>5", "predict.p99>5%"], "takes us, ms or s"),
         (["rate<5ms", "rate<5%"], "takes no unit"),
         (["errors>5ms"], "takes %, or no unit"),
         (["p0>5ms", "p101>5ms"], "percentile"),
-    ],
-)
-def test_what_is_no_condition(texts: list[str], part: str) -> None:
-    for text in texts:
-        with pytest.raises(LoadTestError, match=part):
-            read_threshold(text, MIX)
+    ):
+        for text in texts:
+            with pytest.raises(LoadTestError, match=part):
+                read_threshold(text, MIX)

@@ -83,23 +83,20 @@ def test_rows_of_a_csv_file(tmp_path: Path) -> None:
     assert from_csv(tmp_path / "b.csv", SCHEMA) == Rows([[40, "cook", True]], None)
 
 
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
+def test_a_csv_file_that_does_not_fit(tmp_path: Path) -> None:
+    for text, part in (
         ("age,member\n1,true\n", "lacks columns of the model: job"),
         ("age,job,member\n", "has no rows"),
         ("age,job,member\n1,a,true\nold,a,true\n", "row 2 of .*, column age: the value is not numeric"),
         ("age,job,member\n1,a,maybe\n", "row 1 of .*, column member: the value is not boolean"),
         ("age,job,member\ninf,a,true\n", "column age"),
         ("age,job,member\n1,a,tr\xffue\n", "cannot be read"),
-    ],
-)
-def test_a_csv_file_that_does_not_fit(tmp_path: Path, text: str, part: str) -> None:
-    (tmp_path / "a.csv").write_text(text, encoding="latin-1")
-    with pytest.raises(LoadTestError, match=part) as raised:
-        from_csv(tmp_path / "a.csv", SCHEMA)
-    assert "old" not in str(raised.value)
-    assert "maybe" not in str(raised.value)
+    ):
+        (tmp_path / "a.csv").write_text(text, encoding="latin-1")
+        with pytest.raises(LoadTestError, match=part) as raised:
+            from_csv(tmp_path / "a.csv", SCHEMA)
+        assert "old" not in str(raised.value)
+        assert "maybe" not in str(raised.value)
 
 
 def test_a_request_has_path_key_and_length() -> None:
@@ -125,20 +122,18 @@ def test_what_is_no_address_or_certificate(tmp_path: Path) -> None:
             Target("https://x", None, tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("answer", "part"),
-    [
+def test_an_answer_that_is_none() -> None:
+    for answer, part in (
         (None, "closed the connection without an answer"),
         ((200, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"), "no JSON"),
         ((200, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi"), "nothing within 0.2 s"),
-    ],
-)
-def test_an_answer_that_is_none(answer: Any, part: str) -> None:
-    async def make(method: str, path: str, content: Any) -> Any:
-        return answer
+    ):
 
-    with pytest.raises(LoadTestError, match=part):
-        asked_of(make, lambda target: ask(target, "GET", "/model", seconds=0.2))
+        async def make(method: str, path: str, content: Any, answer: Any = answer) -> Any:
+            return answer
+
+        with pytest.raises(LoadTestError, match=part):
+            asked_of(make, lambda target: ask(target, "GET", "/model", seconds=0.2))
 
 
 def test_a_refusal_is_told_with_the_words_of_the_server() -> None:
