@@ -127,34 +127,34 @@ def other(told: list[str]) -> list[str]:
     return ["00" * 32, *told[1:]]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        other,
-        lambda told: [told[1], told[0], *told[2:]],
-        lambda told: told[:-1],
-        lambda told: [*told, told[0]],
-        lambda _: [],
-        lambda _: forest(8, n_estimators=T).tree_digests(),
-        lambda told: [told[0].upper(), *told[1:]],
-        lambda told: [told[0] + "\n" + told[1], *told[2:]],
-        lambda told: [told[0] + "\n", *told[1:]],
-        lambda told: [None, *told[1:]],
-        lambda told: {str(i): one for i, one in enumerate(told)},
-        lambda told: told[0],
-    ],
-)
-def test_digests_of_trees_that_do_not_belong_to_the_digest_are_found(case, change):
+FORGED: list[Callable[[list[str]], Any]] = [
+    other,
+    lambda told: [told[1], told[0], *told[2:]],
+    lambda told: told[:-1],
+    lambda told: [*told, told[0]],
+    lambda _: [],
+    lambda _: forest(8, n_estimators=T).tree_digests(),
+    lambda told: [told[0].upper(), *told[1:]],
+    lambda told: [told[0] + "\n" + told[1], *told[2:]],
+    lambda told: [told[0] + "\n", *told[1:]],
+    lambda told: [None, *told[1:]],
+    lambda told: {str(i): one for i, one in enumerate(told)},
+    lambda told: told[0],
+]
+
+
+def test_digests_of_trees_that_do_not_belong_to_the_digest_are_found(case):
     honest = case.state()
-    refused(case.audit({**honest, "tree_digests": change(honest["tree_digests"])}, trees=1), "tree-digests")
+    for change in FORGED:
+        refused(case.audit({**honest, "tree_digests": change(honest["tree_digests"])}, trees=1), "tree-digests")
 
 
-@pytest.mark.parametrize("change", [lambda told: [*told, told[0]], lambda told: told[:-1]])
-def test_more_or_fewer_trees_than_the_parameters_say_are_found_in_the_digest_itself(case, change):
+def test_more_or_fewer_trees_than_the_parameters_say_are_found_in_the_digest_itself(case):
     """The server commits to a digest of such a list."""
-    lie = change(case.model.tree_digests())
-    state = case.state(digest=model_digest(case.model.header_text(), lie))
-    refused(case.audit({**state, "tree_digests": lie}, trees=1), "tree-digests")
+    for change in (lambda told: [*told, told[0]], lambda told: told[:-1]):
+        lie = change(case.model.tree_digests())
+        state = case.state(digest=model_digest(case.model.header_text(), lie))
+        refused(case.audit({**state, "tree_digests": lie}, trees=1), "tree-digests")
 
 
 def test_one_tree_of_another_model_is_found_when_it_is_drawn(case, draws):
