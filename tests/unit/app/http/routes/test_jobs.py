@@ -206,9 +206,8 @@ def wrong(**parameters: Any) -> dict[str, Any]:
     return {"parameters": parameters}
 
 
-@pytest.mark.parametrize(
-    ("content", "pointer", "rule"),
-    [
+def test_what_a_fit_does_not_take_is_refused_before_it_begins(clients, fitted):
+    for content, pointer, rule in (
         ([], "", "must be a JSON object"),
         ({"SECRET": 1}, "", "known are 'kind', 'parameters'"),
         ({"kind": "SECRET"}, "/kind", "must be one of 'forest'"),
@@ -239,15 +238,13 @@ def wrong(**parameters: Any) -> dict[str, Any]:
         ({"max_classes": True}, "/max_classes", "must be an integer"),
         ({"max_classes": 1}, "/max_classes", "must be at least 2"),
         *((content, None, "JSON") for content in (b"{", b"\xff", b'{"parameters": {"occurrence": NaN}}')),
-    ],
-)
-def test_what_a_fit_does_not_take_is_refused_before_it_begins(clients, fitted, content, pointer, rule):
-    answer = ask(clients[Task.CLASSIFICATION], content)
-    [error] = answer.json().get("errors", [{"pointer": None, "detail": answer.json()["detail"]}])
-    assert (answer.status_code, error["pointer"]) == (422 if pointer is not None else 400, pointer)
-    assert rule in error["detail"]
-    assert "SECRET" not in answer.text
-    assert fitted == []
+    ):
+        answer = ask(clients[Task.CLASSIFICATION], content)
+        [error] = answer.json().get("errors", [{"pointer": None, "detail": answer.json()["detail"]}])
+        assert (answer.status_code, error["pointer"]) == (422 if pointer is not None else 400, pointer)
+        assert rule in error["detail"]
+        assert "SECRET" not in answer.text
+        assert fitted == []
 
 
 def test_all_that_is_wrong_is_named_and_the_task_decides(clients, fitted):
