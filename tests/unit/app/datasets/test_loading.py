@@ -135,10 +135,10 @@ TYPES = {
 }
 
 
-@pytest.mark.parametrize(("kind", "fields"), [(kind, fields) for kind, many in TYPES.items() for fields in many])
-def test_the_type_of_a_column(load: Callable[..., Table], fields: tuple[str, str], kind: str) -> None:
-    table = load("a,y\n" + "".join(f'"{field}",{label}\n' for field, label in zip(fields, "pq", strict=True)))
-    assert types(table) == {"a": kind}
+def test_the_type_of_a_column(load: Callable[..., Table]) -> None:
+    for kind, fields in [(kind, fields) for kind, many in TYPES.items() for fields in many]:
+        table = load("a,y\n" + "".join(f'"{field}",{label}\n' for field, label in zip(fields, "pq", strict=True)))
+        assert types(table) == {"a": kind}
 
 
 def test_columns_can_be_declared_categorical_and_dropped(load: Callable[..., Table]) -> None:
@@ -147,9 +147,8 @@ def test_columns_can_be_declared_categorical_and_dropped(load: Callable[..., Tab
     assert column(table, "zip") == ["00501", "10001"]
 
 
-@pytest.mark.parametrize(
-    ("labels", "task", "kind"),
-    [
+def test_the_task_follows_from_the_labels(load: Callable[..., Table]) -> None:
+    for labels, task, kind in (
         (["a", "b"], Task.CLASSIFICATION, LabelType.STRING),
         (["0", "1"], Task.CLASSIFICATION, LabelType.INTEGER),
         (["TRUE", "FALSE"], Task.CLASSIFICATION, LabelType.BOOLEAN),
@@ -157,13 +156,9 @@ def test_columns_can_be_declared_categorical_and_dropped(load: Callable[..., Tab
         (["1.5", "2"], Task.REGRESSION, LabelType.NUMBER),
         ([str(i) for i in range(20)], Task.CLASSIFICATION, LabelType.INTEGER),
         ([str(i) for i in range(21)], Task.REGRESSION, LabelType.NUMBER),
-    ],
-)
-def test_the_task_follows_from_the_labels(
-    load: Callable[..., Table], labels: list[str], task: Task, kind: LabelType
-) -> None:
-    table = load("a,y\n" + "".join(f"{i},{label}\n" for i, label in enumerate(labels)))
-    assert (table.schema.task, table.schema.label_type) == (task, kind)
+    ):
+        table = load("a,y\n" + "".join(f"{i},{label}\n" for i, label in enumerate(labels)))
+        assert (table.schema.task, table.schema.label_type) == (task, kind)
 
 
 def test_the_task_can_be_said(load: Callable[..., Table]) -> None:
@@ -274,19 +269,16 @@ def test_a_schema_decides_types_and_order(load: Callable[..., Table], schema_fil
     assert list(table.y) == ["1", "0"]
 
 
-@pytest.mark.parametrize(
-    ("content", "part"),
-    [
+def test_what_a_schema_does_not_take(refusal: Callable[..., str], schema_file: Path) -> None:
+    for content, part in (
         ("age,code,y\n1,a,p\n", "lacks 'member', which the schema declares"),
         ("age,code,member,more,y\n1,a,1,2,p\n", "has 'more', which the schema does not declare: leave out with --drop"),
         ("age,code,member,y\ncanary,a,1,p\n", "line 2, column 'age': must be a number"),
         ("age,code,member,y\n1,a,canary,p\n", "line 2, column 'member': must be true, false, 1 or 0"),
-    ],
-)
-def test_what_a_schema_does_not_take(refusal: Callable[..., str], schema_file: Path, content: str, part: str) -> None:
-    said = refusal(content, schema_file=schema_file)
-    assert part in said
-    assert "canary" not in said
+    ):
+        said = refusal(content, schema_file=schema_file)
+        assert part in said
+        assert "canary" not in said
 
 
 @pytest.mark.parametrize("beside", ["", ",code,member"])
@@ -307,38 +299,30 @@ def test_numbers_that_a_declared_column_cannot_hold_are_rounded_by_the_store(
     assert "column 'age' are rounded to float32" in record.getMessage()
 
 
-@pytest.mark.parametrize(
-    ("kind", "labels", "part"),
-    [
+def test_labels_of_another_type_than_declared(refusal: Callable[..., str]) -> None:
+    for kind, labels, part in (
         (LabelType.INTEGER, ["1", "1.5"], "line 3, column 'y': the label must be a whole number"),
         (LabelType.INTEGER, ["1", "x"], "line 3, column 'y': the label must be a number"),
         (LabelType.BOOLEAN, ["true", "x"], "line 3, column 'y': must be true, false, 1 or 0"),
-    ],
-)
-def test_labels_of_another_type_than_declared(
-    refusal: Callable[..., str], kind: LabelType, labels: list[str], part: str
-) -> None:
-    content = "a,y\n" + "".join(f"1,{label}\n" for label in labels)
-    assert part in refusal(content, schema_file=declaring(NUMBER, label_type=kind))
+    ):
+        content = "a,y\n" + "".join(f"1,{label}\n" for label in labels)
+        assert part in refusal(content, schema_file=declaring(NUMBER, label_type=kind))
 
 
-@pytest.mark.parametrize(
-    ("content", "part"),
-    [
+def test_a_broken_schema_file_is_named(tmp_path: Path) -> None:
+    for content, part in (
         ("{", "is not JSON: line 1"),
         ("[]", "does not describe a model"),
         ('{"task": "classification"}', "does not describe a model"),
         ("\udc80", "not UTF-8"),
-    ],
-)
-def test_a_broken_schema_file_is_named(tmp_path: Path, content: str, part: str) -> None:
-    path = tmp_path / "schema.json"
-    path.write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(LoadError, match=part) as caught:
-        load_schema(path)
-    assert str(path) in str(caught.value)
-    with pytest.raises(LoadError, match="cannot be read"):
-        load_schema(tmp_path / "absent.json")
+    ):
+        path = tmp_path / "schema.json"
+        path.write_bytes(content.encode("utf-8", "surrogateescape"))
+        with pytest.raises(LoadError, match=part) as caught:
+            load_schema(path)
+        assert str(path) in str(caught.value)
+        with pytest.raises(LoadError, match="cannot be read"):
+            load_schema(tmp_path / "absent.json")
 
 
 def test_a_file_is_read_without_pandas(tmp_path: Path) -> None:
