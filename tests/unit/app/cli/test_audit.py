@@ -11,7 +11,6 @@ import pytest
 
 from oubli.app.errors import StartError
 from oubli.app.ledger.set_tree import commitment_of
-from oubli.core import IncrementalBoostingRegressor
 from tests.unit.app.cli.auditing import VERSION, Case, Done, make_case, refused
 from tests.unit.app.ledger.lying import Content, begun, export_of, extra_of
 from tests.unit.app.support import NUMBERS, fitted, forest, rows
@@ -39,9 +38,7 @@ def test_an_honest_server_passes_whatever_the_history_of_its_model(case, changed
 
 
 def test_incremental_boosting_of_numbers_passes(case):
-    model = IncrementalBoostingRegressor(n_estimators=3, random_state=4)
-    model.fit(rows(40), [i / 8 for i in range(40)], ids=[f"c{i}" for i in range(40)], schema=NUMBERS)
-    assert case.of(model).audit()[0] == 0
+    assert case.of(fitted("incremental-boosting", 40, NUMBERS, n_estimators=3, random_state=4)).audit()[0] == 0
 
 
 def test_of_a_kind_that_is_not_exact_the_set_is_checked_and_nothing_claimed_of_the_model(case):

@@ -12,15 +12,11 @@ import pytest
 import oubli.app.service.compiling
 import oubli.app.service.model.influence
 from oubli.app.service.jobs.jobs import Asked, JobBoard
-from oubli.core import (
-    IncrementalBoostingClassifier,
-    OnlineBoostingRegressor,
-)
-from oubli.core.data.schema import Schema, Task
 from oubli.core.influence import influence
 from tests.unit.app.support import (
     CLASSES,
     NUMBERS,
+    boosted,
     ended,
     fitted,
     forest,
@@ -31,17 +27,6 @@ from tests.unit.app.support import (
 )
 
 pytestmark = pytest.mark.usefixtures("patient")
-
-
-def boosted(schema: Schema = CLASSES, n: int = 60) -> Any:
-    is_classification = schema.task is Task.CLASSIFICATION
-    estimator = IncrementalBoostingClassifier if is_classification else OnlineBoostingRegressor
-    model = estimator(n_estimators=5, min_child_weight=0.1, random_state=0)
-    labels = [("yes" if i % 4 else "no") if is_classification else i / 8 for i in range(n)]
-    model.fit(rows(n), labels, ids=[f"c{i}" for i in range(n)], schema=schema)
-    for i in range(n):
-        model.samples_.set_subject(f"c{i}", f"s{i % 5}")
-    return model
 
 
 def pairs(found: list[tuple[str, float]]) -> list[dict[str, Any]]:

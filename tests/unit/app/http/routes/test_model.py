@@ -11,11 +11,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from oubli.api.model import ImportancesAnswer, TreeAnswer
-from oubli.core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingRegressor
 from oubli.core.drawing import look_at_tree
 from oubli.core.registry import parameters_of
 from tests.unit.app.support import (
     CLASSES,
+    EACH_KIND,
     NUMBERS,
     forest,
     make_service,
@@ -27,30 +27,16 @@ from tests.unit.app.support import (
 )
 
 
-def _of(estimator: Any, schema: Any, **parameters: Any) -> Any:
-    y: list[Any] = [("yes" if i % 4 else "no") if schema is CLASSES else i / 8 for i in range(60)]
-    return estimator(random_state=0, **parameters).fit(rows(60), y, ids=[f"c{i}" for i in range(60)], schema=schema)
-
-
-KINDS: dict[str, Any] = {
-    "forest": forest,
-    "forest of numbers": lambda: forest(schema=NUMBERS),
-    "tree": lambda: _of(DynamicTreeClassifier, CLASSES),
-    "incremental-boosting": lambda: _of(IncrementalBoostingClassifier, CLASSES, n_estimators=3, min_child_weight=0.1),
-    "online-boosting": lambda: _of(OnlineBoostingRegressor, NUMBERS, n_estimators=3),
-}
-
-
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
     with served(make_service()) as found:
         yield found
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", EACH_KIND)
 def test_what_is_told_is_the_library_s_with_all_tags_resolved(name: str) -> None:
-    model = KINDS[name]()
-    with served(make_service(KINDS[name]())) as client:
+    model = EACH_KIND[name]()
+    with served(make_service(EACH_KIND[name]())) as client:
         label: Any = "yes" if model.schema_ is CLASSES else 3.5
         new = [{"id": f"n{i}", "features": row, "label": label} for i, row in enumerate(rows(9))]
         assert client.post("/samples", json={"samples": new}).status_code == 201
