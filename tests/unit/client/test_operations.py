@@ -194,8 +194,9 @@ def test_a_server_that_is_starting_is_waited_for() -> None:
     assert Scripted(starting).run(model.is_alive(session())) is False
 
 
-def test_a_node_is_removed_by_its_name() -> None:
+def test_a_cluster_is_read_and_a_node_removed_by_its_name() -> None:
     sent = {"node": "a", "role": "leader", "epoch": 3, "leader": None, "model_version": 13, "seq": 42, "nodes": []}
+    assert Scripted(answer(200, sent)).run(model.cluster(session())).epoch == 3
     script = Scripted(answer(200, sent))
     assert script.run(model.remove_node(session(), "b/c")).nodes == []
     assert (script.sent[0].method, script.sent[0].path) == ("DELETE", "/cluster/nodes/b%2Fc")

@@ -22,6 +22,7 @@ from oubli.app import errors
 from oubli.app.http.parsing import (
     SHORT_BODY,
     Reader,
+    explain,
     require_few_values,
 )
 from oubli.app.http.problems import ProblemError, pointer, to_problem
@@ -44,6 +45,17 @@ def test_deep_json_is_refused_wherever_it_is():
             with pytest.raises(ProblemError) as caught:
                 READER.prediction(body)
             assert "nested too deeply: at most 8 levels" in str(caught.value.content())
+
+
+def test_errors_of_the_library_are_explained_by_place():
+    listed = [[1, "a", True]] * 2
+    for error, place in (
+        (InputError("is wrong", row=1, field="job", value="SECRET"), "/samples/1/features/1"),
+        (InputError("is wrong", row=1), "/samples/1/features"),
+        (InputError("is wrong"), ""),
+    ):
+        ((pointer, rule),) = explain(error, lambda row: ("samples", row, "features"), listed, CLASSES).errors
+        assert (pointer, rule.endswith("is wrong")) == (place, True)
 
 
 N = 4000

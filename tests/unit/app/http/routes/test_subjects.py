@@ -5,8 +5,10 @@ What becomes of samples through fits, restarts and restores is in `tests/histori
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from tests.unit.app.support import (
     make_service,
     mentions,
     problem_of,
+    reopened,
     samples,
     served,
 )
@@ -232,6 +235,29 @@ def test_a_release_without_room_is_refused_and_changes_nothing(
     assert (model["n_samples"], model["n_restricted"], model["changes"]) == (57, 11, "accepted")
     kept.delete("/samples/c2")
     assert ask(kept, "release", "s3")["samples"] == 0
+
+
+def test_a_directory_from_a_backup_learns_from_the_newer_ledger(tmp_path: Path) -> None:
+    now, backup = tmp_path / "now", tmp_path / "backup"
+    with served(make_service(directory=now)) as client:
+        ask(client, "restrict", "s4")
+        ask(client, "retain", "s2", seconds=DAY)
+    shutil.copytree(now, backup)
+    with served(reopened(now)) as client:
+        made = ask(client, "restrict", "s1", keep_expired=True)
+        ask(client, "release", "s4")
+        retained = ask(client, "retain", "s3", seconds=DAY)
+        ask(client, "retain", "s2", seconds=None)
+    for path in now.glob("ledger.sqlite*"):
+        shutil.copy(path, backup)
+    service = reopened(backup)
+    with served(service) as client:
+        assert client.get("/model").json()["n_restricted"] == 12
+        assert client.get("/samples/c1").json()["restricted_at"] == made["at"]
+        assert service.model.state.model.samples_.restricted.marks["s1"].keeps
+        assert client.get("/samples/c4").json()["restricted_at"] is None
+        assert expiry(client, "c3") == parse_time(retained["at"]) + DAY * 1000
+        assert expiry(client, "c2") is None
 
 
 # --- retention
