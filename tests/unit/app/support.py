@@ -65,11 +65,30 @@ def forest(n: int = 60, schema: Schema = CLASSES, n_estimators: int = 5, **param
     return model
 
 
-def fitted(kind: str, n: int = 60, **parameters: Any) -> Any:
-    """A classifier of any kind on samples like those of `forest`, without subjects."""
-    labels = ["yes" if i % 4 else "no" for i in range(n)]
-    model: Any = KINDS[kind, Task.CLASSIFICATION](**parameters)
-    return model.fit(rows(n), labels, ids=[f"c{i}" for i in range(n)], schema=CLASSES)
+def fitted(kind: str, n: int = 60, schema: Schema = CLASSES, **parameters: Any) -> Any:
+    """A model of any kind on samples like those of `forest`, without subjects."""
+    is_classification = schema.task is Task.CLASSIFICATION
+    labels = [("yes" if i % 4 else "no") if is_classification else i / 8 for i in range(n)]
+    model: Any = KINDS[kind, schema.task](**parameters)
+    return model.fit(rows(n), labels, ids=[f"c{i}" for i in range(n)], schema=schema)
+
+
+def boosted(schema: Schema = CLASSES, n: int = 60) -> Any:
+    """A small boosted model of the samples of `forest`."""
+    kind = "incremental-boosting" if schema.task is Task.CLASSIFICATION else "online-boosting"
+    model = fitted(kind, n, schema, n_estimators=5, min_child_weight=0.1, random_state=0)
+    for i in range(n):
+        model.samples_.set_subject(f"c{i}", f"s{i % 5}")
+    return model
+
+
+EACH_KIND: dict[str, Callable[[], Any]] = {
+    "forest": forest,
+    "forest of numbers": lambda: forest(schema=NUMBERS),
+    "tree": lambda: fitted("tree", random_state=0),
+    "incremental-boosting": boosted,
+    "online-boosting of numbers": lambda: boosted(NUMBERS),
+}
 
 
 def make_service(

@@ -99,11 +99,10 @@ def rows_of_frame(held: pd.DataFrame) -> list[list[Any]]:
 
 
 def test_the_life_of_a_sample(client: Client) -> None:
-    before = client.min_version
-    added = client.add([[1, "a", True]], ["yes"], ids=["life/1?"], subjects="zoe")
+    before, row = client.min_version, [[1, "a", True]]
+    added = client.add(row, ["yes"], ids=["life/1?"], subjects="zoe")
     assert client.min_version == added.model_version > before
     client.forget_version()
-    assert client.add([[1, "a", True]], ["yes"], ids=["life/1?"], subjects="zoe").n_samples == added.n_samples
     with pytest.raises(IdConflictError) as caught:
         client.add([[2, "a", True]], ["yes"], ids=["life/1?"])
     assert caught.value.pointers == ("/samples/0/id",)
@@ -114,18 +113,15 @@ def test_the_life_of_a_sample(client: Client) -> None:
     ref = str(uuid.uuid4())
     deleted = client.delete("life/1?", ref=ref)
     assert (deleted.status, deleted.unlearned, deleted.ref) == ("unlearned", 1, ref)
-    assert [one.id for one in client.erasures(ref)] == [deleted.id]
-    assert client.erasure(deleted).id == deleted.id
+    assert [one.id for one in client.erasures(ref)] == [client.erasure(deleted).id] == [deleted.id]
     with pytest.raises(NotFoundError):
         client.get("life/1?")
     with pytest.raises(ErasedLatelyError):
-        client.add([[1, "a", True]], ["yes"], ids=["life/1?"])
-    assert client.add([[1, "a", True]], ["yes"], ids=["life/1?"], subjects="zoe", readd=True).ids == ["life/1?"]
+        client.add(row, ["yes"], ids=["life/1?"])
+    assert client.add(row, ["yes"], ids=["life/1?"], subjects="zoe", readd=True).ids == ["life/1?"]
     assert client.delete(subjects=["zoe", "nobody"]).absent == 1
-    first = client.add([[1, "a", True]], ["yes"], idempotency_key="mine")
-    assert client.add([[1, "a", True]], ["yes"], idempotency_key="mine") == first
-    deleted = client.delete(first.ids, idempotency_key="mine")
-    assert client.delete(first.ids, idempotency_key="mine").id == deleted.id
+    first, again = (client.add(row, ["yes"], idempotency_key="mine") for _ in range(2))
+    assert first == again
 
 
 def test_restriction_release_and_export(client: Client) -> None:
@@ -133,20 +129,13 @@ def test_restriction_release_and_export(client: Client) -> None:
     made = client.restrict(["rosa", "nobody"], keep_expired=True, ref="0b4fa0c4-5c0a-4f9e-9c7d-7f3a3d0d6d55")
     assert (made.samples, made.absent, made.n_samples) == (2, 1, added.n_samples - 2)
     assert made.model_version == client.min_version
-    assert client.get("r1").restricted_at == made.at
-    with pytest.raises(RestrictedError) as caught:
+    with pytest.raises(RestrictedError):
         client.add([[3, "a", True]], ["yes"], ids=["r3"], subjects="rosa")
-    assert caught.value.pointers == ("/samples/0/subject",)
     bundle = client.export("rosa")
     assert [(one.id, one.restricted_at) for one in bundle.samples] == [("r1", made.at), ("r2", made.at)]
     assert all(one.added_at is not None and one.request_id for one in bundle.samples)
-    assert bundle.content["subject"] == "rosa"
-    assert client.model().n_restricted == 2
-    assert client.restrict("rosa", idempotency_key="k") == client.restrict("rosa", idempotency_key="k")
+    assert (bundle.content["subject"], client.model().n_restricted) == ("rosa", 2)
     assert client.release("rosa").samples == 2
-    assert client.release("rosa").absent == 1
-    rectified = client.replace("r1", [4, "a", True], "no")
-    assert [one.id for one in client.export("rosa").receipts] == [rectified.id]
     assert client.delete(subjects="rosa").unlearned == 2
     assert not client.export("rosa").held
 
@@ -215,29 +204,20 @@ def trusted_by(client: Client) -> Policy:
 
 
 def test_states_and_absence_are_proved(client: Client) -> None:
-    told = client.tell_state()
-    assert client.tell_state() == told, "a version has one"
+    told, policy = client.tell_state(), trusted_by(client)
     assert [one.index for one in client.states(page_size=1)][-1] == told.index
-    proved, policy = client.state(told), trusted_by(client)
+    proved = client.state(told, trees=True)
     checked = check_state(proved.content, policy)
-    assert client.state(told.index) == proved
-    assert proved.tree_digests is None
-    with_trees = client.state(told, trees=True)
-    assert with_trees.tree_digests
-    assert check_state(with_trees.content, policy).tree_digests == with_trees.tree_digests
+    assert (client.state(told.index).tree_digests, proved.tree_digests) == (None, checked.tree_digests)
     assert (checked.model_version, checked.digest) == (told.model_version, proved.digest)
-    assert (proved.state, checked.entry["set_root"]) == (told, told.set_root)
     for absent, by in ((client.prove_absence("nobody"), "ids"), (client.prove_absence(subject="nobody"), "subjects")):
         assert (absent.by, absent.name, absent.model_version) == (by, "nobody", told.model_version)
         found = check_absence(json.dumps(absent.content), policy, name="nobody")
         assert (found.root.hex(), found.n_samples) == (told.set_root, told.n_samples)
-    with pytest.raises(ConflictError) as caught:
+    with pytest.raises(ConflictError):
         client.prove_absence(next(client.samples()).id)
-    assert caught.value.kind == "still-held"
     with pytest.raises(DataError):
         client.prove_absence("a", subject="b")
-    with pytest.raises(NotFoundError):
-        client.state(10**9)
 
 
 def test_predictions_are_signed(client: Client) -> None:
@@ -246,7 +226,6 @@ def test_predictions_are_signed(client: Client) -> None:
     assert list(signed.predictions.to_frame().index) == ["p", "q"]
     checked = check_prediction(json.loads(json.dumps(signed.content)), trusted_by(client))
     assert (checked.set_root, checked.model_version) == (signed.set_root, signed.predictions.model_version)
-    assert checked.instances[1] == {"age": None, "job": None, "member": None}
     published = client.keys()
     assert signed.key_id in [one.key_id for one in published]
 
@@ -254,12 +233,13 @@ def test_predictions_are_signed(client: Client) -> None:
 def test_the_awaiting_client_does_the_same() -> None:
     async def run() -> None:
         async with (
-            served_here(make_service()) as http,
+            served_here(make_service(), max_rows=10) as http,
             AsyncClient(BASE, http_client=http) as client,
         ):
             added = await client.add(FRAME, ["yes", "no"], subjects="zoe")
             assert client.min_version == added.model_version
             found = await asyncio.gather(*(client.predict(FRAME) for _ in range(8)))
+            assert len((await client.predict(rows(103))).predictions) == 103, "in parts"
             assert {one.model_version for one in found} == {added.model_version}
             assert [sample.id async for sample in client.samples(subject="zoe", page_size=1)] == ["p", "q"]
             assert (await client.samples_frame(subject="zoe")).shape == (2, 5)
@@ -271,8 +251,6 @@ def test_the_awaiting_client_does_the_same() -> None:
                 await client.get("p")
             told = await client.tell_state()
             assert [state.index async for state in client.states()][-1] == told.index
-            assert (await client.state(told)).state.index == told.index
-            assert (await client.prove_absence("nobody")).model_version == told.model_version
             assert (await client.predict_signed(rows(1))).set_root == told.set_root
 
     asyncio.run(run())
@@ -298,17 +276,14 @@ def test_importing_the_client(before: str, after: str, printed: str) -> None:
 
 
 def test_looking_at_the_model_says_what_the_library_says() -> None:
-    model = forest()
-    with served(make_service()) as http, Client(BASE, http_client=http) as client:
-        shares = client.importances()
-        assert list(shares) == NAMES
-        assert list(shares.values()) == pytest.approx(model.feature_importances_)
+    with served() as http, Client(BASE, http_client=http) as client:
+        expected = dict(zip(NAMES, forest().feature_importances_, strict=True))
+        assert client.importances() == pytest.approx(expected)
         node = client.tree(1, node="l", levels=0)["node"]
         assert (node["path"], node["left"]) == ("l", None)
         assert [one["name"] for one in client.columns()] == NAMES
         access = client.access()
-        assert (access.asks_for_key, access.keys) == (False, [])
-        assert "read" in access.scopes
+        assert (access.asks_for_key, access.keys, "read" in access.scopes) == (False, [], True)
         with pytest.raises(NotFoundError):
             client.tree(7)
 
@@ -327,8 +302,5 @@ def test_predictions_without_somebody_are_those_of_a_model_that_was_never_told(m
             np.testing.assert_array_equal(found.after.probabilities, expected)
             assert list(found.before.to_frame().index) == ["p", "q"]
             assert bool(told) == (long == 0.0)
-        assert client.influence(rows(1), top=2).helpful
-        nobody = client.predict_without(rows(1), ids=["x", "y"])
-        assert (nobody.removed, nobody.absent) == (0, 2)
         everybody = client.predict_without(rows(1), subjects=[f"s{i}" for i in range(5)])
         assert everybody.after is None

@@ -26,6 +26,8 @@ OK = answer(200, {"model_version": 3})
 LOST = NoAnswerError("lost", may_have_been_applied=True)
 REFUSED = NoAnswerError("refused", may_have_been_applied=False)
 BEHIND = problem(503, "behind", retry_after="1")
+UNKNOWN = problem(404, "no-job")
+RUNNING = answer(200, {"id": "j", "kind": "fit", "status": "running", "progress": 0.5})
 
 
 def three(retries: Retries | None = None, first: int = 0) -> Session:
@@ -71,17 +73,15 @@ CASES: dict[str, tuple[list[Request], list[Any], str, list[float], type[ClientEr
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("requests", "answers", "asked", "slept", "error"), CASES.values(), ids=CASES)
-def test_who_is_asked_and_how_long_is_waited(
-    requests: list[Request], answers: list[Any], asked: str, slept: list[float], error: type[ClientError] | None
-) -> None:
-    script = Scripted(*answers)
-    with pytest.raises(error) if error else nullcontext() as caught:
-        script.run(one_after_another(three(), *requests))
-    assert (script.asked, script.slept) == ([f"http://{name.lower()}:8000" for name in asked], slept)
-    keys = keys_of(script.sent)
-    assert len({*keys} - {None}) == requests.count(KEYED), "each has a key of its own, however often it is sent"
-    assert error is not NoAnswerError or caught.value.may_have_been_applied  # type: ignore[union-attr]
+def test_who_is_asked_and_how_long_is_waited() -> None:
+    for requests, answers, asked, slept, error in CASES.values():
+        script = Scripted(*answers)
+        with pytest.raises(error) if error else nullcontext() as caught:
+            script.run(one_after_another(three(), *requests))
+        assert (script.asked, script.slept) == ([f"http://{name.lower()}:8000" for name in asked], slept)
+        keys = keys_of(script.sent)
+        assert len({*keys} - {None}) == requests.count(KEYED), "each has a key of its own, however often it is sent"
+        assert error is not NoAnswerError or caught.value.may_have_been_applied  # type: ignore[union-attr]
 
 
 def test_predictions_go_to_all_in_turn_but_for_those_that_failed_a_moment_ago() -> None:
@@ -114,33 +114,21 @@ def test_when_all_are_behind_the_client_waits_as_long_as_they_ask() -> None:
 
 
 def test_a_job_is_asked_for_where_it_is_known_and_there_again() -> None:
-    unknown, running = (
-        problem(404, "no-job"),
-        answer(200, {"id": "j", "kind": "fit", "status": "running", "progress": 0.5}),
-    )
-
     def ask(shared: Session) -> Any:
         for _ in range(2):
             yield from jobs.job(shared, "j")
 
-    script = Scripted(unknown, running, running)
+    script = Scripted(UNKNOWN, RUNNING, RUNNING)
     script.run(ask(three()))
     assert script.asked == [A, B, B]
-    script = Scripted(unknown, unknown, unknown)
+    script = Scripted(UNKNOWN, UNKNOWN, UNKNOWN)
     with pytest.raises(NotFoundError):
         script.run(jobs.job(three(), "j"))
     assert (script.asked, script.slept) == (ALL, [])
 
 
 def test_a_job_whose_server_does_not_answer_is_waited_for() -> None:
-    unknown = problem(404, "no-job")
-    script = Scripted(
-        unknown,
-        REFUSED,
-        unknown,
-        unknown,
-        answer(200, {"id": "j", "kind": "fit", "status": "running", "progress": 0.5}),
-    )
+    script = Scripted(UNKNOWN, REFUSED, UNKNOWN, UNKNOWN, RUNNING)
     script.run(jobs.job(three(), "j"))
     assert script.asked == [A, B, C, A, C]
     assert script.slept == [0.05]
@@ -178,12 +166,9 @@ def test_what_may_have_been_applied_is_what_the_caller_is_told() -> None:
     with pytest.raises(NoAnswerError) as caught:
         script.run(three(Retries(0)).exchange(Request("POST", "/samples", body=b"", headers={"Idempotency-Key": "k"})))
     assert caught.value.may_have_been_applied
-
-
-def test_without_repetitions_the_leader_is_found_all_the_same() -> None:
     script = Scripted(not_leader(C), OK)
     script.run(three(Retries(0)).exchange(KEYED))
-    assert script.asked == [A, C]
+    assert script.asked == [A, C], "without repetitions the leader is found all the same"
 
 
 def test_a_fit_that_dies_with_its_leader_is_told_as_unknown() -> None:
@@ -192,9 +177,8 @@ def test_a_fit_that_dies_with_its_leader_is_told_as_unknown() -> None:
         return (yield from jobs.wait(shared, job, timeout=60))
 
     begun = answer(202, {"id": "j", "kind": "fit", "status": "queued", "progress": 0.0})
-    unknown = problem(404, "no-job")
     with pytest.raises(NotFoundError):
-        Scripted(begun, unknown, unknown, unknown).run(ask(three()))
+        Scripted(begun, UNKNOWN, UNKNOWN, UNKNOWN).run(ask(three()))
 
 
 # --- any cluster
@@ -247,19 +231,16 @@ def test_only_the_addresses_given_are_asked_and_a_change_without_a_key_is_made_o
         assert cluster.applied <= 1
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "is_same"),
-    [
+def test_the_same_address_in_two_ways() -> None:
+    for one, other, is_same in (
         ("http://a", "HTTP://A:80/", True),
         ("https://a:443/x/", "https://a/x", True),
         ("http://a", "https://a", False),
         ("http://a", "http://a.evil", False),
         ("http://a:8000", "http://a:8001", False),
         ("http://a/x", "http://a/y", False),
-    ],
-)
-def test_the_same_address_in_two_ways(one: str, other: str, is_same: bool) -> None:
-    assert (same_address(one) == same_address(other)) is is_same
+    ):
+        assert (same_address(one) == same_address(other)) is is_same
 
 
 def test_what_is_no_address_is_nobodys() -> None:

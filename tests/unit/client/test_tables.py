@@ -28,9 +28,8 @@ def frame(**columns: Any) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-@pytest.mark.parametrize(
-    ("column", "expected"),
-    [
+def test_columns_of_a_frame() -> None:
+    for column, expected in (
         ([1.5, NAN], [1.5, None]),
         (np.array([1, 2], np.int8), [1, 2]),
         (np.array([0.1, NAN], np.float32), [float(np.float32(0.1)), None]),
@@ -45,21 +44,18 @@ def frame(**columns: Any) -> pd.DataFrame:
         (pd.Series([None, pd.NA], dtype=object), [None, None]),
         (pd.Series(["é", np.str_("x")], dtype=object), ["é", "x"]),
         (pd.Series([Decimal("1.5"), np.float64(2)], dtype=object), [1.5, 2.0]),
-    ],
-)
-def test_columns_of_a_frame(column: Any, expected: list[Any]) -> None:
-    rows = rows_of(frame(a=column))
-    assert [row["a"] for row in rows] == expected
-    assert [type(row["a"]) for row in rows] == list(map(type, expected))
+    ):
+        rows = rows_of(frame(a=column))
+        assert [row["a"] for row in rows] == expected
+        assert [type(row["a"]) for row in rows] == list(map(type, expected))
 
 
 def test_columns_with_numbers_for_names_mean_positions() -> None:
     assert rows_of(pd.DataFrame([[1, "a"], [2, "b"]])) == [[1, "a"], [2, "b"]]
 
 
-@pytest.mark.parametrize(
-    ("X", "expected"),
-    [
+def test_arrays_and_lists() -> None:
+    for X, expected in (
         (np.array([[1.5, NAN]]), b"[[1.5,null]]"),
         (np.array([[0.1]], np.float32), b"[[0.10000000149011612]]"),
         (np.array([[0.5]], np.float16), b"[[0.5]]"),
@@ -75,15 +71,12 @@ def test_columns_with_numbers_for_names_mean_positions() -> None:
         ([{"age": np.int64(3), "job": pd.NA}], b'[{"age":3,"job":null}]'),
         ([np.array([1, 2])], b"[[1,2]]"),
         ([pd.Series({"age": 1, "job": None}, dtype=object)], b'[{"age":1,"job":null}]'),
-    ],
-)
-def test_arrays_and_lists(X: Any, expected: bytes) -> None:
-    assert to_json(rows_of(X)) == expected
+    ):
+        assert to_json(rows_of(X)) == expected
 
 
-@pytest.mark.parametrize(
-    ("X", "place", "part"),
-    [
+def test_what_cannot_be_sent_is_named_by_its_place() -> None:
+    for X, place, part in (
         (np.array([[1.0], [np.inf]]), (1, 0), "finite"),
         ([[1.0, -np.inf]], (0, 1), "finite"),
         (frame(a=[1.0, np.inf]), (1, "a"), "finite"),
@@ -103,48 +96,35 @@ def test_arrays_and_lists(X: Any, expected: bytes) -> None:
         (frame(a=[]), (None, None), "no rows"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), (None, None), "unique"),
         (pd.DataFrame([[1, 2]], columns=["a", 1]), (None, None), "all be text"),
-    ],
-)
-def test_what_cannot_be_sent_is_named_by_its_place(X: Any, place: tuple[Any, Any], part: str) -> None:
-    with pytest.raises(DataError, match=part) as caught:
-        rows_of(X)
-    assert (caught.value.row, caught.value.field) == place
+    ):
+        with pytest.raises(DataError, match=part) as caught:
+            rows_of(X)
+        assert (caught.value.row, caught.value.field) == place
 
 
 INDICES = [
-    pd.RangeIndex(2),
-    pd.Index([0, 1], dtype=object),
-    pd.RangeIndex(2, name="key"),
-    pd.Index([7, 7]),
-    pd.Index([1, 0]),
-    pd.Index(["a", "b"]),
-    pd.Index(["a", "a"]),
-    pd.Index(["a", None]),
-    pd.Index([0.5, 1.5]),
-    pd.Index([True, False]),
-    pd.to_datetime(["2030-01-31", "2030-02-01"]),
-    pd.Index([DAY, "x"]),
-    pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]),
-    pd.Index(["", "b"]),
-    pd.Index(["x" * 257, "b"]),
-]
+    pd.RangeIndex(2), pd.Index([0, 1], dtype=object), pd.RangeIndex(2, name="key"), pd.Index([7, 7]), pd.Index([1, 0]),
+    pd.Index(["a", "b"]), pd.Index(["a", "a"]), pd.Index(["a", None]), pd.Index([0.5, 1.5]), pd.Index([True, False]),
+    pd.to_datetime(["2030-01-31", "2030-02-01"]), pd.Index([DAY, "x"]), pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]),
+    pd.Index(["", "b"]), pd.Index(["x" * 257, "b"]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("index", INDICES, ids=repr)
 @pytest.mark.filterwarnings("ignore::oubli.core.errors.IndexWarning")
-def test_an_index_gives_the_ids_that_the_library_takes_from_it(index: Any) -> None:
-    X = pd.DataFrame({"a": [1, 2]}, index=index)
-    try:
-        expected = read_rows(X).ids
-    except InputError:
-        with pytest.raises(DataError, match="could delete another row"):
-            ids_of_index(X)
-        return
-    if expected is None and not isinstance(index, pd.RangeIndex):
-        with pytest.warns(IndexWarning):
-            assert ids_of_index(X) is None
-    else:
-        assert ids_of_index(X) == expected
+def test_an_index_gives_the_ids_that_the_library_takes_from_it() -> None:
+    for index in INDICES:
+        X = pd.DataFrame({"a": [1, 2]}, index=index)
+        try:
+            expected = read_rows(X).ids
+        except InputError:
+            with pytest.raises(DataError, match="could delete another row"):
+                ids_of_index(X)
+            continue
+        if expected is None and not isinstance(index, pd.RangeIndex):
+            with pytest.warns(IndexWarning):
+                assert ids_of_index(X) is None
+        else:
+            assert ids_of_index(X) == expected
 
 
 def test_a_table_of_pyarrow_is_sent_by_name() -> None:
@@ -155,12 +135,10 @@ def test_a_table_of_pyarrow_is_sent_by_name() -> None:
         rows_of(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]))
 
 
-@pytest.mark.parametrize(
-    "names", [b"6", bytearray(b"6"), memoryview(b"6"), {"6": 1}, pd.DataFrame({"6": [1]}), pa.table({"6": [1]})]
-)
-def test_what_is_no_list_of_ids_is_refused(names: Any) -> None:
-    with pytest.raises(DataError, match="and no table"):
-        names_of(names, "id")
+def test_what_is_no_list_of_ids_is_refused() -> None:
+    for names in (b"6", bytearray(b"6"), memoryview(b"6"), {"6": 1}, pd.DataFrame({"6": [1]}), pa.table({"6": [1]})):
+        with pytest.raises(DataError, match="and no table"):
+            names_of(names, "id")
 
 
 def test_samples_have_what_was_given_for_them() -> None:
@@ -177,9 +155,8 @@ def test_samples_have_what_was_given_for_them() -> None:
         assert [one["weight"] for one in samples_of([[1], [2]], [1, 2], sample_weight=given)] == expected
 
 
-@pytest.mark.parametrize(
-    ("given", "part"),
-    [
+def test_what_does_not_go_with_the_rows_is_refused() -> None:
+    for given, part in (
         ({"y": ["x"]}, "1 labels were passed for 2 rows"),
         ({"y": "xy"}, "labels must be a list"),
         ({"ids": ["a"]}, "1 values of 'id'"),
@@ -191,11 +168,9 @@ def test_samples_have_what_was_given_for_them() -> None:
         ({"expires_at": [1, 2]}, "must be a datetime"),
         ({"sample_weight": [1]}, "1 values of 'weight'"),
         ({"sample_weight": [1, math.inf]}, "row 1, field 'weight'"),
-    ],
-)
-def test_what_does_not_go_with_the_rows_is_refused(given: dict[str, Any], part: str) -> None:
-    with pytest.raises(DataError, match=part):
-        samples_of([[1], [2]], **{"y": ["x", "y"], **given})
+    ):
+        with pytest.raises(DataError, match=part):
+            samples_of([[1], [2]], **{"y": ["x", "y"], **given})
 
 
 def test_names_and_labels() -> None:
@@ -211,13 +186,9 @@ def test_names_and_labels() -> None:
 
 
 def test_held_samples_as_a_frame() -> None:
-    features = [
-        Feature(name="age", type="numeric", dtype="float32"),
-        Feature(name="job", type="categorical", dtype="float32"),
-        Feature(name="member", type="boolean", dtype="float32"),
-    ]
+    types = {"age": "numeric", "job": "categorical", "member": "boolean"}
     schema = Schema(
-        features=features,
+        features=[Feature(name=name, type=kind, dtype="float32") for name, kind in types.items()],
         label=Label(name="income", type="string"),
         task="classification",
         classes=["no", "yes"],
@@ -228,13 +199,7 @@ def test_held_samples_as_a_frame() -> None:
     ]
     made = frame_of(held, schema)
     assert list(made.index) == ["p", "q"]
-    assert {name: str(dtype) for name, dtype in made.dtypes.items()} == {
-        "age": "float32",
-        "job": "category",
-        "member": "boolean",
-        "income": str(made["income"].dtype),
-        "subject": str(made["subject"].dtype),
-        "weight": "float64",
-    }
-    assert rows_of(made[["age", "job", "member"]]) == [sample.features for sample in held]
-    assert list(frame_of([], schema).columns) == ["age", "job", "member", "income"]
+    assert list(made.columns) == [*types, "income", "subject", "weight"]
+    assert [str(made[name].dtype) for name in (*types, "weight")] == ["float32", "category", "boolean", "float64"]
+    assert rows_of(made[[*types]]) == [sample.features for sample in held]
+    assert list(frame_of([], schema).columns) == [*types, "income"]

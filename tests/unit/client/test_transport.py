@@ -116,15 +116,6 @@ def test_half_an_answer_to_what_has_no_key_is_an_error(kind: str, answer: bytes,
 
 
 @both
-def test_no_server_there(kind: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    with pytest.raises(NoAnswerError, match="no server answers") as caught:
-        ask(kind, url, lambda session: session.ask(SNAPSHOT), retries=FAST)
-    assert not caught.value.may_have_been_applied
-
-
-@both
 def test_a_redirection_is_not_followed_with_the_key(kind: str) -> None:
     away = b"HTTP/1.1 307 X\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
     with answering(away) as (url, _):
@@ -171,8 +162,9 @@ def test_an_error_names_the_server_that_it_is_of(kind: str) -> None:
 
         with pytest.raises(NoAnswerError, match=url):
             ask(kind, gone, flow)
-    with pytest.raises(NoAnswerError, match=gone):
+    with pytest.raises(NoAnswerError, match=f"no server answers.*{gone}|{gone}.*no server answers") as caught:
         ask(kind, "http://127.0.0.1:1", lambda _: (yield Send(SNAPSHOT, gone)))
+    assert not caught.value.may_have_been_applied
 
 
 @both
@@ -230,21 +222,17 @@ def test_what_a_step_raises_is_raised_in_the_flow(kind: str, tmp_path: Path) -> 
     assert ask(kind, "http://127.0.0.1:1", flow) == "caught"
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["", "ftp://x", "127.0.0.1:8000", "http://[::1", "http://a:SECRET@b", "http://b/?SECRET", [], ["http://a", "b"]],
-)
-def test_what_is_no_address(url: str | list[str]) -> None:
-    with pytest.raises(ValueError, match="the server's address") as caught:
-        Client(url)
-    assert "SECRET" not in str(caught.value)
+URLS = ["", "ftp://x", "127.0.0.1:8000", "http://[::1", "http://a:SECRET@b", "http://b/?SECRET", [], ["http://a", "b"]]
+KEYS = ["SECRET\nX-Other: 1", "SECR\u00c9T", "SECRET\0"]
 
 
-@pytest.mark.parametrize("key", ["SECRET\nX-Other: 1", "SECR\u00c9T", "SECRET\0"])
-def test_a_key_that_no_header_may_hold_is_refused_and_not_repeated(key: str) -> None:
-    with pytest.raises(ValueError, match="characters that no header may hold") as caught:
-        Client("http://a", key)
-    assert "SECR" not in str(caught.value)
+def test_what_is_no_address_or_key_is_refused_and_not_repeated() -> None:
+    cases: list[tuple[Any, str]] = [((url,), "the server's address") for url in URLS]
+    cases += [(("http://a", key), "characters that no header may hold") for key in KEYS]
+    for given, part in cases:
+        with pytest.raises(ValueError, match=part) as caught:
+            Client(*given)
+        assert "SECR" not in str(caught.value)
 
 
 def test_a_client_of_ones_own_is_used_and_left_open() -> None:

@@ -196,9 +196,8 @@ def test_a_model_that_differs_is_told_by_the_exit_code(cli: Cli, monkeypatch: py
     assert "the classes, rank 0: 5 kept, 4 recounted; wrong places: 1" in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
+def test_what_cannot_be_done_ends_with_two_and_says_why(cli: Cli) -> None:
+    for arguments, part in (
         (("serve", "--data", "absent.csv", "--target", "y"), "absent.csv cannot be read"),
         (("serve",), "nothing to serve: give --data"),
         (("serve", "--workers", "2"), "a second worker would hold a model of its own"),
@@ -210,15 +209,13 @@ def test_a_model_that_differs_is_told_by_the_exit_code(cli: Cli, monkeypatch: py
         (("verify", "."), "holds no snapshot"),
         (("snapshot", "--url", "ftp://x"), "must begin with http"),
         (("snapshot", "--url", f"http://127.0.0.1:{free_port()}"), "no server answers"),
-    ],
-)
-def test_what_cannot_be_done_ends_with_two_and_says_why(cli: Cli, arguments: tuple[str, ...], part: str) -> None:
-    if arguments[0] == "serve" and "--port" not in arguments:
-        arguments = (*arguments, "--port", "0")
-    code, out, err = cli(*arguments)
-    assert (code, out) == (2, "")
-    assert part in err
-    assert "Traceback" not in err
+    ):
+        if arguments[0] == "serve" and "--port" not in arguments:
+            arguments = (*arguments, "--port", "0")
+        code, out, err = cli(*arguments)
+        assert (code, out) == (2, "")
+        assert part in err
+        assert "Traceback" not in err
 
 
 def test_a_foreign_model_file_is_named(cli: Cli, tmp_path: Path) -> None:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import re
-import signal
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
 from benchmarks.serving.duplex import exchange
 from tests.serving import Running, serving
-from tests.tiers import ordinary
 
 FLAGS = ("--target", "income", "--id", "name", "--n-estimators", "3", "--random-state", "0")
 HEADER = b"age,job\n"
@@ -123,24 +120,3 @@ def test_a_client_that_goes_away_leaves_nothing(server: Running) -> None:
     status, model = server.get("/model")
     assert (status, model["n_samples"]) == (200, 400)
     assert "failed" not in server.output
-
-
-@pytest.mark.parametrize("whole", ordinary([False, True], True))
-def test_a_kill_in_the_middle_of_an_addition_leaves_all_or_nothing(folder: Path, tmp_path: Path, whole: bool) -> None:
-    flags = ("--data", str(folder / "people.csv"), *FLAGS)
-    body = b"".join(b"k%d,%d,%b,yes\n" % (i, i % 70, b"abc"[i % 3 : i % 3 + 1]) for i in range(5000))
-    with serving(*flags, cwd=tmp_path) as server:
-        client = connect(server, "/samples")
-        send(client, b"id,age,job,income\n" + body)
-        if whole:
-            client.sendall(b"0\r\n\r\n")
-            time.sleep(0.05)
-        server.stop(signal.SIGKILL)
-        client.close()
-    with serving(*flags, cwd=tmp_path) as server:
-        n_samples = server.get("/model")[1]["n_samples"]
-        assert n_samples in ((400, 5400) if whole else (400,))
-        with closing(HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
-            connection.request("POST", "/samples", b"id,age,job,income\n" + body, {"Content-Type": CSV})
-            assert connection.getresponse().status in (200, 201)
-        assert server.get("/model")[1]["n_samples"] == 5400

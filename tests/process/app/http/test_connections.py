@@ -38,20 +38,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def ask(server: Running, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     """Ask as a client does that tries again when it is told to: all connections may be new at the moment."""
     for _ in range(5):
-        with contextlib.suppress(ConnectionError):
-            found = ask_once(server, method, path, body)
-            if not (found[0] == 503 and found[1]["type"].endswith("too-many-connections")):
-                return found
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        with contextlib.suppress(ConnectionError), contextlib.closing(connection):
+            connection.request(method, path, None if body is None else json.dumps(body), HEADERS)
+            answer = connection.getresponse()
+            content = json.loads(answer.read())
+            if not (answer.status == 503 and content["type"].endswith("too-many-connections")):
+                return answer.status, content
         time.sleep(1)
     raise AssertionError("no connection was let in")
-
-
-def ask_once(server: Running, method: str, path: str, body: Any) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    with contextlib.closing(connection):
-        connection.request(method, path, None if body is None else json.dumps(body), HEADERS)
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
 
 
 def connect(server: Running) -> socket.socket:

@@ -109,32 +109,22 @@ def add(package: Any, client: Any, *samples: Any) -> Any:
 
 def test_a_sample_comes_out_as_it_went_in_and_is_deleted_with_a_receipt(package: Any, client: Any) -> None:
     models = package.models
-    added = add(package, client, sample(package, "a/b"))
-    assert added.status_code == 201
-    assert isinstance(added.parsed, models.Added)
-    assert added.parsed.ids == ["a/b"]
-    assert add(package, client, sample(package, "a/b")).status_code == 200
-
+    added, again = (add(package, client, sample(package, "a/b")) for _ in range(2))
+    assert (added.status_code, again.status_code, added.parsed.ids) == (201, 200, ["a/b"])
     read = package.get_sample.sync("a/b", client=client)
     assert isinstance(read, models.SampleAnswer)
     assert read.features.to_dict() == ROW
     page = package.list_samples.sync(client=client, limit=10)
-    assert isinstance(page, models.SamplesAnswer)
     following = package.list_samples.sync(client=client, limit=100, cursor=page.next_)
     assert len(page.samples) + len(following.samples) == 61
-
     content = models.ReplaceRequest(features=[1, None, False], label="no")
     replaced = package.replace_sample.sync("a/b", client=client, body=content)
-    assert isinstance(replaced, models.Receipt)
     assert replaced.kind == models.ReceiptKind.RECTIFICATION
-
     case = UUID("123e4567-e89b-12d3-a456-426614174000")
     receipt = package.delete_sample.sync("a/b", client=client, ref=case)
     assert isinstance(receipt, models.Receipt)
     assert (receipt.unlearned, receipt.absent) == (1, 0)
-    again = package.get_erasure.sync(receipt.id, client=client)
-    assert isinstance(again, models.Receipt)
-    assert again.id == receipt.id
+    assert package.get_erasure.sync(receipt.id, client=client).id == receipt.id
     assert [one.id for one in package.list_erasures.sync(client=client, ref=case).erasures] == [receipt.id]
     both = package.delete_samples.sync(client=client, id=["nobody", "no one"])
     assert (both.requested, both.absent) == (2, 2)
@@ -143,7 +133,6 @@ def test_a_sample_comes_out_as_it_went_in_and_is_deleted_with_a_receipt(package:
 
 
 def test_errors_are_typed(server: Running, package: Any, client: Any) -> None:
-    problem = package.models.Problem
     add(package, client, sample(package, "held"))
     refused = {
         404: package.get_sample.sync_detailed("nobody", client=client),
@@ -153,9 +142,7 @@ def test_errors_are_typed(server: Running, package: Any, client: Any) -> None:
     with package.root.Client(server.url) as anonymous:
         refused[401] = package.get_model.sync_detailed(client=anonymous)
     for status, answer in refused.items():
-        assert answer.status_code == status
-        assert isinstance(answer.parsed, problem)
-        assert answer.parsed.status == status
-        assert answer.parsed.type_.startswith("urn:oubli:problem:")
+        assert isinstance(answer.parsed, package.models.Problem)
+        assert answer.status_code == answer.parsed.status == status
     assert [one.pointer for one in refused[409].parsed.errors] == ["/samples/0/id"]
     assert [one.pointer for one in refused[422].parsed.errors] == ["/samples/0/features/age"]

@@ -48,24 +48,21 @@ def test_commands_are_in_groups() -> None:
     assert "remove-node" not in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
+def test_what_is_gone_names_what_replaces_it(capfd: pytest.CaptureFixture[str]) -> None:
+    for arguments, text in (
         (f"serve --max-queue {CANARY}", "--max-queue is fixed at 1,024 now; leave it out"),
         (f"serve --lease={CANARY}", "--lease is 3 seconds now, or a tenth of member_timeout if that is less; leave it"),
         ("serve --no-idle-resolve", "--no-idle-resolve is always on now; leave it out"),
         ("ledger export f --accept-missing-keys", "is `keys` in accept_missing now (--accept-missing keys); leave it"),
         ("predict m d --max-data-bytes 5", "--max-data-bytes is the memory of the machine now"),
         (f"remove-node {CANARY} --url x", "`oubli remove-node NAME` is `oubli cluster remove NAME` now"),
-    ],
-)
-def test_what_is_gone_names_what_replaces_it(arguments: str, text: str, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(arguments.split())
-    said = " ".join(capfd.readouterr().err.split())
-    assert caught.value.code == 2
-    assert text in said
-    assert CANARY not in said
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments.split())
+        said = " ".join(capfd.readouterr().err.split())
+        assert caught.value.code == 2
+        assert text in said
+        assert CANARY not in said
 
 
 def test_variables_of_others_are_named_in_one_warning(

@@ -6,6 +6,8 @@ import base64
 import dataclasses
 import json
 import random
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -209,36 +211,36 @@ def test_an_older_root(check, log):
     refused(check(f"{head}\n\n{old.note}"), "inclusion")
 
 
-@pytest.mark.parametrize(
-    ("change", "rule"),
-    [
-        (with_entry(unlearned=0), "inclusion"),
-        (with_entry(at="2020-01-01T00:00:00.000Z"), "inclusion"),
-        (with_receipt(requested=7), "receipt"),
-        (with_receipt(ref="0f5c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f"), "receipt"),
-        (with_receipt(ledger_index=1), "receipt"),
-        (with_receipt(erased_at="2020-01-01T00:00:00.000Z"), "receipt"),
-        (with_receipt(overdue=True), "receipt"),
-        (with_receipt(status="unlearned"), "receipt"),
-        (with_receipt(signature=base64.b64encode(bytes(64)).decode()), "receipt-signature"),
-        (with_receipt(key_id="0000000000000000"), "receipt-signature"),
-        (with_receipt(more=1), "receipt-signature"),
-        (lambda extra: extra.pop("erased"), "receipt"),
-        (lambda extra: extra["erased"].update(index=0), "inclusion"),
-        (lambda extra: extra["erased"].update(entry=extra["entry"], index=extra["erased"]["index"] - 1), "inclusion"),
-        (lambda extra: extra["erased"].update(path="x"), "format"),
-        (lambda extra: extra.update(entry=extra["entry"].replace(":", ": ", 1)), "inclusion"),
-        (lambda extra: extra.update(entry=7), "format"),
-        (lambda extra: extra.update(receipt=7), "format"),
-    ],
-)
-def test_what_is_altered_is_found(change, rule, check, log):
+ALTERED: list[tuple[Callable[[Any], Any], str]] = [
+    (with_entry(unlearned=0), "inclusion"),
+    (with_entry(at="2020-01-01T00:00:00.000Z"), "inclusion"),
+    (with_receipt(requested=7), "receipt"),
+    (with_receipt(ref="0f5c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f"), "receipt"),
+    (with_receipt(ledger_index=1), "receipt"),
+    (with_receipt(erased_at="2020-01-01T00:00:00.000Z"), "receipt"),
+    (with_receipt(overdue=True), "receipt"),
+    (with_receipt(status="unlearned"), "receipt"),
+    (with_receipt(signature=base64.b64encode(bytes(64)).decode()), "receipt-signature"),
+    (with_receipt(key_id="0000000000000000"), "receipt-signature"),
+    (with_receipt(more=1), "receipt-signature"),
+    (lambda extra: extra.pop("erased"), "receipt"),
+    (lambda extra: extra["erased"].update(index=0), "inclusion"),
+    (lambda extra: extra["erased"].update(entry=extra["entry"], index=extra["erased"]["index"] - 1), "inclusion"),
+    (lambda extra: extra["erased"].update(path="x"), "format"),
+    (lambda extra: extra.update(entry=extra["entry"].replace(":", ": ", 1)), "inclusion"),
+    (lambda extra: extra.update(entry=7), "format"),
+    (lambda extra: extra.update(receipt=7), "format"),
+]
+
+
+def test_what_is_altered_is_found(check, log):
     receipt = log.ledger.unlearned("a")
     log.ledger.erased(receipt)
     log.publish()
     proof = log.proof(receipt)
     assert check(proof)[0] == 0
-    refused(check(with_extra(proof, change)), rule)
+    for change, rule in ALTERED:
+        refused(check(with_extra(proof, change)), rule)
 
 
 def test_a_receipt_that_says_more_than_the_log(check, log):
@@ -249,25 +251,19 @@ def test_a_receipt_that_says_more_than_the_log(check, log):
     refused(check(with_extra(log.proof(receipt), with_receipt(**better.content()))), "receipt")
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_proof_that_is_altered_in_one_bit_is_refused(seed, check, log):
+def test_a_proof_that_is_altered_in_one_bit_is_refused(check, log):
     receipt = log.ledger.unlearned("a", "b")
     log.ledger.erased(receipt)
     log.publish()
-    proof = bytearray(log.proof(receipt).encode())
-    draw = random.Random(seed)
-    place = draw.randrange(len(proof))
-    proof[place] ^= 1 << draw.randrange(7)
-    try:
-        text = proof.decode()
-    except UnicodeDecodeError:
-        return
-    try:
-        code, _, told = check(text)
-    except StartError:
-        return  # it could not be checked: exit 2
-    # What is not signed is refused too, but for what says nothing: `durable`, and the names of signatures passed over.
-    assert code == 1, (place, told)
+    proof, draw = log.proof(receipt).encode(), random.Random(0)
+    for _ in range(20):
+        altered = bytearray(proof)
+        place = draw.randrange(len(proof))
+        altered[place] ^= 1 << draw.randrange(7)
+        with suppress(UnicodeDecodeError, StartError):  # it is no text, or could not be checked: exit 2
+            # What is not signed is refused too, but for what says nothing: `durable`, and names of other signatures.
+            code, _, told = check(altered.decode())
+            assert code == 1, (place, told)
 
 
 def test_what_could_not_be_checked(check, run, log, tmp_path):

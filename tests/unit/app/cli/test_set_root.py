@@ -83,16 +83,16 @@ CHANGES: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize("change", [*CHANGES, "id", "subject", "features", "label", "nonce"], ids=str)
-def test_what_servers_do_not_write_is_judged_by_the_verifier(change: dict[str, Any] | str) -> None:
+def test_what_servers_do_not_write_is_judged_by_the_verifier() -> None:
     """Fields that are something else, or missing."""
-    broken = sample(3)
-    if isinstance(change, str):
-        del broken[change]
-    else:
-        broken |= change
-    samples = [sample(1), sample(2), broken]
-    assert outcome(set_root, samples) == outcome(verifier.set_root, samples)
+    for change in (*CHANGES, "id", "subject", "features", "label", "nonce"):
+        broken = sample(3)
+        if isinstance(change, str):
+            del broken[change]
+        else:
+            broken |= change
+        samples = [sample(1), sample(2), broken]
+        assert outcome(set_root, samples) == outcome(verifier.set_root, samples)
 
 
 def test_names_with_one_position_share_a_leaf(monkeypatch: pytest.MonkeyPatch) -> None:

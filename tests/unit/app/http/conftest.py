@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from oubli.app.service.model import influence
 from tests.unit.app.http.connections import Host, hosting
 from tests.unit.app.support import make_service, served
 
@@ -52,3 +53,10 @@ async def host(tmp_path: Path, hot: bool, durable: bool, options: dict[str, Any]
     service = make_service(directory=tmp_path / "data" if durable else None)
     async with hosting(service, hot=hot, **options) as one:
         yield one
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions are answered at once, however slow the machine is and long their kernels take to be compiled."""
+    monkeypatch.setattr(influence, "is_influence_prepared", lambda model: True)
+    monkeypatch.setattr(influence, "_LONG", 120.0)

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from oubli.api.server import Access
 from oubli.app.access.keys import FILE_NAME, AccessKeys, create_key, now_ms, revoke_key
 from oubli.app.access.scopes import SCOPES
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.routes.pages import ASSETS
 from tests.unit.app.http.connections import Host, access_rules, both_ways, hosting, request
-from tests.unit.app.support import JSON, make_service, problem_of, require_conforms, samples, served
+from tests.unit.app.support import make_service, problem_of, samples, served
 
 pytestmark = pytest.mark.anyio
 
@@ -102,26 +101,17 @@ def test_unknown_expired_and_revoked_keys_are_answered_alike(tmp_path):
         assert len({response.text for response in answers}) == 1
         assert answers[0].headers["www-authenticate"].startswith("Bearer")
         assert client.get("/model", headers={"X-API-Key": live}).status_code == 200
-
-
-def test_a_damaged_file_turns_all_away_but_health(tmp_path):
-    text = key(tmp_path, "admin")
-    (tmp_path / FILE_NAME).write_text("{")
+    (tmp_path / FILE_NAME).write_text("{")  # damaged: it turns all away, but health
     with served(data_dir=tmp_path) as client:
-        assert client.get("/model", headers={"X-API-Key": text}).status_code == 401
-        assert client.post("/predict", content=PREDICT, headers={**JSON, "X-API-Key": text}).status_code == 401
+        assert client.get("/model", headers={"X-API-Key": live}).status_code == 401
         assert client.get("/healthz").status_code == 200
 
 
 def test_a_refused_scope_comes_before_the_body_is_looked_at(tmp_path):
     text = key(tmp_path, "predict")
     rules = access_rules(limit=10, access_keys=AccessKeys(tmp_path / FILE_NAME))
-    headers = {
-        b"host": b"127.0.0.1",
-        b"x-api-key": text.encode(),
-        b"content-length": b"999",
-        b"content-type": b"application/json",
-    }
+    headers = {b"host": b"127.0.0.1", b"x-api-key": text.encode(), b"content-length": b"999"}
+    headers |= {b"content-type": b"application/json"}
     for path, slug in (("/samples", "scope-needed"), ("/predict", "body-too-large")):
         with pytest.raises(ProblemError) as caught:
             rules.check("POST", path, headers)
@@ -151,7 +141,7 @@ async def statuses(host: Host, sent: list[bytes]) -> tuple[list[int], int]:
     ("scope", "allowed"),
     [("predict", [200, 403, 403]), ("write", [403, 201, 403]), ("erase", [403, 403, 200]), ("admin", [200, 201, 200])],
 )
-@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 0, 2], [0, 2, 1]])
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]])
 async def test_a_connection_that_was_let_in_is_asked_again_on_another_route(tmp_path, scope, allowed, order):
     text = key(tmp_path, scope)
     routes = [
@@ -186,16 +176,11 @@ async def test_a_revoked_key_closes_a_connection_that_it_had_opened(tmp_path):
         assert json.loads(connection.answers[-1].body)["type"].endswith("key-needed")
 
 
-def test_without_keys_everybody_may_do_everything() -> None:
-    with served(make_service()) as client:
-        answer = client.get("/access").json()
-        require_conforms(Access, answer)
-        assert answer == {
+def test_a_key_learns_its_scopes_and_admin_learns_all_keys(tmp_path: Path) -> None:
+    with served() as client:
+        assert client.get("/access").json() == {
             "asks_for_key": False, "id": None, "name": None, "scopes": list(SCOPES), "expires_at": None, "keys": [],
         }  # fmt: skip
-
-
-def test_a_key_learns_its_scopes_and_admin_learns_all_keys(tmp_path: Path) -> None:
     path, owner_key = tmp_path / FILE_NAME, "0123456789abcdef-key"
     reader, text = create_key(path, name="reader", scopes=["read", "erase"], expires_ms=now_ms() + 10**7)
     admin, admin_text = create_key(path, name="chief", scopes=["admin"], expires_ms=None)
@@ -207,7 +192,6 @@ def test_a_key_learns_its_scopes_and_admin_learns_all_keys(tmp_path: Path) -> No
         told: list[Any] = []
         for given in (text, admin_text, owner_key):
             answer = client.get("/access", headers={"Authorization": f"Bearer {given}"})
-            require_conforms(Access, answer.json())
             assert not any(secret.rpartition("_")[2] in answer.text for secret in (text, admin_text, owner_key))
             told.append(answer.json())
         seen, chief, owner = told

@@ -14,9 +14,14 @@ import pytest
 
 from tests.unit.app.support import JSON, forest, make_service, served, state
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 MARK = "XYZZY"
 NUMBER = "98765.4375"
 GOOD = {"features": [1, "a", True], "label": "yes"}
+OF_ONE = {**GOOD, "subject": MARK}
+LAX = "/predict?extra_columns=ignore&missing_columns=missing"
+ONE = '{"samples": [{"features": [1, "a", true], "label": "no", %s}]}'
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ def raw(features: str, label: str = '"yes"') -> bytes:
 
 GOOD_ROWS = [[1, "a", True]] * 2998
 DEEP = b'{"samples": ' + b"[" * 5000 + b"]" * 5000 + b"}"
+ONE_DEEP = b'{"instances": [{"age": 1, "job": "a", "member": true, "XYZZY": ' + b"[" * 60 + b"1" + b"]" * 60 + b"}]}"
 CASES = [
     Bad("too few features", 422, "/samples/1/features", sample(features=[98765.4375, MARK])),
     Bad("too many features", 422, "/samples/1/features", sample(features=[1, "a", True, MARK])),
@@ -78,8 +84,20 @@ CASES = [
         Bad(f"a weight: {n}", 422, "/samples/1/weight", sample(weight=n, id=MARK))
         for n in (MARK, True, 0, -1, 0.00195, 2**15, 32767.999, 10**18, [1])
     ),
+    *(
+        Bad(f"beyond any float: {pointer}", 422, pointer, body.encode(), path)
+        for path, body, pointer in (
+            *(("/samples", ONE % f'"{name}": 1e400', f"/samples/0/{name}") for name in ("label", "weight", "id")),
+            ("/influence", '{"instances": [[1, "a", true]], "top": 1e400}', "/top"),
+            ("/predict", '{"instances": [[1, "a", true]], "coverage": 1e400}', "/coverage"),
+            (LAX, '{"instances": [{"x": 1e400, "job": "\\ud800"}]}', "/instances/0/job"),
+        )
+    ),
     Bad("features that are text", 422, "/samples/1/features", sample(features=MARK)),
     Bad("an expiry", 422, "/samples/1/expires_at", sample(expires_at=MARK)),
+    Bad("a period of nobody", 422, "/samples/1/retention", sample(retention=86_400)),
+    Bad("a period in words", 422, "/samples/1/retention", sample(subject=MARK, retention="1d")),
+    Bad("two periods", 422, "/samples/1/retention", {"samples": [{**OF_ONE, "retention": n} for n in (1, 2)]}),
     Bad("an empty list", 422, "/samples", {"samples": []}),
     Bad("no samples", 422, "/samples", {}),
     Bad("an unknown key", 422, "", {"samples": [GOOD], MARK: 1}),
@@ -97,6 +115,11 @@ CASES = [
     Bad("held with other content", 409, "/samples/1/id", sample(id="c1")),
     Bad("predict: an unknown name", 422, "/instances/1", predict(named(1, member=1, **{MARK: 1})), "/predict"),
     Bad("predict: text for a number", 422, "/instances/1/0", predict([MARK, "a", True]), "/predict"),
+    Bad("predict: a parameter", 422, "", predict(), "/predict?extra_column=ignore"),
+    Bad("samples: a parameter", 422, "", {"samples": [GOOD]}, "/samples?extra_column=ignore"),
+    Bad(
+        "predict: deep where it is ignored", 422, "", ONE_DEEP, "/predict?extra_columns=ignore&missing_columns=missing"
+    ),
     Bad("predict: too many rows", 413, None, {"instances": [GOOD["features"]] * 3001}, "/predict"),
     Bad("predict: one of many rows", 422, "/instances/2999/0", predict(*GOOD_ROWS, [MARK, "a", True]), "/predict"),
     Bad("put: a wrong value", 422, "/features/0", {**GOOD, "features": [MARK, "a", True]}, "/samples/c1", "PUT"),
@@ -147,7 +170,14 @@ BODIES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"subjects": [1.5], "seconds": 1}, "/subjects/0"),
         ({**WHO, "seconds": 1, "ref": MARK}, "/ref"),
     ],
+    "/samples/search": [
+        *(({"ids": ids}, "/ids") for ids in ([], "c1", ["c1"] * 51)),
+        ({"ids": [{}]}, "/ids/0"),
+        ({"ids": ["c1"], "limit": 3}, "/ids"),
+        *(({"subject": "s1", "limit": limit}, "/limit") for limit in (0, 51, 1.0, True, [7])),
+    ],
     "/subjects/export": [({"subject": "s1", "influence": MARK}, "/influence")],
+    "/samples/batch-delete": [({"ids": ["c5"], "list_found": 1}, "/list_found")],
     "/samples/absence-proofs": [
         *((body, "") for body in ({}, {"id": "a", "subject": "b"}, {"ids": ["a"]})),
         *(({"id": name}, "/id") for name in (None, ["a"])),
@@ -189,7 +219,11 @@ BODIES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"instances": ROW["instances"] * 101, "ids": ["c1"]}, "/instances"),
         ({**ROW, "ids": ["c1"], MARK: 1}, ""),
     ],
-    "/predict": [({**ROW, "receipt": MARK}, "/receipt")],
+    "/predict": [
+        ({**ROW, "receipt": MARK}, "/receipt"),
+        *(({**ROW, "coverage": share}, "/coverage") for share in (0, 1, -1, "0.9", True, [0.9])),
+        ({**ROW, "by_class": True}, "/by_class"),
+    ],
 }
 QUERIES: dict[str, dict[str, str]] = {  # by where the answer points
     "GET /model/trees/0?": {
@@ -208,6 +242,8 @@ QUERIES: dict[str, dict[str, str]] = {  # by where the answer points
         "/order": f"order={MARK} order=", "/cursor": f"cursor={MARK}", "/limit": "limit=0 limit=51",
     },
     "GET /ledger?": {"/limit": "limit=0 limit=51 limit=x", "/cursor": f"cursor={MARK} cursor=-1 cursor=1e3", "": "x=1"},
+    "GET /readyz?": {"/for": f"for={MARK}"},
+    "GET /events?": {"/topic": "topic=weather topic= topic=state&topic=metrics", "": "subject=metrics"},
     "GET /snapshot/file?": {"/fresh": "fresh=1 fresh=true&fresh=true fresh=", "": "new=true"},
 }  # fmt: skip
 CASES += [

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from decimal import Decimal
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -42,16 +44,11 @@ def post(client: TestClient, path: str, body: Any, given: Format, wanted: Format
 
 # --- the same as in JSON
 
-WIDE = Schema(
-    (
-        Column("a", ColumnType.NUMERIC),
-        Column("b", ColumnType.NUMERIC, "float64"),
-        Column("c", ColumnType.CATEGORICAL),
-        Column("d", ColumnType.BOOLEAN),
-    ),
-    Task.CLASSIFICATION,
-    LabelType.STRING,
-    named=True,
+WIDE = (
+    Column("a", ColumnType.NUMERIC),
+    Column("b", ColumnType.NUMERIC, "float64"),
+    Column("c", ColumnType.CATEGORICAL),
+    Column("d", ColumnType.BOOLEAN),
 )
 LABELS: dict[LabelType, list[Any]] = {
     LabelType.STRING: ["yes", 'a "quoted", one', "", "line\nbreak", "Ω"],
@@ -71,64 +68,50 @@ CELLS: list[list[Any]] = [
 
 
 def model_of(label_type: LabelType) -> Any:
-    schema = Schema(WIDE.columns, Task.CLASSIFICATION, label_type, named=True)
-    labels = LABELS[label_type]
+    schema = Schema(WIDE, Task.CLASSIFICATION, label_type, named=True)
+    labels = [LABELS[label_type][(i * i) % 5] for i in range(40)]
     model = DynamicForestClassifier(n_estimators=4, random_state=1)
-    cells = [CELLS[i % 6] for i in range(40)]
-    return model.fit(cells, [labels[(i * i) % 5] for i in range(40)], schema=schema)
+    return model.fit([CELLS[i % 6] for i in range(40)], labels, schema=schema)
 
 
-@pytest.mark.parametrize("label_type", list(LABELS))
-def test_every_format_answers_as_json_does_for_all_labels_and_cells(label_type: LabelType) -> None:
-    with served(make_service(model_of(label_type))) as client:
-        plain = client.post("/predict", json={"instances": CELLS * 3})
-        expected = predictions(Format.JSON, plain.content)
-        for given in BULK:
-            # Arrow has one type a column: what is whole and what is not are numbers all the same.
-            cells = [[None if x is None else float(x) for x in row[:2]] + row[2:] for row in CELLS * 3]
-            body = written(given, "abcd", cells if given is Format.ARROW else CELLS * 3, chunk=5)
-            assert post(client, "/predict", body, given).content == plain.content
-            for wanted in BULK:
-                answer = post(client, "/predict", body, given, wanted)
-                assert answer.status_code == 200, answer.text
-                assert answer.headers["content-type"].startswith(wanted)
-                found = predictions(wanted, answer.content)
-                assert [row[1:] for row in found] == [row[1:] for row in expected]
-                if wanted is Format.NDJSON or (wanted is Format.ARROW and label_type is not LabelType.SCALAR):
-                    assert [(type(a[0]), a[0]) for a in found] == [(type(b[0]), b[0]) for b in expected]
-                elif wanted is Format.ARROW:
-                    assert [json.loads(row[0]) for row in found] == [row[0] for row in expected]
-                else:
-                    shown = [p if isinstance(p, str) else json.dumps(p) for p, _, _ in expected]
-                    if label_type is LabelType.NUMBER:
-                        assert [float(row[0]) for row in found] == [row[0] for row in expected]
-                    else:
-                        assert [row[0] for row in found] == shown
-        for wanted in BULK:
-            body = json.dumps({"instances": CELLS * 3}).encode()
-            found = predictions(wanted, post(client, "/predict", body, Format.JSON, wanted).content)
-            assert [row[1] for row in found] == [row[1] for row in expected]
+def is_told(wanted: Format, cell: Any, value: Any, *, is_json: bool) -> bool:
+    """Whether a cell of an answer is the prediction of JSON: CSV has no types, and Arrow has one type a column."""
+    if wanted is Format.NDJSON or (wanted is Format.ARROW and not is_json):
+        return cell == value and isinstance(cell, bool) == isinstance(value, bool)
+    if wanted is Format.ARROW:
+        return bool(json.loads(cell) == value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(cell) == value if is_number else cell == (value if isinstance(value, str) else json.dumps(value))
 
 
-OTHER_KINDS = [
-    forest(60, NUMBERS),
-    DynamicForestRegressor(n_estimators=3, random_state=0).fit(np.eye(5), [0.1, 1e300, -2.5, 3, 1e-9]),
-    IncrementalBoostingClassifier(n_estimators=3, random_state=0).fit(np.eye(6), [0, 1, 2, 0, 1, 2]),
-]
+MODELS: dict[str, Callable[[], Any]] = {
+    **{label_type: partial(model_of, label_type) for label_type in LABELS},
+    "mixed": lambda: forest(60, NUMBERS),
+    "numbers": lambda: DynamicForestRegressor(n_estimators=3).fit(np.eye(5), [0.1, 1e300, -2.5, 3, 1e-9]),
+    "boosting": lambda: IncrementalBoostingClassifier(n_estimators=3).fit(np.eye(6), [0, 1, 2, 0, 1, 2]),
+}
 
 
-@pytest.mark.parametrize("model", OTHER_KINDS, ids=["mixed", "numbers", "boosting"])
-def test_every_format_answers_as_json_does_for_other_kinds(model: Any) -> None:
+@pytest.mark.parametrize("name", MODELS)
+def test_every_format_answers_as_json_does_for_all_labels_cells_and_kinds(name: str) -> None:
+    model = MODELS[name]()
     names = model.schema_.names
-    cells = rows(30) if len(names) == 3 else np.eye(len(names)).tolist()
+    cells: list[list[Any]] = {3: rows(30), 4: CELLS * 3}.get(len(names)) or np.eye(len(names)).tolist()
     with served(make_service(model)) as client:
         plain = client.post("/predict", json={"instances": cells})
         expected = predictions(Format.JSON, plain.content)
-        for given, wanted in zip(BULK, (*BULK[1:], BULK[0]), strict=True):
-            body = written(given, names, cells, chunk=4)
-            assert post(client, "/predict", body, given).content == plain.content
-            found = predictions(wanted, post(client, "/predict", body, given, wanted).content)
-            assert [(float(row[0]), *row[1:]) for row in found] == [(float(row[0]), *row[1:]) for row in expected]
+        asked = [(Format.JSON, plain.request.content)]
+        for given in BULK:
+            if given is Format.ARROW and name in LABELS:  # it has one type a column
+                cells = [[None if x is None else float(x) for x in row[:2]] + row[2:] for row in cells]
+            asked.append((given, written(given, names, cells, chunk=5)))
+            assert post(client, "/predict", asked[-1][1], given).content == plain.content
+        for (given, body), wanted in product(asked, BULK):
+            answer = post(client, "/predict", body, given, wanted)
+            assert answer.headers["content-type"].startswith(wanted)
+            for (cell, *more), (value, *beside) in zip(predictions(wanted, answer.content), expected, strict=True):
+                assert more == beside
+                assert is_told(wanted, cell, value, is_json=name == LabelType.SCALAR), (given, wanted)
 
 
 def test_columns_stand_in_any_order_and_a_dictionary_is_as_good_as_texts(client: TestClient) -> None:
@@ -286,6 +269,7 @@ REFUSED: list[tuple[str, Format, bytes, int, str]] = [
     ("/predict", Format.ARROW, b"ARROW1\0\0" * 10, 400, ""),
     ("/samples", Format.CSV, ADD, 422, "/samples"),
     ("/samples", Format.CSV, b"age,job,member\n1,SEKRET,true\n", 422, ""),
+    ("/samples?missing_columns=missing", Format.CSV, b"id,job\nSEKRET,b\n", 422, ""),  # a label is never missing
     ("/samples", Format.CSV, ADD + b"a,1,a,true,yes\nSEKRET,x,a,true,no\n", 422, "/samples/1/features/age"),
     ("/samples", Format.CSV, ADD + b"a,1,a,true,yes\na,1,SEKRET,true,no\n", 422, "/samples/1/id"),
     ("/samples", Format.CSV, ADD + b"SEKRET,1,a,true,\n", 422, "/samples/0/label"),
@@ -301,7 +285,28 @@ REFUSED: list[tuple[str, Format, bytes, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "given", "body", "status", "place"), REFUSED)
+def changed(name: str, values: Any) -> pa.Table:
+    return TABLE.set_column(TABLE.column_names.index(name), name, values)
+
+
+TABLE = pa.table({name: [row[i] for row in rows(20)] for i, name in enumerate(NAMES)})
+DAMAGED = [
+    ("/predict", Format.ARROW, body if isinstance(body, bytes) else arrow(body), status, place)
+    for body, status, place in (
+        (arrow(TABLE)[:-20], 400, ""),
+        (arrow(TABLE) + b"SEKRET", 400, ""),
+        (arrow(TABLE)[:8] + b"\xff" * 40 + arrow(TABLE)[48:], 400, ""),
+        (TABLE.drop_columns(["age"]), 422, ""),
+        (TABLE.append_column("SEKRET", TABLE["age"]), 422, ""),
+        (changed("age", pa.array(["SEKRET"] * 20)), 422, "/instances/0/age"),
+        (changed("age", pa.array([[1]] * 20)), 422, "age"),
+        (changed("job", pa.array([{"a": 1}] * 20)), 422, "job"),
+        (changed("age", pa.array([1.0] * 19 + [float("inf")])), 422, "/instances/19/age"),
+    )
+]
+
+
+@pytest.mark.parametrize(("path", "given", "body", "status", "place"), [*REFUSED, *DAMAGED])
 def test_what_is_wrong_is_named_by_its_place_and_changes_nothing(
     client: TestClient, path: str, given: Format, body: bytes, status: int, place: str
 ) -> None:
@@ -311,40 +316,11 @@ def test_what_is_wrong_is_named_by_its_place_and_changes_nothing(
         assert answer.status_code == status, answer.text
         assert answer.headers["content-type"] == "application/problem+json"
         errors = answer.json().get("errors", [{"pointer": ""}])
-        assert place in [one["pointer"] for one in errors]
+        assert place in [one["pointer"] for one in errors] or f"column '{place}'" in answer.text
         assert SECRET not in answer.text
         assert "--" not in answer.text
     after = client.get("/model").json()
     assert {**after, "lazy_tags": 0} == {**before, "lazy_tags": 0}
-
-
-def changed(table: pa.Table, name: str, values: Any) -> pa.Table:
-    return table.set_column(table.column_names.index(name), name, values)
-
-
-TABLE = pa.table({name: [row[i] for row in rows(20)] for i, name in enumerate(NAMES)})
-DAMAGED: list[tuple[bytes, int, str]] = [
-    (arrow(TABLE)[:-20], 400, ""),
-    (arrow(TABLE) + b"SEKRET", 400, ""),
-    (arrow(TABLE)[:8] + b"\xff" * 40 + arrow(TABLE)[48:], 400, ""),
-    (arrow(TABLE.drop_columns(["age"])), 422, ""),
-    (arrow(TABLE.append_column("SEKRET", TABLE["age"])), 422, ""),
-    (arrow(changed(TABLE, "age", pa.array(["SEKRET"] * 20))), 422, "/instances/0/age"),
-    (arrow(changed(TABLE, "age", pa.array([[1]] * 20))), 422, "/instances/-/age"),
-    (arrow(changed(TABLE, "job", pa.array([{"a": 1}] * 20))), 422, "/instances/-/job"),
-    (arrow(changed(TABLE, "age", pa.array([1.0] * 19 + [float("inf")]))), 422, "/instances/19/age"),
-]
-
-
-@pytest.mark.parametrize(("body", "status", "place"), DAMAGED)
-def test_a_wrong_arrow_stream_is_refused(client: TestClient, body: bytes, status: int, place: str) -> None:
-    answer = post(client, "/predict", body, Format.ARROW)
-    assert answer.status_code == status, answer.text
-    if "-" in place:
-        assert f"column '{place.rpartition('/')[2]}'" in answer.text
-    else:
-        assert place in [one["pointer"] for one in answer.json().get("errors", [{"pointer": ""}])]
-    assert SECRET not in answer.text
 
 
 def test_an_arrow_stream_cannot_claim_more_than_it_has(client: TestClient) -> None:
@@ -356,16 +332,6 @@ def test_an_arrow_stream_cannot_claim_more_than_it_has(client: TestClient) -> No
     assert "compressed" in post(client, "/predict", sink.getvalue(), Format.ARROW).text
     many = pa.table({name: TABLE[name].take(list(range(20)) * 2000) for name in NAMES})
     assert post(client, "/predict", arrow(many, 40_000), Format.ARROW, Format.CSV).status_code == 413
-
-
-def test_damaged_arrow_streams_never_fail_the_server(client: TestClient) -> None:
-    body, draw = arrow(TABLE, 7), np.random.default_rng(5)
-    for _ in range(150):
-        damaged = bytearray(body)
-        for place in draw.integers(0, len(body), draw.integers(1, 4)):
-            damaged[place] = draw.integers(256)
-        status = post(client, "/predict", bytes(damaged[: draw.integers(1, len(body) + 1)]), Format.ARROW).status_code
-        assert status in (200, 400, 413, 422)
 
 
 def test_a_large_answer_in_json_is_refused_with_the_way_out(client: TestClient) -> None:

@@ -49,26 +49,21 @@ def cut_service() -> tuple[Service, Cut]:
     return service, role
 
 
-def test_all_routes_are_refused_but_those_that_tell_nothing_of_samples() -> None:
+def test_all_routes_are_refused_and_nothing_counted_but_what_tells_nothing_of_samples() -> None:
     service, role = cut_service()
     table = create_app(make_settings(), service).state.routes
     routes = {(method, path) for path, _, methods in table._routes for method in methods}
     assert len(routes) > 80
     with served(service) as client:
+        assert service.measure().n_samples == 60
         role.answers_until = -math.inf
+        measured = service.measure()
+        assert (measured.n_samples, measured.lazy_tags, measured.is_ready) == (0, 0, False)
         for method, path in sorted(routes):
             target = path.replace("{file}", "app.js")
             answer = client.request(method, target, content=b"{}", headers={"Content-Type": "application/json"})
             is_refused = answer.status_code == 503 and (method == "HEAD" or WHY in answer.text)
             assert is_refused == (path not in GOES_ON or path in ("/readyz", "/v2/health/ready")), (method, path)
-
-
-def test_it_is_measured_as_not_ready_and_counts_no_samples() -> None:
-    service, role = cut_service()
-    assert service.measure().n_samples == 60
-    role.answers_until = -math.inf
-    measured = service.measure()
-    assert (measured.n_samples, measured.lazy_tags, measured.is_ready) == (0, 0, False)
 
 
 @pytest.mark.parametrize("data", [PREDICT, ADD, DELETE, MODEL])
@@ -111,14 +106,7 @@ async def test_an_answer_that_was_made_before_a_freeze_is_not_written_after_it(
         ("questions", ["get"], "GET", "/samples/c1", None, 503),
         ("questions", ["find", "page"], "POST", "/samples/search", {"ids": ["c1"]}, 503),
         ("questions", ["predict_now"], "POST", "/predict", {"instances": [[1, "a", True]]}, 503),
-        (
-            "changes",
-            ["add"],
-            "POST",
-            "/samples",
-            samples(1),
-            201,
-        ),  # it is in the journal, which says that no one else leads
+        ("changes", ["add"], "POST", "/samples", samples(1), 201),  # the journal says that no one else leads
     ],
 )
 def test_an_answer_is_looked_at_when_it_is_given(

@@ -21,7 +21,6 @@ from typing import Any
 
 import pytest
 
-import oubli.app.service.model.influence
 from oubli.app.access.keys import FILE_NAME, create_key, now_ms, revoke_key
 from oubli.app.access.scopes import SCOPES
 from oubli.app.errors import StopReason
@@ -32,7 +31,7 @@ from tests.unit.app.http.connections import Answered, Connection, Host, hosting,
 from tests.unit.app.http.http_cases import SECRETS, Cases
 from tests.unit.app.support import NUMBERS, forest, make_service
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("patient")]
 
 KEY = "0123456789abcdef-key"
 MAX_BODY, MAX_ROWS = 3000, 12
@@ -321,12 +320,6 @@ def fuzz(seeds: range, n_cases: int, folder: Path, caplog: pytest.LogCaptureFixt
             asyncio.run(compare(seed, n_cases // len(seeds), folder, with_keys=seed % 2 == 0, durable=seed % 4 == 3))
     assert "request failed" not in caplog.text
     assert not any(secret.decode() in caplog.text for secret in SECRETS)
-
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether a question becomes a job depends on how fast the machine is."""
-    monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 120.0)
 
 
 def test_a_share_of_the_cases(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,7 @@ from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.data.values import shortest
 from tests.tiers import ordinary
-from tests.unit.app.support import make_service, make_settings, served
+from tests.unit.app.support import JSON, make_service, make_settings, served
 
 COLUMNS = (
     Column("single", ColumnType.NUMERIC),
@@ -123,20 +123,21 @@ def test_a_csv_answer_is_a_data_file_of_the_same_values(
     assert all(store.same_content(name, prepared, i) for i, name in enumerate(table.ids or ()))
 
 
-@pytest.mark.parametrize(
-    ("sent", "shown"),
-    [("40.3", "40.3"), ("40", "40"), ("40.0", "40"), ("-0.0", "0"), ("1e-7", "1e-7"), ("16777216", "16777216")],
-)
-def test_numbers_are_written_as_people_write_them(client: TestClient, sent: str, shown: str) -> None:
+def test_numbers_are_written_as_people_write_them(client: TestClient) -> None:
+    written = {"40.3": "40.3", "40": "40", "40.0": "40", "-0.0": "0", "1e-7": "1e-7", "16777216": "16777216"}
+    for sent, shown in written.items():
+        refresh(client)
+        body = f'{{"samples":[{{"id":"x","readd":true,"features":[{sent},{sent},null,null],"label":{sent}}}]}}'
+        assert client.post("/samples", content=body, headers=JSON).status_code == 201
+        text = client.get("/samples/x").text
+        assert f'"single":{shown},"double":{shown},' in text
+        assert f'"label":{shown},' in text
+        line = client.get("/samples/x?format=csv").text.splitlines()[1].split(",")
+        assert [float(line[k]) for k in (5, 6, 9)] == [float(sent)] * 3
+        assert sent == "1e-7" or [line[k] for k in (5, 6, 9)] == [shown] * 3
     refresh(client)
-    body = f'{{"samples":[{{"id":"x","readd":true,"features":[{sent},{sent},null,null],"label":{sent}}}]}}'
-    assert client.post("/samples", content=body, headers={"Content-Type": "application/json"}).status_code == 201
-    text = client.get("/samples/x").text
-    assert f'"single":{shown},"double":{shown},' in text
-    assert f'"label":{shown},' in text
-    line = client.get("/samples/x?format=csv").text.splitlines()[1].split(",")
-    assert [float(line[k]) for k in (5, 6, 9)] == [float(sent)] * 3
-    assert sent == "1e-7" or [line[k] for k in (5, 6, 9)] == [shown] * 3
+    assert add(client, features=[3.4028234e38, 1e300, None, None], label=1e300).status_code == 201
+    assert '"single":3.4028235e+38,"double":1e+300,' in client.get("/samples/x").text
 
 
 ROUNDED = [
@@ -174,12 +175,6 @@ def test_a_number_that_a_column_cannot_hold_is_rounded_and_never_refused(
     (said,) = [record.getMessage() for record in caplog.records if record.name == "oubli.numbers"]
     assert f"column '{name}' are rounded" in said
     assert str(sent) not in said
-
-
-def test_a_large_number_keeps_its_short_text(client: TestClient) -> None:
-    refresh(client)
-    assert add(client, features=[3.4028234e38, 1e300, None, None], label=1e300).status_code == 201
-    assert '"single":3.4028235e+38,"double":1e+300,' in client.get("/samples/x").text
 
 
 def test_a_single_stays_within_its_range_and_a_scalar_label_keeps_its_type(scalars: TestClient) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -11,6 +12,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 import oubli.app.http.inference
 import oubli.app.http.parsing
@@ -21,85 +23,39 @@ from oubli.app.http.parsing import (
     SHORT_BODY,
     Reader,
     explain,
-    one_value,
-    parse_limit,
-    parse_names,
-    parse_query,
     require_few_values,
 )
 from oubli.app.http.problems import ProblemError, pointer, to_problem
 from oubli.core.errors import CapacityError, FileError, InputError, UnknownIdError, UnusableModelError
-from oubli.core.planning import KEEP
-from tests.unit.app.support import CLASSES, served
+from tests.unit.app.support import CLASSES, JSON, served
 
-NOW_MS = 1_900_000_000_000  # in March 2030
-READER = Reader(CLASSES, max_rows=3, max_depth=8, now_ms=lambda: NOW_MS)
-DEEP = Reader(CLASSES, max_rows=10_000, max_depth=8, now_ms=lambda: NOW_MS)  # takes many values
+READER = Reader(CLASSES, max_rows=10_000, max_depth=8, now_ms=lambda: 0)
 
 
-def refused(function, *arguments):
-    with pytest.raises(ProblemError) as caught:
-        function(*arguments)
-    assert "SECRET" not in str(caught.value.content())
-    return caught.value
+def test_deep_json_is_refused_wherever_it_is():
+    for depth in (9, 500, 5000):
+        deep = b"[" * depth + b"]" * depth
+        for before, after in (
+            (b"", b""),
+            (b'{"x": ', b"}"),
+            (b'{"instances": {"x": ', b"}}"),
+            (b'{"instances": [', b"]}"),
+        ):
+            body = before + deep + after
+            with pytest.raises(ProblemError) as caught:
+                READER.prediction(body)
+            assert "nested too deeply: at most 8 levels" in str(caught.value.content())
 
 
-def places(function, *arguments):
-    return [pointer for pointer, _ in refused(function, *arguments).errors]
-
-
-def dumps(content):
-    return orjson.dumps(content)
-
-
-def test_rows_are_put_in_feature_order():
-    sent = [[1, "a", True], {"member": None, "job": "b", "age": 2}]
-    assert READER.prediction(dumps({"instances": sent}))[0] == sent
-    assert READER.rows(sent) == [[1, "a", True], [2, "b", None]]
-    plain = [[1, "a", True], [2, "b", False]]
-    assert READER.rows(plain) is plain
-
-
-@pytest.mark.parametrize("depth", [9, 500, 5000])
-def test_deep_json_is_refused_wherever_it_is(depth):
-    deep = b"[" * depth + b"]" * depth
-    for before, after in ((b"", b""), (b'{"x": ', b"}"), (b'{"instances": {"x": ', b"}}"), (b'{"instances": [', b"]}")):
-        body = before + deep + after
-        problem = refused(lambda body=body: DEEP.prediction(body))
-        assert "nested too deeply: at most 8 levels" in str(problem.content())
-
-
-def test_core_errors_are_explained_by_place():
-    def one(error, sent):
-        [(pointer, rule)] = explain(error, lambda row: ("samples", row, "features"), sent, CLASSES).errors
-        return pointer, rule
-
-    listed, named = [[1, "a", True]] * 2, [{"age": 1, "job": "a", "member": True}] * 2
-    wrong = InputError("must be a number", row=1, field="job", value="SECRET")
-    assert one(wrong, listed) == ("/samples/1/features/1", "(feature 'job') must be a number")
-    assert one(wrong, named) == ("/samples/1/features/job", "must be a number")
-    assert one(InputError("is wrong", row=1, field="income"), listed) == ("/samples/1/label", "is wrong")
-    assert one(InputError("is wrong", row=1, field="id"), listed) == ("/samples/1/id", "is wrong")
-    assert one(InputError("is wrong", row=1), listed) == ("/samples/1/features", "is wrong")
-    assert one(InputError("is wrong"), listed) == ("", "is wrong")
-
-
-def test_queries_are_strict():
-    assert parse_query(b"id=a%2Fb&id=c+d&&ref=", ("id", "ref")) == {"id": ["a/b", "c d"], "ref": [""]}
-    assert places(parse_query, b"SECRET=1", ("id",)) == [""]
-    assert places(parse_query, b"id=%ff", ("id",)) == [""]
-    assert one_value({"ref": ["a"]}, "ref") == "a"
-    assert one_value({}, "ref") is None
-    assert places(one_value, {"ref": ["SECRET", "b"]}, "ref") == ["/ref"]
-    assert places(parse_names, ["a", ""], "id") == ["/id/1"]
-
-
-def test_limits():
-    assert parse_limit(None, 100, 50) == 50
-    assert parse_limit("7", 100, 50) == 7
-    assert parse_limit(7, 100, 50) == 7
-    for value in ("0", "51", "-1", "1.5", "", "x", "٣", 0, 51, 1.0, True, [7]):
-        assert places(parse_limit, value, 100, 50) == ["/limit"]
+def test_errors_of_the_library_are_explained_by_place():
+    listed = [[1, "a", True]] * 2
+    for error, place in (
+        (InputError("is wrong", row=1, field="job", value="SECRET"), "/samples/1/features/1"),
+        (InputError("is wrong", row=1), "/samples/1/features"),
+        (InputError("is wrong"), ""),
+    ):
+        ((pointer, rule),) = explain(error, lambda row: ("samples", row, "features"), listed, CLASSES).errors
+        assert (pointer, rule.endswith("is wrong")) == (place, True)
 
 
 N = 4000
@@ -127,9 +83,16 @@ LARGE: list[tuple[str, str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("number", range(len(LARGE)))
-def test_large_bodies_are_read_beside_the_event_loop(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    method, path, content = LARGE[number]
+@pytest.fixture(scope="module")
+def many_rows() -> Iterator[TestClient]:
+    with served(max_rows=5000) as client:
+        yield client
+
+
+@pytest.mark.parametrize(("method", "path", "content"), LARGE, ids=[path for _, path, _ in LARGE])
+def test_large_bodies_are_read_beside_the_event_loop(
+    many_rows: TestClient, method: str, path: str, content: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     on_loop: list[bool] = []
 
     def noted(*arguments: Any) -> None:
@@ -140,38 +103,29 @@ def test_large_bodies_are_read_beside_the_event_loop(number: int, monkeypatch: p
         monkeypatch.setattr(module, "require_few_values", noted)
     body = orjson.dumps(content)
     assert len(body) > SHORT_BODY
-    with served(max_rows=5000) as client:
-        headers = {"Content-Type": "application/json"}
-        assert client.request(method, path, content=body, headers=headers).status_code < 500
-        assert on_loop == [False]
-        assert client.request(method, path, content=b"{}", headers=headers).status_code < 500
-        assert on_loop == [False, True]
+    for sent in (body, b"{}"):
+        assert many_rows.request(method, path, content=sent, headers=JSON).status_code < 500
+    assert on_loop == [False, True]
 
 
 @pytest.mark.parametrize(("method", "path"), [(method, path) for method, path, _ in LARGE])
-def test_more_values_than_rows_can_have_are_not_parsed(method: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    body = b'{"x": [' + b",".join([b"[]"] * 300_000) + b"]}"
-
-    parsed: list[bytes] = []
+def test_more_values_than_rows_can_have_are_not_parsed(
+    many_rows: TestClient, method: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, parsed = b'{"x": [' + b",".join([b"[]"] * 300_000) + b"]}", list[bytes]()
 
     def noting(parse: Any) -> Any:
         return lambda text, **more: parsed.append(text) or parse(text, **more)
 
     monkeypatch.setattr(orjson, "loads", noting(orjson.loads))
     monkeypatch.setattr(oubli.app.http.inference, "from_json", noting(oubli.app.http.inference.from_json))
-    with served(max_rows=5000) as client:
-        answer = client.request(method, path, content=body, headers={"Content-Type": "application/json"})
-        assert answer.status_code == 413
-        assert "more values" in answer.text
-        assert body not in parsed
+    answer = many_rows.request(method, path, content=body, headers=JSON)
+    assert (answer.status_code, "more values" in answer.text, body in parsed) == (413, True, False)
 
 
-def test_a_body_as_large_as_it_may_be_passes() -> None:
-    with served(max_rows=5000) as client:
-        texts = [[1, ',[{"\\' * 20, True]] * 5000
-        assert client.post("/predict", json={"instances": texts}).status_code == 200
-        names = [{"age": 1, "job": "a,,,,", "member": True}] * 5000
-        assert client.post("/predict", json={"instances": names}).status_code == 200
+def test_a_body_as_large_as_it_may_be_passes(many_rows: TestClient) -> None:
+    for row in ([1, ',[{"\\' * 20, True], {"age": 1, "job": "a,,,,", "member": True}):
+        assert many_rows.post("/predict", json={"instances": [row] * 5000}).status_code == 200
 
 
 def is_on_loop() -> bool:
@@ -234,11 +188,6 @@ def test_what_is_counted_is_what_is_in_the_text(value: Any, is_ascii: bool) -> N
                 require_few_values(padded, 0, 0)
 
 
-def test_a_retry_is_told_when():
-    for slug in ("queue-full", "not-ready", "storage"):
-        assert int(ProblemError(slug).response().headers["retry-after"]) > 0
-
-
 ERRORS = {
     "queue-full": errors.BusyError(),
     "not-ready": errors.UnavailableError("starting"),
@@ -251,31 +200,19 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("slug", ERRORS)
-def test_errors_become_problems_without_their_text(slug):
+def test_errors_become_problems_without_their_text():
     """Those of the service that routes do not meet in other tests."""
-    problem = to_problem(ERRORS[slug])
-    assert problem is not None
-    assert problem.kind.slug == slug
-    assert "SECRET" not in str(problem.content())
+    for slug in ERRORS:
+        problem = to_problem(ERRORS[slug])
+        assert problem is not None
+        assert problem.kind.slug == slug
+        assert "SECRET" not in str(problem.content())
 
 
-@pytest.mark.parametrize("error", [UnknownIdError(["SECRET"]), ValueError("SECRET"), errors.ServiceError("SECRET")])
-def test_what_nobody_expected_is_no_problem(error):
-    assert to_problem(error) is None
+def test_what_nobody_expected_is_no_problem():
+    for error in (UnknownIdError(["SECRET"]), ValueError("SECRET"), errors.ServiceError("SECRET")):
+        assert to_problem(error) is None
 
 
 def test_pointers_are_escaped():
     assert pointer("samples", 0, "features", "a/b~c") == "/samples/0/features/a~1b~0c"
-
-
-def test_a_replacement_may_have_another_weight():
-    content = {"features": [1, "a", True], "label": "yes"}
-    for sent, weight in (({}, KEEP), ({"weight": None}, 1), ({"weight": 0.333}, 85 / 256), ({"weight": 3}, 3)):
-        assert READER.replacement(orjson.dumps({**content, **sent}), "7")[0].weight == weight
-
-
-def test_a_replacement_may_have_another_expiry():
-    for sent, expires in ((None, None), ("2031-01-01T00:00:00Z", 1_924_992_000_000)):
-        body = orjson.dumps({"features": [1, "a", True], "label": "yes", "expires_at": sent})
-        assert READER.replacement(body, "7")[0].expires == expires

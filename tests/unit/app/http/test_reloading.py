@@ -56,37 +56,29 @@ def test_a_key_that_cannot_be_used_leaves_the_old_one(
     assert "nothing was reloaded" in caplog.text
 
 
-def test_a_server_with_a_key_is_not_opened_by_its_settings_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "key").write_text(OLD)
+def test_a_server_with_a_key_is_not_opened_by_its_settings_file(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "oubli.toml").write_text('api_key_file = "key"\n')
     settings = load_settings()
     rules = access_rules(api_key=settings.read_api_key())
     (tmp_path / "oubli.toml").write_text("")
     Reloader(settings, rules, None)()
-    assert not passes(rules, "")
-    assert passes(rules, OLD)
+    assert (passes(rules, ""), passes(rules, OLD)) == (False, True)
 
 
-def test_other_settings_wait_for_a_restart(
-    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "oubli.toml").write_text("max_rows = 8\nport = 9\n")
-    with caplog.at_level(logging.INFO, logger="oubli.server"):
-        Reloader(settings, access_rules(api_key=settings.read_api_key()), None)()
-    assert "wait for a restart: max_rows" in caplog.text
-    (tmp_path / "oubli.toml").write_text('max_rows = "no"\n')
-    Reloader(settings, access_rules(api_key=settings.read_api_key()), None)()
-    assert "nothing was reloaded: max_rows" in caplog.text
-
-
-def test_the_log_level_is_that_of_the_settings_file(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_log_level_is_that_of_the_settings_file_and_other_settings_wait_for_a_restart(
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     levels: list[str] = []
     monkeypatch.setattr(server, "set_level", levels.append)
-    (tmp_path / "oubli.toml").write_text('log_level = "debug"\n')
-    Reloader(settings, access_rules(api_key=settings.read_api_key()), None)()
-    assert levels == ["debug"]
+    reload = Reloader(settings, access_rules(api_key=settings.read_api_key()), None)
+    with caplog.at_level(logging.INFO, logger="oubli.server"):
+        for text, told in (
+            ("max_rows = 8\nport = 9\n", "wait for a restart: max_rows"),
+            ('max_rows = "no"\n', "nothing was reloaded: max_rows"),
+            ('max_rows = 7\nlog_level = "debug"\n', "reloaded"),
+        ):
+            caplog.clear()
+            (tmp_path / "oubli.toml").write_text(text)
+            reload()
+            assert told in caplog.text
+    assert levels[-1] == "debug"

@@ -94,10 +94,10 @@ OTHERS: dict[str, list[list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("datatype", "data"), [(name, data) for name, lists in OTHERS.items() for data in lists])
-def test_elements_of_another_type_or_range_are_refused(datatype: str, data: list[Any]) -> None:
-    with pytest.raises(TensorError):
-        read_json(data, datatype, (len(data),))
+def test_elements_of_another_type_or_range_are_refused() -> None:
+    for datatype, data in ((name, data) for name, lists in OTHERS.items() for data in lists):
+        with pytest.raises(TensorError):
+            read_json(data, datatype, (len(data),))
 
 
 def test_what_is_missing_is_nan_or_none() -> None:
@@ -113,22 +113,11 @@ def test_numbers_beyond_a_type_are_its_largest() -> None:
     assert read_json([1e5], "FP16", (1,)).tolist() == [65504.0]
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"",
-        b"\x01\x00\x00",
-        b"\x01\x00\x00\x00",
-        b"\x02\x00\x00\x00a",
-        b"\xff\xff\xff\xffa",
-        b"\x01\x00\x00\x00ab",
-        b"\x01\x00\x00\x00\xff",
-        b"\x00\x00\x00\x00\x00\x00\x00\x00",
-    ],
-)
-def test_texts_whose_lengths_do_not_fit_are_refused(raw: bytes) -> None:
-    with pytest.raises(TensorError):
-        read_bytes(memoryview(raw), "BYTES", (1,))
+def test_texts_whose_lengths_do_not_fit_are_refused() -> None:
+    one, two, most = b"\x01\0\0\0", b"\x02\0\0\0", b"\xff\xff\xff\xff"
+    for raw in (b"", one[:3], one, two + b"a", most + b"a", one + b"ab", one + b"\xff", bytes(8)):
+        with pytest.raises(TensorError):
+            read_bytes(memoryview(raw), "BYTES", (1,))
 
 
 def test_a_claimed_shape_allocates_nothing() -> None:

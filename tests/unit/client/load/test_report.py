@@ -62,11 +62,14 @@ def test_a_report_is_json_and_counts_everything_apart() -> None:
     assert [one["failed"] for one in found["conditions"]] == [True, False]
     assert len(list(failures(found))) == 1
     text = "\n".join(lines(found))
-    assert "1 x 500, 4 x 503" in text.replace("4 x 503, 1 x 500", "1 x 500, 4 x 503")
-    assert "2 never answered" in text
-    assert "4 answers said when to come back (at most 3 s)" in text
-    assert "7 requests were due while all 8 connections were busy" in text
-    assert "Read-your-writes held (100 answers compared, 3 samples read back)." in text
+    for part in (
+        "2 never answered",
+        "4 answers said when to come back (at most 3 s)",
+        "7 requests were due while all 8 connections were busy",
+        "Read-your-writes held (100 answers compared, 3 samples read back).",
+    ):
+        assert part in text
+    assert "1 x 500, 4 x 503" in text or "4 x 503, 1 x 500" in text
     assert "warm-up" not in text
 
 
@@ -132,8 +135,5 @@ def test_histograms_of_two_processes_are_that_of_all(one: list[int], other: list
     merged.add(pickle.loads(pickle.dumps(of(other))))  # noqa: S301 - as pipes do
     together = of(one + other)
     assert vars(merged) == vars(together)
-
-
-def test_nothing_recorded_and_a_clock_that_goes_back() -> None:
     assert (Histogram().percentile(99), Histogram().mean, Histogram().longest) == (0, 0.0, 0)
-    assert of([-5]).percentile(100) == 0
+    assert of([-5]).percentile(100) == 0, "a clock that goes back"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,17 @@ def test_a_foreign_server(model: Any) -> None:
         read_schema(model)
 
 
-def held_by(make: Make) -> Rows:
-    async def read() -> Rows:
+def asked_of(make: Make, ask_it: Callable[[Target], Any]) -> Any:
+    """What a server answers to somebody who waits."""
+
+    async def read() -> Any:
         async with answering(make) as url:
-            return await asyncio.to_thread(from_held, Target(url), SCHEMA)
+            return await asyncio.to_thread(ask_it, Target(url))
 
     return asyncio.run(read())
 
 
-def test_rows_of_samples_held_are_read_page_by_page() -> None:
+def test_rows_of_samples_held_are_read_page_by_page_if_they_may_be() -> None:
     def sample(i: int) -> dict[str, Any]:
         return {"features": {"member": True, "job": None, "age": i}, "label": "low"}
 
@@ -57,15 +60,15 @@ def test_rows_of_samples_held_are_read_page_by_page() -> None:
             return 200, {"samples": [sample(2)], "next": None}
         return 200, {"samples": [sample(0), sample(1)], "next": "more"}
 
-    assert held_by(make) == Rows([[i, None, True] for i in range(3)], ["low"] * 3)
-
-
-def test_rows_that_may_not_be_read() -> None:
-    async def make(method: str, path: str, content: Any) -> tuple[int, Any]:
+    async def refuse(method: str, path: str, content: Any) -> tuple[int, Any]:
         return 403, {"title": "scope needed", "detail": "The key lacks the scope read."}
 
+    def read(target: Target) -> Rows:
+        return from_held(target, SCHEMA)
+
+    assert asked_of(make, read) == Rows([[i, None, True] for i in range(3)], ["low"] * 3)
     with pytest.raises(LoadTestError, match=r"403: The key lacks the scope read. Rows can be made up"):
-        held_by(make)
+        asked_of(refuse, read)
 
 
 def test_rows_of_a_csv_file(tmp_path: Path) -> None:
@@ -80,23 +83,20 @@ def test_rows_of_a_csv_file(tmp_path: Path) -> None:
     assert from_csv(tmp_path / "b.csv", SCHEMA) == Rows([[40, "cook", True]], None)
 
 
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
+def test_a_csv_file_that_does_not_fit(tmp_path: Path) -> None:
+    for text, part in (
         ("age,member\n1,true\n", "lacks columns of the model: job"),
         ("age,job,member\n", "has no rows"),
         ("age,job,member\n1,a,true\nold,a,true\n", "row 2 of .*, column age: the value is not numeric"),
         ("age,job,member\n1,a,maybe\n", "row 1 of .*, column member: the value is not boolean"),
         ("age,job,member\ninf,a,true\n", "column age"),
         ("age,job,member\n1,a,tr\xffue\n", "cannot be read"),
-    ],
-)
-def test_a_csv_file_that_does_not_fit(tmp_path: Path, text: str, part: str) -> None:
-    (tmp_path / "a.csv").write_text(text, encoding="latin-1")
-    with pytest.raises(LoadTestError, match=part) as raised:
-        from_csv(tmp_path / "a.csv", SCHEMA)
-    assert "old" not in str(raised.value)
-    assert "maybe" not in str(raised.value)
+    ):
+        (tmp_path / "a.csv").write_text(text, encoding="latin-1")
+        with pytest.raises(LoadTestError, match=part) as raised:
+            from_csv(tmp_path / "a.csv", SCHEMA)
+        assert "old" not in str(raised.value)
+        assert "maybe" not in str(raised.value)
 
 
 def test_a_request_has_path_key_and_length() -> None:
@@ -111,40 +111,29 @@ def test_a_request_has_path_key_and_length() -> None:
     assert Target("https://example.org").port == 443
 
 
-@pytest.mark.parametrize(
-    "url", ["", "127.0.0.1:8000", "ftp://x", "http://", "http://x:port", "http://[::1", "http://u:secret@x"]
-)
-def test_what_is_no_address(url: str) -> None:
-    with pytest.raises(LoadTestError, match="the server's address") as raised:
-        Target(url)
-    assert "secret" not in str(raised.value)
-
-
-def test_certificates_that_cannot_be_read(tmp_path: Path) -> None:
+def test_what_is_no_address_or_certificate(tmp_path: Path) -> None:
+    for url in ("", "127.0.0.1:8000", "ftp://x", "http://", "http://x:port", "http://[::1", "http://u:secret@x"):
+        with pytest.raises(LoadTestError, match="the server's address") as raised:
+            Target(url)
+        assert "secret" not in str(raised.value)
     (tmp_path / "a.pem").write_text("none")
     for name in ("a.pem", "b.pem"):
         with pytest.raises(LoadTestError, match=f"{name} cannot be read"):
             Target("https://x", None, tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("answer", "part"),
-    [
+def test_an_answer_that_is_none() -> None:
+    for answer, part in (
         (None, "closed the connection without an answer"),
         ((200, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"), "no JSON"),
         ((200, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi"), "nothing within 0.2 s"),
-    ],
-)
-def test_an_answer_that_is_none(answer: Any, part: str) -> None:
-    async def make(method: str, path: str, content: Any) -> Any:
-        return answer
+    ):
 
-    async def test() -> None:
-        async with answering(make) as url:
-            await asyncio.to_thread(ask, Target(url), "GET", "/model", seconds=0.2)
+        async def make(method: str, path: str, content: Any, answer: Any = answer) -> Any:
+            return answer
 
-    with pytest.raises(LoadTestError, match=part):
-        asyncio.run(test())
+        with pytest.raises(LoadTestError, match=part):
+            asked_of(make, lambda target: ask(target, "GET", "/model", seconds=0.2))
 
 
 def test_a_refusal_is_told_with_the_words_of_the_server() -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
-from oubli.api.erasures import BatchDeletion, ListedDeletion, NothingErased
 from oubli.app.access.keys import FILE_NAME, create_key
 from oubli.app.ledger.downloads import check_ledger, check_receipt
 from oubli.app.times import parse_time
-from tests.unit.app.support import forest, make_service, mentions, require_conforms, served, served_here
+from tests.tiers import covering
+from tests.unit.app.support import ended, forest, make_service, mentions, served, served_here
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +23,6 @@ REF = "0b4fa0c4-5c0a-4f9e-9c7d-7f3a3d0d6d55"
 def delete(client: TestClient, *, headers: dict[str, str] | None = None, **content: Any) -> dict[str, Any]:
     answer = client.post("/samples/batch-delete", json=content, headers=headers)
     assert answer.status_code == 200, answer.text
-    TypeAdapter(BatchDeletion).validate_json(answer.content)
     return dict(answer.json())
 
 
@@ -48,9 +45,7 @@ def test_a_receipt_says_which_disclosure_was_in_force_and_what_it_does_not_hide(
         low = delete(client, ids=["c0"])
         assert (low["disclosure"], low["disclosure_limits"]) == ("low", described["disclosure_limits"])
         assert "rows near them" in low["disclosure_limits"]
-        job = client.post("/model/fit", json={"parameters": {"disclosure": "standard"}}).json()
-        while client.get(f"/jobs/{job['id']}").json()["status"] not in ("succeeded", "failed"):
-            time.sleep(0.005)
+        ended(client, client.post("/model/fit", json={"parameters": {"disclosure": "standard"}}).json())
         standard = delete(client, ids=["c1"])
         assert (standard["disclosure"], client.get("/model").json()["disclosure"]) == ("standard", "standard")
         assert "find out" in standard["disclosure_limits"]
@@ -78,26 +73,10 @@ def test_subjects_named_and_samples_unlearned_are_counted_apart(client):
     assert "subjects" not in page["keyed"][str(of_ids["index"])]
 
 
-def test_an_erasure_that_found_nothing_says_so(client):
-    for made in (
-        delete(client, ids=["x", "y"]),
-        delete(client, subjects=["nobody"], ref=REF),
-        client.delete("/samples/x").json(),
-        client.delete("/samples", params={"subject": "nobody", "ref": REF}).json(),
-    ):
-        assert made["held"] is False
-        assert made["unlearned"] == 0
-        assert made["absent"] == made["requested"]
-        assert made["signature"]
-    assert client.put("/samples/c1", json={"features": [1, "a", True], "label": "no"}).json()["held"] is True
-    assert client.delete("/samples/c1").json()["held"] is True
-    assert client.delete("/samples/c1").json()["held"] is True, "the receipt of the erasure that found it"
-
-
-def test_many_that_find_nothing_are_answered_and_not_written_down():
+def test_many_that_find_nothing_are_not_written_down_and_what_erases_something_always_is():
     with served(make_service(max_empty_erasures=2)) as client:
         first = [delete(client, ids=[f"x{i}"]) for i in range(2)]
-        assert all(one["id"] for one in first)
+        assert all(one["id"] and one["signature"] and not one["held"] for one in first)
         n_before, n_entries = n_receipts(client), len(entries(client))
         version = client.get("/model").json()["model_version"]
         for made in (
@@ -105,13 +84,17 @@ def test_many_that_find_nothing_are_answered_and_not_written_down():
             client.delete("/samples/y").json(),
             client.delete("/samples", params=[("id", "y"), ("id", "z")]).json(),
         ):
-            require_conforms(NothingErased, made)
             assert (made["id"], made["held"], made["model_version"]) == (None, False, version)
         assert delete(client, subjects=["a", "b", "c"]) == {
             "id": None, "ref": None, "kind": "deletion", "guarantee": "exact", "by": "subjects", "held": False,
             "requested": 3, "unlearned": 0, "absent": 3, "model_version": version, "durable": False,
         }  # fmt: skip
         assert (n_receipts(client), len(entries(client))) == (n_before, n_entries)
+        for i in range(20):
+            assert delete(client, ids=["x", f"c{i}"])["unlearned"] == 1, "what erases something is never limited"
+        assert client.delete("/samples/c20").json()["held"]
+        assert client.put("/samples/c21", json={"features": [1, "a", True], "label": "no"}).json()["held"]
+        assert n_receipts(client) == n_before + 22
 
 
 SAME = {"features": [7, "b", False], "label": "yes", "subject": "s1"}  # what c1 is
@@ -125,11 +108,9 @@ UNCHANGED: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "content"), UNCHANGED)
-@pytest.mark.parametrize("is_keyed", [False, True])
-def test_nothing_that_changes_nothing_is_written_down_above_the_limit(
-    method: str, path: str, content: dict[str, Any], is_keyed: bool, tmp_path: Path
-):
+@pytest.mark.parametrize(("asked", "is_keyed"), covering(UNCHANGED, [True, False]))
+def test_nothing_that_changes_nothing_is_written_down_above_the_limit(asked: Any, is_keyed: bool, tmp_path: Path):
+    method, path, content = asked
     with served(make_service(directory=tmp_path, max_empty_erasures=2)) as client:
         assert client.post("/subjects/restrict", json={"subjects": ["s2"]}).json()["samples"] == 12
         assert client.post("/subjects/retain", json={"subjects": ["s3"], "seconds": 3_000_000}).json()["samples"] == 12
@@ -153,16 +134,6 @@ def test_nothing_that_changes_nothing_is_written_down_above_the_limit(
         if is_keyed:
             client.delete("/samples", params={"subject": "s0"})
             assert ask(2) == made[0], "a late retry is answered the same"
-
-
-def test_what_erases_something_is_never_limited():
-    with served(make_service(max_empty_erasures=0)) as client:
-        assert delete(client, ids=["x"])["id"] is None
-        for i in range(20):
-            assert delete(client, ids=["x", f"c{i}"])["unlearned"] == 1
-        assert client.delete("/samples/c20").json()["id"]
-        assert delete(client, subjects=["s4"])["id"]
-        assert n_receipts(client) == 22
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
@@ -195,24 +166,21 @@ def test_each_key_has_a_count_of_its_own(tmp_path: Path):
 
 def test_what_was_found_is_listed_when_it_is_asked_for(client):
     made = delete(client, ids=["x", "c1", "c2", "c1"], list_found=True, ref=REF)
-    require_conforms(ListedDeletion, made)
     assert made["found"] == [{"position": 1, "samples": 1}, {"position": 2, "samples": 1}]
     assert (made["receipt"]["requested"], made["receipt"]["ref"]) == (3, REF)
     made = delete(client, subjects=["s1", "nobody", "s2"], list_found=True)
     assert made["found"] == [{"position": 0, "samples": 11}, {"position": 2, "samples": 11}]
     assert delete(client, ids=["x"], list_found=True)["found"] == []
-    wrong = client.post("/samples/batch-delete", json={"ids": ["c5"], "list_found": 1})
-    assert wrong.json()["errors"] == [{"pointer": "/list_found", "detail": "must be true or false"}]
 
 
-@pytest.mark.parametrize("content", [{"ids": ["x", "c1", "c2"]}, {"subjects": ["s3", "nobody", "s1"]}])
-def test_a_repeated_request_lists_what_the_first_has_found(kept: TestClient, content: dict[str, Any]):
-    made = delete(kept, **content, list_found=True, headers=keyed("k"))
+def test_a_repeated_request_lists_what_the_first_has_found(kept: TestClient):
+    asked: list[dict[str, Any]] = [{"ids": ["x", "c1", "c2"]}, {"subjects": ["s3", "nobody", "s1"]}]
+    made = [delete(kept, **one, list_found=True, headers=keyed(str(one))) for one in asked]
     delete(kept, ids=["c9"])
     assert kept.post("/model/scrub", headers={"Content-Type": "application/json"}).status_code == 202
-    again = delete(kept, **content, list_found=True, headers=keyed("k"))
-    assert again["found"] == made["found"]
-    assert again["receipt"]["id"] == made["receipt"]["id"]
+    for one, first in zip(asked, made, strict=True):
+        again = delete(kept, **one, list_found=True, headers=keyed(str(one)))
+        assert (again["found"], again["receipt"]["id"]) == (first["found"], first["receipt"]["id"])
 
 
 ONE, PERSON, MANY = {"ids": ["c1"]}, {"subjects": ["s1"]}, {"ids": ["c1", "c2", "gone"]}

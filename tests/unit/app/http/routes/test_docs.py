@@ -106,18 +106,11 @@ MOST_BYTES = 150_000  # of all files together, as they are sent
 MOST_LINES = 300
 
 
-@pytest.fixture(scope="module")
-def console_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("keys") / "key"
-    path.write_text("0123456789abcdef-key")
-    return path
-
-
-def test_the_page_and_its_files_need_no_key_and_may_be_kept_until_they_change(console_key: Path) -> None:
+def test_the_page_and_its_files_need_no_key_and_may_be_kept_until_they_change(key_file: Path) -> None:
     files = {file.relative_to(FOLDER).as_posix() for file in FOLDER.rglob("*") if file.is_file()}
     assert {path.removeprefix("/console/") for path in CONSOLE_PATHS} == files - {"index.html"} | {"/"}
     types = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", "": "text/html"}
-    with served(api_key_file=console_key) as client:
+    with served(api_key_file=key_file) as client:
         for path in CONSOLE_PATHS:
             response = client.get(path)
             assert response.status_code == 200, path
@@ -137,7 +130,7 @@ def test_the_page_and_its_files_need_no_key_and_may_be_kept_until_they_change(co
         assert client.post("/").status_code == 405
         for path in ("/console", "/console/", "/console/index.html", "/console/../app.py", "/console/%2e%2e/app.py"):
             assert client.get(path).status_code == 401, path
-            assert client.get(path, headers={"X-API-Key": "0123456789abcdef-key"}).status_code == 404, path
+            assert client.get(path, headers={"X-API-Key": KEY}).status_code == 404, path
 
 
 def test_the_banner_knows_every_reason_for_which_changes_are_stopped() -> None:

@@ -12,11 +12,8 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from oubli.api.protocols import InferenceAnswer, InferenceRequest, ModelMetadata, ServerMetadata
 from oubli.app.http.inference import DTYPES, to_bytes
 from oubli.core import DynamicForestClassifier
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
@@ -24,7 +21,6 @@ from tests.unit.app.support import (
     NUMBERS,
     forest,
     make_service,
-    require_conforms,
     rows,
     samples,
     served,
@@ -79,26 +75,21 @@ def binary(name: str, datatype: str, values: Any) -> tuple[dict[str, Any], bytes
 
 
 def test_the_server_and_its_model_are_described(client):
-    assert require_conforms(ServerMetadata, client.get("/v2").json()).extensions == ["binary_tensor_data"]
+    assert client.get("/v2").json()["extensions"] == ["binary_tensor_data"]
     for path in ("/v2/models/oubli", "/v2/models/oubli/versions/1"):
-        told = require_conforms(ModelMetadata, client.get(path).json())
-        assert (told.name, told.versions, told.platform) == ("oubli", ["1"], "oubli_forest")
-        assert [(one.name, one.datatype, one.shape) for one in told.inputs] == [
-            ("age", "FP32", [-1]),
-            ("job", "BYTES", [-1]),
-            ("member", "BOOL", [-1]),
-        ]
-        assert [one.name for one in told.outputs] == ["predictions", "probabilities", "classes"]
+        told = client.get(path).json()
+        assert (told["name"], told["versions"], told["platform"]) == ("oubli", ["1"], "oubli_forest")
+        columns = (("age", "FP32"), ("job", "BYTES"), ("member", "BOOL"))
+        assert told["inputs"] == [{"name": name, "datatype": kind, "shape": [-1]} for name, kind in columns]
+        assert [one["name"] for one in told["outputs"]] == ["predictions", "probabilities", "classes"]
 
 
 def test_the_name_of_the_model_is_a_setting():
     with served(model_name="adult.v1") as client:
         assert client.get("/v2/models/adult.v1").json()["name"] == "adult.v1"
         assert client.get("/v2/models/oubli").status_code == 404
-        parameters = client.get("/openapi/inference.json").json()["paths"]["/v2/models/{model_name}"]["get"][
-            "parameters"
-        ]
-        assert parameters[0]["schema"]["enum"] == ["adult.v1"]
+        paths = client.get("/openapi/inference.json").json()["paths"]
+        assert paths["/v2/models/{model_name}"]["get"]["parameters"][0]["schema"]["enum"] == ["adult.v1"]
 
 
 def test_health_and_readiness():
@@ -132,10 +123,8 @@ def test_health_and_readiness():
 
 def test_predictions_are_those_of_predict_and_of_the_library(client):
     asked = {"id": "a-b", "inputs": inputs(rows(120))}
-    require_conforms(InferenceRequest, asked)
     answer = client.post(INFER, content=orjson.dumps(asked))
     found, plain = outputs(answer), client.post("/predict", json={"instances": rows(120)}).json()
-    require_conforms(InferenceAnswer, answer.json())
     assert found["predictions"].tolist() == plain["predictions"]
     assert np.array_equal(found["probabilities"], forest().predict_proba(rows(120)))
     assert np.array_equal(found["probabilities"], plain["probabilities"])
@@ -144,7 +133,6 @@ def test_predictions_are_those_of_predict_and_of_the_library(client):
     assert (told["id"], told["model_name"], told["model_version"]) == ("a-b", "oubli", "1")
     assert told["parameters"] == {"model_version": plain["model_version"]}
     assert answer.headers["cache-control"] == "no-store"
-    assert answer.headers["x-request-id"]
 
 
 def test_bytes_are_read_and_answered(client):
@@ -241,26 +229,22 @@ def test_a_numeric_model_takes_all_features_at_once(numeric):
             assert np.array_equal(found["predictions"], model.predict(X))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(data=st.data())
-def test_every_type_of_number_predicts_as_the_library_does(numeric, data):
+@pytest.mark.parametrize("datatype", sorted(set(DTYPES) - {"BOOL"}))
+def test_every_type_of_number_predicts_as_the_library_does(numeric, datatype):
     client, model = numeric
-    datatype = data.draw(st.sampled_from(sorted(set(DTYPES) - {"BOOL"})))
-    n = data.draw(st.sampled_from((1, 2, 17)))
     dtype = DTYPES[datatype]
-    low, high = (-100, 100) if dtype.kind != "u" else (0, 100)
-    drawn = data.draw(st.lists(st.integers(low, high), min_size=3 * n, max_size=3 * n))
-    X = (np.array(drawn) / (7 if dtype.kind == "f" else 1)).astype(dtype).reshape(n, 3)
-    expected = model.predict_proba(X)
-    one = {"name": "x", "datatype": datatype, "shape": [n, 3], "parameters": {"binary_data_size": X.nbytes}}
-    columns = [
-        {**one, "name": f"f{j}", "shape": [n, 1], "parameters": {"binary_data_size": X.nbytes // 3}} for j in range(3)
+    X = (np.arange(51) * 37 % 101 / (7 if dtype.kind == "f" else 1)).astype(dtype).reshape(17, 3)
+    tensors = [("x", X), *((f"f{j}", X[:, j]) for j in (2, 1, 0))]
+    sent = [
+        {"name": name, "datatype": datatype, "shape": [*x.shape], "parameters": {"binary_data_size": x.nbytes}}
+        for name, x in tensors
     ]
-    for sent, parts in (([one], [X.tobytes()]), (columns[::-1], [X[:, j].tobytes() for j in (2, 1, 0)])):
-        body, headers = packed({"inputs": sent}, *parts)
-        assert np.array_equal(outputs(client.post(INFER, content=body, headers=headers))["probabilities"], expected)
-    answer = infer(client, [tensor("x", datatype, X.tolist(), [n, 3])])
-    assert np.array_equal(outputs(answer)["probabilities"], expected)
+    for some in (slice(1), slice(1, 4)):  # all at once, or column by column
+        body, headers = packed({"inputs": sent[some]}, *(x.tobytes() for _, x in tensors[some]))
+        found = outputs(client.post(INFER, content=body, headers=headers))
+        assert np.array_equal(found["probabilities"], model.predict_proba(X))
+    found = outputs(infer(client, [tensor("x", datatype, X.tolist(), [17, 3])]))
+    assert np.array_equal(found["probabilities"], model.predict_proba(X))
 
 
 def test_categories_come_as_numbers_as_well(client):

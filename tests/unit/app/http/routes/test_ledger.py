@@ -8,27 +8,23 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from oubli.api.erasures import ErasuresAnswer
-from oubli.api.erasures import Receipt as ReceiptAnswer
-from oubli.api.ledger import KeysAnswer, LedgerAnswer
 from oubli.app.ledger.downloads import check_ledger, check_receipt, read_public_keys
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
 from oubli.app.ledger.log import read_checkpoint
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
-from tests.unit.app.support import make_service, problem_of, reopened, require_conforms, served
+from tests.unit.app.support import make_service, reopened, served
 
 
-def paged(client: TestClient, path: str, message: Any, name: str, **query: Any) -> list[dict[str, Any]]:
-    """What all pages list, and in the last page all that is beside it."""
+def paged(client: TestClient, path: str, **query: Any) -> list[dict[str, Any]]:
+    """What all pages list."""
     found: list[dict[str, Any]] = []
     page: dict[str, Any] = {"next": ""}
     while page["next"] is not None:
         cursor = {"cursor": page["next"]} if page["next"] else {}
-        answer = client.get(path, params={**query, **cursor})
-        require_conforms(message, answer.content)
-        page = answer.json()
-        assert len(page[name]) <= query["limit"]
-        found += page[name]
+        page = client.get(f"/{path}", params={**query, **cursor}).json()
+        listed = page["entries" if path == "ledger" else path]
+        assert len(listed) <= query["limit"]
+        found += listed
     return found
 
 
@@ -36,20 +32,11 @@ def test_a_receipt(kept: TestClient) -> None:
     receipt = kept.delete("/samples/c1", params={"ref": str(uuid.uuid4())}).json()
     answer = kept.get(f"/erasures/{receipt['id']}")
     assert (answer.status_code, answer.json(), answer.headers["cache-control"]) == (200, receipt, "no-store")
-    require_conforms(ReceiptAnswer, answer.content)
     assert kept.get(f"/erasures/{receipt['id'].upper()}").json() == receipt
     assert kept.post("/snapshot").status_code == 201
     erased = kept.get(f"/erasures/{receipt['id']}").json()
-    require_conforms(ReceiptAnswer, erased)
     assert erased["status"] == "erased"
     check_receipt(erased, check_ledger(kept.get("/ledger").json()["entries"]))
-
-
-def test_no_such_receipt(client: TestClient) -> None:
-    for name in (str(uuid.UUID(int=0)), "x", "SECRET", "%00", "a" * 999):
-        answer = client.get(f"/erasures/{name}")
-        assert problem_of(answer) == (404, "no-receipt")
-        assert "SECRET" not in answer.text
 
 
 def test_receipts_page_by_page_and_by_status(tmp_path: Path) -> None:
@@ -62,15 +49,11 @@ def test_receipts_page_by_page_and_by_status(tmp_path: Path) -> None:
         names += [client.delete(f"/samples/c{i}").json()["id"] for i in range(3, 8)]
         late.update(names[3:6])
         for limit in (1, 2, 8, 50):
-            for status, expected in (
-                ("", names),
-                ("erased", names[:3]),
-                ("unlearned", names[3:]),
-                ("overdue", names[3:6]),
-            ):
+            statuses = {"erased": names[:3], "unlearned": names[3:], "overdue": names[3:6], None: names}
+            for status, expected in statuses.items():
                 query: dict[str, Any] = {"status": status} if status else {}
                 for order, listed in (({}, expected), ({"order": "newest"}, expected[::-1])):
-                    found = paged(client, "/erasures", ErasuresAnswer, "erasures", limit=limit, **query, **order)
+                    found = paged(client, "erasures", limit=limit, **query, **order)
                     assert [one["id"] for one in found] == listed
                     assert all(one["overdue"] == (one["id"] in late) for one in found)
 
@@ -82,7 +65,7 @@ def test_pages_of_any_size_make_up_the_ledger(client: TestClient) -> None:
     assert read_checkpoint(whole["checkpoint"]).size == len(whole["entries"]) > 9
     check_ledger(whole["entries"])
     for limit in (1, 3, 5, 10):
-        assert paged(client, "/ledger", LedgerAnswer, "entries", limit=limit) == whole["entries"]
+        assert paged(client, "ledger", limit=limit) == whole["entries"]
         page = client.get(f"/ledger?limit={limit}").json()
         indexes = {str(one["index"]) for one in page["entries"]}
         assert page["keyed"] == {index: one for index, one in whole["keyed"].items() if index in indexes}
@@ -94,8 +77,6 @@ def test_the_public_keys(tmp_path: Path) -> None:
         receipt = client.delete("/samples/c1").json()
     LedgerKeys(tmp_path / KEYS_NAME).rotate("signing")
     with served(reopened(tmp_path)) as client:
-        answer = client.get("/ledger/keys")
-        require_conforms(KeysAnswer, answer.content)
-        assert [key["status"] for key in answer.json()["keys"]] == ["current", "retired"]
-        entries = client.get("/ledger").json()["entries"]
-        check_receipt(receipt, check_ledger(entries), read_public_keys(answer.json()))
+        keys = client.get("/ledger/keys").json()
+        assert [key["status"] for key in keys["keys"]] == ["current", "retired"]
+        check_receipt(receipt, check_ledger(client.get("/ledger").json()["entries"]), read_public_keys(keys))

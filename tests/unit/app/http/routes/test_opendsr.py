@@ -45,14 +45,9 @@ CALLBACK = "http://controller.example/opendsr/callbacks"
 def asked(subject: str | None = "s1", **more: Any) -> dict[str, Any]:
     identity = {"identity_type": "controller_customer_id", "identity_value": subject, "identity_format": "raw"}
     content = {
-        "regulation": "gdpr",
-        "subject_request_id": str(uuid.uuid4()),
-        "subject_request_type": "erasure",
-        "submitted_time": "2026-10-02T15:00:00Z",
-        "subject_identities": [identity],
-        "api_version": "2.0",
-        **more,
-    }
+        "regulation": "gdpr", "subject_request_id": str(uuid.uuid4()), "subject_request_type": "erasure",
+        "submitted_time": "2026-10-02T15:00:00Z", "subject_identities": [identity], "api_version": "2.0", **more,
+    }  # fmt: skip
     return {key: value for key, value in content.items() if value is not None}
 
 

@@ -5,8 +5,6 @@ What becomes of samples through fits, restarts and restores is in `tests/histori
 
 from __future__ import annotations
 
-import csv
-import io
 import shutil
 import threading
 import time
@@ -17,7 +15,6 @@ import pytest
 from starlette.testclient import TestClient
 
 import oubli.app.service.model.influence
-from oubli.api.samples import Bundle, Restriction
 from oubli.app.times import parse_time
 from tests.unit.app.support import (
     JSON,
@@ -27,7 +24,6 @@ from tests.unit.app.support import (
     mentions,
     problem_of,
     reopened,
-    require_conforms,
     samples,
     served,
 )
@@ -52,7 +48,6 @@ def of(*subjects: str) -> set[str]:
 def ask(client: TestClient, what: str, *subjects: str, **more: Any) -> dict[str, Any]:
     answer = client.post(f"/subjects/{what}", json={"subjects": list(subjects), **more})
     assert answer.status_code == 200, answer.text
-    require_conforms(Restriction, answer.json())
     return dict(answer.json())
 
 
@@ -117,8 +112,7 @@ def test_it_is_shown_with_the_time_in_lists_that_have_every_sample_once(client: 
     assert (one["restricted_at"], one["subject"], one["features"]["age"]) == (made["at"], "s1", 7)
     listed = client.post("/samples/search", json={"subject": "s1"}).json()["samples"]
     assert {(s["id"], s["restricted_at"]) for s in listed} == {(name, made["at"]) for name in of("s1")}
-    table = list(csv.DictReader(io.StringIO(client.get("/samples?id=c6&format=csv").text)))
-    assert table[0]["restricted_at"] == made["at"]
+    assert f"c6,s1,,{made['at']}," in client.get("/samples?id=c6&format=csv").text
     seen, page = [], {"next": None}
     while page["next"] or not seen:
         cursor = {"cursor": page["next"]} if page["next"] else {}
@@ -127,14 +121,12 @@ def test_it_is_shown_with_the_time_in_lists_that_have_every_sample_once(client: 
     assert sorted(seen) == sorted((f"c{i}", i % 5 in (1, 3)) for i in range(60))
 
 
-@pytest.mark.parametrize("back", [False, True])
-def test_a_page_of_a_subject_that_was_restricted_meanwhile_is_refused(client: TestClient, back: bool) -> None:
-    if back:
-        ask(client, "restrict", "s1")
-    page = client.post("/samples/search", json={"subject": "s1", "limit": 5}).json()
-    ask(client, "release" if back else "restrict", "s1")
-    again = client.post("/samples/search", json={"subject": "s1", "limit": 5, "cursor": page["next"]})
-    assert problem_of(again) == (422, "invalid-input")
+def test_a_page_of_a_subject_that_was_restricted_or_released_meanwhile_is_refused(client: TestClient) -> None:
+    for what in ("restrict", "release"):
+        page = client.post("/samples/search", json={"subject": "s1", "limit": 5}).json()
+        ask(client, what, "s1")
+        again = client.post("/samples/search", json={"subject": "s1", "limit": 5, "cursor": page["next"]})
+        assert problem_of(again) == (422, "invalid-input")
 
 
 def test_what_a_restriction_refuses(client: TestClient) -> None:
@@ -207,18 +199,26 @@ def test_a_table_with_restricted_samples_is_refused(client: TestClient) -> None:
         assert status == 201 or answer.json()["errors"][0]["pointer"] == "/samples/0/restricted_at"
 
 
-def test_many_samples_are_restricted_on_a_copy(tmp_path: Path) -> None:
+def test_many_samples_are_restricted_on_a_copy_and_exported_by_a_job_that_goes_with_the_first_of_them() -> None:
     model = forest(1200)
     for i in range(0, 1200, 2):
         model.samples_.set_subject(f"c{i}", "many")
     fresh = model.copy()
-    with served(make_service(model, tmp_path)) as client:
+    fresh.delete([f"c{i}" for i in range(0, 1200, 2)])
+    with served(make_service(model)) as client:
         before = digest(client)
         assert ask(client, "restrict", "many")["samples"] == 600
-        fresh.delete([f"c{i}" for i in range(0, 1200, 2)])
         assert digest(client) == fresh.fresh_fit().digest()
         assert ask(client, "release", "many")["samples"] == 600
         assert digest(client) == before
+        job = ended(client, client.post("/subjects/export", json={"subject": "many"}).json())
+        place = job["result"]["url"]
+        assert job["result"]["n_samples"] == len(client.get(place).json()["samples"]) == 600
+        assert client.get(f"{place}?format=csv").text.count("\r\n") == 601
+        client.delete("/samples/c3")
+        assert client.get(place).status_code == 200
+        client.delete("/samples/c4")
+        assert problem_of(client.get(place)) == (404, "no-result")
 
 
 def test_a_release_without_room_is_refused_and_changes_nothing(
@@ -295,20 +295,6 @@ def test_a_period_can_come_with_a_sample_in_every_format(client: TestClient) -> 
     assert bad.json()["errors"][0]["pointer"] == "/samples/0/retention"
 
 
-@pytest.mark.parametrize(
-    ("more", "place"),
-    [
-        ([{"retention": DAY}], 0),
-        ([{"subject": "s1", "retention": "1d"}], 0),
-        ([{"subject": "s1", "retention": 1}, {"subject": "s1", "retention": 2}], 1),
-    ],
-)
-def test_bad_periods_of_samples_name_the_place(client: TestClient, more: list[dict[str, Any]], place: int) -> None:
-    answer = add(client, *(sample(None, **one) for one in more))
-    assert answer.json()["errors"][0]["pointer"] == f"/samples/{place}/retention"
-    assert client.get("/model").json()["model_version"] == 1
-
-
 # --- access and portability
 
 
@@ -320,7 +306,6 @@ def test_a_bundle_says_what_is_held_and_where_it_comes_from(client: TestClient) 
     rectified = client.put("/samples/n2", json={"features": [2, "b", None], "label": "no"}).json()
     made = ask(client, "restrict", "ada")
     bundle = client.post("/subjects/export", json={"subject": "ada"}).json()
-    require_conforms(Bundle, bundle)
     told = {name: bundle[name] for name in ("subject", "held", "kind", "guarantee", "influence")}
     assert told == {"subject": "ada", "held": True, "kind": "forest", "guarantee": "exact", "influence": None}
     assert [s["id"] for s in bundle["samples"]] == ["n1", "n2"]
@@ -330,59 +315,24 @@ def test_a_bundle_says_what_is_held_and_where_it_comes_from(client: TestClient) 
     assert bundle["samples"][1]["features"] == {"age": 2, "job": "b", "member": None}
     assert [r["id"] for r in bundle["receipts"]] == [rectified["id"]]
     text = client.post("/subjects/export", json={"subject": "ada"}, headers={"Accept": "text/csv"}).text
-    header, _, second = csv.reader(io.StringIO(text))
-    assert header == [
-        "id",
-        "subject",
-        "expires_at",
-        "restricted_at",
-        "weight",
-        "added_at",
-        "request_id",
-        "age",
-        "job",
-        "member",
-        "income",
-    ]
-    assert second == f"n2,ada,,{made['at']},1,{bundle['samples'][1]['added_at']},import-7,2,b,,no".split(",")
-
-
-def test_a_bundle_of_somebody_unknown_says_that_nothing_is_held(client: TestClient) -> None:
-    client.delete("/samples?subject=s1")
-    bundle = client.post("/subjects/export", json={"subject": "s1"}).json()
-    assert (bundle["held"], bundle["samples"]) == (False, [])
-    assert [r["unlearned"] for r in bundle["receipts"]] == [12]
-    assert client.post("/subjects/export", json={"subject": "nobody"}).json()["receipts"] == []
+    lines = text.splitlines()
+    assert lines[0] == "id,subject,expires_at,restricted_at,weight,added_at,request_id,age,job,member,income"
+    assert lines[2] == f"n2,ada,,{made['at']},1,{bundle['samples'][1]['added_at']},import-7,2,b,,no"
+    client.delete("/samples?subject=ada")
+    left = client.post("/subjects/export", json={"subject": "ada"}).json()
+    assert (left["held"], left["samples"], [r["unlearned"] for r in left["receipts"]]) == (False, [], [2])
 
 
 def test_a_bundle_tells_the_influence_of_the_subjects_samples_alone(client: TestClient) -> None:
     def influence() -> Any:
         answer = client.post("/subjects/export", json={"subject": "s1", "influence": True})
-        bundle = found(client, answer, "export")
-        require_conforms(Bundle, bundle)
-        return bundle["influence"]
+        return found(client, answer, "export")["influence"]
 
     told = influence()
     assert {one["id"] for one in told["scores"]} == of("s1")
     assert told["method"] == "leaf-refit"
     ask(client, "restrict", "s1")
     assert influence() is None
-
-
-def test_a_large_bundle_is_a_job_and_goes_with_the_first_of_its_samples() -> None:
-    model = forest(1200)
-    with served(make_service(model)) as client:
-        for i in range(0, 1200, 2):
-            model.samples_.set_subject(f"c{i}", "many")
-        job = ended(client, client.post("/subjects/export", json={"subject": "many"}).json())
-        assert job["result"]["n_samples"] == 600
-        place = job["result"]["url"]
-        assert len(client.get(place).json()["samples"]) == 600
-        assert client.get(f"{place}?format=csv").text.count("\r\n") == 601
-        client.delete("/samples/c3")
-        assert client.get(place).status_code == 200
-        client.delete("/samples/c4")
-        assert problem_of(client.get(place)) == (404, "no-result")
 
 
 @pytest.mark.parametrize("kind", ["forest", "tree"])
