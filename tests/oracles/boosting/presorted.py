@@ -243,8 +243,8 @@ class NumberLoss(SquaredError):  # noqa: N818 - a loss, no exception
     def of(self, sample: Sample, scores: Sequence[int]) -> float:
         """The loss of a sample that validates."""
         value = self.curve.value(scores[0] * self.of_score, self.target(sample) * self.of_target)
-        step = self.of_target * 2.0**38
-        return value / step / step if self.parameters.loss == "huber" else value / step
+        value = value / self.of_target / 2.0**38
+        return value / 2.0**38 if self.parameters.loss == "huber" else value
 
 
 class LogLoss:
@@ -350,7 +350,7 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
         iterations.append(roots)
         if validation:
             own = [loss.of(sample, scores[id(sample)]) for sample in validation]
-            losses.append(sum(int(min(math.floor(value * 2.0**32), 2.0**38)) for value in own))
+            losses.append(sum(math.floor(min(value * 2.0**32, 2.0**38)) for value in own))
             if len(losses) - 1 - losses.index(min(losses)) >= (p.early_stopping or 0):
                 break
     if validation:

@@ -359,6 +359,20 @@ def test_classifiers_have_log_loss_alone(kind: Any) -> None:
         kind(loss="quantile").fit([[0.0], [1.0]], [0, 1])
 
 
+@pytest.mark.parametrize("grids", GRIDS)
+def test_early_stopping_sees_losses_beyond_the_largest_number(grids: Any) -> None:
+    X = np.arange(60.0)[:, np.newaxis]
+    y = np.where(X[:, 0] % 3 == 0, 1.7e308, 5.0)
+    others = {"early_stopping": 1, "validation_fraction": 0.5, "category_statistics": None}
+    model = regressor(grids, loss="poisson", **others).fit(X, y)
+    columns, names = (Column(),), [name for name in Parameters.__annotations__ if hasattr(model, name)]
+    samples = {str(i): sample_of(str(i), [float(i)], y[i], columns, "regression") for i in range(60)}
+    gradient_grid, leaf_grid = model.settings_.to_dict()["quantization"] or (0.0, 0.0)
+    values = {"gradient_grid": gradient_grid, "leaf_grid": leaf_grid, **{name: getattr(model, name) for name in names}}
+    oracle = quantised if grids else presorted
+    reading.assert_same(model.engine_.trees, oracle.fit(samples, Parameters(**values), columns, "regression"))
+
+
 def test_boolean_columns_may_be_constrained() -> None:
     rows = [[True, 0.5], [False, 1.5]] * 20
     labels = [1.0, 2.0] * 20  # falls where it is to rise
