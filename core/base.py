@@ -83,7 +83,14 @@ class Estimator:
         return sorted(name for name in signature.parameters if name != "self")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor's parameters by name."""
+        """Return the constructor's parameters by name.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> DynamicForestClassifier(n_estimators=5).get_params()["n_estimators"]
+        5
+        """
         return {name: getattr(self, name) for name in self._parameter_names()}
 
     def set_params(self, **params: Any) -> Self:
@@ -165,7 +172,7 @@ class Estimator:
         warn_caller(f"{text}: its columns are taken by position", UserWarning)
 
     def get_metadata_routing(self) -> Any:
-        """What else the methods ask scikit-learn's tools for; called by scikit-learn only."""
+        """Internal: what else the methods ask scikit-learn's tools for; called by scikit-learn only."""
         from sklearn.utils.metadata_routing import MetadataRequest
 
         routing = MetadataRequest(owner=type(self).__name__)
@@ -187,15 +194,35 @@ class Estimator:
         ------
         TypeError
             When the method has no such parameter.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> DynamicForestClassifier(n_estimators=5).set_fit_request(ids=True, sample_weight=True)
+        DynamicForestClassifier(n_estimators=5)
         """
         return self._request("fit", requests)
 
     def set_partial_fit_request(self, **requests: bool | str | None) -> Self:
-        """Say which parameters of `partial_fit` scikit-learn's tools pass on; see `set_fit_request`."""
+        """Say which parameters of `partial_fit` scikit-learn's tools pass on; see `set_fit_request`.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> DynamicForestClassifier(n_estimators=5).set_partial_fit_request(ids=True)
+        DynamicForestClassifier(n_estimators=5)
+        """
         return self._request("partial_fit", requests)
 
     def set_score_request(self, **requests: bool | str | None) -> Self:
-        """Say which parameters of `score` scikit-learn's tools pass on; see `set_fit_request`."""
+        """Say which parameters of `score` scikit-learn's tools pass on; see `set_fit_request`.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> DynamicForestClassifier(n_estimators=5).set_score_request(sample_weight=True)
+        DynamicForestClassifier(n_estimators=5)
+        """
         return self._request("score", requests)
 
     def _request(self, method: str, requests: Mapping[str, bool | str | None]) -> Self:
@@ -341,6 +368,12 @@ class Keepable(Estimator, ABC):
         ------
         InputError
             When there is no parameter of this name, or no such number of threads.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> DynamicForestClassifier().set_params(n_estimators=5, n_jobs=2)
+        DynamicForestClassifier(n_estimators=5, n_jobs=2)
         """
         if N_JOBS in params and self.__sklearn_is_fitted__():
             threads_of(params[N_JOBS])
@@ -455,6 +488,15 @@ class Keepable(Estimator, ABC):
 
         Two models of the same parameters that hold the same samples have the same digest: whatever their history if
         they are exact, and after `fit` or `scrub` otherwise.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> before = model.digest()
+        >>> model.delete(model.add([[3.0]], ["b"]))
+        >>> model.digest() == before
+        True
         """
         return self.digest_of(self.tree_digests())
 
@@ -483,6 +525,13 @@ class Keepable(Estimator, ABC):
         ----------
         progress : callable(done, total), optional
             Called after each tree of the fresh fit.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> model.verify().ok
+        True
         """
         live = self.tree_digests()
         store, engine = self.samples_, self.engine_
@@ -552,6 +601,15 @@ class Keepable(Estimator, ABC):
         """An independent copy; O(size), without resolving anything.
 
         Other threads can read the model at the same time; they wait only if they meet tags.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> other = model.copy()
+        >>> other.delete("0")
+        >>> model.n_samples_, other.n_samples_
+        (3, 2)
         """
         self.check_is_fitted()
         other = self._unfitted()
@@ -630,6 +688,14 @@ class Keepable(Estimator, ABC):
         InputError
             When the parameters are not those any more that the model was fitted with, or `extra` holds other things
             than texts.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(os.path.join(folder, "model"), {"author": "ada"})
         """
         self.check_is_fitted()
         if not all(type(name) is str for name in extra or {}):
@@ -659,6 +725,16 @@ class Keepable(Estimator, ABC):
         FileError
             When the file is unreadable, truncated, altered, foreign or of a newer format, or holds
             another kind of model.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(os.path.join(folder, "model"))
+        ...     DynamicForestClassifier.load(os.path.join(folder, "model")).n_samples_
+        3
         """
 
         def own(kind: str, task: str) -> type[Self]:

@@ -28,7 +28,7 @@ _LISTED = 5  # ids that a message names
 
 
 def shorten(value: object) -> str:
-    """Return the representation of a value, cut to what fits a message."""
+    """Internal: the representation of a value, cut to what fits a message."""
     try:
         text = repr(value)
     except Exception:  # a broken __repr__ must not hide the error that is being reported
@@ -37,7 +37,18 @@ def shorten(value: object) -> str:
 
 
 class OubliError(Exception):
-    """Base of everything that Oubli raises on purpose."""
+    """Base of everything that Oubli raises on purpose.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestClassifier
+    >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0]], ["a", "b"])
+    >>> try:
+    ...     model.delete("ada")
+    ... except OubliError as error:
+    ...     print(error)
+    no sample with this id is held: 'ada'; nothing was changed
+    """
 
 
 _NOTHING: Any = object()
@@ -58,6 +69,16 @@ class InputError(OubliError, ValueError):
         What was refused. Left out of the text when not given.
     message : str, optional
         The whole text, for messages that users and tools know in this form.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestClassifier
+    >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0]], ["a", "b"])
+    >>> try:
+    ...     model.add([[2.0], [float("inf")]], ["a", "b"])
+    ... except InputError as error:
+    ...     print(error.row, error.field, model.n_samples_)
+    1 x0 2
     """
 
     def __init__(
@@ -111,6 +132,16 @@ class FeatureCountError(InputError):
         Name of the estimator, for the message.
     row : int, optional
         The row that differs, when rows are given one by one.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestClassifier
+    >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0]], ["a", "b"])
+    >>> try:
+    ...     model.predict([[1.0, 2.0]])
+    ... except FeatureCountError as error:
+    ...     print(error.given, error.expected)
+    2 1
     """
 
     def __init__(self, given: int, expected: int, *, owner: str = "the model", row: int | None = None) -> None:
@@ -129,7 +160,18 @@ class FeatureCountError(InputError):
 
 
 class DuplicateIdError(InputError):
-    """An id is repeated in one call, or already held."""
+    """An id is repeated in one call, or already held.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestClassifier
+    >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0]], ["a", "b"])
+    >>> try:
+    ...     model.add([[2.0]], ["a"], ids=["0"])
+    ... except DuplicateIdError as error:
+    ...     print(error.row, error.field)
+    0 id
+    """
 
 
 class UnknownIdError(OubliError, KeyError):
@@ -141,6 +183,16 @@ class UnknownIdError(OubliError, KeyError):
         The ids that are not held.
     what : str
         "subject" when they are subjects without samples.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestClassifier
+    >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0]], ["a", "b"])
+    >>> try:
+    ...     model.delete(["0", "ada"])
+    ... except UnknownIdError as error:
+    ...     print(error.ids, model.n_samples_)
+    ['ada'] 2
     """
 
     def __init__(self, ids: Iterable[str], what: str = "id") -> None:
@@ -155,23 +207,73 @@ class UnknownIdError(OubliError, KeyError):
 
 
 class UnavailableError(InputError, AttributeError):
-    """The model does not have this; the text says which models do."""
+    """The model does not have this; the text says which models do.
+
+    Examples
+    --------
+    >>> from oubli import OnlineBoostingClassifier
+    >>> model = OnlineBoostingClassifier(3, random_state=0).fit([[0.0], [1.0]], ["a", "b"])
+    >>> try:
+    ...     model.data_values()
+    ... except UnavailableError:
+    ...     print("this kind has none")
+    this kind has none
+    """
 
 
 class NotFittedError(OubliError, ValueError, AttributeError):
-    """The estimator is used before `fit`, `start` or `load`."""
+    """The estimator is used before `fit`, `start` or `load`.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestClassifier
+    >>> try:
+    ...     DynamicForestClassifier().predict([[1.0]])
+    ... except NotFittedError:
+    ...     print("fit it first")
+    fit it first
+    """
 
 
 class CapacityError(OubliError, RuntimeError):
-    """A limit of the data structures is reached; nothing has changed."""
+    """A limit of the data structures is reached; nothing has changed.
+
+    Examples
+    --------
+    >>> from oubli import IncrementalBoostingClassifier
+    >>> model = IncrementalBoostingClassifier(100_000, max_depth=8)
+    >>> try:
+    ...     model.fit([[float(i)] for i in range(300)], [i % 150 for i in range(300)])
+    ... except CapacityError:
+    ...     print("too many nodes for one model")
+    too many nodes for one model
+    """
 
 
 class EmptyModelError(OubliError, RuntimeError):
-    """There is nothing to predict from: no samples are left."""
+    """There is nothing to predict from: no samples are left.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestClassifier
+    >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0]], ["a", "b"])
+    >>> model.delete(["0", "1"])
+    >>> try:
+    ...     model.predict([[1.0]])
+    ... except EmptyModelError:
+    ...     print("add samples first")
+    add samples first
+    """
 
 
 class UnusableModelError(OubliError, RuntimeError):
-    """A change was broken off halfway by an error or an interrupt: the model refuses every call until a fit."""
+    """A change was broken off halfway by an error or an interrupt: the model refuses every call until a fit.
+
+    Examples
+    --------
+    >>> "call 'fit' or 'start'" in str(UnusableModelError())
+    True
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -187,6 +289,15 @@ class FileError(OubliError, ValueError):
     ----------
     rule : str
         What is wrong with the file, and what to do.
+
+    Examples
+    --------
+    >>> from oubli import load
+    >>> try:
+    ...     load(__file__)
+    ... except FileError:
+    ...     print("no model file")
+    no model file
     """
 
     def __init__(self, rule: str) -> None:
@@ -195,23 +306,66 @@ class FileError(OubliError, ValueError):
 
 
 class NewerFormatError(FileError):
-    """A file is of a format that only a newer version reads."""
+    """A file is of a format that only a newer version reads.
+
+    Examples
+    --------
+    >>> issubclass(NewerFormatError, FileError)  # whose handlers catch it, too
+    True
+    """
 
 
 class DataConversionWarning(UserWarning):
-    """Input was accepted in a shape that may be a mistake."""
+    """Input was accepted in a shape that may be a mistake.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestClassifier
+    >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0]], ["a", "b"])
+    >>> import numpy as np, warnings
+    >>> with warnings.catch_warnings(record=True) as found:
+    ...     warnings.simplefilter("always")
+    ...     added = model.add([[2.0]], np.array([["a"]]))
+    >>> issubclass(found[0].category, DataConversionWarning)
+    True
+    """
 
 
 class IndexWarning(UserWarning):
-    """The index of a DataFrame cannot name its rows, so ids are generated."""
+    """The index of a DataFrame cannot name its rows, so ids are generated.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestClassifier
+    >>> import pandas as pd, warnings
+    >>> with warnings.catch_warnings(record=True) as found:
+    ...     warnings.simplefilter("always")
+    ...     model = DynamicForestClassifier().fit(pd.DataFrame({"age": [1.0, 2.0]}, index=[0.5, 1.5]), ["a", "b"])
+    >>> issubclass(found[0].category, IndexWarning)
+    True
+    """
 
 
 class StatefulTransformerWarning(UserWarning):
-    """A transformer keeps what it has learned of samples after these are deleted."""
+    """A transformer keeps what it has learned of samples after these are deleted.
+
+    Examples
+    --------
+    >>> from oubli import DynamicForestClassifier
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from oubli.pipeline import DynamicPipeline
+    >>> import warnings
+    >>> steps = [("scaled", StandardScaler()), ("forest", DynamicForestClassifier())]
+    >>> with warnings.catch_warnings(record=True) as found:
+    ...     warnings.simplefilter("always")
+    ...     pipeline = DynamicPipeline(steps, stateful="warn").fit([[1.0], [2.0]], ["a", "b"])
+    >>> issubclass(found[0].category, StatefulTransformerWarning)
+    True
+    """
 
 
 def for_scikit_learn(kind: type[Any]) -> type[Any]:
-    """Return the class, such that scikit-learn's users can catch it as theirs, if there are such users.
+    """Internal: the class, such that scikit-learn's users can catch it as theirs, if there are such users.
 
     Once somebody has imported scikit-learn: a subclass of both, `kind` and scikit-learn's class of
     the same name.
@@ -241,19 +395,19 @@ def _again(kind: type[Any], args: tuple[Any, ...]) -> Any:
 
 
 def expect(condition: Any, what: str) -> None:
-    """ValueError unless something holds."""
+    """Internal: ValueError unless something holds."""
     if not condition:
         raise ValueError(what)
 
 
 def ensure(condition: Any, rule: str) -> None:
-    """AssertionError unless an invariant holds."""
+    """Internal: AssertionError unless an invariant holds."""
     if not condition:
         raise AssertionError(rule)
 
 
 def warn_caller(text: str, category: type[Warning]) -> None:
-    """Warn of a call, at the line of the program that made it."""
+    """Internal: warn of a call, at the line of the program that made it."""
     level, frame = 1, currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith("oubli.core"):
         level, frame = level + 1, frame.f_back

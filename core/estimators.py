@@ -55,6 +55,14 @@ class _Scored(Exportable, Explained, Model):
         ------
         InputError
             When all trees learn all samples (`UnavailableError`).
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestRegressor
+        >>> X, y = [[float(i)] for i in range(20)], [0.0] * 19 + [100.0]
+        >>> model = DynamicForestRegressor(random_state=0).fit(X, y)
+        >>> model.data_values().lowest(1)[0][0]
+        '19'
         """
         self.resolve()
         return data_values(self)
@@ -87,26 +95,58 @@ class Classifier(_Scored):
 
     @reads_rows
     def predict(self, X: Any) -> Array:
-        """Predict the most probable class of each row; the smaller class wins a tie."""
+        """Predict the most probable class of each row; the smaller class wins a tie.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> model.predict([[5.0]]).tolist()
+        ['b']
+        """
         self._check_names(X)
         return self._answer(X).labels
 
     @reads_rows
     def predict_proba(self, X: Any) -> Reals:
-        """Predict class probabilities, float64[n, n_classes], in the order of `classes_`."""
+        """Predict class probabilities, float64[n, n_classes], in the order of `classes_`.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> model.predict_proba([[5.0], [-5.0]]).shape
+        (2, 2)
+        """
         self._check_names(X)
         return self._probabilities(X)
 
     @reads_rows
     def predict_log_proba(self, X: Any) -> Reals:
-        """Natural logarithm of `predict_proba`."""
+        """Natural logarithm of `predict_proba`.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> model.predict_log_proba([[5.0], [-5.0]]).shape
+        (2, 2)
+        """
         self._check_names(X)
         with np.errstate(divide="ignore"):
             return np.log(self._probabilities(X))
 
     @reads
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of rows (of their weights) whose predicted class is y."""
+        """Share of rows (of their weights) whose predicted class is y.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> model.score([[5.0], [6.0]], ["b", "b"])
+        1.0
+        """
         self._check_names(X)
         predicted = self._answer(X).labels.tolist()
         labels = encode_labels(y, len(predicted), self.schema_.label_type, self.schema_.label_name)
@@ -140,6 +180,14 @@ class Classifier(_Scored):
             When the input is refused, or the model has no such samples (`UnavailableError`).
 
         The first call after a change predicts all samples held, O(n T depth).
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> X, y = [[float(i)] for i in range(40)], ["low"] * 20 + ["high"] * 20
+        >>> model = DynamicForestClassifier(random_state=0).fit(X, y)
+        >>> model.predict_set([[2.0], [38.0]], coverage=0.8).tolist()
+        [[False, True], [True, False]]
         """
         self._check_names(X)
         self.resolve()
@@ -173,13 +221,29 @@ class Regressor(_Scored):
 
     @reads_rows
     def predict(self, X: Any) -> Reals:
-        """Predict the target of each row, float64[n]."""
+        """Predict the target of each row, float64[n].
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestRegressor
+        >>> model = DynamicForestRegressor(random_state=0).fit([[0.0], [1.0], [2.0]], [5.0, 5.0, 5.0])
+        >>> model.predict([[1.5]]).tolist()
+        [5.0]
+        """
         self._check_names(X)
         return self._answer(X).labels
 
     @reads
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Coefficient of determination R^2 of the predictions; NaN for less than two rows."""
+        """Coefficient of determination R^2 of the predictions; NaN for less than two rows.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestRegressor
+        >>> model = DynamicForestRegressor(random_state=0).fit([[0.0], [1.0], [2.0]], [5.0, 5.0, 5.0])
+        >>> model.score([[0.0], [1.0]], [5.0, 5.0])
+        1.0
+        """
         self._check_names(X)
         predicted = self._answer(X).labels
         y = encode_targets(y, len(predicted), self.schema_.label_name)
@@ -212,6 +276,15 @@ class Regressor(_Scored):
             When the input is refused, or the model has no such samples (`UnavailableError`).
 
         The first call after a change predicts all samples held, O(n T depth).
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestRegressor
+        >>> X = [[float(i)] for i in range(40)]
+        >>> model = DynamicForestRegressor(random_state=0).fit(X, [row[0] for row in X])
+        >>> low, high = model.predict_interval([[20.0]], coverage=0.8)[0]
+        >>> bool(low < 20.0 < high)
+        True
         """
         self._check_names(X)
         self.resolve()

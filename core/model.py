@@ -130,6 +130,13 @@ class Model(Changeable):
             When no label of the index is text, an integer or a date; then ids are generated.
 
         Whatever is raised, also MemoryError and KeyboardInterrupt, the estimator is as it was.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> X, y = [[21.0, "town"], [64.0, "sea"]], ["rent", "own"]
+        >>> DynamicForestClassifier().fit(X, y, ids=["ada-1", "bob-1"], subjects=["ada", "bob"]).n_samples_
+        2
         """
         if schema is not None and dtype is not None:
             raise InputError("a schema has the dtype of each column: pass dtype or schema, not both")
@@ -182,6 +189,14 @@ class Model(Changeable):
         ------
         InputError
             When a parameter or the schema does not fit.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> from oubli.core.data.schema import Schema
+        >>> schema = Schema.infer([[1.5, "red"]], ["yes"], task="classification")
+        >>> DynamicForestClassifier(random_state=0).start(schema).add([[2.5, "blue"]], ["no"])
+        ['0']
         """
         if (class_weight := getattr(self, "class_weight", None)) is not None:
             if not isinstance(class_weight, Mapping):
@@ -234,6 +249,14 @@ class Model(Changeable):
         ------
         InputError
             When a rule is none; nothing has changed.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> model.set_classes("closed", None)
+        >>> model.schema_.classes
+        ('a', 'b')
         """
         self.check_is_fitted()
         store = self.samples_
@@ -265,6 +288,15 @@ class Model(Changeable):
         ------
         InputError
             Also when an id is held already (`DuplicateIdError`); nothing has changed.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> model.add([[3.0], [4.0]], ["b", "c"], ids=["ada", "bob"])
+        ['ada', 'bob']
+        >>> model.n_samples_
+        5
         """
         if type(X) is list and len(X) == 1 and ids is subjects is expires_at is sample_weight is None:
             self.check_is_fitted()
@@ -305,6 +337,13 @@ class Model(Changeable):
 
         Parameters are those of `fit`. `classes` is only checked: labels outside it are refused. The classes follow the
         samples.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0)
+        >>> model.partial_fit([[0.0]], ["a"]).partial_fit([[1.0]], ["b"]).n_samples_
+        2
         """
         if classes is not None:
             self._check_classes(y, classes)
@@ -340,6 +379,14 @@ class Model(Changeable):
             (a KeyError) when an id is not held, or a subject has no sample; nothing has changed.
         InputError
             For what is no list of ids, such as a table or bytes.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> model.delete(["0", "2"])
+        >>> model.samples_.ids()
+        ['1']
         """
         self.check_is_fitted()
         store = self.samples_
@@ -378,6 +425,14 @@ class Model(Changeable):
             When the id is not held.
         InputError
             When the new content is refused, or x has another id; nothing has changed.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> model.replace("2", [7.0], "a")
+        >>> model.samples_.get("2").features, model.samples_.get("2").label
+        ([7.0], 'a')
         """
         self.check_is_fitted()
         store = self.samples_
@@ -405,6 +460,13 @@ class Model(Changeable):
         ------
         InputError
             When it is no id.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> model.holds("2"), model.holds("ada")
+        (True, False)
         """
         self.check_is_fitted()
         return self.samples_.contains(sample_id)
@@ -420,6 +482,15 @@ class Model(Changeable):
         max_tags : int, optional
             Most tags to work on: then each call is short, if the kind can work on a part of a tag. It may leave tags
             further down, and there are none left when `n_lazy_tags_` is 0.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> model = DynamicForestClassifier(random_state=0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> model.delete("0")
+        >>> n_tags = model.resolve()
+        >>> model.n_lazy_tags_
+        0
         """
         self.check_is_fitted()
         engine, lock = self.engine_, self.lock
@@ -463,6 +534,15 @@ class Model(Changeable):
         """Leave no trace of samples that were deleted, not even in the choice of splits; resolves all tags.
 
         A model that is not exact is rebuilt.
+
+        Examples
+        --------
+        >>> from oubli import OnlineBoostingRegressor
+        >>> model = OnlineBoostingRegressor(n_estimators=3, random_state=0).fit([[0.0], [1.0], [2.0]], [1.0, 2.0, 3.0])
+        >>> model.delete("0")
+        >>> model.scrub()
+        >>> model.n_mutations_since_scrub_
+        0
         """
         self.check_is_fitted()
         if self.guarantee != "exact":

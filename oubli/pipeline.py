@@ -75,6 +75,15 @@ class DynamicPipeline:
         ------
         InputError
             When a transformer learns from samples and `stateful` is "refuse"; nothing has changed.
+
+        Examples
+        --------
+        >>> from sklearn.preprocessing import FunctionTransformer
+        >>> from oubli import DynamicForestRegressor
+        >>> steps = [("positive", FunctionTransformer(np.abs)), ("forest", DynamicForestRegressor(random_state=0))]
+        >>> pipeline = DynamicPipeline(steps).fit([[-1.0], [2.0]], [5.0, 5.0], ids=["a", "b"])
+        >>> pipeline.model.samples_.ids()
+        ['a', 'b']
         """
         learning = list(self._stateful())
         if learning and self.stateful == "refuse":
@@ -99,30 +108,92 @@ class DynamicPipeline:
         expires_at: Any = None,
         sample_weight: Any = None,
     ) -> list[str]:
-        """Learn samples, and return their ids; transformers only transform them."""
+        """Learn samples, and return their ids; transformers only transform them.
+
+        Examples
+        --------
+        >>> from sklearn.preprocessing import FunctionTransformer
+        >>> from oubli import DynamicForestRegressor
+        >>> steps = [("positive", FunctionTransformer(np.abs)), ("forest", DynamicForestRegressor(random_state=0))]
+        >>> pipeline = DynamicPipeline(steps).fit([[-1.0], [2.0]], [5.0, 5.0], ids=["a", "b"])
+        >>> pipeline.add([[-3.0]], [5.0], ids=["c"])
+        ['c']
+        """
         X, belongings = self._read(X, ids, subjects, expires_at, sample_weight)
         return self.model.add(self._transform(X), y, **belongings)
 
     def delete(self, ids: Any = None, *, subjects: Any = None) -> None:
-        """Unlearn samples; warns of transformers that keep what they learned of them."""
+        """Unlearn samples; warns of transformers that keep what they learned of them.
+
+        Examples
+        --------
+        >>> from sklearn.preprocessing import FunctionTransformer
+        >>> from oubli import DynamicForestRegressor
+        >>> steps = [("positive", FunctionTransformer(np.abs)), ("forest", DynamicForestRegressor(random_state=0))]
+        >>> pipeline = DynamicPipeline(steps).fit([[-1.0], [2.0]], [5.0, 5.0], ids=["a", "b"])
+        >>> pipeline.delete("a")
+        >>> pipeline.model.samples_.ids()
+        ['b']
+        """
         self.model.delete(ids, subjects=subjects)
         self._warn(list(self._stateful()), "has not forgotten what it learned of the samples; fit again")
 
     def replace(self, sample_id: str | int, x: Any, y: Any) -> None:
-        """Rectify a sample: a row, and its label."""
+        """Rectify a sample: a row, and its label.
+
+        Examples
+        --------
+        >>> from sklearn.preprocessing import FunctionTransformer
+        >>> from oubli import DynamicForestRegressor
+        >>> steps = [("positive", FunctionTransformer(np.abs)), ("forest", DynamicForestRegressor(random_state=0))]
+        >>> pipeline = DynamicPipeline(steps).fit([[-1.0], [2.0]], [5.0, 5.0], ids=["a", "b"])
+        >>> pipeline.replace("a", [-7.0], 5.0)
+        >>> pipeline.model.samples_.get("a").features
+        [7.0]
+        """
         self.model.replace(sample_id, np.asarray(self._transform([x] if np.ndim(x) == 1 else x))[0].tolist(), y)
 
     def predict(self, X: Any) -> Array:
-        """Predict the label of each row."""
+        """Predict the label of each row.
+
+        Examples
+        --------
+        >>> from sklearn.preprocessing import FunctionTransformer
+        >>> from oubli import DynamicForestRegressor
+        >>> steps = [("positive", FunctionTransformer(np.abs)), ("forest", DynamicForestRegressor(random_state=0))]
+        >>> pipeline = DynamicPipeline(steps).fit([[-1.0], [2.0]], [5.0, 5.0], ids=["a", "b"])
+        >>> pipeline.predict([[-1.5]]).tolist()
+        [5.0]
+        """
         return self.model.predict(self._transform(X))
 
     def predict_proba(self, X: Any) -> Reals:
-        """Predict the probabilities of the classes, of a classifier."""
+        """Predict the probabilities of the classes, of a classifier.
+
+        Examples
+        --------
+        >>> from sklearn.preprocessing import FunctionTransformer
+        >>> from oubli import DynamicForestClassifier
+        >>> steps = [("positive", FunctionTransformer(np.abs)), ("forest", DynamicForestClassifier(random_state=0))]
+        >>> pipeline = DynamicPipeline(steps).fit([[-1.0], [2.0]], ["low", "low"], ids=["a", "b"])
+        >>> pipeline.predict_proba([[-1.5]]).tolist()
+        [[1.0]]
+        """
         found: Reals = self.model.predict_proba(self._transform(X))  # type: ignore[attr-defined]
         return found
 
     def score(self, X: Any, y: Any) -> float:
-        """How well the rows are predicted; see the model's `score`."""
+        """How well the rows are predicted; see the model's `score`.
+
+        Examples
+        --------
+        >>> from sklearn.preprocessing import FunctionTransformer
+        >>> from oubli import DynamicForestRegressor
+        >>> steps = [("positive", FunctionTransformer(np.abs)), ("forest", DynamicForestRegressor(random_state=0))]
+        >>> pipeline = DynamicPipeline(steps).fit([[-1.0], [2.0]], [5.0, 5.0], ids=["a", "b"])
+        >>> pipeline.score([[-1.0], [2.0]], [5.0, 5.0])
+        1.0
+        """
         return self.model.score(self._transform(X), y)
 
     def _transform(self, X: Any) -> Any:

@@ -22,7 +22,16 @@ class _Wrapped(base.Estimator):
         self.stream = Stream(deepcopy(model), window=window, window_seconds=window_seconds)
 
     def learn_one(self, x: Mapping[Any, Any], y: Any, *, w: float = 1.0) -> None:
-        """Learn a sample of weight `w`, and unlearn those that leave the window."""
+        """Learn a sample of weight `w`, and unlearn those that leave the window.
+
+        Examples
+        --------
+        >>> model = OubliClassifier(DynamicForestClassifier(5, random_state=0), window=1)
+        >>> for hour, label in enumerate(["night", "day"]):
+        ...     model.learn_one({"hour": hour}, label)
+        >>> model.predict_one({"hour": 0})
+        'day'
+        """
         self.stream.learn_one(_named(x), y, w=w)
 
 
@@ -53,11 +62,25 @@ class OubliClassifier(_Wrapped, base.Classifier):
         yield {"model": DynamicForestClassifier(5, random_state=0), "window": 50}
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
-        """Predict the class; None before there is any sample."""
+        """Predict the class; None before there is any sample.
+
+        Examples
+        --------
+        >>> OubliClassifier(DynamicForestClassifier(5)).predict_one({"hour": 1}) is None
+        True
+        """
         return self.stream.predict_one(_named(x))
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
-        """Predict the probability of each class held."""
+        """Predict the probability of each class held.
+
+        Examples
+        --------
+        >>> model = OubliClassifier(DynamicForestClassifier(5, random_state=0))
+        >>> model.learn_one({"hour": 1}, "night")
+        >>> model.predict_proba_one({"hour": 2})
+        {'night': 1.0}
+        """
         return self.stream.predict_proba_one(_named(x))
 
 
@@ -77,7 +100,13 @@ class OubliRegressor(_Wrapped, base.Regressor):
         yield {"model": DynamicForestRegressor(5, random_state=0), "window": 50}
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
-        """Predict the number; 0 before there is any sample."""
+        """Predict the number; 0 before there is any sample.
+
+        Examples
+        --------
+        >>> OubliRegressor(DynamicForestRegressor(5)).predict_one({"hour": 1})
+        0.0
+        """
         found = self.stream.predict_one(_named(x))
         return 0.0 if found is None else float(found)
 

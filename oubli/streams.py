@@ -107,6 +107,15 @@ class Stream:
         ------
         InputError
             When the sample is refused: nothing has changed, and nothing has left the window.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> stream = Stream(DynamicForestClassifier(n_estimators=5, random_state=0), window=2)
+        >>> [stream.learn_one({"hour": hour}, "night") for hour in range(3)]
+        ['0', '1', '2']
+        >>> stream.model.samples_.ids()
+        ['1', '2']
         """
         y = y.item() if isinstance(y, np.generic) else y
         given: dict[str, Any] = {} if sample_id is None else {"ids": [sample_id]}
@@ -141,17 +150,43 @@ class Stream:
         ------
         UnknownIdError
             (a KeyError) when it is not held, such as one that has left the window.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> stream = Stream(DynamicForestClassifier(n_estimators=5, random_state=0), window=2)
+        >>> stream.unlearn_one(stream.learn_one({"hour": 1}, "night"))
+        >>> stream.model.n_samples_
+        0
         """
         self.model.delete(sample_id)
 
     def predict_one(self, x: Mapping[str, Any]) -> Any:
-        """Predict the label of a sample; None before there is any. Features that no sample had are left out."""
+        """Predict the label of a sample; None before there is any. Features that no sample had are left out.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> stream = Stream(DynamicForestClassifier(n_estimators=5, random_state=0), window=2)
+        >>> name = stream.learn_one({"hour": 1}, "night")
+        >>> stream.predict_one({"hour": 2, "street": "new"})
+        'night'
+        """
         if not self._can_predict:
             return None
         return self.model.predict([self._row(x)]).tolist()[0]
 
     def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Any, float]:
-        """Predict the probability of each class held; empty before there is any sample."""
+        """Predict the probability of each class held; empty before there is any sample.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> stream = Stream(DynamicForestClassifier(n_estimators=5, random_state=0), window=2)
+        >>> name = stream.learn_one({"hour": 1}, "night")
+        >>> stream.predict_proba_one({"hour": 2})
+        {'night': 1.0}
+        """
         if not self._can_predict:
             return {}
         found = self.model.query([self._row(x)])

@@ -181,9 +181,8 @@ class BoostedEngine(Engine):
         """The loss, if it is another one of numbers than squared error."""
         return KINDS.get(self.settings.loss)
 
-    @property
-    def loss_level(self) -> float:
-        """The quantile of a regression, or Huber's delta, as it is in force."""
+    def loss_level(self, problem: Problem) -> float:
+        """The quantile of a regression, or Huber's delta, as it is in force on the samples held."""
         return float(self.settings.level)
 
     @property
@@ -273,33 +272,13 @@ class BoostedEngine(Engine):
     def predict(
         self, cells: Array, category_hashes: Hashes, class_order: Ints, problem: Callable[[], Problem], frozen: bool
     ) -> Reals:
-        trees = self.trees
-        cells, category_hashes = self.read_queries(cells, category_hashes)
-        is_regression = not self.is_classification
-        n_outputs = 1 if is_regression else len(class_order)
-        answers = np.empty((len(cells), n_outputs))
-        if trees.n_groups == 0:
-            answers.fill(1.0)
-        elif len(cells) == 1:
-            answer_one(
-                trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, is_regression, answers[0]
-            )
-        else:
-            scores = answers if trees.n_groups == n_outputs else np.empty((len(cells), trees.n_groups))
-            to_answers = None if is_regression else sigmoids if trees.n_groups == 1 else softmaxes
-
-            def answer(begin: int, end: int) -> None:
-                some = scores[begin:end]
-                raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, cells[begin:end], category_hashes, some)
-                if to_answers is not None:
-                    to_answers(some, answers[begin:end])
-
-            n = n_blocks(len(cells), len(trees.roots) * _CELLS_A_TREE, self.n_threads)
-            run([partial(answer, begin, end) for begin, end in pairwise(cut(len(cells), n))], n)
-        if trees.unit >= _HUGE:
-            answers = _saturated(answers)
-        elif self.kind == POISSON and trees.n_groups:
-            means_of(answers, answers)
+        trees, is_regression = self.trees, not self.is_classification
+        answers = np.ones((len(cells), 1 if is_regression else len(class_order)))
+        if trees.n_groups and len(cells) == 1 and trees.unit < _HUGE and self.kind != POISSON:
+            read = self.read_queries(cells, category_hashes)
+            answer_one(trees.nodes, trees.roots, trees.base, trees.unit, *read, is_regression, answers[0])
+        elif trees.n_groups:
+            answers = self.answers_of(self.raw_scores(cells, category_hashes))
         return answers[:, 0] if is_regression else answers
 
     def raw_scores(self, cells: Array, category_hashes: Hashes) -> Reals:
@@ -308,8 +287,14 @@ class BoostedEngine(Engine):
         cells, category_hashes = self.read_queries(cells, category_hashes)
         scores = np.empty((len(cells), trees.n_groups))
         if trees.n_groups:
-            raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, scores)
-        return scores if trees.unit < _HUGE else _saturated(scores)
+
+            def read(begin: int, end: int) -> None:
+                some = cells[begin:end]
+                raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, some, category_hashes, scores[begin:end])
+
+            n = n_blocks(len(cells), len(trees.roots) * _CELLS_A_TREE, self.n_threads)
+            run([partial(read, begin, end) for begin, end in pairwise(cut(len(cells), n))], n)
+        return scores if trees.unit < _HUGE else np.clip(scores, -_LARGEST, _LARGEST, out=scores)
 
     def answers_of(self, scores: Reals) -> Reals:
         """What raw scores mean: probabilities float64[n, classes], or numbers float64[n, 1] in their place."""
@@ -325,7 +310,7 @@ class BoostedEngine(Engine):
         """Mean loss of the samples in some slots after each iteration, by their weights, float64[iterations]."""
         cells, hashes = self.read_queries(problem.data.cells[slots], problem.data.category_hashes)
         units, losses, found = units_of(problem.units, slots), np.empty(len(slots)), []
-        shares = units / units.sum()
+        shares, level = units / units.sum(), 0.0 if self.kind is None else self.loss_level(problem)
         for scores in staged_scores(self.trees, cells, hashes):
             if self.is_classification:
                 columns = problem.ranks[problem.class_codes[slots]]
@@ -333,7 +318,7 @@ class BoostedEngine(Engine):
             elif self.kind is None:
                 losses = (scores[:, 0] - problem.y[slots]) ** 2
             else:
-                losses_at(self.kind, self.loss_level, scores[:, 0], problem.y[slots], losses)
+                losses_at(self.kind, level, scores[:, 0], problem.y[slots], losses)
             # Rounded once, so that the order of the samples, which is history, does not matter.
             found.append(math.fsum((losses * shares).tolist()))
         return np.array(found)
@@ -432,8 +417,3 @@ class ExactEngine(BoostedEngine):
     def check_invariants(self, problem: Problem, slots: Slots) -> None:
         wrong = self.find_differences(problem, slots) or self.find_unsound(problem, slots)
         ensure(not wrong, "; ".join(wrong))
-
-
-def _saturated(values: Reals) -> Reals:
-    """Values that lie beyond the largest number, as that number."""
-    return np.clip(values, -_LARGEST, _LARGEST, out=values)

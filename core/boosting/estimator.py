@@ -25,7 +25,15 @@ class BoostedModel(Model):
 
     @reads
     def raw_scores(self, X: Any) -> Reals:
-        """Raw scores F of each row, float64[n, groups]: log-odds of the second class of two, or one score a class."""
+        """Raw scores F of each row, float64[n, groups]: log-odds of the second class of two, or one score a class.
+
+        Examples
+        --------
+        >>> from oubli import IncrementalBoostingRegressor
+        >>> model = IncrementalBoostingRegressor(n_estimators=3, random_state=0).fit([[1.0], [2.0]], [5.0, 5.0])
+        >>> model.raw_scores([[1.5]]).tolist()
+        [[5.0]]
+        """
         self._check_names(X)
         return self.engine_.raw_scores(*self._encode_queries(X))
 
@@ -72,6 +80,13 @@ class BoostedModel(Model):
         Yields
         ------
         float64[n], or the classes of n rows.
+
+        Examples
+        --------
+        >>> from oubli import IncrementalBoostingRegressor
+        >>> model = IncrementalBoostingRegressor(n_estimators=3, random_state=0).fit([[1.0], [2.0]], [5.0, 5.0])
+        >>> [stage.tolist() for stage in model.staged_predict([[1.5]])]
+        [[5.0], [5.0], [5.0]]
         """
         classes = self.samples_.classes.classes_array() if self.task is Task.CLASSIFICATION else None
         for answers in self._staged(X):
@@ -94,7 +109,7 @@ class BoostedModel(Model):
         return engine, copied, cells, hashes.copy(), len(self.samples_.classes)
 
     def to_parts(self) -> tuple[dict[str, Any], Arrays]:
-        """As every model; parameters that older programs do not know are left out where they have their defaults."""
+        """Internal: as every model, without parameters at their defaults that older programs do not know."""
         document, arrays = super().to_parts()
         parameters = document["parameters"]
         parameters["monotone_constraints"] = as_texts(parameters["monotone_constraints"])
@@ -108,5 +123,13 @@ class StagedProbabilities(BoostedModel):
     """What boosted classifiers have beside that."""
 
     def staged_predict_proba(self, X: Any) -> Iterator[Reals]:
-        """Yield what `predict_proba` says of rows after each iteration, float64[n, n_classes]; see `staged_predict`."""
+        """Yield what `predict_proba` says of rows after each iteration, float64[n, n_classes]; see `staged_predict`.
+
+        Examples
+        --------
+        >>> from oubli import IncrementalBoostingClassifier
+        >>> model = IncrementalBoostingClassifier(n_estimators=3, random_state=0).fit([[1.0], [2.0]], ["a", "b"])
+        >>> [stage.shape for stage in model.staged_predict_proba([[1.5]])]
+        [(1, 2), (1, 2), (1, 2)]
+        """
         yield from self._staged(X)

@@ -130,6 +130,28 @@ HUBER, QUANTILE, POISSON = range(3, 6)
 KINDS = {"huber": HUBER, "quantile": QUANTILE, "poisson": POISSON}
 
 BAND = 0.125  # b, in spreads
+POISSON_STEP = 2.0  # a leaf's largest, of a logarithm, before shrinkage: so none leads far beyond its end
+_MOST_MEANS = 8.0  # e^F beyond so many times the mean of all targets counts as that, in a curvature
+
+
+def ordinary_curvature(kind: int, level: float) -> float:
+    """The curvature of an ordinary sample, as a share of the largest: parameters count hessians in it.
+
+    A quantile is as uncertain as the mean of fewer samples, an extreme one of far fewer: there it is that of several.
+    """
+    if kind == QUANTILE:
+        return BAND / max(level, 1.0 - level) / (level * (1.0 - level))
+    return 1.0 / _MOST_MEANS if kind == POISSON else 1.0
+
+
+def curvature_scale(kind: int, level: float, base: float, spread: float) -> float:
+    """What curvatures are multiplied by, so that the largest is 1: a quantile's at the kink; larger ones count as 1.
+
+    base, spread : of the targets, see `targets.py`.
+    """
+    if kind == QUANTILE:
+        return BAND * spread / max(level, 1.0 - level)
+    return float(power(-base)) / _MOST_MEANS if kind == POISSON else 1.0
 
 
 @inner

@@ -39,7 +39,6 @@ LOSSES = (
     Parameter("quantile", float, 0.5, "The quantile that `loss=quantile` predicts.", low=0.001, high=0.999),
     Parameter("huber_delta", float, None, _DELTA, low=0, opens="low", limit=1e300, optional=True),
 )
-"""Of the kinds that have other losses than squared error."""
 _MOST_CONSTRAINED = 100
 
 
@@ -93,21 +92,22 @@ class BoostedSettings:
         return {name: value for name, value in values.items() if defaults.get(name, self) != value}
 
 
-def read_loss(values: dict[str, Any], task: Task) -> None:
-    """Check what belongs to the loss, and put `level` in place of all but its name.
+def read_shared(values: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """Put `level` in place of what belongs to the loss but its name, and `monotone` in place of constraints.
 
     Raises
     ------
     InputError
-        When a parameter belongs to another loss, or to a regression.
+        When a parameter belongs to another loss, or to a regression, or a constraint does not fit the columns.
     """
+    monotone = read_constraints(values.pop("monotone_constraints"), schema)
     loss, quantile, delta = values["loss"], values.pop("quantile"), values.pop("huber_delta")
-    if task is not Task.REGRESSION and loss != SQUARED_ERROR:
+    if schema.task is not Task.REGRESSION and loss != SQUARED_ERROR:
         raise InputError(f"loss={loss!r} is for numbers: a classifier learns by log-loss, leave it out")
     for name, owner, is_given in (("quantile", QUANTILE, quantile != 0.5), ("huber_delta", HUBER, delta is not None)):
         if is_given and loss != owner:
             raise InputError(f"{name} goes with loss={owner!r}: set that, or leave it out")
-    values["level"] = quantile if loss == QUANTILE else delta or 0.0
+    return {**values, "level": quantile if loss == QUANTILE else delta or 0.0, "monotone": monotone}
 
 
 def read_constraints(given: Any, schema: Schema) -> tuple[int, ...]:

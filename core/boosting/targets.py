@@ -94,7 +94,8 @@ class _TargetCells:
 
     def count(self, y: Reals, units: npt.NDArray[np.int32], sign: int) -> None:
         """Take in (sign 1) or let go of (-1) targets; units: of each, or empty if all weights are 1."""
-        cells, places = np.unique(np.floor(y / self.width + self.offset), return_inverse=True)
+        with np.errstate(over="ignore"):  # of targets that are all the same, and so have no cells of their own
+            cells, places = np.unique(np.floor(y / self.width + self.offset), return_inverse=True)
         found = np.zeros(len(cells), np.int64)
         np.add.at(found, places, units if len(units) else GRID)
         for cell, n in zip(cells.tolist(), found.tolist(), strict=True):

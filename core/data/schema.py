@@ -190,7 +190,14 @@ class Schema:
         return tuple(labels[key] for key in sorted(labels))
 
     def allows(self, label: Label) -> bool:
-        """Whether samples may have a label."""
+        """Whether samples may have a label.
+
+        Examples
+        --------
+        >>> schema = Schema.infer([[1.5, "red"], [2.5, "blue"]], ["yes", "no"], task="classification")
+        >>> schema.allows("perhaps"), schema.with_classes(["yes", "no"], None, []).allows("perhaps")
+        (True, False)
+        """
         return self.classes is None or label_key(label) in map(label_key, self.classes)
 
     def with_classes(self, classes: Any, max_classes: int | None, held: Iterable[Label]) -> Self:
@@ -209,6 +216,12 @@ class Schema:
         ------
         InputError
             When a rule is none.
+
+        Examples
+        --------
+        >>> schema = Schema.infer([[1.5, "red"], [2.5, "blue"]], ["yes", "no"], task="classification")
+        >>> schema.with_classes("closed", None, held=["yes", "no"]).classes
+        ('no', 'yes')
         """
         listed = self.classes
         if isinstance(classes, (list, tuple)):
@@ -248,6 +261,12 @@ class Schema:
         ------
         InputError
             When there is no column of this name.
+
+        Examples
+        --------
+        >>> schema = Schema.infer([[1.5, "red"], [2.5, "blue"]], ["yes", "no"], task="classification")
+        >>> schema.index("x1")
+        1
         """
         try:
             return self.names.index(name)
@@ -255,12 +274,19 @@ class Schema:
             raise InputError("there is no column of this name in the schema", value=name) from None
 
     def nearest(self, name: str) -> str:
-        """Return the name of the column that is most like a name, as a remark for messages; empty when none is."""
+        """Internal: the name of the column that is most like a name, as a remark for messages; empty when none is."""
         found = get_close_matches(name, self.names, 1) if len(name) <= _LONGEST_NAME else []
         return f" (the nearest that it has is '{found[0]}')" if found else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the schema as plain JSON values."""
+        """Return the schema as plain JSON values.
+
+        Examples
+        --------
+        >>> schema = Schema.infer([[1.5, "red"], [2.5, "blue"]], ["yes", "no"], task="classification")
+        >>> schema.to_dict()["columns"]
+        [{'name': 'x0', 'type': 'numeric', 'dtype': 'float32'}, {'name': 'x1', 'type': 'categorical'}]
+        """
         columns = []
         for column in self.columns:
             entry = {"name": column.name, "type": str(column.type)}
@@ -298,6 +324,12 @@ class Schema:
         ------
         InputError
             When something is missing, unknown or of a wrong type.
+
+        Examples
+        --------
+        >>> columns = [{"name": "age", "type": "numeric"}, {"name": "job", "type": "categorical"}]
+        >>> Schema.from_dict({"task": "regression", "columns": columns}).names
+        ('age', 'job')
         """
         optional = {"label", "named", *COLUMN_RULES}
         body = _object(document, "a schema", required={"task", "columns"}, optional=optional)
@@ -360,6 +392,11 @@ class Schema:
         InputError
             When X or y cannot be used at all, a name or position in `categorical_features` or `dtype` is wrong, or a
             column whose dtype is inferred has an integer that float64 cannot hold.
+
+        Examples
+        --------
+        >>> Schema.infer([[1.5, "red"], [2.5, "blue"]], [10.0, 20.0], task="regression", label_name="price")
+        Schema(regression of 'price' by 1 numeric, 1 categorical)
         """
         task = read_member(Task, task, "the task")
         columns, named = infer_columns(X, categorical_features, dtype)

@@ -45,6 +45,14 @@ class Explained(Keepable):
             With no samples left.
 
         O(n nodes), and once for each version of a boosted model O(n_samples T depth).
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestRegressor
+        >>> model = DynamicForestRegressor(random_state=0).fit([[0.0], [1.0], [2.0]], [0.0, 5.0, 9.0])
+        >>> found = model.shap_values([[2.0]])
+        >>> bool(abs(found.base_values[0] + found.values[0].sum() - model.predict([[2.0]])[0]) < 1e-9)
+        True
         """
         self.check_is_fitted()
         self._check_names(X)
@@ -120,6 +128,15 @@ class Explained(Keepable):
             With no samples left.
 
         O(d candidates), each of which is a prediction, at most some ten thousand.
+
+        Examples
+        --------
+        >>> from oubli import DynamicForestClassifier
+        >>> X, y = [[float(i), 0.0] for i in range(40)], ["low"] * 20 + ["high"] * 20
+        >>> model = DynamicForestClassifier(random_state=0).fit(X, y)
+        >>> found = model.nearest_change([15.0, 0.0])
+        >>> found.features, found.answer
+        (['x0'], 'high')
         """
         if isinstance(columns, bool) or columns not in (1, 2):
             raise InputError("must be 1 or 2: how many columns may change", field="columns", value=columns)

@@ -71,6 +71,13 @@ class Exportable:
         ------
         ImportError
             Without pandas.
+
+        Examples
+        --------
+        >>> from oubli import DynamicTreeClassifier
+        >>> model = DynamicTreeClassifier().fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> model.trees_to_dataframe()[["node", "parent", "n_samples"]].values.tolist()
+        [[0, -1, 3], [1, 0, 1], [2, 0, 2]]
         """
         self.resolve()
         return tables.data_frame(self)
@@ -88,6 +95,14 @@ class Exportable:
             (the shares of a leaf's `counts`, averaged over the trees), `mean` (its `value`, averaged likewise) or
             `score` (its `value`, added to the raw score, which begins at `start_scores`). Averages leave trees without
             samples out.
+
+        Examples
+        --------
+        >>> from oubli import DynamicTreeClassifier
+        >>> model = DynamicTreeClassifier().fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> import json
+        >>> len(json.loads(model.trees_to_json())["trees"][0]["nodes"])
+        3
         """
         self.resolve()
         return tables.document(self)
@@ -113,6 +128,16 @@ class Exportable:
         ------
         InputError
             For another number of names than features, or when there is no such tree.
+
+        Examples
+        --------
+        >>> from oubli import DynamicTreeClassifier
+        >>> model = DynamicTreeClassifier().fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> print(model.export_text(["age"]))
+        age <= 0.50
+            a (1 sample): a 100%
+        else
+            b (2 samples): b 100%
         """
         self.resolve()
         return pictures.as_text(pictures.shown_nodes(self, feature_names, tree, max_depth, decimals))
@@ -124,6 +149,13 @@ class Exportable:
         """Return a tree in Graphviz' DOT language, to be drawn by `dot`; resolves all tags.
 
         Parameters and errors are those of `export_text`.
+
+        Examples
+        --------
+        >>> from oubli import DynamicTreeClassifier
+        >>> model = DynamicTreeClassifier().fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> model.export_graphviz(["age"]).splitlines()[0]
+        'digraph tree {'
         """
         self.resolve()
         return pictures.as_graphviz(pictures.shown_nodes(self, feature_names, tree, max_depth, decimals))
@@ -151,6 +183,14 @@ class Exportable:
         ------
         ImportError
             Without matplotlib; and as `export_text`.
+
+        Examples
+        --------
+        >>> from oubli import DynamicTreeClassifier
+        >>> model = DynamicTreeClassifier().fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> ax = model.plot_tree(["age"])
+        >>> len(ax.texts)
+        5
         """
         self.resolve()
         return pictures.plot(pictures.shown_nodes(self, feature_names, tree, max_depth, decimals), ax)
@@ -174,6 +214,14 @@ class Exportable:
         ------
         ImportError
             Without SciPy.
+
+        Examples
+        --------
+        >>> from oubli import DynamicTreeClassifier
+        >>> model = DynamicTreeClassifier().fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> indicator, offsets = model.decision_path([[0.0], [2.0]])
+        >>> indicator.toarray().tolist(), offsets.tolist()
+        ([[1, 1, 0], [1, 0, 1]], [0, 3])
         """
         self._check_names(X)
         self.resolve()

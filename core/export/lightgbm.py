@@ -238,7 +238,7 @@ def _document(model: ReadModel, trees: list[str], n_outputs: int, classes: list[
     what = "objective=regression" if n_outputs == 1 else "average_output"
     if getattr(model.engine_.settings, "loss", "") == "poisson":
         what = "objective=poisson"  # the answer is a power of the raw score
-    if model.is_boosted and len(classes) > 1:
+    elif model.is_boosted and len(classes) > 1:
         what = "objective=binary sigmoid:1" if n_outputs == 1 else f"objective=multiclass num_class:{n_outputs}"
     places = {column: ":".join(map(str, range(len(one.texts)))) for column, one in held.items()}
     ours = {

@@ -78,6 +78,12 @@ class Influence:
         """The samples that help most, with their scores, best first: only positive ones.
 
         row : which row is meant, with reduce=None.
+
+        Examples
+        --------
+        >>> found = Influence(ids=["a", "b", "c"], scores=np.array([0.5, -0.25, -0.75]), method="leave-one-out")
+        >>> found.helpful()
+        [('a', 0.5)]
         """
         return self._ranked(top, row, sign=1.0)
 
@@ -85,6 +91,12 @@ class Influence:
         """The samples that harm most, with their scores, worst first: only negative ones.
 
         row : which row is meant, with reduce=None.
+
+        Examples
+        --------
+        >>> found = Influence(ids=["a", "b", "c"], scores=np.array([0.5, -0.25, -0.75]), method="leave-one-out")
+        >>> found.harmful(top=1)
+        [('c', -0.75)]
         """
         return self._ranked(top, row, sign=-1.0)
 

@@ -259,19 +259,28 @@ class View:
         return np.where(is_filled, -self.factor * trace.gradients / np.where(is_filled, trace.denominators, 1.0), 0.0)
 
     def columns_of(self, scores: Reals) -> Reals:
-        """Repeat a score of each group for all samples, float64[K, n]."""
+        """Internal: repeat a score of each group for all samples, float64[K, n]."""
         return np.repeat(scores[:, np.newaxis], self.n_samples, axis=1)
 
     def raw_scores(self, X: Any) -> Reals:
-        """Raw scores of rows, float64[m, K]."""
+        """Raw scores of rows, float64[m, K].
+
+        Examples
+        --------
+        >>> from oubli import IncrementalBoostingRegressor
+        >>> from oubli.core.influence import view
+        >>> model = IncrementalBoostingRegressor(n_estimators=5, random_state=0).fit([[1.0], [2.0]], [1.0, 2.0])
+        >>> view(model).raw_scores([[1.0], [3.0]]).shape
+        (2, 1)
+        """
         return self.scores_in(self.route(X))
 
     def scores_in(self, leaves: Array) -> Reals:
-        """Raw scores of rows by the leaves that they reach, float64[m, K]."""
+        """Internal: raw scores of rows by the leaves that they reach, float64[m, K]."""
         return self.start + self.learning_rate * self.sum_in(leaves, self.trace.values)
 
     def sum_in(self, leaves: Array, values: Reals) -> Reals:
-        """Sum numbers of the leaves that rows reach, by group: float64[m, K]."""
+        """Internal: sum numbers of the leaves that rows reach, by group: float64[m, K]."""
         sums = np.zeros((leaves.shape[1], self.n_groups))
         sum_values(leaves, self.offsets, values, sums)
         return sums
@@ -283,6 +292,14 @@ class View:
         ------
         InputError
             When the leaf values of these samples are others, on average and relative to their size.
+
+        Examples
+        --------
+        >>> from oubli import IncrementalBoostingRegressor
+        >>> from oubli.core.influence import view
+        >>> model = IncrementalBoostingRegressor(n_estimators=5, random_state=0).fit([[1.0], [2.0]], [1.0, 2.0])
+        >>> view(model).check(tolerance=1.0).n_samples
+        2
         """
         counts = self.trace.counts  # a leaf weighs as much as it has samples
         size = float(np.dot(counts, np.abs(self.values)))

@@ -128,7 +128,14 @@ class DynamicTreeClassifier(Classifier):
 
     @reads_rows
     def predict(self, X: Any) -> Array:
-        """Predict the class that most samples of each row's leaf have; the smaller class wins a tie."""
+        """Predict the class that most samples of each row's leaf have; the smaller class wins a tie.
+
+        Examples
+        --------
+        >>> model = DynamicTreeClassifier().fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        >>> model.predict([[5.0]]).tolist()
+        ['b']
+        """
         self._check_names(X)
         classes, counts = self.samples_.classes, self._read_trees(self.engine_.counts, X)
         if counts.ndim == 1:  # of one row: faster than its shares

@@ -39,7 +39,13 @@ class DataValues:
     values: Reals
 
     def lowest(self, top: int = 10) -> list[tuple[str, float]]:
-        """The samples of the lowest value, whose labels are most likely to be wrong, lowest first."""
+        """The samples of the lowest value, whose labels are most likely to be wrong, lowest first.
+
+        Examples
+        --------
+        >>> DataValues(ids=["a", "b", "c"], values=np.array([0.9, 0.1, 0.7])).lowest(1)
+        [('b', 0.1)]
+        """
         order = np.argsort(self.values, kind="stable")[: max(int(top), 0)]
         return [(self.ids[i], float(self.values[i])) for i in order.tolist()]
 

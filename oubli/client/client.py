@@ -94,7 +94,14 @@ class _Shared:
         return self.session.min_version
 
     def forget_version(self) -> None:
-        """Forget the newest version, for a server that was restored to an older state on purpose."""
+        """Forget the newest version, for a server that was restored to an older state on purpose.
+
+        Examples
+        --------
+        >>> client.forget_version()
+        >>> client.min_version
+        0
+        """
         self.session.forget_version()
 
     send = _Operation(requests.send)
@@ -201,9 +208,11 @@ class Client(_Shared):
 
     Examples
     --------
-    >>> with Client("http://127.0.0.1:8000") as client:  # doctest: +SKIP
-    ...     client.add([[39, "State-gov"]], ["<=50K"], ids=["ada-1"], subjects="ada")
-    ...     client.predict([[39, "State-gov"]]).predictions
+    >>> url = "http://127.0.0.1:8000"  # doctest: +SKIP
+    >>> with Client(url) as client:
+    ...     added = client.add([[39, "a", True]], ["yes"], ids=["eve-1"], subjects="eve")
+    ...     print(client.predict([[39, "a", True]]).model_version >= added.model_version)
+    True
     """
 
     def __init__(
@@ -226,7 +235,13 @@ class Client(_Shared):
         self.transport = Transport(http_client or self._owned, addresses[0], _headers(api_key, headers))  # type: ignore[arg-type]
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections.
+
+        Examples
+        --------
+        >>> client = Client(url)
+        >>> client.close()
+        """
         if self._owned is not None:
             self._owned.close()
 
@@ -282,7 +297,19 @@ class AsyncClient(_Shared):
         self.transport = AsyncTransport(http_client or self._owned, addresses[0], _headers(api_key, headers))  # type: ignore[arg-type]
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections.
+
+        Examples
+        --------
+        >>> async def look() -> bool:
+        ...     client = AsyncClient(url)
+        ...     is_alive = await client.is_alive()
+        ...     await client.close()
+        ...     return is_alive
+        >>> import asyncio
+        >>> asyncio.run(look())
+        True
+        """
         if self._owned is not None:
             await self._owned.aclose()
 

@@ -36,7 +36,16 @@ _ROW = re.compile(r"^(/instances/)(\d+)")
 
 
 class ClientError(Exception):
-    """Base of all errors of the client."""
+    """Base of all errors of the client.
+
+    Examples
+    --------
+    >>> try:
+    ...     client.get("nobody")
+    ... except ClientError as error:
+    ...     print(error.kind)
+    not-held
+    """
 
 
 class DataError(ClientError, ValueError):
@@ -50,6 +59,14 @@ class DataError(ClientError, ValueError):
         Name or position of the column; None when it is not about one.
     rule
         What must hold.
+
+    Examples
+    --------
+    >>> try:
+    ...     client.predict([[float("inf"), "a", True]])
+    ... except DataError as error:
+    ...     print(error.row, error.rule)
+    0 must be a finite number: remove the infinity, or send None when the value is unknown
     """
 
     def __init__(self, rule: str, row: int | None = None, field: str | int | None = None) -> None:
@@ -58,7 +75,7 @@ class DataError(ClientError, ValueError):
         self.rule, self.row, self.field = rule, row, field
 
     def further_on(self, n: int) -> Self:
-        """Return the error of rows of which so many were before those that it counts."""
+        """Internal: the error of rows of which so many were before those that it counts."""
         return self if self.row is None else type(self)(self.rule, self.row + n, self.field)
 
 
@@ -69,6 +86,15 @@ class NoAnswerError(ClientError):
     ----------
     may_have_been_applied
         Whether the server may have done what was asked. False when the request was never sent.
+
+    Examples
+    --------
+    >>> from oubli.client import Client
+    >>> try:
+    ...     Client("http://127.0.0.1:1", retries=0).model()
+    ... except NoAnswerError as error:
+    ...     print(error.may_have_been_applied)
+    False
     """
 
     def __init__(self, message: str, *, may_have_been_applied: bool) -> None:
@@ -77,7 +103,13 @@ class NoAnswerError(ClientError):
 
 
 class TimedOutError(NoAnswerError):
-    """The answer took longer than the client's timeout."""
+    """The answer took longer than the client's timeout.
+
+    Examples
+    --------
+    >>> issubclass(TimedOutError, NoAnswerError)  # whose handlers catch it, too
+    True
+    """
 
 
 class UnexpectedAnswerError(ClientError):
@@ -87,6 +119,11 @@ class UnexpectedAnswerError(ClientError):
     ----------
     status
         Of the answer.
+
+    Examples
+    --------
+    >>> UnexpectedAnswerError("the answer is no JSON", 200).status
+    200
     """
 
     def __init__(self, message: str, status: int) -> None:
@@ -103,6 +140,11 @@ class InputProblem(NamedTuple):
         JSON pointer into the body, or a slash and the name of a parameter.
     detail
         What must hold there.
+
+    Examples
+    --------
+    >>> InputProblem("/instances/0", "must have 3 values").pointer
+    '/instances/0'
     """
 
     pointer: str
@@ -125,6 +167,14 @@ class ProblemError(ClientError):
         Seconds after which the server asks to try again; None when it does not.
     request_id
         Names the request in the server's log.
+
+    Examples
+    --------
+    >>> try:
+    ...     client.predict([[39, "a"]])
+    ... except ProblemError as error:
+    ...     print(error.status, error.kind, error.pointers)
+    422 invalid-input ('/instances/0',)
     """
 
     def __init__(
@@ -145,7 +195,7 @@ class ProblemError(ClientError):
         self.retry_after, self.request_id = retry_after, request_id
 
     def further_on(self, n: int) -> ProblemError:
-        """Return the error of rows of which so many were before those that it counts."""
+        """Internal: the error of rows of which so many were before those that it counts."""
         if not n or not self.errors:
             return self
         facts = {name: getattr(self, name) for name in ("kind", "title", "detail", "retry_after", "request_id")}
@@ -160,55 +210,157 @@ class ProblemError(ClientError):
 
 
 class InvalidInputError(ProblemError):
-    """The request is not valid; nothing was changed."""
+    """The request is not valid; nothing was changed.
+
+    Examples
+    --------
+    >>> try:
+    ...     client.predict([[39, "a"]])
+    ... except InvalidInputError as error:
+    ...     print(error.errors[0].pointer)
+    /instances/0
+    """
 
 
 class AccessError(ProblemError):
-    """The key is missing, unknown, or does not have the needed scope; or the host is not one of the server's."""
+    """The key is missing, unknown, or does not have the needed scope; or the host is not one of the server's.
+
+    Examples
+    --------
+    >>> problem_of(403, {"title": "Forbidden"}, None, None)
+    AccessError('403 Forbidden')
+    """
 
 
 class NotFoundError(ProblemError):
-    """What was named is not there: a sample, a subject, a receipt, a job, a ranking, a bundle or a snapshot."""
+    """What was named is not there: a sample, a subject, a receipt, a job, a ranking, a bundle or a snapshot.
+
+    Examples
+    --------
+    >>> try:
+    ...     client.get("nobody")
+    ... except NotFoundError as error:
+    ...     print(error.status, error.kind)
+    404 not-held
+    """
 
 
 class ConflictError(ProblemError):
-    """The request does not go with the server's state, such as a sample that was changed; nothing was changed."""
+    """The request does not go with the server's state, such as a sample that was changed; nothing was changed.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["changed-1"])
+    >>> try:
+    ...     client.replace("changed-1", [40, "a", True], "yes", if_match='"old"')
+    ... except ConflictError as error:
+    ...     print(error.kind)
+    sample-changed
+    """
 
 
 class EmptyModelError(ConflictError):
-    """No samples are held, so there is nothing to predict from."""
+    """No samples are held, so there is nothing to predict from.
+
+    Examples
+    --------
+    >>> problem_of(409, {"type": "urn:oubli:problem:empty-model", "title": "No samples"}, None, None)
+    EmptyModelError('409 No samples')
+    """
 
 
 class IdConflictError(ConflictError):
-    """Ids are held with other content."""
+    """Ids are held with other content.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["twice-1"])
+    >>> try:
+    ...     client.add([[40, "b", True]], ["no"], ids=["twice-1"])
+    ... except IdConflictError as error:
+    ...     print(error.pointers)
+    ('/samples/0/id',)
+    """
 
 
 class ErasedLatelyError(ConflictError):
-    """Ids were erased a short time ago; `readd=True` brings them back on purpose."""
+    """Ids were erased a short time ago; `readd=True` brings them back on purpose.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["late-1"])
+    >>> receipt = client.delete("late-1")
+    >>> try:
+    ...     client.add([[39, "a", True]], ["yes"], ids=["late-1"])
+    ... except ErasedLatelyError as error:
+    ...     print(error.pointers)
+    ('/samples/0/id',)
+    """
 
 
 class RestrictedError(ConflictError):
-    """The processing of an id or a subject is restricted: nothing is added to it."""
+    """The processing of an id or a subject is restricted: nothing is added to it.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["still-1"], subjects="still")
+    >>> restriction = client.restrict("still")
+    >>> try:
+    ...     client.add([[39, "a", True]], ["yes"], subjects="still")
+    ... except RestrictedError as error:
+    ...     print(error.pointers)
+    ('/samples/0/subject',)
+    """
 
 
 class EphemeralError(ConflictError):
-    """The server keeps nothing on disk."""
+    """The server keeps nothing on disk.
+
+    Examples
+    --------
+    >>> problem_of(409, {"type": "urn:oubli:problem:ephemeral", "title": "Nothing is kept"}, None, None)
+    EphemeralError('409 Nothing is kept')
+    """
 
 
 class TooLargeError(ProblemError):
-    """The body is too large, or names too many rows: split it."""
+    """The body is too large, or names too many rows: split it.
+
+    Examples
+    --------
+    >>> problem_of(413, {"title": "Too large"}, None, None)
+    TooLargeError('413 Too large')
+    """
 
 
 class BusyError(ProblemError):
-    """As many requests wait as may wait."""
+    """As many requests wait as may wait.
+
+    Examples
+    --------
+    >>> problem_of(429, {"title": "Busy"}, 2.0, None).retry_after
+    2.0
+    """
 
 
 class ServerError(ProblemError):
-    """The server failed."""
+    """The server failed.
+
+    Examples
+    --------
+    >>> problem_of(500, {"title": "Failed"}, None, "request-7").request_id
+    'request-7'
+    """
 
 
 class UnavailableError(ServerError):
-    """The server is not ready, accepts no changes, or is behind what this client has seen."""
+    """The server is not ready, accepts no changes, or is behind what this client has seen.
+
+    Examples
+    --------
+    >>> problem_of(503, {"type": "urn:oubli:problem:behind", "title": "Behind"}, 1.0, None).kind
+    'behind'
+    """
 
 
 class NotLeaderError(ProblemError):
@@ -220,6 +372,12 @@ class NotLeaderError(ProblemError):
     ----------
     leader
         Address of the leader, as the nodes know it; None while there is none.
+
+    Examples
+    --------
+    >>> document = {"type": "urn:oubli:problem:not-leader", "title": "Not the leader", "leader": "http://two:8000"}
+    >>> problem_of(409, document, None, None).leader
+    'http://two:8000'
     """
 
     def __init__(self, status: int, *, leader: str | None = None, **further: Any) -> None:
@@ -236,6 +394,11 @@ class JobFailedError(ClientError):
         Which.
     reason
         What the server says.
+
+    Examples
+    --------
+    >>> str(JobFailedError("7", "the disk is full"))
+    'the job has failed: the disk is full'
     """
 
     def __init__(self, job_id: str, reason: str) -> None:
@@ -244,11 +407,33 @@ class JobFailedError(ClientError):
 
 
 class ReceiptError(ClientError):
-    """A receipt is not what it claims to be; the text names the rule."""
+    """A receipt is not what it claims to be; the text names the rule.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["forged-1"])
+    >>> receipt = client.delete("forged-1")
+    >>> try:
+    ...     client.verify_receipt({**receipt.content, "unlearned": 0})
+    ... except ReceiptError as error:
+    ...     print(error)
+    its signature is not that of its content: something in it was changed
+    """
 
 
 class WaitTimeoutError(ClientError, TimeoutError):
-    """What was awaited has not happened in time; it may still happen."""
+    """What was awaited has not happened in time; it may still happen.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["slow-1"])
+    >>> receipt = client.delete("slow-1")
+    >>> try:
+    ...     client.wait_erased(receipt, timeout=0)
+    ... except WaitTimeoutError as error:
+    ...     print(error)
+    it is not erased in time; the server continues
+    """
 
 
 _BY_KIND: Mapping[str, type[ProblemError]] = {
@@ -270,7 +455,7 @@ _BY_STATUS: Mapping[int, type[ProblemError]] = {
 
 
 def problem_of(status: int, content: Any, retry_after: float | None, request_id: str | None) -> ProblemError:
-    """Return the error that an answer means.
+    """Internal: the error that an answer means.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import ModuleType
@@ -20,7 +20,7 @@ from oubli.core.forest.engine import ForestEngine
 from oubli.core.forest.layout.blocks import CHOSEN
 from oubli.core.tree import engine as tree_engine
 from tests.histories import comparisons
-from tests.histories.worlds import Chooser, History, World, awkward_world, learnable_world
+from tests.histories.worlds import Chooser, History, World, awkward_world, learnable_world, without_signs
 from tests.oracles import forest as forest_oracle
 from tests.oracles.boosting import presorted, quantised, quantised_parts
 
@@ -28,6 +28,7 @@ MANY = 10**9
 # None; whole ones; some that are not, so that the grid changes; none that is whole.
 _WEIGHTS: tuple[tuple[float, ...], ...] = ((), (), (1, 2, 5), (*[1] * 9, 0.5), (0.3, 1.7, 2))
 TASKS = ("classification", "classification", "regression")
+LOSSES = ("squared_error", "squared_error", "quantile", "huber", "poisson")
 
 # What happens: any order at all, and orders that an adversary would choose.
 RANDOM = (
@@ -192,21 +193,23 @@ def boosted_parameters(choose: Chooser) -> dict[str, Any]:
     }
 
 
-def asked_of_boosting(choose: Chooser, world: World, *, any_loss: bool) -> dict[str, Any]:
-    """A loss and monotone constraints, now and then; what a set cannot have is left out."""
+def asked_loss(choose: Chooser, world: World, losses: Sequence[str] = LOSSES) -> dict[str, Any]:
+    """A loss, now and then, of a set of numbers."""
+    loss = choose.one(losses)
+    if world.task != "regression":
+        return {}
+    if loss == "quantile":
+        return {"loss": loss, "quantile": choose.one([0.1, 0.5, 0.98])}
+    return {"loss": loss, "huber_delta": choose.one([None, 0.5, 100.0])} if loss == "huber" else {"loss": loss}
+
+
+def asked_constraints(choose: Chooser, world: World, shares: Sequence[bool] = (False, False, True)) -> dict[str, Any]:
+    """Monotone constraints, now and then; what a set cannot have is left out."""
     labels = {label for _, label in world.rows} | {label for phase in world.drifted for label in phase}
-    values: dict[str, Any] = {}
-    loss = choose.one(["squared_error", "squared_error", "quantile", "huber", "poisson"])
-    if world.task == "regression" and any_loss and (loss != "poisson" or min(labels) >= 0.0):
-        values["loss"] = loss
-        if loss == "quantile":
-            values["quantile"] = choose.one([0.1, 0.5, 0.98])
-        if loss == "huber":
-            values["huber_delta"] = choose.one([None, 0.5, 100.0])
     numeric = [i for i, column in enumerate(world.columns) if column.type != "categorical"]
-    if numeric and (world.task == "regression" or len(labels) <= 2) and choose.one([False, False, True]):
-        values["monotone_constraints"] = {i: choose.one([1, -1]) for i in numeric[: choose.integer(1, 2)]}
-    return values
+    if numeric and (world.task == "regression" or len(labels) <= 2) and choose.one(shares):
+        return {"monotone_constraints": {i: choose.one([1, -1]) for i in numeric[: choose.integer(1, 2)]}}
+    return {}
 
 
 def quantised_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
@@ -218,7 +221,8 @@ def quantised_parameters(choose: Chooser, world: World, deep: bool) -> dict[str,
         "early_stopping": choose.one([None, None, None, 1, 2]),
         "validation_fraction": choose.one([0.1, 0.5]),
         "category_statistics": choose.one([None, 32, 1, 2, 3]),
-        **asked_of_boosting(choose, world, any_loss=True),
+        **asked_loss(choose, world),
+        **asked_constraints(choose, world),
     }
 
 
@@ -238,12 +242,30 @@ def online_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, An
         **boosted_parameters(choose),
         "max_leaf_nodes": choose.one([2, 3, 5, 20]),
         "robustness": choose.one([0.0, 0.1, 0.3, 1.0]),
+        **asked_loss(choose, world),
     }
 
 
 def constrained_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
     """The same with monotone constraints, which the oracle does not know."""
-    return {**online_parameters(choose, world, deep), **asked_of_boosting(choose, world, any_loss=False)}
+    return {**online_parameters(choose, world, deep), **asked_constraints(choose, world)}
+
+
+ASKED = ("quantile", "huber", "poisson", "monotone constraints")
+
+
+def asking(kind: Kind, what: str) -> Kind:
+    """A kind of boosting whose worlds have numbers, and one of `ASKED`."""
+
+    def parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
+        values = kind.parameters(choose, world, deep)
+        if what == ASKED[-1]:
+            return {**values, **asked_constraints(choose, world, [True])}
+        for name in ("quantile", "huber_delta"):
+            values.pop(name, None)
+        return {**values, **asked_loss(choose, world, [what])}
+
+    return replace(kind, parameters=parameters, tasks=("regression",), wide=())
 
 
 @dataclass(frozen=True)
@@ -293,7 +315,8 @@ class Kind:
         tuning = {name: choose.one(values) for name, values in self.tuning.items()}
         weights = choose.one(_WEIGHTS) if self.has_weights else ()
         parameters = self.parameters(choose, world, which == "deep")
-        return replace(world, parameters=parameters, tuning=tuning, weights=weights)
+        world = replace(world, parameters=parameters, tuning=tuning, weights=weights)
+        return without_signs(world) if parameters.get("loss") == "poisson" else world
 
     def choose_history(self, choose: Chooser, max_operations: int, max_rows: int) -> History:
         """Choose a history; it starts with a fit (of size 0: an empty model)."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from zlib import crc32
 
@@ -135,6 +135,12 @@ class World:
         """A row of the pool with the label of a phase."""
         features, label = self.rows[number]
         return features, self.drifted[phase - 1][number] if phase and self.drifted else label
+
+
+def without_signs(world: World) -> World:
+    """The same with targets of 0 and more."""
+    rows = tuple((features, abs(label)) for features, label in world.rows)
+    return replace(world, rows=rows, drifted=tuple(tuple(map(abs, labels)) for labels in world.drifted))
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from oubli.core.boosting.parameters import (
-    LOSSES,
-    MAX_TREES,
-    BoostedSettings,
-    hash_limit,
-    read_constraints,
-    read_loss,
-    shared,
-)
+from oubli.core.boosting.parameters import LOSSES, MAX_TREES, BoostedSettings, hash_limit, read_shared, shared
 from oubli.core.data.schema import Schema
 from oubli.core.errors import InputError
 from oubli.core.parameters import (
@@ -132,8 +124,7 @@ def read_settings(params: Mapping[str, Any], schema: Schema) -> IncrementalSetti
     gradient_grid, leaf_grid = _read_grids(values.pop("quantization"))
     patience = values.pop("early_stopping") or 0
     values["category_statistics"] = values["category_statistics"] or 0
-    values["monotone"] = read_constraints(values.pop("monotone_constraints"), schema)
-    read_loss(values, schema.task)
+    values = read_shared(values, schema)
     return IncrementalSettings(**values, gradient_grid=gradient_grid, leaf_grid=leaf_grid, patience=patience)
 
 

@@ -13,7 +13,8 @@ Differs from the paper (so do the bins, see `bins.py`, and the candidates, see `
        are many more samples than the bins were made for (MOST_GROWTH), when the loss changes (from two classes to
        three, or back), and when a target of a regression is out of the scale's reach;
     e) the trees of a class are dropped with its last sample;
-    f) samples have weights: how many come, go or are held is their size (`core/boosting/weights.py`).
+    f) samples have weights: how many come, go or are held is their size (`core/boosting/weights.py`);
+    g) a regression may have another loss than squared error, whose derivatives are kept as those of a class are.
 """
 
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ import numpy as np
 from oubli.core.array_types import Arrays, Bools, Reals, Slots
 from oubli.core.boosting.engine import BoostedEngine
 from oubli.core.boosting.histogram import unsplit_score
+from oubli.core.boosting.loss import POISSON
 from oubli.core.boosting.online import derivatives as scaling
 from oubli.core.boosting.online import serialise
 from oubli.core.boosting.online import update as updating
@@ -166,6 +168,9 @@ class OnlineTrees(BoostedEngine):
         """Trees held."""
         return self.forest.n_trees
 
+    def loss_level(self, problem: Problem) -> float:
+        return self.scale.level if self.groups else self.settings.level
+
     def _size(self, problem: Problem) -> int:
         """Size of the samples held, those that are about to leave included."""
         return size_of(problem.units, np.flatnonzero(self.held))
@@ -191,10 +196,14 @@ class OnlineTrees(BoostedEngine):
         settings = self.settings
         groups = n_groups(problem, len(slots))
         check_size(settings.n_estimators, groups, 2 * settings.max_leaf_nodes - 1)
-        is_scaled = groups > 0 and not self.is_classification
         size, scale = size_of(problem.units, slots), scaling.NO_SCALE
-        if is_scaled:
-            scale = scaling.scale_of(problem.y[slots], scaling.MOST_GROWTH * size, units_of(problem.units, slots))
+        if groups > 0 and not self.is_classification:
+            y, most = problem.y[slots], scaling.MOST_GROWTH * size
+            if self.kind is None:
+                scale = scaling.scale_of(y, most, units_of(problem.units, slots))
+            else:
+                units = problem.units[slots] if len(problem.units) else problem.units
+                scale = scaling.scale_of_loss(settings, self.kind, y, most, units)
         self.restore(slots, groups, serialise.Header(size, scale, problem.ranks.copy()))
         self.last_update = LastUpdate(samples_retrained=len(slots), grown=True)
         if groups == 0:
@@ -290,8 +299,9 @@ class OnlineTrees(BoostedEngine):
             return True
         if self.is_classification:
             return groups != self.groups and min(groups, self.groups) < 3
+        center = 0.0 if self.kind == POISSON else self.scale.base
         with np.errstate(over="ignore"):
-            return bool(np.abs(problem.y[slots] - self.scale.base).max() > self.scale.reach)
+            return bool(np.abs(problem.y[slots] - center).max() > self.scale.reach)
 
     def _take_classes(self, problem: Problem, groups: int) -> Bools:
         """Have the trees of the classes that there are now (Appendix M); returns which of them are new."""
@@ -426,12 +436,13 @@ class OnlineTrees(BoostedEngine):
             When the arrays are not trees of these samples, saying what is wrong.
         """
         slots = np.sort(slots)
-        header = serialise.take_header(arrays, problem, size_of(problem.units, slots))
+        header = serialise.take_header(arrays, problem, size_of(problem.units, slots), self.kind)
         self.restore(slots, n_groups(problem, len(slots)), header)
         if self.groups:
             self.restore_bins(problem, slots, serialise.take_bins(arrays, self.categorical))
             serialise.take_structure(arrays, self.forest, self.bins, self.candidates, self.groups)
-            self.forest.gh[:, slots] = serialise.take_derivatives(arrays, self.forest, len(slots), self.scale)
+            shift = self._rules().shift
+            self.forest.gh[:, slots] = serialise.take_derivatives(arrays, self.forest, len(slots), self.scale, shift)
             self.forest = self._recounted(problem, slots)
 
     # -- checking -------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 from oubli.core.boosting.estimator import BoostedModel, StagedProbabilities
 from oubli.core.boosting.online.engine import OnlineTrees
 from oubli.core.boosting.online.parameters import PARAMETERS, OnlineSettings
-from oubli.core.boosting.parameters import read_constraints
+from oubli.core.boosting.parameters import read_shared
 from oubli.core.data.schema import Schema
 from oubli.core.estimators import Classifier, Regressor
 from oubli.core.parameters import check_parameters
@@ -40,6 +40,9 @@ class OnlineBoosting(BoostedModel):
         robustness: float = 0.1,
         l2_regularization: float = 0.3,
         min_child_weight: float = 0.03,
+        loss: str = "squared_error",
+        quantile: float = 0.5,
+        huber_delta: float | None = None,
         monotone_constraints: Any = None,
         class_weight: Any = None,
         scale_pos_weight: float | None = None,
@@ -50,9 +53,7 @@ class OnlineBoosting(BoostedModel):
 
     @classmethod
     def read_settings(cls, parameters: Mapping[str, Any], schema: "Schema") -> OnlineSettings:
-        values = check_parameters(PARAMETERS, parameters)
-        monotone = read_constraints(values.pop("monotone_constraints"), schema)
-        return OnlineSettings(**values, monotone=monotone)
+        return OnlineSettings(**read_shared(check_parameters(PARAMETERS, parameters), schema))
 
     @staticmethod
     def engine_type(settings: OnlineSettings) -> type[OnlineTrees]:
@@ -88,6 +89,8 @@ class OnlineBoostingClassifier(OnlineBoosting, StagedProbabilities, Classifier):
         Number added to the hessian of a leaf.
     min_child_weight : float, default 0.03
         Minimum hessian of each side of a split.
+    loss, quantile, huber_delta
+        Of regressors.
     monotone_constraints : dict, list of str or None, default None
         1 or -1 by name or position of a numeric column: the probability of the second
         class never falls, or never rises, in it. In a list, texts like "income:1". Missing values have no order.
@@ -134,7 +137,7 @@ class OnlineBoostingClassifier(OnlineBoosting, StagedProbabilities, Classifier):
 class OnlineBoostingRegressor(OnlineBoosting, Regressor):
     """Gradient boosting for numbers whose trees are updated in place when samples come and go (Online GBDT).
 
-    Squared error. For what the guarantee means, see `OnlineBoostingClassifier`.
+    For what the guarantee means, see `OnlineBoostingClassifier`.
 
     Parameters
     ----------
@@ -157,6 +160,15 @@ class OnlineBoostingRegressor(OnlineBoosting, Regressor):
         Number added to the hessian of a leaf.
     min_child_weight : float, default 20.0
         Minimum hessian of each side of a split.
+    loss : "squared_error", "quantile", "huber" or "poisson", default "squared_error"
+        What is minimised. "quantile" predicts a quantile; "huber" is squared error that is linear beyond `huber_delta`,
+        for targets with outliers; "poisson" is for counts and other targets of 0 and more, and predicts their mean as
+        e to the power of the raw score.
+    quantile : float in [0.001, 0.999], default 0.5
+        Share of the targets below predictions; with `loss="quantile"` only.
+    huber_delta : float or None, default None
+        Error from which on the loss is linear; None: the spread of the targets when all trees were grown last, a power
+        of two near their standard deviation. With `loss="huber"` only.
     monotone_constraints : dict, list of str or None, default None
         1 or -1 by name or position of a numeric column: the prediction never falls, or never rises, in it.
         In a list, texts like "income:1". Missing values have no order.
@@ -196,6 +208,9 @@ class OnlineBoostingRegressor(OnlineBoosting, Regressor):
         robustness: float = 0.1,
         l2_regularization: float = 1.0,
         min_child_weight: float = 20.0,
+        loss: str = "squared_error",
+        quantile: float = 0.5,
+        huber_delta: float | None = None,
         monotone_constraints: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,

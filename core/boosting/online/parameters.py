@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from oubli.core.boosting.parameters import BoostedSettings, shared
+from oubli.core.boosting.parameters import LOSSES, BoostedSettings, shared
 from oubli.core.parameters import class_weight, n_jobs, random_state, scale_pos_weight, share, whole
 
 MAX_LEAVES = 256  # the leaves of a tree are numbered by one byte
@@ -20,6 +20,7 @@ PARAMETERS = (
     ),
     shared("l2_regularization", 0.3, regression={"default": 1.0}),
     shared("min_child_weight", 0.03, regression={"default": 20.0}),
+    *LOSSES,
     shared("monotone_constraints", None),
     class_weight(),
     scale_pos_weight(),

@@ -5,6 +5,7 @@ contributes to each tree. Everything else is computed when the file is read: can
 looked up, sums and values counted. So nothing in a file can silently contradict the samples.
 
     n_grown, scale, limit, ranks                        the header, see `Header`
+    curve                                               float64[3], its rest: of other losses than squared error
     first, edges, hashes, n_inner, n_outer, n_taken     the bins, see `bins.py`
     sizes                                               int32[T]: places in use of each tree
     place, parent, feature, bin, missing_left           by place in use, parents before children
@@ -21,7 +22,7 @@ from oubli.core.boosting.online.bins import MOST_CODES, Bins
 from oubli.core.boosting.online.derivatives import MOST_GRADIENT, MOST_GROWTH, NO_SCALE, Scale
 from oubli.core.boosting.online.parameters import MAX_SAMPLES, OnlineSettings
 from oubli.core.boosting.online.split import FEW, MANY_CATEGORIES, Candidates
-from oubli.core.boosting.online.state import NIL, STATE, Forest
+from oubli.core.boosting.online.state import G_SCALE, NIL, SHIFT_OF_CLASSES, STATE, Forest
 from oubli.core.boosting.parameters import n_groups
 from oubli.core.boosting.state import LEAF, NODE
 from oubli.core.engine import Shape
@@ -29,6 +30,7 @@ from oubli.core.errors import expect
 from oubli.core.samples.arrays import Problem
 
 _ROOM = 17 / 16  # of the slots, see `engine.py`
+_BYTE = 8
 _CANDIDATE_BYTES = 24  # of a code in an iteration while its candidates are drawn
 
 _NODE_FIELDS: dict[str, Any] = {
@@ -107,6 +109,8 @@ def pack(header: Header, forest: Forest, bins: Bins, held: Bools) -> Arrays:
         "limit": np.array([scale.limit], np.int64),
         "ranks": header.ranks,
     }
+    if scale.band:
+        arrays["curve"] = np.array([scale.level, scale.band, scale.curvature])
     if forest.n_trees == 0:
         return arrays
     arrays |= {name: getattr(bins, name) for name in _BINS}
@@ -214,16 +218,18 @@ def _hang(forest: Forest, tree: int, fields: Arrays) -> None:
     expect((lefts != 0).all(), f"tree {tree} has a node without children")
 
 
-def take_header(arrays: Arrays, problem: Problem, n_samples: int) -> Header:
-    """Read the header of trees over samples of some size."""
+def take_header(arrays: Arrays, problem: Problem, n_samples: int, kind: int | None) -> Header:
+    """Read the header of trees over samples of some size; kind: of the loss, if it is one of `loss.py`."""
     n_grown = int(_take(arrays, "n_grown", np.int64, (1,))[0])
     base, reach, steps, unit = _take(arrays, "scale", np.float64, (4,)).tolist()
-    scale = Scale(base, reach, steps, int(_take(arrays, "limit", np.int64, (1,))[0]), unit)
+    has_curve = kind is not None and n_groups(problem, n_samples) > 0
+    curve = _take(arrays, "curve", np.float64, (3,)).tolist() if has_curve else ()
+    scale = Scale(base, reach, steps, int(_take(arrays, "limit", np.int64, (1,))[0]), unit, *curve)
     ranks, is_classification = _take(arrays, "ranks", np.int32, (-1,)), problem.n_classes > 0
     if n_groups(problem, n_samples) > 0:
         expect(1 <= n_grown <= MAX_SAMPLES and n_samples <= MOST_GROWTH * n_grown, "n_grown is out of range")
-        is_scaled = min(scale.scale, scale.unit) > 0 and np.isfinite(list(scale)).all()
-        is_scaled = is_scaled and 0 < scale.limit <= MOST_GRADIENT
+        least = min(scale.scale, scale.unit, *curve[1:])
+        is_scaled = least > 0 and np.isfinite(list(scale)).all() and 0 < scale.limit <= MOST_GRADIENT
         expect(scale == NO_SCALE if is_classification else is_scaled, "the scale is out of range")
         if is_classification:
             held = np.flatnonzero(problem.ranks >= 0)
@@ -231,9 +237,9 @@ def take_header(arrays: Arrays, problem: Problem, n_samples: int) -> Header:
     return Header(n_grown, scale, ranks)
 
 
-def take_derivatives(arrays: Arrays, forest: Forest, n_samples: int, scale: Scale) -> Array:
-    """Read what the samples contribute to each tree, int16/32[T, n]."""
+def take_derivatives(arrays: Arrays, forest: Forest, n_samples: int, scale: Scale, shift: int) -> Array:
+    """Read what the samples contribute to each tree, int16/32[T, n]; shift: of the sums."""
     gh = _take(arrays, "gh", forest.gh.dtype, (forest.n_trees, n_samples))
-    limit = scale.limit if scale.limit else np.iinfo(np.int16).max
-    expect((np.abs(gh.astype(np.int64)) <= limit).all(), "a gradient is out of range")
+    gradients = gh.astype(np.int64) >> (_BYTE if shift == SHIFT_OF_CLASSES else 0)
+    expect((np.abs(gradients) <= (scale.limit or G_SCALE)).all(), "a gradient is out of range")
     return gh

@@ -49,6 +49,8 @@ H_SCALE = 8 * G_SCALE
 # chosen so that |G| < 2**39.
 SHIFT_OF_NUMBERS = 24
 G_BITS = 39
+# A regression by a loss whose curvature differs by sample has h in 8 bits, packed as in a classification; |G| < 2**31.
+H_MOST = 255.0
 
 _BYTE = np.int64(8)
 _LOW_BYTE = np.int64(255)
@@ -62,7 +64,7 @@ class Forest(NamedTuple):
     states: Any  # STATE[T * P]
     stats: npt.NDArray[np.int64]  # int64[T, J - 1, R]: packed sums by bin of every inner node
     values: npt.NDArray[np.float64]  # float64[T, J]: values by leaf number; 0 where there is no leaf
-    gh: Any  # int16[T, S], g * 256 + h; regression: int32, g
+    gh: Any  # int16[T, S], g * 256 + h; regression: int32, g, or the same where curvatures differ
     leaf_of: npt.NDArray[np.uint8]  # uint8[T, S]: leaf number of each sample
 
     @property
@@ -89,6 +91,7 @@ class Rules(NamedTuple):
     l2: float  # what is added to hessians
     least: int  # hessian that each side of a split has to have
     factor: float  # a leaf's value is -factor * G / (H + l2)
+    limit: float  # its largest size
     robustness: float  # share of the candidates among which a split may rank and stay
     directions: npt.NDArray[np.int64]  # int64[d]: 1 or -1 of a column with a monotone constraint; empty when none has
 
@@ -149,7 +152,7 @@ def value_of(sums, rules):
     hessian = np.float64(sums & ((np.int64(1) << shift) - np.int64(1))) + rules.l2
     if hessian <= 0.0:
         return 0.0
-    return -(gradient * rules.factor) / hessian
+    return min(max(-(gradient * rules.factor) / hessian, -rules.limit), rules.limit)
 
 
 @pasted
@@ -252,3 +255,7 @@ class Labels(NamedTuple):
     unit: float
     scale: float  # of the gradients of a regression; 0.0: classification
     limit: int  # largest gradient of a regression
+    kind: int  # of a regression's loss, as in `core/boosting/loss.py`; 0: squared error
+    level: float
+    band: float
+    curvature: float  # from a curvature to an integer

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.boosting.online import state as s
-from oubli.core.boosting.online.derivatives import round_class, round_number, sigmoid, softmax_at
+from oubli.core.boosting.online.derivatives import round_class, round_loss, sigmoid, softmax_at
 from oubli.core.boosting.online.split import keeps_its_place
 from oubli.core.boosting.state import LEAF
 from oubli.core.jit.policy import inner, kernel, pasted
@@ -67,7 +67,7 @@ def derive(labels, sums, column, slot, iteration, gh, tree, first, last, probabi
     if n_groups == 1:
         score = labels.base[0] + labels.unit * sums[0, column]
         if labels.scale != 0.0:
-            gh[tree, slot] = round_number(score - labels.y[slot], labels.scale, labels.limit, id_hash, iteration)
+            gh[tree, slot] = round_loss(labels, score, labels.y[slot], id_hash, iteration)
             return
         p = sigmoid(score)
         own = np.float64(labels.ranks[labels.class_codes[slot]])

@@ -57,7 +57,6 @@ _LARGEST_LOSS = 2.0**38
 
 SQUARED, BINARY, MULTI_CLASS = range(3)  # losses; and HUBER, QUANTILE, POISSON
 _LARGEST_NUMBER = 2.0**50  # of a leaf of a regression: a spread may be far above targets that hardly exist
-_MOST_MEANS = 8.0  # e^F beyond so many times the mean of all counts as that, in a hessian
 _LARGEST_GRADIENT = 2.0**41
 _SLOPE_STEPS = 2.0**30
 _LEAST_UNIT = 2.0**-1000  # what is divided by is not less
@@ -154,13 +153,13 @@ def _begin_numbers(
     if loss.kind == HUBER:
         loss = loss._replace(level=(level or begin.spread) / unit)
         return _start(loss, [_nearest(begin.base / unit)], exponent - BITS)
+    ordinary = losses.ordinary_curvature(loss.kind, level)
+    curvature = losses.curvature_scale(loss.kind, level, begin.base, begin.spread)
     if loss.kind == QUANTILE:
-        steep, band, slopes = max(level, 1.0 - level), BAND * begin.spread / unit, _SLOPE_STEPS
-        ordinary, first = BAND / steep / (level * (1.0 - level)), begin.base / unit  # see `quantised/derivatives.py`
-        loss = loss._replace(level=level, band=band, gradient_scale=slopes, curvature=band / steep)
+        first, band = begin.base / unit, BAND * begin.spread / unit
+        loss = loss._replace(level=level, band=band, gradient_scale=_SLOPE_STEPS, curvature=curvature / unit)
     else:
-        ordinary, first = 1.0 / _MOST_MEANS, begin.base * 2.0**SCORE_BITS
-        curvature, limit = losses.power(-begin.base) / _MOST_MEANS, 2.0 ** (SCORE_BITS + 1) * loss.rate
+        first, limit = begin.base * 2.0**SCORE_BITS, losses.POISSON_STEP * 2.0**SCORE_BITS * loss.rate
         loss = loss._replace(score_unit=2.0**-SCORE_BITS, target_unit=target_unit, gradient_scale=1.0 / unit)
         loss, exponent = loss._replace(curvature=curvature, limit=limit), BITS - SCORE_BITS
     weights = float(np.ldexp(l2 * ordinary, h_bits)), _least(min_child_weight * ordinary, h_bits)
@@ -317,11 +316,7 @@ def write_words(loss, derivatives):
         write_multi_class(loss, scores, words, derivatives.powers, derivatives.largest, derivatives.totals)
     if loss.units.shape[0] > 0:
         weigh_words(loss, words)
-    if loss.kind == SQUARED:
-        coarse, h = np.float64(np.int64(1) << n_off), np.float64(np.int64(1) << loss.h_bits)
-        gain_root = coarse / np.float64(np.int64(1) << BITS)
-        return loss.rate * coarse * h, gain_root * gain_root * h
-    if loss.kind > MULTI_CLASS:
+    if loss.kind == SQUARED or loss.kind > MULTI_CLASS:
         coarse, h = np.float64(np.int64(1) << n_off), np.float64(np.int64(1) << loss.h_bits)
         gain_root = coarse / np.float64(np.int64(1) << BITS)
         step = loss.curvature / (loss.gradient_scale * loss.score_unit)
@@ -383,8 +378,9 @@ def _loss_of(loss, scores, target, i):
     if kind > MULTI_CLASS:
         y = np.float64(target) * loss.target_unit
         value = losses.loss_at(kind, loss.level, np.float64(scores[0, i]) * loss.score_unit, y)
-        step = loss.target_unit * np.float64(np.int64(1) << BITS)
-        return value / step / step if kind == HUBER else value / step
+        # One after the other: 2**e itself may be no number, as the loss may not be.
+        value = value / loss.target_unit / np.float64(np.int64(1) << BITS)
+        return value / np.float64(np.int64(1) << BITS) if kind == HUBER else value
     if kind == SQUARED:
         error = np.float64(scores[0, i] - target) / np.float64(np.int64(1) << BITS)
         return error * error

@@ -20,6 +20,7 @@ import numpy as np
 from oubli.core.array_types import Arrays, Bools, Reals, Slots
 from oubli.core.boosting.engine import ExactEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
+from oubli.core.boosting.loss import HUBER
 from oubli.core.boosting.parameters import check_size, n_groups
 from oubli.core.boosting.presorted import state as presorting
 from oubli.core.boosting.presorted import workspace as r
@@ -158,6 +159,10 @@ class PresortedTrees(ExactEngine):
         s = self.settings
         weights = s.l2_regularization, s.min_child_weight
         return begin(problem, self.orders.slots, s.learning_rate, *weights, self.kind or SQUARED, s.level, s.seed)
+
+    def loss_level(self, problem: Problem) -> float:
+        start = self.begin(problem)
+        return start.loss.level * (start.unit if self.kind == HUBER else 1.0)
 
     def _watch(self, problem: Problem, start: Start) -> Watch:
         """What decides when training ends."""

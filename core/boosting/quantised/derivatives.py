@@ -41,7 +41,7 @@ import numpy.typing as npt
 
 from oubli.core.boosting import loss as losses
 from oubli.core.boosting.histogram import HESSIAN_BITS, pack
-from oubli.core.boosting.loss import BAND, HUBER, POISSON, QUANTILE, exp, log, sigmoid
+from oubli.core.boosting.loss import BAND, HUBER, QUANTILE, curvature_scale, exp, log, ordinary_curvature, sigmoid
 from oubli.core.boosting.parameters import VALIDATION
 from oubli.core.boosting.quantised.state import TRAINS, VALIDATES, Loss
 from oubli.core.boosting.targets import BASE_GRID, START, Start
@@ -53,7 +53,7 @@ from oubli.core.rng import combine, mix, unit
 BINARY, MULTICLASS, REGRESSION = range(3)  # and HUBER, QUANTILE, POISSON
 
 HESSIAN_STEPS = 64  # H[q] is at most 16: sums over a size below 2**24 stay below 2**28
-NUMBER_STEPS = 16  # of a regression's hessian, which is the weight: the same
+NUMBER_STEPS = 16  # of a regression's hessian, which is the weight, or of the largest: the same
 GRADIENT_LIMIT = 2**11  # of a regression's gradient: sums over a size below 2**24 stay below 2**35
 _STEPS_OF_UNITS = np.int64(GRADIENT_LIMIT // GRID)
 _UNIT = 1.0 / GRID
@@ -63,8 +63,6 @@ _ITERATION_STEP = np.uint32(0x9E3779B9)
 _CLASS_STEP = np.uint32(0x85EBCA6B)
 _SHIFT_32 = np.uint64(32)
 
-_MOST_CURVATURE = 16.0  # of a sample of weight 1, as an integer
-_POISSON_STEPS = 2.0  # of a hessian, which is e^F / e^F_0: it is cut off at 8
 _TWO_TO_MINUS_32 = 1.0 / 4294967296.0
 
 _REACH = 16.0  # scores beyond +-16 are taken for +-16: p is 1e-7 from 0 or 1 there
@@ -88,13 +86,8 @@ def _fill_powers(table, unit):
 
 
 def hessian_steps(kind: int, level: float) -> float:
-    """The hessian of an ordinary sample of weight 1 as an integer: what parameters count in.
-
-    A quantile is as uncertain as the mean of fewer samples, an extreme one of far fewer: there it is that of several.
-    """
-    if kind == QUANTILE:
-        return _MOST_CURVATURE * BAND / max(level, 1.0 - level) / (level * (1.0 - level))
-    return {HUBER: NUMBER_STEPS, POISSON: _POISSON_STEPS, REGRESSION: NUMBER_STEPS}.get(kind, HESSIAN_STEPS)
+    """The hessian of an ordinary sample of weight 1 as an integer: what parameters count in."""
+    return NUMBER_STEPS * ordinary_curvature(kind, level) if kind >= REGRESSION else HESSIAN_STEPS
 
 
 def make_loss(
@@ -124,9 +117,7 @@ def make_loss(
         _fill_powers(table, unit)
         table[-1] = 0
     inverse_grid = 1.0 / gradient_grid if kind == QUANTILE else 1.0 / (gradient_grid * spread)
-    curvature = hessian_steps(kind, level) * (losses.power(-base) if kind == POISSON else 1.0)
-    if kind == QUANTILE:  # the greatest is where the slope is steep, at the kink
-        curvature = _MOST_CURVATURE * BAND * spread / max(level, 1.0 - level)
+    curvature = NUMBER_STEPS * curvature_scale(kind, level, base, spread)
     return Loss(
         kind, steps, table, zero, weights, base, unit, inverse_grid, 1.0 / spread, level, BAND * spread, curvature
     )
@@ -190,7 +181,7 @@ def _derive_number(loss, scores, samples, iteration, place, packed):
     weight, limit = units * _UNIT, units * _STEPS_OF_UNITS
     score, y = loss.base + loss.unit * np.int64(scores[0, place]), samples.y[place]
     g = losses.gradient_at(loss.kind, loss.level, loss.band, score, y) * loss.inverse_grid
-    h = min(losses.curvature_at(loss.kind, loss.level, loss.band, score, y) * loss.curvature, _MOST_CURVATURE)
+    h = min(losses.curvature_at(loss.kind, loss.level, loss.band, score, y) * loss.curvature, NUMBER_STEPS)
     step = np.floor(g * weight + offset_of(rounding, iteration, 0) * _TWO_TO_MINUS_32)
     height = np.floor(h * weight + offset_of(rounding, iteration, 1) * _TWO_TO_MINUS_32)
     packed[0, place] = pack(np.int64(min(max(step, -limit), limit)), np.int64(height))

@@ -675,8 +675,7 @@ class QuantisedTrees(ExactEngine):
         """Trees held, those that predictions leave out included."""
         return self.n_iterations * self.groups
 
-    @property
-    def loss_level(self) -> float:
+    def loss_level(self, problem: Problem) -> float:
         return float(self.loss.level) if self.groups else self.settings.level
 
     @property

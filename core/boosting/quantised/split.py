@@ -32,7 +32,7 @@ import numpy.typing as npt
 from oubli.core.array_types import Ints
 from oubli.core.boosting.histogram import HESSIAN_BITS, gradient_of, hessian_of, is_against
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
-from oubli.core.boosting.loss import POISSON, exp, log
+from oubli.core.boosting.loss import POISSON, POISSON_STEP, exp, log
 from oubli.core.boosting.quantised import derivatives
 from oubli.core.boosting.quantised.state import LEAF, Loss, Rules
 from oubli.core.jit.policy import inner, kernel, pasted
@@ -53,7 +53,6 @@ _LARGE = 1, 2.0, 0.5
 _SMALL = 2, 2.0, 0.35
 _REGRESSION_SCALE = 0.05
 _LEAF_LIMIT = 8.0  # greatest size of a leaf's value, before the learning rate; of a regression in spreads
-_POISSON_LIMIT = 2.0  # the same of a logarithm, so that no step leads far beyond its end
 _LEAST_GAIN = 2.0**-40
 _FINEST = 2.0**-8  # grid that is made by dividing
 LEAST_SIZE = 11  # log2 of the samples of a region
@@ -281,7 +280,7 @@ def make_rules(
         if loss.kind == derivatives.REGRESSION:
             leaf_scale = 1.0 / (loss.inverse_grid / loss.inverse_spread) * steps / leaf_grid
         if loss.kind == POISSON:
-            limit = _POISSON_LIMIT * settings.learning_rate / loss.unit
+            limit = POISSON_STEP * settings.learning_rate / loss.unit
     return Rules(
         depth=steadiness.depth,
         levels=steadiness.levels,

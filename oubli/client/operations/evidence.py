@@ -51,6 +51,13 @@ def erasure(session: Session, receipt: Receipt | NothingErased | str) -> Flow[Re
         When there is none.
     DataError
         When the erasure found nothing and the server has made no receipt.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["asked-1"])
+    >>> receipt = client.delete("asked-1")
+    >>> client.erasure(receipt.id).unlearned
+    1
     """
     name = receipt if isinstance(receipt, str) else receipt.id
     if name is None:
@@ -75,6 +82,13 @@ def erasures(
         `unlearned` for all that are not erased, `overdue` for those of them that should be, or `erased`.
     page_size : int, optional
         Receipts an answer; as many pages are asked for as there are.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["case-1"])
+    >>> receipt = client.delete("case-1")
+    >>> receipt.id in [one.id for one in client.erasures()]
+    True
     """
     found: list[Receipt] = []
     cursor: str | None = None
@@ -94,6 +108,11 @@ def dead_letters(session: Session, *, page_size: int | None = None) -> Emits[Dea
     ----------
     page_size : int, optional
         Dead letters an answer.
+
+    Examples
+    --------
+    >>> list(client.dead_letters())
+    []
     """
     yield from paged(session, DeadLettersAnswer, "dead_letters", "/webhooks/dead-letters", limit=page_size)
 
@@ -110,6 +129,11 @@ def redeliver(session: Session, letter: DeadLetter | Receipt | str) -> Flow[int]
     ------
     NotFoundError
         When nothing of it was given up.
+
+    Examples
+    --------
+    >>> for letter in client.dead_letters():
+    ...     n_states = client.redeliver(letter)
     """
     name = letter if isinstance(letter, str) else letter.id
     request = posting(f"/webhooks/dead-letters/{quote(name, safe='')}/redeliver")
@@ -136,6 +160,14 @@ def wait_erased(
         When the server keeps nothing on disk: then a receipt never says `erased`.
     DataError
         When the erasure found nothing and the server has made no receipt.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["soon-1"])
+    >>> receipt = client.delete("soon-1")
+    >>> job = client.scrub()  # without waiting for the deadline
+    >>> client.wait_erased(receipt, timeout=60).status
+    'erased'
     """
     deadline = None if timeout is None else session.clock() + timeout
     pause = FIRST_POLL
@@ -152,7 +184,13 @@ def wait_erased(
 
 
 def keys(session: Session) -> Flow[list[PublicKey]]:
-    """Return the public keys that check receipts, the current one first. Keep them: they are what you trust."""
+    """Return the public keys that check receipts, the current one first. Keep them: they are what you trust.
+
+    Examples
+    --------
+    >>> [key.status for key in client.keys()]
+    ['current']
+    """
     return read(KeysAnswer, (yield from session.ask(reading("/ledger/keys")))).keys
 
 
@@ -179,6 +217,13 @@ def verify_receipt(
     ------
     ReceiptError
         When it is not.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["signed-1"])
+    >>> receipt = client.delete("signed-1")
+    >>> client.verify_receipt(receipt, in_ledger=True) == client.keys()[0].key_id
+    True
     """
     content = receipt if isinstance(receipt, Mapping) else receipt.content
     if keys is not None:
@@ -210,12 +255,17 @@ def ledger(session: Session, *, after: int = 0, page_size: int | None = None) ->
         Index of the entry to begin behind.
     page_size : int, optional
         Entries an answer.
+
+    Examples
+    --------
+    >>> next(client.ledger()).index
+    1
     """
     yield from paged(session, LedgerAnswer, "entries", "/ledger", cursor=after, limit=page_size)
 
 
 def canonical(content: Mapping[str, Any]) -> bytes:
-    """Return the RFC 8785 form of an object.
+    """Internal: the RFC 8785 form of an object.
 
     Raises
     ------
@@ -230,12 +280,12 @@ def canonical(content: Mapping[str, Any]) -> bytes:
 
 
 def key_id_of(public_key: bytes) -> str:
-    """Return the id that a public key has."""
+    """Internal: the id that a public key has."""
     return hashlib.sha256(public_key).digest()[:_ID_BYTES].hex()
 
 
 def check_signature(content: Mapping[str, Any], keys: Mapping[str, str]) -> str:
-    """Check a receipt, as it was answered, against keys that are trusted; return the id of the one that signed it.
+    """Internal: check a receipt, as it was answered, against trusted keys; return the id of the one that signed it.
 
     Parameters
     ----------
@@ -273,7 +323,7 @@ def check_signature(content: Mapping[str, Any], keys: Mapping[str, str]) -> str:
 
 
 def check_entry(entry: Mapping[str, Any], index: int, head: str) -> None:
-    """Check that an entry of the ledger is the one that a receipt names.
+    """Internal: check that an entry of the ledger is the one that a receipt names.
 
     Raises
     ------

@@ -23,6 +23,11 @@ def job(session: Session, job_id: str) -> Flow[Job]:
     ------
     NotFoundError
         When it is not known, or forgotten.
+
+    Examples
+    --------
+    >>> client.job(client.verify().id).kind
+    'verify'
     """
     found = read(Job, (yield from session.ask(local(f"/jobs/{quote(job_id, safe='')}"))))
     session.saw(found.result)
@@ -30,7 +35,14 @@ def job(session: Session, job_id: str) -> Flow[Job]:
 
 
 def jobs(session: Session) -> Flow[list[Job]]:
-    """Return the jobs that wait or run, and those that ended a short time ago."""
+    """Return the jobs that wait or run, and those that ended a short time ago.
+
+    Examples
+    --------
+    >>> started = client.verify()
+    >>> started.id in [job.id for job in client.jobs()]
+    True
+    """
     return read(JobsAnswer, (yield from session.ask(reading("/jobs")))).jobs
 
 
@@ -43,6 +55,12 @@ def cancel(session: Session, job_id: str) -> Flow[Job]:
         When it changes the model or its files.
     NotFoundError
         When it is not known, or forgotten.
+
+    Examples
+    --------
+    >>> job = client.wait(client.verify())
+    >>> client.cancel(job.id).status  # it has ended
+    'succeeded'
     """
     asked = replaced(local(f"/jobs/{quote(job_id, safe='')}"), method="DELETE")
     return read(Job, (yield from session.ask(asked)))
@@ -60,6 +78,11 @@ def watch(session: Session, job: Job | str) -> Emits[Job]:
     ------
     NotFoundError
         When it is not known any more, for instance because the server was restarted.
+
+    Examples
+    --------
+    >>> [job.status for job in client.watch(client.verify())][-1]
+    'succeeded'
     """
     follower = _Follower(session, job)
     while True:
@@ -101,6 +124,11 @@ def wait(
         When it has not ended in time; it keeps running.
     NotFoundError
         When it is not known any more, for instance because the server was restarted.
+
+    Examples
+    --------
+    >>> client.wait(client.verify(), progress=lambda share: None, timeout=60).result["ok"]
+    True
     """
     # A stream may be silent for long: only asking again keeps to a time.
     follower = _Follower(session, job, may_stream=timeout is None)
@@ -124,7 +152,7 @@ def result_of(
     progress: Progress | None = None,
     timeout: float | None = None,
 ) -> Flow[Any]:
-    """Wait for the job that a request has begun, and return its result as the server sends it; see `wait`.
+    """Internal: wait for the job that a request has begun, and return its result as the server sends it; see `wait`.
 
     Parameters
     ----------

@@ -40,12 +40,25 @@ from oubli.client.tables import index_of, names_of, rows_of
 
 
 def model(session: Session, *, score: bool = False) -> Flow[Model]:
-    """Return kind, guarantee, parameters, schema and size of the model; with `score` how well it predicts."""
+    """Return kind, guarantee, parameters, schema and size of the model; with `score` how well it predicts.
+
+    Examples
+    --------
+    >>> described = client.model()
+    >>> described.kind, described.guarantee
+    ('forest', 'exact')
+    """
     return read(Model, (yield from session.ask(reading("/model", score="true" if score else None))))
 
 
 def schema(session: Session) -> Flow[Schema]:
-    """Return the columns and the label of the samples."""
+    """Return the columns and the label of the samples.
+
+    Examples
+    --------
+    >>> client.schema().names
+    ['age', 'job', 'member']
+    """
     described = yield from model(session)
     return described.schema
 
@@ -80,6 +93,12 @@ def fit(
     Returns
     -------
     Job
+
+    Examples
+    --------
+    >>> job = client.fit(parameters={"n_estimators": 5}, score=False)
+    >>> client.wait(job).status
+    'succeeded'
     """
     content: dict[str, Any] = {} if kind is None else {"kind": kind}
     if parameters is not None:
@@ -93,17 +112,35 @@ def fit(
 
 
 def verify(session: Session) -> Flow[Job]:
-    """Begin to compare the model with a fresh one on the samples held; the job's result says `ok` and both digests."""
+    """Begin to compare the model with a fresh one on the samples held; the job's result says `ok` and both digests.
+
+    Examples
+    --------
+    >>> client.wait(client.verify()).result["ok"]
+    True
+    """
     return read(Job, (yield from session.ask(posting("/model/verify"))))
 
 
 def scrub(session: Session) -> Flow[Job]:
-    """Begin to erase from all files what was unlearned, without waiting for the deadline."""
+    """Begin to erase from all files what was unlearned, without waiting for the deadline.
+
+    Examples
+    --------
+    >>> client.wait(client.scrub()).status
+    'succeeded'
+    """
     return read(Job, (yield from session.ask(posting("/model/scrub"))))
 
 
 def confirm_expiry(session: Session) -> Flow[Model]:
-    """Resume a paused expiry; `Model.expiry_paused` says why it paused."""
+    """Resume a paused expiry; `Model.expiry_paused` says why it paused.
+
+    Examples
+    --------
+    >>> client.confirm_expiry().expiry_paused is None
+    True
+    """
     return read(Model, (yield from session.ask(posting("/expiry/confirm"))))
 
 
@@ -143,6 +180,12 @@ def predict_without(
     ------
     JobFailedError, WaitTimeoutError
         When a long answer failed, or took longer than `timeout`.
+
+    Examples
+    --------
+    >>> found = client.predict_without([[39, "a", True]], ids=["0", "1"])
+    >>> found.removed, found.absent
+    (2, 0)
     """
     content: dict[str, Any] = {"instances": rows_of(X)}
     if ids is not None:
@@ -159,7 +202,13 @@ def predict_without(
 
 
 def importances(session: Session) -> Flow[dict[str, float]]:
-    """Return the share of each feature in what all splits gain, by name; they add up to 1, or are all 0."""
+    """Return the share of each feature in what all splits gain, by name; they add up to 1, or are all 0.
+
+    Examples
+    --------
+    >>> list(client.importances())
+    ['age', 'job', 'member']
+    """
     found = read(ImportancesAnswer, (yield from session.ask(reading("/model/importances"))))
     return {one.name: one.importance for one in found.features}
 
@@ -180,19 +229,36 @@ def tree(session: Session, number: int = 0, *, node: str = "", levels: int = 3) 
     ------
     NotFoundError
         When there is no such tree or node at present.
+
+    Examples
+    --------
+    >>> client.tree(0, levels=1)["node"] is not None
+    True
     """
     request = reading(f"/model/trees/{int(number)}", node=node, levels=levels)
     return object_of((yield from session.ask(request)))
 
 
 def columns(session: Session) -> Flow[list[dict[str, Any]]]:
-    """Return what the columns of the samples hold, ranges and categories, as `GET /model/columns` answers it."""
+    """Return what the columns of the samples hold, ranges and categories, as `GET /model/columns` answers it.
+
+    Examples
+    --------
+    >>> [column["name"] for column in client.columns()]
+    ['age', 'job', 'member']
+    """
     content = object_of((yield from session.ask(reading("/model/columns"))))
     return list(content.get("columns", []))
 
 
 def access(session: Session) -> Flow[Access]:
-    """Return what this client may do; with the scope `admin`, also the names, scopes and ends of all keys."""
+    """Return what this client may do; with the scope `admin`, also the names, scopes and ends of all keys.
+
+    Examples
+    --------
+    >>> client.access().asks_for_key
+    False
+    """
     return read(Access, (yield from session.ask(reading("/access"))))
 
 
@@ -205,6 +271,11 @@ def tell_state(session: Session) -> Flow[ModelState]:
         When samples were erased during the request: ask again.
     UnavailableError
         When nothing can be written.
+
+    Examples
+    --------
+    >>> client.tell_state().guarantee
+    'exact'
     """
     return read(ModelState, (yield from session.ask(posting("/model/states", is_safe=True))))
 
@@ -216,6 +287,12 @@ def states(session: Session, *, page_size: int | None = None) -> Emits[ModelStat
     ----------
     page_size : int, optional
         States an answer.
+
+    Examples
+    --------
+    >>> told = client.tell_state()
+    >>> told.index in [state.index for state in client.states()]
+    True
     """
     yield from paged(session, StatesAnswer, "states", "/model/states", limit=page_size)
 
@@ -235,6 +312,12 @@ def state(session: Session, state: ModelState | int, *, trees: bool = False) -> 
     ------
     NotFoundError
         When there is none.
+
+    Examples
+    --------
+    >>> told = client.tell_state()
+    >>> client.state(told).state.index == told.index
+    True
     """
     index = state if isinstance(state, int) else state.index
     asked = reading(f"/model/states/{index}", trees="true" if trees else None)
@@ -257,6 +340,11 @@ def prove_absence(
         When it is held, restricted samples included: then there is nothing to prove.
     DataError
         When both or neither are given.
+
+    Examples
+    --------
+    >>> client.prove_absence(subject="nobody").name
+    'nobody'
     """
     if (sample_id is None) == (subject is None):
         raise DataError("give either an id or a subject")
@@ -265,7 +353,13 @@ def prove_absence(
 
 
 def is_alive(session: Session) -> Flow[bool]:
-    """Whether a process answers, whatever it is busy with. Each server is asked once."""
+    """Whether a process answers, whatever it is busy with. Each server is asked once.
+
+    Examples
+    --------
+    >>> client.is_alive()
+    True
+    """
     try:
         yield from session.exchange(replaced(reading("/healthz"), is_retried=False))
     except (NoAnswerError, ProblemError):
@@ -285,6 +379,11 @@ def ready(session: Session, *, for_changes: bool = False) -> Flow[Readiness]:
     ------
     UnavailableError, NoAnswerError
         When it is not ready.
+
+    Examples
+    --------
+    >>> client.ready(for_changes=True).status
+    'ready'
     """
     request = reading("/readyz", **({"for": "changes"} if for_changes else {}))
     return read(Readiness, (yield from session.ask(replaced(request, is_retried=False))))
@@ -304,6 +403,11 @@ def wait_ready(session: Session, *, timeout: float = 120.0, for_changes: bool = 
     ------
     UnavailableError, NoAnswerError
         When it is not ready in time.
+
+    Examples
+    --------
+    >>> client.wait_ready(timeout=10).status
+    'ready'
     """
     deadline = session.clock() + timeout
     pause = FIRST_POLL
@@ -318,7 +422,13 @@ def wait_ready(session: Session, *, timeout: float = 120.0, for_changes: bool = 
 
 
 def cluster(session: Session) -> Flow[Cluster]:
-    """Return the nodes of the cluster, as the node sees them that answers. A server without others is `alone`."""
+    """Return the nodes of the cluster, as the node sees them that answers. A server without others is `alone`.
+
+    Examples
+    --------
+    >>> client.cluster().role
+    'alone'
+    """
     return read(Cluster, (yield from session.ask(reading("/cluster"))))
 
 
@@ -336,12 +446,27 @@ def remove_node(session: Session, name: str) -> Flow[Cluster]:
     ------
     ProblemError
         Of the kind `no-node` when there is none of this name, `node-alive` when it leads or is not expelled.
+
+    Examples
+    --------
+    >>> try:
+    ...     client.remove_node("node-3")
+    ... except ProblemError as error:
+    ...     print(error.kind)
+    no-node
     """
     return read(Cluster, (yield from session.ask(Request("DELETE", f"/cluster/nodes/{quote(name, safe='')}"))))
 
 
 def snapshot(session: Session) -> Flow[Snapshot]:
-    """Have the server write a snapshot now, and return what is known of it."""
+    """Have the server write a snapshot now, and return what is known of it.
+
+    Examples
+    --------
+    >>> written = client.snapshot()
+    >>> written.model_version == client.model().model_version
+    True
+    """
     return read(Snapshot, (yield from session.ask(posting("/snapshot"))))
 
 
@@ -352,6 +477,12 @@ def newest_snapshot(session: Session) -> Flow[Snapshot]:
     ------
     NotFoundError, EphemeralError
         When there is none.
+
+    Examples
+    --------
+    >>> written = client.snapshot()
+    >>> client.newest_snapshot().id == written.id
+    True
     """
     # Its version is that of the time when it was written, which says nothing about the model.
     return read(Snapshot, (yield from session.ask(reading("/snapshot"))))
@@ -367,6 +498,12 @@ def download_snapshot(session: Session, path: str | os.PathLike[str]) -> Flow[in
     ----------
     path : path
         Of the file.
+
+    Examples
+    --------
+    >>> written = client.snapshot()
+    >>> client.download_snapshot("model.snapshot") == written.bytes
+    True
     """
     target = Path(path)
     partial = target.with_name(target.name + ".part")
@@ -393,6 +530,13 @@ def restore_snapshot(session: Session, path: str | os.PathLike[str]) -> Flow[Res
     Returns
     -------
     Restored
+
+    Examples
+    --------
+    >>> written, n_samples = client.snapshot(), client.model().n_samples
+    >>> size = client.download_snapshot("model.snapshot")
+    >>> client.restore_snapshot("model.snapshot").n_samples == n_samples
+    True
     """
     answer = yield from session.ask(Request("PUT", "/snapshot/file", body=Path(path)))
     return read(Restored, answer)

@@ -60,6 +60,12 @@ def predict(
         With the row, the field and the rule.
     EmptyModelError
         When no samples are held.
+
+    Examples
+    --------
+    >>> found = client.predict([[39, "a", True], {"age": 2, "job": "b", "member": None}])
+    >>> found.predictions.shape, found.classes.tolist()
+    ((2,), ['no', 'yes'])
     """
     wanted: dict[str, Any] = {} if coverage is None else {"coverage": coverage}
     if by_class:
@@ -109,6 +115,12 @@ def predict_signed(session: Session, X: Any) -> Flow[SignedPredictions]:
         With the row, the field and the rule.
     EmptyModelError
         When no samples are held.
+
+    Examples
+    --------
+    >>> found = client.predict_signed([[39, "a", True]])
+    >>> found.key_id == client.keys()[0].key_id
+    True
     """
     rows = rows_of(X)
     answer = yield from session.ask(posting("/predict", {"receipt": True, "instances": rows}, is_safe=True))
@@ -151,6 +163,12 @@ def explain(
         With the row, the field and the rule; also when so many rows would take too long.
     EmptyModelError
         When no samples are held.
+
+    Examples
+    --------
+    >>> found = client.explain([[39, "a", True]])
+    >>> found.measure, found.features
+    ('probability', ['age', 'job', 'member'])
     """
     content: dict[str, Any] = {"instances": rows_of(X)}
     if columns is not None:
@@ -203,6 +221,12 @@ def influence(
     ------
     JobFailedError, WaitTimeoutError
         When a long ranking failed, or took longer than `timeout`.
+
+    Examples
+    --------
+    >>> found = client.influence([[39, "a", True]], ["yes"], top=3)
+    >>> len(found.helpful) <= 3
+    True
     """
     rows = rows_of(X)
     content: dict[str, Any] = {"instances": rows, "update_set": update_set, "top": top}

@@ -84,6 +84,12 @@ def add(
         With the places of the ids; nothing was added.
     TooLargeError
         When the server takes fewer samples at once (100,000): split them.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True], [52, "b", None]], ["yes", "no"], ids=["ada-1", "bob-1"], subjects="ada")
+    >>> added.ids
+    ['ada-1', 'bob-1']
     """
     belongings = {"ids": ids, "subjects": subjects, "expires_at": expires_at, "sample_weight": sample_weight}
     samples = samples_of(X, y, **belongings, readd=readd)
@@ -108,6 +114,12 @@ def get(session: Session, sample_id: str | int) -> Flow[HeldSample]:
     ------
     NotFoundError
         When it is not held.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["got-1"], subjects="got")
+    >>> client.get("got-1").features
+    {'age': 39, 'job': 'a', 'member': True}
     """
     answer = yield from session.exchange(reading("/samples", id=names_of(sample_id, "id")[0]))
     content = answer.json()
@@ -124,6 +136,12 @@ def samples(session: Session, *, subject: str | int | None = None, page_size: in
         Whose samples.
     page_size : int, optional
         Samples an answer; the server's default when left out.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["listed-1"], subjects="listed")
+    >>> [sample.id for sample in client.samples(subject="listed")]
+    ['listed-1']
     """
     cursor: str | None = None
     while True:
@@ -150,6 +168,12 @@ def samples_frame(
         With the ids as its index, a column for each feature (categories as `category`, booleans as `boolean`, numbers
         as they are held), one with the labels, and `subject`, `expires_at` and `restricted_at` where any sample has
         one, and `weight` where any is not 1.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["framed-1"], subjects="framed")
+    >>> client.samples_frame(subject="framed")["age"].to_dict()
+    {'framed-1': 39.0}
     """
     described = read(Model, (yield from session.ask(reading("/model"))))
     held, cursor = yield from _page(session, subject, None, page_size)
@@ -206,6 +230,12 @@ def replace(
         When the sample is not held: this never adds one.
     ConflictError
         When it is not as in `if_match` (`sample-changed`).
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["wrong-1"], subjects="wrong")
+    >>> client.replace("wrong-1", [40, "a", True], "yes").kind
+    'rectification'
     """
     is_table = is_frame(features) or getattr(features, "ndim", 1) == 2
     rows = rows_of(features if is_table else [features])
@@ -267,6 +297,13 @@ def delete(
         When neither or both are given, or nothing is named.
     ConflictError
         When the sample is not as in `if_match` (`sample-changed`).
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["gone-1"], subjects="gone")
+    >>> receipt = client.delete(subjects="gone")
+    >>> receipt.status, receipt.unlearned
+    ('unlearned', 1)
     """
     request = _conditional(_deletion(ids, subjects, ref, idempotency_key), if_match)
     return _outcome((yield from session.ask(request)))
@@ -297,6 +334,12 @@ def delete_listing(
     ------
     DataError
         When neither or both are given, or nothing is named.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["named-1"], subjects="named")
+    >>> client.delete_listing(["named-1", "nobody"]).found
+    {0: 1}
     """
     request = _deletion(ids, subjects, ref, idempotency_key, list_found=True)
     listed = read(erasures.ListedDeletion, (yield from session.ask(request)))
@@ -368,6 +411,12 @@ def restrict(
     Returns
     -------
     Restriction
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["kept-1"], subjects="kept")
+    >>> client.restrict("kept").samples
+    1
     """
     further = {"keep_expired": True} if keep_expired else {}
     return (yield from _change_subjects(session, "restrict", subjects, ref, idempotency_key, further))
@@ -390,6 +439,13 @@ def release(
     Returns
     -------
     Restriction
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["freed-1"], subjects="freed")
+    >>> restriction = client.restrict("freed")
+    >>> client.release("freed").samples
+    1
     """
     return (yield from _change_subjects(session, "release", subjects, ref, idempotency_key, {}))
 
@@ -418,6 +474,12 @@ def retain(
     Returns
     -------
     Restriction
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["year-1"], subjects="year")
+    >>> client.retain("year", seconds=365 * 24 * 3600).samples
+    1
     """
     return (yield from _change_subjects(session, "retain", subjects, ref, idempotency_key, {"seconds": seconds}))
 
@@ -457,6 +519,12 @@ def export(
         When it is not there in time.
     NotFoundError
         When samples were erased between the end of the work and the question for its bundle: ask again.
+
+    Examples
+    --------
+    >>> added = client.add([[39, "a", True]], ["yes"], ids=["told-1"], subjects="told")
+    >>> [sample.id for sample in client.export("told").samples]
+    ['told-1']
     """
     asked: dict[str, Any] = {"subject": names_of(subject, "subject")[0], **({"influence": True} if influence else {})}
     content = object_of((yield from session.ask(posting("/subjects/export", asked, is_safe=True))))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import config
 
-from tests.histories.kinds import BY_NAME, RESTRICTING, ROWS, Kind, histories
+from tests.histories.kinds import ASKED, BY_NAME, RESTRICTING, ROWS, Kind, asking, histories
 from tests.histories.player import TALLIES, Player, play
 from tests.histories.worlds import Chooser, History
 from tests.tiers import ordinary
@@ -97,6 +97,17 @@ def test_histories_with_restriction(name: str, n: int) -> None:
     operations = TALLIES[name].operations - before
     assert operations["restrict"] >= n
     assert operations["release"] > n / 2
+
+
+# Kinds of boosting, and what their histories ask for; the oracle of online boosting knows no constraints.
+ASKING = [(name, asked) for name in SHARES for asked in ASKED if BY_NAME[name].kind.endswith("boosting")]
+ASKING.remove(("online oracle", "monotone constraints"))
+
+
+@pytest.mark.parametrize(("name", "asked"), ASKING)
+def test_histories_of_each_loss(name: str, asked: str) -> None:
+    """And with constraints: few and small ones; the others have some of them, and those of `tests/long` many."""
+    play_all(asking(BY_NAME[name], asked), range(50_000, 50_000 + (1 if config.DISABLE_JIT else 2)), 8, 30)
 
 
 @pytest.mark.parametrize("share", [0.3, pytest.param(2.0, marks=pytest.mark.long)])

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.exact.core.test_histories import play_all
-from tests.histories.kinds import BY_NAME, TASKS
+from tests.exact.core.test_histories import ASKING, play_all
+from tests.histories.kinds import BY_NAME, TASKS, asking
 from tests.histories.player import play
 
 # Kind: parts, histories a part, operations, rows, first seed.
@@ -50,6 +50,14 @@ def test_trees(name: str, part: int) -> None:
 @parts_of(*(name for name in SHARES if name not in ("forest", "tree", "feasible")))
 def test_boosted_trees(name: str, part: int) -> None:
     play_part(name, part)
+
+
+@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize(("name", "asked"), ASKING)
+def test_each_loss(name: str, asked: str, part: int) -> None:
+    _, _, max_operations, max_rows, _ = SHARES[name]
+    kind = replace(asking(BY_NAME[name], asked), wide=TASKS)
+    play_all(kind, range(60_000 + 10 * part, 60_010 + 10 * part), max_operations, max_rows)
 
 
 @pytest.mark.parametrize("part", range(2, 12))

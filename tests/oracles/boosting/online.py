@@ -19,12 +19,11 @@ from tests.oracles.boosting.online_bins import CategoryBins, candidates, make_bi
 from tests.oracles.boosting.online_loss import (
     G_STEPS,
     H_STEPS,
-    Scale,
+    NumberLoss,
     class_derivatives,
+    loss_of,
     near_sigmoid,
     near_softmax,
-    number_derivative,
-    scale_of,
 )
 from tests.oracles.boosting.trees import Ensemble, Node, Sample, Sums
 from tests.oracles.common import Column
@@ -46,6 +45,9 @@ class Parameters:
     l2_regularization: float
     min_child_weight: float
     random_state: int
+    loss: str = "squared_error"
+    quantile: float = 0.5
+    huber_delta: float | None = None
 
 
 class OnlineBoosting:
@@ -69,14 +71,14 @@ class OnlineBoosting:
         self.given: list[list[dict[str, Sums]]] = []  # what each sample last contributed, by iteration and group
         self.drawn: dict[int, list[Split]] = {}
         self.n_grown = 0
-        self.scale: Scale | None = None
+        self.numbers: NumberLoss | None = None  # of a regression
         self.tolerance = 0.0  # of the update at hand: sigma, or less for few samples
 
     def ensemble(self) -> Ensemble:
         """What predictions read."""
         if not self.groups:
             return Ensemble([], [])
-        base, unit = (self.scale.base, self.scale.unit) if self.scale else (0.0, 1.0)
+        base, unit = (self.numbers.scale.base, self.numbers.scale.unit) if self.numbers else (0.0, 1.0)
         return Ensemble(self.trees, [base] * self.groups, self.parameters.learning_rate * unit)
 
     # --- derivatives and sums ---------------------------------------------------------------------
@@ -89,8 +91,8 @@ class OnlineBoosting:
     def derive(self, name: str, iteration: int) -> list[Sums]:
         """What a sample contributes to the trees of an iteration."""
         sample, scores = self.samples[name], self.scores(name, iteration)
-        if self.scale is not None:
-            return [number_derivative(scores[0] - sample.label, self.scale, sample.id_hash, iteration)]
+        if self.numbers is not None:
+            return [self.numbers.derive(scores[0], sample.label, sample.id_hash, iteration)]
         rank = self.classes.index(sample.label)
         if self.groups == 1:
             return [class_derivatives(near_sigmoid(scores[0]), rank, sample.id_hash, iteration)]
@@ -105,21 +107,24 @@ class OnlineBoosting:
     @property
     def l2(self) -> float:
         """In the unit of the hessians."""
-        return self.parameters.l2_regularization * (1.0 if self.scale else H_STEPS)
+        return self.parameters.l2_regularization * (self.numbers.ordinary if self.numbers else H_STEPS)
 
     @property
     def least(self) -> int:
         """Hessian that each side has to have, at least 1."""
-        return max(1, math.ceil(self.parameters.min_child_weight * (1.0 if self.scale else H_STEPS)))
+        weight, numbers = self.parameters.min_child_weight, self.numbers
+        return max(1, math.ceil(weight * numbers.ordinary * numbers.least if numbers else weight * H_STEPS))
 
     def value(self, total: Sums) -> float:
         """Line 7 of Algorithm 1."""
-        if self.scale:
-            factor = 1.0 / (self.scale.scale * self.scale.unit)
+        limit = math.inf
+        if self.numbers:
+            scale, limit = self.numbers.scale, self.numbers.limit
+            factor = (self.numbers.steps or 1.0) / scale.unit / scale.scale
         else:
             factor = ((self.groups - 1) / self.groups if self.groups > 1 else 1.0) * (H_STEPS / G_STEPS)
         weight = float(total.h) + self.l2
-        return -(float(total.g) * factor) / weight if weight > 0.0 else 0.0
+        return max(-limit, min(-(float(total.g) * factor) / weight, limit)) if weight > 0.0 else 0.0
 
     def score(self, left: Sums, total: Sums) -> float | None:
         """Both sides' G^2 / (H + l2), None where a side is too light."""
@@ -200,7 +205,8 @@ class OnlineBoosting:
         self.groups = len(self.classes) if len(self.classes) > 2 else 1
         self.n_grown = len(self.samples)
         if not self.is_classification:
-            self.scale = scale_of([sample.label for sample in self.samples.values()], 2 * self.n_grown)
+            targets = [sample.label for sample in self.samples.values()]
+            self.numbers = loss_of(targets, 2 * self.n_grown, self.parameters)
         rows = [sample.cells for sample in self.samples.values()]
         self.bins = make_bins(rows, self.columns, self.parameters.max_bins)
         for iteration in range(self.parameters.n_estimators):
@@ -250,8 +256,8 @@ class OnlineBoosting:
         grows = self.groups == 0 or n_after > 2 * self.n_grown or self.is_too_much(len(samples), n_after)
         if self.is_classification:
             grows = grows or (groups != self.groups and min(groups, self.groups) < 3)
-        elif self.scale is not None:
-            grows = grows or max(abs(y - self.scale.base) for y in labels) > self.scale.reach
+        elif self.numbers is not None:
+            grows = grows or max(abs(y - self.numbers.center) for y in labels) > self.numbers.scale.reach
         if grows:
             self.grow()
             return

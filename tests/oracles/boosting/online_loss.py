@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tests.oracles.boosting.loss import sigmoid
+from tests.oracles.boosting.loss import exp, sigmoid
+from tests.oracles.boosting.numbers import BAND, Curve, huber, pinball, poisson
+from tests.oracles.boosting.quantised_parts import number_start_of
 from tests.oracles.boosting.trees import Sums
 
 G_STEPS, H_STEPS = 127.0, 1016.0
@@ -82,6 +84,61 @@ def scale_of(targets: Sequence[float], most_samples: int) -> Scale:
         limit=2**size,
         unit=math.ldexp(1.0, max(exponent - 4, -1000)),
     )
+
+
+class NumberLoss(NamedTuple):
+    """A loss of numbers, as it is from one growing of all trees to the next.
+
+    `steps` are those of a hessian of 1, 0 where it is 1 for every sample; `ordinary` is that of an ordinary sample, and
+    each side of a split has to have `least` times the parameter.
+    """
+
+    scale: Scale
+    curve: Curve | None = None  # squared error
+    center: float = 0.0  # of the targets in reach
+    steps: float = 0.0
+    ordinary: float = 1.0
+    least: float = 1.0
+    limit: float = math.inf  # of a leaf's value
+
+    def derive(self, score: float, y: float, id_hash: int, iteration: int) -> Sums:
+        """What a sample contributes."""
+        slope = score - y if self.curve is None else self.curve.slope(score, y)
+        sums = number_derivative(slope, self.scale, id_hash, iteration)
+        if self.curve is None or not self.steps:
+            return sums
+        h = min(self.curve.bend(score, y) * self.steps, 255.0)
+        return Sums(sums.g, math.floor(h + offset(id_hash, iteration)))
+
+
+def loss_of(targets: Sequence[float], most_samples: int, p: Any) -> NumberLoss:
+    """By the parameters `loss`, `quantile`, `huber_delta` and `random_state`; it starts where exact boosting does."""
+    if p.loss == "squared_error":
+        scale = scale_of(targets, most_samples)
+        return NumberLoss(scale, center=scale.base)
+    start = number_start_of(targets, p)
+    base, spread, room = start.base, start.spread, most_samples.bit_length()
+    center = 0.0 if p.loss == "poisson" else base
+    furthest = min(max(abs(y - center) for y in targets), sys.float_info.max)
+    if p.loss == "poisson":
+        furthest = max(furthest, exp(base))
+    if furthest == 0.0:
+        furthest = max(abs(base), 1.0) * 2.0**-20
+    reach, exponent = min(2.0 * furthest, sys.float_info.max), math.frexp(furthest)[1] + 2
+    unit = math.ldexp(1.0, max(exponent - 6, -1000))
+    if p.loss == "huber":
+        delta, size = p.huber_delta or spread, min(39 - room, 30)
+        steps = math.ldexp(1.0, min(size - min(exponent, math.frexp(delta)[1]), 1000))
+        return NumberLoss(Scale(base, reach, steps, 2**size, unit), huber(delta), center)
+    size = min(31 - room, 22)
+    if p.loss == "quantile":
+        level, steep = p.quantile, max(p.quantile, 1.0 - p.quantile)
+        scale = Scale(base, reach, 2.0**size, 2**size, unit)
+        ordinary = 255.0 * (BAND / steep / (level * (1.0 - level)))
+        steps, least = 255.0 * min(BAND * spread / steep, 2.0**1015), level * (1.0 - level)
+        return NumberLoss(scale, pinball(level, BAND * spread), center, steps, ordinary, least)
+    scale = Scale(base, reach, math.ldexp(1.0, min(size - exponent, 1000)), 2**size, 1.0)
+    return NumberLoss(scale, poisson(), center, 255.0 * (exp(-base) / 8.0), 255.0 / 8.0, limit=2.0)
 
 
 def number_derivative(error: float, scale: Scale, id_hash: int, iteration: int) -> Sums:

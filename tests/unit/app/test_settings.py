@@ -89,10 +89,13 @@ def test_each_kind_of_model_has_its_own_parameters() -> None:
     assert load_settings(model="tree", epsilon="0").model_parameters() == {"epsilon": 0.0}
     priced = load_settings(model="online-boosting", monotone_constraints="area:1,age:-1")
     assert priced.model_parameters() == {"monotone_constraints": ("area:1", "age:-1")}
-    late = load_settings(model="incremental-boosting", loss="quantile", quantile=0.9)
-    assert late.model_parameters() == {"loss": "quantile", "quantile": 0.9}
-    with pytest.raises(SettingsError, match="--loss is for a model of kind `incremental-boosting`"):
-        load_settings(model="online-boosting", loss="huber").model_parameters()
+    for kind in ("online-boosting", "incremental-boosting"):
+        late = load_settings(model=kind, loss="quantile", quantile=0.9)
+        assert late.model_parameters() == {"loss": "quantile", "quantile": 0.9}
+    with pytest.raises(
+        SettingsError, match="--loss is for a model of kind `online-boosting` or `incremental-boosting`"
+    ):
+        load_settings(model="forest", loss="huber").model_parameters()
     with pytest.raises(SettingsError, match="--occurrence is for a model of kind `forest`, this one is a `tree`"):
         load_settings(model="tree", occurrence=0.1).model_parameters()
     with pytest.raises(SettingsError, match="epsilon"):

@@ -40,6 +40,7 @@ LOSSES: tuple[dict[str, Any], ...] = (
     {"loss": "poisson"},
 )
 GRIDS: tuple[Any, ...] = ("auto", None)
+ENGINES: tuple[Any, ...] = (*GRIDS, "online")
 
 
 def counts(n: int, seed: int = 0) -> tuple[Any, Any]:
@@ -51,8 +52,11 @@ def counts(n: int, seed: int = 0) -> tuple[Any, Any]:
     return X, y
 
 
-def regressor(grids: Any, **parameters: Any) -> IncrementalBoostingRegressor:
-    """A small model with a seed."""
+def regressor(grids: Any, **parameters: Any) -> Any:
+    """A small model with a seed, of incremental boosting unless `grids` says online."""
+    if grids == "online":
+        others = {"n_estimators": 5, "max_leaf_nodes": 8, "min_child_weight": 1.0, "random_state": 3, **parameters}
+        return OnlineBoostingRegressor(**others)
     others = {"n_estimators": 5, "max_depth": 3, "random_state": 3, **parameters}
     return IncrementalBoostingRegressor(quantization=grids, **others)
 
@@ -128,6 +132,80 @@ def test_updates_are_a_fresh_fit(grids: Any, asked: dict[str, Any], weighs: bool
     assert again.train_loss_.tobytes() == model.train_loss_.tobytes()
 
 
+@pytest.mark.parametrize("asked", [*LOSSES, {"loss": "poisson", "monotone_constraints": {0: 1, 1: -1}}])
+@pytest.mark.parametrize("weighs", [False, True])
+def test_online_updates_are_kept_and_forgotten(asked: dict[str, Any], weighs: bool, tmp_path: Path) -> None:
+    """What comes and goes again leaves nothing, a file has all of the model, and a scrub makes it a fresh fit."""
+    X, y = counts(500, 1)
+    weights = np.random.default_rng(5).choice([1.0, 2.0, 0.3], len(y)) if weighs else np.ones(len(y))
+
+    def fitted(rows: Any) -> Any:
+        lax = regressor("online", robustness=1.0, max_leaf_nodes=4, **asked)  # which retrains no subtree
+        return lax.fit(X[rows], y[rows], ids=rows, sample_weight=weights[rows])
+
+    model = fitted(range(400))
+    before = model.digest()
+    model.add(X[400:406], y[400:406], ids=range(400, 406), sample_weight=weights[400:406])
+    assert model.digest() != before
+    model.delete([str(i) for i in range(400, 406)])
+    assert model.digest() == before
+    model.delete([str(i) for i in range(12)])
+    assert not model.engine_.last_update.grown
+    model.check_invariants()
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model", verify=True)
+    assert again.digest() == model.digest()
+    assert again.settings_ == model.settings_
+    assert again.predict(X).tobytes() == model.predict(X).tobytes()
+    assert again.train_loss_.tobytes() == model.train_loss_.tobytes()
+    for copy in (again, model):
+        copy.add(X[450:452], y[450:452], ids=["a", "b"], sample_weight=weights[450:452])
+    assert again.digest() == model.digest()
+    model.delete(["a", "b"])
+    model.scrub()
+    fresh = fitted(range(12, 400))
+    assert model.digest() == fresh.digest()
+    assert model.verify().ok
+
+
+@pytest.mark.parametrize("asked", LOSSES)
+@pytest.mark.parametrize("grids", ENGINES)
+def test_stages_curve_and_attributions(grids: Any, asked: dict[str, Any]) -> None:
+    """The last stage is the prediction, the curve is the mean of the loss, and attributions add up to raw scores."""
+    X, y = counts(200)
+    model = regressor(grids, **asked).fit(X, y)
+    stages = list(model.staged_predict(X))
+    assert stages[-1].tobytes() == model.predict(X).tobytes()
+    level = asked.get("quantile", 0.5) if asked["loss"] == "quantile" else model.engine_.loss_level(model.problem())
+    curve = {"huber": plain.huber(level), "quantile": plain.pinball(level, 1.0), "poisson": plain.poisson()}
+    for stage, mean in zip(stages, model.train_loss_, strict=True):
+        scores = np.log(stage) if asked["loss"] == "poisson" else stage
+        losses = [curve[asked["loss"]].value(score, label) for score, label in zip(scores, y, strict=True)]
+        assert mean == pytest.approx(np.mean(losses), rel=1e-9)
+    assert model.train_loss_[-1] < model.train_loss_[0]
+    found = model.shap_values(X)
+    assert (found.values.sum(axis=1) + found.base_values).tolist() == pytest.approx(model.raw_scores(X)[:, 0].tolist())
+
+
+def test_online_targets_out_of_reach_have_all_trees_grown_again() -> None:
+    X, y = counts(200)
+    for asked in LOSSES:
+        model = regressor("online", **asked).fit(X, y, ids=range(200))
+        model.add(X[:1], [y.max() * 1.5], ids=["near"])
+        assert not model.engine_.last_update.grown
+        model.add(X[:1], [y.max() * 100.0], ids=["far"])
+        assert model.engine_.last_update.grown
+
+
+def test_an_online_file_with_a_wrong_curve_is_refused(tmp_path: Path) -> None:
+    X, y = counts(60)
+    model = regressor("online", loss="quantile").fit(X, y)
+    engine, problem = model.engine_, model.problem()
+    for wrong in ([0.5, 0.0, 1.0], [0.5, np.nan, 1.0], [0.5, 1.0]):
+        with pytest.raises(ValueError, match=r"curve|scale"):
+            engine.copy().take_over({**engine.arrays(), "curve": np.array(wrong)}, problem, model.samples_.slots())
+
+
 @pytest.mark.parametrize("asked", [{"loss": "quantile"}, {"loss": "poisson"}, {}])
 def test_threads_grow_the_same(asked: dict[str, Any]) -> None:
     """With constraints: trees of classes are grown block by block, those of numbers by regions."""
@@ -138,21 +216,23 @@ def test_threads_grow_the_same(asked: dict[str, Any]) -> None:
         with parting_few(), without_grain():
             own = regressor("auto", n_jobs=n_jobs, **asked, **constraints).fit(X, y)
             classes = IncrementalBoostingClassifier(4, random_state=0, n_jobs=n_jobs, **constraints).fit(X, y > 1)
-        digests.append((own.digest(), classes.digest()))
+            online = regressor("online", n_jobs=n_jobs, **asked, **constraints).fit(X, y)
+        digests.append((own.digest(), classes.digest(), online.digest()))
         assert own.engine_.regions.levels == 3
     assert digests[0] == digests[1]
 
 
-def test_file_of_defaults_names_no_new_parameters(tmp_path: Path) -> None:
+@pytest.mark.parametrize("grids", ENGINES)
+def test_file_of_defaults_names_no_new_parameters(grids: Any, tmp_path: Path) -> None:
     """So that older programs read it."""
     X, y = counts(40)
-    regressor("auto").fit(X, y).save(tmp_path / "model")
+    regressor(grids).fit(X, y).save(tmp_path / "model")
     document = read_metadata(tmp_path / "model")
     new = {"loss", "quantile", "huber_delta", "monotone_constraints", "level", "monotone"}
     assert not new & {*document["parameters"], *document["settings"]}
 
 
-@pytest.mark.parametrize("grids", GRIDS)
+@pytest.mark.parametrize("grids", ENGINES)
 def test_predictions_are_what_the_loss_asks_for(grids: Any) -> None:
     """The share of the quantile, the mean of counts, and no matter about outliers."""
     X, y = counts(3000, 2)
@@ -174,7 +254,7 @@ def test_predictions_are_what_the_loss_asks_for(grids: Any) -> None:
     assert errors[0] < 0.5 * errors[1]
 
 
-@pytest.mark.parametrize("grids", GRIDS)
+@pytest.mark.parametrize("grids", ENGINES)
 def test_error_is_near_that_of_lightgbm(grids: Any) -> None:
     """Its objectives, with 100 iterations and a learning rate of 0.1; see `benchmarks/bench_losses.py`."""
     import lightgbm
@@ -187,7 +267,9 @@ def test_error_is_near_that_of_lightgbm(grids: Any) -> None:
     ):
         kind = numbers.KINDS[asked["loss"]]
         level = asked.get("quantile", asked.get("huber_delta", 0.0))
-        ours = IncrementalBoostingRegressor(random_state=0, quantization=grids, **asked).fit(X[:2000], y[:2000])
+        kinds = {"online": OnlineBoostingRegressor(random_state=0, **asked)}
+        ours: Any = kinds.get(grids) or IncrementalBoostingRegressor(random_state=0, quantization=grids, **asked)
+        ours.fit(X[:2000], y[:2000])
         peer = lightgbm.LGBMRegressor(random_state=0, verbose=-1, n_jobs=1, **theirs).fit(X[:2000], y[:2000])
         errors = []
         for predicted in (ours.predict(X[2000:]), peer.predict(X[2000:])):
@@ -230,20 +312,21 @@ def test_a_third_class_is_refused() -> None:
         IncrementalBoostingClassifier(3, monotone_constraints={0: 1}).fit(X, np.minimum(y, 2).astype(int))
 
 
-def test_negative_targets_are_refused() -> None:
+@pytest.mark.parametrize("grids", ENGINES)
+def test_negative_targets_are_refused(grids: Any) -> None:
     X, y = counts(60)
-    model = regressor("auto", loss="poisson").fit(X, y)
+    model = regressor(grids, loss="poisson").fit(X, y)
     before = model.digest()
     for change in (lambda: model.add(X[:2], [1.0, -0.5]), lambda: model.replace("3", X[0].tolist(), -1.0)):
         with pytest.raises(InputError, match="at least 0"):
             change()
     assert model.digest() == before
     with pytest.raises(InputError, match="at least 0") as refused:
-        regressor("auto", loss="poisson").fit(X, y - 1.0)
+        regressor(grids, loss="poisson").fit(X, y - 1.0)
     assert refused.value.row == int(np.argmax(y == 0))
-    other = regressor("auto").fit(X, y - 1.0)
+    other = regressor(grids).fit(X, y - 1.0)
     with pytest.raises(InputError, match="at least 0"):
-        regressor("auto", loss="poisson").fit_held(other.samples_)
+        regressor(grids, loss="poisson").fit_held(other.samples_)
 
 
 @pytest.mark.parametrize(
@@ -263,15 +346,31 @@ def test_negative_targets_are_refused() -> None:
         ({"monotone_constraints": "x0:1"}, "texts like"),
     ],
 )
-def test_wrong_parameters_are_refused(parameters: dict[str, Any], rule: str) -> None:
+@pytest.mark.parametrize("grids", ["auto", "online"])
+def test_wrong_parameters_are_refused(grids: Any, parameters: dict[str, Any], rule: str) -> None:
     rows = [[0.5, 1.0, "a"], [1.5, 2.0, "b"], [2.5, 0.0, "a"]]
     with pytest.raises(InputError, match=rule):
-        regressor("auto", **parameters).fit(rows, [1.0, 2.0, 3.0], categorical_features=[2])
+        regressor(grids, **parameters).fit(rows, [1.0, 2.0, 3.0], categorical_features=[2])
 
 
-def test_classifiers_have_log_loss_alone() -> None:
+@pytest.mark.parametrize("kind", [IncrementalBoostingClassifier, OnlineBoostingClassifier])
+def test_classifiers_have_log_loss_alone(kind: Any) -> None:
     with pytest.raises(InputError, match="is for numbers"):
-        IncrementalBoostingClassifier(loss="quantile").fit([[0.0], [1.0]], [0, 1])
+        kind(loss="quantile").fit([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.parametrize("grids", GRIDS)
+def test_early_stopping_sees_losses_beyond_the_largest_number(grids: Any) -> None:
+    X = np.arange(60.0)[:, np.newaxis]
+    y = np.where(X[:, 0] % 3 == 0, 1.7e308, 5.0)
+    others = {"early_stopping": 1, "validation_fraction": 0.5, "category_statistics": None}
+    model = regressor(grids, loss="poisson", **others).fit(X, y)
+    columns, names = (Column(),), [name for name in Parameters.__annotations__ if hasattr(model, name)]
+    samples = {str(i): sample_of(str(i), [float(i)], y[i], columns, "regression") for i in range(60)}
+    gradient_grid, leaf_grid = model.settings_.to_dict()["quantization"] or (0.0, 0.0)
+    values = {"gradient_grid": gradient_grid, "leaf_grid": leaf_grid, **{name: getattr(model, name) for name in names}}
+    oracle = quantised if grids else presorted
+    reading.assert_same(model.engine_.trees, oracle.fit(samples, Parameters(**values), columns, "regression"))
 
 
 def test_boolean_columns_may_be_constrained() -> None:
@@ -344,3 +443,5 @@ def test_influence_through_leaves_is_for_squared_error() -> None:
             influence(model, X[:2], y[:2])
         found = influence(model, X[:2], y[:2], method="leave-one-out")
         assert np.isfinite(found.scores).all()
+        with pytest.raises(UnavailableError, match="for squared error"):
+            influence(regressor("online", **asked).fit(X, y), X[:2], y[:2])

@@ -194,6 +194,7 @@ LATE = {"loss": "quantile", "quantile": 0.9, "monotone_constraints": {"0": 1}}
         ({"kind": "tree", "parameters": DERIVED}, ("tree", DERIVED), Task.CLASSIFICATION),
         ({"parameters": {"criterion": "squared_error"}}, ("forest", {"criterion": "squared_error"}), Task.REGRESSION),
         ({"kind": "incremental-boosting", "parameters": LATE}, ("incremental-boosting", LATE), Task.REGRESSION),
+        ({"kind": "online-boosting", "parameters": LATE}, ("online-boosting", LATE), Task.REGRESSION),
         *(({"kind": kind}, (kind, {}), task) for kind, task in KINDS),
     ],
 )
@@ -231,7 +232,8 @@ def test_what_a_fit_does_not_take_is_refused_before_it_begins(clients, fitted):
             "/parameters/monotone_constraints",
             "names no column in entry 1",
         ),
-        ({"kind": "online-boosting", **wrong(loss="huber")}, "/parameters", "is not known"),
+        ({"kind": "online-boosting", **wrong(loss="huber")}, "/parameters/loss", "is for numbers"),
+        ({"kind": "forest", **wrong(loss="huber")}, "/parameters", "known are criterion"),
         ({"classes": "shut"}, "/classes", "must be"),
         ({"classes": ["yes"]}, "/classes", "must be"),
         ({"max_classes": 0}, "/max_classes", "must be an integer"),
