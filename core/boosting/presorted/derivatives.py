@@ -379,7 +379,7 @@ def _loss_of(loss, scores, target, i):
         y = np.float64(target) * loss.target_unit
         value = losses.loss_at(kind, loss.level, np.float64(scores[0, i]) * loss.score_unit, y)
         # One after the other: 2**e itself may be no number, as the loss may not be.
-        value = value / loss.target_unit / np.float64(np.int64(1) << BITS)
+        value = value / max(loss.target_unit, _LEAST_UNIT) / np.float64(np.int64(1) << BITS)
         return value / np.float64(np.int64(1) << BITS) if kind == HUBER else value
     if kind == SQUARED:
         error = np.float64(scores[0, i] - target) / np.float64(np.int64(1) << BITS)

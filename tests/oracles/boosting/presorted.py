@@ -258,7 +258,7 @@ class NumberLoss(SquaredError):  # noqa: N818 - a loss, no exception
     def of(self, sample: Sample, scores: Sequence[int]) -> float:
         """The loss of a sample that validates."""
         value = self.curve.value(scores[0] * self.of_score, self.target(sample) * self.of_target)
-        value = value / self.of_target / 2.0**38
+        value = value / max(self.of_target, 2.0**-1000) / 2.0**38
         return value / 2.0**38 if self.parameters.loss == "huber" else value
 
 
