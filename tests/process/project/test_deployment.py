@@ -119,11 +119,7 @@ def test_a_pod_may_do_little(pod: dict[str, Any], container: dict[str, Any], nod
     assert (
         node["securityContext"]
         == container["securityContext"]
-        == {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
+        == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
     )
     assert the("NetworkPolicy")["spec"]["egress"] == []
     egress = the("NetworkPolicy", CLUSTER)["spec"]["egress"]

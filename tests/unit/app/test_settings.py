@@ -143,8 +143,7 @@ def test_every_wrong_setting_is_named_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "part"),
-    [("port = ", "is not TOML"), ("config = 'x'", "config"), ("\udc80", "not UTF-8")],
+    ("content", "part"), [("port = ", "is not TOML"), ("config = 'x'", "config"), ("\udc80", "not UTF-8")]
 )
 def test_a_broken_settings_file_is_named(tmp_path: Path, content: str, part: str) -> None:
     config = tmp_path / "my.toml"

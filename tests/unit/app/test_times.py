@@ -9,15 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from oubli.app.times import (
-    LARGEST_LEAP_MS,
-    Clock,
-    TimeError,
-    parse_future,
-    parse_period,
-    parse_time,
-    to_text,
-)
+from oubli.app.times import LARGEST_LEAP_MS, Clock, TimeError, parse_future, parse_period, parse_time, to_text
 from tests.unit.app.service.simulated import DAY, NOON, Machine
 
 

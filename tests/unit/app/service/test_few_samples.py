@@ -17,15 +17,7 @@ from oubli.core.boosting.quantised.engine import QuantisedTrees
 from oubli.core.errors import UnusableModelError
 from oubli.core.forest.engine import ForestEngine
 from tests.unit.app.service.support import new_samples, running
-from tests.unit.app.support import (
-    fitted,
-    forest,
-    make_answers_long,
-    make_changes_long,
-    make_service,
-    reopened,
-    rows,
-)
+from tests.unit.app.support import fitted, forest, make_answers_long, make_changes_long, make_service, reopened, rows
 
 N = 1500
 A_SLICE = 8

@@ -84,10 +84,7 @@ async def make_backup(folder: Path, model: Any) -> Kept:
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param(forest, id="forest"),
-        pytest.param(boosting, id="online-boosting", marks=pytest.mark.long),
-    ],
+    params=[pytest.param(forest, id="forest"), pytest.param(boosting, id="online-boosting", marks=pytest.mark.long)],
 )
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kept:
     return asyncio.run(make_backup(tmp_path_factory.mktemp("backup"), request.param()))

@@ -221,8 +221,7 @@ def refuse_for_ever(journal: SqliteJournal, records: list[Record], *, reserve: b
 
 
 @pytest.mark.parametrize(
-    "code",
-    [sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_BUSY],
+    "code", [sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_BUSY]
 )
 @pytest.mark.parametrize("statement", ["BEGIN", "COMMIT"])
 def test_a_failed_flush_is_for_ever(tmp_path: Path, statement: str, code: int) -> None:
