@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -45,34 +44,21 @@ exec "$@"
 """
 
 
-def test_three_nodes_differ_by_their_address_alone() -> None:
+def test_three_nodes_differ_by_their_address_alone_and_are_as_small_as_the_single_server() -> None:
     assert [name for name, one in SERVICES.items() if "cluster" in one.get("profiles", [])] == [*NODES, *DATABASES]
     own = ("hostname", "ports", "volumes", "environment")
     shared = [{key: value for key, value in SERVICES[name].items() if key not in own} for name in NODES]
     assert shared[0] == shared[1] == shared[2]
+    for key in ("image", "cap_drop", "security_opt", "read_only", "ulimits", "stop_grace_period"):
+        assert shared[0][key] == SERVICES["oubli"][key]
     for n, name in enumerate(NODES, 1):
-        node = SERVICES[name]
-        assert node["hostname"] == name
-        assert node["environment"]["OUBLI_NODE_URL"] == f"http://{name}:8000"
-        assert node["ports"] == [f"127.0.0.1:{8000 + n}:8000"]
-        assert node["volumes"] == [f"{name}-data:/var/lib/oubli"]
-        assert f"{name}-data" in COMPOSE["volumes"]
-        assert node["environment"]["OUBLI_ALLOWED_HOSTS"].split(",") == NODES
+        assert SERVICES[name]["environment"]["OUBLI_NODE_URL"] == f"http://{SERVICES[name]['hostname']}:8000"
+        assert SERVICES[name]["ports"] == [f"127.0.0.1:{8000 + n}:8000"]
     flags = {one.removeprefix("--").replace("-", "_") for one in SERVICES["oubli-1"]["command"] if one.startswith("--")}
     assert flags <= set(Settings.model_fields)
-
-
-def test_the_nodes_are_as_small_as_the_single_server() -> None:
-    for name in NODES:
-        for key in ("image", "cap_drop", "security_opt", "read_only", "ulimits", "stop_grace_period"):
-            assert SERVICES[name][key] == SERVICES["oubli"][key]
-        assert SERVICES[name]["healthcheck"]["test"] == SERVICES["oubli"]["healthcheck"]["test"]
     for name in DATABASES:
-        assert SERVICES[name]["user"] == "postgres"
-        assert SERVICES[name]["read_only"] is True
-        assert SERVICES[name]["cap_drop"] == ["ALL"]
+        assert (SERVICES[name]["read_only"], SERVICES[name]["cap_drop"]) == (True, ["ALL"])
         assert "ports" not in SERVICES[name], "nobody but the nodes asks it"
-        assert re.fullmatch(r"postgres:\d+\.\d+", SERVICES[name]["image"])
 
 
 def test_secrets_are_files_that_are_made_by_the_script_and_kept_out_of_images_and_of_version_control(
@@ -83,8 +69,6 @@ def test_secrets_are_files_that_are_made_by_the_script_and_kept_out_of_images_an
     subprocess.run(script, check=True, capture_output=True)
     made = {path.name: path.read_text() for path in folder.iterdir()}
     assert set(made) == set(COMPOSE["secrets"])
-    assert {Path(one["file"]).parent.as_posix() for one in COMPOSE["secrets"].values()} == {"docker/secrets"}
-    assert all(Path(one["file"]).name == name for name, one in COMPOSE["secrets"].items())
     assert folder.stat().st_mode & 0o777 == 0o700
     assert len(made["cluster_secret"].strip()) == 64
     assert len(set(made.values())) == len(made)
@@ -93,8 +77,6 @@ def test_secrets_are_files_that_are_made_by_the_script_and_kept_out_of_images_an
     assert {path.name: path.read_text() for path in folder.iterdir()} == made
     assert "docker/secrets/" in (ROOT / ".gitignore").read_text().splitlines()
     assert "docker/secrets" in (ROOT / ".dockerignore").read_text().splitlines()
-    named = {name for service in SERVICES.values() for name in service.get("secrets", [])}
-    assert named == set(COMPOSE["secrets"])
     assert not any("PASSWORD:" in line for line in (ROOT / "docker-compose.yml").read_text().splitlines())
 
 

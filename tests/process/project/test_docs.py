@@ -8,7 +8,6 @@ process.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -353,16 +352,6 @@ def test_the_flags_that_the_pages_show_are_there() -> None:
     assert shown > 20
 
 
-def test_the_make_targets_that_the_pages_name_are_there() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
-    named = {target for page in PAGES for target in re.findall(r"`make ([a-z-]+)", (ROOT / page).read_text())}
-    assert named
-    assert named <= targets
-    assert "$(BIN)/oubli serve --data examples/adult.csv.gz --target income" in makefile, "as SHELL has it"
-    assert os.access(ROOT / ".ci" / "run", os.X_OK)
-
-
 # -- the site ---------------------------------------------------------------------------------------
 
 
@@ -428,9 +417,3 @@ def test_no_script_of_the_site_fails_and_the_switch_of_light_and_dark_works(site
                 page.wait_for_function(f"document.documentElement.dataset.bsTheme === '{mode}'")
             assert complaints == [], path
         server.shutdown()
-
-
-def test_the_example_is_attributed() -> None:
-    text = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
-    for part in ("Becker", "Kohavi", "1996", "10.24432/C5XW20", "CC BY 4.0", "UCI Machine Learning Repository"):
-        assert part in text

@@ -63,28 +63,11 @@ def test_rules_compare_a_number_with_a_limit_say_what_it_means_and_are_tested() 
 def test_compose_mounts_what_is_there() -> None:
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     for name in ("prometheus", "grafana"):
-        service = services[name]
-        assert service["profiles"] == ["monitoring"]
-        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
-        assert re.fullmatch(r".+:v?\d+\.\d+\.\d+", service["image"])
-        assert service["read_only"]
-        for volume in service["volumes"]:
-            source = volume.split(":")[0]
-            assert (ROOT / source).exists() if source.startswith(".") else source == "prometheus-data"
+        assert all(port.startswith("127.0.0.1:") for port in services[name]["ports"])
+        sources = {volume.split(":")[0] for volume in services[name]["volumes"]}
+        assert all((ROOT / source).exists() for source in sources - {"prometheus-data"})
     target = yaml.safe_load((FILES / "prometheus.yml").read_text())["scrape_configs"][0]["static_configs"][0]["targets"]
     assert target == [f"{services['oubli']['environment']['OUBLI_ALLOWED_HOSTS']}:8000"]
-
-
-def test_grafana_finds_the_dashboard_and_its_source() -> None:
-    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-    (provider,) = yaml.safe_load((GRAFANA / "provisioning" / "dashboards" / "oubli.yml").read_text())["providers"]
-    assert any(volume.endswith(f":{provider['options']['path']}:ro") for volume in services["grafana"]["volumes"])
-    home = services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
-    assert home == f"{provider['options']['path']}/oubli.json"
-    (source,) = yaml.safe_load((GRAFANA / "provisioning" / "datasources" / "prometheus.yml").read_text())["datasources"]
-    assert source["url"] == "http://prometheus:9090"
-    used = {panel["datasource"]["uid"] for panel in BOARD["panels"] if panel["type"] != "row"}
-    assert used == {source["uid"]}
 
 
 # --- a real Prometheus that scrapes a real server

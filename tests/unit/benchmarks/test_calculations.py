@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 
-from benchmarks import higgs_like
-from benchmarks.boosting import exactness, updating
+from benchmarks.boosting import exactness
 from benchmarks.boosting.datasets import Split
 from benchmarks.failover.clients import Change, Notes, wrong_answers, wrong_versions
 from benchmarks.results import at_most
@@ -21,14 +18,6 @@ def made_split(task: str, y_test: list[Any], n: int = 0) -> Split:
 
 
 # --- boosting
-
-
-def test_what_differs_between_updated_and_retrained() -> None:
-    """Of five test rows one is right after retraining only, one after the update only, one wrong in two ways."""
-    split, outcome = made_split("multiclass", [0, 0, 0, 0, 0]), updating.Outcome()
-    outcome.compare(split, updated=np.array([0, 1, 0, 1, 1]), retrained=np.array([0, 0, 1, 2, 1]))
-    assert outcome.differing == [pytest.approx((0.2, 0.2, 0.2))]
-    assert outcome.errors == [pytest.approx((0.6, 0.6))]
 
 
 def test_digests_that_differ_are_counted_and_shown() -> None:
@@ -71,14 +60,3 @@ def test_what_two_leaders_at_once_would_do_is_counted() -> None:
 
 
 # --- data that are made up
-
-
-def test_the_same_sizes_give_the_same_data_once_and_more_rows_begin_with_the_same(tmp_path: Path) -> None:
-    path = higgs_like.cached(tmp_path, 300, 100)
-    written = path.stat().st_mtime_ns
-    loaded, made = higgs_like.load(tmp_path, 300, 100), higgs_like.generate(300, 100)
-    for a, b in zip(loaded, made, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert path.stat().st_mtime_ns == written
-    assert (made.X.shape, made.X.dtype, made.X_test.shape) == ((300, 28), np.float32, (100, 28))
-    np.testing.assert_array_equal(higgs_like.generate(100, 0).X, made.X[:100])

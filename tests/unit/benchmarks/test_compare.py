@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from math import comb
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from benchmarks.compare import Figure, figures, interval, rows, verdict
-from benchmarks.library import pairs as libraries
 from benchmarks.results import Row, at_most, table
 
 HEAD = ("route:", "connections", "p50", "FastAPI p50", "in FastAPI's p50")
@@ -57,15 +53,3 @@ def test_rows_have_medians_the_slowest_first_and_controls_last() -> None:
     assert [row.cells[1] for row in found] == ["slow", "quick", "peer"]
     assert [row.cells[-1] for row in found] == ["**slower**", "within", "control"]
     assert found[1].figure == pytest.approx(1.03)
-
-
-@pytest.mark.parametrize("model", libraries.MODELS)
-def test_libraries_of_both_sides_answer_the_same_questions(model: str) -> None:
-    random = np.random.default_rng(0)
-    X, y = random.normal(size=(400, 3)).astype(np.float32), random.integers(0, 2, 400)
-    estimator = "DynamicForestClassifier" if model == "forest" else "IncrementalBoostingClassifier"
-    work = libraries.Work("made", estimator, {"n_estimators": 5}, X, y, X[:50], [], 10, 5)
-    found = libraries.measure((Path(sys.executable), Path(sys.executable)), work, 2)
-    n_questions = {"forest": 12, "boosting": 1}[model]
-    assert len({row.cells[2] for row in found}) == len(found) == n_questions
-    assert all(row.cells[-1] == "same" and row.figure > 0 for row in found)

@@ -13,12 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba import config
 
 from benchmarks import bench_audit, bench_sets, bench_v2
-from benchmarks.boosting.datasets import load_split
-from benchmarks.boosting.kinds import INCREMENTAL, Shape, refit
-from benchmarks.boosting.peers import LIGHTGBM, PEERS, Peer
 from benchmarks.serving.client import RefusedError, load
 from benchmarks.serving.paced import paced
 from benchmarks.serving.samples import adult
@@ -27,37 +23,10 @@ from oubli.verifier import FailedError
 from tests.unit.app.http.routes.test_inference import outputs
 from tests.unit.app.support import forest, make_service, served
 
-SETS = ["adult", "pendigits", "abalone"]
-compiles = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="takes minutes when interpreted")
-
 # --- models of others, and sets
 
 
-@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
-@pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("shape", [Shape(max_leaves=4, n_estimators=20), Shape(max_depth=2, n_estimators=20)], ids=str)
-def test_peers_learn_trees_of_the_size_that_is_asked_for(data: Path, name: str, peer: Peer, shape: Shape) -> None:
-    pytest.importorskip(peer.module)
-    split = load_split(name, data, data)
-    trained = peer.train(split, peer.view(split), shape)
-    trained.fit()
-    constant = split.y.mean() if split.task == "regression" else np.bincount(split.y).argmax()
-    assert split.error(trained.predict()) < split.error(np.full(len(split.y_test), constant))
-    if peer is LIGHTGBM:
-        trees = trained.estimator.booster_.trees_to_dataframe()
-        n_leaves = trees[trees["split_feature"].isna()].groupby("tree_index").size()
-        assert n_leaves.max() == 4
-
-
 # --- our models
-
-
-@compiles
-def test_a_refit_is_of_the_samples_held(data: Path) -> None:
-    model = INCREMENTAL.fit(load_split("adult", data, data), np.arange(100), n_estimators=3)
-    model.delete(["7", "8"])
-    fresh = refit(model)
-    assert (fresh.n_samples_, fresh.digest()) == (98, model.digest())
 
 
 # --- servers

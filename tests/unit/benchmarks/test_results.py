@@ -8,9 +8,7 @@ import pytest
 from benchmarks import plots, results
 from benchmarks.results import (
     TRIED,
-    Mark,
     Row,
-    at_least,
     at_most,
     copy_sections,
     replace_section,
@@ -26,35 +24,10 @@ HOME = Path(results.__file__).parent
 PAGES = [HOME / "RESULTS.md", *sorted((HOME / "results").glob("*.md"))]
 
 
-@pytest.mark.parametrize(
-    ("mark", "figure", "met"),
-    [
-        (at_most(0.9), 0.9, True),
-        (at_most(0.9), 0.9000001, False),
-        (at_least(12), 12.0, True),
-        (at_least(12), 11.999999, False),
-    ],
-)
-def test_a_mark_is_met_on_the_right_side_of_its_limit(mark: Mark, figure: float, met: bool) -> None:
-    assert mark.met(figure) is met
-
-
 def test_the_verdict_is_of_the_figure_before_rounding() -> None:
     row = Row(("a",), 0.9001, at_most(0.9))
     assert shown(row.figure) == "0.9"
     assert row.verdict == "**no**"
-
-
-def test_a_table_shows_marks_only_when_there_are_any() -> None:
-    plain = table(("what:", "ratio"), [Row(("fit",), 0.5)])
-    assert plain == "| what | ratio |\n|---|---:|\n| fit | 0.5 |"
-    marked = table(("what:", "ratio"), [Row(("fit",), 0.5, at_most(0.9)), Row(("add",), 1234.0)])
-    assert marked.splitlines() == [
-        "| what | ratio | mark | met |",
-        "|---|---:|---|---|",
-        "| fit | 0.5 | at most 0.9 | yes |",
-        "| add | 1,234 |  |  |",
-    ]
 
 
 def test_a_section_is_replaced_as_a_whole(pages: Pages) -> None:

@@ -215,10 +215,3 @@ def test_servers_are_measured(tmp_path: Path) -> None:
     for part in ("| 3,000 | 200 |", "| at most 10 |"):
         assert part in done.stdout
     assert not [path for path in tmp_path.iterdir() if path.is_dir()], "data directories are left"
-
-
-@pytest.mark.parametrize("name", ["durability", "operations"])
-def test_a_quick_run_is_not_written_down(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        import_module(f"benchmarks.bench_{name}").main(["--quick", "--write-results"])
-    assert "--quick" in capsys.readouterr().err
