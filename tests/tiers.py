@@ -31,7 +31,7 @@ LONG = (
     "tests/unit/app/storage/postgres/",
     "tests/unit/benchmarks/",
 )
-POSTGRES = {"postgres", "database_server", "server_of_journals"}  # fixtures that start it
+POSTGRES = {"postgres", "database_server"}  # fixtures that start it
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

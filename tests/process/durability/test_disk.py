@@ -73,13 +73,6 @@ def test_what_is_flushed_with_its_name_lasts(traced):
     assert traced.left() == {}
 
 
-def test_with_luck_some_of_the_rest_is_there(traced):
-    traced.open("old", 5, "O_RDWR|O_CLOEXEC")
-    traced.write(5, "A", 0)
-    traced.write(5, "B", 1)
-    assert {traced.left(random.Random(seed))["old"] for seed in range(40)} == {"old", "Ald", "oBd", "ABd"}
-
-
 def test_calls_that_were_interrupted_in_the_trace_are_put_together(tmp_path):
     path = tmp_path / "trace"
     path.write_text(

@@ -85,14 +85,6 @@ def test_one_leads_and_goes_on_leading_and_another_when_it_is_gone(nodes: Nodes)
     assert second.epoch == 2
 
 
-def test_who_was_deposed_knows_it(nodes: Nodes) -> None:
-    first = nodes.new("a")
-    nodes.tables.until = 0.0
-    nodes.tables.take_over("b", None, 60)
-    nodes.run(SECONDS)
-    assert first.epoch is None
-
-
 def test_who_may_not_lead_does_not_try(nodes: Nodes) -> None:
     nodes.new("a", may_lead=False)
     nodes.run(3 * SECONDS)
@@ -152,16 +144,6 @@ def test_a_removed_node_knows_it_when_it_is_back(nodes: Nodes) -> None:
     nodes.run(SECONDS)
     assert node.is_expelled
     assert "b" not in nodes.tables.nodes
-
-
-def test_who_has_not_joined_yet_is_no_member(nodes: Nodes) -> None:
-    joining = nodes.new("b", may_lead=False)
-    nodes.run(2 * SECONDS)
-    assert not joining.is_expelled
-    assert nodes.tables.nodes == {}
-    nodes.tables.readmit("b", None)
-    nodes.run(2 * SECONDS)
-    assert not joining.is_expelled
 
 
 def test_who_is_expelled_does_not_lead_before_it_knows(nodes: Nodes) -> None:
