@@ -127,6 +127,7 @@ def test_a_misspelt_setting_is_refused_wherever_it_stands(monkeypatch: pytest.Mo
         ({"data": "x.csv", "target": "y", "drop": ("y",)}, "choose one"),
         ({"ephemeral": True, "data_dir": "d"}, "data_dir and ephemeral exclude each other"),
         ({"ephemeral": True, "journal": "postgresql://db/oubli"}, "journal and ephemeral exclude each other"),
+        ({"ephemeral": True, "ledger": "ledger.jsonl"}, "ledger and ephemeral exclude each other"),
         ({"workers": 2}, "workers is gone: one process serves one model"),
         ({"accept_missing": ("files",)}, "accept_missing"),
         ({"follow": True, "journal": "postgresql://db/oubli"}, "node_url and cluster_secret_file are missing"),
@@ -260,6 +261,25 @@ def test_a_url_is_one_that_can_be_used(name: str, values: tuple[str, ...], rule:
         with pytest.raises(SettingsError, match=rule) as refused:
             load_settings(**{name: value})
         assert "SECRET" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "rule"),
+    [
+        ({"webhook_url": "https://hooks.example"}, "belong together"),
+        ({"webhook_secret_file": "secret"}, "belong together"),
+        ({"webhook_url": "http://hooks.example/SECRET", "webhook_secret_file": "secret"}, "push_networks"),
+        ({"webhook_url": "https://SECRET@hooks.example", "webhook_secret_file": "secret"}, "no user name"),
+        ({"opendsr_domain": "opendsr.processor.example"}, "belong together"),
+        ({"opendsr_callbacks": ("http://controller.example/SECRET",)}, "push_networks"),
+        ({"push_networks": ("SECRET",)}, "must be addresses or networks"),
+        ({"opendsr_domain": "SECRET"}, "opendsr_domain"),
+    ],
+)
+def test_who_is_told_of_erasures_is_said_as_a_whole(values: dict[str, Any], rule: str) -> None:
+    text = refusal(**values)
+    assert rule in text
+    assert "SECRET" not in text
 
 
 @pytest.mark.parametrize(

@@ -251,15 +251,6 @@ def test_what_other_processes_cannot_do_is_left_to_this_one(
     assert ("answers are slow meanwhile" in caplog.text) is (fault != "not writable")
 
 
-def test_what_a_fit_runs_is_loaded_before_the_rest(done: list[Any]) -> None:
-    of_it = "incremental-boosting", SCHEMA.task, SCHEMA.cell_dtype, PARAMETERS
-    load_beside(*of_it, part="fit").join()
-    prepare(part="fit")
-    assert done == ["load 2"]
-    load_beside(*of_it).join()  # compiles nothing, whatever is missing
-    assert done == ["load 2", "load 9"]
-
-
 def test_a_wrong_guess_of_what_will_be_learned_does_no_harm(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -286,13 +277,6 @@ def test_the_directory_is_made_for_this_user_and_named_to_numba() -> None:
     assert os.environ[VARIABLE] == str(directory)
     assert directory.is_dir()
     assert directory.stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.usefixtures("_own_home")
-def test_a_directory_that_is_named_already_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "mine"))
-    assert use_kernel_cache() == tmp_path / "mine"
-    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.usefixtures("_own_home")

@@ -158,16 +158,6 @@ async def test_what_cannot_be_told_becomes_a_dead_letter_and_holds_up_nothing_el
         await service.outbox.deliveries.redeliver(dead)
 
 
-async def test_a_receiver_that_is_gone_is_not_asked_again(world):
-    world.receiver.answers = lambda request: answer(410)
-    service = await world.start()
-    await service.changes.delete(ids=["c1"])
-    await world.time.advance(24 * HOUR)
-    assert len(world.receiver.requests) == 1
-    letters = await service.outbox.deliveries.dead_letters(0, 10)
-    assert [(one.state, one.reason) for one in letters] == [("unlearned", "status-410"), ("overdue", "status-410")]
-
-
 async def test_more_failing_receipts_than_are_remembered_are_all_told_in_the_end(world, monkeypatch):
     monkeypatch.setattr("oubli.app.service.outbox.deliveries._MOST_FAILING", 3)
     monkeypatch.setattr("oubli.app.service.outbox.deliveries._PAGE", 2)

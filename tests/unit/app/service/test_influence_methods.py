@@ -61,17 +61,6 @@ def test_what_does_not_go_together_is_refused(model: Any, asked: str | None, upd
         method_for(model, asked, update_set)
 
 
-@pytest.mark.parametrize("method", ["leaf-influence", "leaf-refit", "leave-one-out"])
-@pytest.mark.parametrize("make", [boosted, lambda n, t: boosted(n, t, grids=False), lambda n, t: forest(n, t, t)])
-def test_more_samples_trees_and_rows_take_longer(method: str, make: Any) -> None:
-    if make(1, 1).kind == "forest" and method != "leave-one-out":
-        return
-    little = seconds_for(make(1_000, 10), method, "all", 1)
-    assert little < seconds_for(make(2_000, 10), method, "all", 1)
-    assert little < seconds_for(make(1_000, 20), method, "all", 1)
-    assert little < seconds_for(make(1_000, 10), method, "all", 500)
-
-
 def test_what_is_answered_at_once_and_what_takes_long() -> None:
     adult, without_grids = boosted(32_561), boosted(32_561, grids=False)
     reverse = seconds_for(adult, "leaf-influence", "all", 1)

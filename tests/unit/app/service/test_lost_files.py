@@ -17,7 +17,7 @@ from oubli.app.errors import StartError
 from oubli.app.ledger.downloads import check_ledger
 from oubli.app.service.build import build_service
 from oubli.app.service.service import Service
-from oubli.app.settings import Settings, SettingsError, load_settings
+from oubli.app.settings import Settings
 from tests.tiers import covering
 from tests.unit.app.service.killed import Kept
 from tests.unit.app.service.support import erased
@@ -174,11 +174,6 @@ def test_keys_without_a_ledger_are_told(lost):
     told: list[str] = []
     build(lost, told).lifecycle.close()
     assert any("--ledger" in one for one in told)
-
-
-def test_nothing_can_be_kept_of_a_ledger_where_nothing_is_kept(lost):
-    with pytest.raises(SettingsError, match="ledger and ephemeral"):
-        load_settings(ephemeral=True, ledger=lost.ledger)
 
 
 # --- snapshots gone

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from oubli.app.service.build import processor_of, push_of
-from oubli.app.settings import SettingsError, load_settings
+from oubli.app.settings import load_settings
 from tests.unit.app.outgoing.certificates import authority, certificate
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -49,22 +47,3 @@ def test_opendsr(tmp_path):
     assert list(processor.callbacks) == [CALLBACK]
     assert tuple(processor.identities) == ("email",)
     assert processor.url == f"https://{DOMAIN}/opendsr/v2"
-
-
-@pytest.mark.parametrize(
-    ("values", "why"),
-    [
-        ({"webhook_url": "https://hooks.example"}, "belong together"),
-        ({"webhook_secret_file": Path("secret")}, "belong together"),
-        ({"webhook_url": "http://hooks.example/SECRET", "webhook_secret_file": Path("secret")}, "push_networks"),
-        ({"webhook_url": "https://SECRET@hooks.example", "webhook_secret_file": Path("secret")}, "no user name"),
-        ({"opendsr_domain": DOMAIN}, "belong together"),
-        ({"opendsr_callbacks": ("http://controller.example/SECRET",)}, "push_networks"),
-        ({"push_networks": ("SECRET",)}, "must be addresses or networks"),
-        ({"opendsr_domain": "SECRET"}, "opendsr_domain"),
-    ],
-)
-def test_what_does_not_fit_is_refused_and_not_repeated(tmp_path, values, why):
-    with pytest.raises(SettingsError, match=why) as refused:
-        settings(tmp_path, **values)
-    assert "SECRET" not in str(refused.value)

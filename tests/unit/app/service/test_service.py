@@ -12,7 +12,6 @@ from oubli.app.errors import BusyError, JournalFullError, UnavailableError
 from oubli.app.service.build import open_directory
 from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.service import Service
-from oubli.core.errors import UnusableModelError
 from tests.unit.app.service.slow_journal import SlowJournal
 from tests.unit.app.service.support import Gate, new_samples, running, until
 from tests.unit.app.support import (
@@ -67,9 +66,6 @@ def on_copies(service: Service, see: Callable[[Any], object]) -> None:
         return made
 
     model.copy = copy
-
-
-# --- versions
 
 
 # --- long work
@@ -249,13 +245,6 @@ async def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_p
     assert len(list((tmp_path / "data").glob("snapshot-*"))) == 1, "what is in doubt is not written"
 
 
-async def test_nothing_is_answered_before_it_is_ready():
-    service = make_service()
-    for refused in (service.changes.add(new_samples(1)), service.questions.predict(rows(1))):
-        with pytest.raises(UnavailableError, match="starting"):
-            await refused
-
-
 async def test_a_failed_warm_up_only_makes_the_first_requests_slow(caplog):
     service = make_service()
     service.lifecycle._options.warm_up = lambda: 1 // 0
@@ -263,20 +252,3 @@ async def test_a_failed_warm_up_only_makes_the_first_requests_slow(caplog):
     async with running(service):
         assert len((await service.questions.predict(rows(1))).result.labels) == 1
     assert "the first requests are slow: an internal error at test_service.py" in caplog.text
-
-
-async def test_a_model_that_was_broken_off_halfway_answers_nothing_and_is_not_saved(tmp_path):
-    service = make_service(directory=tmp_path / "data")
-
-    async with running(service):
-        model = service.model.state.model
-        model.engine_.update = None  # called after the first write, as memory that ends there
-        with pytest.raises(TypeError):
-            await service.changes.delete(ids=["c1"])
-        assert not service.model.state.model.is_usable
-        with pytest.raises(UnusableModelError):
-            await service.questions.predict(rows(1))
-        with pytest.raises(UnavailableError, match="until a restart"):
-            await service.changes.delete(ids=["c2"])
-        with pytest.raises((UnusableModelError, UnavailableError)):
-            await service.erasure.checkpointer.snapshot()
