@@ -151,20 +151,6 @@ def test_each_pod_is_reached_by_a_name_that_it_answers_to(node: dict[str, Any]) 
     assert headless["publishNotReadyAddresses"] is True, "nodes ask each other before they are ready"
 
 
-def test_the_secrets_of_the_cluster_are_copied_to_memory_and_taken_from_there(node: dict[str, Any]) -> None:
-    variables = {one["name"]: one.get("value") for one in node["env"]}
-    mounts = {mount["mountPath"]: mount["name"] for mount in node["volumeMounts"]}
-    spec = the("StatefulSet", CLUSTER)["spec"]["template"]["spec"]
-    volumes = {volume["name"]: volume for volume in spec["volumes"]}
-    assert "secret" in volumes[mounts[variables["SECRETS_FROM"]]]
-    private = variables["SECRETS_TO"].rstrip("/")
-    assert volumes[mounts[private]]["emptyDir"]["medium"] == "Memory"
-    text = (CLUSTER / "oubli.yaml").read_text(encoding="utf-8")
-    for path in (*(one for one in node["args"] if one.startswith(private)), variables["PGPASSFILE"]):
-        assert f"--from-literal={Path(path).name}=" in text
-    assert not any(one.startswith(ENV_PREFIX) for one in variables)
-
-
 # -- systemd ----------------------------------------------------------------------------------------
 
 

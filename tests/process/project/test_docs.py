@@ -13,17 +13,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
-from threading import Thread
 from typing import Any, NamedTuple, cast
 from unittest.mock import Mock
 
 import pytest
 import yaml
-from playwright.sync_api import Browser
 from typer.main import get_command
 
 from oubli.app.cli.main import cli
@@ -400,20 +396,3 @@ def test_the_site_loads_nothing_from_another_host(site: Path) -> None:
     for page in site.rglob("*.html"):
         loaded = re.findall(r'(?:src|<link[^>]*href)="(https?://[^"]+)"', page.read_text(encoding="utf-8"))
         assert loaded == [], "the site loads something from another host"
-
-
-@pytest.mark.long
-def test_no_script_of_the_site_fails_and_the_switch_of_light_and_dark_works(site: Path, browser: Browser) -> None:
-    page, complaints = browser.new_page(), list[str]()
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    handler = partial(SimpleHTTPRequestHandler, directory=site)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        for path in sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html")):
-            page.goto(f"http://127.0.0.1:{server.server_port}/{path}")
-            for mode in ("dark", "light"):
-                page.evaluate(f"document.querySelector('[data-bs-theme-value={mode}]').click()")
-                page.wait_for_function(f"document.documentElement.dataset.bsTheme === '{mode}'")
-            assert complaints == [], path
-        server.shutdown()

@@ -134,18 +134,6 @@ def test_the_clock(history):
         assert clock.now_ms() == NOON + now, step
 
 
-def test_a_witnessed_time_counts_as_given():
-    machine = Machine()
-    clock = machine.clock()
-    clock.witness(NOON + 40 * DAY)
-    assert clock.now_ms() == NOON + 40 * DAY
-    clock.witness(NOON)
-    assert clock.now_ms() == NOON + 40 * DAY
-    machine.wait(10, 40 * DAY)
-    assert clock.now_ms() == NOON + 40 * DAY + 10
-    assert clock.paused is None
-
-
 def test_a_key_ends_when_its_time_has_elapsed():
     machine = Machine()
     clock, end = machine.clock(), NOON + DAY

@@ -26,11 +26,6 @@ def test_is_what_another_implementation_gives(content):
     assert canonical(content) == rfc8785.dumps(content)
 
 
-def test_every_character_of_the_first_plane_and_the_controls():
-    text = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x10000), 0x1F600, 0x10FFFF]))
-    assert canonical(text) == rfc8785.dumps(text)
-
-
 def test_by_hand():
     assert canonical({"b": [True, None, -7], "a": 'é"\n\x1f/'}) == b'{"a":"\xc3\xa9\\"\\n\\u001f/","b":[true,null,-7]}'
     # U+10000 is D800 DC00 in UTF-16, before U+E000.
@@ -48,23 +43,9 @@ class Number(int):
 @pytest.mark.parametrize(
     "content",
     [
-        1.0,
-        float("nan"),
-        LARGEST_INTEGER + 1,
-        -LARGEST_INTEGER - 1,
-        (1, 2),
-        {1: "a"},
-        {None: "a"},
-        {"a": {"b": [0.5]}},
-        b"bytes",
-        datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
-        uuid.UUID(int=7),
-        Word.WORD,
-        Number(1),
-        {Word.WORD: 1},
-        "\ud800",
-        {"\udc00": 1},
-        {"a"},
+        *(1.0, float("nan"), LARGEST_INTEGER + 1, -LARGEST_INTEGER - 1, (1, 2), {1: "a"}, {None: "a"}, {"a": [0.5]}),
+        *(b"bytes", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), uuid.UUID(int=7), Word.WORD, Number(1)),
+        *({Word.WORD: 1}, "\ud800", {"\udc00": 1}, {"a"}),
     ],
     ids=repr,
 )

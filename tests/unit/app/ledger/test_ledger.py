@@ -133,16 +133,6 @@ def test_times_never_run_back_and_nothing_is_received_after_it_was_done(tmp_path
     assert ledger.entries()[-1]["at"] == to_text(late)
 
 
-def test_without_a_clock_it_has_one_that_believes_no_leap():
-    ledger = make_ledger()
-    ledger.event("begin")
-    # The machine's clock is days ahead of what is written down here.
-    ledger.record(Ledger(ledger.store, ledger.keys).event("later", {}))
-    (*_, last) = ledger.entries()
-    assert ledger.now <= ledger.store.highest_ms() < ledger.now + 60_000
-    assert last["type"] == "later"
-
-
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
@@ -152,6 +142,7 @@ def test_without_a_clock_it_has_one_that_believes_no_leap():
         ("restore", {"what": ""}),
         ("restore", {"hash": "0"}),
         ("restore", {"at": 7}),
+        ("fit", {"share": 0.5}),
         ("Free text", {}),
         ("unlearned", {}),
         ("erased", {}),
@@ -161,18 +152,9 @@ def test_without_a_clock_it_has_one_that_believes_no_leap():
 )
 def test_no_free_text_goes_into_the_ledger(kind, fields):
     ledger = make_ledger()
-    with pytest.raises(ValueError, match="an event"):
+    with pytest.raises(ValueError, match=r"an event|integers"):
         ledger.auditor.event(kind, fields)
     assert ledger.auditor.head == EMPTY
-
-
-def test_fractions_are_refused():
-    ledger = make_ledger()
-    ledger.event("begin")
-    head = ledger.auditor.head
-    with pytest.raises(ValueError, match="integers"):
-        ledger.auditor.event("fit", {"share": 0.5})
-    assert ledger.auditor.head == head
 
 
 @pytest.mark.parametrize("ref", ["Case of Ada Lovelace", "", "ada@example.org", "0" * 31])

@@ -61,6 +61,8 @@ def test_trains_and_writes_a_first_snapshot(tmp_path, data):
     names = sorted(path.name for path in (tmp_path / "data").iterdir())
     assert {"lock", "keys", "ledger.sqlite", "snapshot-00000001.safetensors"} <= set(names)
     assert any(name.startswith("journal-") for name in names)
+    for place in (tmp_path / "data", *(tmp_path / "data").rglob("*")):
+        assert place.stat().st_mode & 0o077 == 0, f"{place} is for its owner only"
 
 
 def test_what_was_changed_is_there_after_a_stop(tmp_path, data, capsys):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections.abc import Iterator
@@ -259,23 +258,3 @@ async def test_late_erasures_are_told_in_log_and_metrics(tmp_path, caplog):
             await told("no erasure is overdue any more", episode)
             assert f"\noubli_erasures_late_total {3 * episode}.0" in (await client.get("/metrics")).text
         assert not any(one in record.getMessage() for record in caplog.records for one in (*receipts, "c11"))
-
-
-async def test_a_clock_that_was_put_back_is_told_in_the_log_and_by_the_model(tmp_path, caplog):
-    """Nothing expires until it has caught up."""
-    machine = Machine()
-    service = start(tmp_path / "data", machine)
-    async with served_here(service) as client:
-
-        async def paused() -> Any:
-            return (await client.get("/model")).json()["expiry_paused"]
-
-        def told() -> list[str]:
-            return [line for line in caplog.messages if "clock" in line]
-
-        assert await paused() is None
-        service.model.clock.witness(NOON + HOUR)
-        assert "1.0 hours behind" in await paused()
-        await until(told)
-        await asyncio.sleep(0.05)  # some looks more
-        assert told() == [f"nothing expires: {await paused()}"]

@@ -177,11 +177,6 @@ def test_what_makes_no_sense_is_no_mark(tmp_path: Path) -> None:
         assert mark_in(tmp_path) == 0
 
 
-def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No such file"):
-        Mark(tmp_path / "none" / MARK_NAME).open()
-
-
 def test_segments_that_are_gone_are_missed(tmp_path: Path) -> None:
     journal = journal_in(tmp_path / "data")
     for first in (1, 4, 7):
