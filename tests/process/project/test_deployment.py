@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from oubli.app.settings import ENV_PREFIX, Settings
+from oubli.app.settings import Settings
 from tests.serving import EXAMPLE, ROOT, run_cli, serving
 
 KUBERNETES = ROOT / "examples" / "kubernetes"
@@ -135,22 +135,6 @@ def test_the_empty_key_of_the_example_is_refused(tmp_path: Path) -> None:
     assert "api_key_file" in done.stderr
 
 
-def test_each_pod_is_reached_by_a_name_that_it_answers_to(node: dict[str, Any]) -> None:
-    stateful = the("StatefulSet", CLUSTER)
-    arguments: list[str] = node["args"]
-    url = arguments[arguments.index("--node-url") + 1]
-    hosts = [one.partition("=")[2] for one in arguments if one.startswith("--allowed-hosts=")]  # a flag a name
-    for n in range(stateful["spec"]["replicas"]):
-        name = f"{stateful['metadata']['name']}-{n}"
-        assert url.replace("$(POD_NAME)", name) == f"http://{name}.{stateful['spec']['serviceName']}:8000"
-        assert f"{name}.{stateful['spec']['serviceName']}" in hosts
-    services = {one["metadata"]["name"]: one["spec"] for one in objects(CLUSTER) if one["kind"] == "Service"}
-    assert set(hosts) & services.keys() == {"oubli-cluster-read"}
-    headless = services[stateful["spec"]["serviceName"]]
-    assert headless["clusterIP"] == "None"
-    assert headless["publishNotReadyAddresses"] is True, "nodes ask each other before they are ready"
-
-
 # -- systemd ----------------------------------------------------------------------------------------
 
 
@@ -178,19 +162,6 @@ def test_systemd_accepts_the_unit_and_finds_little_exposed(unit: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:]
     unit.write_text(unit.read_text().replace("NoNewPrivileges=", "NoNewPrivilege="))
     assert "NoNewPrivilege" in analyze("verify", unit).stderr
-
-
-def test_the_unit_keeps_samples_where_they_belong_and_repeats_no_refusal() -> None:
-    from oubli.app.cli.options import REFUSED
-
-    lines = (SYSTEMD / "oubli.service").read_text(encoding="utf-8").splitlines()
-    assert not {
-        *("LimitCORE=0", "NoNewPrivileges=yes", "ProtectSystem=strict", "StateDirectory=oubli", "Type=exec"),
-        "ExecReload=/bin/kill -HUP $MAINPID",
-        "WorkingDirectory=%S/oubli",  # where ./oubli-data is made
-        *("Restart=on-failure", f"RestartPreventExitStatus={REFUSED}"),
-    }.difference(lines)
-    assert not any(line.startswith(f"Environment={ENV_PREFIX}") for line in lines), "settings are in the file"
 
 
 def test_the_settings_of_the_unit_are_settings(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from math import comb
 
 import pytest
 
-from benchmarks.compare import Figure, figures, interval, rows, verdict
+from benchmarks.compare import figures, interval, verdict
 from benchmarks.results import Row, at_most, table
 
 HEAD = ("route:", "connections", "p50", "FastAPI p50", "in FastAPI's p50")
@@ -44,12 +44,3 @@ def test_the_interval_holds_the_median_often_enough_and_is_no_wider_than_needed(
 def test_only_an_interval_above_the_limit_as_a_whole_is_slower() -> None:
     found = [verdict(low, high, 1.03) for low, high in ((1.04, 1.1), (1.02, 1.1), (0.9, 0.99))]
     assert found == ["**slower**", "within", "faster"]
-
-
-def test_rows_have_medians_the_slowest_first_and_controls_last() -> None:
-    slow, quick, peer = (Figure("t", name, "ms", True, name == "peer") for name in ("slow", "quick", "peer"))
-    before = {slow: 1.0, quick: 1.0, peer: 1.0}
-    found = rows([(before, {slow: 1.5, quick: 1.0 + i / 100, peer: 9.0}) for i in range(7)], 1.03)
-    assert [row.cells[1] for row in found] == ["slow", "quick", "peer"]
-    assert [row.cells[-1] for row in found] == ["**slower**", "within", "control"]
-    assert found[1].figure == pytest.approx(1.03)
