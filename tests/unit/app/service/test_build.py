@@ -10,10 +10,12 @@ from starlette.testclient import TestClient
 from oubli.app.cli.console import tell, warn
 from oubli.app.errors import StartError
 from oubli.app.service import build
+from oubli.app.service.build import processor_of, push_of
 from oubli.app.service.service import Service
-from oubli.app.settings import Settings, SettingsError
+from oubli.app.settings import Settings, SettingsError, load_settings
 from oubli.core.concurrency import threads
 from oubli.core.forest.engine import ForestEngine
+from tests.unit.app.outgoing.certificates import authority, certificate
 from tests.unit.app.support import CLASSES, NUMBERS, ended, rows, samples, served
 
 
@@ -166,3 +168,43 @@ def test_all_threads_train_and_one_is_left_to_requests(tmp_path, data, monkeypat
             assert service.model.state.model.engine_.n_threads == ready
             assert "n_jobs" not in job["result"]["parameters"]
         assert threads.threads_of(None) == 1
+
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+DOMAIN = "opendsr.processor.example"
+CALLBACK = "https://controller.example/opendsr/callbacks"
+
+
+def push_settings(folder: Path, **values: Any) -> Any:
+    (folder / "secret").write_text(SECRET)
+    return load_settings(data_dir=folder / "data", **values)
+
+
+def test_webhooks(tmp_path):
+    assert push_of(push_settings(tmp_path)) is None, "nobody is told unless it is set"
+    push = push_of(
+        push_settings(tmp_path, webhook_url="https://hooks.example/a?b=c", webhook_secret_file=tmp_path / "secret")
+    )
+    assert push is not None
+    assert push.webhook is not None
+    assert (push.webhook[0].host, push.webhook[0].target, push.targets) == ("hooks.example", "/a?b=c", ("webhook",))
+
+
+def test_opendsr(tmp_path):
+    assert processor_of(push_settings(tmp_path)) is None
+    files = certificate(tmp_path, authority(), DOMAIN)
+    given = push_settings(
+        tmp_path,
+        opendsr_domain=DOMAIN,
+        opendsr_cert_file=files[0],
+        opendsr_key_file=files[1],
+        opendsr_callbacks=(CALLBACK,),
+        opendsr_identities=("email",),
+    )
+    processor, push = processor_of(given), push_of(given)
+    assert processor is not None
+    assert push is not None
+    assert push.targets == (), "receipts are told of to nobody"
+    assert list(processor.callbacks) == [CALLBACK]
+    assert tuple(processor.identities) == ("email",)
+    assert processor.url == f"https://{DOMAIN}/opendsr/v2"

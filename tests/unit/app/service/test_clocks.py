@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -233,28 +231,3 @@ async def test_erasures_that_never_cease_do_not_postpone_one_another(tmp_path):
             await until(lambda: not is_due())  # no time goes by while it writes
         assert not any(one["overdue"] for one in await erased(client, *receipts))
         assert service.erasure.erasures.n_late == 0
-
-
-async def test_late_erasures_are_told_in_log_and_metrics(tmp_path, caplog):
-    caplog.set_level(logging.WARNING)
-    machine = Machine()
-    service = start(tmp_path / "data", machine)
-    async with served_here(service) as client:
-
-        async def told(text: str, n: int) -> None:
-            await until(lambda: sum(text in one.getMessage() for one in caplog.records) == n)
-
-        for episode in (1, 2):
-            ended = threading.Event()
-            hold = service.model.holders.hold("states", ended.set)
-            receipts = [(await client.delete(f"/samples/c{episode}{i}")).json()["id"] for i in range(3)]
-            machine.wait(DEADLINE + 1)
-            await told("erasures take longer than erasure_deadline (60 s): 3 are overdue", episode)
-            assert (await client.get("/readyz")).status_code == 200
-            assert "\noubli_erasures_overdue 3.0" in (await client.get("/metrics")).text
-            await until(ended.is_set)  # there is no time left to wait for it
-            hold.let_go()
-            assert all(one["overdue"] for one in await erased(client, *receipts))
-            await told("no erasure is overdue any more", episode)
-            assert f"\noubli_erasures_late_total {3 * episode}.0" in (await client.get("/metrics")).text
-        assert not any(one in record.getMessage() for record in caplog.records for one in (*receipts, "c11"))

@@ -16,7 +16,6 @@ from tests.unit.app.service.slow_journal import SlowJournal
 from tests.unit.app.service.support import Gate, new_samples, running, until
 from tests.unit.app.support import (
     forest,
-    make_answers_long,
     make_changes_long,
     make_service,
     rows,
@@ -113,24 +112,6 @@ async def test_everything_goes_on_while_a_snapshot_is_written(tmp_path):
         for gate in gates:
             gate.opened.set()
         on_copies(service, lambda copy: None)
-
-
-async def test_a_long_prediction_sees_one_version_and_writers_wait_for_it(monkeypatch):
-    service = make_service()
-    make_answers_long(monkeypatch)
-
-    async with running(service):
-        await service.changes.add(new_samples(5))  # leaves tags, which are resolved before the thread reads
-        gate = Gate(service.model.state.model, "query")
-        predicting = asyncio.create_task(service.questions.predict(rows(100)))
-        await gate.reached()
-        assert service.model.state.model.n_lazy_tags_ == 0
-        deleting = asyncio.create_task(service.changes.delete(ids=["c1"]))
-        await asyncio.sleep(0.01)
-        assert not deleting.done()
-        gate.opened.set()
-        assert (await predicting).model_version == 2
-        assert (await deleting).model_version == 3
 
 
 def leaping(service: Service) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.errors import DeposedError, JournalDamagedError, JournalError, StartError
-from oubli.app.storage.postgres.journal import SoleJournal
+from oubli.app.storage.postgres.journal import MARK_NAME, PositionMark, SoleJournal
 from oubli.app.storage.segment_keys import SegmentKeys
 from tests.postgres import Server
 from tests.serving import free_port
@@ -110,3 +110,14 @@ def test_a_leader_that_appends_after_a_loss_does_not_go_on_at_the_next_start(alo
     journal.close()
     with pytest.raises(JournalDamagedError, match="ends with record 3"):
         marked(alone)
+
+
+def test_a_mark_that_makes_no_sense_says_nothing(tmp_path: Path) -> None:
+    mark = PositionMark(tmp_path)
+    assert (mark.seq, list(tmp_path.iterdir())) == (0, [])
+    mark.write(7, b"x" * 16)
+    assert PositionMark(tmp_path).seq == 7
+    (tmp_path / MARK_NAME).write_bytes((tmp_path / MARK_NAME).read_bytes()[:-3])
+    assert PositionMark(tmp_path).seq == 0
+    mark.forget()
+    assert list(tmp_path.iterdir()) == []
