@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import uuid
 from dataclasses import replace
@@ -65,25 +64,6 @@ def test_one_that_waits_too_long_is_overdue_when_it_is_read_and_signed_as_such(l
         assert len(set(read)) == 1
         assert read[0] == receipt._replace(overdue=overdue, signature=read[0].signature)
         check_signed(ledger, read[0])
-
-
-def test_receipts_by_status(ledger):
-    def listed(status, limit=9):
-        found, after = [], 0
-        while after is not None:
-            page, after = ledger.store.receipts_page(after, limit, ledger.is_overdue, status=status)
-            assert len(page) <= limit
-            found += page
-        return [one.id for one in found]
-
-    first, second, third = (ledger.unlearned(name).id for name in "abc")
-    ledger.erased(ledger.store.receipt(second, in_time))
-    ledger.now += DEADLINE - 25  # the first has waited too long then
-    for limit in (1, 2, 9):
-        assert listed(None, limit) == [first, second, third]
-        assert listed("unlearned", limit) == [first, third]
-        assert listed("erased", limit) == [second]
-        assert listed("overdue", limit) == [first]
 
 
 def test_the_last_erasure_of_exactly_these_targets(ledger):
@@ -202,24 +182,6 @@ def test_all_records_are_folded_or_none(ledger):
     ledger.store._connection.execute("PRAGMA max_page_count=100000")
     ledger.store.fold_many(ledger.records)
     assert ledger.store.head() == ledger.auditor.head
-
-
-def test_heads_are_compared(tmp_path):
-    ledger = make_ledger(tmp_path)
-    assert ledger.store.relation_to(0, "0" * 64) == "same or newer"
-    ledger.unlearned("a")
-    seen = ledger.store.head()
-    assert ledger.store.relation_to(seen.index, seen.hash) == "same or newer"
-    ledger.store.flush()
-    shutil.copytree(tmp_path, tmp_path / "old")
-    ledger.unlearned("b")
-    newer = ledger.store.head()
-    assert ledger.store.relation_to(seen.index, seen.hash) == "same or newer"
-    old = make_ledger(tmp_path / "old")
-    assert old.store.relation_to(newer.index, newer.hash) == "older"
-    old.unlearned("c")
-    assert old.store.relation_to(newer.index, newer.hash) == "forked"
-    assert old.store.relation_to(seen.index, seen.hash) == "same or newer"
 
 
 def test_the_highest_time(ledger):

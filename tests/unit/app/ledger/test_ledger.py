@@ -21,31 +21,12 @@ def test_a_receipt_says_what_was_asked_and_is_signed():
     )
     content = receipt.content()
     assert tuple(content) == FIELDS
-    assert content == {
-        "id": str(uuid.UUID(receipt.id)),
-        "ref": ref,
-        "kind": "expiry",
-        "status": "unlearned",
-        "guarantee": "exact",
-        "disclosure": "low",
-        "disclosure_limits": DISCLOSURE_LIMITS["low"],
-        "by": "ids",
-        "held": True,
-        "requested": 3,
-        "unlearned": 2,
-        "absent": 1,
-        "exported_snapshots": 2,
-        "model_version": 1,
-        "received_at": to_text(START + 9),
-        "unlearned_at": to_text(START + 10),
-        "deadline": to_text(START + 10 + DEADLINE),
-        "erased_at": None,
-        "overdue": False,
-        "key_id": ledger.keys.signing.id,
-        "ledger_index": 2,
-        "ledger_head": ledger.auditor.head.hash,
-        "signature": receipt.signature,
-    }
+    asked = {"ref": ref, "kind": "expiry", "by": "ids", "requested": 3, "disclosure_limits": DISCLOSURE_LIMITS["low"]}
+    done = {"status": "unlearned", "held": True, "unlearned": 2, "absent": 1, "exported_snapshots": 2}
+    times = {"received_at": START + 9, "unlearned_at": START + 10, "deadline": START + 10 + DEADLINE}
+    place = {"ledger_index": 2, "ledger_head": ledger.auditor.head.hash, "key_id": ledger.keys.signing.id}
+    expected = {**asked, **done, **{name: to_text(at) for name, at in times.items()}, **place}
+    assert expected.items() <= content.items()
     assert is_signed(ledger.keys.signing.public, receipt.signature, receipt.signed_form())
     ids = {receipt.id, *(ledger.unlearned("a").id for _ in range(20))}
     assert len(ids) == 21

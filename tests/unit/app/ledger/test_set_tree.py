@@ -73,19 +73,6 @@ def test_a_tree_that_was_filled_at_once_goes_on_like_any_other(n, where):
         assert tree.root() == root(held)
 
 
-def test_an_emptied_tree_is_filled_again():
-    tree = SetTree()
-    for position in (1, 2, 3):
-        tree.put(position, bytes(HASH_BYTES))
-    with pytest.raises(ValueError, match="not empty"):
-        tree.fill([7], bytes(HASH_BYTES))
-    for position in (1, 2, 3):
-        tree.remove(position)
-    tree.fill([5, 9], b"a" * HASH_BYTES + b"b" * HASH_BYTES)
-    assert tree.root() == root({5: b"a" * HASH_BYTES, 9: b"b" * HASH_BYTES})
-    assert len(tree) == 2
-
-
 @pytest.mark.parametrize("where", PLACES)
 def test_absence_is_proved(where):
     draw, tree = random.Random(where), SetTree()
@@ -98,11 +85,6 @@ def test_absence_is_proved(where):
         if others is not None:
             assert list(others) == sorted(others)
             assert root_of_way(position, others) == tree.root()
-
-
-def test_an_empty_set_holds_nothing():
-    assert SetTree().prove_absence(7) == {}
-    assert root_of_way(7, {}) == EMPTY_ROOT
 
 
 def test_what_was_removed_is_overwritten_and_room_is_used_again():

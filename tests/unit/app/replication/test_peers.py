@@ -18,13 +18,9 @@ from oubli.app.replication.peers import (
     KEYS_PATH,
     SNAPSHOT_PATH,
     KeyDoor,
-    NodeKeys,
     PeerError,
     Peers,
     Secret,
-    is_marked,
-    ledger_key_files,
-    mark,
 )
 from oubli.app.replication.start import join, read_secret
 from oubli.app.storage.directory import DataDirectory
@@ -136,13 +132,6 @@ def test_a_download_that_is_cut_short_is_refused(
         peers.download(url, "/cluster/node/snapshot", file)
 
 
-def test_what_is_no_list_of_keys_is_refused() -> None:
-    assert NodeKeys.from_json(NodeKeys({"a": b"1"}, {"b": b"2"}).to_json()) == NodeKeys({"a": b"1"}, {"b": b"2"})
-    for content in (b"", b"[]", b'{"files": {}}', b'{"files": {"a": "x"}, "segments": {}}'):
-        with pytest.raises(PeerError):
-            NodeKeys.from_json(content)
-
-
 def test_a_secret_is_for_its_owner_and_long(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     with pytest.raises(StartError, match="cannot be read"):
@@ -156,14 +145,6 @@ def test_a_secret_is_for_its_owner_and_long(tmp_path: Path) -> None:
     path.chmod(0o640)
     with pytest.raises(StartError, match="chmod 600"):
         read_secret(path)
-
-
-def test_a_marked_directory_stays_so(tmp_path: Path) -> None:
-    assert not is_marked(tmp_path)
-    mark(tmp_path)
-    mark(tmp_path)
-    assert is_marked(tmp_path)
-    assert list(ledger_key_files(tmp_path)) == []
 
 
 @pytest.mark.parametrize("newer", ["snapshot", "ledger"])
