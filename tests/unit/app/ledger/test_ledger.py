@@ -134,9 +134,11 @@ def test_times_never_run_back_and_nothing_is_received_after_it_was_done(tmp_path
 )
 def test_no_free_text_goes_into_the_ledger(kind, fields):
     ledger = make_ledger()
+    ledger.event("begin")
+    head = ledger.auditor.head
     with pytest.raises(ValueError, match=r"an event|integers"):
         ledger.auditor.event(kind, fields)
-    assert ledger.auditor.head == EMPTY
+    assert ledger.auditor.head == head
 
 
 @pytest.mark.parametrize("ref", ["Case of Ada Lovelace", "", "ada@example.org", "0" * 31])
