@@ -177,34 +177,31 @@ async def test_of_a_version_before_an_erasure_that_is_being_finished_nothing_is_
         assert (await client.get("/model/states")).json()["states"] == []
 
 
-def test_a_disk_without_room_keeps_no_snapshot_from_being_written(client, service, monkeypatch, caplog):
-    append = service.disk.storage.journal.append
+def test_a_state_that_cannot_be_written_keeps_neither_snapshots_nor_erasures_nor_proofs_from_coming(
+    client, service, monkeypatch, caplog
+):
+    async def failing() -> Any:
+        raise RuntimeError("Ada")
 
     def full(records: Any, **more: Any) -> None:
         if b'"type":"state"' in records[0].notes:
             raise JournalFullError("no room on the disk")
         append(records, **more)
 
+    with monkeypatch.context() as patched:
+        patched.setattr(service.evidence.sample_set, "root", failing)
+        erase(client, "c1")
+    assert "could not be written to the ledger: an internal error at test_state_entries.py" in caplog.text
+    assert "Ada" not in caplog.text
+    append = service.disk.storage.journal.append
     monkeypatch.setattr(service.disk.storage.journal, "append", full)
+    client.post("/samples", json=samples(1))
     assert client.post("/snapshot").status_code == 201
-    assert listed(client) == []
     assert "a state of the model could not be written" in caplog.text
     answer = client.post("/model/states")
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:oubli:problem:storage")
-
-
-def test_a_root_that_cannot_be_told_keeps_no_erasure_from_being_finished(client, service, monkeypatch, caplog):
-    async def failing() -> Any:
-        raise RuntimeError("Ada")
-
-    monkeypatch.setattr(service.evidence.sample_set, "root", failing)
-    erase(client, "c1")
+    assert absence(client, "nobody")["state"] is None, "it is proved over a root alone"
     assert listed(client) == []
-    assert (
-        "the state of the model could not be written to the ledger: an internal error at test_state_entries.py"
-        in caplog.text
-    )
-    assert "Ada" not in caplog.text
 
 
 def absence(client: Any, subject: str) -> dict[str, Any]:
@@ -230,14 +227,6 @@ def test_a_proof_of_absence_is_over_a_root_that_the_log_tells_of(client):
     for lie in ({"state": first["state"]}, {"model_version": first["model_version"], "state": first["state"]}):
         with pytest.raises(FailedError):
             check_absence(json.dumps({**later, **lie}), policy, name="s1")
-
-
-def test_where_nothing_can_be_written_absence_is_proved_over_a_root_alone(client, service, monkeypatch):
-    def full(*_: Any, **__: Any) -> None:
-        raise JournalFullError("no room on the disk")
-
-    monkeypatch.setattr(service.disk.storage.journal, "append", full)
-    assert absence(client, "nobody")["state"] is None
 
 
 def trees_told(client: Any, index: int) -> list[str] | None:

@@ -157,10 +157,10 @@ check_failing_writes = partial(check_refused_once, calls=NAMES, error="EIO")
     [
         pytest.param(check, n, id=f"{name}-{n or 'all'}", marks=() if n else pytest.mark.long)
         for name, check, n_short in (
-            ("killed", check_kills, 16),
-            ("flushes", check_failing_flushes, 7),
-            ("no room", check_full_disk, 6),
-            ("writes", check_failing_writes, 7),
+            ("killed", check_kills, 10),
+            ("flushes", check_failing_flushes, 6),
+            ("no room", check_full_disk, 5),
+            ("writes", check_failing_writes, 6),
         )
         for n in (n_short, None)
     ],
