@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ import yaml
 
 from oubli.app.settings import Settings
 from tests.postgres import user_of_postgres
-from tests.serving import ROOT, free_port, serving
+from tests.serving import ROOT, free_port
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
@@ -203,40 +202,3 @@ def test_a_commit_waits_for_the_standby_which_can_take_over() -> None:
         shutil.rmtree(first.data)
         first.start()
         second.ask("INSERT INTO kept VALUES (103)")
-
-
-def test_a_node_serves_with_the_command_and_the_secrets_of_its_service(tmp_path: Path) -> None:
-    with databases() as (first, second):
-        first.start()
-        second.start()
-        secrets, private = tmp_path / "mounted", tmp_path / "private"
-        secrets.mkdir()
-        for name in SERVICES["oubli-1"]["secrets"]:
-            shutil.copy(first.data.parent / "secrets" / name, secrets)
-        program = tmp_path / "bin" / "oubli"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m oubli "$@"\n')
-        program.chmod(0o755)
-        (tmp_path / "small.csv").write_text("a,y\n" + "".join(f"{i},{'pq'[i % 2]}\n" for i in range(40)))
-        places = {
-            "/opt/oubli/examples/adult.csv.gz": "small.csv",
-            "income": "y",
-            "/run/oubli/cluster_secret": str(private / "cluster_secret"),
-            # Both hosts, as there; the one that takes writes is found whatever the order.
-            "postgresql://oubli@postgres-1,postgres-2/oubli": (
-                f"postgresql://oubli@127.0.0.1:{second.port},127.0.0.1:{first.port}/oubli"
-            ),
-        }
-        assert places.keys() <= {*SERVICES["oubli-1"]["command"]}
-        _, *arguments = [places.get(argument, argument) for argument in SERVICES["oubli-1"]["command"]]
-        environment = dict(SERVICES["oubli-1"]["environment"])
-        environment |= {"SECRETS_FROM": str(secrets), "SECRETS_TO": str(private), "PGPASSFILE": str(private / "pgpass")}
-        environment["PATH"] = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
-        entrypoint = str(ROOT / "docker" / "entrypoint.sh")
-        with serving(*arguments, "--n-estimators", "3", cwd=tmp_path, command=(entrypoint,), **environment) as server:
-            _, cluster = server.get("/cluster")
-            assert (cluster["role"], cluster["leader"]["url"]) == ("leader", "http://oubli-1:8000")
-            sample = {"id": "a", "features": [3], "label": "p"}
-            assert server.ask("POST", "/samples", {"samples": [sample]})[0] == 201
-            assert second.ask("SELECT count(*) FROM oubli_records")[0][0] > 0
-            assert server.stop() == 0

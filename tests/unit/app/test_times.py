@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from oubli.app.times import LARGEST_LEAP_MS, Clock, TimeError, parse_future, parse_period, parse_time, to_text
+from oubli.app.times import LARGEST_LEAP_MS, TimeError, parse_future, parse_period, parse_time, to_text
 from tests.unit.app.service.simulated import DAY, NOON, Machine
 
 
@@ -145,14 +145,6 @@ def test_a_key_ends_when_its_time_has_elapsed():
     assert clock.latest_ms() == NOON + 2 * DAY, "a clock that is ahead is believed while it is"
     machine.wait(0, -DAY)
     assert clock.latest_ms() == NOON + DAY
-
-
-def test_the_clock_of_this_machine():
-    clock = Clock()
-    first = clock.now_ms()
-    assert first > 1_700_000_000_000
-    assert clock.now_ms() >= first
-    assert clock.paused is None
 
 
 def test_a_clock_that_is_behind_what_was_written_down_says_so():
