@@ -66,6 +66,25 @@ def test_one_that_waits_too_long_is_overdue_when_it_is_read_and_signed_as_such(l
         check_signed(ledger, read[0])
 
 
+def test_receipts_by_status(ledger):
+    def listed(status, limit=9):
+        found, after = [], 0
+        while after is not None:
+            page, after = ledger.store.receipts_page(after, limit, ledger.is_overdue, status=status)
+            assert len(page) <= limit
+            found += page
+        return [one.id for one in found]
+
+    first, second, third = (ledger.unlearned(name).id for name in "abc")
+    ledger.erased(ledger.store.receipt(second, in_time))
+    ledger.now += DEADLINE - 25  # the first has waited too long then
+    for limit in (1, 2, 9):
+        assert listed(None, limit) == [first, second, third]
+        assert listed("unlearned", limit) == [first, third]
+        assert listed("erased", limit) == [second]
+        assert listed("overdue", limit) == [first]
+
+
 def test_the_last_erasure_of_exactly_these_targets(ledger):
     def last(*names, by="ids"):
         hashes = ledger.auditor.target_hashes(names, by)
@@ -205,6 +224,8 @@ def test_a_second_program_and_an_older_one_are_refused(tmp_path, monkeypatch):
     ledger.store._connection.execute("PRAGMA user_version=99")
     with pytest.raises(StartError, match="newer version"):
         ledger.reopen()
+    with pytest.raises(StartError, match="cannot be"):
+        LedgerDatabase(tmp_path / "none" / "ledger.sqlite", ledger.keys)
 
 
 def test_the_tables_take_no_free_text(tmp_path):

@@ -192,12 +192,12 @@ def test_a_flipped_byte_in_a_key_file_is_refused(kind: str, tmp_path: Path) -> N
         with pytest.raises(StartError, match="damaged"):
             LedgerKeys(tmp_path / "keys")
     for place in range(len(content)):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 5]) + content[place + 1 :])
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
         try:
             LedgerKeys(tmp_path / "keys")
         except StartError as error:
             n_refused += str(error) == f"the key file {path} is damaged: restore it from a backup"
-    assert n_refused > 0.7 * len(content), "what is left are other times"
+    assert n_refused > 0.6 * len(content), "what is left are other times, and capitals in hexadecimal digits"
     path.write_bytes(content)
     path.rename(path.with_name(f"{kind}-{'0' * 16}{path.suffix}"))  # the name of another key
     with pytest.raises(StartError, match="damaged"):

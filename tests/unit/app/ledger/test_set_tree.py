@@ -61,6 +61,9 @@ def test_a_tree_that_was_filled_at_once_goes_on_like_any_other(n, where):
     held = {PLACES[where](draw): leaf(draw) for _ in range(n)}
     tree = filled(held)
     assert (tree.root(), len(tree)) == (root(held), len(held))
+    if n:
+        with pytest.raises(ValueError, match="not empty"):
+            tree.fill([7], bytes(HASH_BYTES))
     for _ in range(20):
         position = PLACES[where](draw)
         held[position] = leaf(draw)

@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("psycopg")
 
 from oubli.app.errors import DeposedError, JournalDamagedError, NotLeaderError
-from oubli.app.replication.follower import NewerVersionError, RejoinError, SetBackError
+from oubli.app.replication.follower import Follower, NewerVersionError, RejoinError, SetBackError
 from oubli.app.service.recovery import start as recovery
 from oubli.app.storage.journal import Record
-from tests.unit.app.replication.pairs import Pair, with_a_pair
+from tests.unit.app.replication.pairs import Boundary, Pair, with_a_pair
 from tests.unit.app.support import rows, samples
 
 
@@ -215,3 +215,23 @@ async def test_damage_that_stays_makes_it_rejoin(pair: Pair, monkeypatch: pytest
     pair.journal.positioned_records = damaged  # type: ignore[method-assign]
     with pytest.raises(RejoinError):
         await pair.follower.run()
+
+
+@with_a_pair
+async def test_who_was_deposed_follows(pair: Pair) -> None:
+    """What it has answered comes before; what it refuses is another node's to make."""
+    await pair.leading.post("/samples", json=samples(3))
+    await pair.follow()
+    pair.own_journal.rotate(pair.node.model.state.seq + 1)
+    await pair.node.lifecycle.lead()
+    pair.leader.model.state.depose()
+    pair.leader.model.state.leader_url = "http://node"
+    waiting = [asyncio.ensure_future(pair.leading.delete(f"/samples/c{i}")) for i in range(2, 6)]
+    await pair.leader.lifecycle.follow()
+    assert {(await one).status_code for one in waiting} == {307}
+    await pair.following.post("/samples", json=samples(4, "later"))
+    await pair.following.delete("/samples/later1")
+    await Follower(pair.leader.lifecycle, pair.own_journal, Boundary()).catch_up()  # type: ignore[arg-type]
+    pair.require_same()
+    redirected = await pair.leading.post("/samples", json=samples(1, "other"))
+    assert redirected.headers["location"] == "http://node/samples"

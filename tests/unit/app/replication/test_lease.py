@@ -85,6 +85,14 @@ def test_one_leads_and_goes_on_leading_and_another_when_it_is_gone(nodes: Nodes)
     assert second.epoch == 2
 
 
+def test_who_was_deposed_knows_it(nodes: Nodes) -> None:
+    first = nodes.new("a")
+    nodes.tables.until = 0.0
+    nodes.tables.take_over("b", None, 60)
+    nodes.run(SECONDS)
+    assert first.epoch is None
+
+
 def test_who_may_not_lead_does_not_try(nodes: Nodes) -> None:
     nodes.new("a", may_lead=False)
     nodes.run(3 * SECONDS)

@@ -18,6 +18,7 @@ from oubli.app.replication.peers import (
     KEYS_PATH,
     SNAPSHOT_PATH,
     KeyDoor,
+    NodeKeys,
     PeerError,
     Peers,
     Secret,
@@ -130,6 +131,13 @@ def test_a_download_that_is_cut_short_is_refused(
     assert (tmp_path / "whole").read_bytes() == b"whole"
     with (tmp_path / "cut").open("wb") as file, pytest.raises(PeerError):
         peers.download(url, "/cluster/node/snapshot", file)
+
+
+def test_what_is_no_list_of_keys_is_refused() -> None:
+    assert NodeKeys.from_json(NodeKeys({"a": b"1"}, {"b": b"2"}).to_json()) == NodeKeys({"a": b"1"}, {"b": b"2"})
+    for content in (b"", b"[]", b'{"files": {}}', b'{"files": {"a": "x"}, "segments": {}}'):
+        with pytest.raises(PeerError):
+            NodeKeys.from_json(content)
 
 
 def test_a_secret_is_for_its_owner_and_long(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from oubli.app.errors import UnavailableError
+from oubli.app.service.changes.deletions import DeleteSamples
 from oubli.app.service.model.state import ModelLock
 from oubli.app.service.service import Service
 from oubli.core.errors import UnusableModelError
@@ -216,5 +217,19 @@ def test_a_caller_that_is_gone_leaves_the_change_whole(monkeypatch):
         await asyncio.gather(deleting, return_exceptions=True)
         assert (await service.changes.delete(ids=["c200"])).model_version == 3
         assert model.digest() == without([*MANY, "c200"]).digest()
+
+    run(service, work)
+
+
+def test_very_many_names_of_which_few_are_held_are_no_long_change(monkeypatch):
+    service = make_service(large())
+    copies = copies_of(monkeypatch, service.model.state.model)
+
+    async def work() -> None:
+        names = [f"nobody{i}" for i in range(2000)]
+        command = DeleteSamples([*names, "c1"])
+        receipt = await service.changes.writer.execute(command)
+        assert (receipt.unlearned, receipt.absent) == (1, 2000)
+        assert not copies
 
     run(service, work)

@@ -11,6 +11,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
+from oubli.app.times import to_text
+from tests.unit.app.hosted import wait_until
 from tests.unit.app.support import JSON, make_service, reopened, samples, served
 
 BODY = samples(2, prefix="p", subject="person")
@@ -65,6 +67,16 @@ def test_a_rectification_ends_what_is_known_of_the_addition_and_not_its_own_reco
         assert client.put("/samples/p1", json=new, headers={"Idempotency-Key": "r"}).json()["id"] == first["id"]
         erase(client, ids=["p1"])
         assert client.put("/samples/p1", json=new, headers={"Idempotency-Key": "r"}).status_code == 409
+
+
+def test_what_has_expired_is_erased_in_the_same_way(tmp_path: Path) -> None:
+    service = make_service(directory=tmp_path / "d")
+    with served(service) as client:
+        soon = to_text(service.model.clock.now_ms() + 300)
+        assert add(client, "k", samples(1, prefix="p", expires_at=soon))[0] == 201
+        wait_until(lambda: client.get("/samples/p0").status_code == 404)
+        client.post("/snapshot")
+        assert_spent(client, "k")
 
 
 def test_a_name_that_is_not_held_any_more_counts(tmp_path: Path) -> None:

@@ -217,10 +217,15 @@ def test_other_files_that_are_missing_are_named(files, lost):
         build(lost)
 
 
-def test_the_newest_snapshot_alone_may_be_missing(lost):
-    newest = max(lost.data.glob("snapshot-*"))
-    newest.unlink()
-    service = build(lost)
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_the_newest_snapshot_alone_may_be_missing_or_damaged(is_cut, lost):
+    newest, told = max(lost.data.glob("snapshot-*")), list[str]()
+    if is_cut:
+        newest.write_bytes(newest.read_bytes()[:-100])
+    else:
+        newest.unlink()
+    service = build(lost, told)
+    assert any("fell back to snapshot-" in one for one in told) == is_cut
     assert not held(service) & (GONE - {"p7"})
     assert service.model.state.version == lost.version
     service.lifecycle.close()

@@ -226,6 +226,13 @@ async def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_p
     assert len(list((tmp_path / "data").glob("snapshot-*"))) == 1, "what is in doubt is not written"
 
 
+async def test_nothing_is_answered_before_it_is_ready():
+    service = make_service()
+    for refused in (service.changes.add(new_samples(1)), service.questions.predict(rows(1))):
+        with pytest.raises(UnavailableError, match="starting"):
+            await refused
+
+
 async def test_a_failed_warm_up_only_makes_the_first_requests_slow(caplog):
     service = make_service()
     service.lifecycle._options.warm_up = lambda: 1 // 0
