@@ -46,7 +46,7 @@ NOT_RUN = {
     "docker compose up": "needs Docker; test_docker.py checks the files",
     "docker buildx imagetools": "needs Docker; test_docker.py checks the build argument",
     "docker/secrets.sh": "needs Docker; test_compose_cluster.py runs the scripts",
-    "docker compose --profile cluster": "needs Docker; test_compose_cluster.py does the same without",
+    "docker compose --profile cluster": "needs Docker; test_compose_cluster.py runs its PostgreSQL without",
     "createuser": "needs PostgreSQL; test_compose_cluster.py runs the same statements",
     "oubli cluster remove": "needs a cluster with a node that is gone; test_members.py runs it",
     "from oubli import Client\n\nnodes": "needs three nodes; tests/process/client/test_cluster.py runs the same",
