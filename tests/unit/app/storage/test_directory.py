@@ -75,6 +75,19 @@ def test_removes_what_a_killed_server_left(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "other"]
 
 
+def test_publishes_whole_files(tmp_path):
+    directory = DataDirectory(tmp_path)
+    with directory.temporary() as path:
+        path.write_text("new")
+        assert directory.publish(path, "file").read_text() == "new"
+    with directory.temporary() as path:
+        path.write_text("unfinished")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "lock"]
+    directory.remove([tmp_path / "file", tmp_path / "file"])
+    assert not (tmp_path / "file").exists()
+    directory.close()
+
+
 def test_a_failing_disk_is_a_storage_error():
     with pytest.raises(StorageError, match="No space left"), storage_errors():
         raise OSError(28, "No space left on device", "/secret/path")

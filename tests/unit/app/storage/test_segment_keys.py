@@ -31,13 +31,16 @@ def test_a_key_that_is_not_here_is_fetched_once_and_kept(tmp_path: Path) -> None
     assert keys.fetched(key.id, lambda _: None) == keys.get(key.id) == key
 
 
-def test_a_destroyed_key_is_overwritten_before_its_name_goes(tmp_path: Path) -> None:
+def test_a_destroyed_key_is_overwritten_before_its_name_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = SegmentKeys(tmp_path / "segments")
     key = keys.new()
     (path,) = (tmp_path / "segments").iterdir()
+    flushed: list[Path] = []
+    monkeypatch.setattr("oubli.app.storage.segment_keys.flush_directory", flushed.append)
     with path.open("rb") as file:
         assert file.read() == key.secret.hex().encode()
         keys.destroy([key.id])
+        assert flushed == [tmp_path / "segments"]
         file.seek(0)
         assert file.read() == bytes(64)
     assert not path.exists()
