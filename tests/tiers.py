@@ -27,12 +27,11 @@ LONG = (
     "tests/process/project/test_monitoring.py",
     "tests/process/project/test_one_deletion.py",
     "tests/process/project/test_packaging.py",
-    "tests/process/project/test_recorder.py",
     "tests/process/replication/",
     "tests/unit/app/storage/postgres/",
     "tests/unit/benchmarks/",
 )
-POSTGRES = {"postgres", "database_server", "server_of_journals"}  # fixtures that start it
+POSTGRES = {"postgres", "database_server"}  # fixtures that start it
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -1,9 +1,8 @@
-"""What the tests of durability share: small servers on people, and figures told at the end of the run."""
+"""What the tests of durability share: small servers on people."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,26 +10,6 @@ import pytest
 from tests.process.durability.model_of_truth import Truth
 from tests.process.durability.people import flags, people, write_csv
 from tests.serving import serving
-
-_FIGURES: pytest.StashKey[list[str]] = pytest.StashKey()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_FIGURES] = []
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    figures = config.stash.get(_FIGURES, [])
-    if figures:
-        terminalreporter.section("durability")
-        for line in figures:
-            terminalreporter.write_line(line)
-
-
-@pytest.fixture
-def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Say something at the end of the run."""
-    return request.config.stash[_FIGURES].append
 
 
 @pytest.fixture

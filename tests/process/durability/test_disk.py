@@ -71,26 +71,3 @@ def test_what_is_flushed_with_its_name_lasts(traced):
     assert traced.left() == {"old": "onetwo"}
     traced.flush_directory()
     assert traced.left() == {}
-
-
-def test_with_luck_some_of_the_rest_is_there(traced):
-    traced.open("old", 5, "O_RDWR|O_CLOEXEC")
-    traced.write(5, "A", 0)
-    traced.write(5, "B", 1)
-    assert {traced.left(random.Random(seed))["old"] for seed in range(40)} == {"old", "Ald", "oBd", "ABd"}
-
-
-def test_calls_that_were_interrupted_in_the_trace_are_put_together(tmp_path):
-    path = tmp_path / "trace"
-    path.write_text(
-        "17  fdatasync(5 <unfinished ...>\n"
-        f"18  write(9, {hexadecimal('hello')}, 5) = 5\n"
-        "17  <... fdatasync resumed>) = 0\n"
-        "18  fsync(6 <unfinished ...>\n"
-        '17  unlink("\\x61") = -1 ENOENT (No such file or directory)\n'
-        "17  +++ killed by SIGKILL +++\n"
-    )
-    flush, write, unlink = read_trace(path)
-    assert (flush.name, flush.begin, flush.end, flush.numbers()) == ("fdatasync", 0, 2, [5])
-    assert (write.begin, write.end, write.data()) == (1, 1, b"hello")
-    assert (unlink.result, unlink.texts()) == (-1, [b"a"])

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,7 +18,7 @@ import yaml
 
 from oubli.app.settings import Settings
 from tests.postgres import user_of_postgres
-from tests.serving import ROOT, free_port, serving
+from tests.serving import ROOT, free_port
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
@@ -45,34 +42,21 @@ exec "$@"
 """
 
 
-def test_three_nodes_differ_by_their_address_alone() -> None:
+def test_three_nodes_differ_by_their_address_alone_and_are_as_small_as_the_single_server() -> None:
     assert [name for name, one in SERVICES.items() if "cluster" in one.get("profiles", [])] == [*NODES, *DATABASES]
     own = ("hostname", "ports", "volumes", "environment")
     shared = [{key: value for key, value in SERVICES[name].items() if key not in own} for name in NODES]
     assert shared[0] == shared[1] == shared[2]
+    for key in ("image", "cap_drop", "security_opt", "read_only", "ulimits", "stop_grace_period"):
+        assert shared[0][key] == SERVICES["oubli"][key]
     for n, name in enumerate(NODES, 1):
-        node = SERVICES[name]
-        assert node["hostname"] == name
-        assert node["environment"]["OUBLI_NODE_URL"] == f"http://{name}:8000"
-        assert node["ports"] == [f"127.0.0.1:{8000 + n}:8000"]
-        assert node["volumes"] == [f"{name}-data:/var/lib/oubli"]
-        assert f"{name}-data" in COMPOSE["volumes"]
-        assert node["environment"]["OUBLI_ALLOWED_HOSTS"].split(",") == NODES
+        assert SERVICES[name]["environment"]["OUBLI_NODE_URL"] == f"http://{SERVICES[name]['hostname']}:8000"
+        assert SERVICES[name]["ports"] == [f"127.0.0.1:{8000 + n}:8000"]
     flags = {one.removeprefix("--").replace("-", "_") for one in SERVICES["oubli-1"]["command"] if one.startswith("--")}
     assert flags <= set(Settings.model_fields)
-
-
-def test_the_nodes_are_as_small_as_the_single_server() -> None:
-    for name in NODES:
-        for key in ("image", "cap_drop", "security_opt", "read_only", "ulimits", "stop_grace_period"):
-            assert SERVICES[name][key] == SERVICES["oubli"][key]
-        assert SERVICES[name]["healthcheck"]["test"] == SERVICES["oubli"]["healthcheck"]["test"]
     for name in DATABASES:
-        assert SERVICES[name]["user"] == "postgres"
-        assert SERVICES[name]["read_only"] is True
-        assert SERVICES[name]["cap_drop"] == ["ALL"]
+        assert (SERVICES[name]["read_only"], SERVICES[name]["cap_drop"]) == (True, ["ALL"])
         assert "ports" not in SERVICES[name], "nobody but the nodes asks it"
-        assert re.fullmatch(r"postgres:\d+\.\d+", SERVICES[name]["image"])
 
 
 def test_secrets_are_files_that_are_made_by_the_script_and_kept_out_of_images_and_of_version_control(
@@ -83,8 +67,6 @@ def test_secrets_are_files_that_are_made_by_the_script_and_kept_out_of_images_an
     subprocess.run(script, check=True, capture_output=True)
     made = {path.name: path.read_text() for path in folder.iterdir()}
     assert set(made) == set(COMPOSE["secrets"])
-    assert {Path(one["file"]).parent.as_posix() for one in COMPOSE["secrets"].values()} == {"docker/secrets"}
-    assert all(Path(one["file"]).name == name for name, one in COMPOSE["secrets"].items())
     assert folder.stat().st_mode & 0o777 == 0o700
     assert len(made["cluster_secret"].strip()) == 64
     assert len(set(made.values())) == len(made)
@@ -93,8 +75,6 @@ def test_secrets_are_files_that_are_made_by_the_script_and_kept_out_of_images_an
     assert {path.name: path.read_text() for path in folder.iterdir()} == made
     assert "docker/secrets/" in (ROOT / ".gitignore").read_text().splitlines()
     assert "docker/secrets" in (ROOT / ".dockerignore").read_text().splitlines()
-    named = {name for service in SERVICES.values() for name in service.get("secrets", [])}
-    assert named == set(COMPOSE["secrets"])
     assert not any("PASSWORD:" in line for line in (ROOT / "docker-compose.yml").read_text().splitlines())
 
 
@@ -189,6 +169,7 @@ def databases() -> Iterator[tuple[Database, Database]]:
 def test_a_commit_waits_for_the_standby_which_can_take_over() -> None:
     with databases() as (first, second):
         first.start()
+        assert first.ask("SHOW synchronous_standby_names") == [("FIRST 1 (oubli_standby)",)]
         second.start()
         assert second.ask("SELECT pg_is_in_recovery()") == [(True,)]
         first.ask("CREATE TABLE kept (n integer)")
@@ -221,61 +202,3 @@ def test_a_commit_waits_for_the_standby_which_can_take_over() -> None:
         shutil.rmtree(first.data)
         first.start()
         second.ask("INSERT INTO kept VALUES (103)")
-
-
-def test_without_its_standby_the_primary_acknowledges_nothing() -> None:
-    with databases() as (first, second):
-        first.start()
-        assert first.ask("SHOW synchronous_standby_names") == [("FIRST 1 (oubli_standby)",)]
-        second.start()
-        first.ask("CREATE TABLE kept (n integer)")
-        second.stop()
-        ended = threading.Event()
-
-        def insert() -> None:
-            first.ask("INSERT INTO kept VALUES (1)", seconds=0)
-            ended.set()
-
-        thread = threading.Thread(target=insert)
-        thread.start()
-        assert not ended.wait(1.5), "it was acknowledged on one disk alone"
-        second.start()
-        assert ended.wait(30)
-        thread.join()
-
-
-def test_a_node_serves_with_the_command_and_the_secrets_of_its_service(tmp_path: Path) -> None:
-    with databases() as (first, second):
-        first.start()
-        second.start()
-        secrets, private = tmp_path / "mounted", tmp_path / "private"
-        secrets.mkdir()
-        for name in SERVICES["oubli-1"]["secrets"]:
-            shutil.copy(first.data.parent / "secrets" / name, secrets)
-        program = tmp_path / "bin" / "oubli"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m oubli "$@"\n')
-        program.chmod(0o755)
-        (tmp_path / "small.csv").write_text("a,y\n" + "".join(f"{i},{'pq'[i % 2]}\n" for i in range(40)))
-        places = {
-            "/opt/oubli/examples/adult.csv.gz": "small.csv",
-            "income": "y",
-            "/run/oubli/cluster_secret": str(private / "cluster_secret"),
-            # Both hosts, as there; the one that takes writes is found whatever the order.
-            "postgresql://oubli@postgres-1,postgres-2/oubli": (
-                f"postgresql://oubli@127.0.0.1:{second.port},127.0.0.1:{first.port}/oubli"
-            ),
-        }
-        assert places.keys() <= {*SERVICES["oubli-1"]["command"]}
-        _, *arguments = [places.get(argument, argument) for argument in SERVICES["oubli-1"]["command"]]
-        environment = dict(SERVICES["oubli-1"]["environment"])
-        environment |= {"SECRETS_FROM": str(secrets), "SECRETS_TO": str(private), "PGPASSFILE": str(private / "pgpass")}
-        environment["PATH"] = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
-        entrypoint = str(ROOT / "docker" / "entrypoint.sh")
-        with serving(*arguments, "--n-estimators", "3", cwd=tmp_path, command=(entrypoint,), **environment) as server:
-            _, cluster = server.get("/cluster")
-            assert (cluster["role"], cluster["leader"]["url"]) == ("leader", "http://oubli-1:8000")
-            sample = {"id": "a", "features": [3], "label": "p"}
-            assert server.ask("POST", "/samples", {"samples": [sample]})[0] == 201
-            assert second.ask("SELECT count(*) FROM oubli_records")[0][0] > 0
-            assert server.stop() == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -38,32 +37,16 @@ def values(name: str) -> list[str]:
     return [value for instruction, value in instructions() if instruction == name]
 
 
-def test_the_image_is_built_in_stages_from_what_has_hashes() -> None:
-    assert [value.split()[0] for value in values("FROM")] == ["${BASE_IMAGE}"] * 2
-    ((name, image),) = [value.split("=") for value in values("ARG")]
-    assert (name, image.partition(":")[2] not in ("", "latest")) == ("BASE_IMAGE", True)
-    (install,) = [value for value in values("RUN") if "requirements.lock" in value]
-    assert "--require-hashes --requirement requirements.lock" in install
-    assert values("ADD") == []
-    assert not any(re.search(r"\b(curl|wget|sudo|apt-get)\b", value) for value in values("RUN"))
-
-
-def test_the_image_serves_the_example_as_a_numeric_user_and_gets_signals(compose: dict[str, Any]) -> None:
+def test_the_image_serves_the_example_as_a_numeric_user_and_gets_signals() -> None:
     everything = instructions()
     final = everything[max(i for i, (instruction, _) in enumerate(everything) if instruction == "FROM") :]
     last = dict(final)  # of each instruction
     assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", last["USER"])
-    for name in ("ENTRYPOINT", "CMD"):
-        assert last[name].startswith("["), f"{name} must be in exec form"
-    assert EXAMPLE.name in last["CMD"]
-    assert '"income"' in last["CMD"]
-    assert values("STOPSIGNAL") == ["SIGTERM"]
-    assert (ROOT / "docker" / "entrypoint.sh").read_text().rstrip().endswith('exec oubli "$@"')
-    assert "--start-period" in last["HEALTHCHECK"]
-    test = compose["services"]["oubli"]["healthcheck"]["test"]
-    assert f'CMD ["{test[1]}", "{test[2]}"]' in last["HEALTHCHECK"]
-    (compiling,) = (value for value in values("RUN") if "oubli warm-up" in value)
-    assert ". /opt/oubli/docker/processor.sh" in compiling.partition("oubli warm-up")[0]
+    assert last["ENTRYPOINT"].startswith("["), "in exec form, so that signals reach the server"
+    assert (EXAMPLE.name in last["CMD"], '"income"' in last["CMD"]) == (True, True)
+    assert ENTRYPOINT.read_text().rstrip().endswith('exec oubli "$@"')
+    (install,) = [value for value in values("RUN") if "requirements.lock" in value]
+    assert "--require-hashes --requirement requirements.lock" in install
 
 
 def test_every_file_that_is_copied_is_there_and_not_ignored() -> None:
@@ -83,17 +66,13 @@ def test_variables_are_settings() -> None:
 
 def test_compose_gives_the_container_little_and_publishes_to_this_machine_only(compose: dict[str, Any]) -> None:
     service = compose["services"]["oubli"]
-    assert service["image"] == f"oubli:{VERSION}"
-    assert service["ports"] == ["127.0.0.1:8000:8000"]
-    assert service["environment"]["OUBLI_ALLOW_ANONYMOUS"] == "true"
+    assert (service["image"], service["ports"]) == (f"oubli:{VERSION}", ["127.0.0.1:8000:8000"])
     assert (service["read_only"], service["cap_drop"], service["ulimits"]["core"]) == (True, ["ALL"], 0)
     assert "no-new-privileges:true" in service["security_opt"]
-    assert service["tmpfs"]
     ((name, path),) = [volume.split(":") for volume in service["volumes"]]
     assert name in compose["volumes"]
     assert values("WORKDIR")[-1] == path
     assert f"install -d -m 0700 -o 10001 -g 10001 {path}" in " ".join(values("RUN"))
-    assert str(Settings.model_fields["data_dir"].default) == "oubli-data"  # below the working directory
 
 
 def check_health(port: int) -> int:
@@ -188,12 +167,3 @@ def test_the_entry_point_copies_secrets_so_that_nobody_else_may_read_them(search
         assert private.stat().st_mode & 0o777 == 0o700
         assert all(path.stat().st_mode & 0o777 == 0o600 for path in private.iterdir())
         assert (private / "pgpass").read_text() == "*:*:*:oubli:secret\n"
-
-
-def test_scripts_are_executable_and_the_shell_can_read_them() -> None:
-    scripts = ("entrypoint.sh", "secrets.sh", "postgres/start.sh", "postgres/init.sh")
-    for script, shell in (("smoke.sh", "bash"), *((script, "sh") for script in scripts)):
-        path = ROOT / "docker" / script
-        assert os.access(path, os.X_OK)
-        assert shutil.which(shell)
-        subprocess.run([shell, "-n", path], check=True)

@@ -8,23 +8,18 @@ process.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
-from threading import Thread
 from typing import Any, NamedTuple, cast
 from unittest.mock import Mock
 
 import pytest
 import yaml
-from playwright.sync_api import Browser
 from typer.main import get_command
 
 from oubli.app.cli.main import cli
@@ -51,7 +46,7 @@ NOT_RUN = {
     "docker compose up": "needs Docker; test_docker.py checks the files",
     "docker buildx imagetools": "needs Docker; test_docker.py checks the build argument",
     "docker/secrets.sh": "needs Docker; test_compose_cluster.py runs the scripts",
-    "docker compose --profile cluster": "needs Docker; test_compose_cluster.py does the same without",
+    "docker compose --profile cluster": "needs Docker; test_compose_cluster.py runs its PostgreSQL without",
     "createuser": "needs PostgreSQL; test_compose_cluster.py runs the same statements",
     "oubli cluster remove": "needs a cluster with a node that is gone; test_members.py runs it",
     "from oubli import Client\n\nnodes": "needs three nodes; tests/process/client/test_cluster.py runs the same",
@@ -353,16 +348,6 @@ def test_the_flags_that_the_pages_show_are_there() -> None:
     assert shown > 20
 
 
-def test_the_make_targets_that_the_pages_name_are_there() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
-    named = {target for page in PAGES for target in re.findall(r"`make ([a-z-]+)", (ROOT / page).read_text())}
-    assert named
-    assert named <= targets
-    assert "$(BIN)/oubli serve --data examples/adult.csv.gz --target income" in makefile, "as SHELL has it"
-    assert os.access(ROOT / ".ci" / "run", os.X_OK)
-
-
 # -- the site ---------------------------------------------------------------------------------------
 
 
@@ -411,26 +396,3 @@ def test_the_site_loads_nothing_from_another_host(site: Path) -> None:
     for page in site.rglob("*.html"):
         loaded = re.findall(r'(?:src|<link[^>]*href)="(https?://[^"]+)"', page.read_text(encoding="utf-8"))
         assert loaded == [], "the site loads something from another host"
-
-
-@pytest.mark.long
-def test_no_script_of_the_site_fails_and_the_switch_of_light_and_dark_works(site: Path, browser: Browser) -> None:
-    page, complaints = browser.new_page(), list[str]()
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    handler = partial(SimpleHTTPRequestHandler, directory=site)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        for path in sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html")):
-            page.goto(f"http://127.0.0.1:{server.server_port}/{path}")
-            for mode in ("dark", "light"):
-                page.evaluate(f"document.querySelector('[data-bs-theme-value={mode}]').click()")
-                page.wait_for_function(f"document.documentElement.dataset.bsTheme === '{mode}'")
-            assert complaints == [], path
-        server.shutdown()
-
-
-def test_the_example_is_attributed() -> None:
-    text = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
-    for part in ("Becker", "Kohavi", "1996", "10.24432/C5XW20", "CC BY 4.0", "UCI Machine Learning Repository"):
-        assert part in text

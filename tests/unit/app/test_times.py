@@ -9,15 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from oubli.app.times import (
-    LARGEST_LEAP_MS,
-    Clock,
-    TimeError,
-    parse_future,
-    parse_period,
-    parse_time,
-    to_text,
-)
+from oubli.app.times import LARGEST_LEAP_MS, TimeError, parse_future, parse_period, parse_time, to_text
 from tests.unit.app.service.simulated import DAY, NOON, Machine
 
 
@@ -142,18 +134,6 @@ def test_the_clock(history):
         assert clock.now_ms() == NOON + now, step
 
 
-def test_a_witnessed_time_counts_as_given():
-    machine = Machine()
-    clock = machine.clock()
-    clock.witness(NOON + 40 * DAY)
-    assert clock.now_ms() == NOON + 40 * DAY
-    clock.witness(NOON)
-    assert clock.now_ms() == NOON + 40 * DAY
-    machine.wait(10, 40 * DAY)
-    assert clock.now_ms() == NOON + 40 * DAY + 10
-    assert clock.paused is None
-
-
 def test_a_key_ends_when_its_time_has_elapsed():
     machine = Machine()
     clock, end = machine.clock(), NOON + DAY
@@ -165,14 +145,6 @@ def test_a_key_ends_when_its_time_has_elapsed():
     assert clock.latest_ms() == NOON + 2 * DAY, "a clock that is ahead is believed while it is"
     machine.wait(0, -DAY)
     assert clock.latest_ms() == NOON + DAY
-
-
-def test_the_clock_of_this_machine():
-    clock = Clock()
-    first = clock.now_ms()
-    assert first > 1_700_000_000_000
-    assert clock.now_ms() >= first
-    assert clock.paused is None
 
 
 def test_a_clock_that_is_behind_what_was_written_down_says_so():

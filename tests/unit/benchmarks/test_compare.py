@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from math import comb
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from benchmarks.compare import Figure, figures, interval, rows, verdict
-from benchmarks.library import pairs as libraries
+from benchmarks.compare import figures, interval, verdict
 from benchmarks.results import Row, at_most, table
 
 HEAD = ("route:", "connections", "p50", "FastAPI p50", "in FastAPI's p50")
@@ -48,24 +44,3 @@ def test_the_interval_holds_the_median_often_enough_and_is_no_wider_than_needed(
 def test_only_an_interval_above_the_limit_as_a_whole_is_slower() -> None:
     found = [verdict(low, high, 1.03) for low, high in ((1.04, 1.1), (1.02, 1.1), (0.9, 0.99))]
     assert found == ["**slower**", "within", "faster"]
-
-
-def test_rows_have_medians_the_slowest_first_and_controls_last() -> None:
-    slow, quick, peer = (Figure("t", name, "ms", True, name == "peer") for name in ("slow", "quick", "peer"))
-    before = {slow: 1.0, quick: 1.0, peer: 1.0}
-    found = rows([(before, {slow: 1.5, quick: 1.0 + i / 100, peer: 9.0}) for i in range(7)], 1.03)
-    assert [row.cells[1] for row in found] == ["slow", "quick", "peer"]
-    assert [row.cells[-1] for row in found] == ["**slower**", "within", "control"]
-    assert found[1].figure == pytest.approx(1.03)
-
-
-@pytest.mark.parametrize("model", libraries.MODELS)
-def test_libraries_of_both_sides_answer_the_same_questions(model: str) -> None:
-    random = np.random.default_rng(0)
-    X, y = random.normal(size=(400, 3)).astype(np.float32), random.integers(0, 2, 400)
-    estimator = "DynamicForestClassifier" if model == "forest" else "IncrementalBoostingClassifier"
-    work = libraries.Work("made", estimator, {"n_estimators": 5}, X, y, X[:50], [], 10, 5)
-    found = libraries.measure((Path(sys.executable), Path(sys.executable)), work, 2)
-    n_questions = {"forest": 12, "boosting": 1}[model]
-    assert len({row.cells[2] for row in found}) == len(found) == n_questions
-    assert all(row.cells[-1] == "same" and row.figure > 0 for row in found)

@@ -1,63 +1,23 @@
-"""What is measured is what is said: peers, data, rounds that leave a model as it was, and clients of servers."""
+"""What is measured is what is said: audits, sets, and requests of the inference protocol."""
 
 from __future__ import annotations
 
-import itertools
-import socket
-import socketserver
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numba import config
 
 from benchmarks import bench_audit, bench_sets, bench_v2
-from benchmarks.boosting.datasets import load_split
-from benchmarks.boosting.kinds import INCREMENTAL, Shape, refit
-from benchmarks.boosting.peers import LIGHTGBM, PEERS, Peer
-from benchmarks.serving.client import RefusedError, load
-from benchmarks.serving.paced import paced
 from benchmarks.serving.samples import adult
 from oubli.core import DynamicForestClassifier
 from oubli.verifier import FailedError
 from tests.unit.app.http.routes.test_inference import outputs
 from tests.unit.app.support import forest, make_service, served
 
-SETS = ["adult", "pendigits", "abalone"]
-compiles = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="takes minutes when interpreted")
-
 # --- models of others, and sets
 
 
-@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
-@pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("shape", [Shape(max_leaves=4, n_estimators=20), Shape(max_depth=2, n_estimators=20)], ids=str)
-def test_peers_learn_trees_of_the_size_that_is_asked_for(data: Path, name: str, peer: Peer, shape: Shape) -> None:
-    pytest.importorskip(peer.module)
-    split = load_split(name, data, data)
-    trained = peer.train(split, peer.view(split), shape)
-    trained.fit()
-    constant = split.y.mean() if split.task == "regression" else np.bincount(split.y).argmax()
-    assert split.error(trained.predict()) < split.error(np.full(len(split.y_test), constant))
-    if peer is LIGHTGBM:
-        trees = trained.estimator.booster_.trees_to_dataframe()
-        n_leaves = trees[trees["split_feature"].isna()].groupby("tree_index").size()
-        assert n_leaves.max() == 4
-
-
 # --- our models
-
-
-@compiles
-def test_a_refit_is_of_the_samples_held(data: Path) -> None:
-    model = INCREMENTAL.fit(load_split("adult", data, data), np.arange(100), n_estimators=3)
-    model.delete(["7", "8"])
-    fresh = refit(model)
-    assert (fresh.n_samples_, fresh.digest()) == (98, model.digest())
 
 
 # --- servers
@@ -96,49 +56,3 @@ def test_requests_of_the_inference_protocol_are_such_as_a_server_answers() -> No
             assert head.startswith(b"POST %b HTTP/1.1\r\n" % bench_v2.TARGET.encode())
             answer = client.post(bench_v2.TARGET, content=body)
             assert np.array_equal(outputs(answer)["probabilities"], other.predict_proba(X[n_rows : 2 * n_rows]))
-
-
-ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
-
-
-@contextmanager
-def answering(answer: bytes, stops_at: int = 0) -> Iterator[int]:
-    """A server that answers each piece that it receives, in two pieces; one of them after a second."""
-    count = itertools.count(1)
-
-    class Handler(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while self.request.recv(65536):
-                if next(count) == stops_at:
-                    time.sleep(1)
-                self.request.sendall(answer[:20])
-                self.request.sendall(answer[20:])
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address[1]
-        server.shutdown()
-
-
-def test_the_client_takes_whole_answers_and_measures_no_refusals() -> None:
-    with answering(ANSWER) as port:
-        measured = load(port, [b"one", b"two"], 1, 50)
-        assert measured.rate > 0
-        assert 0 < measured.p50 <= measured.p99
-    requests = itertools.repeat(b"GET / HTTP/1.1\r\n\r\n")
-    with answering(ANSWER.replace(b"200 OK", b"409 Conflict")) as port:
-        with pytest.raises(RefusedError, match="409 Conflict"):
-            load(port, [b"one"], 1, 5)
-        with pytest.raises(RefusedError):
-            list(paced(port, requests, 50, 3, 1, 1))
-
-
-def test_a_server_that_stands_still_delays_all_that_is_due_meanwhile() -> None:
-    with answering(ANSWER, stops_at=30) as port:
-        told = list(paced(port, itertools.repeat(b"GET / HTTP/1.1\r\n\r\n"), 50, 3, 1, 1))
-    assert max(one.longest for one in told) >= 1
-    # Some fifty requests were due in that second, and each of them waited.
-    assert max(one.p99 for one in told) > 0.3
-    assert all(one.p50 <= one.p99 <= one.longest for one in told)

@@ -7,13 +7,8 @@ import pytest
 
 from benchmarks import plots, results
 from benchmarks.results import (
-    TRIED,
-    Mark,
     Row,
-    at_least,
     at_most,
-    copy_sections,
-    replace_section,
     rows_of,
     sections_in,
     shown,
@@ -26,77 +21,20 @@ HOME = Path(results.__file__).parent
 PAGES = [HOME / "RESULTS.md", *sorted((HOME / "results").glob("*.md"))]
 
 
-@pytest.mark.parametrize(
-    ("mark", "figure", "met"),
-    [
-        (at_most(0.9), 0.9, True),
-        (at_most(0.9), 0.9000001, False),
-        (at_least(12), 12.0, True),
-        (at_least(12), 11.999999, False),
-    ],
-)
-def test_a_mark_is_met_on_the_right_side_of_its_limit(mark: Mark, figure: float, met: bool) -> None:
-    assert mark.met(figure) is met
-
-
 def test_the_verdict_is_of_the_figure_before_rounding() -> None:
     row = Row(("a",), 0.9001, at_most(0.9))
     assert shown(row.figure) == "0.9"
     assert row.verdict == "**no**"
 
 
-def test_a_table_shows_marks_only_when_there_are_any() -> None:
-    plain = table(("what:", "ratio"), [Row(("fit",), 0.5)])
-    assert plain == "| what | ratio |\n|---|---:|\n| fit | 0.5 |"
-    marked = table(("what:", "ratio"), [Row(("fit",), 0.5, at_most(0.9)), Row(("add",), 1234.0)])
-    assert marked.splitlines() == [
-        "| what | ratio | mark | met |",
-        "|---|---:|---|---|",
-        "| fit | 0.5 | at most 0.9 | yes |",
-        "| add | 1,234 |  |  |",
-    ]
-
-
-def test_a_section_is_replaced_as_a_whole(pages: Pages) -> None:
-    replace_section("one", "one thing", "old")
-    replace_section("one", "another title", "new")
-    assert pages.read() == "# One\n\n## One thing\n\n<!-- one: begin -->\n\nnew\n\n<!-- one: end -->\n"
-
-
-def test_a_new_section_stands_above_what_was_tried(pages: Pages) -> None:
-    pages.folder.mkdir()
-    page = pages.folder / "one.md"
-    page.write_text(f"# One\n\nFirst.\n\n{TRIED}\n\nThis.\n", encoding="utf-8")
-    for _ in range(2):
-        replace_section("one-two", "two", "text")
-    marked = "## Two\n\n<!-- one-two: begin -->\n\ntext\n\n<!-- one-two: end -->"
-    assert page.read_text() == f"# One\n\nFirst.\n\n{marked}\n\n{TRIED}\n\nThis.\n"
-
-
 def test_what_is_written_can_be_read(pages: Pages) -> None:
     rows = table(("what:", "ratio"), [Row(("fit",), 0.5, at_most(0.9))])
-    write_section("boosting-update", "updates", "About it.", rows, Path("plot.png"))
+    for text in ("Before.", "About it."):  # a section is replaced as a whole
+        write_section("boosting-update", "updates", text, rows, Path("plot.png"))
     assert rows_of("boosting-update") == [{"what": "fit", "ratio": "0.5", "mark": "at most 0.9", "met": "yes"}]
     ((title, body),) = sections_in(pages.folder / "online-boosting.md").values()
     assert title == "Updates"
     assert body.startswith(f"About it.\n\n{rows}\n\n![updates](../figures/plot.png)\n\nCommit ")
-
-
-def test_sections_are_copied_from_a_page_of_another_checkout(pages: Pages, tmp_path: Path) -> None:
-    other = tmp_path / "RESULTS.md"
-    other.write_text(
-        "# Results\n\n## Against before: http\n\n"
-        "<!-- compare-http: begin -->\n\n![a](figures/a.png)\n\n<!-- compare-http: end -->\n\n"
-        "## Memory: what a server keeps\n\n<!-- memory: begin -->\ntext\n<!-- memory: end -->\n",
-        encoding="utf-8",
-    )
-    copy_sections(other, ["compare-http", "memory"])
-    assert sections_in(pages.folder / "compare.md") == {
-        "compare-http": ("Against before: http", "![a](../figures/a.png)")
-    }
-    assert sections_in(pages.folder / "memory.md") == {"memory": ("Memory: what a server keeps", "text")}
-    with pytest.raises(SystemExit, match="no section other"):
-        copy_sections(other, ["other"])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

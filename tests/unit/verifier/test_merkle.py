@@ -43,20 +43,15 @@ def test_published_roots(size):
     assert root_of(map(hash_leaf, ENTRIES[:size])).hex() == mth(ENTRIES[:size]).hex() == ROOTS[size]
 
 
-def test_roots_of_every_size():
+def test_every_root_every_inclusion_and_every_consistency():
     frontier = Frontier()
     for size in range(MOST + 1):
         assert (frontier.size, frontier.root()) == (size, MTH[size])
-        if size < MOST:
-            frontier.add(hash_leaf(MANY[size]))
-
-
-def test_every_inclusion_and_every_consistency():
-    for size in range(MOST + 1):
         for index in range(size):
             check_inclusion(hash_leaf(MANY[index]), index, size, path(index, MANY[:size]), MTH[size])
         for old in range(size + 1):
             check_consistency(old, size, proof(old, MANY[:size]), MTH[old], MTH[size])
+        frontier.add(hash_leaf(str(size).encode()))
 
 
 def flipped(hash_: bytes, bit: int) -> bytes:
@@ -65,7 +60,7 @@ def flipped(hash_: bytes, bit: int) -> bytes:
     return bytes(changed)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(10))
 def test_an_inclusion_that_is_altered_in_one_bit_or_number_is_refused(seed):
     draw = random.Random(seed)
     size = draw.randint(2, MOST)
@@ -90,7 +85,7 @@ def test_an_inclusion_that_is_altered_in_one_bit_or_number_is_refused(seed):
             check_inclusion(*case)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_consistency_that_is_altered_in_one_bit_or_number_is_refused(seed):
     draw = random.Random(seed)
     new = draw.randint(2, MOST)

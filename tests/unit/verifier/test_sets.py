@@ -1,10 +1,11 @@
-"""Proofs of absence and roots of sets: what holds is taken, and every alteration is refused."""
+"""Proofs of absence, roots of sets, digests of trees: what holds is taken, and every alteration is refused."""
 
 from __future__ import annotations
 
 import base64
 import json
 import random
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -12,7 +13,16 @@ import pytest
 from oubli.app.http.routes.samples import absence_content
 from oubli.app.ledger.set_tree import Positions, SetTree
 from oubli.app.service.evidence.sample_set import AbsenceProof, SetRoot
-from oubli.verifier import FailedError, Policy, UncheckableError, check_absence, set_root
+from oubli.verifier import (
+    CheckedState,
+    Checkpoint,
+    FailedError,
+    Policy,
+    UncheckableError,
+    check_absence,
+    check_trees,
+    set_root,
+)
 from oubli.verifier.sets import DEPTH, root_of_way
 from tests.oracles import set_tree
 
@@ -210,3 +220,37 @@ def test_a_list_of_something_else_is_refused(change):
     del lacking["label"]
     with pytest.raises(FailedError):
         set_root([lacking], KEY)
+
+
+HEADER = '{"format":2,"kind":"forest"}'
+TREES = ["aa" * 32, "bb" * 32, "cc" * 32]
+DIGEST = sha256("\n".join((HEADER, *TREES)).encode()).hexdigest()
+
+
+def state(trees: list[str] | None = TREES, digest: str | None = DIGEST) -> CheckedState:
+    checkpoint: Any = Checkpoint
+    return CheckedState(checkpoint, [], {}, {}, {}, bytes(32), digest, trees)
+
+
+@pytest.mark.parametrize("grown", [{}, {0: TREES[0]}, {2: TREES[2], 1: TREES[1]}])
+def test_trees_that_are_in_the_list_hold(grown):
+    check_trees(state(), HEADER, 3, grown)
+
+
+def rule_of(told: CheckedState, header: str = HEADER, n_trees: int = 3, grown: Any = None) -> str:
+    with pytest.raises(FailedError) as caught:
+        check_trees(told, header, n_trees, grown or {})
+    return caught.value.rule
+
+
+def test_a_tree_that_is_another_is_found():
+    assert rule_of(state(), grown={0: TREES[0], 1: TREES[0]}) == "digest"
+
+
+def test_a_list_that_the_digest_is_not_made_of_is_found():
+    for trees in (None, [], TREES[:2], [*TREES, TREES[0]], TREES[::-1]):
+        assert rule_of(state(trees)) == "tree-digests"
+    assert rule_of(state(), header="{}") == "tree-digests"
+    assert rule_of(state(), n_trees=4) == "tree-digests"
+    assert rule_of(state(digest=None)) == "tree-digests"
+    assert rule_of(state(digest="00" * 32)) == "tree-digests"

@@ -1,6 +1,11 @@
+"""Keys: how their file is kept, what they open, and what a server makes of a file that is damaged or gone."""
+
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,8 +16,11 @@ from oubli.app.access.keys import (
     LEAST_BETWEEN_LOOKS,
     MARK_NAME,
     SECONDS_BETWEEN_LOOKS,
+    AccessKey,
     AccessKeys,
+    KeyFileError,
     create_key,
+    read_keys,
     revoke_key,
     write_keys,
 )
@@ -65,6 +73,9 @@ def test_a_key_opens_what_its_scopes_say_and_a_new_one_is_known_before_the_next_
     assert watched.keys.grants(admin) is None  # the file was looked at just now
     watched.seconds += LEAST_BETWEEN_LOOKS
     assert watched.keys.grants(admin) == ALL_SCOPES
+    revoke_key(watched.path, admin.split(b"_")[1].decode())
+    assert watched.keys.grants(admin) == ALL_SCOPES
+    assert watched.grants_after(admin) is None
 
 
 def test_unknown_keys_do_not_have_the_file_read_again(watched, monkeypatch):
@@ -91,21 +102,6 @@ def test_what_is_no_key_opens_nothing(watched):
     ):
         assert watched.keys.grants(given) is None, given
     assert watched.keys.grants(text) == watched.keys.grants(other) == {"read"}
-
-
-def test_the_file_is_looked_at_once_a_second(watched):
-    _, first = watched.make("read")
-    watched.seconds += SECONDS_BETWEEN_LOOKS * 0.99
-    assert not watched.keys.asked_for
-    watched.seconds += SECONDS_BETWEEN_LOOKS * 0.01
-    assert watched.keys.asked_for
-    key_id, second = watched.make("write")
-    assert watched.keys.grants(second) is None
-    assert watched.grants_after(second) == {"write"}
-    revoke_key(watched.path, key_id)
-    assert watched.keys.grants(second) == {"write"}
-    assert watched.grants_after(second) is None
-    assert watched.keys.grants(first) == {"read"}
 
 
 def test_a_file_that_could_not_be_opened_is_read_again(watched, monkeypatch, caplog):
@@ -213,3 +209,117 @@ def test_keys_of_an_earlier_version_get_the_mark(watched):
     assert Watched(watched.path).keys.asked_for
     mark.unlink()
     assert not Watched(watched.path).keys.asked_for, "who removes both wants a server that asks for no key"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / FILE_NAME
+
+
+def make(path, **changes):
+    return create_key(path, **{"name": "shop", "scopes": ["predict"], "expires_ms": None, **changes})
+
+
+def test_a_key_is_kept_as_a_hash(path):
+    key, text = make(path, scopes={"write", "predict"}, expires_ms=4102444800000)
+    prefix, key_id, secret = text.split("_")
+    assert (prefix, key_id, len(bytes.fromhex(secret))) == ("oubli", key.id, 32)
+    assert key.secret_sha256 == hashlib.sha256(secret.encode()).digest()
+    assert secret not in path.read_text()
+    assert secret not in repr(key)
+    assert key.scopes == ("predict", "write")
+    assert read_keys(path) == (key,)
+    assert make(path)[1] != make(path)[1]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_nobody_overwrites_a_key_that_is_made_at_the_same_time(path):
+    threads = [threading.Thread(target=make, args=(path,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(read_keys(path)) == 8
+
+
+def test_revoking_keeps_the_record(path):
+    key, _ = make(path)
+    other, _ = make(path)
+    revoked = revoke_key(path, key.id)
+    assert revoked is not None
+    assert revoked.revoked_ms is not None
+    assert read_keys(path) == (revoked, other)
+    assert revoke_key(path, key.id) == revoked  # the time of the first stays
+    assert revoke_key(path, "00000000") is None
+
+
+def test_what_a_key_grants_and_when_it_ends():
+    key = AccessKey("0" * 8, "n", ("read",), 0, 1000, None, bytes(32))
+    assert key.grants == {"read"}
+    assert key.is_live(999)
+    assert not key.is_live(1000)
+    admin = AccessKey("0" * 8, "n", ("admin",), 0, None, None, bytes(32))
+    assert admin.grants == ALL_SCOPES
+    assert admin.is_live(10**15)
+    assert not AccessKey("0" * 8, "n", ("read",), 0, None, 5, bytes(32)).is_live(4)
+
+
+def both(content):
+    content["keys"].append(content["keys"][0])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content.pop("keys"),
+        lambda content: content["keys"][0].pop("revoked_at"),
+        both,
+        *({"keys": keys} for keys in (5, ["SECRET"])),
+        *({"id": name} for name in ("SECRET", 7)),
+        *({"scopes": scopes} for scopes in ([], "read", ["SECRET"], [["read"]])),
+        *({"expires_at": moment} for moment in ("2030-01-01", 5)),
+        {"secret_sha256": "00"},
+        {"more": 1},
+    ],
+)
+def test_a_damaged_file_is_no_file_without_keys(path, change):
+    make(path)
+    content = json.loads(path.read_text())
+    if callable(change):
+        change(content)
+    else:
+        (content if "keys" in change else content["keys"][0]).update(change)
+    path.write_text(json.dumps(content))
+    with pytest.raises(KeyFileError, match="is damaged") as caught:
+        read_keys(path)
+    assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b'{"format": "1", "keys": []}'])
+def test_what_is_no_key_file_at_all_is_not_written_to(path, content):
+    path.write_bytes(content)
+    for touch in (read_keys, make):
+        with pytest.raises(KeyFileError):
+            touch(path)
+    assert path.read_bytes() == content
+    path.write_text('{"format": 2, "keys": []}')
+    with pytest.raises(KeyFileError, match="another version"):
+        read_keys(path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(KeyFileError, match="cannot be read"):
+        read_keys(path)
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_is(path, monkeypatch):
+    make(path)
+    before = path.read_bytes()
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("oubli.app.access.keys.os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_keys(path, ())
+    assert path.read_bytes() == before
+    assert {found.name for found in path.parent.iterdir()} == {FILE_NAME, MARK_NAME}

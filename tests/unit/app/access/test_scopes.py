@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from oubli.app.access.scopes import ALL_SCOPES, SCOPES, needed_scopes, rule_for
+from oubli.app.access.scopes import needed_scopes, rule_for
 from oubli.app.http.app import create_app
 from oubli.app.http.auth import is_open
 from tests.unit.app.support import described, make_service, make_settings
@@ -44,8 +44,3 @@ def test_every_route_of_the_application_is_written_down():
         if not is_open(route[1]) and rule_for(route[0], re.sub(r"\{\w+\}", "x", route[1])) is None
     ]
     assert missing == []
-
-
-def test_admin_is_everything():
-    assert frozenset(SCOPES) == ALL_SCOPES
-    assert len(SCOPES) == len(ALL_SCOPES) == 7

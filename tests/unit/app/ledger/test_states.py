@@ -43,17 +43,6 @@ def test_an_entry_holds_the_salted_hash_and_nothing_of_what_is_beside_it():
     assert DIGEST.encode() not in listed
 
 
-def test_states_are_listed_in_pages_and_found_by_version():
-    ledger = make_ledger()
-    indexes = [tell(ledger, version)["index"] for version in (1, 2, 2, 3)]
-    ledger.event("begin", model_version=3)
-    assert [one["index"] for one in ledger.store.states_page(0, 3)] == indexes[:3]
-    assert [one["index"] for one in ledger.store.states_page(indexes[2], 3)] == indexes[3:]
-    assert [entry["index"] for entry, _ in ledger.store.states_of(2)] == [indexes[2], indexes[1]]
-    assert ledger.store.states_of(9) == []
-    assert ledger.store.state_at(ledger.store.head().index) is None
-
-
 def test_a_finished_erasure_takes_salt_and_digest_of_earlier_versions_away():
     ledger = make_ledger()
     ledger.version = 4

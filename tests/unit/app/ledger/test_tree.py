@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from oubli.app.ledger.entries import HASH_BYTES, hash_leaf, hash_node, root_of
+from oubli.app.ledger.entries import HASH_BYTES, hash_leaf, root_of
 from oubli.app.ledger.log import TILE, Tree
 from oubli.verifier.merkle import Frontier, check_consistency, check_inclusion
 from tests.oracles.merkle import mth, path, proof
@@ -89,8 +89,3 @@ def test_a_tree_comes_back_to_a_mark(n):
     for i in range(n, n + 2 * TILE):
         tree.append(hash_leaf(str(i).encode()))
     assert tree.root() == grown(n + 2 * TILE).root()
-
-
-def test_a_node_is_not_a_leaf():
-    left, right = hash_leaf(b"a"), hash_leaf(b"b")
-    assert hash_leaf(left + right) != hash_node(left, right)

@@ -12,7 +12,6 @@ from oubli.app.outgoing.addresses import AddressRules, parse_endpoint
 from oubli.app.outgoing.sender import Outcome, Sender
 from tests.unit.app.outgoing.certificates import authority, certificate
 from tests.unit.app.outgoing.receiver import ACCEPT, HANG, HANG_UP, Receiver, answer
-from tests.unit.app.service.support import until
 
 pytestmark = pytest.mark.anyio
 SHORT = 0.3  # seconds that an attempt may take
@@ -84,18 +83,6 @@ async def test_what_comes_of_an_answer(said, outcome):
 @pytest.mark.parametrize("said", [HANG, "HTTP/1.1 200 F"])
 async def test_a_receiver_that_hangs(said):
     assert await posted(Receiver(lambda request: said), sender(SHORT)) == Outcome("timeout")
-
-
-async def test_one_connection_is_kept_of_requests_at_the_same_time():
-    receiver = Receiver()
-    async with receiver.listening():
-        endpoint = parse_endpoint(f"http://privacy.example:{receiver.port}/hooks", plain_http=True)
-        sends = sender()
-        await asyncio.gather(*(sends.post(endpoint, [], b"{}") for _ in range(3)))
-        await until(lambda: sum(not writer.is_closing() for writer in receiver._writers) == 1)
-        await sends.post(endpoint, [], b"{}")
-        sends.close()
-    assert receiver.n_connections == 3
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

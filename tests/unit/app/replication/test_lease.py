@@ -142,28 +142,6 @@ def test_a_silent_node_is_expelled_and_knows_it_when_it_is_back(nodes: Nodes) ->
     assert back.epoch is None
 
 
-def test_a_removed_node_knows_it_when_it_is_back(nodes: Nodes) -> None:
-    nodes.new("a")
-    node = nodes.member("b")
-    nodes.run(SECONDS)
-    assert not node.is_expelled
-    assert nodes.tables.expel("b", nodes.tables.nodes["b"][0].seen, 1)
-    assert nodes.tables.remove("b", 1)
-    nodes.run(SECONDS)
-    assert node.is_expelled
-    assert "b" not in nodes.tables.nodes
-
-
-def test_who_has_not_joined_yet_is_no_member(nodes: Nodes) -> None:
-    joining = nodes.new("b", may_lead=False)
-    nodes.run(2 * SECONDS)
-    assert not joining.is_expelled
-    assert nodes.tables.nodes == {}
-    nodes.tables.readmit("b", None)
-    nodes.run(2 * SECONDS)
-    assert not joining.is_expelled
-
-
 def test_who_is_expelled_does_not_lead_before_it_knows(nodes: Nodes) -> None:
     nodes.tables.readmit("b", None)
     nodes.tables.expel("b", nodes.tables.nodes["b"][0].seen, 0)

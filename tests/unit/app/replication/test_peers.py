@@ -22,9 +22,6 @@ from oubli.app.replication.peers import (
     PeerError,
     Peers,
     Secret,
-    is_marked,
-    ledger_key_files,
-    mark,
 )
 from oubli.app.replication.start import join, read_secret
 from oubli.app.storage.directory import DataDirectory
@@ -156,14 +153,6 @@ def test_a_secret_is_for_its_owner_and_long(tmp_path: Path) -> None:
     path.chmod(0o640)
     with pytest.raises(StartError, match="chmod 600"):
         read_secret(path)
-
-
-def test_a_marked_directory_stays_so(tmp_path: Path) -> None:
-    assert not is_marked(tmp_path)
-    mark(tmp_path)
-    mark(tmp_path)
-    assert is_marked(tmp_path)
-    assert list(ledger_key_files(tmp_path)) == []
 
 
 @pytest.mark.parametrize("newer", ["snapshot", "ledger"])

@@ -60,15 +60,6 @@ def test_a_node_with_another_model_than_the_leader_is_not_asked_anything(tmp_pat
     assert "not the leader's" in (replica.unready() or "")
 
 
-def test_it_is_told_once_that_a_node_is_cut_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    replica, lease = node(make_service(), tmp_path)
-    caplog.set_level(logging.WARNING)
-    for until, n_told in ((60.0, 0), (-1.0, 1), (-1.0, 1), (60.0, 2), (60.0, 2), (-1.0, 3)):
-        lease.answers_until = elapsed() + until
-        replica._tell_cut_off()
-        assert len(caplog.records) == n_told
-
-
 async def holds(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not is_so():  # noqa: ASYNC110 - seen from outside

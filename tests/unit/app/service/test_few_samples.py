@@ -13,19 +13,10 @@ from oubli.app.errors import UnavailableError
 from oubli.app.service.changes.deletions import DeleteSamples
 from oubli.app.service.model.state import ModelLock
 from oubli.app.service.service import Service
-from oubli.core.boosting.quantised.engine import QuantisedTrees
 from oubli.core.errors import UnusableModelError
 from oubli.core.forest.engine import ForestEngine
 from tests.unit.app.service.support import new_samples, running
-from tests.unit.app.support import (
-    fitted,
-    forest,
-    make_answers_long,
-    make_changes_long,
-    make_service,
-    reopened,
-    rows,
-)
+from tests.unit.app.support import forest, make_answers_long, make_changes_long, make_service, reopened, rows
 
 N = 1500
 A_SLICE = 8
@@ -67,7 +58,7 @@ def without(names: list[str]) -> Any:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-@pytest.mark.parametrize("k", [2, 5, 20, 100])
+@pytest.mark.parametrize("k", [2, 100])
 def test_no_copy_is_made_and_nothing_is_resolved(monkeypatch, tmp_path, k, durable):
     model = large()
     model.resolve()
@@ -83,46 +74,6 @@ def test_no_copy_is_made_and_nothing_is_resolved(monkeypatch, tmp_path, k, durab
         assert service.model.state.model is model
         assert len(copies) == before
         assert service.model.state.n_resolved == 0
-
-    run(service, work)
-
-
-@pytest.mark.parametrize("kind", ["tree", "online-boosting", "incremental-boosting"])
-def test_other_kinds_decide_by_counts_as_well(kind):
-    """A few samples of a small model are changed in place, whatever the machine does meanwhile."""
-    model = fitted(kind, 300)
-    service = make_service(model)
-
-    async def work() -> None:
-        assert (await service.changes.delete(ids=MANY[:20])).unlearned == 20
-        assert (await service.changes.add(new_samples(20))).n_new == 20
-        assert service.model.state.model is model
-
-    run(service, work)
-
-
-@pytest.mark.parametrize("k", [1, 20])
-def test_a_long_change_of_exact_boosting_is_made_in_slices_without_a_copy(monkeypatch, tmp_path, k):
-    model = fitted("incremental-boosting", 300, n_estimators=10)
-    service, copies = make_service(model, tmp_path / "data"), copies_of(monkeypatch, model)
-    monkeypatch.setattr(QuantisedTrees, "seconds_to_fit", lambda *_: 1.0)
-    monkeypatch.setattr(QuantisedTrees, "_slice_size", lambda *_: 1)
-
-    async def work() -> None:
-        state, n_before = service.model.state, len(copies)
-        for change in (lambda: service.changes.delete(ids=MANY[:k]), lambda: service.changes.add(new_samples(k))):
-            before, seen, n_slices = asked(service), [], 0
-            making = asyncio.create_task(change())
-            while not making.done():
-                n_slices += state.model is not model
-                seen.append(asked(service))
-                await asyncio.sleep(0)
-            assert n_slices >= 10
-            assert all(one in (before, asked(service)) for one in seen)
-            await making
-        assert len(copies) == n_before
-        assert state.model is model
-        assert model.verify().ok
 
     run(service, work)
 

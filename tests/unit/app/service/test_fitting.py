@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 from typing import Any
@@ -7,10 +8,11 @@ from typing import Any
 import pytest
 
 import oubli.app.service.recovery.rebuild as rebuild
-from oubli.app.errors import JournalFullError
+from oubli.app.errors import JournalFullError, StorageError
 from oubli.app.service.service import Service
+from oubli.core.model import Model
 from tests.unit.app.service.support import ended_here, until
-from tests.unit.app.support import JSON, make_service, reopened, samples, served_here
+from tests.unit.app.support import JSON, forest, make_service, reopened, samples, served_here
 
 pytestmark = pytest.mark.anyio
 
@@ -104,3 +106,58 @@ async def test_a_fit_that_comes_to_nothing_is_overwritten(tmp_path, monkeypatch,
         assert not any(any(array.tobytes()) for engine in engines for array in engine.trees)
         assert service.model.state.model.samples_.cells.any()
         assert service.model.holders.delayed_from == math.inf
+
+
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> list[Model]:
+    """All copies that are made."""
+    made, copy = [], Model.copy
+
+    def noted(model: Model) -> Model:
+        made.append(copy(model))
+        return made[-1]
+
+    monkeypatch.setattr(Model, "copy", noted)
+    return made
+
+
+@pytest.mark.parametrize("work", ["fit", "verify"])
+async def test_the_model_counts_as_read_until_the_thread_of_a_cancelled_job_has_ended(work, monkeypatch):
+    entered, may_end, wipe = threading.Event(), threading.Event(), Model.wipe
+
+    def slow(model: Model) -> None:
+        entered.set()
+        may_end.wait(20)
+        wipe(model)
+
+    service = make_service(forest(20))
+    async with served_here(service):
+        monkeypatch.setattr(Model, "wipe", slow)
+        rebuilder, lock = service.recovery, service.model.lock
+        asked = {"fit": lambda: rebuilder.rebuild(lambda share: None), "verify": lambda: rebuilder.verify(print)}
+        job = asyncio.create_task(asked[work]())
+        await asyncio.to_thread(entered.wait, 20)
+        for _ in range(3):
+            job.cancel()
+            await asyncio.sleep(0.01)
+        assert (job.done(), lock.n_readers) == (False, 1)
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await job
+        assert lock.n_readers == 0
+        monkeypatch.setattr(Model, "wipe", wipe)
+
+
+async def test_the_copy_of_a_snapshot_that_cannot_be_written_is_overwritten(copies, monkeypatch, tmp_path):
+    def fails(*_: Any, **__: Any) -> None:
+        raise StorageError("no")
+
+    service = make_service(forest(20), tmp_path / "data")
+    async with served_here(service):
+        copies.clear()
+        with monkeypatch.context() as failing:
+            failing.setattr(type(service.disk.storage), "write", fails)
+            with pytest.raises(StorageError):
+                await service.erasure.checkpointer.write_snapshot()
+        (copy,) = copies
+        assert not hasattr(copy, "samples_")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from oubli.app.service.model.influence import UnfitError, method_for, seconds_for
+from oubli.app.service.model.influence import seconds_for
 
 
 def boosted(n: int = 1_000, n_trees: int = 100, *, kind: str = "incremental-boosting", grids: bool = True) -> Any:
@@ -28,48 +26,6 @@ def forest(n: int = 1_000, n_trees: int = 100, occurrences: int = 100) -> Any:
         settings_=settings,
         influence_methods=("leaf-refit", "leave-one-out"),
     )
-
-
-@pytest.mark.parametrize(
-    ("model", "asked", "found"),
-    [
-        (boosted(), None, "leaf-influence"),
-        (boosted(kind="online-boosting"), None, "leaf-influence"),
-        (boosted(), "leaf-refit", "leaf-refit"),
-        (boosted(), "leave-one-out", "leave-one-out"),
-        (forest(), None, "leaf-refit"),
-        (forest(), "leave-one-out", "leave-one-out"),
-    ],
-)
-def test_the_kind_has_a_method_of_its_own(model: Any, asked: str | None, found: str) -> None:
-    assert method_for(model, asked, "all") == found
-
-
-@pytest.mark.parametrize(
-    ("model", "asked", "update_set", "text"),
-    [
-        (SimpleNamespace(kind="tree", influence_methods=()), None, "all", "no influence for a model of kind tree"),
-        (forest(), "leaf-influence", "all", "not for a model of kind forest: use leaf-refit or leave-one-out"),
-        (forest(), "leaf-refit", "single", "takes no update_set"),
-        (boosted(kind="online-boosting"), "leave-one-out", "all", "use leaf-influence or leaf-refit"),
-        (boosted(), "guess", "all", "use leaf-influence or leaf-refit or leave-one-out"),
-        (boosted(), "leave-one-out", "single", "takes no update_set"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(model: Any, asked: str | None, update_set: Any, text: str) -> None:
-    with pytest.raises(UnfitError, match=text):
-        method_for(model, asked, update_set)
-
-
-@pytest.mark.parametrize("method", ["leaf-influence", "leaf-refit", "leave-one-out"])
-@pytest.mark.parametrize("make", [boosted, lambda n, t: boosted(n, t, grids=False), lambda n, t: forest(n, t, t)])
-def test_more_samples_trees_and_rows_take_longer(method: str, make: Any) -> None:
-    if make(1, 1).kind == "forest" and method != "leave-one-out":
-        return
-    little = seconds_for(make(1_000, 10), method, "all", 1)
-    assert little < seconds_for(make(2_000, 10), method, "all", 1)
-    assert little < seconds_for(make(1_000, 20), method, "all", 1)
-    assert little < seconds_for(make(1_000, 10), method, "all", 500)
 
 
 def test_what_is_answered_at_once_and_what_takes_long() -> None:

@@ -133,25 +133,6 @@ async def test_progress_comes_from_any_thread_and_never_goes_back():
     assert seen[-1].result == {"thread": False}
 
 
-async def test_watching_tells_each_state_and_ends_with_the_job():
-    board, gate = JobBoard(), Gate()
-    job = board.start("verify", gate.work)
-    watchers = [board.watch(job.id), board.watch(job.id)]
-    for watcher in watchers:
-        assert (await anext(watcher)).status == "queued"
-    await settle()
-    for watcher in watchers:
-        assert (await anext(watcher)).status == "running"
-    assert gate.report is not None
-    gate.report(0.5)
-    for watcher in watchers:
-        assert (await anext(watcher)).progress == 0.5
-    gate.open.set()
-    for watcher in watchers:
-        assert [found.status async for found in watcher] == ["succeeded"]
-    assert [found.status async for found in board.watch(job.id)] == ["succeeded"]
-
-
 async def test_watching_ends_when_the_server_stops():
     board, gate = JobBoard(), Gate()
     job = board.start("verify", gate.work)

@@ -97,13 +97,6 @@ async def test_a_lent_model_comes_back_when_it_is_asked_for(thread, model):
     assert model.threads[0] is not threading.current_thread()
 
 
-async def test_it_comes_back_by_itself_when_nothing_is_left(thread, model):
-    ended = thread.lend(model)
-    model.n_lazy_tags_ = 0
-    assert await asyncio.wait_for(ended, PATIENCE) == 3
-    assert not thread.is_lent
-
-
 @pytest.mark.parametrize("error", [MemoryError(), SystemExit()])
 async def test_an_error_gives_the_model_back(thread, model, error):
     model.error = error

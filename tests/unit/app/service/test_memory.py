@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from oubli.app.service.memory import give_back
 from tests.serving import ROOT, serving, spawned
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the kernel")
@@ -41,19 +40,6 @@ print(any(int(a, 16) <= one < int(b, 16) for a, b in heap))
 def test_large_arrays_stay_maps_of_their_own() -> None:
     assert run(FREED.format("")) == "True\n"  # what is to be prevented
     assert run(FREED.format("set_up_allocator()")) == "False\n"
-
-
-@linux
-def test_what_the_user_has_set_stays() -> None:
-    for name, value in (("MALLOC_MMAP_THRESHOLD_", "{}"), ("GLIBC_TUNABLES", "glibc.malloc.mmap_threshold={}")):
-        assert run(FREED.format("set_up_allocator()"), **{name: value.format(32 << 20)}) == "True\n"
-
-
-@linux
-def test_giving_back_takes_a_time_and_leaves_another_c_library_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert give_back() > 0
-    monkeypatch.setattr("oubli.app.service.memory._glibc", lambda: None)
-    assert give_back() == 0.0
 
 
 SMALL = '{"task": "classification", "label": {"type": "string"}, "columns": [{"name": "a", "type": "numeric"}]}'

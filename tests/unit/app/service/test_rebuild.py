@@ -16,7 +16,7 @@ from oubli.app.service.service import Service
 from oubli.core import DynamicTreeClassifier
 from tests.unit.app.service.support import ended_here, erased, until
 from tests.unit.app.service.test_fitting import begin_fit
-from tests.unit.app.support import JSON, fitted, forest, make_service, reopened, rows, samples, served_here
+from tests.unit.app.support import JSON, fitted, forest, make_service, reopened, samples, served_here
 
 pytestmark = pytest.mark.anyio
 STRANGE = 12345.678  # far from the ages of all others: a threshold beside it is a trace
@@ -132,40 +132,6 @@ async def test_what_is_unlearned_while_the_model_is_built_anew_waits_for_the_nex
         await scrub(client)
         assert await status_of(client, second) == "erased"
         assert service.model.state.model.digest() == fresh_digest(service.model.state.model)
-
-
-async def test_a_window_slides_and_goes_on_after_a_restart(tmp_path):
-    service = make_service(tree(20, window=20), tmp_path / "data", policy=LAST)
-    async with served_here(service) as client:
-        answer = await client.post("/samples", json=samples(25, subject="s"), headers=JSON)
-        assert answer.json()["n_samples"] == 20
-        assert service.model.state.model.samples_.ids() == [f"n{i}" for i in range(5, 25)]
-        assert (await client.get("/samples/n4")).status_code == 404
-        service.model.state.halt(StopReason.DISK_FAILED)
-    again = recovered(tmp_path / "data")
-    async with served_here(again) as client:
-        model = again.model.state.model
-        assert model.samples_.ids() == [f"n{i}" for i in range(5, 25)]
-        assert len(model.samples_.ids_of_subject("s")) == 20
-        await client.post("/samples", json=samples(3, "m"), headers=JSON)
-        assert model.samples_.ids() == [*(f"n{i}" for i in range(8, 25)), "m0", "m1", "m2"]
-        assert model.verify().ok
-
-
-@pytest.mark.parametrize(("first", "second"), [("forest", "tree"), ("tree", "forest")])
-async def test_another_kind_of_model_can_take_over(tmp_path, first, second):
-    service = make_service(tree() if first == "tree" else None, tmp_path / "data", policy=LAST)
-    async with served_here(service) as client:
-        response = await client.post("/model/fit", json={"kind": second, "parameters": {"max_depth": 4}})
-        job = await ended_here(client, response.json())
-        assert job["status"] == "succeeded", job
-        assert (await client.get("/model")).json()["kind"] == second
-        await begin_fit(client)
-        answer = await client.post("/predict", json={"instances": rows(2)})
-        assert answer.status_code == 200
-    model = recovered(tmp_path / "data").model.state.model
-    assert model.kind == second
-    assert model.verify().ok
 
 
 async def test_a_restore_leaves_no_trace_of_what_was_erased_since(tmp_path):

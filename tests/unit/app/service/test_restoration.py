@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import oubli
-from oubli.app.errors import StartError
 from oubli.app.ledger.downloads import check_ledger
 from oubli.app.service.build import OpenDirectory, compose, open_directory
 from oubli.app.service.changes.deletions import DeleteSamples
@@ -84,10 +83,7 @@ async def make_backup(folder: Path, model: Any) -> Kept:
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param(forest, id="forest"),
-        pytest.param(boosting, id="online-boosting", marks=pytest.mark.long),
-    ],
+    params=[pytest.param(forest, id="forest"), pytest.param(boosting, id="online-boosting", marks=pytest.mark.long)],
 )
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kept:
     return asyncio.run(make_backup(tmp_path_factory.mktemp("backup"), request.param()))
@@ -188,37 +184,6 @@ def test_the_newer_ledger_is_on_the_disk_before_anything_else_changes(ledger, ba
     with started(backup, ledger) as (opened, service):
         check(opened, service, backup)
     assert waiting == [0]
-
-
-@pytest.mark.parametrize("accept", [False, True])
-async def test_without_the_key_of_the_newer_erasures_nothing_is_served(accept, tmp_path):
-    """The key was rotated after the backup: no one can tell whom the newer erasures are about."""
-    kept = Kept(tmp_path / "rotated")
-    now = kept.folder / "now"
-    kept.folder.mkdir()
-
-    async def life(times: int) -> None:
-        async with served_here(service_of(open_directory(now), forest())) as client:
-            for i in range(times):
-                assert (await client.delete(f"/samples/c{i}")).status_code == 200
-            kept.ledger.write_bytes((await client.get("/ledger?limit=50")).content + b"\n")
-
-    await life(0)
-    shutil.copytree(now, kept.data)
-    opened = open_directory(now)
-    opened.keys.complete()
-    new = opened.keys.rotate("hashing")
-    opened.close()
-    await life(3)
-    opened = open_directory(kept.data)
-    with pytest.raises(StartError) as caught:
-        service_of(opened, choice=LedgerChoice(kept.ledger, accept_missing_keys=accept))
-    opened.close()
-    assert (f"hashing-{new}.key" in str(caught.value)) != accept
-    assert "key" in str(caught.value)
-    shutil.copy(now / "keys" / f"hashing-{new}.key", kept.data / "keys")
-    with started(kept, ledger=True) as (_, service):
-        assert not {"c0", "c1", "c2"} & set(service.model.state.model.samples_.ids())
 
 
 def test_nothing_of_what_is_dropped_stays_in_working_space() -> None:

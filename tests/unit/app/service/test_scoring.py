@@ -8,7 +8,6 @@ import pytest
 from starlette.testclient import TestClient
 
 import oubli.app.service.jobs.model_jobs
-from oubli.app.service.jobs.jobs import JobBoard
 from oubli.core.unseen.folds import FOLDS, answer_fold, take_samples
 from oubli.core.unseen.scoring import out_of_bag, score_of
 from tests.unit.app.support import NUMBERS, ended, forest, make_service, rows, served
@@ -41,33 +40,6 @@ def test_a_fit_is_scored_out_of_bag_and_in_folds(schema: Any) -> None:
         assert not client.app.state.context.service.model.holders._holds  # type: ignore[attr-defined]
 
 
-def test_another_kind_is_scored_on_the_same_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[float] = []
-    advance = JobBoard._advance
-
-    def listen(self: JobBoard, entry: Any, share: float) -> None:
-        told.append(share)
-        advance(self, entry, share)
-
-    monkeypatch.setattr(JobBoard, "_advance", listen)
-    with served(make_service(forest(100, n_estimators=30))) as client:
-        job = fit(client, kind="incremental-boosting", parameters={"n_estimators": 20})
-        score = job["result"]["score"]
-        assert {score[name]["method"] for name in ("before", "after")} == {"out-of-bag", "5-fold"}
-        assert {score[name]["n_samples"] for name in ("before", "after")} == {100}
-    assert told == sorted(told)
-    assert len([share for share in told if share < 0.75]) > 10, "the trees are not told"
-    assert len([share for share in told if share > 0.8]) >= FOLDS - 1
-
-
-def test_few_samples_have_no_score() -> None:
-    with served(make_service(forest(7))) as client:
-        score = fit(client, parameters={"n_estimators": 3})["result"]["score"]
-        assert (score["before"]["value"], score["after"]["value"]) == (None, None)
-    with served(make_service(forest(0))) as client:
-        assert fit(client)["result"]["score"]["after"]["n_samples"] == 0
-
-
 def test_a_score_can_be_left_out() -> None:
     with served(make_service()) as client:
         assert "score" not in fit(client, score=False)["result"]
@@ -89,12 +61,3 @@ def test_a_fit_that_cannot_be_scored_has_succeeded_all_the_same(
         assert client.post("/predict", json={"instances": rows(1)}).json()["model_version"] == 2
         assert not client.app.state.context.service.model.holders._holds  # type: ignore[attr-defined]
     assert "SEKRET" not in caplog.text
-
-
-def test_verify_tells_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[float] = []
-    monkeypatch.setattr(JobBoard, "_advance", lambda self, entry, share: told.append(share))
-    with served(make_service(forest(60, n_estimators=30))) as client:
-        job = ended(client, client.post("/model/verify").json())
-        assert job["result"]["ok"]
-    assert len(told) > 10

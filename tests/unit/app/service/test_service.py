@@ -12,12 +12,10 @@ from oubli.app.errors import BusyError, JournalFullError, UnavailableError
 from oubli.app.service.build import open_directory
 from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.service import Service
-from oubli.core.errors import UnusableModelError
 from tests.unit.app.service.slow_journal import SlowJournal
 from tests.unit.app.service.support import Gate, new_samples, running, until
 from tests.unit.app.support import (
     forest,
-    make_answers_long,
     make_changes_long,
     make_service,
     rows,
@@ -69,9 +67,6 @@ def on_copies(service: Service, see: Callable[[Any], object]) -> None:
     model.copy = copy
 
 
-# --- versions
-
-
 # --- long work
 
 
@@ -117,24 +112,6 @@ async def test_everything_goes_on_while_a_snapshot_is_written(tmp_path):
         for gate in gates:
             gate.opened.set()
         on_copies(service, lambda copy: None)
-
-
-async def test_a_long_prediction_sees_one_version_and_writers_wait_for_it(monkeypatch):
-    service = make_service()
-    make_answers_long(monkeypatch)
-
-    async with running(service):
-        await service.changes.add(new_samples(5))  # leaves tags, which are resolved before the thread reads
-        gate = Gate(service.model.state.model, "query")
-        predicting = asyncio.create_task(service.questions.predict(rows(100)))
-        await gate.reached()
-        assert service.model.state.model.n_lazy_tags_ == 0
-        deleting = asyncio.create_task(service.changes.delete(ids=["c1"]))
-        await asyncio.sleep(0.01)
-        assert not deleting.done()
-        gate.opened.set()
-        assert (await predicting).model_version == 2
-        assert (await deleting).model_version == 3
 
 
 def leaping(service: Service) -> None:
@@ -263,20 +240,3 @@ async def test_a_failed_warm_up_only_makes_the_first_requests_slow(caplog):
     async with running(service):
         assert len((await service.questions.predict(rows(1))).result.labels) == 1
     assert "the first requests are slow: an internal error at test_service.py" in caplog.text
-
-
-async def test_a_model_that_was_broken_off_halfway_answers_nothing_and_is_not_saved(tmp_path):
-    service = make_service(directory=tmp_path / "data")
-
-    async with running(service):
-        model = service.model.state.model
-        model.engine_.update = None  # called after the first write, as memory that ends there
-        with pytest.raises(TypeError):
-            await service.changes.delete(ids=["c1"])
-        assert not service.model.state.model.is_usable
-        with pytest.raises(UnusableModelError):
-            await service.questions.predict(rows(1))
-        with pytest.raises(UnavailableError, match="until a restart"):
-            await service.changes.delete(ids=["c2"])
-        with pytest.raises((UnusableModelError, UnavailableError)):
-            await service.erasure.checkpointer.snapshot()

@@ -154,26 +154,6 @@ async def test_on_a_full_disk_additions_are_refused_and_deletions_made(service):
         assert appends.reserved[-1] is False
 
 
-async def test_the_log_says_once_that_changes_have_stopped_and_why(service, caplog):
-    appends = Appends(service)
-
-    async with running(service):
-        for _ in range(3):
-            appends.refusals = [JournalFullError("no room on the disk")]
-            with pytest.raises(StorageError):
-                await service.changes.add(new_samples(1))
-        await service.changes.add(new_samples(1))
-        appends.refusals = [JournalError("failed")]
-        with pytest.raises(UnavailableError):
-            await service.changes.add(new_samples(1, "m"))
-    said = [one.getMessage() for one in caplog.records if "change" in one.getMessage()]
-    assert said == [
-        f"changes are refused. {StopReason.DISK_FULL.text}",
-        "changes are accepted again",
-        f"no change is accepted until a restart. {StopReason.DISK_FAILED.text}",
-    ]
-
-
 async def test_after_a_failed_flush_nothing_changes_and_predictions_go_on(service):
     appends = Appends(service)
 

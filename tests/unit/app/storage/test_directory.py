@@ -1,5 +1,4 @@
 import os
-import stat
 
 import pytest
 
@@ -14,12 +13,6 @@ def test_a_second_server_is_refused_with_an_explanation(tmp_path):
     first.close()
     first.close()
     DataDirectory(tmp_path / "data").close()
-
-
-def test_is_for_the_owner_only(tmp_path):
-    DataDirectory(tmp_path / "data").close()
-    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
-    assert stat.S_IMODE((tmp_path / "data" / "lock").stat().st_mode) == 0o600
 
 
 def test_parents_are_flushed_from_the_top_down(tmp_path, monkeypatch):

@@ -1,16 +1,23 @@
-"""A disk that is really full, or really read-only."""
+"""A disk that is really full, or really read-only; a process that may open no more files."""
 
 from __future__ import annotations
 
+import errno
+import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from oubli.app.errors import JournalFullError, StartError
+from oubli.app.errors import JournalFullError, NoDescriptorsError, StartError
+from oubli.app.storage import reserve as module
 from oubli.app.storage.journal import MARK_NAME, RESERVE_NAME, Record, SqliteJournal
+from oubli.app.storage.reserve import Reserve, lacks_room
 from tests.unit.app.storage.support import batch, closed, contents, journal_in, names, seqs
 
 MIB = 2**20
@@ -53,49 +60,34 @@ def use_up(path: Path) -> None:
                 continue
 
 
-def test_erasures_fit_on_a_full_disk(small_disk: Path) -> None:
+def test_erasures_fit_on_a_full_disk_until_the_reserve_ends_and_segments_go_from_it(small_disk: Path) -> None:
     journal = SqliteJournal(small_disk, MIB // 4)
-    journal.append(batch(1, 3))
+    fill(journal, most=30)
+    journal.rotate(31)
     filler = small_disk / "other"
     use_up(filler)
     fill(journal)
     refused_from = journal.last_seq + 1
-    for seq in range(refused_from, refused_from + 10):
+    for seq in range(refused_from, refused_from + 5):
         journal.append(batch(seq, seq), reserve=True)
         # What the reserve has freed is not for others, though it would fit.
         with pytest.raises(JournalFullError):
             journal.append(batch(seq + 1, seq + 1))
     assert RESERVE_NAME not in names(small_disk)
-    assert not journal.failed
     last = journal.last_seq
     journal.close()
     journal = SqliteJournal(small_disk, MIB // 4)  # a restart on the full disk is no way to it either
     assert seqs(journal.records(0)) == list(range(1, last + 1))
     with pytest.raises(JournalFullError):
         journal.append(batch(last + 1, last + 1))
-    journal.append(batch(last + 1, last + 1), reserve=True)
-    filler.unlink()
-    journal.append(batch(last + 2, last + 2))
-    assert RESERVE_NAME in names(small_disk)
-    assert seqs(closed(journal, small_disk)) == list(range(1, last + 3))
-
-
-def test_segments_go_from_a_full_disk_and_even_the_reserve_has_an_end(small_disk: Path) -> None:
-    journal = SqliteJournal(small_disk, MIB // 4)
-    fill(journal, most=30)
-    journal.rotate(journal.last_seq + 1)
-    use_up(small_disk / "other")
-    fill(journal)
-    assert 5 < fill(journal, reserve=True) < 1000
-    assert RESERVE_NAME not in names(small_disk)
+    assert 5 < fill(journal, reserve=True) < 1000, "the reserve has an end"
     with pytest.raises(JournalFullError):
         journal.rotate(journal.last_seq + 1)
     assert not journal.failed
     last = journal.last_seq
-    assert seqs(journal.records(0)) == list(range(1, last + 1))
     journal.drop_before(last + 1)
     assert journal.first_seq == 31
-    (small_disk / "other").unlink()
+    filler.unlink()
     journal.append(batch(last + 1, last + 1))
     journal.rotate(last + 2)
     assert RESERVE_NAME in names(small_disk)
@@ -118,3 +110,134 @@ def test_a_read_only_directory_says_what_to_do(small_disk: Path) -> None:
         journal_in(small_disk)
     subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
     assert contents(small_disk) == batch(1, 3)
+
+
+@contextmanager
+def descriptors_left(n: int) -> Iterator[None]:
+    """Let the process open so many more files and no other."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    kept_free = [os.open(os.devnull, os.O_RDONLY) for _ in range(n)]
+    highest = max(int(name) for name in os.listdir("/dev/fd"))  # noqa: PTH208 - no files, numbers
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+    taken: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        while kept_free:
+            os.close(kept_free.pop())
+        yield
+    finally:
+        for descriptor in (*kept_free, *taken):
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("n", range(8))
+def test_a_rotation_without_descriptors_is_tried_again(tmp_path: Path, n: int) -> None:
+    journal = journal_in(tmp_path, 3)
+    with descriptors_left(n):
+        try:
+            journal.rotate(4)
+        except NoDescriptorsError:
+            assert n < 6, "a rotation needs no more than that"
+            n_files = 2  # the old segment with its log, nothing else
+        else:
+            n_files = 3
+        journal.append(batch(4, 5))  # the files that are open are enough
+        assert not journal.failed
+    assert len(list(tmp_path.glob("*.sqlite*"))) == n_files
+    journal.rotate(6)
+    journal.append(batch(6, 7))
+    assert closed(journal, tmp_path) == batch(1, 7)
+
+
+@pytest.mark.parametrize("n", range(4))
+def test_other_work_without_descriptors_is_tried_again(tmp_path: Path, n: int) -> None:
+    journal = journal_in(tmp_path, 3)
+    journal.rotate(4)
+    journal.append(batch(4, 4))
+    journal._reserve.give_up()
+    with descriptors_left(n):
+        for work in (journal.probe, lambda: journal.drop_before(4), lambda: journal.append(batch(5, 5))):
+            with suppress(JournalFullError):
+                work()
+            assert not journal.failed
+    journal.probe()
+    journal.drop_before(4)
+    first = journal.last_seq + 1
+    journal.append(batch(first, first))
+    assert closed(journal, tmp_path) == batch(4, first)
+
+
+SIZE = 200_000
+
+
+def test_occupies_its_room_until_it_is_given_up(tmp_path: Path) -> None:
+    reserve = Reserve(tmp_path, SIZE)
+    assert not reserve.give_up()
+    assert reserve.ensure()
+    assert reserve.ensure()
+    status = (tmp_path / RESERVE_NAME).stat()
+    assert status.st_size == SIZE
+    assert status.st_blocks * 512 >= SIZE
+    assert names(tmp_path) == {RESERVE_NAME}
+    assert Reserve(tmp_path, SIZE).give_up()
+    assert names(tmp_path) == set()
+
+
+def test_a_file_that_occupies_less_is_made_anew(tmp_path: Path) -> None:
+    with (tmp_path / RESERVE_NAME).open("wb") as sparse:
+        os.truncate(sparse.fileno(), SIZE)
+    reserve = Reserve(tmp_path, SIZE)
+    assert not reserve.give_up()
+    assert reserve.ensure()
+    assert (tmp_path / RESERVE_NAME).stat().st_blocks * 512 >= SIZE
+
+
+def test_takes_nothing_where_it_does_not_fit(tmp_path: Path) -> None:
+    assert not Reserve(tmp_path, 2**60).ensure()
+    assert names(tmp_path) == set()
+
+
+def refuse(patch: pytest.MonkeyPatch, owner: Any, name: str, code: int) -> None:
+    """Have a call fail."""
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    patch.setattr(owner, name, refused)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "code"),
+    [
+        (module.os, "write", errno.ENOSPC),
+        (module.os, "write", errno.EDQUOT),
+        (module, "_allocate", errno.ENOSPC),  # there is no room for a name
+    ],
+)
+def test_a_disk_that_fills_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, code: int
+) -> None:
+    refuse(monkeypatch, owner, name, code)
+    assert not Reserve(tmp_path, SIZE).ensure()
+    assert lacks_room(tmp_path, 10)
+    assert names(tmp_path) == set()
+
+
+def test_a_disk_that_fails_is_not_a_full_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        refuse(patch, Path, "unlink", errno.EROFS)
+        assert not lacks_room(tmp_path, 10)
+    (tmp_path / "own").mkdir()
+    reserve = Reserve(tmp_path / "own", SIZE)
+    assert reserve.ensure()
+    refuse(monkeypatch, module.os, "fsync", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        reserve.give_up()
+    (tmp_path / "other").mkdir()
+    with pytest.raises(OSError, match="Input/output"):
+        Reserve(tmp_path / "other", SIZE).ensure()
+    assert not lacks_room(tmp_path / "other", 10)
+    assert names(tmp_path / "other") == set()

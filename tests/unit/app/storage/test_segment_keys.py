@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 import pytest
@@ -32,24 +31,16 @@ def test_a_key_that_is_not_here_is_fetched_once_and_kept(tmp_path: Path) -> None
     assert keys.fetched(key.id, lambda _: None) == keys.get(key.id) == key
 
 
-def test_files_are_for_the_owner_only(tmp_path: Path) -> None:
-    directory = tmp_path / "segments"
-    keys = SegmentKeys(directory)
-    keys.new()
-    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-    assert [stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()] == [0o600]
-    directory.chmod(0o750)
-    with pytest.raises(StartError, match="run `chmod 700"):
-        SegmentKeys(directory)
-
-
-def test_a_destroyed_key_is_overwritten_before_its_name_goes(tmp_path: Path) -> None:
+def test_a_destroyed_key_is_overwritten_before_its_name_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = SegmentKeys(tmp_path / "segments")
     key = keys.new()
     (path,) = (tmp_path / "segments").iterdir()
+    flushed: list[Path] = []
+    monkeypatch.setattr("oubli.app.storage.segment_keys.flush_directory", flushed.append)
     with path.open("rb") as file:
         assert file.read() == key.secret.hex().encode()
         keys.destroy([key.id])
+        assert flushed == [tmp_path / "segments"]
         file.seek(0)
         assert file.read() == bytes(64)
     assert not path.exists()
@@ -88,6 +79,9 @@ def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StartError, match="give --key-dir a directory"):
         SegmentKeys(tmp_path / "file")
+    (tmp_path / "segments").mkdir(0o750)
+    with pytest.raises(StartError, match="run `chmod 700"):
+        SegmentKeys(tmp_path / "segments")
 
 
 def test_a_key_is_not_shown(tmp_path: Path) -> None:

@@ -71,23 +71,6 @@ class Writers(threading.Thread):
             time.sleep(0.005)
 
 
-@pytest.mark.parametrize("n_kills", [4, 60])
-def test_the_primary_is_killed_under_writers(server: Server, tmp_path: Path, n_kills: int) -> None:
-    chance = random.Random(n_kills)
-    with new_place(server, tmp_path) as place:
-        writers = Writers(place.led(), n_kills)
-        for _ in range(n_kills):
-            writers.wait_for(20)
-            time.sleep(chance.random() * 0.05)
-            server.kill()
-            time.sleep(chance.random() * 0.1)
-            server.start()
-        writers.wait_for(20)
-        writers.end()
-        assert writers.errors == []
-        assert place.contents() == batch(1, writers.acknowledged)
-
-
 @pytest.fixture
 def replicated(server: Server, tmp_path: Path) -> Iterator[tuple[Place, Server, PostgresJournal]]:
     """A place whose server has a standby for which commits wait, and a journal that leads and knows of both."""
@@ -103,9 +86,15 @@ def replicated(server: Server, tmp_path: Path) -> Iterator[tuple[Place, Server, 
         standby.close()
 
 
-def test_a_standby_is_promoted_under_writers(replicated: tuple[Place, Server, PostgresJournal]) -> None:
+def test_the_primary_is_killed_and_a_standby_promoted(replicated: tuple[Place, Server, PostgresJournal]) -> None:
     place, standby, journal = replicated
-    writers = Writers(journal, 1)
+    chance, writers = random.Random(1), Writers(journal, 1)
+    for _ in range(20):
+        writers.wait_for(20)
+        time.sleep(chance.random() * 0.05)
+        place.server.kill()
+        time.sleep(chance.random() * 0.1)
+        place.server.start()
     writers.wait_for(200)
     place.server.kill()
     standby.promote()

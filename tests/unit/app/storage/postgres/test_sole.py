@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.errors import DeposedError, JournalDamagedError, JournalError, StartError
-from oubli.app.storage.postgres.journal import PositionMark, SoleJournal
+from oubli.app.storage.postgres.journal import MARK_NAME, PositionMark, SoleJournal
 from oubli.app.storage.segment_keys import SegmentKeys
 from tests.postgres import Server
 from tests.serving import free_port
@@ -28,12 +28,6 @@ def test_refuses_to_start_beside_another(place: Place) -> None:
     journal.append(batch(2, 2))  # the lease was renewed meanwhile
     journal.close()
     place.sole("b").append(batch(3, 3))
-
-
-def test_waits_for_the_lease_of_another_that_was_killed(place: Place) -> None:
-    cluster = place.cluster()
-    assert cluster.take_over("a", None, 1.0) == 1
-    place.sole("b", lease=1.0).append(batch(1, 1))
 
 
 def test_ends_its_lease_when_it_is_closed(place: Place) -> None:
@@ -106,16 +100,6 @@ def test_other_records_under_the_same_numbers_are_refused(alone: Place) -> None:
         follower.require_marked()
 
 
-def test_a_segment_that_was_dropped_is_no_loss(alone: Place) -> None:
-    journal = marked(alone, 5)
-    journal.rotate(6)
-    journal.drop_before(6)
-    journal.close()
-    again = marked(alone)
-    again.append(batch(6, 6))
-    assert PositionMark(alone.folder).seq == 6
-
-
 def test_a_leader_that_appends_after_a_loss_does_not_go_on_at_the_next_start(alone: Place) -> None:
     journal = marked(alone, 5)
     alone.set_back(3)
@@ -126,3 +110,14 @@ def test_a_leader_that_appends_after_a_loss_does_not_go_on_at_the_next_start(alo
     journal.close()
     with pytest.raises(JournalDamagedError, match="ends with record 3"):
         marked(alone)
+
+
+def test_a_mark_that_makes_no_sense_says_nothing(tmp_path: Path) -> None:
+    mark = PositionMark(tmp_path)
+    assert (mark.seq, list(tmp_path.iterdir())) == (0, [])
+    mark.write(7, b"x" * 16)
+    assert PositionMark(tmp_path).seq == 7
+    (tmp_path / MARK_NAME).write_bytes((tmp_path / MARK_NAME).read_bytes()[:-3])
+    assert PositionMark(tmp_path).seq == 0
+    mark.forget()
+    assert list(tmp_path.iterdir()) == []
