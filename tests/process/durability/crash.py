@@ -56,6 +56,7 @@ class Lives:
         self._known = Acquaintances(people(), sorted({str(one.subject) for one in people().values()}))
         self._life = 0
         self._sent: list[Request] = []
+        self._receipts: list[dict[str, Any]] = []
         write_csv(folder / "people.csv")
 
     def run(self, n_kills: int) -> Counter[str]:
@@ -66,6 +67,7 @@ class Lives:
                 self._load_and_kill(server)
         with serving(*FLAGS[self._kind], cwd=self._folder) as server:
             self._check(server)
+            self._erase_all(server)
             assert server.stop() == 0
         return self.figures
 
@@ -98,6 +100,7 @@ class Lives:
         receipts = receipts_of(operations)
         check_evidence(server, receipts)
         self.figures["receipts"] += len(receipts)
+        self._receipts += receipts
         self._repeat(server, version, {name for name, content in held.items() if content.is_restricted})
         check_set(server)
         by_snapshot = self._random.random() < 0.5
@@ -130,6 +133,20 @@ class Lives:
             assert status == request.operation.status
             assert (content[same], content["model_version"]) == (answer[same], answer["model_version"])
         assert server.get("/model")[1]["model_version"] == version
+
+    def _erase_all(self, server: Running) -> None:
+        """After a scrub every receipt says `erased`, and no file holds an id that is not held any more."""
+        finish(server, "/model/scrub")
+        for receipt in self._receipts:
+            if receipt["unlearned"]:
+                assert server.get(f"/erasures/{receipt['id']}")[1]["status"] == "erased"
+        held, _ = read_held(server)
+        # Generated ids are short numbers and those of the file are few: the clients' own are distinguished anywhere.
+        gone = {name.encode() for name in self._known.samples if name not in held and "-" in name}
+        for path in (self._folder / "oubli-data").rglob("*"):
+            if path.is_file():
+                content = path.read_bytes()
+                assert not [name for name in gone if name in content], f"{path.name} holds what was erased"
 
 
 def receipts_of(operations: Sequence[Operation]) -> list[dict[str, Any]]:

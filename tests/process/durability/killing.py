@@ -30,6 +30,7 @@ METHODS = (
     ("oubli.app.ledger.database", "LedgerDatabase", "fold_many"),
     ("oubli.app.ledger.database", "LedgerDatabase", "flush"),
     ("oubli.app.storage.snapshots", "SnapshotStore", "write"),
+    ("oubli.app.service.model.state", "ModelLock", "pause"),
 )
 
 

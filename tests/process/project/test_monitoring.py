@@ -1,4 +1,4 @@
-"""The files for Prometheus and Grafana below docker/: Prometheus accepts them, and what they ask for is measured."""
+"""The files for Prometheus and Grafana below docker/, tried with Debian's Prometheus and a real server."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import json
 import re
 import shutil
 import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from oubli.app.http.monitoring.metrics import OTHERS, TABLE
-from tests.serving import ROOT
+from tests.serving import ROOT, Running, free_port, serving
 
 FILES = ROOT / "docker" / "prometheus"
 GRAFANA = ROOT / "docker" / "grafana"
@@ -20,7 +26,10 @@ RULES: list[dict[str, Any]] = [
     rule for group in yaml.safe_load((FILES / "alerts.yml").read_text())["groups"] for rule in group["rules"]
 ]
 BOARD: dict[str, Any] = json.loads((GRAFANA / "dashboards" / "oubli.json").read_text())
+OF_NODES = "oubli_cluster_"  # what these series tell is there on nodes of a cluster only
 COMPARISON = re.compile(r"(?P<number>.+) (?P<sign>[<>]) (?P<limit>[\d.]+)", re.DOTALL)
+WAIT_SECONDS = 60
+OF_THE_MACHINE = {"OubliJournalSlow", "OubliSlowPredictions"}  # a busy one may be as slow as that
 
 
 def needs(program: str) -> Any:
@@ -54,21 +63,160 @@ def test_rules_compare_a_number_with_a_limit_say_what_it_means_and_are_tested() 
 def test_compose_mounts_what_is_there() -> None:
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     for name in ("prometheus", "grafana"):
-        assert all(port.startswith("127.0.0.1:") for port in services[name]["ports"])
-        sources = {volume.split(":")[0] for volume in services[name]["volumes"]}
-        assert all((ROOT / source).exists() for source in sources - {"prometheus-data"})
+        service = services[name]
+        assert service["profiles"] == ["monitoring"]
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+        assert re.fullmatch(r".+:v?\d+\.\d+\.\d+", service["image"])
+        assert service["read_only"]
+        for volume in service["volumes"]:
+            source = volume.split(":")[0]
+            assert (ROOT / source).exists() if source.startswith(".") else source == "prometheus-data"
     target = yaml.safe_load((FILES / "prometheus.yml").read_text())["scrape_configs"][0]["static_configs"][0]["targets"]
     assert target == [f"{services['oubli']['environment']['OUBLI_ALLOWED_HOSTS']}:8000"]
+
+
+def test_grafana_finds_the_dashboard_and_its_source() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    (provider,) = yaml.safe_load((GRAFANA / "provisioning" / "dashboards" / "oubli.yml").read_text())["providers"]
+    assert any(volume.endswith(f":{provider['options']['path']}:ro") for volume in services["grafana"]["volumes"])
+    home = services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert home == f"{provider['options']['path']}/oubli.json"
+    (source,) = yaml.safe_load((GRAFANA / "provisioning" / "datasources" / "prometheus.yml").read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    used = {panel["datasource"]["uid"] for panel in BOARD["panels"] if panel["type"] != "row"}
+    assert used == {source["uid"]}
 
 
 # --- a real Prometheus that scrapes a real server
 
 
-def test_rules_and_dashboard_ask_for_series_that_there_are() -> None:
-    """By the names of the metrics, and of the parts that Prometheus makes of a histogram or a counter."""
+class Prometheus:
+    """A Prometheus that runs."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}/api/v1"
+
+    def ask(self, path: str, **query: str) -> Any:
+        with urllib.request.urlopen(f"{self._url}{path}?{urllib.parse.urlencode(query)}", timeout=30) as answer:  # noqa: S310
+            content = json.load(answer)
+        assert content["status"] == "success"
+        return content["data"]
+
+    def series(self, expression: str) -> list[Any]:
+        """Evaluate an expression now; an error of it is an `HTTPError`."""
+        found: list[Any] = self.ask("/query", query=expression)["result"]
+        return found
+
+
+@contextmanager
+def scraping(port: int, folder: Path) -> Iterator[Prometheus]:
+    """Run Prometheus with our configuration, but for the address of the server and the pace."""
+    config = yaml.safe_load((FILES / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": "250ms", "scrape_timeout": "250ms", "evaluation_interval": "500ms"}
+    config["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{port}"]}]
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    shutil.copy(FILES / "alerts.yml", folder)
+    own = free_port()
+    command = [
+        "prometheus",
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'series'}",
+        f"--web.listen-address=127.0.0.1:{own}",
+    ]
+    with (
+        (folder / "prometheus.txt").open("w") as output,
+        subprocess.Popen(command, stdout=output, stderr=output) as run,
+    ):
+        try:
+            yield Prometheus(own)
+        finally:
+            run.terminate()
+            run.wait(timeout=60)
+
+
+def wait_for(condition: Any, what: str) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            if condition():
+                return
+        except OSError:
+            pass
+        time.sleep(0.2)
+    raise AssertionError(f"{what} after {WAIT_SECONDS} s")
+
+
+def use(server: Running) -> None:
+    """Ask for something of every sort."""
+    server.ask("POST", "/predict", {"instances": [[7]]})
+    server.ask("POST", "/predict", {"instances": "none"})
+    _, added = server.ask("POST", "/samples", {"samples": [{"features": [3], "label": "p"}]})
+    server.ask("PUT", f"/samples/{added['ids'][0]}", {"features": [4], "label": "q"})
+    server.ask("DELETE", f"/samples/{added['ids'][0]}")
+    server.get("/model")
+
+
+def job(server: Running, path: str) -> None:
+    _, begun = server.ask("POST", path)
+    wait_for(lambda: server.get(f"/jobs/{begun['id']}")[1]["status"] == "succeeded", f"{path} has not ended")
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    folder = tmp_path_factory.mktemp("monitored")
+    (folder / "small.csv").write_text("a,y\n" + "".join(f"{i},{'pq'[i % 2]}\n" for i in range(200)))
+    flags = ("--data", "small.csv", "--target", "y", "--n-estimators", "5")
+    with serving(*flags, cwd=folder) as server, scraping(server.port, folder) as running:
+        wait_for(lambda: running.series("oubli_ready"), "Prometheus has scraped nothing")
+        job(server, "/model/verify")
+        job(server, "/model/scrub")
+        for _ in range(4):
+            use(server)
+            time.sleep(0.5)
+        wait_for(lambda: running.series("rate(oubli_journal_commit_duration_seconds_count[1m])"), "there is no rate")
+        wait_for(
+            lambda: all(rule["health"] == "ok" for group in running.ask("/rules")["groups"] for rule in group["rules"]),
+            "a rule was not evaluated, or has an error",
+        )
+        yield running
+
+
+def test_series_of_nodes_are_there_and_a_server_alone_has_none() -> None:
     known = {series.name for series in TABLE} | {name for name, *_ in OTHERS}
     asked = [rule["expr"] for rule in RULES]
     asked += [target["expr"] for panel in BOARD["panels"] for target in panel.get("targets", ())]
-    named = {name for text in asked for name in re.findall(r"\boubli_\w+", text)}
-    assert len(named) > 20
-    assert {re.sub(r"_(bucket|count|sum)$", "", name) for name in named} <= known
+    named = {name for text in asked for name in re.findall(rf"{OF_NODES}\w+", text)}
+    assert named
+    assert named <= known
+
+
+@needs("prometheus")
+def test_what_each_rule_compares_is_there(prometheus: Prometheus) -> None:
+    for rule in RULES:
+        fires = prometheus.series(rule["expr"])
+        assert not fires or rule["alert"] in OF_THE_MACHINE, "this server is sound"
+        if OF_NODES not in rule["expr"]:  # of a server alone nothing is known
+            compared = COMPARISON.fullmatch(rule["expr"])
+            assert compared is not None
+            found = prometheus.series(compared["number"])
+            assert found, rule["alert"]
+            assert all(one["value"][1] != "NaN" for one in found), rule["alert"]
+
+
+@needs("prometheus")
+def test_every_query_of_the_dashboard_finds_series(prometheus: Prometheus) -> None:
+    for panel in BOARD["panels"]:
+        for target in panel.get("targets", ()):
+            asked = target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".+")
+            assert "$" not in asked
+            found = prometheus.series(asked)
+            assert OF_NODES in asked or any(one["value"][1] != "NaN" for one in found), (panel["title"], asked)
+
+
+@needs("prometheus")
+def test_scrapes_are_sound_and_the_variable_of_the_dashboard_finds_the_server(prometheus: Prometheus) -> None:
+    (target,) = prometheus.ask("/targets")["activeTargets"]
+    assert (target["health"], target["lastError"]) == ("up", "")
+    (variable,) = BOARD["templating"]["list"]
+    metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]
+    assert len({one["metric"][label] for one in prometheus.series(metric)}) == 1

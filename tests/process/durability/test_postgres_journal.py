@@ -1,0 +1,112 @@
+"""A server whose journal is in PostgreSQL: killed, cut off and started again, and searched for what was erased."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import Server, needs_postgres, temporary_server
+from tests.process.durability.asking import send, wait_for, wait_until_erased
+from tests.process.durability.canaries import Canary, canary
+from tests.process.durability.people import flags, people
+from tests.process.durability.reading import fresh_digest, live_digest, read_held, read_schema
+from tests.serving import Running, environment, forked, free_port, serving
+
+pytestmark = pytest.mark.long
+FLAGS = flags("--erasure-deadline", "2")
+
+
+@pytest.fixture
+def server_of_journals() -> Iterator[Server]:
+    """A PostgreSQL server that may be stopped and killed, and whose files belong to one test."""
+    needs_postgres()
+    with temporary_server() as server:
+        yield server
+
+
+def learn(server: Running, canaries: list[Canary]) -> None:
+    asked = send(server, "POST", "/samples", {"samples": [one.as_json() for one in canaries]})
+    assert asked[0] == 201, asked
+
+
+def flock(first: int, n: int) -> list[Canary]:
+    return [canary(first + i, people()[f"p{i}"].features) for i in range(n)]
+
+
+def forget(server: Running, ids: list[str]) -> str:
+    status, receipt = send(server, "POST", "/samples/batch-delete", {"ids": ids})
+    assert status == 200, receipt
+    return str(receipt["id"])
+
+
+def require_exact(server: Running) -> str:
+    """Compare with a model that is trained on what is held, and return the digest."""
+    digest = live_digest(server, by_snapshot=False)
+    assert digest == fresh_digest(read_schema(server), read_held(server)[0])
+    return digest
+
+
+def test_a_server_lives_on_its_journal(folder: Path, server_of_journals: Server) -> None:
+    database = server_of_journals.new_database()
+    url = server_of_journals.url(database)
+    variables = {"OUBLI_JOURNAL": url}
+    with serving(*FLAGS, cwd=folder, **variables) as server:
+        learn(server, flock(1, 3))
+        assert send(server, "POST", "/snapshot", {})[0] == 201
+        learn(server, flock(4, 2))
+        receipt = forget(server, ["p1", "p2"])
+        before, held = live_digest(server, by_snapshot=False), read_held(server)
+        require_refused_beside(folder, url)
+        server.process.kill()
+    assert not list((folder / "oubli-data").glob("journal*")), "what belongs to the journal in SQLite"
+
+    with serving(*FLAGS, cwd=folder, **variables) as server:
+        assert read_held(server) == held
+        assert require_exact(server) == before
+        wait_until_erased(server, receipt)
+        cut_off(server, server_of_journals)
+        receipt = forget(server, ["p3"])
+        assert server.stop() == 0
+    with serving(*FLAGS, cwd=folder, **variables) as server:
+        wait_until_erased(server, receipt)
+        require_exact(server)
+        assert server.stop() == 0
+    text = "".join(path.read_text("utf-8", "replace") for path in folder.glob("*.txt"))
+    assert "not-a-secret" not in text
+
+
+def require_refused_beside(folder: Path, url: str) -> None:
+    """Start a second server on the same database, which must say why it does not."""
+    other = folder / "other"
+    other.mkdir()
+    (other / "people.csv").write_bytes((folder / "people.csv").read_bytes())
+    command = ("-m", "oubli", "serve", "--port", str(free_port()), *FLAGS)
+    process = forked((sys.executable, *command), other, environment(OUBLI_JOURNAL=url), other / "output.txt")
+    assert process.wait(timeout=120) not in (0, None)
+    assert "another server writes the journal in this database" in (other / "output.txt").read_text()
+
+
+def cut_off(server: Running, postgres: Server) -> None:
+    """Stop PostgreSQL and start it again: changes are refused meanwhile, nothing else, and continue by themselves."""
+    postgres.stop()
+    before = read_held(server)
+    for _ in range(2):
+        status, problem = send(server, "POST", "/samples", {"samples": [flock(20, 1)[0].as_json()]})
+        assert (status, problem["type"]) == (503, "urn:oubli:problem:journal-unreachable")
+        assert "the network" in problem["detail"]
+        assert send(server, "DELETE", "/samples/p9")[0] == 503
+    status, problem = send(server, "GET", "/readyz?for=changes")
+    assert (status, problem["type"]) == (503, "urn:oubli:problem:changes-stopped")
+    assert "PostgreSQL" in problem["detail"]
+    told = server.get("/model")[1]
+    assert told["changes_stopped"] == "journal-unreachable"
+    assert server.get("/readyz")[0] == 200
+    assert send(server, "POST", "/predict", {"instances": [list(people()["p0"].features)]})[0] == 200
+    assert read_held(server) == before
+    postgres.start()
+    wait_for(lambda: server.get("/readyz?for=changes")[0] == 200, "changes to be taken again")
+    learn(server, flock(20, 1))
+    require_exact(server)
