@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -183,6 +184,8 @@ def test_not_fitted_is_scikit_learns_error_and_ours(task: str) -> None:
     check_is_fitted(make(task).fit(X, y))
     assert not hasattr(empty, "classes_")
     assert not hasattr(empty, "feature_importances_")
+    copied = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - passes between processes
+    assert (type(copied), str(copied)) == (type(caught.value), str(caught.value))
 
 
 @pytest.mark.parametrize("task", NAMES)

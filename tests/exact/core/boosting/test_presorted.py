@@ -41,6 +41,27 @@ def test_an_update_counts_what_it_keeps() -> None:
     assert model.engine_.last_update == LastUpdate(nodes_kept=0, nodes_changed=1, first_tree_changed=0)
 
 
+@pytest.mark.parametrize("early_stopping", [None, 3])
+def test_when_most_samples_come_or_go_it_begins_from_nothing(early_stopping: int | None) -> None:
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(900, 3)).round(1), rng.normal(size=900).round(2)
+    changed = {"early_stopping": early_stopping, "validation_fraction": 0.25}
+
+    def fitted(n: int) -> Any:
+        return IncrementalBoostingRegressor(4, max_depth=3, **PARAMETERS, **changed).fit(X[:n], y[:n])
+
+    model = fitted(300)
+    for n in (900, 300):
+        if n == 900:
+            model.add(X[300:], y[300:])
+        else:
+            model.delete([str(i) for i in range(300, 900)])
+        assert model.engine_.last_update == LastUpdate()
+        assert model.digest() == fitted(n).digest()
+        assert model.feature_importances_.tolist() == fitted(n).feature_importances_.tolist()
+        model.check_invariants()
+
+
 def test_noise_ends_training() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 3)), rng.integers(0, 2, 200)

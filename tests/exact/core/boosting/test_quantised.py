@@ -107,6 +107,15 @@ def regional(n_classes: int, rng: np.random.Generator, **changed: Any) -> Case:
     return Case(X, classes_of(score, n_classes), range(670), categorical=(4,), n_estimators=12, **changed)
 
 
+@pytest.mark.parametrize(("patience", "n_classes"), covering([None, 4], [0, 3]))
+def test_updates_within_regions(n_classes: int, patience: int | None) -> None:
+    with KIND.tuned(least_size=6):
+        case = regional(n_classes, np.random.default_rng(n_classes), early_stopping=patience)
+        updates = case.change(np.random.default_rng(n_classes), 8, 3)
+        assert sum(update.grown_from != 0 for update in updates) >= 5
+        assert case.engine.regions.levels == 3
+
+
 @pytest.mark.parametrize("n_classes", [0, 3])
 def test_other_regions_stay_as_they_are(n_classes: int) -> None:
     with KIND.tuned(least_size=6):

@@ -117,6 +117,15 @@ def test_whatever_the_number_of_threads_is(labels: str) -> None:
             require_same(some(labels, samples, trees, n_jobs=n_jobs), model, trees)
 
 
+def test_progress_is_told_of_each_tree() -> None:
+    told: list[tuple[int, int]] = []
+    X, y, ids = drawn_samples(50, "two classes")
+    model = estimator("two classes").start(schema_of("two classes"))
+    grow_some(model, [1, 2, 3], X, y, ids=ids, progress=lambda done, total: told.append((done, total)))
+    assert sorted({*told}) == [(1, 3), (2, 3), (3, 3)]
+    assert told[-1] == (3, 3)
+
+
 @pytest.mark.parametrize("trees", [[T], [-1], [1, 1]])
 def test_trees_that_there_are_not_are_refused(trees: list[int]) -> None:
     with pytest.raises(InputError, match=f"different numbers from 0 to {T - 1}"):

@@ -28,6 +28,17 @@ def fitted(most_counters: int = ForestEngine.most_counters, **parameters: Any) -
         return DynamicForestClassifier(n_estimators=6, random_state=3, **parameters).fit(X, Y)
 
 
+def test_classes_that_come_make_tallies_of_counters() -> None:
+    few = np.less(Y, ForestEngine.most_counters)
+    model = DynamicForestClassifier(n_estimators=6, random_state=3).fit(X[few], Y[few], ids=np.flatnonzero(few))
+    assert not len(model.engine_.trees.tallies)
+    for i in np.flatnonzero(~few).tolist():
+        model.add(X[i : i + 1], Y[i : i + 1], ids=[i])
+    assert len(model.engine_.trees.tallies)
+    assert model.digest() == DynamicForestClassifier(n_estimators=6, random_state=3).fit(X, Y).digest()
+    assert model.verify().ok
+
+
 def test_leaves_take_no_memory_for_classes_that_they_have_never_seen() -> None:
     trees = fitted().engine_.trees
     assert trees.statistics.nbytes == 0
