@@ -21,7 +21,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -394,23 +393,6 @@ def run_round(crowd: Crowd, seed: object, n_readers: int, n_changes: int, folder
     ):
         turn.run(rng, n_readers, folder)
     return turn.n_reads
-
-
-def predict_beside(model: Any, rows: list[Any], n_threads: int, seconds: float) -> set[str]:
-    """Ask a model in some threads; returns the different answers, one of them if all is well."""
-    seen: set[str] = set()
-    end = time.monotonic() + seconds
-
-    def ask() -> None:
-        while time.monotonic() < end:
-            for number in range(len(rows)):
-                model.predict(rows[number : number + 1])
-            seen.add(repr(model.query(rows).labels.tolist()))
-
-    with ThreadPoolExecutor(n_threads) as pool:
-        for asked in [pool.submit(ask) for _ in range(n_threads)]:
-            asked.result()
-    return seen
 
 
 def main() -> None:

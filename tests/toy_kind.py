@@ -1,14 +1,13 @@
 """A kind of model that lives outside of the project: what it takes to add one.
 
 It answers each query with the shares of the classes held. Run as a program, it registers itself, and is fitted,
-changed, saved, loaded, verified and served.
+changed, saved, loaded, verified and set by settings.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -179,35 +178,18 @@ def use_as_a_library(directory: Path) -> None:
     assert copy.digest() == model.digest()
 
 
-def serve() -> None:
-    """Ask for the kind by its settings and in a fit request, and ask the model over HTTP."""
+def use_its_settings() -> None:
+    """Ask for the kind by settings of the server."""
     import pytest
 
     from oubli.app.service.jobs.fits import new_estimator
     from oubli.app.settings import SettingsError, load_settings
-    from tests.unit.app.support import CLASSES, forest, make_service, rows, served
 
     settings = load_settings(model="majority", smoothing=2)
     assert new_estimator(settings, Task.CLASSIFICATION).get_params() == {"smoothing": 2.0, "random_state": None}
     for wrong in ({"model": "forest", "smoothing": 2}, {"model": "majority", "smoothing": 200}):
         with pytest.raises(SettingsError, match="--smoothing"):
             load_settings(**wrong).model_parameters()
-    model = MajorityClassifier().start(CLASSES)
-    model.add(rows(4), ["no", "yes", "yes", "yes"])
-    for before, asked in ((model, {"parameters": {"smoothing": 2}}), (forest(), {"kind": "majority"})):
-        with served(make_service(before)) as client:
-            fitting = client.post("/model/fit", json=asked)
-            assert fitting.status_code == 202, fitting.text
-            while (job := client.get(f"/jobs/{fitting.json()['id']}").json())["status"] in ("queued", "running"):
-                time.sleep(0.05)
-            assert job["status"] == "succeeded", job
-            described = client.get("/model").json()
-            assert described["kind"] == "majority"
-            assert described["parameters"]["smoothing"] == asked.get("parameters", {}).get("smoothing", 0.0)
-            answer = client.post("/predict", json={"instances": rows(1)})
-            assert answer.json()["predictions"] == ["yes"]
-            refused = client.post("/model/fit", json={"parameters": {"smoothing": -1}})
-            assert refused.json()["errors"][0]["pointer"] == "/parameters/smoothing"
 
 
 if __name__ == "__main__":
@@ -216,4 +198,4 @@ if __name__ == "__main__":
 
     toy_kind.register()
     toy_kind.use_as_a_library(Path(sys.argv[1]))
-    toy_kind.serve()
+    toy_kind.use_its_settings()

@@ -9,6 +9,14 @@ from typing import Any
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.estimators import KINDS
 
+# Small models of each kind.
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "forest": {"n_estimators": 6, "random_state": 0},
+    "tree": {"max_depth": 6, "random_state": 0},
+    "online-boosting": {"n_estimators": 8, "max_leaf_nodes": 6, "min_child_weight": 0.25, "random_state": 0},
+    "incremental-boosting": {"n_estimators": 8, "max_depth": 3, "min_child_weight": 0.25, "random_state": 0},
+}
+
 
 @dataclass(frozen=True)
 class Case:
@@ -20,6 +28,13 @@ class Case:
     # Whether cells are float64; by default where labels are classes.
     is_wide: bool | None = field(default=None, kw_only=True)
     n_classes: int = field(default=3, kw_only=True)
+
+    def __str__(self) -> str:
+        """Name of a test."""
+        special = {name: value for name, value in self.parameters.items() if name not in PARAMETERS[self.kind]}
+        told = [f"{name}={value}" for name, value in special.items()]
+        told += [f"{self.n_classes} classes"] if self.n_classes != 3 else []
+        return "-".join([self.kind, self.task.value, *told, *(["wide"] if self.is_wide else [])])
 
     def make(self) -> Any:
         return KINDS[self.kind, self.task](**self.parameters)
@@ -53,3 +68,8 @@ class Case:
     def fitted(self, n: int = 70) -> Any:
         X, y = self.samples(n)
         return self.make().fit(X, y, ids=[f"id {i}" for i in range(n)], schema=self.schema())
+
+
+def small(kind: str, task: Task = Task.CLASSIFICATION, **changed: Any) -> Case:
+    """A small model of a kind, some parameters changed."""
+    return Case(kind, task, {**PARAMETERS[kind], **changed})

@@ -26,7 +26,7 @@ from tests.oracles.boosting import presorted, quantised, quantised_parts
 
 MANY = 10**9
 # None; whole ones; some that are not, so that the grid changes; none that is whole.
-_WEIGHTS: tuple[tuple[float, ...], ...] = ((), (), (1, 2, 5), (*[1] * 9, 0.5), (0.3, 1.7, 2))
+_WEIGHTS: tuple[tuple[float, ...], ...] = ((), (), (1, 2, 5), (*[1] * 9, 0.5), (0.3, 900.5, 1 / 256))
 TASKS = ("classification", "classification", "regression")
 LOSSES = ("squared_error", "squared_error", "quantile", "huber", "poisson")
 

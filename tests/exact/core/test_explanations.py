@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-import lightgbm
 import numpy as np
 import pytest
 
@@ -18,38 +17,15 @@ from oubli.core import (
     OnlineBoostingClassifier,
     OnlineBoostingRegressor,
 )
-from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.data.schema import ColumnType, Task
 from oubli.core.errors import EmptyModelError, InputError, UnavailableError
 from oubli.core.rng import MISSING_CATEGORY, hash_text
+from tests.exact.core.test_look import CLASSES, COLUMNS, NUMBERS, rows
 from tests.histories.kinds import tuned_forest
 from tests.oracles import shapley
 
-COLUMNS = (
-    Column("size", ColumnType.NUMERIC),
-    Column("place", ColumnType.CATEGORICAL),
-    Column("new", ColumnType.BOOLEAN),
-    Column("age", ColumnType.NUMERIC),
-)
 N = 90
 ASKED = 6
-
-
-def schema(task: Task) -> Schema:
-    kind = LabelType.STRING if task is Task.CLASSIFICATION else LabelType.NUMBER
-    return Schema(COLUMNS, task, kind, label_name="y", named=True)
-
-
-def rows(n: int = N, seed: int = 3) -> list[list[Any]]:
-    draw = np.random.default_rng(seed)
-    return [
-        [
-            None if draw.random() < 0.1 else float(draw.integers(0, 60)) / 4,
-            None if draw.random() < 0.1 else "uvwxyz"[int(draw.integers(6))],
-            None if draw.random() < 0.1 else bool(draw.integers(2)),
-            float(draw.integers(0, 9)),
-        ]
-        for _ in range(n)
-    ]
 
 
 def labels(X: list[list[Any]], n_classes: int) -> list[Any]:
@@ -60,8 +36,8 @@ def labels(X: list[list[Any]], n_classes: int) -> list[Any]:
 
 def made(estimator: Any, n_classes: int = 0, weights: Any = None, **parameters: Any) -> Any:
     model = estimator(random_state=0, **parameters)
-    X = rows()
-    model.fit(X, labels(X, n_classes), schema=schema(model.task), ids=[str(i) for i in range(N)], sample_weight=weights)
+    X, schema = rows(N), NUMBERS if model.task is Task.REGRESSION else CLASSES
+    model.fit(X, labels(X, n_classes), schema=schema, ids=[str(i) for i in range(N)], sample_weight=weights)
     model.delete([str(i) for i in range(0, N, 9)])
     more = rows(7, seed=9)
     model.add(more, labels(more, n_classes), ids=[f"more {i}" for i in range(7)])
@@ -243,7 +219,7 @@ def test_what_was_computed_is_overwritten_by_the_next_change() -> None:
 def test_one_class_adds_nothing_and_no_sample_explains_nothing() -> None:
     X = rows(20)
     for estimator in (DynamicForestClassifier, DynamicTreeClassifier):
-        model = estimator(random_state=0).fit(X, ["a"] * 20, schema=schema(Task.CLASSIFICATION))
+        model = estimator(random_state=0).fit(X, ["a"] * 20, schema=CLASSES)
         found = model.shap_values(X[:3])
         assert found.values.shape == (3, 4, 1)
         assert not found.values.any()
@@ -252,40 +228,8 @@ def test_one_class_adds_nothing_and_no_sample_explains_nothing() -> None:
         model.delete(model.samples_.ids())
         with pytest.raises(EmptyModelError):
             model.shap_values(X[:3])
-    boosted = IncrementalBoostingClassifier(random_state=0).fit(X, ["a"] * 20, schema=schema(Task.CLASSIFICATION))
+    boosted = IncrementalBoostingClassifier(random_state=0).fit(X, ["a"] * 20, schema=CLASSES)
     assert boosted.shap_values(X[:3]).values.shape == (3, 4, 0)
-
-
-@pytest.mark.parametrize("n_classes", [0, 2, 3])
-@pytest.mark.parametrize("parameters", [{}, {"quantization": None}])
-def test_they_are_lightgbm_s_on_an_exported_model(n_classes: int, parameters: dict[str, Any]) -> None:
-    draw = np.random.default_rng(0)
-    X = np.stack([draw.integers(1, 31, 300) / 2, draw.normal(9.0, 1.0, 300), draw.integers(1, 6, 300)], axis=1)
-    X[draw.random(X.shape) < 0.08] = np.nan
-    known = np.nan_to_num(X)
-    y = known[:, 0] + 3 * known[:, 1] if not n_classes else np.array(list("abc"))[known[:, 0].astype(int) % n_classes]
-    kind: Any = IncrementalBoostingClassifier if n_classes else IncrementalBoostingRegressor
-    model = kind(n_estimators=10, random_state=0, **parameters).fit(X, y)
-    model.delete([str(i) for i in range(0, 300, 7)])
-    booster = lightgbm.Booster(model_str=model.to_lightgbm())
-    theirs = booster.predict(X, pred_contrib=True).reshape(len(X), -1, 4)
-    found = model.shap_values(X)
-    values = found.values.reshape(len(X), 3, -1).transpose(0, 2, 1)
-    assert np.abs(theirs[..., :3] - values).max() <= 1e-9
-    assert np.abs(theirs[..., 3] - found.base_values.reshape(len(X), -1)).max() <= 1e-9
-
-
-@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # shap asks matplotlib for something old
-def test_shap_takes_what_is_found() -> None:
-    import shap
-
-    for estimator, n_classes in ((DynamicForestClassifier, 4), (DynamicForestRegressor, 0)):
-        found = made(estimator, n_classes, n_estimators=3).shap_values(rows(5))
-        explanation = shap.Explanation(**found._asdict())
-        one = explanation[2, :, 1] if n_classes else explanation[2]
-        assert one.values.tolist() == (found.values[2, :, 1] if n_classes else found.values[2]).tolist()
-        assert one.base_values == (found.base_values[2, 1] if n_classes else found.base_values[2])
-        assert list(one.data) == found.data[2].tolist()
 
 
 def test_low_disclosure_explains_nothing() -> None:

@@ -19,7 +19,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from oubli import DynamicForestClassifier, DynamicTreeClassifier, IncrementalBoostingClassifier
 from oubli.core.concurrency.locks import ModelLock
 from oubli.core.errors import InputError, UnusableModelError
-from tests.stress import Crowd, crowds, predict_beside, run_round
+from tests.stress import Crowd, crowds, run_round
 from tests.threads import many_threads
 from tests.tiers import covering
 
@@ -49,17 +49,6 @@ def numbers(n: int) -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
     X = rng.random((n, 6))
     return X, (X[:, 0] + X[:, 1] > 1).astype(int)
-
-
-@pytest.mark.parametrize("n_threads", [2, 8])
-def test_threads_that_only_predict_meet_tags(n_threads: int) -> None:
-    X, y = numbers(1000)
-    forest = DynamicForestClassifier(random_state=0).fit(X, y)
-    forest.delete([str(number) for number in range(50)])
-    expected = repr(forest.copy().query(X[:40]).labels.tolist())
-    assert predict_beside(forest, X[:40], n_threads, 0.5) == {expected}
-    assert forest.verify().ok
-    forest.check_invariants()
 
 
 def test_models_are_fitted_and_searched_in_thread_pools() -> None:

@@ -14,7 +14,7 @@ from oubli.core.data.values import Task
 from oubli.core.estimators import KINDS
 from oubli.core.warmup import call_kernels
 
-N_HISTORIES = 15
+N_HISTORIES = 6
 
 
 def digest_of_history(kind: str, task: Task) -> str:

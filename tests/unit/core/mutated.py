@@ -16,7 +16,7 @@ import random
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -24,10 +24,10 @@ from unittest.mock import patch
 import numpy as np
 
 from oubli.core import load
-from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.data.schema import Task
 from oubli.core.errors import FileError
-from oubli.core.estimators import KINDS
 from oubli.core.forest.engine import ForestEngine
+from tests.histories.cases import Case, small
 
 ALLOWED = 64 * 2**20  # bytes that loading may take, whatever the file's size
 TIMES = 10  # and so many times the file
@@ -111,57 +111,25 @@ class Parts:
 
 # -- models to change -----------------------------------------------------------------------------
 
-_BOOSTED = {"n_estimators": 4, "min_child_weight": 0.25, "random_state": 3}
-MODELS: dict[str, tuple[str, Task, dict[str, Any]]] = {
-    "forest": ("forest", Task.CLASSIFICATION, {"n_estimators": 4, "n_thresholds": 3, "random_state": 3}),
-    "forest-regressor": ("forest", Task.REGRESSION, {"n_estimators": 3, "n_thresholds": 3, "random_state": 3}),
-    "tree": ("tree", Task.CLASSIFICATION, {"max_depth": 5, "random_state": 3}),
-    "tree-window": ("tree", Task.CLASSIFICATION, {"max_depth": 5, "window": 60, "random_state": 3}),
-    "online": ("online-boosting", Task.CLASSIFICATION, {**_BOOSTED, "max_leaf_nodes": 5}),
-    "online-regressor": ("online-boosting", Task.REGRESSION, {**_BOOSTED, "max_leaf_nodes": 5}),
-    "quantised": ("incremental-boosting", Task.CLASSIFICATION, {**_BOOSTED, "max_depth": 3}),
-    "quantised-regressor": ("incremental-boosting", Task.REGRESSION, {**_BOOSTED, "max_depth": 3}),
-    "stopping": ("incremental-boosting", Task.CLASSIFICATION, {**_BOOSTED, "max_depth": 3, "early_stopping": 2}),
-    "presorted": ("incremental-boosting", Task.CLASSIFICATION, {**_BOOSTED, "max_depth": 3, "quantization": None}),
-    "presorted-regressor": (
-        "incremental-boosting", Task.REGRESSION, {**_BOOSTED, "max_depth": 3, "quantization": None},
-    ),
-}  # fmt: skip
-
-
-def schema_of(task: Task) -> Schema:
-    has_classes = task is Task.CLASSIFICATION
-    columns = (
-        Column("a", ColumnType.NUMERIC),
-        Column("b", ColumnType.CATEGORICAL),
-        Column("c", ColumnType.NUMERIC, "float64" if has_classes else "float32"),
-        Column("d", ColumnType.BOOLEAN),
-    )
-    return Schema(columns, task, LabelType.STRING if has_classes else LabelType.NUMBER, named=True)
-
-
-def rows(n: int, seed: int = 0) -> list[list[Any]]:
-    rng = random.Random(seed)
-    return [
-        [
-            rng.choice([None, rng.gauss(0, 1), float(rng.randrange(-2, 3))]),
-            rng.choice(["red", "green", "blue", None]),
-            rng.choice([rng.gauss(0, 1e5), 0.0]),
-            rng.choice([True, False, None]),
-        ]
-        for _ in range(n)
-    ]
-
-
-def labels(task: Task, n: int, seed: int = 1) -> list[Any]:
-    rng = random.Random(seed)
-    return [rng.gauss(0, 10) if task is Task.REGRESSION else rng.choice("abc") for _ in range(n)]
+NUMBERS = Task.REGRESSION
+MODELS: dict[str, Case] = {
+    "forest": small("forest", n_estimators=4, n_thresholds=3),
+    "forest-regressor": small("forest", NUMBERS, n_estimators=3, n_thresholds=3),
+    "tree": small("tree"),
+    "tree-window": small("tree", window=60),
+    "online": small("online-boosting", n_estimators=4),
+    "online-regressor": small("online-boosting", NUMBERS, n_estimators=4),
+    "quantised": small("incremental-boosting", n_estimators=4),
+    "quantised-regressor": small("incremental-boosting", NUMBERS, n_estimators=4),
+    "stopping": small("incremental-boosting", n_estimators=4, early_stopping=2),
+    "presorted": small("incremental-boosting", n_estimators=4, quantization=None),
+    "presorted-regressor": small("incremental-boosting", NUMBERS, n_estimators=4, quantization=None),
+}
 
 
 def fitted(name: str = "forest", n: int = 48, **parameters: Any) -> Any:
-    kind, task, own = MODELS[name]
-    ids = [f"id {i}" for i in range(n)]
-    return KINDS[kind, task](**{**own, **parameters}).fit(rows(n), labels(task, n), ids=ids, schema=schema_of(task))
+    case = MODELS[name]
+    return replace(case, parameters={**case.parameters, **parameters}).fitted(n)
 
 
 def make(name: str, n: int = 48) -> Any:
@@ -174,8 +142,9 @@ def make(name: str, n: int = 48) -> Any:
     for i in (3, 9, 10, 11, *range(31, n - 30)):
         model.delete(f"id {i}")
         model.resolve()
-    model.add(rows(2, seed=9), labels(model.task, 2))
-    model.replace("id 30", rows(1, seed=10)[0], labels(model.task, 1, seed=10)[0])
+    (*rows, row), (*labels, label) = MODELS[name].samples(3, seed=9)
+    model.add(rows, labels)
+    model.replace("id 30", row, label)
     return model
 
 

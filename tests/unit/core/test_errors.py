@@ -65,12 +65,6 @@ def test_feature_count_says_what_to_do_in_the_words_of_scikit_learn(given, remed
     assert (error.given, error.expected, error.row) == (given, 14, None)
 
 
-def test_feature_count_of_one_row_names_the_row():
-    error = FeatureCountError(2, 3, row=7)
-    assert error.row == 7
-    assert str(error).startswith("row 7 of X has 2 features")
-
-
 def test_unknown_ids_are_listed_up_to_a_few():
     error = UnknownIdError(str(i) for i in range(100))
     assert error.ids == [str(i) for i in range(100)]

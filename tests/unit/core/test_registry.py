@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import math
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import oubli.core
-from oubli.core.data.schema import Task
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.errors import InputError
 from oubli.core.estimators import KINDS
-from oubli.core.parameters import WEIGHTS
+from oubli.core.parameters import WEIGHTS, Parameter
 from oubli.core.registry import ESTIMATORS, PLACES, parameters_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,7 +44,7 @@ def test_a_forest_does_not_bring_the_other_kinds_along() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_kind_from_elsewhere_is_fitted_changed_saved_loaded_verified_and_served(tmp_path: Path) -> None:
+def test_a_kind_from_elsewhere_is_fitted_changed_saved_loaded_verified_and_set_by_settings(tmp_path: Path) -> None:
     """In a process of its own, because the settings are made of all kinds when they are imported."""
     command = [sys.executable, "-m", "tests.toy_kind", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
@@ -61,6 +64,43 @@ def test_the_constructor_is_what_the_table_says(kind: str, task: Task) -> None:
     for one in table.values():
         if one.name != "random_state":
             one.check(one.default)
+
+
+# Of parameters that are no plain numbers, texts or truth values.
+WRONG: dict[str, list[Any]] = {
+    "max_features": [0, 0.0, 1.01, True, "auto"],
+    "random_state": [-1, 2**63, 0.5, True],
+}
+
+
+def wrong_values(one: Parameter) -> list[Any]:
+    """Values of another type, and those just outside of the bounds."""
+    if one.type is bool:
+        return [1, "no", None]
+    if one.type is str:
+        return ["other", 3, np.array(["gini", "entropy"])]
+    if one.type not in (int, float):
+        return WRONG.get(one.name, [])
+    values: list[Any] = [one.low - 1, "10", True, 1.5 if one.type is int else math.nan]
+    high = one.high if one.limit is None else one.limit
+    values += [high + 1] if math.isfinite(high) else [math.inf]
+    values += {"low": [one.low], "high": [one.high], "": []}[one.opens]
+    return values if one.optional else [*values, None]
+
+
+@pytest.mark.parametrize(("kind", "task"), list(KINDS))
+def test_a_wrong_parameter_is_named_with_its_rule_and_nothing_is_fitted(kind: str, task: Task) -> None:
+    labels = LabelType.NUMBER if task is Task.REGRESSION else LabelType.STRING
+    X, y = [[0.0], [1.0], [2.0]], [1.0, 2.0, 3.0] if task is Task.REGRESSION else ["a", "b", "b"]
+    schema = Schema((Column("x0", ColumnType.NUMERIC),), task, labels)
+    for one in (parameter.of(task) for parameter in parameters_of(kind)):
+        for value in wrong_values(one):
+            model: Any = KINDS[kind, task](**{one.name: value})
+            for call in (model.fit, lambda X, y, model=model: model.start(schema)):
+                with pytest.raises(InputError, match=rf"^{one.name}.* (must be|goes with|is for) ") as caught:
+                    call(X, y)
+                assert len(str(caught.value)) < 300
+                assert not model.__sklearn_is_fitted__()
 
 
 def test_every_parameter_has_a_text_that_holds_for_all_kinds() -> None:

@@ -13,15 +13,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn.exceptions
-from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_classifier, is_regressor
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import get_tags
-from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
+from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
 
 from oubli.core import (
@@ -90,17 +89,6 @@ def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> N
     check(estimator)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_check_estimator_passes_for_all_that_is_not_expected_to_fail(estimator: Any) -> None:
-    model = estimator()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*does not inherit from `sklearn.base.BaseEstimator`")
-        results = check_estimator(model, expected_failed_checks=expected_to_fail(model), on_skip=None)
-    assert {one["status"] for one in results} <= {"passed", "xfail", "skipped"}
-    assert {one["check_name"] for one in results if one["status"] == "xfail"} <= set(expected_to_fail(model))
-
-
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_estimators_are_scikit_learns_for_who_asks_by_isinstance(estimator: Any) -> None:
     mixin, other = (ClassifierMixin, RegressorMixin)[:: 1 if estimator.task.value == "classification" else -1]
@@ -162,13 +150,6 @@ def test_missing_values_and_text_are_taken_as_the_tags_say(task: str) -> None:
     assert model.score(X, y) == 1.0
 
 
-@pytest.mark.parametrize("task", NAMES)
-def test_the_kind_of_estimator(task: str) -> None:
-    assert is_classifier(make(task)) == (task != "regression")
-    assert is_regressor(make(task)) == (task == "regression")
-    assert get_tags(make(task)).target_tags.required
-
-
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_every_parameter_and_fitted_attribute_is_documented(estimator: type[Any]) -> None:
     text = inspect.getdoc(estimator)  # indented alike in all versions of Python
@@ -203,13 +184,8 @@ def test_not_fitted_is_scikit_learns_error_and_ours(task: str) -> None:
     check_is_fitted(make(task).fit(X, y))
     assert not hasattr(empty, "classes_")
     assert not hasattr(empty, "feature_importances_")
-
-
-def test_not_fitted_passes_between_processes() -> None:
-    with pytest.raises(NotFittedError) as caught:
-        make().predict([[1.0]])
-    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - ours
-    assert (type(copy), str(copy)) == (type(caught.value), str(caught.value))
+    copied = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - passes between processes
+    assert (type(copied), str(copied)) == (type(caught.value), str(caught.value))
 
 
 @pytest.mark.parametrize("task", NAMES)
@@ -235,19 +211,6 @@ def test_a_column_vector_is_taken_with_one_warning_that_is_scikit_learns_and_our
 def frame() -> tuple[pd.DataFrame, np.ndarray]:
     X, y = samples()
     return pd.DataFrame(X, columns=["age", "height", "weight", "pulse"]), y
-
-
-@pytest.mark.parametrize("task", CLASSIFIERS)
-def test_feature_names_are_kept_only_when_there_are_any(task: str) -> None:
-    X, y = frame()
-    model = make(task).fit(X, y)
-    assert model.feature_names_in_.dtype == object
-    assert model.feature_names_in_.tolist() == ["age", "height", "weight", "pulse"]
-    assert model.n_features_in_ == 4
-    model.fit(X.to_numpy(), y)
-    assert not hasattr(model, "feature_names_in_")
-    model.fit(pd.DataFrame(X.to_numpy()), y)
-    assert not hasattr(model, "feature_names_in_")
 
 
 def calls(model: Any, X: Any, y: Any) -> list[Callable[[], Any]]:
@@ -277,23 +240,6 @@ def test_names_without_names_at_fit_and_the_reverse_are_warned_of_where_the_call
     # Lists of rows are in the order of the features; that is what they are for.
     for call in [*calls(named, X, y), *calls(unnamed, X.to_numpy(), y), *calls(named, X.to_numpy().tolist(), y)]:
         call()  # warnings are errors
-
-
-@pytest.mark.parametrize("task", CLASSIFIERS)
-def test_other_names_are_refused_and_another_order_is_not(task: str) -> None:
-    X, y = frame()
-    model = make(task).fit(X, y)
-    expected = model.predict_proba(X)
-    assert np.array_equal(model.predict_proba(X[["pulse", "weight", "height", "age"]]), expected)
-    for other, words in (
-        (X.rename(columns={"age": "years"}), "unseen at fit time:\n- years\nFeature names seen at fit"),
-        (X[["age", "height"]], "yet now missing:\n- weight\n- pulse"),
-        (X.assign(extra=1.0), "Feature names unseen at fit time:\n- extra"),
-    ):
-        for call in calls(model, other, y):
-            with pytest.raises(ValueError, match=words):
-                call()
-    assert np.array_equal(model.predict_proba(X), expected)
 
 
 # Parameters
@@ -336,25 +282,6 @@ def test_clones_and_copies_do_not_share_a_random_state() -> None:
     clone(first).fit(X, y)
     first.copy().fit(X, y)
     assert first.fit(X, y).seed_ == second.fit(X, y).seed_
-
-
-# Pickles
-
-
-def test_joblib_and_pickles_keep_parameters_set_after_the_fit_and_unfitted_models(tmp_path: Path) -> None:
-    X, y = samples()
-    unfitted = pickle.loads(pickle.dumps(make(n_estimators=3)))  # noqa: S301 - ours
-    assert unfitted.get_params() == make(n_estimators=3).get_params()
-    assert not unfitted.__sklearn_is_fitted__()
-    model = make().fit(X, y).set_params(n_estimators=9)
-    joblib.dump(model, tmp_path / "model.joblib", compress=3)
-    for copy in (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model.joblib")):  # noqa: S301 - ours
-        assert copy.n_estimators == 9
-        assert copy.digest() == model.digest()
-        assert np.array_equal(copy.predict(X), model.predict(X))
-        copy.delete("5")
-        assert copy.verify().ok
-    assert model.n_samples_ == 60
 
 
 # Scores

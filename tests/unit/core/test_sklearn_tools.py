@@ -10,7 +10,6 @@ import joblib
 import numpy as np
 import pytest
 import sklearn
-from river import compat
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
@@ -32,7 +31,6 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from tests.unit.core.test_sklearn_contract import NAMES, frame, make, samples
 
 
@@ -165,17 +163,3 @@ def test_what_was_not_asked_for_is_refused_and_works_without(task: str) -> None:
         assert requests.fit.requests["subjects"] is None
         assert requests.partial_fit.requests["classes"] is True
     assert make(task).get_metadata_routing().fit.requests["ids"] is None
-
-
-def test_river_takes_models_that_learn_in_place() -> None:
-    draw = np.random.default_rng(0)
-    stream = [({"a": float(a), "b": float(b)}, bool(a + b > 0)) for a, b in draw.normal(size=(80, 2))]
-    classifier = compat.convert_sklearn_to_river(DynamicForestClassifier(n_estimators=10), classes=[False, True])
-    regressor = compat.convert_sklearn_to_river(DynamicForestRegressor(n_estimators=10))
-    assert classifier.predict_one(stream[0][0]) is False
-    for x, y in stream:
-        classifier.learn_one(x, y)
-        regressor.learn_one(x, x["a"])
-    assert np.mean([classifier.predict_one(x) == y for x, y in stream]) > 0.9
-    assert sum(classifier.predict_proba_one(stream[0][0]).values()) == pytest.approx(1.0)
-    assert regressor.predict_one({"a": 2.0, "b": 0.0}) > regressor.predict_one({"a": -2.0, "b": 0.0})

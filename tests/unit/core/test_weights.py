@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -79,22 +77,6 @@ def test_weights_are_on_a_grid_and_a_fit_leaves_out_those_of_zero() -> None:
     model.replace("5", X[6], Y[6], sample_weight=7)
     assert [weight(model, name) for name in ("4", "5")] == [3.0, 7.0]
     model.check_invariants()
-
-
-@pytest.mark.parametrize("make", KINDS)
-def test_weights_live_in_files_and_copies(make: Any, tmp_path: Path) -> None:
-    model = make().fit(X, Y, sample_weight=WEIGHTS)
-    model.delete(["0", "7"])
-    model.save(tmp_path / "model")
-    pickled = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own
-    for other in (load(tmp_path / "model", verify=True), pickled, copy.deepcopy(model)):
-        assert other.digest() == model.digest()
-        assert [weight(other, name) for name in other.samples_.ids()] == [
-            weight(model, name) for name in other.samples_.ids()
-        ]
-        other.add(X[:1], Y[:1], ids=["0"], sample_weight=WEIGHTS[0])
-        other.check_invariants()
-        assert other.verify().ok
 
 
 def test_a_file_whose_weights_do_not_fit_is_refused() -> None:

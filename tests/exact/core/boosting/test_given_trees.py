@@ -125,13 +125,6 @@ def test_sides_of_a_split(split: Split, values: list[Any], expected: str) -> Non
     assert "".join(".lr"[int(answer)] for answer in model.predict(rows)) == expected
 
 
-def test_one_class_is_certain() -> None:
-    model = classifier().fit(TRAINED, ["x", "x", "x"])
-    assert model.predict_proba(TRAINED).tolist() == [[1.0]] * 3
-    assert model.predict(TRAINED[:1]).tolist() == ["x"]
-    assert model.raw_scores(TRAINED).shape == (3, 0)
-
-
 # -- the digest --------------------------------------------------------------------------------------
 
 X, Y = [[0.0, "a"], [1.0, "b"], [2.0, "c"]], [0, 1, 2]

@@ -61,6 +61,21 @@ def regressor(grids: Any, **parameters: Any) -> Any:
     return IncrementalBoostingRegressor(quantization=grids, **others)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("asked", LOSSES)
+def test_targets_that_hardly_exist(asked: dict[str, Any], engine: Any, tmp_path: Path) -> None:
+    """Their unit and the square of their spread are 0."""
+    model = regressor(engine, l2_regularization=0.0, **asked)
+    model.fit([[float(i % 5)] for i in range(12)], [(0.0, 5e-324, 1e-310)[i % 2 + i // 8] for i in range(12)])
+    for change in (lambda: model.delete([f"{i}" for i in range(8, 12)]), lambda: model.add([[2.0]], [3e-310])):
+        change()
+        model.check_invariants()
+        assert np.isfinite(model.predict([[1.0], [2.0]])).all()
+        model.save(tmp_path / "model")
+        assert load(tmp_path / "model").digest() == model.digest()
+        assert engine == "online" or model.fresh_fit().digest() == model.digest()
+
+
 @pytest.mark.parametrize("asked", LOSSES)
 def test_slope_is_the_derivative(asked: dict[str, Any]) -> None:
     """Of the loss itself, away from kinks; and the kernels compute what is written out in Python."""

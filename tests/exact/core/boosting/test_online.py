@@ -13,11 +13,8 @@ from hypothesis import strategies as st
 from benchmarks.boosting.leaf_scores import leaf_score_error
 from oubli.core import OnlineBoostingClassifier, OnlineBoostingRegressor
 from oubli.core.boosting.online import workspace
-from oubli.core.boosting.online.bins import Bins, encode, inner_edges, make_bins, numeric_edges
-from oubli.core.boosting.online.derivatives import NO_SCALE, make_rules, scale_of, tolerance_of
-from oubli.core.engine import copied
-from oubli.core.rng import MISSING_CATEGORY
-from oubli.core.samples.arrays import Data
+from oubli.core.boosting.online.bins import inner_edges, numeric_edges
+from oubli.core.boosting.online.derivatives import scale_of
 from tests.oracles.boosting import online_bins
 from tests.oracles.boosting import online_loss as oracle
 
@@ -152,41 +149,12 @@ def test_what_is_sparse_changes_no_tree(n_classes: int, monkeypatch: pytest.Monk
     assert len(digests) == 1
 
 
-def test_a_column_with_a_common_code_is_sparse() -> None:
-    codes = np.zeros((100, 3), np.uint16)
-    codes[:, 0] = np.arange(100) % 7
-    codes[:80, 1] = 4
-    codes[80:, 1] = np.arange(20)
-    first_codes, first_bins = np.array([0, 7, 30, 31], np.uint32), np.array([0, 3, 8, 9], np.uint32)
-    layout = workspace.choose_layout(codes, np.arange(100), first_codes, first_bins)
-    assert (layout.dense.tolist(), layout.sparse.tolist(), layout.common.tolist()) == ([0], [1, 2], [4, 0])
-    assert layout.bin_starts.tolist() == [0] * 7 + [3] * 23 + [8]
-
-
-@pytest.mark.parametrize("weight", [1.0, 2.0])
-def test_a_leaf_has_as_many_samples_as_it_must(weight: float) -> None:
-    """One sample far from all others gets a leaf of its own, where it may."""
-    X, y = np.array([[0.0], [1.0], [2.0], [3.0], [30.0]]), np.array([0.0, 0.0, 0.0, 0.0, 100.0])
-    settings = {"learning_rate": 1.0, "l2_regularization": 0.0, "max_leaf_nodes": 2, "random_state": 0}
-    model = OnlineBoostingRegressor(1, min_child_weight=weight, **settings).fit(X, y)
-    assert (abs(model.predict(X)[-1] - 100) < 5) == (weight == 1.0)
-
-
 def test_leaves_are_behind_only_after_updates() -> None:
     X, y = table(22)
     model = fitted(X, y, 105, robustness=1.0)
     assert leaf_score_error(model.engine_, model.problem()) == 0.0
     learn(model, X, y, range(105, 120))
     assert 0.0 < leaf_score_error(model.engine_, model.problem()) < 0.5
-
-
-@pytest.mark.parametrize(
-    ("n_moved", "n_held", "share"),
-    [(1, 1000, 0.1), (1, 10, 1.0), (5, 1000, 0.25), (20, 1000, 1.0), (200, 1000, 1.0), (1, 0, 1.0)],
-)
-def test_the_tolerance_is_in_proportion_to_what_comes_or_goes(n_moved: int, n_held: int, share: float) -> None:
-    assert tolerance_of(0.2, n_moved, n_held) == pytest.approx(0.2 * share)
-    assert tolerance_of(0.0, n_moved, n_held) == 0.0
 
 
 # -- bins (Algorithm 4), and what lies beyond them; histories compare the candidates drawn from them ------
@@ -214,45 +182,6 @@ def test_edges_are_the_oracles(values: list[float], max_bins: int) -> None:
     found, n_outer = numeric_edges(np.array([*values, np.nan]), max_bins)
     assert found.tolist() == [*bins.below, *bins.inside, *bins.above, np.inf]
     assert n_outer == len(bins.above) == len(bins.below)
-
-
-def _data(cells: Any, hashes: list[int], categorical: list[bool]) -> Data:
-    array, n = np.array(cells, np.float64), len(cells)
-    mask = np.array(categorical)
-    return Data(array, np.zeros(n, np.int64), np.arange(n, dtype=np.uint64), np.array(hashes, np.uint64), mask)
-
-
-def _codes(bins: Bins, data: Data, slots: Any) -> list[list[int]]:
-    codes = np.zeros(data.cells.shape, np.uint16)
-    encode(bins, data.cells, data.category_hashes, MISSING_CATEGORY, np.array(slots), codes)
-    return [[int(code) for code in codes[slot]] for slot in slots]
-
-
-def test_a_code_is_the_number_of_edges_below() -> None:
-    data = _data([[0.0], [1.0], [2.0], [np.nan], [-5.0], [0.5], [7.0]], [], [False])
-    # beyond | 0 | 1 | 2 | beyond | missing
-    assert _codes(make_bins(data, np.arange(4), 1024), data, range(7)) == [[1], [2], [3], [5], [0], [1], [4]]
-    for dtype in (np.float32, np.float64):
-        data = _data(np.random.default_rng(0).normal(size=(700, 2)), [], [False, False])
-        data = data._replace(cells=data.cells.astype(dtype))
-        bins = make_bins(data, np.arange(300), 64)
-        found = np.array(_codes(bins, data, range(700)))
-        for feature in range(2):
-            edges = bins.edges[bins.first[feature] : bins.first[feature + 1] - 1]
-            assert np.array_equal(found[:, feature], np.searchsorted(edges, data.cells[:, feature].astype(np.float64)))
-
-
-def test_categories_by_hash_then_spare_ones_then_all_others() -> None:
-    data = _data([[0], [1], [np.nan], [2], [3], [4], [2]], [50, 40, 7, 99, 60], [True])
-    bins = make_bins(data, np.array([0, 1]), 1024)
-    other = copied(bins)  # takes spare codes of its own
-    # missing | 40 | 50 | spare | spare | others
-    assert _codes(bins, data, [0, 1, 2]) == [[2], [1], [0]]
-    assert bins.n_taken[0] == 0
-    assert _codes(bins, data, [3, 4, 5, 6]) == [[3], [4], [5], [3]]
-    assert bins.n_taken[0] == 2
-    assert bins.hashes.tolist() == [int(MISSING_CATEGORY), 40, 50, 7, 99, 0]
-    assert _codes(other, data, [4]) == [[3]]
 
 
 # -- integer derivatives -----------------------------------------------------------------------------------
@@ -290,10 +219,3 @@ def test_the_scale_covers_all_targets() -> None:
     assert scale.limit * 2000 < 2**39
     assert 2 * scale.reach * scale.scale <= scale.limit
     assert np.log2([scale.scale, scale.unit]).tolist() == np.rint(np.log2([scale.scale, scale.unit])).tolist()
-
-
-def test_robust_logitboost_has_its_factor() -> None:
-    settings = OnlineBoostingClassifier(**PARAMETERS).fit([[0.0], [1.0]], [0, 1]).settings_
-    assert make_rules(settings, 1, NO_SCALE).factor == 8.0
-    assert make_rules(settings, 4, NO_SCALE).factor == 6.0
-    assert make_rules(settings, 4, NO_SCALE).least == 11

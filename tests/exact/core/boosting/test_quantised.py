@@ -11,10 +11,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from oubli.core import IncrementalBoostingClassifier
 from oubli.core.boosting.quantised.engine import LastUpdate, QuantisedTrees
 from oubli.core.boosting.quantised.regions import Chooser
-from oubli.core.boosting.quantised.split import size_step
 from tests.histories.kinds import BY_NAME
 from tests.histories.player import Player
 from tests.histories.worlds import World
@@ -186,20 +184,6 @@ def test_other_candidates_may_divide_samples_otherwise() -> None:
     assert any(n_others)
 
 
-@pytest.mark.parametrize("n_classes", [0, 2, 3])
-def test_early_stopping_is_exact(n_classes: int) -> None:
-    rng = np.random.default_rng(7 + n_classes)
-    X = numbers(rng, (400, 3), 4)
-    y = classes_of(X[:, 0] + 3 * rng.standard_normal(400), n_classes)
-    case, lengths = Case(X, y, range(360), n_estimators=100, early_stopping=3), set()
-    for _ in range(12):
-        case.change(rng, 1, 3)
-        lengths.add(case.engine.n_trees)
-    assert len(lengths) > 1
-    assert max(lengths) < 100 * max(case.engine.trees.n_groups, 1)
-    assert len(case.engine.trees.roots) < case.engine.n_trees
-
-
 # -- statistics of categories ------------------------------------------------------------------------
 
 
@@ -293,18 +277,6 @@ def test_edges_find_their_places_again_or_have_all_grown_anew() -> None:
     assert len(case.engine.features.edges) == codes + 1
 
 
-def test_the_level_of_the_edges_changes() -> None:
-    X = np.random.default_rng(2).standard_normal((60, 2))
-    case = Case(X, (X[:, 0] > 0).astype(int), range(20), max_bins=16)
-    levels = {case.engine.edges.columns[0].level}
-    for i in range(20, 60):
-        case.come(i)
-        levels.add(case.engine.edges.columns[0].level)
-    for i in range(0, 50, 5):
-        case.go(*range(i, i + 5))
-    assert len(levels) >= 3
-
-
 def test_rows_grow_longer_than_any_before() -> None:
     rng = np.random.default_rng(8)
     X = (rng.random((300, 30)) < 0.05).astype(float)
@@ -317,43 +289,3 @@ def test_rows_grow_longer_than_any_before() -> None:
     case.come(1)
     case.go(0)
     assert case.engine.bins.rows.shape[1] == 30
-
-
-def test_large_batches_grow_the_rest_anew() -> None:
-    case = Case(*coarse(2000), range(500), n_estimators=30, max_depth=5)
-    assert case.come(*range(500, 2000)).grown_from > 0
-    assert case.go(*range(200, 1850)).grown_from > 0
-
-
-def test_samples_that_validate_take_no_part() -> None:
-    case = Case(*coarse(), range(300), early_stopping=5, n_estimators=30)
-    roles = case.engine.roles
-    assert 20 < (roles == 2).sum() < 120
-    assert case.engine.forest.nodes["total"][0, 0] != 0
-    validating = [int(case.model.samples_.id_of(slot)) for slot in np.flatnonzero(roles == 2)[:3]]
-    case.go(*validating)
-    case.come(*validating[1:])
-
-
-def test_wiped_working_space_is_blank_and_not_missed() -> None:
-    case = Case(*coarse(), range(290))
-    case.go(3)
-    case.wipe(1)
-    assert not any(array.any() for array in case.engine.space)
-    assert not case.engine.scores.new.any()
-    case.go(*range(10, 40))
-    case.come(3, 12)
-
-
-def test_importances_follow_the_splits() -> None:
-    X = np.random.default_rng(0).standard_normal((500, 3))
-    gains = Case(X, (X[:, 1] > 0).astype(int), range(500)).engine.gains()
-    assert gains[1] > 10 * (gains[0] + gains[2])
-    X = np.column_stack([np.arange(200) % 40, np.arange(200) % 3]).astype(float)
-    model = IncrementalBoostingClassifier(5, max_depth=2, random_state=0).fit(X, X[:, 0] > 19)
-    assert model.feature_importances_.tolist() == pytest.approx([1, 0], abs=0.05)
-
-
-def test_the_size_step_is_about_log2() -> None:
-    assert {size_step(2.0**17, np.uint64(seed)) for seed in range(50)} <= {16, 17}
-    assert {size_step(3.0 * 2**15, np.uint64(seed)) for seed in range(50)} == {16, 17}

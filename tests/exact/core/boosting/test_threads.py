@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -11,11 +10,10 @@ import numpy as np
 import pytest
 
 from oubli.core import IncrementalBoostingClassifier, OnlineBoostingClassifier
-from oubli.core.boosting import engine as boosting
 from oubli.core.boosting.online import blocks as online
 from oubli.core.boosting.presorted import boost as presorted
 from oubli.core.boosting.quantised import blocks as quantised
-from oubli.core.boosting.rows import cut, most_alone, n_blocks, without_grain
+from oubli.core.boosting.rows import without_grain
 from oubli.core.errors import UnusableModelError
 from tests.threads import many_threads
 
@@ -89,20 +87,6 @@ def test_an_update_that_fails_in_a_thread_is_made_anew_or_says_so(monkeypatch: p
         model.digest()
 
 
-def test_predictions_are_cut_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = []
-
-    def run(pieces: Any, n_threads: int) -> Any:
-        sizes.append((len(pieces), n_threads))
-        return [piece() for piece in pieces]
-
-    model, X = fitted("quantised", 2, 3), np.random.default_rng(1).standard_normal((300, 4))
-    expected = fitted("quantised", 2).predict_proba(X)
-    monkeypatch.setattr(boosting, "run", run)
-    assert model.predict_proba(X).tobytes() == expected.tobytes()
-    assert sizes == [(3, 3)]
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_the_working_space_held_is_overwritten(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
@@ -123,25 +107,3 @@ def test_what_the_working_space_held_is_overwritten(fails: bool, monkeypatch: py
         fitted("quantised", 2, 3)
     assert len(made) == 1
     assert not any(array.any() for array in made[0])
-
-
-def test_little_work_is_not_cut() -> None:
-    def inside() -> tuple[int, int, int, int]:
-        return n_blocks(1000, 10, 4), n_blocks(1_000_000, 10, 4), n_blocks(1_000_000, 10, 1), n_blocks(0, 10, 4)
-
-    assert inside() == (4, 4, 1, 1)
-    assert most_alone(10, 4) == 1
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append((inside(), most_alone(10, 4) > 1000)))
-    thread.start()
-    thread.join()
-    assert found == [((1, 4, 1, 1), True)]
-
-
-def test_blocks_are_neighbours_and_about_equally_large() -> None:
-    for n_rows in (1, 2, 7, 100):
-        for n in (1, 2, 3, 7):
-            bounds = cut(n_rows, n)
-            sizes = np.diff(bounds)
-            assert (bounds[0], bounds[-1], len(bounds)) == (0, n_rows, n + 1)
-            assert sizes.max() - sizes.min() <= 1

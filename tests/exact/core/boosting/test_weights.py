@@ -1,11 +1,7 @@
-"""Weights of samples in boosting: any history ends in a fresh fit, and a whole weight is so many equal samples."""
+"""Weights of samples in boosting: what one is worth. Histories of weighted samples are in `tests/histories`."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,19 +13,9 @@ from oubli.core import (
     OnlineBoostingClassifier,
     OnlineBoostingRegressor,
 )
-from oubli.core.boosting.quantised.split import parting_few
-from oubli.core.boosting.rows import without_grain
 
 TASKS = ("two classes", "four classes", "numbers")
 WEIGHTS = (1.0, 1.0, 2.0, 0.3, 7.0, 1 / 256, 900.5)
-EXACT: dict[str, dict[str, Any]] = {
-    "grids": {},
-    "statistics": {"category_statistics": 4},
-    "stopping": {"early_stopping": 2, "validation_fraction": 0.3},
-    "threads": {"n_jobs": 2},
-    "presorted": {"quantization": None},
-    "presorted and stopping": {"quantization": None, "early_stopping": 2, "validation_fraction": 0.3},
-}
 N_ROWS = 160
 
 
@@ -51,51 +37,6 @@ def new(task: str, **parameters: Any) -> Any:
 def fitted(model: Any, task: str, held: dict[str, tuple[int, float]]) -> Any:
     rows, labels = [row(i) for i, _ in held.values()], [label(task, i) for i, _ in held.values()]
     return model.fit(rows, labels, ids=list(held), sample_weight=[weight for _, weight in held.values()])
-
-
-def play(model: Any, task: str, draw: random.Random, *, first: float | None) -> Iterator[dict[str, tuple[int, float]]]:
-    """Fit samples, all of one weight unless that is None, then change some; yields those held after each change."""
-    held = {f"c{i}": (i, first or draw.choice(WEIGHTS)) for i in range(N_ROWS)}
-    fitted(model, task, held)
-    for step in range(18):
-        change, (i, weight) = draw.choice(("add", "delete", "replace")), (draw.randrange(400), draw.choice(WEIGHTS))
-        some = draw.sample(sorted(held), 3)
-        if change == "add":
-            model.add([row(i), row(i + 1)], [label(task, i), label(task, i + 1)], ids=[f"n{step}", f"o{step}"],
-                      sample_weight=[weight, 1.0])  # fmt: skip
-            held |= {f"n{step}": (i, weight), f"o{step}": (i + 1, 1.0)}
-        elif change == "delete":
-            model.delete(some)
-            held = {name: one for name, one in held.items() if name not in some}
-        else:
-            model.replace(some[0], row(i), label(task, i), sample_weight=weight)
-            held[some[0]] = i, weight
-        yield held
-    others = [name for name, (_, weight) in held.items() if weight != 1.0]
-    model.delete(others)
-    yield {name: one for name, one in held.items() if name not in others}
-
-
-@contextmanager
-def settings_of(name: str) -> Iterator[None]:
-    with parting_few() if name == "grids" else without_grain() if name == "threads" else nullcontext():
-        yield
-
-
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("name", EXACT)
-def test_a_history_of_weighted_samples_ends_in_a_fresh_fit(name: str, task: str) -> None:
-    with settings_of(name):
-        for seed, first in enumerate((1.0, None)):
-            model = new(task, **EXACT[name])
-            for step, held in enumerate(play(model, task, random.Random(seed), first=first)):
-                if step % 6 == 5 or step == 18:
-                    assert model.digest() == fitted(new(task, **EXACT[name]), task, held).digest()
-                    model.check_invariants()
-            assert model.verify().ok
-            rows, labels = [row(i) for i, _ in held.values()], [label(task, i) for i, _ in held.values()]
-            without = new(task, **EXACT[name]).fit(rows, labels, ids=list(held))
-            assert model.digest() == without.digest()  # all that are left have weight 1
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -145,16 +86,3 @@ def test_predictions_are_those_of_weighted_means(name: str, task: str) -> None:
         kind = IncrementalBoostingRegressor if task == "numbers" else IncrementalBoostingClassifier
         model = kind(**parameters, **({"quantization": None} if name == "presorted" else {}))
     assert np.allclose(answers(model, task), [0.1, 0.9], atol=0.04)
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_a_history_of_weighted_samples_online(task: str, tmp_path: Path) -> None:
-    kind = OnlineBoostingRegressor if task == "numbers" else OnlineBoostingClassifier
-    for seed, first in enumerate((1.0, None)):
-        model: Any = kind(n_estimators=4, max_leaf_nodes=6, random_state=2, min_child_weight=0.1)
-        for step, _ in enumerate(play(model, task, random.Random(seed), first=first)):
-            if step % 6 == 0:
-                model.check_invariants()
-                assert model.verify().ok
-                model.save(tmp_path / "model")
-                assert kind.load(tmp_path / "model").digest() == model.digest()

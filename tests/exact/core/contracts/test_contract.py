@@ -3,64 +3,44 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import pickle
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import oubli.core
 from oubli.core import load, persistence
 from oubli.core.data.schema import LabelType, Schema, Task
-from oubli.core.errors import DuplicateIdError, EmptyModelError, FileError, InputError, UnknownIdError
+from oubli.core.errors import (
+    DuplicateIdError,
+    EmptyModelError,
+    FileError,
+    InputError,
+    NotFittedError,
+    UnknownIdError,
+)
 from oubli.core.estimators import KINDS
-from oubli.core.model import Model
-from tests.histories import cases
-from tests.reach import array_bytes
+from oubli.core.influence import influence, view
+from tests.histories.cases import Case, small
 
 N = 70
 CLASSES = Task.CLASSIFICATION
 
 
-@dataclass(frozen=True)
-class Case(cases.Case):
-    def __str__(self) -> str:
-        """Name of a test."""
-        special = {**self.parameters}
-        for name in PARAMETERS[self.kind]:
-            special.pop(name)
-        told = [f"{name}={value}" for name, value in special.items()]
-        told += [f"{self.n_classes} classes"] if self.n_classes != 3 else []
-        return "-".join([self.kind, self.task.value, *told, *(["wide"] if self.is_wide else [])])
-
-
-PARAMETERS: dict[str, dict[str, Any]] = {
-    "forest": {"n_estimators": 6, "random_state": 0},
-    "tree": {"max_depth": 6, "random_state": 0},
-    "online-boosting": {"n_estimators": 8, "max_leaf_nodes": 6, "min_child_weight": 0.25, "random_state": 0},
-    "incremental-boosting": {"n_estimators": 8, "max_depth": 3, "min_child_weight": 0.25, "random_state": 0},
-}
 MORE: dict[str, list[dict[str, Any]]] = {
     "forest": [{"lazy": False}, {"lazy": True}],
     "tree": [{"lazy": False}, {"lazy": True}],
     "online-boosting": [{}, {"robustness": 0.0}],
     "incremental-boosting": [{}, {"quantization": None}, {"early_stopping": 2}, {"category_statistics": 2}],
 }
-CASES = [Case(kind, task, {**PARAMETERS[kind], **more}) for kind, task in KINDS for more in MORE[kind]]
-TWO_CLASSES = [
-    Case(kind, CLASSES, PARAMETERS[kind], n_classes=2) for kind in ("online-boosting", "incremental-boosting")
-]
-FEASIBLE = Case(
-    "tree",
-    Task.CLASSIFICATION,
-    {**PARAMETERS["tree"], "alpha": 0.1, "beta": 0.3, "epsilon": None, "pruning_size": 3, "lazy": False},
-)
+CASES = [small(kind, task, **more) for kind, task in KINDS for more in MORE[kind]]
+TWO_CLASSES = [replace(small(kind), n_classes=2) for kind in ("online-boosting", "incremental-boosting")]
+FEASIBLE = small("tree", alpha=0.1, beta=0.3, epsilon=None, pruning_size=3, lazy=False)
 
 
 # Kernels are compiled for each type of cells and labels: of these, numbers in float64 are left to the long tests.
@@ -107,12 +87,6 @@ def history(model: Any, case: Case, seed: int = 3) -> None:
     for i, name in enumerate(rng.sample(model.samples_.ids(), 8)):
         model.replace(name, X[40 + i], y[40 + i])
     model.add([X[55]], [y[55]])
-
-
-def test_every_estimator_is_a_kind() -> None:
-    exported = [getattr(oubli.core, name) for name in oubli.core.__all__]
-    assert set(KINDS.values()) == {one for one in exported if inspect.isclass(one) and issubclass(one, Model)}
-    assert all((one.kind, one.task) == key for key, one in KINDS.items())
 
 
 def test_the_parameters_are_those_of_the_class(case: Case) -> None:
@@ -344,24 +318,6 @@ def test_a_file_says_what_it_holds(case: Case, tmp_path: Path) -> None:
         others[0].load(tmp_path / "model")
 
 
-def test_files_and_memory_hold_nothing_of_deleted_samples(case: Case, tmp_path: Path) -> None:
-    model = case.fitted()
-    label = "vanished class" if case.task is Task.CLASSIFICATION else 1234.5678
-    model.add([[77.125, "vanished colour", 7.0, True]], [label], ids=["vanished person"])
-    model.save(tmp_path / "with")
-    traces = [b"vanished person", b"vanished colour", model.samples_.cells.dtype.type(77.125).tobytes()]
-    assert all(trace in (tmp_path / "with").read_bytes() for trace in traces[::2])
-    model.delete("vanished person")
-    model.scrub()
-    model.save(tmp_path / "without")
-    written = (tmp_path / "without").read_bytes()
-    model.wipe()
-    memory = array_bytes(model)
-    for trace in [b"vanished", np.float64(77.125).tobytes(), np.float32(77.125).tobytes()]:
-        assert trace not in written
-        assert trace not in memory
-
-
 def test_a_file_without_its_trees_is_grown_anew(case: Case) -> None:
     model = case.fitted()
     model.scrub()
@@ -371,3 +327,31 @@ def test_a_file_without_its_trees_is_grown_anew(case: Case) -> None:
     grown = type(model).read_parts(document, arrays, regrow="asked for")[0]
     grown.check_invariants()
     same(grown, model, case)
+
+
+def test_a_model_that_is_let_go_of_is_overwritten_and_copies_answers_and_views_are_whole(case: Case) -> None:
+    model, (X, y) = case.fitted(), case.samples()
+    model.delete(["id 3", "id 4"])
+    answer = [part for part in model.query(X[:9]) if part is not None]
+    expected = [part.copy() for part in answer]
+    kept, digest = model.copy(), model.copy().digest()
+    copied, store = kept.copy(), model.samples_
+    arrays = (store.cells, store.y, store.class_codes, store.id_hashes, store.origins)
+    is_followed = model.is_boosted and "category_statistics" not in case.parameters
+    seen = view(model) if is_followed else None
+    if is_followed:
+        assert influence(model, X[:2], y[:2], method="leaf-influence").scores.any()
+    model.shred()
+    assert not any(array.any() for array in arrays)
+    with pytest.raises(NotFittedError):
+        model.query(X[:1])
+    assert all(np.array_equal(part, before) for part, before in zip(answer, expected, strict=True))
+    assert seen is None or seen.values.any()
+    copied.shred()
+    assert kept.digest() == digest
+    assert kept.verify().ok
+    kept.add(X[:2], y[:2])
+    kept.delete(["id 5", "id 6"])
+    kept.check_invariants()
+    model.shred()  # again: nothing is left to do
+    type(model)().shred()  # nor where nothing was fitted

@@ -15,21 +15,23 @@ from oubli.core.boosting.quantised.state import NO_BLOCK
 from oubli.core.boosting.state import LEAF
 from oubli.core.data.schema import Task
 from oubli.core.forest.engine import ForestEngine
-from oubli.core.forest.layout.blocks import N_ATTRIBUTES
+from oubli.core.forest.layout.blocks import N_ATTRIBUTES, NEXT_FREE
+from oubli.core.forest.state import FREE_ROOMS, MAX_ROOM, N_MEMBERS
 from oubli.core.jit.nodes import NIL, ONE_VS_REST
 from oubli.core.tree.state import ROOT
-from tests.exact.core.contracts.test_contract import CASES, PARAMETERS, Case, history
+from tests.exact.core.contracts.test_contract import CASES, history
+from tests.histories.cases import Case, small
 
-CLASSES, NUMBERS = Task.CLASSIFICATION, Task.REGRESSION
-STATISTICS = {"category_statistics": 2}
+NUMBERS = Task.REGRESSION
 KINDS = {
-    "forest": Case("forest", CLASSES, PARAMETERS["forest"]),
-    "tree": Case("tree", CLASSES, PARAMETERS["tree"]),
-    "online": Case("online-boosting", CLASSES, {**PARAMETERS["online-boosting"], "robustness": 0.0}),
-    "online numbers": Case("online-boosting", NUMBERS, PARAMETERS["online-boosting"]),
-    "quantised": Case("incremental-boosting", CLASSES, PARAMETERS["incremental-boosting"]),
-    "statistics": Case("incremental-boosting", CLASSES, {**PARAMETERS["incremental-boosting"], **STATISTICS}),
-    "presorted": Case("incremental-boosting", NUMBERS, {**PARAMETERS["incremental-boosting"], "quantization": None}),
+    "forest": small("forest"),
+    "forest numbers": small("forest", NUMBERS),
+    "tree": small("tree"),
+    "online": small("online-boosting", robustness=0.0),
+    "online numbers": small("online-boosting", NUMBERS),
+    "quantised": small("incremental-boosting"),
+    "statistics": small("incremental-boosting", category_statistics=2),
+    "presorted": small("incremental-boosting", NUMBERS, quantization=None),
 }
 
 
@@ -181,8 +183,25 @@ def bits_of(value: float) -> Any:
     return np.array(value).view(np.uint64)
 
 
+FAR, ALL = 2**31 - 1, slice(None)
 # By kind: a name, a place, a value. A kernel that followed some of them would end the process.
 POKES: dict[str, list[tuple[str, Any, Any]]] = {
+    "forest": [
+        *(("nodes.child", ROOT, value) for value in (FAR, -FAR, 0, 5)),  # its own child, and one between two pairs
+        *(("nodes.attribute", ROOT, value) for value in (4, -1)), ("nodes.kind", ROOT, 4),
+        *(("nodes.block", ROOT, value) for value in (10_000, 0)),  # the working space
+        *(("nodes.n_samples", ROOT, value) for value in (FAR, 0, -5)),
+        *(("leaves.starts", ALL, value) for value in (0, FAR, -2)),  # all leaves in one room
+        *(("leaves.rooms", ALL, value) for value in (0, MAX_ROOM, 255)),  # too small
+        ("leaves.statistics", 0, 1000),
+        *((name, place, value) for name in ("members", "places") for place, value in ((ALL, 0), (3, FAR), (3, -FAR))),
+        *(("meta", place, 2**62) for place in (0, 1, 2, 4, 5, N_MEMBERS, FREE_ROOMS)),
+        *(("meta", place, 0) for place in (1, 4, 7)), ("meta", 8, -1), ("meta", 9, 1),
+        ("meta", FREE_ROOMS + MAX_ROOM, 0),  # no room of that size
+        *(("blocks", (1, N_ATTRIBUTES), value) for value in (2**30, -1)), ("blocks", (1, NEXT_FREE), 2**30),
+        # An attribute and the number of its cells are the halves of two numbers at the end of an attribute.
+        *(("blocks", (1, slice(16, None)), value) for value in (2**40 + 4, -1)),
+    ],
     "tree": [
         ("child", 0, 0), ("child", 0, 10**6), ("child", 0, -7), ("child", 1, 2), ("child", 0, NIL),
         ("attribute", 0, 99), ("attribute", 0, -1), ("kind", "number", ONE_VS_REST), ("kind", 0, 200),
@@ -214,10 +233,18 @@ POKES: dict[str, list[tuple[str, Any, Any]]] = {
 }  # fmt: skip
 
 
+POKES["forest numbers"] = POKES["forest"]
+
+
 @pytest.mark.parametrize("kind", POKES)
 def test_arrays_that_are_no_trees_of_the_samples_are_refused(kind: str) -> None:
     model = aged(KINDS[kind])
+    for name in model.samples_.ids()[50:]:
+        model.delete(name)
+        model.resolve()
     arrays = model.engine_.arrays()
+    if kind.startswith("forest"):
+        assert arrays["meta"][[2, 5, 8]].all(), "pairs of nodes, leaves and counters are free"
     if kind == "presorted":
         leaves, numbers = arrays["feature"] == LEAF, (arrays["feature"] >= 0) & (arrays["is_categorical"] == 0)
     elif kind == "tree":

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from oubli.core import load
 from oubli.core.errors import DuplicateIdError, IndexWarning, InputError, UnknownIdError
 from oubli.core.estimators import KINDS
-from tests.exact.core.contracts.test_contract import CASES, Case
+from tests.exact.core.contracts.test_contract import CASES
+from tests.histories.cases import Case
 
 N = 12
 FOREST = next(case for case in CASES if case.kind == "forest")
@@ -80,41 +81,21 @@ def test_every_label_names_its_row(index: Any) -> None:
     assert left == [x for x in range(N) if x not in (0, 1, 2, 3, 7)]
 
 
-@pytest.mark.parametrize(
-    "index",
-    [
-        pd.Index(list(range(N))), pd.Index(range(N), dtype="Int64"), pd.Index(range(N), dtype=object),
-        pd.RangeIndex(N, name="person"),
-    ],
-)  # fmt: skip
-def test_an_index_that_is_not_pandas_default_is_labels(index: Any) -> None:
-    model, X, y = fitted(index)
-    before = model.digest()
+def test_refusals_say_how_to_name_samples() -> None:
+    """What is taken, and as what, is compared with a dictionary below."""
+    model, X, y = fitted(pd.Index(list(range(N))))
     with pytest.raises(DuplicateIdError, match="held already") as info:
         model.add(X, y)
     assert WAY_OUT in info.value.__notes__[0]
     with pytest.raises(DuplicateIdError) as info:
         model.add(X[4:6], y[4:6], ids=["1", "x"])
     assert not hasattr(info.value, "__notes__")
-    assert model.digest() == before
-    model.delete(X.index[:3])
-    assert model.add(X[:3].set_axis(pd.RangeIndex(3)), y[:3]) == ["0", "1", "2"]
-
-
-def test_a_default_index_counts_rows_where_ids_are_generated_and_is_refused_where_they_were_given() -> None:
-    """Also after a pickle; how it goes on is compared with a dictionary below."""
     X, y = frame(pd.RangeIndex(20))
-    model = pickle.loads(pickle.dumps(FOREST.make().fit(X[:10], y[:10])))  # noqa: S301 - its own
-    assert model.add(X[:3], y[:3]) == ["10", "11", "12"]
-    model = pickle.loads(pickle.dumps(FOREST.make().fit(X[10:], y[10:], ids=[*range(10, 20)])))  # noqa: S301 - its own
-    before = model.digest()
+    model = FOREST.make().fit(X[10:], y[10:], ids=[*range(10, 20)])
     for call in (model.add, model.partial_fit):
         with pytest.raises(InputError, match=WAY_OUT):
             call(X[:10], y[:10])
-    assert (model.digest(), model.n_samples_) == (before, 10)
-    assert model.add(X[:2], y[:2], ids=X.index[:2]) == ["0", "1"]
-    assert model.add(X[2:4].reset_index(drop=True), y[2:4], ids="generate") == ["20", "21"]
-    assert model.add(X[4:6], y[4:6]) == ["4", "5"]
+    assert model.n_samples_ == 10
 
 
 def test_where_ids_come_from_is_as_before_when_an_addition_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,14 +167,6 @@ def test_a_label_that_is_no_id_deletes_nothing(label: Any) -> None:
     with pytest.raises(InputError, match="must be text of 1 to 256 characters, or an integer"):
         model.delete(label)
     assert model.n_samples_ == N
-
-
-def test_lists_arrays_and_labels_have_no_index() -> None:
-    X, y = frame(range(1000, 1000 + N))
-    for rows in (X.to_numpy(object), X.to_numpy(object).tolist(), tuple(X.to_numpy(object).tolist())):
-        assert FOREST.make().fit(rows, y).samples_.ids() == list(map(str, range(N)))
-    labels = pd.Series(y, index=range(5, 5 + N))
-    assert FOREST.make().fit(X, labels).digest() == FOREST.make().fit(X, y).digest()
 
 
 # -- against a dictionary ----------------------------------------------------------------------------

@@ -15,17 +15,15 @@ import pytest
 from oubli.core import load, persistence
 from oubli.core.boosting.quantised import split
 from oubli.core.boosting.rows import without_grain
-from oubli.core.data.schema import Task
 from oubli.core.errors import InputError
 from oubli.core.model import Model
-from tests.exact.core.contracts.test_contract import CASES, PARAMETERS, TWO_CLASSES, Case, answers, history, same
+from tests.exact.core.contracts.test_contract import CASES, TWO_CLASSES, answers, history, same
+from tests.histories.cases import Case, small
 from tests.threads import NUMBERS, many_threads
 from tests.tiers import ordinary
 
 # With 3 classes and 7 threads the samples are cut, with 5 classes and 2 threads the trees grow side by side.
-_QUANTISED, _ONLINE = (
-    Case(kind, Task.CLASSIFICATION, PARAMETERS[kind]) for kind in ("incremental-boosting", "online-boosting")
-)
+_QUANTISED, _ONLINE = small("incremental-boosting"), small("online-boosting")
 MORE = [
     replace(_QUANTISED, n_classes=5),
     replace(_ONLINE, n_classes=5),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from oubli.core.forest import engine, predict
-from tests.exact.core.forest.pitfalls import BOOLEAN, CATEGORY, NUMERIC, WIDE, Sample, start
+from tests.exact.core.forest.situations import BOOLEAN, CATEGORY, NUMERIC, WIDE, Sample, start
 from tests.histories.player import Player
 from tests.oracles import forest as oracle
 from tests.oracles.common import Column

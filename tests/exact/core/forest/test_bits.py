@@ -12,9 +12,7 @@ from numba import config
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.forest import workspace
 from oubli.core.forest.layout import cells
-from oubli.core.forest.layout.cells import bit_rows_of
-from oubli.core.samples.arrays import Data
-from tests.exact.core.forest.pitfalls import FOREST
+from tests.exact.core.forest.situations import FOREST
 from tests.histories.kinds import MANY
 from tests.histories.player import play
 from tests.histories.worlds import History, World
@@ -125,19 +123,6 @@ def test_large_forests_are_the_same_with_bits_and_without(task: str, d: int, mon
     assert kept > 4, "some nodes keep counters"
     assert np.array_equal(with_bits.engine_.blocks.longs[:kept], without.engine_.blocks.longs[:kept])
     assert with_bits.verify().ok
-
-
-def test_few_bit_columns_are_not_worth_words() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(100, 20)).astype(np.float32)
-    X[:, :2] = X[:, :2] > 0
-    nothing = np.zeros(0, np.uint64)
-    data = Data(X, np.zeros(100, np.int64), np.zeros(100, np.uint64), nothing, np.zeros(20, np.bool_))
-    assert bit_rows_of(data, np.arange(100)).words.shape[1] == 0
-    X[:, 2] = X[:, 2] > 0
-    rows = bit_rows_of(data, np.arange(100))
-    assert rows.columns.tolist() == [0b111]
-    assert rows.words[:, 0].tolist() == [sum(int(X[i, c] == 1) << c for c in range(20)) for i in range(100)]
 
 
 def test_nothing_is_left_of_a_sample_in_the_words() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
@@ -116,23 +115,6 @@ def test_whatever_the_number_of_threads_is(labels: str) -> None:
     with many_threads():
         for n_jobs in NUMBERS:
             require_same(some(labels, samples, trees, n_jobs=n_jobs), model, trees)
-
-
-@pytest.mark.parametrize("labels", ["two classes", "many classes", "numbers"])
-def test_whatever_the_history_of_the_other_model_is(labels: str) -> None:
-    X, y, ids = drawn_samples(500, labels, 3)
-    model, rng = whole(labels, (X[:200], y[:200], ids[:200])), random.Random(0)
-    held = dict(zip(ids[:200], zip(X, y, strict=False), strict=False))
-    for start in range(200, 500, 50):
-        gone = rng.sample(sorted(held), rng.choice([3, len(held) // 2]))
-        model.delete(gone)
-        model.add(X[start : start + 50], y[start : start + 50], ids=ids[start : start + 50])
-        held = {name: one for name, one in held.items() if name not in gone}
-        held |= {ids[i]: (X[i], y[i]) for i in range(start, start + 50)}
-        names = rng.sample(sorted(held), len(held))
-        rest = [held[name][0] for name in names], [held[name][1] for name in names], names
-        trees = rng.sample(range(T), 4)
-        require_same(some(labels, rest, trees), model, trees)
 
 
 def test_progress_is_told_of_each_tree() -> None:

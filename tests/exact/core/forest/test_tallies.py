@@ -1,4 +1,7 @@
-"""Leaves with a tally for each class that they have samples of say what leaves with a counter for each class say."""
+"""Leaves with a tally for each class that they have samples of: their memory, and wrong ones.
+
+What such leaves say is compared with the oracle in histories, by `most_counters` of `tests/histories/kinds.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ import pytest
 from oubli.core import DynamicForestClassifier, load, persistence
 from oubli.core.errors import FileError
 from oubli.core.forest.engine import ForestEngine
-from oubli.core.influence.methods import influence
 
 N, MANY = 600, ForestEngine.most_counters + 4
 RNG = np.random.default_rng(0)
@@ -24,28 +26,6 @@ Y = RNG.integers(0, MANY, N)
 def fitted(most_counters: int = ForestEngine.most_counters, **parameters: Any) -> DynamicForestClassifier:
     with patch.object(ForestEngine, "most_counters", most_counters):
         return DynamicForestClassifier(n_estimators=6, random_state=3, **parameters).fit(X, Y)
-
-
-def said(model: Any, *, with_tags: bool) -> list[Any]:
-    """What a model answers, by every way in which leaves are read."""
-    found = [model.query(X[:3], frozen=True).probabilities] if with_tags else []
-    found += [model.predict_proba(X[:1]), model.predict_proba(X), model.feature_importances_]
-    found += [model.engine_.look(0, model.problem()).says(0)[0], model.digest()]
-    found += [influence(model, X[:2], Y[:2], method="leave-one-out", ids=[str(i) for i in range(50, 90)]).scores]
-    return [answer.tobytes() if isinstance(answer, np.ndarray) else answer for answer in found]
-
-
-@pytest.mark.parametrize("parameters", [{}, {"max_depth": 2}, {"occurrence": 0.5}], ids=str)
-def test_tallies_say_what_counters_say(parameters: dict[str, Any]) -> None:
-    model, other = fitted(**parameters), fitted(MANY, **parameters)
-    assert len(model.engine_.trees.tallies)
-    assert not len(other.engine_.trees.tallies)
-    assert said(model, with_tags=False) == said(other, with_tags=False)
-    for one in (model, other):
-        one.delete([str(i) for i in range(0, 40, 2)])
-        one.add(X[:5], Y[:5])
-    assert said(model, with_tags=True) == said(other, with_tags=True)
-    assert model.verify().ok
 
 
 def test_classes_that_come_make_tallies_of_counters() -> None:

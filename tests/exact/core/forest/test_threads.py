@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import random
-import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -62,19 +60,6 @@ def test_trees_are_sound_when_little_can_be_borrowed_at_a_time(kind: Any, monkey
         one.resolve()
         one.check_invariants()
     assert model.digest() == expected.digest()
-
-
-def test_trees_of_one_split_are_grown() -> None:
-    """A thread borrows more than such a tree takes, for it has to be able to split a node."""
-    X, _ = data()
-    X[:, 0] = X[:, 0] > 0
-    one, seven = (
-        DynamicForestClassifier(n_estimators=12, max_features=D, random_state=0, n_jobs=n_jobs).fit(X, X[:, 0])
-        for n_jobs in (None, 7)
-    )
-    seven.check_invariants()
-    assert seven.digest() == one.digest()
-    assert one.engine_.rows_taken().tolist() == [3 * 12, 2 * 12, 12 + 1]
 
 
 def test_pools_do_not_grow_with_every_call() -> None:
@@ -163,41 +148,6 @@ def test_threads_that_have_not_come_to_their_end_make_the_model_unusable(monkeyp
         assert model.fit(X, y).is_usable
 
 
-def test_ctrl_c_stops_a_fit_and_leaves_the_model_as_it_was() -> None:
-    model = fitted()
-    before, n_calls = model.digest(), []
-
-    def press(done: int, total: int) -> None:
-        n_calls.append(done)
-        if done < total:
-            signal.raise_signal(signal.SIGINT)
-
-    X, y = data(900, 3)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y, progress=press)
-    assert n_calls[0] < 12
-    assert model.digest() == before
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_a_fork_while_threads_run_has_threads_of_its_own() -> None:
-    X, y = data()
-    expected = fitted(n_jobs=None).digest()
-    children: list[int] = []
-
-    def fork(done: int, total: int) -> None:
-        if children:
-            return
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if fitted(n_jobs=3).digest() == expected else 1)
-        children.append(child)
-
-    model = DynamicForestClassifier(n_estimators=12, random_state=0, n_jobs=3).fit(X, y, progress=fork)
-    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
-    assert model.digest() == expected
-
-
 def test_who_copies_a_model_that_is_being_fitted_has_what_it_was() -> None:
     model = fitted()
     before, copies = model.digest(), []
@@ -234,3 +184,17 @@ def test_what_threads_worked_in_is_overwritten(monkeypatch: pytest.MonkeyPatch) 
             assert name == "bit_constants" or not np.asarray(array).view(np.uint8).any(), name
     model.wipe()
     assert not model.engine_.blocks.longs[0].any()
+
+
+@pytest.mark.parametrize("kind", FORESTS)
+def test_a_signal_that_is_set_stops_before_the_first_tag_and_without_one_none_is_left(kind: Any) -> None:
+    model = fitted(kind)
+    model.delete([str(i) for i in range(0, N, 10)])
+    other, n_tags = model.copy(), model.n_lazy_tags_
+    assert n_tags > 0
+    assert model.resolve_until(np.ones(1, np.int64)) == 0
+    assert model.n_lazy_tags_ == n_tags
+    assert model.resolve_until(np.zeros(1, np.int64)) > 0
+    assert model.n_lazy_tags_ == 0
+    model.check_invariants()
+    assert model.digest() == other.digest()

@@ -134,33 +134,6 @@ def test_top_leaves_lead_from_single_point_to_all_points(loss: Loss, make: Any) 
     assert errors[0] > errors[2] > errors[3] > errors[4] == 0.0
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    loss=st.sampled_from(list(Loss)),
-    n=st.integers(5, 30),
-    n_leaves=st.integers(1, 5),
-    n_classes=st.integers(3, 4),
-    l2=st.sampled_from([0.0, 0.3]),
-    seed=st.integers(0, 1000),
-)
-def test_all_forms_agree_on_random_structures(
-    loss: Loss, n: int, n_leaves: int, n_classes: int, l2: float, seed: int
-) -> None:
-    structures = random_structures(
-        loss, n=n, n_rows=3, n_leaves=n_leaves, n_classes=n_classes, l2=l2, seed=seed, n_iterations=3, rate=0.4
-    )
-    view, leaves, slopes = asked(structures)
-    reverse = weight_adjoints(view, leaves, slopes)
-    scale = max(np.abs(reverse).max(), 1e-12)
-    one_by_one = forward(FastLeafInfluence(view, "all"), leaves, slopes, range(n))
-    np.testing.assert_allclose(one_by_one, reverse, atol=1e-9 * scale)
-    by_row = weight_adjoints_by_row(view, leaves, slopes)
-    np.testing.assert_allclose(by_row.sum(axis=1), reverse, atol=1e-9 * scale)
-    if l2 > 0:
-        expected = finite_differences(structures, range(n)).mean(axis=1)
-        np.testing.assert_allclose(reverse, expected, atol=1e-5 * max(np.abs(expected).max(), 1e-4))
-
-
 def test_many_rows_go_in_several_passes() -> None:
     view, leaves, slopes = asked(random_structures(Loss.SOFTMAX_LOG_LOSS, n_rows=37))
     done: list[tuple[int, int]] = []

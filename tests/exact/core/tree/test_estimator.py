@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any
 from unittest.mock import patch
@@ -30,30 +29,6 @@ def fitted(n: int = 200, **parameters: Any) -> Any:
 
 
 # Parameters
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "rule"),
-    [
-        ("max_depth", [-1, 65, 1.0, "10", True], r"must be an integer in \[0, 64\]"),
-        ("pruning_size", [0, 1.5, None, 2**31], r"must be an integer in \[1, 2147483647\]"),
-        ("alpha", [-0.1, 1.1, math.nan, None, "0"], r"must be a number in \[0, 1\]"),
-        ("alpha", [1, 1.0], "must be below 1"),
-        ("beta", [-0.1, 2], r"must be a number in \[0, 1\]"),
-        ("epsilon", [-0.1, math.nan, "0.1"], "must be a number of at least 0"),
-        ("epsilon", [math.inf], "must be finite"),
-        ("epsilon", [None], "derived from alpha and beta: make both greater than 0"),
-        ("window", [0, -1, 2.0, 2**26 + 1], r"must be an integer in \[1, 67108864\]"),
-        ("lazy", [1, None], "must be True or False"),
-        ("random_state", [-1, "x"], "random_state"),
-    ],
-)
-def test_parameters_are_checked_by_fit(name: str, values: list[Any], rule: str) -> None:
-    for value in values:
-        model = DynamicTreeClassifier(**{name: value})
-        with pytest.raises(InputError, match=rule):
-            model.fit(*table())
-        assert not model.__sklearn_is_fitted__()
 
 
 def test_epsilon_is_derived_from_both() -> None:
@@ -176,31 +151,3 @@ def test_a_category_that_has_gone_is_not_named() -> None:
     assert "is a category that no sample has" in model.export_text()
     assert '"u"' not in model.export_text()
     assert "b (0 samples)" in model.export_text()  # the answer of the node above
-
-
-def test_the_drawing_has_every_node_and_arrow() -> None:
-    model = fitted()
-    dot = model.export_graphviz(["a", "b", 'c "quoted"'])
-    assert dot.startswith("digraph tree {")
-    assert dot.endswith("}")
-    n_inner = (model.engine_.n_nodes - 1) // 2
-    assert len(re.findall(r"^    node\d+ \[label=", dot, re.MULTILINE)) == model.engine_.n_nodes
-    assert len(re.findall(r'-> node\d+ \[label="yes"\]', dot)) == n_inner
-    assert len(re.findall(r'-> node\d+ \[label="no"\]', dot)) == n_inner
-    assert f"{model.n_samples_} samples" in dot
-    assert r"c \"quoted\"" in dot
-
-
-def test_exports_resolve_and_refuse() -> None:
-    model = fitted(lazy=True)
-    model.add(*table(60, seed=4))
-    assert model.n_lazy_tags_
-    assert model.copy().export_graphviz().count("samples") > 3
-    text = model.export_text()
-    assert model.n_lazy_tags_ == 0
-    assert text == model.export_text()
-    with pytest.raises(InputError, match="feature_names has 2 names: give one for each of 3 features"):
-        model.export_text(["a", "b"])
-    with pytest.raises(InputError, match="decimals=-1"):
-        model.export_graphviz(decimals=-1)
-    assert DynamicTreeClassifier().start(model.schema_).export_text() == "nothing (0 samples)"

@@ -7,11 +7,7 @@ import hashlib
 import os
 import pickle
 import random
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -256,13 +252,6 @@ def test_a_kernel_runs_when_it_cannot_be_kept(
     assert call() == (21, 0)
 
 
-def test_a_directory_that_vanishes_is_made_again(directory: Path) -> None:
-    call()
-    shutil.rmtree(directory)
-    assert call() == (21, 1)
-    assert call() == (21, 0)
-
-
 def test_a_file_in_place_of_the_directory_is_no_error_and_said_once(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -298,25 +287,3 @@ def test_what_is_left_half_written_or_of_no_use_any_more_is_removed(directory: P
 
 
 # Processes
-
-WRITER = """
-import sys
-from oubli.core.jit import policy as kernel_cache
-from oubli.core.jit.policy import _packed, _read, _write
-from pathlib import Path
-
-sys.stdin.readline()
-for i in range(200):
-    path = Path(sys.argv[1]) / f"kernel-{i}"
-    _write(path, _packed(b"key", (i,), (sys.argv[2], i)))
-    assert _read(path, b"key", (i,))[1] == i
-"""
-
-
-def test_processes_that_write_the_same_files_at_the_same_time(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WRITER, str(tmp_path)]
-    writers = [subprocess.Popen([*command, name], stdin=subprocess.PIPE) for name in "abc"]
-    with ThreadPoolExecutor(3) as pool:  # a line begins each
-        list(pool.map(lambda writer: writer.communicate(b"go\n"), writers))
-    assert [writer.returncode for writer in writers] == [0, 0, 0]
-    assert len(list(tmp_path.iterdir())) == 200

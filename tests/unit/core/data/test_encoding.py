@@ -14,14 +14,13 @@ from oubli.core.data.columns import (
     encode_booleans,
     encode_categories,
     encode_codes,
-    inexact_integers,
     read_numbers,
     round_numbers,
 )
 from oubli.core.data.encoding import FEW_ROWS, Encoder
 from oubli.core.data.schema import Column, Schema
 from oubli.core.data.tables import RawColumn
-from oubli.core.data.values import FLOAT32_LIMIT, RefusedError, boolean, category_text, loses_integer, number
+from oubli.core.data.values import FLOAT32_LIMIT, RefusedError, boolean, category_text, number
 from oubli.core.errors import FeatureCountError, InputError
 
 NAN = math.nan
@@ -175,20 +174,6 @@ def test_a_number_beyond_float32_is_rounded_in_its_column_alone():
     assert cells.tolist() == [[1e39, 1.0], [1e39, LARGEST]]
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=8), st.sampled_from(["float32", "float64"]))
-def test_inexact_integers_of_arrays_and_of_objects_are_the_same(values, dtype):
-    values += [2**24 + 1, -(2**63), 2**63 - 1, 2**53 + 1, 2**53 + 2]
-
-    def refused(value):
-        return loses_integer(value, dtype)
-
-    assert inexact_integers(np.array(values), dtype).tolist() == [refused(v) for v in values]
-    unsigned = [abs(v) * 2 for v in values if abs(v) < 2**63]
-    assert inexact_integers(np.array(unsigned, np.uint64), dtype).tolist() == [refused(v) for v in unsigned]
-    small = np.array([v % 2**32 - 2**31 for v in values], np.int32)
-    assert inexact_integers(small, dtype).tolist() == [refused(v) for v in small.tolist()]
-
-
 # Lists --------------------------------------------------------------------------------------------
 
 
@@ -293,38 +278,7 @@ def test_few_and_many_rows_are_encoded_alike(rows):
 floats = st.floats() | st.just(-1e-60)  # becomes -0.0 when it is rounded
 
 
-@given(st.lists(st.lists(floats, min_size=2, max_size=2), min_size=1, max_size=4), st.booleans())
-def test_arrays_and_lists_of_floats_are_encoded_alike(rows, is_wide):
-    encoder = numeric(2, "float64" if is_wide else "float32")
-    results = [outcome(encoder.encode, X) for X in (rows, np.array(rows), np.asfortranarray(rows), pd.DataFrame(rows))]
-    if hasattr(results[0], "cells"):
-        assert len({result.cells.tobytes() for result in results}) == 1
-    else:
-        assert not any(hasattr(result, "cells") for result in results)
-
-
 CATEGORICAL = Column("a", "categorical")
-
-
-@given(st.lists(st.one_of(cell, st.sampled_from(["a", "b", None, NAN])), min_size=1, max_size=8))
-def test_codes_are_those_of_the_texts(values):
-    """The quick way gives the codes of the texts that the other way gives, or leaves the column to it."""
-    asked = []
-
-    def look_up(value):
-        asked.append(value)
-        return len(value)
-
-    codes = encode_codes(RawColumn(values), look_up)
-    if all(type(value) is str or value is None or (type(value) is float and value != value) for value in values):
-        texts = outcome(encode_categories, RawColumn(values), CATEGORICAL)
-        if isinstance(texts, tuple):
-            assert codes is None
-        else:
-            np.testing.assert_array_equal(codes, [NAN if text is None else len(text) for text in texts])
-            assert sorted(asked) == sorted({text for text in texts if text is not None})
-    else:
-        assert codes is None
 
 
 WIDE = 2**60 + 1  # no float holds it

@@ -147,11 +147,6 @@ def test_the_log_says_which_columns_are_float64(caplog):
     assert not caplog.records
 
 
-def test_columns_named_by_numbers_get_names():
-    schema = infer(pd.DataFrame([[1.0, 2.0]]))
-    assert (schema.names, schema.named) == (("x0", "x1"), False)
-
-
 FRAME = pd.DataFrame({"a": [1.0], "b": [2.0], "c": [3.0]})
 
 

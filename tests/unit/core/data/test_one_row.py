@@ -8,13 +8,11 @@ from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oubli.core.data.encoding import Encoder
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.data.tables import only_row
 from oubli.core.errors import InputError
 from oubli.core.samples.store import SampleStore
 
@@ -97,15 +95,3 @@ def test_plain_rows_take_the_short_way_and_stay_as_they_were() -> None:
         assert Encoder(mixed).encode(frame).texts == {0: ["x"], 2: [None]}
         assert Encoder(SCHEMAS[3]).encode([row]).cells[0, 0] == 1.0
     assert row == [True, "x", 3]
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        pd.DataFrame({"a": [1, 2]}), pd.DataFrame({"b": [1]}), pd.DataFrame({"a": [pd.Timestamp(0)]}),
-        pd.DataFrame({"a": [True]}), pd.DataFrame({"a": [2**53 + 1], "b": [0.5]}), [[1]], np.array([[1]]),
-    ],
-)  # fmt: skip
-def test_what_is_not_plain_is_no_row(frame: Any) -> None:
-    names = ["a", "b"] if getattr(frame, "shape", ()) == (1, 2) else ["a"]
-    assert only_row(frame, names) is None

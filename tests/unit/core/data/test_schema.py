@@ -1,12 +1,9 @@
 import copy
-import json
 import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import InputError
@@ -18,18 +15,6 @@ ADULT = Schema(
     ),
     Task.CLASSIFICATION, LabelType.STRING, label_name="income", named=True,
 )  # fmt: skip
-
-
-def test_what_a_schema_knows():
-    assert ADULT.n_features == 4
-    assert ADULT.names == ("age", "weight", "job", "member")
-    assert ADULT.categorical_mask.tolist() == [False, False, True, False]
-    assert ADULT.categorical_mask.dtype == np.bool_
-    assert ADULT.index("job") == 2
-    with pytest.raises(InputError, match="no column of this name"):
-        ADULT.index("jobs")
-    with pytest.raises(AttributeError):
-        ADULT.task = Task.REGRESSION
 
 
 def test_cells_are_float32_unless_a_column_needs_more():
@@ -90,24 +75,6 @@ def test_json():
     lax = Schema.from_dict({**document, "extra_columns": "ignore", "missing_columns": "missing"})
     assert lax == replace(ADULT, extra_columns="ignore", missing_columns="missing")
     assert Schema.from_dict(lax.to_dict()) == lax
-
-
-names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
-columns = st.one_of(
-    st.builds(Column, names, st.just(ColumnType.NUMERIC), st.sampled_from(["float32", "float64"])),
-    st.builds(Column, names, st.sampled_from([ColumnType.CATEGORICAL, ColumnType.BOOLEAN])),
-)
-
-
-@given(
-    st.lists(columns, min_size=1, max_size=6, unique_by=lambda column: column.name),
-    st.sampled_from(LabelType),
-    names,
-    st.booleans(),
-)
-def test_json_round_trip(columns, label_type, label_name, named):
-    schema = Schema(tuple(columns), Task.CLASSIFICATION, label_type, label_name, named)
-    assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
 
 
 GOOD = {"task": "classification", "label": {"type": "string"}, "columns": [{"name": "a", "type": "numeric"}]}

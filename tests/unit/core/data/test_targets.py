@@ -3,13 +3,10 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import _NotAnArray
 
 from oubli.core.data.schema import LabelType
 from oubli.core.data.targets import encode_labels, encode_targets, read_label_column
-from oubli.core.data.values import canonical_label
 from oubli.core.errors import DataConversionWarning, InputError
 from tests.unit.core.data.test_tables import Sparse
 
@@ -88,27 +85,6 @@ def test_a_missing_label_is_refused(y):
             assert "must not be missing: give every sample a label" in str(info.value)
     with pytest.raises(InputError):
         encode_targets(y, 2, "income")
-
-
-values = st.one_of(
-    st.booleans(), st.integers(), st.integers(-3, 3), st.floats(),
-        st.text(max_size=3), st.none(), st.integers(0, 9).map(np.int8)
-)  # fmt: skip
-
-
-@given(values, st.sampled_from(LabelType))
-def test_canonical_labels_are_canonical(value, label_type):
-    label = canonical_label(value, label_type)
-    if label is None:
-        return
-    again = canonical_label(label, label_type)
-    assert again == label
-    assert type(again) is type(label)
-    assert type(label) in {
-        STRING: {str}, INTEGER: {int}, NUMBER: {float}, BOOLEAN: {bool}, SCALAR: {str, int, float, bool},
-    }[label_type]  # fmt: skip
-    if not isinstance(value, str):
-        assert float(label) == float(value)
 
 
 @pytest.mark.parametrize(

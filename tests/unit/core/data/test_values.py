@@ -7,8 +7,6 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from oubli.core.data.values import (
     Distinct,
@@ -100,11 +98,6 @@ def test_numbers_beyond_float64_are_held_as_its_largest(value):
 )  # fmt: skip
 def test_integers_that_are_lost(value, dtype, expected):
     assert loses_integer(value, dtype) is expected
-
-
-@given(st.integers(-(2**127), 2**127))
-def test_integers_that_float32_holds_are_not_lost(value):
-    assert loses_integer(value, "float32") == (int(np.float32(number(value))) != value)
 
 
 @pytest.mark.parametrize(

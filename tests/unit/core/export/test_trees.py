@@ -175,7 +175,7 @@ def test_what_cannot_be_shown_is_said() -> None:
     for options, message in (
         ({"max_depth": -1}, "max_depth=-1"),
         ({"decimals": 18}, "decimals=18"),
-        ({"feature_names": ["a"]}, "feature_names has 1 names: give one for each of 3 features"),
+        ({"feature_names": ["a"]}, "feature_names has 1 names: give one for each of 4 features"),
     ):
         for show in (model.export_text, model.export_graphviz, model.plot_tree):
             with pytest.raises(InputError, match=message):

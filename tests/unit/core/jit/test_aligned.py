@@ -8,7 +8,7 @@ import pytest
 
 from oubli.core import DynamicForestClassifier, load
 from oubli.core.jit import aligned
-from oubli.core.jit.aligned import copy, prefetch_to_read, zeros
+from oubli.core.jit.aligned import prefetch_to_read, zeros
 from oubli.core.jit.policy import kernel
 
 RECORD = np.dtype([("value", "f8"), ("child", "i4"), ("kind", "i4")])
@@ -25,18 +25,6 @@ def test_zeros(shape: Any, dtype: Any) -> None:
     assert array.flags.c_contiguous
     assert array.flags.aligned
     assert array.flags.writeable
-
-
-def test_copy() -> None:
-    array = np.arange(12, dtype=np.int32).reshape(3, 4)
-    other = copy(array[:, ::2], np.int64)
-    assert other.dtype == np.int64
-    assert other.tolist() == [[0, 2], [4, 6], [8, 10]]
-    assert other.ctypes.data % 64 == 0
-    assert other.flags.c_contiguous
-    other[0, 0] = 9
-    assert array[0, 0] == 0
-    assert copy(array).dtype == array.dtype
 
 
 def test_the_nodes_and_counters_of_a_forest_begin_with_a_line(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oubli.core import DynamicForestClassifier, DynamicTreeClassifier
 from oubli.core.data.schema import ColumnType, LabelType, Schema, Task
 from oubli.core.errors import InputError
 from oubli.core.samples.store import SampleStore
@@ -110,16 +109,3 @@ def test_a_full_store_a_copy_and_an_id_that_is_held_take_the_long_way() -> None:
     store = store_of(PLAIN)
     store.next_id = 5  # which is held
     assert store.admit(["x", 1.0, "y"], ["x"]) is None
-
-
-@pytest.mark.parametrize("model", [DynamicForestClassifier(4, random_state=0), DynamicTreeClassifier(epsilon=0.0)])
-def test_a_model_does_not_care(model: Any) -> None:
-    rng = np.random.default_rng(0)
-    rows = [[float(a), "xy"[int(a > 0)], float(b)] for a, b in rng.normal(size=(80, 2))]
-    labels = ["x" if row[2] > 0 else "y" for row in rows]
-    model.fit(rows[:40], labels[:40])
-    other = model.copy()
-    for i in range(40, 80):
-        assert model.add([rows[i]], [labels[i]]) == other.add((rows[i],), labels[i : i + 1]) == [str(i)]
-    assert model.digest() == other.digest()
-    model.check_invariants()

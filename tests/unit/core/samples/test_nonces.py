@@ -27,15 +27,6 @@ def model_with(n: int = 12) -> Any:
     return model
 
 
-def test_a_library_without_them_has_none():
-    store = forest(20).samples_
-    assert len(store.nonces) == store.nonces.nbytes == 0
-    assert store.nonce("c3") is None
-    assert "samples.nonces" not in store.state()
-    store.remove(store.find(["c3"]))
-    assert len(store.copy().nonces) == 0
-
-
 def test_they_are_noted_and_overwritten():
     model = model_with()
     store = model.samples_

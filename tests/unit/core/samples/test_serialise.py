@@ -7,23 +7,13 @@ import pytest
 from oubli.core.data.schema import Column, Schema
 from oubli.core.errors import FileError
 from oubli.core.samples.store import SampleStore
-from tests.unit.core.samples.test_store import LABELS, ROWS, add, filled, mixed_schema, numeric_schema
+from tests.unit.core.samples.test_store import LABELS, ROWS, add, filled, linked, mixed_schema, numeric_schema
 
 
 def regression():
     store = SampleStore(numeric_schema(task="regression"))
     add(store, [[1, 2], [3, 4], [5, 6]], [0.5, 1.5, 2.5])
     store.remove([1])
-    return store
-
-
-def linked():
-    store = filled()
-    store.set_subject("c", "ann")
-    store.set_subject("a", "ann")
-    store.set_expiry("c", 1700)
-    store.set_origins(["a"], 4)
-    store.remove(store.find(["b"]))
     return store
 
 

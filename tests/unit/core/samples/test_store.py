@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from oubli.core.data.schema import Column, Schema
+from oubli.core.data.values import NEVER
 from oubli.core.errors import CapacityError, DuplicateIdError, InputError, UnknownIdError
 from oubli.core.samples import slots
+from oubli.core.samples.indexes import NONCE_BYTES, NonceIndex
 from oubli.core.samples.records import Prepared
 from oubli.core.samples.store import SampleStore
 from tests.reach import array_bytes, texts
-
-NAN = math.nan
 
 
 def mixed_schema(label_type="string", **options):
@@ -40,6 +40,18 @@ def filled():
     return store
 
 
+def linked():
+    """A store with a free slot, and with what is kept beside samples."""
+    store = filled()
+    store.set_subject("c", "ann")
+    store.set_subject("a", "ann")
+    store.set_expiry("c", 1700)
+    store.set_origins(["a"], 4)
+    store.remove(store.find(["b"]))
+    store.classes.order()
+    return store
+
+
 def fingerprint(store):
     """Everything that a refused call must leave alone."""
     tables = [store.classes.counts.tolist(), store.classes.order().tolist(), store.categories.hashes.tolist()]
@@ -57,16 +69,6 @@ def unchanged(store, call, error):
 
 
 # Adding -------------------------------------------------------------------------------------------
-
-
-def test_prepare_changes_nothing():
-    store = filled()
-    before = fingerprint(store)
-    prepared = store.prepare([[1, True, "new", "new"]], ["new class"], ["new"])
-    assert fingerprint(store) == before
-    assert prepared.n == 1
-    assert prepared.ids == ["new"]
-    assert {"new", "new class"}.isdisjoint(texts(store))
 
 
 def test_capacity_doubles():
@@ -210,17 +212,6 @@ def test_removed_targets_leave_nothing_behind():
     store.check_invariants()
 
 
-def test_growing_leaves_no_old_arrays_behind():
-    store = SampleStore(numeric_schema())
-    add(store, [[3141.5, 1.0]], [0], ["a"])
-    old = store.cells
-    for i in range(100):
-        add(store, [[i, i]], [0])
-    assert store.cells is not old
-    store.remove(store.find(["a"]))
-    assert np.float32(3141.5).tobytes() not in array_bytes(store)
-
-
 @pytest.mark.parametrize("wrong", [[3], [-1], [99], [0, 3], [0, -1], [0, 99], [0, 0], [0, 1, 0]])
 def test_free_slots_and_repeated_ones_are_refused(wrong):
     store = filled()
@@ -249,6 +240,22 @@ def test_expiries_that_are_refused(moment):
     assert store.expiry("a") == 5
 
 
+def test_what_is_not_kept_beside_samples_takes_no_memory():
+    store = filled()
+    assert (len(store.expiries), store.expiries.nbytes, len(store.nonces), store.nonces.nbytes) == (0, 0, 0, 0)
+    assert "samples.nonces" not in store.state()
+
+
+def test_room_is_made_for_nonces_and_what_was_there_is_overwritten():
+    index = NonceIndex()
+    index.note([1], b"1" * NONCE_BYTES)
+    old = index.values
+    index.note(np.array([9]), b"9" * NONCE_BYTES)
+    assert not old.any()
+    assert (index.get(1), index.get(500)) == (b"1" * NONCE_BYTES, None)
+    assert index.slots().tolist() == [1, 9]
+
+
 def test_memory_is_accounted_for():
     store = SampleStore(numeric_schema(28))
     empty = store.nbytes
@@ -271,10 +278,22 @@ def test_memory_is_accounted_for():
         lambda s: s.subjects.link(5, "ann"), lambda s: s.expiries.set(5, 1), lambda s: s.origins.__setitem__(5, 1),
         lambda s: s.categories.counts.__setitem__(0, 9), lambda s: setattr(s, "cells", np.asfortranarray(s.cells)),
         lambda s: setattr(s, "id_hashes", s.id_hashes[:-1]),
+        # What is kept beside samples, by slot.
+        lambda s: s.subjects._index.by_slot.update({1: "eve"}), lambda s: s.subjects._index.slots.update(eve={}),
+        lambda s: s.subjects._index.slots["ann"].pop(0), lambda s: s.subjects._index.by_slot.update({0: "bob"}),
+        lambda s: s.expiries.values.__setitem__(0, 5), lambda s: s.expiries.values.__setitem__(2, NEVER),
+        lambda s: setattr(s.expiries, "_n", 2), lambda s: setattr(s.expiries, "_soonest", 90),
+        lambda s: s.nonces.note([1], b"1" * NONCE_BYTES),
+        # Tables of classes and of categories.
+        lambda s: s.classes.counts.__setitem__(0, 9), lambda s: s.classes._values.append("x"),
+        lambda s: s.classes._codes.update(no=7), lambda s: s.classes._free.append(0),
+        lambda s: s.classes._order.__setitem__(0, 5), lambda s: s.categories.hashes.__setitem__(0, 1),
+        lambda s: s.categories.columns.__setitem__(5, 1), lambda s: s.categories._values.__setitem__(5, "x"),
+        lambda s: s.categories._free.append(0), lambda s: s.categories.codes[2].update(clerk=7),
     ],
 )  # fmt: skip
 def test_a_broken_store_is_noticed(spoil):
-    store = filled()
+    store = linked()
     store.check_invariants()
     spoil(store)
     with pytest.raises(AssertionError):

@@ -46,10 +46,8 @@ def start(columns: Sequence[Column], samples: Sequence[Sample], **parameters: An
 
 
 def change(player: Player, step: Any) -> None:
-    """Delete what is named, add samples, or, for `...`, compare with a fresh fit and the oracle."""
-    if step is ...:
-        player.beside.resolved()
-    elif isinstance(step[0], str):
+    """Delete what is named, or add samples."""
+    if isinstance(step[0], str):
         player.delete_ids(list(step))
     else:
         player.add_rows([name for name, _, _ in step], [(features, label) for _, features, label in step])
