@@ -1,14 +1,18 @@
 """The tiers: what `make test` runs, and what is left to `make test-long`.
 
-A test is long when its file or folder is in `LONG`, when it asks for PostgreSQL, or when it has the mark `long`, which
-`covering` and `ordinary` give to the cases that they leave out. `pytest -m long PATH` runs the long tests of a path,
-`pytest -m "" PATH` all.
+A test is long when its file or folder is in `LONG`, when it or one of its cases is in `slow.txt`, when it asks for
+PostgreSQL, or when it has the mark `long`, which `covering` and `ordinary` give to the cases that they leave out.
+`pytest -m long PATH` runs the long tests of a path, `pytest -m "" PATH` all.
+
+`slow.txt` names tests that take more than a second and look for what quicker ordinary tests look for as well, in other
+cases or at another place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,12 +35,14 @@ LONG = (
     "tests/unit/app/storage/postgres/",
     "tests/unit/benchmarks/",
 )
+SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
 POSTGRES = {"postgres", "database_server"}  # fixtures that start it
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark a test of the long tier; called for each test before any is chosen by its mark."""
-    if item.nodeid.startswith(LONG) or POSTGRES.intersection(getattr(item, "fixturenames", ())):
+    is_slow = not SLOW.isdisjoint((item.nodeid, item.nodeid.partition("[")[0]))
+    if is_slow or item.nodeid.startswith(LONG) or POSTGRES.intersection(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.long)
 
 

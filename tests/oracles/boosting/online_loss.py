@@ -116,7 +116,7 @@ def loss_of(targets: Sequence[float], most_samples: int, p: Any) -> NumberLoss:
     if p.loss == "squared_error":
         scale = scale_of(targets, most_samples)
         return NumberLoss(scale, center=scale.base)
-    start = number_start_of(targets, p)
+    start = number_start_of(targets, [256] * len(targets), p)
     base, spread, room = start.base, start.spread, most_samples.bit_length()
     center = 0.0 if p.loss == "poisson" else base
     furthest = min(max(abs(y - center) for y in targets), sys.float_info.max)

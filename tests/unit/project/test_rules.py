@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.imports import imported, nodes, parsed
+from tests.tiers import SLOW
 
 ROOT = Path(__file__).resolve().parents[3]
 CORE = sorted((ROOT / "core").rglob("*.py"))
@@ -125,3 +126,9 @@ def test_only_compiled_functions_have_no_types() -> None:
     """Mypy cannot tell them apart: it is told to let all functions without types pass where there are kernels."""
     for path in CORE:
         assert list(untyped(parsed(path))) == [], name(path)
+
+
+def test_the_slow_tests_are_there() -> None:
+    for one in SLOW:
+        path, _, function = one.partition("[")[0].partition("::")
+        assert f"def {function}(" in (ROOT / path).read_text(encoding="utf-8"), f"{one}: take it out of tests/slow.txt"

@@ -27,6 +27,7 @@ from oubli.core.errors import (
 from oubli.core.estimators import KINDS
 from oubli.core.influence import influence, view
 from tests.histories.cases import Case, small
+from tests.tiers import ordinary
 
 N = 70
 CLASSES = Task.CLASSIFICATION
@@ -275,7 +276,7 @@ def test_resolving_step_by_step_resolves_everything(case: Case) -> None:
 # Keeping
 
 
-@pytest.mark.parametrize("way", ["save", "pickle", "copy", "deepcopy"])
+@pytest.mark.parametrize("way", ordinary(["save", "pickle", "copy", "deepcopy"], "save", "copy"))
 def test_what_is_kept_goes_on_as_the_original_would(case: Case, way: str, tmp_path: Path) -> None:
     model = case.fitted()
     history(model, case)

@@ -26,6 +26,7 @@ from oubli.app.service.outbox import deliveries
 from oubli.app.service.outbox.deliveries import Push, WebhookChannel
 from oubli.app.service.service import Service
 from oubli.app.storage.journal import SqliteJournal
+from tests.tiers import ordinary
 from tests.unit.app.outgoing.receiver import ACCEPT, HANG_UP, Receiver, Request, answer
 from tests.unit.app.service.simulated import Time, started
 
@@ -249,7 +250,7 @@ async def again(work: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize(("owner", "name", "error"), STEPS)
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", ordinary([1, 2], 1))
 async def test_a_step_that_fails_is_tried_again(world, monkeypatch, owner, name, error, number):
     """Whichever it is: all is told in the end, and changes continue."""
     monkeypatch.setattr(deliveries, "_RETRY_NOTES", 0.001)
