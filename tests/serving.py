@@ -181,8 +181,9 @@ class Running:
 
     @property
     def output(self) -> str:
-        """What it has said so far."""
-        return (self.folder / "output.txt").read_text(encoding="utf-8")
+        """What it has said so far; nothing before it was started."""
+        path = self.folder / "output.txt"
+        return path.read_text(encoding="utf-8") if path.exists() else ""
 
     def get(self, path: str) -> tuple[int, Any]:
         return self.ask("GET", path)
