@@ -41,7 +41,7 @@ class ClientError(Exception):
     Examples
     --------
     >>> try:
-    ...     client.get("nobody")
+    ...     client.get("unknown")
     ... except ClientError as error:
     ...     print(error.kind)
     not-held
@@ -238,7 +238,7 @@ class NotFoundError(ProblemError):
     Examples
     --------
     >>> try:
-    ...     client.get("nobody")
+    ...     client.get("unknown")
     ... except NotFoundError as error:
     ...     print(error.status, error.kind)
     404 not-held

@@ -343,8 +343,8 @@ def prove_absence(
 
     Examples
     --------
-    >>> client.prove_absence(subject="nobody").name
-    'nobody'
+    >>> client.prove_absence(subject="unknown").name
+    'unknown'
     """
     if (sample_id is None) == (subject is None):
         raise DataError("give either an id or a subject")

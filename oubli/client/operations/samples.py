@@ -338,7 +338,7 @@ def delete_listing(
     Examples
     --------
     >>> added = client.add([[39, "a", True]], ["yes"], ids=["named-1"], subjects="named")
-    >>> client.delete_listing(["named-1", "nobody"]).found
+    >>> client.delete_listing(["named-1", "unknown"]).found
     {0: 1}
     """
     request = _deletion(ids, subjects, ref, idempotency_key, list_found=True)

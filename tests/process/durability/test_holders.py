@@ -259,6 +259,12 @@ def influence_running(scene: Scene) -> Case:
     return scene.unlearn(), scene.ends(job)
 
 
+def influence_queued(scene: Scene) -> Case:
+    """The job waits for another, with the instances that it was given."""
+    jobs = _held_up_question(scene), _question(scene)
+    return scene.unlearn(), scene.ends(*jobs)
+
+
 def _export(scene: Scene) -> str:
     """A bundle of the canary's subject, as a job."""
     scene.monkeypatch.setattr(exports, "_FEW", 0)
@@ -840,7 +846,7 @@ def joins(scene: Scene) -> Case:
 SITUATIONS: dict[str, tuple[Callable[[Scene], Case], ...]] = {
     "rankings": (rankings, influence_ended_after),
     "bundles": (bundles, bundles_running, bundles_queued),
-    "influence": (influence_running,),
+    "influence": (influence_running, influence_queued),
     "set": (set_behind,),
     "verify": (verify,),
     "states": (states, trees),

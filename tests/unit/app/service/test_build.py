@@ -176,7 +176,7 @@ def push_settings(folder: Path, **values: Any) -> Any:
 
 
 def test_webhooks(tmp_path):
-    assert push_of(push_settings(tmp_path)) is None, "nobody is told unless it is set"
+    assert push_of(push_settings(tmp_path)) is None, "no receipts are sent unless a target is set"
     push = push_of(
         push_settings(tmp_path, webhook_url="https://hooks.example/a?b=c", webhook_secret_file=tmp_path / "secret")
     )
@@ -199,7 +199,7 @@ def test_opendsr(tmp_path):
     processor, push = processor_of(given), push_of(given)
     assert processor is not None
     assert push is not None
-    assert push.targets == (), "receipts are told of to nobody"
+    assert push.targets == (), "receipts have no target"
     assert list(processor.callbacks) == [CALLBACK]
     assert tuple(processor.identities) == ("email",)
     assert processor.url == f"https://{DOMAIN}/opendsr/v2"

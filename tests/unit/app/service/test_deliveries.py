@@ -252,7 +252,7 @@ async def again(work: Callable[[], Any]) -> Any:
 @pytest.mark.parametrize(("owner", "name", "error"), STEPS)
 @pytest.mark.parametrize("number", ordinary([1, 2], 1))
 async def test_a_step_that_fails_is_tried_again(world, monkeypatch, owner, name, error, number):
-    """Whichever it is: all is told in the end, and changes continue."""
+    """Whichever it is: all receipts are sent in the end, and changes continue."""
     monkeypatch.setattr(deliveries, "_RETRY_NOTES", 0.001)
     monkeypatch.setattr(ledger, "_RETRY", 0.001)
     monkeypatch.setattr(sender, "_KEPT", 0.0)  # each attempt asks for addresses

@@ -303,7 +303,7 @@ def test_what_was_refused_can_be_written_later(
     with pytest.raises(error):
         journal.append(batch(1, 2))
     assert not journal.failed
-    if error is not JournalRefusedError:  # after which it has opened its file anew
+    if error is not JournalRefusedError:  # after which it has opened its file again
         journal._segment._connection = sound
     journal.append(batch(1, 2))
     break_connection(journal, "SELECT seq", sqlite3.SQLITE_IOERR_READ)
