@@ -195,7 +195,8 @@ def test_receipts_snapshots_and_the_ledger(client: Client, tmp_path: Path) -> No
     assert client.restore_snapshot(tmp_path / "file").model_version == client.min_version
     indices = [entry.index for entry in client.ledger(page_size=3)]
     assert indices == list(range(1, len(indices) + 1))
-    assert [entry.index for entry in client.ledger(after=2)] == indices[2:]
+    later = [entry.index for entry in client.ledger(after=2)]  # erasures of earlier tests may append meanwhile
+    assert later[: len(indices) - 2] == indices[2:]
 
 
 def trusted_by(client: Client) -> Policy:
