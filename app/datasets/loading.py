@@ -7,6 +7,7 @@ what lets `oubli.app.datasets.columns` decide types by rules that are ours.
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -18,6 +19,7 @@ import pyarrow as pa
 from oubli.app.datasets.columns import (
     Array,
     ColumnError,
+    Feature,
     Labels,
     Note,
     as_input,
@@ -102,6 +104,7 @@ _DROPPED, _UNDECLARED = "dropped", "not in the schema"  # columns that are not r
 _OF_A_SCHEMA = ('"missing_columns": "missing" in the schema file', '--drop, or "extra_columns": "ignore" in it')
 QUANTITIES, CLASSES = "quantities (regression)", "classes (classification)"  # answers
 _FEW_NUMBERS = 100  # distinct whole numbers may be classes
+_THREADS = 2  # that convert columns: each has a column in the forms of both sides at once
 _CANDIDATES = 10  # for the target, that a message names
 _EXAMPLES, _LOOKED_AT = 3, 100  # values that are shown, and rows that they are among
 
@@ -321,23 +324,30 @@ def _read_features(
     features: list[Column] = []
     words: frozenset[str] = frozenset()
     reading, nothing = source.reading, pa.chunked_array([pa.nulls(n_rows)])
-    for done, name in enumerate(names):
-        progress(f"reading the columns of {source.path.name}", done, len(names))
+
+    def convert(name: str) -> Feature:
         column = fields.pop(name, nothing)
-        if declared is not None:
-            columns[name] = convert_feature(declared.columns[declared.index(name)], column, reading)
-            continue
-        is_categorical = name in settings.categorical
-        feature = infer_feature(name, column, categorical=is_categorical, typed=source.typed, reading=reading)
-        columns[name] = feature.values
-        features.append(feature.column)
-        words |= feature.words
-        if feature.n_categories is not None:
-            categories[name] = feature.n_categories
-        if feature.note is not None:
-            notes.append(feature.note)
-        if settings.id_column is None and name.lower() == "id":
-            notes.append(Note(name, "is learned from like any other column; --id makes it the sample's id"))
+        if declared is None:
+            is_categorical = name in settings.categorical
+            return infer_feature(name, column, categorical=is_categorical, typed=source.typed, reading=reading)
+        column_type = declared.columns[declared.index(name)]
+        return Feature(column_type, convert_feature(column_type, column, reading))
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for done, feature in enumerate(threads.map(convert, names)):
+            name = names[done]
+            progress(f"reading the columns of {source.path.name}", done, len(names))
+            columns[name] = feature.values
+            if declared is not None:
+                continue
+            features.append(feature.column)
+            words |= feature.words
+            if feature.n_categories is not None:
+                categories[name] = feature.n_categories
+            if feature.note is not None:
+                notes.append(feature.note)
+            if settings.id_column is None and name.lower() == "id":
+                notes.append(Note(name, "is learned from like any other column; --id makes it the sample's id"))
     progress(f"reading the columns of {source.path.name}", len(names), len(names))
     late = words.difference(words if "missing" in reading.given else reading.missing)
     for one in features if late else ():  # they came behind the first part of the file
