@@ -441,8 +441,20 @@ class ForestEngine(KeptForest):
 
     def resolve_all(self, data: ForestData, tell: Callable[[int], object] | None = None) -> int:
         """Resolve all tags and return how many there were; `tell` is called with the number of trees that have none."""
-        n_tags, caller = self.n_tags, threading.get_ident()
-        tagged, done = np.flatnonzero(self.trees.tree_tags).tolist(), list[int]()
+        n_tags = self.n_tags
+        if self.is_planted or tell is not None or self.n_threads > 1:
+            tagged = np.flatnonzero(self.trees.tree_tags).tolist()
+            if self.is_planted or tell is not None or self._is_much_work(tagged):
+                self._resolve_by_trees(data, tagged, tell)
+        while self.n_tags > 0:
+            # A part at a time: between two calls Ctrl-C gets through.
+            self.scratch.work[WORKED] = 0
+            self._resolve(data, 0, self.settings.n_trees, max_work=_LONG_WORK)
+        return n_tags
+
+    def _resolve_by_trees(self, data: ForestData, tagged: list[int], tell: Callable[[int], object] | None) -> None:
+        """Resolve what is tagged in some trees, one after the other or in threads, and tell how far that is."""
+        caller, done = threading.get_ident(), list[int]()
         n_told = n_before = self.settings.n_trees - len(tagged)
 
         def finish(*trees: int) -> None:
@@ -456,15 +468,9 @@ class ForestEngine(KeptForest):
         spare: list[Scratch] = []  # working spaces of other threads
         try:
             n_a_tree = self._resolve_first(data, tagged, spare, finish) if self.is_planted and tagged else None
-            if self.n_threads > 1 or tell is not None:
-                self._resolve_some(data, n_a_tree, tagged, spare, finish)
+            self._resolve_some(data, n_a_tree, tagged, spare, finish)
         finally:
             aligned.shred(arrays_in(spare))
-        while self.n_tags > 0:
-            # A part at a time: between two calls Ctrl-C gets through.
-            self.scratch.work[WORKED] = 0
-            self._resolve(data, 0, self.settings.n_trees, max_work=_LONG_WORK)
-        return n_tags
 
     def _resolve_some(
         self, data: ForestData, n_a_tree: Ints | None, trees: list[int], spare: list[Scratch], finish: Finish

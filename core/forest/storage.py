@@ -143,7 +143,7 @@ class KeptForest(Engine):
         """Samples from which on a node keeps counters: below, counting again is cheaper than keeping."""
         if self.smallest_block is not None:
             return self.smallest_block
-        smallest = max(96, 3 * (self.settings.n_thresholds + 2) * self.width)
+        smallest = max(96, 3 * (self.settings.n_thresholds + 2) * self.width // 2)
         return max(smallest, min(int(_SHARE_WITH_BLOCK * self.n_planted), _SURELY_WITH_BLOCK))
 
     def set_block_minimum(self, n_planted: int) -> None:
