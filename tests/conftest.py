@@ -29,6 +29,7 @@ gc.disable()
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # a tenth of the time of many tests would be spent in it
     gc.enable()
 
 

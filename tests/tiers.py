@@ -39,6 +39,12 @@ SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8"
 POSTGRES = {"postgres", "database_server"}  # fixtures that start it
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what is long as a whole where ordinary tests are asked for: reading it takes seconds."""
+    name = collection_path.relative_to(config.rootpath).as_posix() + "/" * collection_path.is_dir()
+    return True if config.option.markexpr == "not long" and name.startswith(LONG) else None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark a test of the long tier; called for each test before any is chosen by its mark."""
     is_slow = not SLOW.isdisjoint((item.nodeid, item.nodeid.partition("[")[0]))

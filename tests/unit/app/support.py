@@ -8,11 +8,12 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx2
-import jsonschema
+import jsonschema_rs
 import orjson
 import pytest
 from starlette.testclient import TestClient
@@ -143,10 +144,16 @@ def problem_of(answer: Any) -> tuple[int, str]:
     return answer.status_code, answer.json()["type"].removeprefix("urn:oubli:problem:")
 
 
+@cache
+def _plain_settings() -> Settings:
+    """Those of most tests: to look for each of them in the environment takes as long as a small fit."""
+    return Settings(max_rows=3000)
+
+
 def make_settings(**values: Any) -> Settings:
     """Settings of a small server; constants of the class may have other values too."""
     constants = {name: values.pop(name) for name in [*values] if name not in Settings.model_fields}
-    settings = Settings(**{"max_rows": 3000, **values})
+    settings = Settings(**{"max_rows": 3000, **values}) if values else _plain_settings().model_copy()
     vars(settings).update({"page_size_max": 50, **constants})
     return settings
 
@@ -229,5 +236,5 @@ def described(app: Any) -> dict[str, Any]:
 def require_conforms(message: type[Message], answer: Any) -> Any:
     """Compare an answer, JSON or an object made from it, with the JSON schema of its message, as clients know it."""
     content = orjson.loads(answer) if isinstance(answer, bytes | str) else answer
-    jsonschema.validate(content, message.model_json_schema())
+    jsonschema_rs.validate(message.model_json_schema(), content)
     return message.model_validate(content)

@@ -6,6 +6,7 @@ import ast
 import builtins
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,13 @@ sys.path.insert(0, str(ROOT / "docs" / "scripts"))
 import messages  # noqa: E402
 
 PAGE = (ROOT / "docs" / "reference" / "messages.md").read_text(encoding="utf-8")
-FOUND = list(messages.messages())
 CLASS_OF_PYTHON = re.compile(r"\b[A-Z][a-zA-Z]+(Error|Exception|Interrupt|Warning)\b")
+
+
+@cache
+def found() -> list[messages.Message]:
+    """What the code says."""
+    return list(messages.messages())
 
 
 def cells(heading: str) -> list[list[str]]:
@@ -33,13 +39,13 @@ def cells(heading: str) -> list[list[str]]:
 
 def test_the_code_is_read() -> None:
     assert {"StartError", "JournalDamagedError", "LedgerDamagedError", "SettingsError"} <= messages.refusal_names()
-    texts = [one.text for one in FOUND]
+    texts = [one.text for one in found()]
     assert len(texts) > 120
     assert any(text.startswith("the ledger names keys that are not in the key directory") for text in texts)
 
 
 def test_every_line_of_the_log_is_in_the_table_and_no_other() -> None:
-    logged = {one.text for one in FOUND if one.level}
+    logged = {one.text for one in found() if one.level}
     rows = cells("Lines of the log")
     assert {row[0][1:-1] for row in rows} == logged
     assert all(len(row) == 3 and all(row) for row in rows)
@@ -48,13 +54,13 @@ def test_every_line_of_the_log_is_in_the_table_and_no_other() -> None:
 def test_every_refusal_is_in_the_table() -> None:
     rows = cells("Refusals to start")
     told = {row[0][1:-1] for row in rows}
-    refused = {messages.parts_of(one.text)[0].replace("|", "\\|") for one in FOUND if not one.level}
+    refused = {messages.parts_of(one.text)[0].replace("|", "\\|") for one in found() if not one.level}
     assert refused == told
 
 
 def test_every_refusal_says_what_to_do() -> None:
     """What ends with another text has its remedy in that."""
-    for one in FOUND:
+    for one in found():
         if not one.level and not one.text.endswith(messages.ANY):
             _, remedy = messages.parts_of(one.text)
             assert len(remedy.split()) >= 2, one.text
@@ -73,7 +79,7 @@ def test_no_line_is_made_of_the_name_of_a_class() -> None:
             )
             if is_log:
                 assert "__name__" not in ast.unparse(node), f"{path}:{node.lineno}"
-    assert not any(CLASS_OF_PYTHON.search(one.text) for one in FOUND)
+    assert not any(CLASS_OF_PYTHON.search(one.text) for one in found())
 
 
 def of_ours(*kinds: type[Exception]) -> list[type[Exception]]:
