@@ -16,6 +16,7 @@ from oubli.core.boosting.quantised.workspace import State
 from oubli.core.engine import wrong_numbers
 from oubli.core.errors import ensure
 
+_NONE: Ints = np.empty(0, np.int64)
 _COMPARED = ("total", "first_total", "feature", "cut", "value", "count", "missing_left")
 
 
@@ -32,7 +33,12 @@ def live_codes(state: State, column: int) -> Ints:
     return np.cumsum(is_live) - is_live
 
 
-def histogram(state: State, tree: int, node: int) -> Ints | None:
+def live_places(state: State, iteration: int) -> Ints:
+    """The places that live bins have in the histograms of an iteration."""
+    return np.unique(state.plans.places[iteration][_is_live_bin(state)])
+
+
+def histogram(state: State, tree: int, node: int, live: Ints) -> Ints | None:
     """A node's sums by live place, those of the bins that rows leave out included; None if it keeps none."""
     forest, plans = state.forest, state.plans
     record = forest.nodes[tree, node]
@@ -45,8 +51,7 @@ def histogram(state: State, tree: int, node: int) -> Ints | None:
     total = record["first_total"] if depth < state.rules.top else record["total"]
     for feature in np.flatnonzero(common >= 0).tolist():
         sums[common[feature]] += total - sums[first[feature] : first[feature + 1]].sum()
-    live = np.unique(plans.places[iteration][_is_live_bin(state)])
-    ensure(not sums[np.setdiff1d(np.arange(len(sums)), live)].any(), "the histograms: a dead bin holds samples")
+    ensure(not np.delete(sums, live).any(), "the histograms: a dead bin holds samples")
     return np.asarray(sums[live])
 
 
@@ -56,13 +61,17 @@ def _is_live_bin(state: State) -> Bools:
 
 
 def _wrong_histograms(ours: State, fresh: State) -> list[str]:
-    for tree in range(fresh.n_trees):
-        for node in range(fresh.forest.nodes.shape[1]):
-            a, b = histogram(ours, tree, node), histogram(fresh, tree, node)
-            if (a is None) != (b is None):
-                return [f"the histograms, tree {tree}, node {node}: {'missing' if a is None else 'not given back'}"]
-            if a is not None and b is not None and not np.array_equal(a, b):
-                return wrong_numbers(f"the histograms, tree {tree}, node {node}", a, b, bin=None)
+    iteration, live = -1, (_NONE, _NONE)
+    kept = [state.forest.nodes["block"][: fresh.n_trees] != s.NO_BLOCK for state in (ours, fresh)]
+    for tree, node in np.argwhere(kept[0] | kept[1]).tolist():
+        if tree // fresh.groups != iteration:
+            iteration = tree // fresh.groups
+            live = live_places(ours, iteration), live_places(fresh, iteration)
+        a, b = histogram(ours, tree, node, live[0]), histogram(fresh, tree, node, live[1])
+        if (a is None) != (b is None):
+            return [f"the histograms, tree {tree}, node {node}: {'missing' if a is None else 'not given back'}"]
+        if a is not None and b is not None and not np.array_equal(a, b):
+            return wrong_numbers(f"the histograms, tree {tree}, node {node}", a, b, bin=None)
     return []
 
 
