@@ -276,7 +276,7 @@ def test_resolving_step_by_step_resolves_everything(case: Case) -> None:
 # Keeping
 
 
-@pytest.mark.parametrize("way", ordinary(["save", "pickle", "copy", "deepcopy"], "save", "copy"))
+@pytest.mark.parametrize("way", ordinary(["save", "pickle", "copy", "deepcopy"], "save"))
 def test_what_is_kept_goes_on_as_the_original_would(case: Case, way: str, tmp_path: Path) -> None:
     model = case.fitted()
     history(model, case)

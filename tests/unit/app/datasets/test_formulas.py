@@ -50,8 +50,9 @@ def test_reading_back_gives_what_was_written(texts: list[str | None]) -> None:
 NASTY = {"id": "=id()", "subject": "@person", "features": [-1.5, "+cmd|x", True], "label": "-1+1"}
 
 
-def nasty(client: TestClient, **more: Any) -> None:
-    assert client.post("/samples", json={"samples": [{**NASTY, **more}]}).status_code == 201
+def nasty(client: TestClient, *ids: str) -> None:
+    samples = [{**NASTY, "id": one} for one in ids or (NASTY["id"],)]
+    assert client.post("/samples", json={"samples": samples}).status_code == 201
 
 
 def cells_of(text: str) -> list[dict[str, str]]:
@@ -76,8 +77,7 @@ def test_no_csv_of_the_server_runs_anything(tmp_path: Path) -> None:
             assert (found["age"], found["job"]) == ("-1.5", "'+cmd|x")
         added = client.post("/samples", json={"samples": [NASTY]}, headers=table)
         assert cells_of(added.text)[0]["id"] == "'=id()"
-        for i in range(400):
-            nasty(client, id=f"n{i}")
+        nasty(client, *(f"n{i}" for i in range(400)))
         predicted = client.post("/predict", json={"instances": [NASTY["features"]]}, headers=table)
         assert cells_of(predicted.text)[0]["prediction"] == "'-1+1"
 

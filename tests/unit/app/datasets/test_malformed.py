@@ -152,7 +152,7 @@ def test_a_file_that_is_cut_off_anywhere_is_read_or_refused(tmp_path: Path) -> N
     path = tmp_path / "data.csv"
     for name in ("excel-unicode-text", "r-write-csv", "excel-german", "duckdb-gz"):
         data = STYLES[name].write(people(3, 6))
-        for end in range(0, len(data), 7):
+        for end in range(0, len(data), 17):
             path.write_bytes(data[:end])
             with suppress(LoadError):
                 assert len(load_table(load_settings(data=path, target="y"))) > 0
