@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.mutants.faults import LIST, MENDS, ROOT, Fault, make, put, read, write
 
-SEED = 0x7AAACE16  # the commit that the list was drawn on
+SEED = 0x4FDECB62  # the commit that the list was drawn on
 CAUGHT = Path(__file__).with_name("caught.json")
 MATRIX = Path(__file__).with_name("matrix.md")
 _SECONDS = 1800  # a fault that makes tests continue for ever is caught as well
