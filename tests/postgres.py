@@ -201,7 +201,7 @@ class Server:
         other.start()
         self.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
         self.execute("SELECT pg_reload_conf()")
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while not self.execute("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"):
             assert time.monotonic() < end
             time.sleep(0.05)

@@ -49,7 +49,7 @@ class Locked:
     def wait_for(self, n_waiting: int) -> None:
         """Return when so many backends wait for the row."""
         text = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while self.connection.execute(text).fetchone() != (n_waiting,):
             assert time.monotonic() < end
             self.connection.execute("SELECT pg_stat_clear_snapshot()")
