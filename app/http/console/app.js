@@ -9,15 +9,21 @@ import { takeHint } from "./lib/view.js";
 import { banners } from "./elements/banner.js";
 import { gate, tools } from "./elements/access.js";
 import { state } from "./elements/state.js";
+import Erasures from "./views/erasures.js";
+import Ledger from "./views/ledger.js";
+import Model from "./views/model.js";
+import Now from "./views/now.js";
+import Predict from "./views/predict.js";
+import Samples from "./views/samples.js";
 
 /** The views. A key needs one of the scopes; without scopes any key is enough. */
 const VIEWS = [
-  { name: "now", title: "Now", scopes: [], load: () => import("./views/now.js") },
-  { name: "predict", title: "Predict", scopes: ["predict"], load: () => import("./views/predict.js") },
-  { name: "samples", title: "Samples and people", scopes: ["read", "write", "erase"], load: () => import("./views/samples.js") },
-  { name: "erasures", title: "Erasures", scopes: ["erase", "read"], load: () => import("./views/erasures.js") },
-  { name: "model", title: "Model", scopes: [], load: () => import("./views/model.js") },
-  { name: "ledger", title: "Ledger and access", scopes: [], load: () => import("./views/ledger.js") },
+  { name: "now", title: "Now", scopes: [], Element: Now },
+  { name: "predict", title: "Predict", scopes: ["predict"], Element: Predict },
+  { name: "samples", title: "Samples and people", scopes: ["read", "write", "erase"], Element: Samples },
+  { name: "erasures", title: "Erasures", scopes: ["erase", "read"], Element: Erasures },
+  { name: "model", title: "Model", scopes: [], Element: Model },
+  { name: "ledger", title: "Ledger and access", scopes: [], Element: Ledger },
 ];
 
 const STATES = {
@@ -57,45 +63,19 @@ async function showView({ isMove = true } = {}) {
   Object.assign(shown, { name: view.name, access: access() });
   document.title = `${view.title} · Oubli`;
   try {
-    const Element = await loadView(view);
-    if (shown.name !== view.name) return; // another view was opened in the meantime
-    const node = new Element();
+    const node = new view.Element();
     replace(place, node);
     if (isMove) node.querySelector("h1").focus({ preventScroll: true });
     scrollTo(0, 0);
     await node.enter(takeHint(view.name));
-    loadOthers();
   } catch (error) {
     if (isAbort(error)) return;
     const again = { label: "Try again", onclick: () => showView() };
     replace(place, h("h1", {}, view.title), state("error", `The view cannot be shown. ${explain(error)}`, { action: again }));
     if (!(error instanceof OfflineError)) throw error;
-    shown.name = null; // tried again when the access is known
+    shown.name = null;
+    live.onUp(() => shown.name === null && session.scopes.size && showView({ isMove: false }));
   }
-}
-
-/** Load the module and styles of a view; once loaded, it needs no server. */
-async function loadView(view) {
-  const { default: Element } = await view.load().catch((error) => {
-    throw error instanceof TypeError ? new OfflineError() : error;
-  });
-  await addStyles(Element.styles);
-  return Element;
-}
-
-/** Load the other views as soon as there is nothing else to do. */
-function loadOthers() {
-  const wait = window.requestIdleCallback ?? ((load) => setTimeout(load));
-  wait(() => Promise.all(allowed().map(loadView)).catch(() => {}), { timeout: 1000 }); // the view itself reports the error
-}
-
-/** Load a sheet of styles once, and wait for it. */
-function addStyles(name) {
-  if (!name || document.querySelector(`link[href$="/${name}"]`)) return null;
-  return new Promise((resolve) => {
-    const href = new URL(`styles/${name}`, import.meta.url).pathname;
-    document.head.append(h("link", { rel: "stylesheet", href, onload: resolve, onerror: resolve }));
-  });
 }
 
 const access = () => [...session.scopes].sort().join(" ") + session.key + cluster.follows;

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from oubli.app.http.standby import Standby, bind
 from oubli.app.settings import Settings
@@ -44,6 +44,27 @@ def test_the_page_says_so_and_goes_on_by_itself(browser: Browser, tmp_path: Path
             again.ask("POST", "/samples/batch-delete", {"ids": ["one more"]})
             expect(page.locator(".now-count")).to_have_text("120")
         assert console.complaints == []
+
+
+def test_a_request_that_is_lost_while_the_server_answers_others_is_sent_again(
+    browser: Browser, server: Running
+) -> None:
+    asked: list[str] = []
+
+    def lose_the_first(route: Route) -> None:
+        asked.append(route.request.url)
+        if len(asked) == 1:
+            route.abort("connectionreset")
+        else:
+            route.continue_()
+
+    with looking(browser, server) as console:
+        console.page.route("**/predict", lose_the_first)
+        console.open("predict")
+        expect(console.page.locator(".predict-label")).not_to_be_empty()
+        expect(console.page.get_by_role("alert")).to_have_count(0)
+    assert len(asked) > 1
+    assert console.complaints == []
 
 
 def test_a_server_that_still_starts_has_the_page_and_says_so(browser: Browser, tmp_path: Path) -> None:

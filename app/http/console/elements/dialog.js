@@ -12,6 +12,7 @@ export function sheet({ title, body, foot = null, onclose = () => {} }) {
     h("div", { class: "stack" }, h("div", { class: "dialog-head" }, h("h2", { id }, title), close), body, foot && h("div", { class: "dialog-foot" }, foot)), h("div", { class: "toasts", role: "status" }));
   dialog.signal = end.signal;
   dialog.addEventListener("close", () => {
+    document.querySelector("body > .toasts").append(...dialog.querySelector(".toasts").children); // a failure stays
     dialog.remove();
     end.abort(new DOMException("closed", "AbortError"));
     onclose(dialog.returnValue);

@@ -8,6 +8,7 @@ import { pause, readEvents, withSlot } from "./stream.js";
 const POLL = 5000;
 const POLLS = 6; // then a tab tries again to hold a stream
 const REREAD = 3000; // between two readings of the whole model
+const RETRY = 1000; // until a request is sent again that was lost while the server answers others
 
 class Live extends EventTarget {
   /** `connecting`, `live`, `polling`, `starting`, `reconnecting`, `offline` or `locked`. */
@@ -55,6 +56,22 @@ class Live extends EventTarget {
   /** Call a handler with the data of a section, of `model` or `state`, until a signal is aborted. */
   on(type, handler, signal) {
     this.addEventListener(type, (event) => handler(event.detail), { signal });
+  }
+
+  /** Call something once, as soon as the server answers again; if it answers others already, in a moment. */
+  onUp(handler) {
+    const end = new AbortController();
+    const hear = () => {
+      if (!this.isUp || end.signal.aborted) return;
+      end.abort();
+      handler();
+    };
+    this.on("state", hear, end.signal);
+    if (this.isUp) setTimeout(hear, RETRY);
+  }
+
+  get isUp() {
+    return this.state === "live" || this.state === "polling";
   }
 
   /** Read the whole model. */

@@ -24,7 +24,6 @@ export function takeHint(name) {
 
 export class View extends HTMLElement {
   static heading = "";
-  static styles = null;
   #end = new AbortController();
   #newest = new WeakMap();
 
@@ -52,17 +51,6 @@ export class View extends HTMLElement {
   /** Hear of a section of `live`, of `model` or of `state`. */
   on(type, handler) {
     live.on(type, handler, this.signal);
-  }
-
-  /** Call something once, as soon as the server answers again. */
-  onUp(handler) {
-    const end = new AbortController();
-    const hear = (now) => {
-      if (now !== "live" && now !== "polling") return;
-      end.abort();
-      handler();
-    };
-    live.on("state", hear, AbortSignal.any([this.signal, end.signal]));
   }
 
   /** Add a section with a label at the left; return its body. */
@@ -99,7 +87,7 @@ export class View extends HTMLElement {
       const again = () => this.show(body, load, render, { empty });
       const isOffline = error instanceof OfflineError;
       replace(body, state(isOffline ? "offline" : "error", explain(error), { action: { label: "Try again", onclick: again } }));
-      if (isOffline) this.onUp(() => isNewest() && again());
+      if (isOffline) live.onUp(() => isNewest() && again());
       if (!(error instanceof ApiError || error instanceof OfflineError)) throw error; // a fault of the page
       return undefined;
     } finally {

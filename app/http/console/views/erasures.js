@@ -21,7 +21,6 @@ const STATUSES = { "": "All", unlearned: "Not erased yet", overdue: "Overdue", e
 
 export default class Erasures extends View {
   static heading = "Erasures";
-  static styles = "erasures.css";
   #filter = { status: null, ref: null };
   #receipts = [];
   #next = null;

@@ -31,7 +31,6 @@ const SCOPES = {
 
 export default class Ledger extends View {
   static heading = "Ledger and access";
-  static styles = "ledger.css";
   #entries = [];
   #timer = 0;
 

@@ -21,7 +21,6 @@ const MOST_CLASSES = 6;
 
 export default class Model extends View {
   static heading = "Model";
-  static styles = "model.css";
 
   async enter() {
     const facts = this.section("Current model");

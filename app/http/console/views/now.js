@@ -25,7 +25,6 @@ const MOST_PENDING = 12;
 
 export default class Now extends View {
   static heading = "Now";
-  static styles = "now.css";
   #pending = [];
   #reads = null;
 

@@ -21,7 +21,6 @@ const WRONG = "A value is wrong: see the message at its field.";
 
 export default class Predict extends View {
   static heading = "Predict";
-  static styles = "predict.css";
   #timer = 0;
   #cursor = null;
   #origin = null; // the sample that the row began with

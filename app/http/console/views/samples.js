@@ -21,7 +21,6 @@ const FEATURES = 3; // feature columns of the table
 
 export default class Samples extends View {
   static heading = "Samples and people";
-  static styles = "samples.css";
 
   async enter(hint) {
     if (session.can("read", "erase")) this.#addSearch();

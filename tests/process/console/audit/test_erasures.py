@@ -165,12 +165,12 @@ def test_a_report_holds_what_anybody_can_check(browser: Browser, world: World, t
 
 def test_a_report_is_printed_without_the_rest_of_the_page(browser: Browser, world: World) -> None:
     with looking(browser, world.server) as console:
-        console.page.add_init_script("window.print = () => { window.printed = true; }")
+        console.page.add_init_script("window.print = () => { document.documentElement.dataset.printed = ''; }")
         console.open("erasures")
         open_newest(console)
         expect(verdict(console)).to_contain_text(RIGHT)
         console.section("One receipt").get_by_role("button", name="Print").click()
-        console.page.wait_for_function("window.printed")
+        expect(console.page.locator("html[data-printed]")).to_be_attached()
         paper = console.page.locator(".erasures-paper")
         expect(paper).to_be_hidden()
         console.page.emulate_media(media="print")
