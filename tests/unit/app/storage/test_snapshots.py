@@ -67,6 +67,18 @@ def test_what_was_written_since_can_be_taken_back(directory, store):
     assert store.newest == kept
 
 
+def test_a_first_snapshot_that_reads_back_wrong_is_removed(directory, store):
+    damaged = store.write(forest(20), Facts(1), check_later=True)
+    assert store.is_unchecked
+    damaged.path.write_bytes(damaged.path.read_bytes()[:-1])
+    with pytest.raises(StorageError):
+        store.check()
+    assert files(directory) == ["lock"]
+    store.write(forest(20), Facts(1), check_later=True)
+    store.check()
+    assert not store.is_unchecked
+
+
 def test_a_snapshot_can_be_written_twice(directory, store):
     for version in (1, 2):
         write(store, version=version)

@@ -158,6 +158,8 @@ def test_a_mark_is_read_back_and_what_makes_no_sense_is_none(tmp_path: Path) -> 
         for content in (whole[:position], flipped):
             (tmp_path / MARK_NAME).write_bytes(content)
             assert mark_in(tmp_path) == 0
+    mark.forget()
+    assert not (tmp_path / MARK_NAME).exists()
 
 
 def test_segments_that_are_gone_are_missed(tmp_path: Path) -> None:
