@@ -104,7 +104,7 @@ _DROPPED, _UNDECLARED = "dropped", "not in the schema"  # columns that are not r
 _OF_A_SCHEMA = ('"missing_columns": "missing" in the schema file', '--drop, or "extra_columns": "ignore" in it')
 QUANTITIES, CLASSES = "quantities (regression)", "classes (classification)"  # answers
 _FEW_NUMBERS = 100  # distinct whole numbers may be classes
-_THREADS = 2  # that convert columns: each has a column in the forms of both sides at once
+_THREADS = 2  # that convert columns; each holds its column twice meanwhile
 _CANDIDATES = 10  # for the target, that a message names
 _EXAMPLES, _LOOKED_AT = 3, 100  # values that are shown, and rows that they are among
 

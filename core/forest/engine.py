@@ -441,10 +441,10 @@ class ForestEngine(KeptForest):
 
     def resolve_all(self, data: ForestData, tell: Callable[[int], object] | None = None) -> int:
         """Resolve all tags and return how many there were; `tell` is called with the number of trees that have none."""
-        n_tags = self.n_tags
-        if self.is_planted or tell is not None or self.n_threads > 1:
+        n_tags, is_by_trees = self.n_tags, self.is_planted or tell is not None
+        if is_by_trees or self.n_threads > 1:
             tagged = np.flatnonzero(self.trees.tree_tags).tolist()
-            if self.is_planted or tell is not None or self._is_much_work(tagged):
+            if is_by_trees or self._is_much_work(tagged):
                 self._resolve_by_trees(data, tagged, tell)
         while self.n_tags > 0:
             # A part at a time: between two calls Ctrl-C gets through.

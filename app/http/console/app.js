@@ -73,7 +73,7 @@ async function showView({ isMove = true } = {}) {
     const again = { label: "Try again", onclick: () => showView() };
     replace(place, h("h1", {}, view.title), state("error", `The view cannot be shown. ${explain(error)}`, { action: again }));
     if (!(error instanceof OfflineError)) throw error;
-    shown.name = null;
+    shown.name = null; // until it is shown, here or because the access has changed
     live.onUp(() => shown.name === null && session.scopes.size && showView({ isMove: false }));
   }
 }

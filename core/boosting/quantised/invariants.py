@@ -16,7 +16,6 @@ from oubli.core.boosting.quantised.workspace import State
 from oubli.core.engine import wrong_numbers
 from oubli.core.errors import ensure
 
-_NONE: Ints = np.empty(0, np.int64)
 _COMPARED = ("total", "first_total", "feature", "cut", "value", "count", "missing_left")
 
 
@@ -61,13 +60,14 @@ def _is_live_bin(state: State) -> Bools:
 
 
 def _wrong_histograms(ours: State, fresh: State) -> list[str]:
-    iteration, live = -1, (_NONE, _NONE)
+    live: dict[int, tuple[Ints, Ints]] = {}  # by iteration
     kept = [state.forest.nodes["block"][: fresh.n_trees] != s.NO_BLOCK for state in (ours, fresh)]
     for tree, node in np.argwhere(kept[0] | kept[1]).tolist():
-        if tree // fresh.groups != iteration:
-            iteration = tree // fresh.groups
-            live = live_places(ours, iteration), live_places(fresh, iteration)
-        a, b = histogram(ours, tree, node, live[0]), histogram(fresh, tree, node, live[1])
+        iteration = tree // fresh.groups
+        if iteration not in live:
+            live[iteration] = live_places(ours, iteration), live_places(fresh, iteration)
+        mine, its = live[iteration]
+        a, b = histogram(ours, tree, node, mine), histogram(fresh, tree, node, its)
         if (a is None) != (b is None):
             return [f"the histograms, tree {tree}, node {node}: {'missing' if a is None else 'not given back'}"]
         if a is not None and b is not None and not np.array_equal(a, b):

@@ -191,6 +191,8 @@ def test_a_change_that_another_node_takes_is_not_followed_with_the_key(browser: 
         page.get_by_role("dialog", name="Forget this sample?").get_by_role("button", name="Forget the sample").click()
         expect(page.get_by_text("Nothing was changed: another node leads")).to_be_visible()
         expect(page.locator(".banner")).to_contain_text(LEADER)  # asked for at once
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        expect(page.get_by_text("Nothing was changed: another node leads")).to_be_visible()  # the dialog is closed
         assert [one.url for one in console.requests if LEADER in one.url] == []
         assert console.complaints == []
 
