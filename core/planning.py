@@ -28,6 +28,7 @@ from oubli.core.samples.records import Prepared, Rows
 from oubli.core.samples.slots import IdSource, with_generated
 
 SMALL_MODEL = 2**22  # bytes; twice as many are always there
+_SLICED_FROM = 0.02  # seconds beyond those of a single sample that a change takes in one piece, if slices are possible
 
 
 class Keep(Enum):
@@ -227,7 +228,7 @@ class Changeable(Keepable):
             ids_leaving, subjects_leaving = self.leaving(n_new)
             plan.ids = [*names, *ids_leaving]
             plan.subjects.update(subjects_leaving)
-        plan.takes_long = turn.longest_pause < math.inf and self.takes_long(prepared, (), plan.n_classes, turn)
+        plan.takes_long = self._is_sliced(plan, n_new, turn) or self.takes_long(prepared, (), plan.n_classes, turn)
         return plan
 
     def _prepare(self, rows: Rows, y: Any, *, allow_held: bool = False) -> Prepared:
@@ -280,12 +281,11 @@ class Changeable(Keepable):
             origins.append(part.origins.item(slot))
             if (owner := part.subjects.get(slot)) is not None:
                 owners.add(owner)
-        return DeletePlan(
+        plan = DeletePlan(
             ids=targets if subjects is None else held,
             subjects=owners,
             n_more=-len(learned),
             guarantee=self.guarantee,
-            takes_long=turn.longest_pause < math.inf and self.takes_long(None, learned, 0, turn),
             targets=targets,
             counts=counts,
             held=held,
@@ -293,6 +293,8 @@ class Changeable(Keepable):
             restricted=others,
             origin=min(origins, default=0),
         )
+        plan.takes_long = self._is_sliced(plan, len(learned), turn) or self.takes_long(None, learned, 0, turn)
+        return plan
 
     @reads
     def plan_replace(
@@ -406,6 +408,13 @@ class Changeable(Keepable):
     def seconds_to_change(self, n_changed: int) -> float:
         """How long it may take to learn or unlearn so many samples, roughly, by what there is to count."""
         return self.engine_.seconds_to_change(n_changed, self.samples_.problem())
+
+    def _is_sliced(self, plan: Plan, n: int, turn: Turn) -> bool:
+        """Whether a plan about so many samples is made in slices although it is short enough for one piece."""
+        if turn.longest_pause == math.inf:
+            return False
+        seconds = self.seconds_to_change(n + turn.n_items) - self.seconds_to_change(1)
+        return seconds > _SLICED_FROM and self.can_be_sliced(plan)
 
     @reads
     def can_be_sliced(self, plan: Plan) -> bool:

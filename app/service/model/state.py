@@ -390,6 +390,7 @@ class ModelLock:
         """Between two slices: let requests be answered, and a long prediction that waits be made in its thread."""
         self._gap.set()
         await asyncio.sleep(0)
+        await asyncio.sleep(0)  # what is read from sockets after the first is answered before the second ends
         self._gap.clear()
         await self.unread()
 

@@ -12,12 +12,13 @@ from oubli.core import (
     DynamicForestRegressor,
     IncrementalBoostingClassifier,
     IncrementalBoostingRegressor,
+    planning,
 )
 from oubli.core.boosting.quantised import engine as quantised
 from oubli.core.boosting.quantised.engine import QuantisedTrees
 from oubli.core.errors import UnusableModelError
 from oubli.core.forest.engine import ForestEngine
-from oubli.core.planning import Plan, Turn
+from oubli.core.planning import FIRST, Plan, Turn
 from oubli.core.samples.records import Rows
 
 N, N_CHANGED = 600, 12
@@ -62,10 +63,10 @@ def planned(model: Any, case: str, change: str, n: int = N_CHANGED) -> Plan:
     return added(model, [row(i) for i in numbers], [label(case, i) for i in numbers])
 
 
-def added(model: Any, rows: list[Any], labels: list[Any]) -> Plan:
+def added(model: Any, rows: list[Any], labels: list[Any], turn: Turn = FIRST) -> Plan:
     ids = [f"n{i}" for i in range(len(rows))]
     subjects = ["ada" if i % 2 == 0 else None for i in range(len(rows))]
-    plan: Plan = model.plan_add(Rows(rows, ids, subjects=subjects), labels)
+    plan: Plan = model.plan_add(Rows(rows, ids, subjects=subjects), labels, turn=turn)
     return plan
 
 
@@ -183,6 +184,20 @@ def test_what_a_change_takes_is_estimated_from_counts() -> None:
     assert seconds(N // 2) == seconds(N // 3) > seconds(N // 20)  # planting again takes as long for any number
     assert not small.plan_delete(["c1", "c2"], turn=Turn(longest_pause=seconds(2))).takes_long
     assert small.plan_delete(["c1", "c2"], turn=Turn(longest_pause=seconds(2), n_items=1)).takes_long
+
+
+def test_what_is_short_enough_for_one_piece_is_sliced_where_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    lazy, eager, turn = fitted("forest"), fitted("forest", lazy=False), Turn(longest_pause=1.0)
+    monkeypatch.setattr(planning, "_SLICED_FROM", lazy.seconds_to_change(3))
+    for n, is_sliced in ((3, False), (5, True)):
+        names = [f"c{i}" for i in range(n)]
+        assert lazy.plan_delete(names, turn=turn).takes_long is is_sliced
+        rows = [row(i) for i in range(n)]
+        assert added(lazy, rows, ["x"] * n, turn=turn).takes_long is is_sliced
+        assert not eager.plan_delete(names, turn=turn).takes_long, "a copy costs more than a short wait"
+    assert not lazy.plan_delete([f"c{i}" for i in range(5)]).takes_long, "nobody waits"
+    waiting = Turn(longest_pause=1.0, n_items=3)
+    assert lazy.plan_delete(["c1", "c2"], turn=waiting).takes_long
 
 
 def test_a_scale_that_moves_has_all_targets_counted_again() -> None:
