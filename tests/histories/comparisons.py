@@ -428,8 +428,8 @@ class OnlineOracle(Twin):
             self.slow.grow()
 
     def sample(self, name: str) -> boosted_trees.Sample:
-        world = self.player.world
-        return boosted_trees.sample_of(name, *self.player.held[name], world.columns, world.task)
+        world, held = self.player.world, self.player.held[name]
+        return boosted_trees.sample_of(name, *held, world.columns, world.task, world.weight(held))
 
     def added(self, names: Sequence[str]) -> None:
         super().added(names)

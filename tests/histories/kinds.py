@@ -406,9 +406,6 @@ ROWS = (
     _PRESORTED,
     replace(_PRESORTED, name="presorted oracle", oracle=presorted),
     _ONLINE,
-    replace(
-        _ONLINE, name="online oracle", comparison=comparisons.OnlineOracle, parameters=online_parameters,
-        has_weights=False,
-    ),
+    replace(_ONLINE, name="online oracle", comparison=comparisons.OnlineOracle, parameters=online_parameters),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in ROWS}

@@ -1,7 +1,8 @@
 """`online-boosting`, slowly: robust LogitBoost with best-first trees, and updates in place.
 
-Of every sample and tree it is kept what the sample last contributed, an integer gradient and an integer hessian. All
-sums are taken again from these whenever they are needed; nothing else is kept but the trees themselves.
+Of every sample and tree it is kept what the sample last contributed, an integer gradient and an integer hessian, but
+for its weight. All sums are taken again from these and the weights whenever they are needed; nothing else is kept but
+the trees themselves.
 
 Algorithms are those of "Online Gradient Boosting Decision Tree" (Lin, Chung, Lao, Zhao 2025).
 """
@@ -48,6 +49,11 @@ class Parameters:
     loss: str = "squared_error"
     quantile: float = 0.5
     huber_delta: float | None = None
+
+
+def size_of(samples: Iterable[Sample]) -> int:
+    """Their number, each counted as its weight rounded up."""
+    return sum(math.ceil(sample.weight) for sample in samples)
 
 
 class OnlineBoosting:
@@ -99,28 +105,42 @@ class OnlineBoosting:
         shares = near_softmax(scores)
         return [class_derivatives(p, int(k == rank), sample.id_hash, iteration) for k, p in enumerate(shares)]
 
+    def weighed(self, name: str, iteration: int, k: int) -> Sums:
+        """What a sample counts for, rounded up or down by its id; a hessian of 1 in as fine steps as there is room."""
+        sample, (g, h) = self.samples[name], self.given[iteration][k][name]
+        offset = sample.id_hash & 255
+        return Sums(sample.weighed(g, offset), sample.weighed(h * self.fine, offset))
+
     def sums(self, names: Iterable[str], iteration: int, k: int) -> Sums:
         """What some samples contribute together."""
-        given = [self.given[iteration][k][name] for name in names]
+        given = [self.weighed(name, iteration, k) for name in names]
         return Sums(sum(one.g for one in given), sum(one.h for one in given))
+
+    @property
+    def fine(self) -> int:
+        """Steps of a hessian that is 1 for every sample, so that weights leave a trace in it."""
+        if self.numbers is None or self.numbers.steps:
+            return 1
+        return 2 ** min(max(self.numbers.scale.limit.bit_length() - 16, 0), 8)
 
     @property
     def l2(self) -> float:
         """In the unit of the hessians."""
-        return self.parameters.l2_regularization * (self.numbers.ordinary if self.numbers else H_STEPS)
+        return self.parameters.l2_regularization * (self.numbers.ordinary * self.fine if self.numbers else H_STEPS)
 
     @property
     def least(self) -> int:
         """Hessian that each side has to have, at least 1."""
         weight, numbers = self.parameters.min_child_weight, self.numbers
-        return max(1, math.ceil(weight * numbers.ordinary * numbers.least if numbers else weight * H_STEPS))
+        needed = weight * numbers.ordinary * numbers.least if numbers else weight * H_STEPS
+        return max(1, math.ceil(needed)) * self.fine
 
     def value(self, total: Sums) -> float:
         """Line 7 of Algorithm 1."""
         limit = math.inf
         if self.numbers:
             scale, limit = self.numbers.scale, self.numbers.limit
-            factor = (self.numbers.steps or 1.0) / scale.unit / scale.scale
+            factor = (self.numbers.steps or self.fine) / scale.unit / scale.scale
         else:
             factor = ((self.groups - 1) / self.groups if self.groups > 1 else 1.0) * (H_STEPS / G_STEPS)
         weight = float(total.h) + self.l2
@@ -154,7 +174,7 @@ class OnlineBoosting:
         Missing values may go left only where there are some that contribute anything.
         """
         rows = [self.samples[name].cells for name in names]
-        given = [self.given[iteration][k][name] for name in names]
+        given = [self.weighed(name, iteration, k) for name in names]
         total = self.sums(names, iteration, k)
         has_missing = [
             self.sums([i for i in names if self.samples[i].cells[j] is None], iteration, k) != Sums(0, 0)
@@ -203,10 +223,11 @@ class OnlineBoosting:
         if not self.samples or len(self.classes) == 1:
             return
         self.groups = len(self.classes) if len(self.classes) > 2 else 1
-        self.n_grown = len(self.samples)
+        self.n_grown = size_of(self.samples.values())
         if not self.is_classification:
             targets = [sample.label for sample in self.samples.values()]
-            self.numbers = loss_of(targets, 2 * self.n_grown, self.parameters)
+            units = [round(256 * sample.weight) for sample in self.samples.values()]
+            self.numbers = loss_of(targets, units, 2 * self.n_grown, self.parameters)
         rows = [sample.cells for sample in self.samples.values()]
         self.bins = make_bins(rows, self.columns, self.parameters.max_bins)
         for iteration in range(self.parameters.n_estimators):
@@ -248,12 +269,12 @@ class OnlineBoosting:
 
     def add(self, samples: dict[str, Sample]) -> None:
         """Incremental learning (Algorithms 2 and 3)."""
-        n_after = len(self.samples) + len(samples)
+        n_after, n_moved = size_of((*self.samples.values(), *samples.values())), size_of(samples.values())
         labels = {sample.label for sample in samples.values()}
         self.samples.update(samples)
         n_classes = len({sample.label for sample in self.samples.values()}) if self.is_classification else 0
         groups = n_classes if n_classes > 2 else int(n_classes != 1)
-        grows = self.groups == 0 or n_after > 2 * self.n_grown or self.is_too_much(len(samples), n_after)
+        grows = self.groups == 0 or n_after > 2 * self.n_grown or self.is_too_much(n_moved, n_after)
         if self.is_classification:
             grows = grows or (groups != self.groups and min(groups, self.groups) < 3)
         elif self.numbers is not None:
@@ -267,7 +288,7 @@ class OnlineBoosting:
             for part, value in zip(self.bins, sample.cells, strict=True):
                 if isinstance(part, CategoryBins):
                     part.meet(value)
-        self.update(list(samples), new, comes=True)
+        self.update(samples, new, comes=True)
 
     def delete(self, names: Sequence[str]) -> None:
         """Decremental learning; a class whose last sample leaves takes its trees along."""
@@ -275,10 +296,10 @@ class OnlineBoosting:
         if not self.samples:
             self.forget()
             return
-        if self.is_too_much(len(gone), len(self.samples)):
+        if self.is_too_much(size_of(gone.values()), size_of(self.samples.values())):
             self.grow()
         elif self.groups:
-            self.update(list(gone), [], comes=False, gone=gone)
+            self.update(gone, [], comes=False)
         if self.is_classification and {sample.label for sample in self.samples.values()} != set(self.classes):
             self.drop_classes()
 
@@ -314,10 +335,10 @@ class OnlineBoosting:
                     names = [i for i in self.given[iteration][k] if root.leaf_of(self.samples[i].cells) is leaf]
                     leaf.value = self.value(self.sums(names, iteration, k))
 
-    def update(self, batch: list[str], new: list[int], *, comes: bool, gone: dict[str, Sample] | None = None) -> None:
+    def update(self, batch: dict[str, Sample], new: list[int], *, comes: bool) -> None:
         """Algorithm 2: tree by tree; of a class in `new` the trees are grown from the root."""
-        rows = [(self.samples if comes else gone or {})[name].cells for name in batch]
-        share = 50.0 * len(batch) / len(self.samples)
+        rows = [sample.cells for sample in batch.values()]
+        share = 50.0 * size_of(batch.values()) / size_of(self.samples.values())
         self.tolerance = self.parameters.robustness * (0.1 if share < 0.1 else min(share, 1.0))
         for iteration in range(self.parameters.n_estimators):
             derived = {name: self.derive(name, iteration) for name in batch} if comes else {}

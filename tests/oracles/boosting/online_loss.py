@@ -67,12 +67,12 @@ class Scale(NamedTuple):
     unit: float
 
 
-def scale_of(targets: Sequence[float], most_samples: int) -> Scale:
-    """A function of the set of targets."""
+def scale_of(targets: Sequence[float], units: Sequence[int], most_samples: int) -> Scale:
+    """A function of the set of targets and their weights."""
     room = most_samples.bit_length()
     step = 52 - room - math.frexp(max(abs(y) for y in targets))[1]
-    total = sum(round(math.ldexp(y, step)) for y in targets)
-    base = math.ldexp(total / len(targets), -step)
+    total = sum(round(math.ldexp(y, step)) * u for y, u in zip(targets, units, strict=True))
+    base = math.ldexp(total / sum(units), -step)
     spread = min(max(abs(y - base) for y in targets), sys.float_info.max)
     if spread == 0.0:
         spread = max(abs(base), 1.0) * 2.0**-20
@@ -111,12 +111,12 @@ class NumberLoss(NamedTuple):
         return Sums(sums.g, math.floor(h + offset(id_hash, iteration)))
 
 
-def loss_of(targets: Sequence[float], most_samples: int, p: Any) -> NumberLoss:
+def loss_of(targets: Sequence[float], units: Sequence[int], most_samples: int, p: Any) -> NumberLoss:
     """By the parameters `loss`, `quantile`, `huber_delta` and `random_state`; it starts where exact boosting does."""
     if p.loss == "squared_error":
-        scale = scale_of(targets, most_samples)
+        scale = scale_of(targets, units, most_samples)
         return NumberLoss(scale, center=scale.base)
-    start = number_start_of(targets, [256] * len(targets), p)
+    start = number_start_of(targets, units, p)
     base, spread, room = start.base, start.spread, most_samples.bit_length()
     center = 0.0 if p.loss == "poisson" else base
     furthest = min(max(abs(y - center) for y in targets), sys.float_info.max)
