@@ -152,6 +152,7 @@ def test_a_follower_names_the_leader_and_leaves_changes_to_it(
         expect(sheet.get_by_role("button", name="Export what is held about the person")).to_be_visible()
         assert set(sheet.get_by_role("button").all_inner_texts()) == {"Close", "Export what is held about the person"}
         page.keyboard.press("Escape")
+        expect(sheet).to_have_count(0)
         console.go("Model")
         expect(console.section("Parameters")).to_be_visible()
         for title in ("Fit again", "Maintenance"):
