@@ -1,9 +1,9 @@
 """Measure forests of millions of samples: what a sample takes there, and what the largest model in memory goes through.
 
-    python -m benchmarks.bench_limits [--only growth largest] [--rows N] [--quick] [--write-results]
+    python -m benchmarks.bench_limits [--only growth labels largest] [--rows N] [--quick] [--write-results]
 
-Data: higgs-like, the setting `fast`. `largest` fills the memory of the machine, 4 GiB less, unless `--rows` says how
-many samples to take: run it when no other program needs the memory.
+Data: higgs-like, the setting `fast`; with many labels the defaults. `largest` fills the memory of the machine, 4 GiB
+less, unless `--rows` says how many samples to take: run it when no other program needs the memory.
 """
 
 from __future__ import annotations
@@ -38,6 +38,15 @@ GROWTH_TEXT = (
     "the interpreter."
 )
 GROWTH_HEAD = ("rows", "samples MB", "trees MB", "CPU s of fit", "peak GB", "what:", "figure")
+FEW_LABELS, MANY_LABELS = 10, 2_000
+ROWS_WITH_LABELS = 30_000
+MEMORY_BY_LABELS = at_most(1.5)
+LABELS_TITLE = "Many labels"
+LABELS_TEXT = (
+    "One fit of the defaults, in a process of its own. A label is a share of the rows in the order of a sum of their "
+    "first three columns. *Trees* and *samples* are as above; the figure is the sum of both by that with {few} labels."
+)
+LABELS_HEAD = ("rows", "labels:", "samples MB", "trees MB", "CPU s of fit", "by few labels")
 LARGEST_TITLE = "The largest model in memory"
 LARGEST_TEXT = (
     "A model is fitted, {changes:,} samples are deleted and as many added, their deferred work is done, and the model "
@@ -156,6 +165,30 @@ def growth(bench: Limits) -> Section:
     return Section(GROWTH_TITLE, GROWTH_TEXT, GROWTH_HEAD, rows)
 
 
+# --- labels
+
+
+def labelled(n: int, n_labels: int) -> Growth:
+    """Fit on so many rows, with so many labels of the same number of rows each."""
+    held = higgs_like.generate(n, 0)
+    ranks = held.X[:, :3].sum(axis=1).argsort().argsort()
+    model = DynamicForestClassifier(random_state=0)
+    made = step("fit", partial(model.fit, held.X, ranks * n_labels // n, max_classes=n_labels))
+    return Growth(model.samples_.nbytes, model.engine_.nbytes, made.peak, made.cpu)
+
+
+def labels(bench: Limits) -> Section:
+    """What a model with many labels takes, beside one with few."""
+    n = min(ROWS_WITH_LABELS, bench.small)
+    found = {n_labels: in_a_process(partial(labelled, n, n_labels)) for n_labels in (FEW_LABELS, MANY_LABELS)}
+    few, rows = found[FEW_LABELS], []
+    for n_labels, one in found.items():
+        cells = (f"{n_labels:,}", f"{one.samples / 1e6:.0f}", f"{one.trees / 1e6:.0f}", shown(one.cpu))
+        share = (one.samples + one.trees) / (few.samples + few.trees)
+        rows.append(Row((f"{n:,}", *cells), share, MEMORY_BY_LABELS if one is not few else None))
+    return Section(LABELS_TITLE, LABELS_TEXT.format(few=FEW_LABELS), LABELS_HEAD, rows)
+
+
 # --- the largest
 
 
@@ -232,7 +265,7 @@ def largest(bench: Limits) -> Section:
     return Section(LARGEST_TITLE, LARGEST_TEXT.format(changes=N_CHANGES, reserve=RESERVE / 2**30), LARGEST_HEAD, rows)
 
 
-QUESTIONS = {"growth": growth, "largest": largest}
+QUESTIONS = {"growth": growth, "labels": labels, "largest": largest}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -17,7 +17,7 @@ from benchmarks.serving.samples import Samples, post
 from benchmarks.serving.servers import Server
 
 SIZES = (1, 2, 3, 5, 12, 100, 1000)
-_N_SINGLE, _N_AT_ONCE = 100, 4
+_N_SINGLE, _N_AT_ONCE, _N_IN_A_ROW = 100, 4, 12
 TITLE = "HTTP: a change of some samples"
 TEXT = (
     "Samples of one subject are added in one request, and deleted by their ids and by the subject; Adult, defaults, "
@@ -40,12 +40,12 @@ class Found:
     beside: list[float] = field(default_factory=list)
 
 
-def _requests(data: Samples, k: int, subject: str = "ada") -> list[tuple[str, bytes]]:
-    """A round: the samples held are the same afterwards."""
+def _requests(data: Samples, k: int, subject: str = "ada", first: int = 0) -> list[tuple[str, bytes]]:
+    """A round, of the rows from the first on: the samples held are the same afterwards."""
     names = [f"{subject}-{i}" for i in range(k)]
     samples = [
         {"id": name, "features": data.rows[i], "label": data.labels[i], "subject": subject, "readd": True}
-        for i, name in enumerate(names)
+        for i, name in enumerate(names, first)
     ]
     add = ADD, post("/samples", {"samples": samples})
     delete = DELETE, post("/samples/batch-delete", {"ids": names})
@@ -140,6 +140,14 @@ def longest_wait(server: Server, data: Samples, rounds: int) -> float:
     return max(waits)
 
 
+def back_to_back(server: Server, data: Samples, k: int) -> float:
+    """Seconds that an addition of k samples takes among others that do not wait for rest."""
+    client = _Client(server)
+    server.wait_until_quiet()
+    requests = [_requests(data, k, f"batch{i}", i * k)[0][1] for i in range(_N_IN_A_ROW)]
+    return float(np.mean([client.ask(request) for request in requests]))
+
+
 def section(server: Server, data: Samples, sizes: Sequence[int], rounds: int) -> tuple[str, str, str]:
     """Title, text and table."""
     single, found, rows = single_cost(server, data), measure(server, data, sizes, rounds), list[Row]()
@@ -151,4 +159,7 @@ def section(server: Server, data: Samples, sizes: Sequence[int], rounds: int) ->
         rows.append(Row(cells, cpu / (1.3 * singly + 0.02), at_most(1.0)))
     wait = longest_wait(server, data, rounds)
     waited = f"An addition beside a deletion of {SIZES[-1]:,} waited {1e3 * wait:,.0f} ms at most."
+    for k in sizes[-2:]:
+        in_a_row = back_to_back(server, data, k)
+        waited += f" Of {_N_IN_A_ROW} additions of {k:,} in a row each took {1e3 * in_a_row:,.0f} ms on average."
     return TITLE, f"{TEXT} {rounds} rounds. {waited}", table(HEAD, rows)

@@ -71,7 +71,6 @@ _MOST_REACHED = 2**19  # leaves that a change in slices may reach: in the end th
 
 _FIRST_TREES = 1, 8  # so many tell how much room the next need, and those how much all others
 _MARGIN = 1.1  # times what they take
-_SPARE_ROWS = 512
 _SPARE_ROWS_ALONE = 64
 
 # What work takes, roughly, in seconds.
@@ -417,7 +416,7 @@ class ForestEngine(KeptForest):
             # The others will be of about the same size: growing the pools bit by bit would copy them many times.
             n_rows = np.ceil(_MARGIN * (self.rows_taken() - before) / n_done).astype(np.int64)
             n_next = n_left if n == _FIRST_TREES[-1] else min(n_left, _FIRST_TREES[-1])
-            self.reserve_rows(*(self.trees.meta[POOLS] + n_next * n_rows + _SPARE_ROWS).tolist())
+            self.reserve_rows(*(self.trees.meta[POOLS] + n_next * n_rows + self.spare_rows()).tolist())
             n_a_tree = n_rows // (2, 1, 1) + 64
         self.is_planted = False
         return n_a_tree

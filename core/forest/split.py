@@ -429,14 +429,15 @@ def is_block_pure(parameters, blocks, block, n_samples):
 
 @inner
 def choose_split(data, parameters, scratch, blocks, block, key):
-    """Score a counted block's candidates and write the best to `scratch.choice`.
+    """Score a counted block's candidates and write the best to `scratch.choice`; parameters as for counting.
 
     O(p s width). The first candidate of every attribute has samples on both sides, so there is
     always a best one when the block has an attribute.
     """
     columns = _Columns(data.categorical, data.bit_columns)
+    width = parameters[0]["width"]
     scoring = Scoring(
-        scratch.totals, scratch.left, scratch.listed, scratch.lefts, scratch.scores, scratch.score_bits,
+        scratch.totals[:width], scratch.left[:width], scratch.listed, scratch.lefts, scratch.scores, scratch.score_bits,
         scratch.choice, scratch.number, scratch.number_bits, scratch.end,
     )  # fmt: skip
     _choose(columns, parameters, scoring, blocks, block, key)

@@ -51,6 +51,9 @@ _new: Any = tuple.__new__
 _CELLS_A_SECOND = 20_000_000  # counted by training, at each level of a tree, roughly
 _CELLS_OF_READING = 20  # what reading a cell of a sample from Python takes, in such
 _HASHING = 50e-9  # seconds that a node takes, roughly
+_SPARE_ROWS = 512
+_SPARE_BLOCKS = 2**22  # bytes
+_FEW_BLOCKS = 8
 # A mutation waits for the memory of every block that it passes, so a large tree has them only at its largest nodes:
 # those that hold such a share of its samples, or so many that counting them again is no short piece of work.
 _SHARE_WITH_BLOCK = 1 / 50
@@ -151,8 +154,9 @@ class KeptForest(Engine):
         self.n_planted = n_planted
         minimum = self._block_minimum()
         self.parameters = parameters_of(
-            self.settings, self.layout, self.width, minimum, self.n_chosen, has_weights=self.has_weights
-        )
+            self.settings, self.layout, self.n_features, self.width, minimum, self.n_chosen,
+            has_weights=self.has_weights,
+        )  # fmt: skip
 
     def follow_weights(self, problem: Problem) -> None:
         was_whole, self.is_whole = self.is_whole, problem.is_whole
@@ -255,11 +259,16 @@ class KeptForest(Engine):
         if n_blocks > len(longs):
             self.blocks = self._blocks_over(aligned.enlarged(longs, n_blocks, n_used(BLOCKS)))
 
+    def spare_rows(self) -> Ints:
+        """Nodes, leaves and blocks that there is to be room for: fewer blocks where many classes make them large."""
+        n_blocks = _SPARE_BLOCKS // self.blocks.longs[0].nbytes
+        return np.array([_SPARE_ROWS, _SPARE_ROWS, min(max(n_blocks, _FEW_BLOCKS), _SPARE_ROWS)])
+
     def grow_pools(self) -> None:
         """Enlarge by a quarter whatever is nearly used up."""
-        capacities = self.capacities()
-        is_scarce = capacities - self.rows_taken() < np.maximum(256, capacities // 16)
-        self.reserve_rows(*(capacities + is_scarce * np.maximum(512, capacities // 4)).tolist())
+        capacities, spare = self.capacities(), self.spare_rows()
+        is_scarce = capacities - self.rows_taken() < np.maximum(spare // 2, capacities // 16)
+        self.reserve_rows(*(capacities + is_scarce * np.maximum(spare, capacities // 4)).tolist())
         self.reserve_members(2 * self.largest_tree() + 4)
 
     def widen(self, n_classes: int) -> None:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from oubli.core.array_types import Array, Hashes, Ints, Reals
 
-# The constants of a model as the kernels read them, in an array of one record.
+# The constants of a model as the kernels read them; kernels that do not say otherwise read the first record.
 PARAMETERS = np.dtype(
     [
         ("seed_key", "u8"),
@@ -24,7 +24,7 @@ PARAMETERS = np.dtype(
                 "width",  # columns of statistics
                 # See `Layout` in `blocks.py`.
                 "n_counters", "totals_at", "skipped_at", "attributes_at", "counters_at", "counters_stride",
-                "categories_at", "categories_stride",
+                "categories_at", "categories_stride", "size",
             )
         ),
     ]
@@ -77,7 +77,9 @@ class Scratch(NamedTuple):
     columns: Array  # cells' type [d, any]: a copy of the cells by position, see `copy_columns`
     order: npt.NDArray[np.int32]  # int32[m] positions, node by node
     right: npt.NDArray[np.int32]  # int32[m] for partitioning
-    node_targets: Ints  # int64[m] targets of the node at hand
+    node_targets: Ints  # int64[m] targets of the node at hand; classes may be numbered anew
+    class_places: npt.NDArray[np.int32]  # int32[width] new numbers of classes, NIL between calls
+    class_codes: npt.NDArray[np.int32]  # int32[width] the classes that have one
     node_words: npt.NDArray[np.uint64]  # uint64[ceil(d / 64) or 0, m] its bit rows, word by word
     values: Array  # cells' type [m] a gathered column
     value_bits: Array  # int32/64[m] the same memory
@@ -201,6 +203,8 @@ def empty_scratch(
         order=np.zeros(n_rows, np.int32),
         right=np.zeros(n_rows, np.int32),
         node_targets=np.zeros(n_rows, np.int64),
+        class_places=np.full(width, -1, np.int32),
+        class_codes=np.zeros(width, np.int32),
         node_words=np.zeros((n_words, (n_rows | 63) + 18), np.uint64),
         values=values,
         value_bits=values.view(integer),

@@ -113,6 +113,7 @@ NO_VALUE = -2  # no chosen sample has a value
 
 CHOSEN = 32  # samples that are chosen, or down to half as many
 _LINE = 8  # longs in a cache line
+_FEW_CLASSES = 2  # the fewest that working space is laid out for; then four times as many, and so on
 
 ADD = 1
 DELETE = -1
@@ -197,21 +198,29 @@ def _lines(n_longs: int) -> int:
 
 
 def parameters_of(
-    settings: ForestSettings, layout: Layout, width: int, block_minimum: int, n_chosen: int, *, has_weights: bool
-) -> Array:
-    """The parameters as the kernels read them, PARAMETERS[1]."""
-    values = {
-        **vars(settings),
-        **layout._asdict(),
-        "width": width,
-        "block_minimum": block_minimum,
-        "n_chosen": n_chosen,
-        "has_weights": has_weights,
-        "seed_key": mix(np.uint64(settings.seed)),
-    }
-    parameters = np.zeros(1, PARAMETERS)
-    for name in PARAMETERS.names or ():
-        parameters[name] = values[name]
+    settings: ForestSettings, layout: Layout, n_features: int, width: int, block_minimum: int, n_chosen: int, *,
+    has_weights: bool,
+) -> Array:  # fmt: skip
+    """The parameters as the kernels read them, PARAMETERS[1 + m].
+
+    Those behind the first are of nodes with fewer classes, which working space is laid out for; see `gather_targets`.
+    """
+    layouts = {width: layout}
+    while not settings.is_regression and (narrow := _FEW_CLASSES * 4 ** (len(layouts) - 1)) < width:
+        layouts[narrow] = layout_of(settings, n_features, narrow, has_categories=layout.categories_stride > 0)
+    parameters = np.zeros(len(layouts), PARAMETERS)
+    for row, (n_columns, laid_out) in zip(parameters, layouts.items(), strict=True):
+        values = {
+            **vars(settings),
+            **laid_out._asdict(),
+            "width": n_columns,
+            "block_minimum": block_minimum,
+            "n_chosen": n_chosen,
+            "has_weights": has_weights,
+            "seed_key": mix(np.uint64(settings.seed)),
+        }
+        for name in PARAMETERS.names or ():
+            row[name] = values[name]
     return parameters
 
 

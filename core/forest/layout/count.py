@@ -27,7 +27,6 @@ from oubli.core.forest.layout.blocks import (
     category_rank,
     cell_number,
     chosen_at,
-    clear_block,
     counters_at,
     draw_phase,
     fit_scale,
@@ -135,16 +134,61 @@ def _count_weighed(parameters, scratch, blocks, block, n_samples):
     return lo == hi
 
 
+@inner
+def _number_classes(parameters, scratch, n_samples):
+    """Number the classes of the node at hand anew, from 0 on; returns the place of the parameters for so few.
+
+    It is 0, and nothing has changed, where that would save nothing.
+    """
+    n_rows = parameters.shape[0]
+    most = parameters[n_rows - 1]["width"] if n_rows > 1 else 0
+    places = scratch.class_places
+    targets = scratch.node_targets
+    n_classes = np.int64(0)
+    i = np.int64(0)
+    while i < n_samples and n_classes <= most:
+        code = value_of(targets[i])
+        if places[code] == NIL:
+            places[code] = np.int32(n_classes)
+            scratch.class_codes[n_classes] = np.int32(code)
+            n_classes += 1
+        i += 1
+    row = np.int64(0)
+    if n_classes <= most:
+        row = np.int64(1)
+        while parameters[row]["width"] < n_classes:
+            row += 1
+        for i in range(n_samples):
+            code = value_of(targets[i])
+            targets[i] += np.int64(places[code]) - code
+    for i in range(n_classes):
+        places[scratch.class_codes[i]] = np.int32(NIL)
+    return row
+
+
 @pasted
-def count_targets(parameters, scratch, blocks, block, start, end):
-    """Gather the node's targets and fill a block's totals; returns whether the samples are pure."""
+def gather_targets(parameters, scratch, start, end, is_kept):
+    """Gather a node's targets; returns the place of the parameters to count and score them with.
+
+    A node of few samples has few of many classes, and counters of the others would take most of the time. Only a block
+    that is kept has them.
+    """
     for i in range(start, end):
         scratch.node_targets[i - start] = scratch.targets[np.uint64(scratch.order[i])]
+    row = np.int64(0)
+    if not is_kept and parameters.shape[0] > 1:
+        row = _number_classes(parameters, scratch, end - start)
+    return row
+
+
+@pasted
+def _count_targets(parameters, scratch, blocks, block, n_samples):
+    """Fill a block's totals; returns whether the samples are pure."""
     if parameters[0]["has_weights"] != 0:
-        return _count_weighed(parameters, scratch, blocks, block, end - start)
+        return _count_weighed(parameters, scratch, blocks, block, n_samples)
     if parameters[0]["is_regression"] != 0:
-        return _count_values(parameters, scratch, blocks, block, end - start)
-    return _count_classes(parameters, scratch, blocks, block, end - start)
+        return _count_values(parameters, scratch, blocks, block, n_samples)
+    return _count_classes(parameters, scratch, blocks, block, n_samples)
 
 
 @pasted
@@ -298,7 +342,7 @@ def list_categories(data, parameters, scratch, n_chosen, n_samples):
             scratch.category_places[code] = np.int32(place)
             scratch.category_codes[place] = np.int32(code)
             scratch.category_chosen[place] = 0
-            for c in range(scratch.category_statistics.shape[1]):
+            for c in range(parameters[0]["width"]):
                 scratch.category_statistics[place, c] = 0
             n_categories += 1
         if i < 0 or first == 0:
@@ -333,7 +377,7 @@ def _add_subset(parameters, scratch, counters, block, place, candidate_key, n_ca
         return
     for category in range(n_categories):
         lands_left = np.int64(in_subset(candidate_key, hashes[category]))
-        for c in range(statistics.shape[1]):
+        for c in range(parameters[0]["width"]):
             counters[block, place + c] += lands_left * statistics[category, c]
 
 
@@ -461,13 +505,6 @@ def _count_bits(data, parameters, scratch, blocks, block, used, attribute, key, 
 
 
 @pasted
-def _clear_working_space(parameters, blocks):
-    """Zero the head of the working space; its counters are zeroed when they are used."""
-    for i in range(parameters[0]["attributes_at"]):
-        blocks.longs[0, i] = 0
-
-
-@pasted
 def _clear_counters(parameters, blocks, used, n_rows):
     """Zero the first rows of an attribute's counters in the working space, and the last."""
     width = parameters[0]["width"]
@@ -539,11 +576,12 @@ def _count_attribute(
 
 @inner
 def count_candidates(data, parameters, scratch, blocks, block, key, start, end, first_copied):
-    """Fill a block from the samples scratch.order[start:end] of the node with this key.
+    """Fill a block from the samples scratch.order[start:end] of the node with this key, whose targets are gathered.
 
     Takes the first p columns in the node's hash order that are spread, then the first of the others that are not
     constant.
 
+    parameters    from the place on that `gather_targets` returned
     first_copied  as in `gather_column`
 
     The columns known to be constant are in scratch.constants; what is found is added.
@@ -551,11 +589,10 @@ def count_candidates(data, parameters, scratch, blocks, block, key, start, end, 
     Returns whether there is anything to choose from: the samples are impure and not all equal.
     O(n p) plus the block's size.
     """
-    if block == 0:
-        _clear_working_space(parameters, blocks)
-    else:
-        clear_block(blocks, block)
-    if count_targets(parameters, scratch, blocks, block, start, end):
+    # Counters of the working space are zeroed when they are used.
+    for i in range(parameters[0]["attributes_at"] if block == 0 else parameters[0]["size"]):
+        blocks.longs[block, i] = 0
+    if _count_targets(parameters, scratch, blocks, block, end - start):
         return False
     n_chosen = choose_samples(data, parameters, scratch, blocks, block, key, start, end)
     find_constants(data, scratch, start, end)

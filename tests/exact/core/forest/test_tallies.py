@@ -1,4 +1,4 @@
-"""Leaves with a tally for each class that they have samples of: their memory, and wrong ones.
+"""Many classes: nodes number those that they have, and leaves have a tally for each; their memory, and wrong ones.
 
 What such leaves say is compared with the oracle in histories, by `most_counters` of `tests/histories/kinds.py`.
 """
@@ -16,6 +16,7 @@ import pytest
 from oubli.core import DynamicForestClassifier, load, persistence
 from oubli.core.errors import FileError
 from oubli.core.forest.engine import ForestEngine
+from oubli.core.forest.layout import blocks
 
 N, MANY = 600, ForestEngine.most_counters + 4
 RNG = np.random.default_rng(0)
@@ -36,6 +37,33 @@ def test_classes_that_come_make_tallies_of_counters() -> None:
         model.add(X[i : i + 1], Y[i : i + 1], ids=[i])
     assert len(model.engine_.trees.tallies)
     assert model.digest() == DynamicForestClassifier(n_estimators=6, random_state=3).fit(X, Y).digest()
+    assert model.verify().ok
+
+
+@pytest.mark.parametrize("parameters", [{}, {"criterion": "entropy"}, {"lazy": False, "n_jobs": 2}], ids=str)
+def test_nodes_that_number_their_classes_anew_have_the_same_splits(
+    parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Samples have weights, categories and missing values."""
+    rows = [[None if x == 11 else f"v{x}" if i % 2 else x for i, x in enumerate(row)] for row in X.tolist()]
+    weights = RNG.choice([1, 1, 2, 0.5], N)
+
+    def lived() -> str:
+        model = DynamicForestClassifier(n_estimators=6, random_state=3, **parameters)
+        model.fit(rows, Y, ids=range(N), sample_weight=weights)
+        widths = model.engine_.parameters["width"].tolist()
+        assert widths == [MANY, 2, 8] if blocks._FEW_CLASSES == 2 else widths == [MANY]
+        model.delete(range(0, N, 9))
+        return model.digest()
+
+    narrow = lived()
+    monkeypatch.setattr(blocks, "_FEW_CLASSES", MANY)
+    assert narrow == lived()
+
+
+def test_a_model_takes_no_memory_for_counters_of_many_classes_that_no_node_keeps() -> None:
+    model = DynamicForestClassifier(n_estimators=6, random_state=3).fit(X, np.arange(N))
+    assert model.engine_.blocks.longs.nbytes < 5 * 2**20
     assert model.verify().ok
 
 
