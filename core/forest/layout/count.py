@@ -140,8 +140,7 @@ def _number_classes(parameters, scratch, n_samples):
 
     It is 0, and nothing has changed, where that would save nothing.
     """
-    n_rows = parameters.shape[0]
-    most = parameters[n_rows - 1]["width"] if n_rows > 1 else 0
+    most = parameters[parameters.shape[0] - 1]["width"]
     places = scratch.class_places
     targets = scratch.node_targets
     n_classes = np.int64(0)
