@@ -4,8 +4,7 @@ import numpy as np
 
 from oubli.core.forest.layout.blocks import allocate_block, free_block, is_counted
 from oubli.core.forest.layout.cells import copy_columns, forget_constants, gather, is_bit_column, is_worth_copying
-from oubli.core.forest.layout.count import count_candidates, gather_targets
-from oubli.core.forest.split import choose_split, is_block_pure, is_same_split, store_split
+from oubli.core.forest.split import choose_split, count_and_choose, is_block_pure, is_same_split, store_split
 from oubli.core.forest.state import (
     BLOCKS,
     DIRTY,
@@ -214,10 +213,7 @@ def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start
             trees.nodes[node]["block"] = np.int32(block)
         work = block if block != NIL else scratch.work[WORKING_BLOCK]
         scratch.work[WORKED] += end - start
-        own = parameters[gather_targets(parameters, scratch, start, end, block != NIL) :]
-        found = count_candidates(data, own, scratch, blocks, work, key, start, end, first_copied)
-        if found:
-            choose_split(data, own, scratch, blocks, work, key)
+        found = count_and_choose(data, parameters, scratch, blocks, work, key, start, end, first_copied, block != NIL)
     _give_back(trees, parameters, blocks, node, found, end - start)
     return found
 

@@ -28,9 +28,8 @@ from oubli.core.array_types import Array, Hashes
 from oubli.core.forest.grow import rescore
 from oubli.core.forest.layout.blocks import as_cell, is_counted
 from oubli.core.forest.layout.cells import gather
-from oubli.core.forest.layout.count import count_candidates, gather_targets
 from oubli.core.forest.layout.draws import hash_of_values
-from oubli.core.forest.split import choose_split, is_same_split, store_split
+from oubli.core.forest.split import count_and_choose, is_same_split, store_split
 from oubli.core.forest.state import TAGGED, Leaves, count_in, leaf_of, must_be_leaf
 from oubli.core.forest.workspace import ENDS, N_LANES, NODES, OWNERS, STACK_SIZE
 from oubli.core.jit.aligned import prefetch_to_read
@@ -267,10 +266,8 @@ def _add_leaf_below_tag(trees, data, parameters, scratch, blocks, node, key, dep
     """Follow a query from a tagged node down the splits that resolving would choose."""
     end = gather(trees, data, parameters, scratch, node)
     while not must_be_leaf(parameters, end, depth):
-        own = parameters[gather_targets(parameters, scratch, 0, end, False) :]
-        if not count_candidates(data, own, scratch, blocks, 0, key, 0, end, NIL):
+        if not count_and_choose(data, parameters, scratch, blocks, 0, key, 0, end, NIL, False):
             break
-        choose_split(data, own, scratch, blocks, 0, key)
         store_split(scratch.node, 0, scratch.choice)
         side = goes_right(scratch.node, 0, cells, row, category_hashes)
         end = keep_side(data, scratch, end, side)

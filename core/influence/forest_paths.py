@@ -22,9 +22,8 @@ import numpy.typing as npt
 
 from oubli.core.forest.layout.blocks import DELETE, is_counted, update_block
 from oubli.core.forest.layout.cells import gather
-from oubli.core.forest.layout.count import count_candidates
 from oubli.core.forest.predict import add_counts, add_leaf, add_ordered, keep_side
-from oubli.core.forest.split import choose_split, is_block_pure, is_same_split, store_split
+from oubli.core.forest.split import choose_split, count_and_choose, is_block_pure, is_same_split, store_split
 from oubli.core.forest.state import Leaves, count_in, leaf_of, must_be_leaf, read_leaf
 from oubli.core.jit.nodes import NIL, goes_right
 from oubli.core.jit.policy import inner, kernel, pasted
@@ -76,15 +75,6 @@ def _gather_others(trees, data, parameters, scratch, node, slot):
 
 
 @inner
-def _choose_anew(data, parameters, scratch, work, key, n_samples):
-    """Choose the split of scratch.order[:n_samples] into scratch.choice; False: they are a leaf."""
-    if not count_candidates(data, parameters, scratch, work, 0, key, 0, n_samples, NIL):
-        return False
-    choose_split(data, parameters, scratch, work, 0, key)
-    return True
-
-
-@inner
 def _stands(trees, data, parameters, scratch, blocks, work, node, key, depth, slot):
     """Whether an inner node keeps its split without a sample."""
     n_others = np.int64(trees.nodes[node]["n_samples"]) - 1
@@ -101,7 +91,7 @@ def _stands(trees, data, parameters, scratch, blocks, work, node, key, depth, sl
             choose_split(data, parameters, scratch, work, 0, key)
             return is_same_split(trees.nodes, node, scratch.choice)
     _gather_others(trees, data, parameters, scratch, node, slot)
-    found = _choose_anew(data, parameters, scratch, work, key, n_others)
+    found = count_and_choose(data, parameters, scratch, work, 0, key, 0, n_others, NIL, False)
     return found and is_same_split(trees.nodes, node, scratch.choice)
 
 
@@ -109,7 +99,9 @@ def _stands(trees, data, parameters, scratch, blocks, work, node, key, depth, sl
 def _say_anew(trees, data, parameters, scratch, work, node, key, depth, slot, rows, row, place):
     """Follow a row from a node whose split does not stand, down the splits that would be there; write its share."""
     end = _gather_others(trees, data, parameters, scratch, node, slot)
-    while not must_be_leaf(parameters, end, depth) and _choose_anew(data, parameters, scratch, work, key, end):
+    while not must_be_leaf(parameters, end, depth):
+        if not count_and_choose(data, parameters, scratch, work, 0, key, 0, end, NIL, False):
+            break
         store_split(scratch.node, 0, scratch.choice)
         side = goes_right(scratch.node, 0, rows.cells, row, rows.category_hashes)
         end = keep_side(data, scratch, end, side)
