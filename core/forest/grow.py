@@ -4,7 +4,8 @@ import numpy as np
 
 from oubli.core.forest.layout.blocks import allocate_block, free_block, is_counted
 from oubli.core.forest.layout.cells import copy_columns, forget_constants, gather, is_bit_column, is_worth_copying
-from oubli.core.forest.split import choose_split, count_and_choose, is_block_pure, is_same_split, store_split
+from oubli.core.forest.layout.count import count_candidates, gather_targets
+from oubli.core.forest.split import choose_split, is_block_pure, is_same_split, store_split
 from oubli.core.forest.state import (
     BLOCKS,
     DIRTY,
@@ -195,6 +196,20 @@ def _give_back(trees, parameters, blocks, node, found, n_samples):
     if block != NIL and (not found or 2 * n_samples < parameters[0]["block_minimum"]):
         free_block(trees, blocks, block)
         trees.nodes[node]["block"] = np.int32(NIL)
+
+
+@pasted
+def count_and_choose(data, parameters, scratch, blocks, block, key, start, end, first_copied, is_kept):
+    """Choose the split of scratch.order[start:end] into scratch.choice; False: they are a leaf.
+
+    is_kept       whether the block is the node's own, not working space
+    first_copied  as in `gather_column`
+    """
+    own = parameters[gather_targets(parameters, scratch, start, end, is_kept) :]
+    found = count_candidates(data, own, scratch, blocks, block, key, start, end, first_copied)
+    if found:
+        choose_split(data, own, scratch, blocks, block, key)
+    return found
 
 
 @inner

@@ -25,11 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Array, Hashes
-from oubli.core.forest.grow import rescore
+from oubli.core.forest.grow import count_and_choose, rescore
 from oubli.core.forest.layout.blocks import as_cell, is_counted
 from oubli.core.forest.layout.cells import gather
 from oubli.core.forest.layout.draws import hash_of_values
-from oubli.core.forest.split import count_and_choose, is_same_split, store_split
+from oubli.core.forest.split import is_same_split, store_split
 from oubli.core.forest.state import TAGGED, Leaves, count_in, leaf_of, must_be_leaf
 from oubli.core.forest.workspace import ENDS, N_LANES, NODES, OWNERS, STACK_SIZE
 from oubli.core.jit.aligned import prefetch_to_read

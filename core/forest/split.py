@@ -48,7 +48,6 @@ from oubli.core.forest.layout.blocks import (
     totals_at,
 )
 from oubli.core.forest.layout.cells import is_bit_column
-from oubli.core.forest.layout.count import count_candidates, gather_targets
 from oubli.core.forest.workspace import AMOUNT, CANDIDATE, N_LISTED, SIZE, USED, Scoring
 from oubli.core.jit.nodes import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, SUBSET
 from oubli.core.jit.policy import inner, kernel, pasted
@@ -442,20 +441,6 @@ def choose_split(data, parameters, scratch, blocks, block, key):
         scratch.choice, scratch.number, scratch.number_bits, scratch.end,
     )  # fmt: skip
     _choose(columns, parameters, scoring, blocks, block, key)
-
-
-@pasted
-def count_and_choose(data, parameters, scratch, blocks, block, key, start, end, first_copied, is_kept):
-    """Choose the split of scratch.order[start:end] into scratch.choice; False: they are a leaf.
-
-    is_kept       whether the block is the node's own, not working space
-    first_copied  as in `gather_column`
-    """
-    own = parameters[gather_targets(parameters, scratch, start, end, is_kept) :]
-    found = count_candidates(data, own, scratch, blocks, block, key, start, end, first_copied)
-    if found:
-        choose_split(data, own, scratch, blocks, block, key)
-    return found
 
 
 @inner

@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.forest.grow import count_and_choose
 from oubli.core.forest.layout.blocks import DELETE, is_counted, update_block
 from oubli.core.forest.layout.cells import gather
 from oubli.core.forest.predict import add_counts, add_leaf, add_ordered, keep_side
-from oubli.core.forest.split import choose_split, count_and_choose, is_block_pure, is_same_split, store_split
+from oubli.core.forest.split import choose_split, is_block_pure, is_same_split, store_split
 from oubli.core.forest.state import Leaves, count_in, leaf_of, must_be_leaf, read_leaf
 from oubli.core.jit.nodes import NIL, goes_right
 from oubli.core.jit.policy import inner, kernel, pasted
