@@ -144,7 +144,7 @@ def back_to_back(server: Server, data: Samples, k: int) -> float:
     """Seconds that an addition of k samples takes among others that do not wait for rest."""
     client = _Client(server)
     server.wait_until_quiet()
-    requests = [_requests(data, k, f"batch{i}", i * k)[0][1] for i in range(_N_IN_A_ROW)]
+    requests = [_requests(data, k, f"batch-{k}-{i}", i * k)[0][1] for i in range(_N_IN_A_ROW)]
     return float(np.mean([client.ask(request) for request in requests]))
 
 
