@@ -411,7 +411,7 @@ class Changeable(Keepable):
 
     def _is_sliced(self, plan: Plan, n: int, turn: Turn) -> bool:
         """Whether a plan about so many samples is made in slices although it is short enough for one piece."""
-        if turn.longest_pause == math.inf:
+        if turn.longest_pause == math.inf or self.engine_.n_tags:  # resolving tags before may take much longer
             return False
         seconds = self.seconds_to_change(n + turn.n_items) - self.seconds_to_change(1)
         return seconds > _SLICED_FROM and self.can_be_sliced(plan)

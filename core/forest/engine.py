@@ -75,7 +75,7 @@ _SPARE_ROWS_ALONE = 64
 
 # What work takes, roughly, in seconds.
 _GROWING = 200e-9  # a sample, all levels of its tree
-_RESOLVING = 8e-6  # a tag, with what is built again below
+_RESOLVING = 1e-6  # a tag
 _PLANTING = 2e-8  # a sample in a tree
 _ANSWERING = 100e-9  # a row in a tree
 _PASSING = 4e-7  # a node on a sample's way down, counted
@@ -372,7 +372,7 @@ class ForestEngine(KeptForest):
         if self.has_tallies:
             return False
         # Readers in between pass no tags: these are resolved before, unless that is more work than the change.
-        if self.n_tags * _RESOLVING > self.seconds_to_change(n_changed, problem) or n_reached > _MOST_REACHED:
+        if self.n_tags > n_reached * math.log2(problem.n_samples + 2) or n_reached > _MOST_REACHED:
             return False
         return n_changed <= _REPLANT_SHARE * problem.n_samples
 
