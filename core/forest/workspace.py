@@ -77,8 +77,8 @@ class Scratch(NamedTuple):
     columns: Array  # cells' type [d, any]: a copy of the cells by position, see `copy_columns`
     order: npt.NDArray[np.int32]  # int32[m] positions, node by node
     right: npt.NDArray[np.int32]  # int32[m] for partitioning
-    node_targets: Ints  # int64[m] targets of the node at hand; classes may be numbered anew
-    class_places: npt.NDArray[np.int32]  # int32[width] new numbers of classes, NIL between calls
+    node_targets: Ints  # int64[m] targets of the node at hand, perhaps with other numbers for the classes
+    class_places: npt.NDArray[np.int32]  # int32[width] these numbers by class, NIL between calls
     class_codes: npt.NDArray[np.int32]  # int32[width] the classes that have one
     node_words: npt.NDArray[np.uint64]  # uint64[ceil(d / 64) or 0, m] its bit rows, word by word
     values: Array  # cells' type [m] a gathered column

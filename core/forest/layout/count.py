@@ -136,7 +136,7 @@ def _count_weighed(parameters, scratch, blocks, block, n_samples):
 
 @inner
 def _number_classes(parameters, scratch, n_samples):
-    """Number the classes of the node at hand anew, from 0 on; returns the place of the parameters for so few.
+    """Number the classes of the node at hand from 0 on; returns the place of the parameters for so few classes.
 
     It is 0, and nothing has changed, where that would save nothing.
     """

@@ -195,7 +195,7 @@ def test_what_is_short_enough_for_one_piece_is_sliced_where_that_helps(monkeypat
         rows = [row(i) for i in range(n)]
         assert added(lazy, rows, ["x"] * n, turn=turn).takes_long is is_sliced
         assert not eager.plan_delete(names, turn=turn).takes_long, "a copy costs more than a short wait"
-    assert not lazy.plan_delete([f"c{i}" for i in range(5)]).takes_long, "nobody waits"
+    assert not lazy.plan_delete([f"c{i}" for i in range(5)]).takes_long, "no request waits"
     waiting = Turn(longest_pause=1.0, n_items=3)
     assert lazy.plan_delete(["c1", "c2"], turn=waiting).takes_long
     lazy.delete(["c9"])

@@ -41,7 +41,7 @@ def test_classes_that_come_make_tallies_of_counters() -> None:
 
 
 @pytest.mark.parametrize("parameters", [{}, {"criterion": "entropy"}, {"lazy": False, "n_jobs": 2}], ids=str)
-def test_nodes_that_number_their_classes_anew_have_the_same_splits(
+def test_nodes_that_count_only_their_own_classes_have_the_same_splits(
     parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Samples have weights, categories and missing values."""
