@@ -221,9 +221,13 @@ N_SLOW = int(os.environ.get("OUBLI_TEST_HTTP_CASES", "20000"))
 
 def waits_for_body(connection: Connection) -> bool:
     protocol = connection.protocol
-    is_its_turn = protocol._reading == BODY and not protocol.cycle.response_complete
+    cycle = protocol.cycle
+    if protocol._reading != BODY or cycle.response_complete:
+        return False
+    if cycle.response_started and cycle.scope["method"] == "GET":
+        return False  # a file is being sent; that it also listens for the end of the connection is no wish for a body
     # Or it works in a thread, and answers without the body.
-    return bool(is_its_turn and protocol.cycle.message_event._waiters)
+    return bool(cycle.message_event._waiters)
 
 
 async def settle(host: Host, connection: Connection) -> None:
