@@ -384,8 +384,12 @@ class Engine(ABC):
         """
         return False
 
-    def can_be_sliced(self, n_changed: int, problem: Problem, *, lazy: bool) -> bool:
-        """Whether `change_in_slices` can learn or unlearn so many samples; `lazy`: what it defers may wait."""
+    def can_be_sliced(self, n_changed: int, problem: Problem, *, lazy: bool, is_queried: bool) -> bool:
+        """Whether `change_in_slices` can learn or unlearn so many samples.
+
+        lazy : what it defers may wait.
+        is_queried : queries come in between, for which the tags may be resolved before, even if that takes longer.
+        """
         return False
 
     def reader(self) -> Self:

@@ -417,8 +417,11 @@ class Changeable(Keepable):
         return seconds > _SLICED_FROM and self.can_be_sliced(plan)
 
     @reads
-    def can_be_sliced(self, plan: Plan) -> bool:
-        """Whether `change_in_slices` can make a planned change."""
+    def can_be_sliced(self, plan: Plan, *, is_queried: bool = True) -> bool:
+        """Whether `change_in_slices` can make a planned change.
+
+        is_queried : whether queries come in between; else a model is better copied than rid of many tags before.
+        """
         store, n = self.samples_, 0
         if isinstance(plan, DeletePlan):
             n = len(plan.learned)
@@ -427,7 +430,7 @@ class Changeable(Keepable):
             # Nor may counts mean something else in between.
             is_known = store.keeps_grid(plan.prepared.units) and not store.categories.new_values(plan.prepared.texts)
             n = plan.prepared.n if is_known else 0
-        return n > 0 and self.engine_.can_be_sliced(n, store.problem(), lazy=self.lazy)
+        return n > 0 and self.engine_.can_be_sliced(n, store.problem(), lazy=self.lazy, is_queried=is_queried)
 
     @reads
     def leaving(self, n_new: int) -> tuple[list[str], list[str]]:

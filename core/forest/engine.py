@@ -79,6 +79,7 @@ _RESOLVING = 1e-6  # a tag
 _PLANTING = 2e-8  # a sample in a tree
 _ANSWERING = 100e-9  # a row in a tree
 _PASSING = 4e-7  # a node on a sample's way down, counted
+_TAG_PER_PASSED = 20  # how many such nodes a tag is worth, resolved in slices of the loop
 _PREPARING = 5e-7  # times as much work as else is needed, a byte of a working space
 
 
@@ -364,15 +365,16 @@ class ForestEngine(KeptForest):
         """Samples in a slice of a change."""
         return max(1, int(_SLICE / self.seconds_to_change(1, problem)))
 
-    def can_be_sliced(self, n_changed: int, problem: Problem, *, lazy: bool) -> bool:
+    def can_be_sliced(self, n_changed: int, problem: Problem, *, lazy: bool, is_queried: bool) -> bool:
         if not lazy or n_changed < 2:
             return False
         n_reached = n_changed * self.settings.occurrences
         # What tallies said before a change would have to be kept in places of its own.
         if self.has_tallies:
             return False
-        # Readers in between pass no tags: these are resolved before, unless that is more work than the change.
-        if self.n_tags > n_reached * math.log2(problem.n_samples + 2) or n_reached > _MOST_REACHED:
+        # Readers in between pass no tags: these are resolved before.
+        most_tags = n_reached * math.log2(problem.n_samples + 2) / (1 if is_queried else _TAG_PER_PASSED)
+        if self.n_tags > most_tags or n_reached > _MOST_REACHED:
             return False
         return n_changed <= _REPLANT_SHARE * problem.n_samples
 

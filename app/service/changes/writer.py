@@ -99,6 +99,7 @@ class Writer:
     _waiting: deque[Command[Any]] = field(default_factory=deque, init=False)
     _followers: list[list[Command[Any]]] = field(default_factory=list, init=False)
     _use_reserve: bool = field(default=False, init=False)
+    _is_queried: bool = field(default=False, init=False)  # since the last change
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     @property
@@ -169,7 +170,8 @@ class Writer:
             await self._wake.wait()
             self._wake.clear()
             while self._waiting:
-                if self._live.idle.n_queries:  # that may have met tags
+                self._is_queried = self._live.idle.n_queries > 0
+                if self._is_queried:  # and may have met tags
                     await self._live.idle.keep_up()
                 async with self._live.lock.mutations:
                     await self._commit_waiting()
@@ -361,6 +363,7 @@ class Writer:
             transaction = self._begin()
             with self._live.lock.reading():
                 await self._live.threads.save(partial(_plan, transaction, command))
+            self._is_queried = self._live.idle.n_queries > 0
             await self._commit_long(command, transaction)
 
     async def _commit_next(self, command: Command[Any], transaction: Transaction) -> None:
@@ -377,7 +380,7 @@ class Writer:
             command.tell_unchanged(state)
             return
         plan = command.planned if command.takes_long else None
-        if plan is not None and state.model.can_be_sliced(plan):
+        if plan is not None and state.model.can_be_sliced(plan, is_queried=self._is_queried):
             await self._live.resolve()
         elif command.body is not None and command.takes_long:
             plan = None

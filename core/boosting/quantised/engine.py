@@ -427,7 +427,7 @@ class QuantisedTrees(ExactEngine):
         """Iterations in a slice of a change: updating one takes as long as growing it, at most."""
         return max(1, int(_SLICE * self.settings.n_estimators / self.seconds_to_fit(problem)))
 
-    def can_be_sliced(self, n_changed: int, problem: Problem, *, lazy: bool) -> bool:
+    def can_be_sliced(self, n_changed: int, problem: Problem, *, lazy: bool, is_queried: bool) -> bool:
         n_samples = max(problem.n_samples, n_changed)
         is_short = n_samples * self.n_features * _BINNING <= _LONGEST_BINNING
         return self.n_trees > 0 and (is_short or n_changed <= max(1, _FEW * n_samples))

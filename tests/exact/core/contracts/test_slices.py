@@ -173,6 +173,9 @@ def test_a_forest_makes_what_readers_would_not_know_at_once() -> None:
     assert not fitted("forest", lazy=False).can_be_sliced(model.plan_delete(["c1", "c2"]))
     plan = model.plan_delete(["c1", "c2"])
     assert model.can_be_sliced(plan)
+    model.delete(["c99"])
+    assert model.can_be_sliced(plan)
+    assert not model.can_be_sliced(plan, is_queried=False), "nobody waits for a copy"
     model.delete([f"c{i}" for i in range(100, 140)])
     assert not model.can_be_sliced(plan), "many tags are not resolved before"
 
