@@ -10,10 +10,13 @@ are mostly zero. That is only a matter of layout: no decision depends on it.
 The edges of numeric columns are a function of the set of samples held that hardly ever moves. Every sample has a
 level, drawn from a hash of its id: half of the samples are of level 0, a quarter of level 1, and so on. The edges of a
 column are the distinct values of the samples of at least some level, the lowest with less than `max_bins` such values;
-at level 0, when every value is an edge, the largest is left out. So where there are many values the edges are those of
-a random choice of the samples, which parts them about evenly, as quantiles do; and a sample that comes or goes moves an
+at the least level of all columns the largest is left out. So where there are many values the edges are those of a
+random choice of the samples, which parts them about evenly, as quantiles do; and a sample that comes or goes moves an
 edge only when it is among the chosen few, and alone with its value. The values of the level below, of which there are
 about twice as many, are counted so that it is known when the level falls.
+
+The least level grows with the number of samples, to 4 from some 2^14 on. With 0 alone, every sample that had a value of
+its own would move an edge of a column of few values, and all trees would be grown again.
 """
 
 from collections.abc import Iterable
@@ -319,23 +322,24 @@ def _count_values(column, order, begin, end, bits, room, values, counts):
 
 
 @kernel
-def find_level(column, order, ends, max_edges, bits, values, counts):
+def find_level(column, order, ends, least, max_edges, bits, values, counts):
     """Find the level of a column, and count its values.
 
     column          float32/64[n_slots]
+    least           the least level
     bits            float64[1] and its uint64 view, to read bits by
     values, counts  float64[1024], int64[1024]: written, the values of at least that level where counts are positive
     """
     counts[:] = 0
     n_values = 0
-    for level in range(_N_LEVELS - 1, -1, -1):
+    for level in range(_N_LEVELS - 1, least - 1, -1):
         begin, end = ends[level + 1], ends[level]
         n_values += _count_values(column, order, begin, end, bits, max_edges - n_values, values, counts)
         if n_values > max_edges:
             counts[:] = 0
             _count_values(column, order, 0, begin, bits, max_edges, values, counts)
             return level + 1
-    return 0
+    return least
 
 
 class ColumnEdges:
@@ -345,7 +349,8 @@ class ColumnEdges:
     ----------
     level : of the edges.
     held : number of samples of at least that level, by value.
-    below : the same one level lower; empty at level 0.
+    below : the same one level lower; empty at the least level.
+    least : the least level of all columns.
     max_edges : of the column.
 
     Attributes
@@ -353,8 +358,9 @@ class ColumnEdges:
     edges : float64[], rising.
     """
 
-    def __init__(self, level: int, held: dict[float, int], below: dict[float, int], max_edges: int) -> None:
+    def __init__(self, level: int, held: dict[float, int], below: dict[float, int], least: int, max_edges: int) -> None:
         self.level = level
+        self.least = least
         self.max_edges = max_edges
         self.held = held
         self.below = below
@@ -362,11 +368,11 @@ class ColumnEdges:
 
     def _list_edges(self) -> npt.NDArray[np.float64]:
         values = np.sort(np.fromiter(self.held, np.float64, len(self.held)))
-        return values if self.level else values[:-1]
+        return values if self.level > self.least else values[:-1]
 
     def count(self, values: npt.NDArray[Any], levels: npt.NDArray[np.uint8], sign: int) -> bool:
         """Take in (sign 1) or let go of (-1) samples of at least the level below; False when the level moves."""
-        if self.level:
+        if self.level > self.least:
             _move(self.below, values, sign)
             if len(self.below) <= self.max_edges:
                 return False
@@ -383,7 +389,7 @@ class ColumnEdges:
 
     def copy(self) -> "ColumnEdges":
         """An independent copy."""
-        return ColumnEdges(self.level, self.held.copy(), self.below.copy(), self.max_edges)
+        return ColumnEdges(self.level, self.held.copy(), self.below.copy(), self.least, self.max_edges)
 
 
 def _move(counts: dict[float, int], values: npt.NDArray[Any], sign: int) -> bool:
@@ -415,12 +421,14 @@ class EdgeTable:
     ----------
     is_numeric : bool[d]
     max_edges : of one column.
+    least : the least level.
     seed : what the levels of samples are drawn from.
     """
 
-    def __init__(self, is_numeric: npt.NDArray[np.bool_], max_edges: int, seed: int) -> None:
+    def __init__(self, is_numeric: npt.NDArray[np.bool_], max_edges: int, least: int, seed: int) -> None:
         self.is_numeric = is_numeric
         self.max_edges = max_edges
+        self.least = least
         self.seed = np.uint64(seed)
         self.columns: list[ColumnEdges | None] = [None] * len(is_numeric)
 
@@ -447,11 +455,11 @@ class EdgeTable:
             values, counts = np.zeros(_TABLE), np.zeros(_TABLE, np.int64)
             for index in indices:
                 column = cells[:, index]
-                level = int(find_level(column, order, ends, self.max_edges, bits, values, counts))
+                level = int(find_level(column, order, ends, self.least, self.max_edges, bits, values, counts))
                 used = counts > 0
                 held = dict(zip(values[used].tolist(), counts[used].tolist(), strict=True))
-                below = dict(_counted(column[order[: ends[level - 1]]] + 0.0)) if level else {}
-                self.columns[index] = ColumnEdges(level, held, below, self.max_edges)
+                below = dict(_counted(column[order[: ends[level - 1]]] + 0.0)) if level > self.least else {}
+                self.columns[index] = ColumnEdges(level, held, below, self.least, self.max_edges)
 
         numeric = np.flatnonzero(self.is_numeric).tolist()
         n = n_threads if is_long(_FINDING * len(numeric) * len(slots)) else 1
@@ -487,6 +495,6 @@ class EdgeTable:
 
     def copy(self) -> "EdgeTable":
         """An independent copy."""
-        other = EdgeTable(self.is_numeric, self.max_edges, int(self.seed))
+        other = EdgeTable(self.is_numeric, self.max_edges, self.least, int(self.seed))
         other.columns = [None if column is None else column.copy() for column in self.columns]
         return other

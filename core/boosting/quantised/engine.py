@@ -43,6 +43,7 @@ from oubli.core.boosting.quantised.split import (
     Steadiness,
     below_regions,
     grids_of_numbers,
+    least_level,
     make_rules,
     most_levels,
     regression_steadiness,
@@ -116,7 +117,7 @@ def read_report(report: Ints, groups: int, grown_from: int) -> LastUpdate:
 class QuantisedTrees(ExactEngine):
     """Boosted trees on grids: the engine of `quantization`."""
 
-    format = 3  # 1: no regions; 2: no statistics of categories
+    format = 3  # 1: no regions; 2: no statistics of categories, no least level of edges
     bytes_asked = staticmethod(serialise.bytes_asked)
 
     settings: IncrementalSettings
@@ -137,7 +138,7 @@ class QuantisedTrees(ExactEngine):
         self.n_training = self.n_held = 0
         self.statistics = CategoryStatistics((), self.categorical, 0, Rule(np.zeros(0, np.int64)), self.settings.seed)
         self.cells: Array = np.zeros((0, 0), self.cell_dtype)
-        self.edges = EdgeTable(~self.categorical, self.settings.max_bins - 1, self.settings.seed)
+        self.edges = EdgeTable(~self.categorical, self.settings.max_bins - 1, 0, self.settings.seed)
         self.sums = TargetSums(self.kind, self.settings.level)
         self.regions = no_regions()
         self._most_levels = 0
@@ -181,7 +182,8 @@ class QuantisedTrees(ExactEngine):
             self.first = np.zeros((self.groups, self.capacity), np.int64)
             self._make_statistics(problem, slots)
             read = self.as_read(problem)
-            self.edges = EdgeTable(~read.data.categorical, self.settings.max_bins - 1, self.settings.seed)
+            least = least_level(self.n_training, self.settings.seed)
+            self.edges = EdgeTable(~read.data.categorical, self.settings.max_bins - 1, least, self.settings.seed)
             yield 0
             self.edges.collect(read.data.cells, read.data.id_hashes, slots, self.n_threads)
             yield 0
@@ -588,6 +590,8 @@ class QuantisedTrees(ExactEngine):
         if (size.top, size.coarsening) != (before.top, before.coarsening):
             return False
         if self._most_levels_now() != self._most_levels:
+            return False
+        if least_level(self.n_training, self.settings.seed) != self.edges.least:
             return False
         start, old = self._start_now(), self.start
         return (start.base, start.spread, start.scores.tolist()) == (old.base, old.spread, old.scores.tolist())

@@ -57,6 +57,7 @@ _LEAST_GAIN = 2.0**-40
 _FINEST = 2.0**-8  # grid that is made by dividing
 LEAST_SIZE = 11  # log2 of the samples of a region
 MOST_LEVELS = 3  # of regions
+_MOST_LEAST = 4  # level of edges
 
 _here = threading.local()
 
@@ -260,6 +261,11 @@ def most_levels(n: int, n_groups: int, seed: int, *, is_classification: bool) ->
     if is_classification and n_groups == 1:
         return 0
     return min(max(int(size_step(float(n), np.uint64(seed))) - _least_size(), 0), MOST_LEVELS)
+
+
+def least_level(n: int, seed: int) -> int:
+    """The least level of edges with n samples, see `bins.py`: a sixteenth of all is of it, or a thousand or two."""
+    return min(max(int(size_step(float(n), np.uint64(seed))) - _least_size() + 1, 0), _MOST_LEAST)
 
 
 def make_rules(

@@ -24,6 +24,7 @@ from tests.oracles.boosting.quantised_parts import (
     bins_of,
     candidates,
     class_start,
+    least_level,
     most_levels,
     number_start_of,
     regions_of,
@@ -197,7 +198,8 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
     loss = loss_of(p, start, steady.grid, groups, is_classification=is_classification)
     read = Statistics(p, list(zip(held, training, ranks, strict=True)), columns, loss)
     held, columns = [read.of(sample) for sample in held], read.columns
-    bins = bins_of(held, columns, p.max_bins, p.random_state)
+    least = least_level(sum(training), p.random_state)
+    bins = bins_of(held, columns, p.max_bins, least, p.random_state)
     learned = [(sample, rank) for sample, rank, trains in zip(held, ranks, training, strict=True) if trains]
     gradients = np.array([[g for g, _ in loss.derive_at_start(*one)] for one in learned], np.int64)
     levels = most_levels(len(learned), groups, p.random_state, is_classification=is_classification)

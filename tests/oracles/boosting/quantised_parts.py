@@ -89,22 +89,21 @@ def level_of(sample: Sample, seed: int) -> int:
     return 64 - max(combine(draw(seed, EDGES), sample.id_hash).bit_length(), 1)
 
 
-def edges_of(values: Sequence[tuple[float, int]], max_edges: int) -> list[float]:
-    """All distinct values but the largest, or, when these are too many, those of samples of a high level.
+def edges_of(values: Sequence[tuple[float, int]], max_edges: int, least: int) -> list[float]:
+    """The distinct values of samples of the least level but the largest, or, when too many, those of a higher level.
 
     values: with the levels of the samples that have them.
     """
-    distinct = sorted({value for value, _ in values})
-    if len(distinct) <= max_edges:
-        return distinct[:-1]
-    for lowest in range(1, 65):
+    for lowest in range(least, 65):
         chosen = sorted({value for value, level in values if level >= lowest})
         if len(chosen) <= max_edges:
-            return chosen
+            return chosen[:-1] if lowest == least else chosen
     raise AssertionError("hashes differ")
 
 
-def bins_of(samples: Sequence[Sample], columns: Sequence[Column], max_bins: int, seed: int) -> list[list[Any]]:
+def bins_of(
+    samples: Sequence[Sample], columns: Sequence[Column], max_bins: int, least: int, seed: int
+) -> list[list[Any]]:
     """Of a numeric column its edges, of a categorical one its categories: missing first, then by hash."""
     result: list[list[Any]] = []
     for j, column in enumerate(columns):
@@ -113,7 +112,7 @@ def bins_of(samples: Sequence[Sample], columns: Sequence[Column], max_bins: int,
             result.append(sorted(values, key=lambda value: (value != MISSING_CATEGORY, value)))
         else:
             leveled = [(sample.cells[j], level_of(sample, seed)) for sample in samples if sample.cells[j] is not None]
-            result.append(edges_of(leveled, max_bins - 1))
+            result.append(edges_of(leveled, max_bins - 1, least))
     return result
 
 
@@ -187,10 +186,15 @@ def weight_of(scale: float, drawn: int) -> float:
 
 
 def most_levels(n: int, groups: int, seed: int, *, is_classification: bool) -> int:
-    """Levels of regions, three at most; none for two classes."""
+    """Levels of regions; none for two classes."""
     if is_classification and groups == 1:
         return 0
     return min(max(size_of(n, seed) - LEAST, 0), 3)
+
+
+def least_level(n: int, seed: int) -> int:
+    """Of edges for n training samples: four at most."""
+    return min(max(size_of(n, seed) - LEAST + 1, 0), 4)
 
 
 class Parted(NamedTuple):

@@ -98,6 +98,20 @@ def test_updates_are_local_where_no_value_is_alone(n_classes: int) -> None:
     assert sum(update.grown_from != 0 for update in updates) >= 9
 
 
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+def test_a_sample_with_values_of_its_own_seldom_moves_an_edge(n_classes: int) -> None:
+    """Only one of the least level does, a sixteenth of all: the others share the bins of the values that there are."""
+    rng = np.random.default_rng(n_classes)
+    X = numbers(rng, (416, 4), 3)
+    y = classes_of(X[:, 0] + X[:, 1] * X[:, 2] + rng.standard_normal(416), n_classes)
+    X[400:] += rng.uniform(-9, 9, (16, 4))
+    with KIND.tuned(least_size=5):
+        case = Case(X, y, range(400), n_estimators=5)
+        assert case.engine.edges.least == 4
+        updates = [update for i in range(400, 416) for update in (case.come(i), case.go(i))]
+    assert 0 < sum(update.grown_from == 0 for update in updates) <= 12
+
+
 def regional(n_classes: int, rng: np.random.Generator, **changed: Any) -> Case:
     """Samples of few values, of which regions of some hundred are made where regions may be small."""
     X = numbers(rng, (700, 5), 3)
