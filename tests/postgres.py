@@ -24,7 +24,7 @@ from typing import IO, Any
 
 import pytest
 
-from tests.serving import free_port
+from tests.serving import free_port, wait_for
 
 PASSWORD = "not-a-secret"
 # Processes of tests are killed, and the power never fails: what the kernel has is as good as flushed.
@@ -69,15 +69,7 @@ def postgres() -> Iterator[Server]:
 
 
 class Server:
-    """A PostgreSQL server in a folder.
-
-    Parameters
-    ----------
-    folder
-        For its files: see `make`, `Server.standby` and `Server.backup`.
-    port, address
-        Where it takes connections.
-    """
+    """A PostgreSQL server in a folder for its files: see `make`, `Server.standby` and `Server.backup`."""
 
     def __init__(self, folder: Path, port: int, address: str = "127.0.0.1") -> None:
         self.folder = folder
@@ -93,14 +85,9 @@ class Server:
         return f"postgresql://oubli:{PASSWORD}@{self.address}:{port or self.port}/{database}{query}"
 
     def make(self, *, flushes: bool = False, settings: str = "", allowed: str = "") -> None:
-        """Make an empty cluster, and start it.
+        """Make an empty cluster, and start it, with more lines of `postgresql.conf` and `pg_hba.conf`.
 
-        Parameters
-        ----------
-        flushes
-            With the settings of PostgreSQL where others would be faster.
-        settings, allowed
-            More lines of `postgresql.conf` and `pg_hba.conf`.
+        One that flushes has the settings of PostgreSQL where others would be faster.
         """
         _own(self.folder)
         secret = self.folder / "password"
@@ -130,18 +117,15 @@ class Server:
         """Return when it takes connections."""
         import psycopg
 
-        end = time.monotonic() + seconds
-        while True:
-            try:
+        def takes_connections() -> bool:
+            assert self._process is not None
+            assert self._process.poll() is None, (self.folder / "log").read_text(errors="replace")[-2000:]
+            with contextlib.suppress(psycopg.OperationalError):
                 psycopg.connect(self.url(), connect_timeout=2).close()
-            except psycopg.OperationalError:
-                assert self._process is not None
-                text = (self.folder / "log").read_text(errors="replace")[-2000:]
-                assert self._process.poll() is None, text
-                assert time.monotonic() < end, text
-                time.sleep(0.03)
-            else:
-                return
+                return True
+            return False
+
+        wait_for(takes_connections, f"{self.folder} takes connections", seconds)
 
     def stop(self) -> None:
         """Stop it as `pg_ctl stop -m fast` does."""
@@ -201,10 +185,8 @@ class Server:
         other.start()
         self.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
         self.execute("SELECT pg_reload_conf()")
-        end = time.monotonic() + 60
-        while not self.execute("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"):
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        in_step = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
+        wait_for(lambda: self.execute(in_step), "the standby is in step")
 
     def backup(self, folder: Path) -> Server:
         """Make a base backup, with the log that it needs; return the server that it is when it is started."""
@@ -289,13 +271,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 class Proxy:
-    """Stands between a client and a server, and loses what it is told to lose.
-
-    Parameters
-    ----------
-    port
-        Of the server, on this machine.
-    """
+    """Stands between a client and a server on a port of this machine, and loses what it is told to lose."""
 
     def __init__(self, port: int) -> None:
         self._target = port

@@ -188,22 +188,65 @@ class Running:
     def get(self, path: str) -> tuple[int, Any]:
         return self.ask("GET", path)
 
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Send a request and return status and JSON."""
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)  # noqa: S310
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        """Send a request, its body as JSON if it is not bytes; return status and content, parsed if it is JSON."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        fields = {"Content-Type": "application/json"} | {k.replace("_", "-"): text for k, text in headers.items()}
+        request = urllib.request.Request(self.url + path, data=data, headers=fields, method=method)  # noqa: S310
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-                return answer.status, json.load(answer)
+            answer = urllib.request.urlopen(request, timeout=60)  # noqa: S310
         except urllib.error.HTTPError as error:
-            with error:
-                return error.code, json.load(error)
+            answer = error
+        with answer:
+            content = answer.read()
+            return answer.status, json.loads(content) if "json" in answer.headers.get_content_type() else content
+
+    def pages(self, path: str, limit: int = 500) -> list[dict[str, Any]]:
+        """Return a list page by page."""
+        found: list[dict[str, Any]] = []
+        cursor = ""
+        while not found or found[-1]["next"] is not None:
+            status, page = self.get(f"{path}{'&' if '?' in path else '?'}limit={limit}{cursor}")
+            assert status == 200, page
+            found.append(page)
+            cursor = f"&cursor={page['next']}"
+        return found
+
+    def finish(self, path: str, content: Any = None, meanwhile: Callable[[], object] = bool) -> dict[str, Any]:
+        """Start a job and return its result; something may be done as long as it runs."""
+        status, job = self.ask("POST", path, {} if content is None else content)
+        assert status == 202, job
+        meanwhile()
+        place = f"/jobs/{job['id']}"
+        wait_for(lambda: self.get(place)[1]["status"] not in ("queued", "running"), f"{path} ends", 120)
+        job = self.get(place)[1]
+        assert job["status"] == "succeeded", job
+        return dict(job["result"])
+
+    def wait_until_erased(self, receipt: str, seconds: float = 60) -> dict[str, Any]:
+        """Return a receipt as soon as it says `erased`."""
+        wait_for(lambda: self.get(f"/erasures/{receipt}")[1]["status"] == "erased", "an erasure", seconds)
+        return dict(self.get(f"/erasures/{receipt}")[1])
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Stop it and return its exit code."""
         self.process.send_signal(how)
         return self.process.wait(timeout=60)
+
+
+def wait_for(question: Callable[[], object], what: str, seconds: float = 60, pause: float = 0.02) -> None:
+    """Ask until the answer is true."""
+    deadline = time.monotonic() + seconds
+    while not question():
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        time.sleep(pause)
+
+
+def small_table(folder: Path, n: int = 60) -> tuple[str, ...]:
+    """Write a small table of people, eight samples a person at most; return the flags that serve it."""
+    rows = [f"p{i},s{i % 50},{i % 90},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(n)]
+    (folder / "data.csv").write_text("\n".join(["name,who,age,job,income", *rows]) + "\n")
+    return ("--data", "data.csv", "--target", "income", "--id", "name", "--subject", "who", "--n-estimators", "3")
 
 
 def paste(output: str) -> list[Any]:
@@ -302,14 +345,10 @@ def _explain_death(server: Running, *, may_kill_itself: bool) -> None:
 
 
 def _wait_until_ready(server: Running) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        if server.process.poll() is not None:
-            raise AssertionError(f"the server ended with {server.process.returncode}:\n{server.output}")
-        try:
-            if server.get("/readyz")[0] == 200:
-                return
-        except (OSError, HTTPException):  # not yet, or it was killed in the middle of an answer
-            pass
-        time.sleep(0.03)
-    raise AssertionError(f"the server was not ready after {START_SECONDS} s:\n{server.output}")
+    def is_ready() -> bool:
+        assert server.process.poll() is None, f"the server ended with {server.process.returncode}:\n{server.output}"
+        with suppress(OSError, HTTPException):  # not yet, or it was killed in the middle of an answer
+            return server.get("/readyz")[0] == 200
+        return False
+
+    wait_for(is_ready, "the server is ready", START_SECONDS)

@@ -36,7 +36,7 @@ LONG = (
     "tests/unit/benchmarks/",
 )
 SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
-POSTGRES = {"postgres", "database_server"}  # fixtures that start it
+POSTGRES = {"postgres"}  # fixtures that start it
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

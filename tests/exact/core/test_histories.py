@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import config
 
-from tests.histories.kinds import ASKED, BY_NAME, RESTRICTING, ROWS, Kind, asking, histories
-from tests.histories.player import TALLIES, Player, play
+from tests.histories.kinds import ASKED, BY_NAME, RESTRICTING, Kind, asking, histories
+from tests.histories.player import TALLIES, play
 from tests.histories.worlds import Chooser, History
 from tests.tiers import ordinary
 
@@ -121,10 +121,3 @@ def test_histories_that_shrink(name: str, share: float) -> None:
         play(BY_NAME[name], data.draw(histories(BY_NAME[name], 10, 30)))
 
     one()
-
-
-def test_every_operation_is_known() -> None:
-    """A history names operations by text."""
-    for kind in ROWS:
-        for operation in {"fit"}.union(*kind.mixtures):
-            assert callable(getattr(Player, operation.replace(" ", "_")))

@@ -82,7 +82,6 @@ def test_a_fold_is_answered_by_a_model_that_has_not_learned_it() -> None:
             return super().fit_held(store, progress)
 
     asked: set[str] = set()
-    n_right = 0
     for number in range(FOLDS):
         answers = answer_fold(lambda: Watched(n_estimators=8, occurrence=1.0, random_state=5), samples, number)
         left_out = set(samples.ids()) - fitted[-1]
@@ -95,7 +94,6 @@ def test_a_fold_is_answered_by_a_model_that_has_not_learned_it() -> None:
         assert list(answers.predicted) == by_hand.predict([samples.get(name).features for name in order]).tolist()
         assert list(answers.labels) == [samples.get(name).label for name in order]
         asked |= left_out
-        n_right += sum(a == b for a, b in zip(*answers, strict=True))
     assert asked == set(samples.ids())
     assert len(samples) == N  # nothing of it was shredded
 

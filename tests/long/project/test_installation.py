@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from packaging.utils import canonicalize_name
 
-from tests.serving import ROOT, environment, serving
+from tests.serving import ROOT, environment, serving, small_table
 
 NO_INDEX = re.compile(r"Failed to establish a new connection|name resolution|NewConnectionError|from versions: none")
 
@@ -44,10 +44,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_installed_command_serves_predicts_and_deletes(installed: Path, tmp_path: Path) -> None:
     program = installed / "venv" / "bin" / "oubli"
-    people = tmp_path / "people.csv"
-    people.write_text("id,age,job,income\n" + "".join(f"p{i},{20 + i % 40},{'ab'[i % 2]},{i % 2}\n" for i in range(60)))
-    flags = ("--data", people.name, "--target", "income", "--id", "id", "--n-estimators", "5")
-    with serving(*flags, cwd=tmp_path, command=(str(program),), PYTHONPATH="") as server:
+    with serving(*small_table(tmp_path), cwd=tmp_path, command=(str(program),), PYTHONPATH="") as server:
         status, answer = server.ask("POST", "/predict", {"instances": [[33, "a"], [34, "b"]]})
         assert (status, len(answer["predictions"])) == (200, 2)
         status, receipt = server.ask("DELETE", "/samples/p7")
@@ -56,15 +53,12 @@ def test_the_installed_command_serves_predicts_and_deletes(installed: Path, tmp_
         with_page = run(installed / "venv" / "bin" / "python", "-c", PAGE.format(server.url), cwd=tmp_path)
         assert "<title>" in with_page
         assert server.stop() == 0
-
-
-PAGE = "import urllib.request; print(urllib.request.urlopen('{}/docs').read().decode())"
-
-
-def test_the_library_is_the_installed_one(installed: Path, tmp_path: Path) -> None:
     script = "import importlib.metadata as m, oubli; print(oubli.__file__, m.version('oubli-server'), oubli.load)"
     text = run(installed / "venv" / "bin" / "python", "-I", "-c", script, cwd=tmp_path)
     assert text.startswith(str(installed / "venv"))
+
+
+PAGE = "import urllib.request; print(urllib.request.urlopen('{}/docs').read().decode())"
 
 
 def test_the_bill_of_materials_lists_what_is_locked(installed: Path, tmp_path: Path) -> None:

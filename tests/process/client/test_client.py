@@ -84,17 +84,11 @@ def test_a_restart_in_the_middle_of_additions_doubles_nothing_and_loses_nothing(
 
 
 class Going:
-    """Additions that continue while the server is stopped and started.
-
-    Attributes
-    ----------
-    far, is_back
-        Set when enough were answered, and when the server is being started again.
-    """
+    """Additions that continue while the server is stopped and started."""
 
     def __init__(self) -> None:
-        self.far = threading.Event()
-        self.is_back = threading.Event()
+        self.far = threading.Event()  # set when enough were answered
+        self.is_back = threading.Event()  # set when the server is being started again
         self._n = 0
 
     def add_waiting(self, url: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,18 +13,12 @@ from oubli.client import Client, NotLeaderError, Retries
 from tests.postgres import Server
 from tests.process.replication.nodes import Nodes
 
-FLAGS = ("--member-timeout", "10")
-
 
 @pytest.fixture
 def nodes(tmp_path: Path, postgres: Server) -> Iterator[Nodes]:
-    made = Nodes(tmp_path, postgres, 2, *FLAGS)
-    try:
+    with closing(Nodes(tmp_path, postgres, 2, "--member-timeout", "10")) as made:
         made.start()
         yield made
-    finally:
-        for one in made.all:
-            one.close()
 
 
 def test_changes_reach_the_leader_and_every_node_answers_what_was_written(nodes: Nodes) -> None:
@@ -50,19 +45,12 @@ def test_a_leader_that_dies_under_load_loses_and_doubles_nothing(nodes: Nodes) -
     with Client([leader.url, follower.url], retries=Retries(20, longest_wait=2.0), timeout=5) as client:
         before = client.model().n_samples
         row = next(client.samples()).features
-        killed = threading.Event()
-
-        def kill() -> None:
-            killed.wait(60)
-            leader.kill()
-
-        thread = threading.Thread(target=kill)
-        thread.start()
+        kill = threading.Thread(target=leader.kill)
         for i in range(60):
             if i == 20:
-                killed.set()
+                kill.start()
             client.add([row], [">50K"], idempotency_key=f"key-{i}")  # without an id: once only by the key
-        thread.join()
+        kill.join()
         assert client.model().n_samples == before + 60
         cluster = client.cluster()
         assert cluster.leader is not None

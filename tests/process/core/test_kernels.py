@@ -9,11 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from numba import config
 
-from oubli.core.warmup import call_kernels
 from tests.process.core import smoke
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -65,11 +63,7 @@ def test_every_kernel_releases_the_lock_is_cached_and_keeps_to_the_order_of_arit
 
 @compiled
 def test_a_second_process_compiles_nothing() -> None:
-    call_kernels("classification", np.float64)
-    call_kernels("regression", np.float32)
-    call_kernels("classification", np.float32, kind="tree")
-    smoke.run()
-    script = f"""{DISPATCHERS}
+    work = """
 import numpy as np
 from oubli.core.warmup import call_kernels
 from tests.process.core import smoke
@@ -78,6 +72,9 @@ call_kernels("classification", np.float64)
 call_kernels("regression", np.float32)
 call_kernels("classification", np.float32, kind="tree")
 smoke.run()
+"""
+    exec(work, {})  # noqa: S102
+    script = f"""{DISPATCHERS}{work}
 stats = {{name: dispatcher.stats for name, dispatcher in dispatchers().items()}}
 print(json.dumps({{
     "compiled": sorted(name for name, found in stats.items() if found.cache_misses),

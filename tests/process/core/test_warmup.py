@@ -7,19 +7,16 @@ compiling anything.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oubli.core.data.schema import Task
 from oubli.core.estimators import KINDS
 from tests.process.core.operations import VARIANTS
+from tests.process.core.test_kernels import run_python
 from tests.tiers import ordinary
-
-ROOT = Path(__file__).resolve().parents[3]
 
 SCRIPT = """
 import json, sys, warnings
@@ -50,13 +47,9 @@ print(json.dumps({"new": new, "steps": n_steps}))
 """
 
 
-def played(kind: str, extent: str, script: str = SCRIPT) -> dict[str, object]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", script, kind, extent], cwd=ROOT, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+def played(kind: str, extent: str, script: str = SCRIPT) -> dict[str, Any]:
+    told = run_python("-c", script, kind, extent, NUMBA_DISABLE_JIT="1")
+    found: dict[str, Any] = json.loads(told.splitlines()[-1])
     return found
 
 
@@ -64,7 +57,7 @@ def played(kind: str, extent: str, script: str = SCRIPT) -> dict[str, object]:
 def test_nothing_is_left_to_be_compiled_after_the_warm_up(key: tuple[str, Task]) -> None:
     found = played(*key)
     assert found["new"] == []
-    assert int(str(found["steps"])) >= 10
+    assert found["steps"] >= 10
 
 
 @pytest.mark.long
@@ -119,8 +112,7 @@ def test_with_an_empty_cache_nothing_compiles_after_the_warm_up_or_the_first_fit
     kind: str, what: str, tmp_path: Path
 ) -> None:
     """Nor in the process that fits: others compile for it."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", EMPTY, kind, what], cwd=ROOT, env=environment, check=True)
+    run_python("-c", EMPTY, kind, what, NUMBA_CACHE_DIR=str(tmp_path))
 
 
 @pytest.mark.long

@@ -118,15 +118,8 @@ def remains(root: object, one: Canary) -> set[str]:
 def files_with(canaries: Iterable[Canary], *places: Path, lone_numbers: bool = True) -> list[str]:
     """Search files, and all files of directories; return where something was found, and what.
 
-    Parameters
-    ----------
-    canaries
-        What is searched for.
-    places
-        Files and directories. Files may go meanwhile.
-    lone_numbers
-        Whether a single number counts where nothing else of its canary is. Its four bytes are in megabytes of sealed
-        records by chance.
+    A single number may not count where nothing else of its canary is: its four bytes are in megabytes of sealed records
+    by chance.
     """
     searched = list(canaries)
 

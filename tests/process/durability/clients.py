@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from tests.process.durability.model_of_truth import Operation, Sent
 from tests.process.durability.people import FIRST_MARK, Content, Strangers
+from tests.serving import Running
 
 _MARKS = 5_000  # of a client in one life: 400 lives of six clients have room below 2**24
 _EXPECTED = frozenset({200, 201, 404, 409})
@@ -47,6 +48,11 @@ class Request:
     method: str
     target: str
     content: dict[str, Any] | None = None
+
+    def sent_to(self, server: Running) -> tuple[int, Any]:
+        """Send it on a connection of its own; return status and content."""
+        key = self.operation.key
+        return server.ask(self.method, self.target, self.content, **({} if key is None else {"Idempotency_Key": key}))
 
     def sent_on(self, connection: http.client.HTTPConnection) -> None:
         key, body = self.operation.key, None if self.content is None else json.dumps(self.content)
@@ -182,21 +188,13 @@ class Chooser:
 
 
 class Client(threading.Thread):
-    """Sends one request after the other until the server is gone or it is told to stop.
-
-    Attributes
-    ----------
-    requests
-        All that was sent, in order; the answers are in their operations.
-    failures
-        What should not have been answered.
-    """
+    """Sends one request after the other until the server is gone or it is told to stop."""
 
     def __init__(self, port: int, name: str, known: Acquaintances, seed: int, first_mark: int) -> None:
         super().__init__(name=name, daemon=True)
         source = random.Random(seed)
-        self.requests: list[Request] = []
-        self.failures: list[str] = []
+        self.requests: list[Request] = []  # all that was sent, in order; the answers are in their operations
+        self.failures: list[str] = []  # what should not have been answered
         self._port = port
         self._known = known
         self._chooser = Chooser(name, known, source, Strangers(source, first_mark))

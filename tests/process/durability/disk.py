@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.process.durability.tracing import Call
 
 _DIRECTORY = os.sep  # after the names of directories, which last like those of files
-_WRITES = ("write", "writev", "pwrite64", "pwritev", "pwritev2")
+WRITES = ("write", "writev", "pwrite64", "pwritev", "pwritev2")
 
 
 @dataclass(eq=False)
@@ -85,15 +85,7 @@ class Opened:
 
 
 class Disk:
-    """The files of one directory tree.
-
-    Parameters
-    ----------
-    directory
-        The name that the calls know it by.
-    beginning
-        A copy of it as it was at the beginning, all of which lasts; by default it is as it was.
-    """
+    """The files of one directory tree, from a copy of it as it was at the beginning, all of which lasts."""
 
     def __init__(self, directory: Path, beginning: Path | None = None) -> None:
         self._root = str(directory)
@@ -161,7 +153,7 @@ class Disk:
             self._open(call)
         elif name == "close":
             self._opened.pop(call.numbers()[0], None)
-        elif name in _WRITES:
+        elif name in WRITES:
             self._write(call)
         elif name in ("fsync", "fdatasync"):
             self._flush(call.numbers()[0])

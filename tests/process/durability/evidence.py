@@ -14,7 +14,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from tests.process.durability.asking import send
+from tests.process.durability.model_of_truth import Operation
 from tests.serving import Running
 
 _FIRST_PREVIOUS = "0" * 64
@@ -45,28 +45,10 @@ def check_receipt(receipt: Mapping[str, Any], keys: Mapping[str, Ed25519PublicKe
     keys[receipt["key_id"]].verify(base64.b64decode(receipt["signature"]), canonical(content))
 
 
-def read_ledger(server: Running, limit: int = 500) -> list[dict[str, Any]]:
-    """Return all entries of the ledger."""
-    return [entry for page in read_pages(server, limit) for entry in page["entries"]]
-
-
-def read_pages(server: Running, limit: int = 500, path: str = "/ledger") -> list[dict[str, Any]]:
-    """Return a list page by page: the ledger, with the keyed hashes beside the entries, or another one."""
-    pages: list[dict[str, Any]] = []
-    cursor = ""
-    while not pages or pages[-1]["next"] is not None:
-        status, page = server.get(f"{path}?limit={limit}{cursor}")
-        assert status == 200, page
-        pages.append(page)
-        cursor = f"&cursor={page['next']}"
-    return pages
-
-
 def check_chain(entries: Sequence[Mapping[str, Any]]) -> None:
     """Check that every entry is whole and follows the one before."""
     previous = _FIRST_PREVIOUS
-    first = int(entries[0]["index"])
-    for index, entry in enumerate(entries, first):
+    for index, entry in enumerate(entries, int(entries[0]["index"])):
         content = {name: value for name, value in entry.items() if name != "hash"}
         assert entry["index"] == index
         assert entry["previous"] == previous
@@ -77,7 +59,7 @@ def check_chain(entries: Sequence[Mapping[str, Any]]) -> None:
 def check_evidence(server: Running, receipts: Sequence[Mapping[str, Any]]) -> None:
     """Check that receipts handed out before are still there, signed and in the ledger, and that they say the same."""
     keys = public_keys(server)
-    entries = read_ledger(server)
+    entries = [entry for page in server.pages("/ledger") for entry in page["entries"]]
     check_chain(entries)
     listed = json.dumps(entries)
     for given in receipts:
@@ -93,7 +75,7 @@ def check_evidence(server: Running, receipts: Sequence[Mapping[str, Any]]) -> No
 
 def check_states(server: Running, digest: str) -> None:
     """Check that the state of a model with this digest is told, and that what is beside states is what they hash."""
-    status, told = send(server, "POST", "/model/states", {})
+    status, told = server.ask("POST", "/model/states", {})
     assert status in (200, 201), told
     answers = [server.get(f"/model/states/{one['index']}")[1] for one in server.get("/model/states")[1]["states"]]
     (now,) = (one for one in answers if one["state"]["index"] == told["index"])
@@ -102,3 +84,8 @@ def check_states(server: Running, digest: str) -> None:
         if one["salt"] is not None:
             salted = hashlib.sha256(bytes.fromhex(one["salt"] + one["digest"])).hexdigest()
             assert salted == one["state"]["digest_hash"]
+
+
+def receipts_of(operations: Sequence[Operation]) -> list[dict[str, Any]]:
+    """Return the receipts that clients were given."""
+    return [one.answer for one in operations if one.kind in ("delete", "put") and one.is_acknowledged]

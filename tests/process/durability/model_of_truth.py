@@ -162,27 +162,12 @@ Differences = dict[str, tuple[str, ...]]
 
 
 class Truth:
-    """What is known of a server over its lives.
-
-    Parameters
-    ----------
-    held
-        The samples at the beginning.
-    version
-        The model version that goes with them.
-    """
+    """What is known of a server over its lives: its samples, and the version that goes with them."""
 
     def __init__(self, held: Mapping[str, Content], version: int) -> None:
         self.world = World(held)
         self.version = version
         self.generated: set[str] = set()
-
-    def copy(self) -> Truth:
-        """Return what is known, for another future."""
-        copy = Truth(self.world.held, self.version)
-        copy.world = self.world.copy()
-        copy.generated = set(self.generated)
-        return copy
 
     def settle(self, operations: Sequence[Operation], held: Mapping[str, Content], version: int) -> Differences:
         """Take in a life: what was asked, and what the server holds in the next one. Returns what does not fit."""

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.estimators import KINDS
-from tests.process.durability.evidence import read_pages
+from oubli.verifier import Policy, check_absence, set_root
 from tests.process.durability.people import Content
 from tests.serving import Running
 
-_JOB_SECONDS = 120
+_NOBODY = Policy((), {}, {}, "none")
 
 
 def read_held(server: Running) -> tuple[dict[str, Content], int]:
     """Return all samples held and the model version; nothing may change them meanwhile."""
     held: dict[str, Content] = {}
-    pages = read_pages(server, 1000, "/samples")
+    pages = server.pages("/samples", 1000)
     for sample in (sample for page in pages for sample in page["samples"]):
         features, is_restricted = tuple(sample["features"].values()), sample["restricted_at"] is not None
         held[sample["id"]] = Content(features, sample["label"], sample["subject"], is_restricted)
@@ -42,20 +42,6 @@ def fresh_digest(schema: Schema, held: Mapping[str, Content], kind: str = "fores
     return str(model.digest())
 
 
-def finish(server: Running, path: str, content: Any = None, meanwhile: Callable[[], object] = bool) -> dict[str, Any]:
-    """Start a job and return its result; something may be done as long as it runs."""
-    status, job = server.ask("POST", path, {} if content is None else content)
-    assert status == 202, job
-    meanwhile()
-    deadline = time.monotonic() + _JOB_SECONDS
-    while job["status"] in ("queued", "running"):
-        assert time.monotonic() < deadline, job
-        time.sleep(0.02)
-        job = server.get(f"/jobs/{job['id']}")[1]
-    assert job["status"] == "succeeded", job
-    return dict(job["result"])
-
-
 def live_digest(server: Running, *, by_snapshot: bool) -> str:
     """Return the digest of a server's model: of a snapshot written now, or as a verification finds it."""
     if by_snapshot:
@@ -65,15 +51,30 @@ def live_digest(server: Running, *, by_snapshot: bool) -> str:
         status, told = server.get("/snapshot")
         assert (status, told["digest"]) == (200, written[1]["digest"]), (written, told)
         return str(told["digest"])
-    result = finish(server, "/model/verify")
+    result = server.finish("/model/verify")
     assert result["ok"] is True
     assert result["live_digest"] == result["fresh_digest"]
     return str(result["live_digest"])
 
 
-def check_held(server: Running, expected: Mapping[str, Content]) -> int:
-    """Compare what a server holds, and its model with a fresh fit; return the model version."""
-    held, version = read_held(server)
-    assert held == expected
-    assert live_digest(server, by_snapshot=True) == fresh_digest(read_schema(server), held)
-    return version
+def check_exact(server: Running, held: Mapping[str, Content], *, kind: str = "forest", by_snapshot: bool = True) -> str:
+    """Compare a server's model with a fresh fit on what it holds; return the digest."""
+    digest = live_digest(server, by_snapshot=by_snapshot)
+    assert digest == fresh_digest(read_schema(server), held, kind)
+    return digest
+
+
+def check_set(server: Running) -> dict[str, str | None]:
+    """Compare the root of a proof with that of the list; return the nonces, which only restricted samples lack."""
+    while True:
+        status, proof = server.ask("POST", "/samples/absence-proofs", {"id": "nobody is called so"})
+        assert status == 200, proof
+        pages = server.pages("/samples?openings=true", 1000)
+        if pages[-1]["model_version"] == proof["model_version"]:  # nothing has expired in between
+            break
+    samples = [one for page in pages for one in page["samples"]]
+    key = bytes.fromhex(pages[-1]["positions_key"])
+    root = set_root(samples, key)
+    assert check_absence(json.dumps(proof), _NOBODY, root=root, positions_key=key).root == root
+    assert all(one["nonce"] or one["restricted_at"] for one in samples)
+    return {one["id"]: one["nonce"] for one in samples}

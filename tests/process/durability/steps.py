@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.process.durability.asking import fetch, send
 from tests.process.durability.clients import Acquaintances, Chooser
-from tests.process.durability.crash import receipts_of
-from tests.process.durability.evidence import check_evidence, check_states
+from tests.process.durability.evidence import check_evidence, check_states, receipts_of
 from tests.process.durability.model_of_truth import Differences, Operation, Truth
 from tests.process.durability.people import Strangers, flags, people
-from tests.process.durability.reading import finish, fresh_digest, live_digest, read_held, read_schema
+from tests.process.durability.reading import check_exact, read_held
 from tests.serving import Running, serving
 
 KILLING = Path(__file__).with_name("killing.py")
@@ -99,8 +97,7 @@ class History:
             request = self._chooser.next()
             operation = request.operation
             self.operations.append(operation)
-            asked = request.method, request.target, request.content
-            operation.status, operation.answer = send(server, *asked, key=operation.key)
+            operation.status, operation.answer = request.sent_to(server)
             assert operation.status in (200, 201, 404, 409), operation.answer
             if operation.kind == "add" and operation.is_acknowledged:
                 self._known.note(operation.answer["ids"], [sent.content for sent in operation.samples])
@@ -108,25 +105,23 @@ class History:
     def _keep_up(self, server: Running, path: str) -> None:
         """Have files rewritten, and wait for the end of it."""
         if path == "/model/scrub":
-            finish(server, path)
+            server.finish(path)
             return
-        status, content = send(server, "POST", path, {})
+        status, content = server.ask("POST", path, {})
         assert status in (200, 201), content
 
     def _fit_anew(self, server: Running) -> None:
         """Have the model fitted aside with the parameters it has, and change it meanwhile."""
         operation = self._begin_rebuild()
-        operation.answer = finish(server, "/model/fit", meanwhile=lambda: self._ask(server, _REQUESTS_MEANWHILE))
+        operation.answer = server.finish("/model/fit", meanwhile=lambda: self._ask(server, _REQUESTS_MEANWHILE))
         operation.status = 200
 
     def _restore(self, server: Running) -> None:
         """Take the model out and put it back."""
         self._keep_up(server, "/snapshot")
-        _, snapshot = fetch(server, "GET", "/snapshot/file")
+        _, snapshot = server.get("/snapshot/file")
         operation = self._begin_rebuild()
-        headers = {"Content-Type": "application/octet-stream"}
-        operation.status, answer = fetch(server, "PUT", "/snapshot/file", snapshot, headers)
-        operation.answer = json.loads(answer)
+        operation.status, operation.answer = server.ask("PUT", "/snapshot/file", snapshot)
         assert (operation.status, operation.answer["no_longer_held"]) == (200, 0), operation.answer
 
     def _begin_rebuild(self) -> Operation:
@@ -139,9 +134,7 @@ class History:
         held, version = read_held(server)
         differences = self.truth.settle(self.operations, held, version)
         check_evidence(server, receipts_of(self.operations))
-        digest = fresh_digest(read_schema(server), held)
-        assert live_digest(server, by_snapshot=True) == digest
-        check_states(server, digest)
+        check_states(server, check_exact(server, held))
         self.operations = []
         return differences
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 import uuid
@@ -18,10 +17,9 @@ from starlette.testclient import TestClient
 from oubli.app.http.app import create_app
 from oubli.app.service.build import build_service
 from oubli.app.settings import Settings
-from tests.process.durability.asking import fetch, wait_until_erased
 from tests.process.durability.canaries import canary, files_with, forms, remains, tensors
 from tests.process.durability.people import ID_COLUMN, SUBJECT_COLUMN, TARGET, flags, people
-from tests.serving import Running, serving
+from tests.serving import serving
 from tests.tiers import ordinary
 
 FLAGS = flags("--erasure-deadline", "2")
@@ -31,12 +29,12 @@ FLOCK = [canary(i, people()[f"p{i}"].features, extreme=i < 8) for i in range(12)
 KEPT = canary(500, ROW)  # it stays held: it must be found, or the search is worth nothing
 NEVER = canary(900, ROW)  # it is never sent
 Ask = Callable[..., tuple[int, Any]]
-"""Sends method, path, content and perhaps an idempotency key; returns status and JSON."""
+"""Sends method, path, content and perhaps headers; returns status and JSON, or bytes."""
 
 
 def learn(ask: Ask) -> None:
     content = {"samples": [one.as_json() for one in [*FLOCK, KEPT]]}
-    assert ask("POST", "/samples", content, str(uuid.uuid4()))[0] == 201
+    assert ask("POST", "/samples", content, Idempotency_Key=str(uuid.uuid4()))[0] == 201
 
 
 def touch_in_passing(ask: Ask) -> None:
@@ -63,7 +61,7 @@ def unlearn(ask: Ask) -> list[str]:
     asked += [ask("DELETE", f"/samples?subject={quote(one.subject, safe='')}") for one in by_subject]
     asked.append(ask("POST", "/samples/batch-delete", {"ids": [one.id for one in batch]}))
     content = {"subjects": [one.subject for one in subjects]}
-    asked.append(ask("POST", "/samples/batch-delete", content, str(uuid.uuid4())))
+    asked.append(ask("POST", "/samples/batch-delete", content, Idempotency_Key=str(uuid.uuid4())))
     for one, more in zip(rectified, ({}, {"subject": None}), strict=True):
         # Its values go with the rectification; its id, and its subject, with the deletion after it.
         place = f"/samples/{quote(one.id, safe='')}"
@@ -77,15 +75,6 @@ def unlearn(ask: Ask) -> list[str]:
 # --- files
 
 
-def asking(server: Running) -> Ask:
-    def ask(method: str, path: str, content: Any = None, key: str | None = None) -> tuple[int, Any]:
-        headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
-        status, body = fetch(server, method, path, None if content is None else json.dumps(content).encode(), headers)
-        return status, json.loads(body) if body.startswith(b"{") else None
-
-    return ask
-
-
 def search(folder: Path, *canaries: Any) -> list[str]:
     return files_with(canaries, folder / "oubli-data", folder / "output.txt")
 
@@ -97,19 +86,19 @@ def check_search(folder: Path) -> None:
 
 def test_nothing_is_left_of_what_was_erased(begun):
     with serving(*FLAGS, cwd=begun) as server:
-        ask = asking(server)
+        ask = server.ask
         learn(ask)
         assert ask("POST", "/snapshot", {})[0] == 201
         assert search(begun, *FLOCK), "they are not even in the snapshot: the search is blind"
         touch_in_passing(ask)
         receipts = unlearn(ask)
         for receipt in receipts:
-            assert wait_until_erased(server, receipt)["overdue"] is False
+            assert server.wait_until_erased(receipt)["overdue"] is False
         check_search(begun)
         assert server.stop() == 0
 
     with serving(*FLAGS, cwd=begun) as server:
-        assert asking(server)("POST", "/predict", {"instances": [list(ROW)]})[0] == 200
+        assert server.ask("POST", "/predict", {"instances": [list(ROW)]})[0] == 200
         server.process.kill()
     check_search(begun)
 
@@ -134,9 +123,9 @@ def serving_here(folder: Path, directory: Path, kind: str) -> Iterator[tuple[Any
     app = create_app(settings, build_service(settings))
     with TestClient(app, base_url="http://127.0.0.1") as client:
 
-        def ask(method: str, path: str, content: Any = None, key: str | None = None) -> tuple[int, Any]:
-            how = {"content": content} if isinstance(content, bytes) else {"json": content}
-            answer = client.request(method, path, headers={} if key is None else {"Idempotency-Key": key}, **how)
+        def ask(method: str, path: str, content: Any = None, **headers: str) -> tuple[int, Any]:
+            how: dict[str, Any] = {"content" if isinstance(content, bytes) else "json": content}
+            answer = client.request(method, path, headers={k.replace("_", "-"): v for k, v in headers.items()}, **how)
             is_json = "json" in answer.headers.get("Content-Type", "")
             return answer.status_code, answer.json() if is_json else answer.content
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
-
-import pytest
+from tempfile import TemporaryDirectory
 
 from tests.process.durability.disk import Disk
 from tests.process.durability.tracing import hexadecimal, read_trace
@@ -18,10 +16,11 @@ class Traced:
         self.directory = folder / "data"
         self.directory.mkdir()
         (self.directory / "old").write_text("old")
-        self.lines: list[str] = []
+        self.trace = folder / "trace"
 
     def call(self, text: str, result: int = 0) -> None:
-        self.lines.append(f"17  {text} = {result}")
+        with self.trace.open("a") as file:
+            file.write(f"17  {text} = {result}\n")
 
     def open(self, name: str, descriptor: int, flags: str = "O_RDWR|O_CREAT|O_CLOEXEC") -> None:
         self.call(f"openat(AT_FDCWD, {self.name(name)}, {flags}, 0644)", descriptor)
@@ -29,31 +28,24 @@ class Traced:
     def name(self, name: str) -> str:
         return hexadecimal(str(self.directory / name))
 
-    def write(self, descriptor: int, text: str, at: int | None = None) -> None:
-        how, place = ("write", "") if at is None else ("pwrite64", f", {at}")
-        self.call(f"{how}({descriptor}, {hexadecimal(text)}, {len(text)}{place})", len(text))
+    def write(self, descriptor: int, text: str) -> None:
+        self.call(f"write({descriptor}, {hexadecimal(text)}, {len(text)})", len(text))
 
     def flush_directory(self) -> None:
         self.open(".", 99, "O_RDONLY|O_CLOEXEC")
         self.call("fsync(99)")
 
-    def left(self, lucky: random.Random | None = None) -> dict[str, str]:
+    def left(self) -> dict[str, str]:
         """The files after a power loss."""
-        path = self.directory.parent / f"trace{random.getrandbits(64)}"
-        path.write_text("\n".join(self.lines) + "\n")
         disk = Disk(self.directory)
-        disk.apply(read_trace(path))
-        target = path.with_suffix(".left")
-        disk.write_to(target, lucky)
-        return {path.name: path.read_text() for path in target.iterdir()}
+        disk.apply(read_trace(self.trace))
+        with TemporaryDirectory() as name:
+            disk.write_to(Path(name, "left"))
+            return {path.name: path.read_text() for path in Path(name, "left").iterdir()}
 
 
-@pytest.fixture
-def traced(tmp_path: Path) -> Traced:
-    return Traced(tmp_path)
-
-
-def test_what_is_flushed_with_its_name_lasts(traced):
+def test_what_is_flushed_with_its_name_lasts(tmp_path):
+    traced = Traced(tmp_path)
     traced.open("new", 5)
     traced.write(5, "one")
     traced.call("fsync(5)")

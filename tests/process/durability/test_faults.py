@@ -10,35 +10,20 @@ from typing import Any
 
 import pytest
 
-from tests.process.durability.asking import send, wait_for, wait_until_erased
 from tests.process.durability.clients import as_json
 from tests.process.durability.faults import fill, small_file_system, why_no_mounts
 from tests.process.durability.model_of_truth import Sent
 from tests.process.durability.people import Strangers, flags, people
-from tests.process.durability.reading import check_held, read_held
-from tests.serving import Running, serving
+from tests.process.durability.reading import check_exact, read_held
+from tests.serving import Running, serving, wait_for
 
 ROW = {"instances": [list(people(1)["p0"].features)]}
 needs_mounts = pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_mounts()))
 
 
-@pytest.fixture
-def strangers() -> Strangers:
-    return Strangers(random.Random(0))
-
-
 def add(server: Running, strangers: Strangers, *names: str) -> tuple[int, dict[str, Any]]:
     samples = [as_json(Sent(name, strangers.meet())) for name in names]
-    return send(server, "POST", "/samples", {"samples": samples})
-
-
-def check_refused(status: int, problem: dict[str, Any], server: Running, name: str, n_samples: int) -> None:
-    """A mutation that could not be made durable is an error and not in the model; predictions continue."""
-    assert status == 503, problem
-    assert problem["type"].startswith("urn:oubli:problem:")
-    assert server.get(f"/samples/{name}")[0] == 404
-    assert server.get("/model")[1]["n_samples"] == n_samples
-    assert server.ask("POST", "/predict", ROW)[0] == 200
+    return server.ask("POST", "/samples", {"samples": samples})
 
 
 @pytest.fixture
@@ -50,7 +35,8 @@ def small(begun: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 @needs_mounts
-def test_a_full_disk_refuses_additions_and_takes_deletions(begun, small, strangers):
+def test_a_full_disk_refuses_additions_and_takes_deletions(begun, small):
+    strangers = Strangers(random.Random(0))
     here = flags("--data-dir", str(small / "oubli-data"), "--erasure-deadline", "600")
     with serving(*here, cwd=begun) as server:
         assert add(server, strangers, "before")[0] == 201
@@ -58,8 +44,10 @@ def test_a_full_disk_refuses_additions_and_takes_deletions(begun, small, strange
         refused = _add_until_refused(server, strangers)
         n_samples = server.get("/model")[1]["n_samples"]
         status, problem = add(server, strangers, "late")
-        check_refused(status, problem, server, "late", n_samples)
-        assert server.get(f"/samples/{refused}")[0] == 404
+        assert (status, problem["type"].rpartition(":")[0]) == (503, "urn:oubli:problem")
+        assert [server.get(f"/samples/{name}")[0] for name in ("late", refused)] == [404, 404]
+        assert server.get("/model")[1]["n_samples"] == n_samples
+        assert server.ask("POST", "/predict", ROW)[0] == 200
         receipts = _erase_all_sorts(server)
         held, version = read_held(server)
         filler.unlink()
@@ -70,9 +58,9 @@ def test_a_full_disk_refuses_additions_and_takes_deletions(begun, small, strange
         assert later == version + 1
         assert now.pop("after")
         assert now == held
-        check_held(server, read_held(server)[0])
+        check_exact(server, read_held(server)[0])
         for receipt in receipts:
-            wait_until_erased(server, receipt["id"])
+            server.wait_until_erased(receipt["id"])
 
 
 def _add_until_refused(server: Running, strangers: Strangers) -> str:
@@ -86,14 +74,14 @@ def _add_until_refused(server: Running, strangers: Strangers) -> str:
 
 def _erase_all_sorts(server: Running) -> list[dict[str, Any]]:
     """Delete by id, by query, by subject and in a batch, and restrict; all of it must work on a full disk."""
-    status, made = send(server, "POST", "/subjects/restrict", {"subjects": ["h21", "h22"]})
+    status, made = server.ask("POST", "/subjects/restrict", {"subjects": ["h21", "h22"]})
     assert (status, made["samples"]) == (200, 8)
     asked = (
-        send(server, "DELETE", "/samples/before"),
-        send(server, "DELETE", "/samples?id=p0&id=p1"),
-        send(server, "DELETE", "/samples?subject=h9"),
-        send(server, "POST", "/samples/batch-delete", {"ids": [f"p{i}" for i in range(100, 150)]}),
-        send(server, "POST", "/samples/batch-delete", {"subjects": ["h20", "h21"]}),
+        server.ask("DELETE", "/samples/before"),
+        server.ask("DELETE", "/samples?id=p0&id=p1"),
+        server.ask("DELETE", "/samples?subject=h9"),
+        server.ask("POST", "/samples/batch-delete", {"ids": [f"p{i}" for i in range(100, 150)]}),
+        server.ask("POST", "/samples/batch-delete", {"subjects": ["h20", "h21"]}),
     )
     assert [status for status, _ in asked] == [200] * 5, asked
     assert [receipt["unlearned"] for _, receipt in asked] == [1, 2, 4, 50, 8]

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import http.client
 import json
+import logging
 import socket
 import struct
 import threading
@@ -17,6 +18,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -44,16 +46,17 @@ from oubli.app.storage.directory import TEMPORARY, DataDirectory
 from oubli.app.storage.segment_keys import SegmentKeys
 from oubli.core import DynamicForestClassifier
 from oubli.verifier.sets import hash_of_sample
+from tests.histories.guesses import is_in
 from tests.process.durability.canaries import Canary, canary, files_with, forms, remains, traces
 from tests.process.durability.listener import listening
 from tests.reach import array_bytes, texts
 from tests.tiers import covering
 from tests.unit.app.hosted import Hosted, hosted, wait_until
+from tests.unit.app.http.routes.test_opendsr import DOMAIN, asked
 from tests.unit.app.outgoing.certificates import authority, certificate
 from tests.unit.app.replication.pairs import paired
 from tests.unit.app.support import forest, make_service
 
-DOMAIN = "opendsr.processor.example"
 CALLBACK = "http://controller.example/callbacks"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -141,27 +144,26 @@ class Scene:
         wait_until(lambda: self.job(name)["status"] in ("succeeded", "failed"))
         return self.job(name)
 
+    def done(self, path: str, content: Any = None) -> dict[str, Any]:
+        """Have a job done."""
+        job = self.wait_for_job(self.begin_job(path, content))
+        assert job["status"] == "succeeded", job
+        return job
+
     def wait_for_progress(self, name: str, progress: float = 0.0) -> None:
         wait_until(lambda: (job := self.job(name))["status"] == "running" and job["progress"] >= progress)
 
     def result(self, job: str) -> tuple[int, Any]:
         return self.host.ask("GET", f"/jobs/{job}/result")
 
-    def forgets_result(self, job: str) -> Check:
-        def check() -> None:
-            assert self.result(job)[0] == 404
+    def require_no_result(self, job: str) -> None:
+        assert self.result(job)[0] == 404
 
-        return check
-
-    def ends(self, *jobs: str) -> Check:
+    def require_ended(self, *jobs: str) -> None:
         """Jobs are ended, and say what to do."""
-
-        def check() -> None:
-            for job in jobs:
-                ended = self.wait_for_job(job)
-                assert (ended["status"], "ask again" in ended["error"]) == ("failed", True)
-
-        return check
+        for job in jobs:
+            ended = self.wait_for_job(job)
+            assert (ended["status"], "ask again" in ended["error"]) == ("failed", True)
 
     def hold_up(self, owner: Any, name: str, only: Callable[..., bool] = lambda *_: True) -> None:
         """Have a function wait for the gate before it begins."""
@@ -212,7 +214,7 @@ def _ended_before(scene: Scene, job: str, has_it: Callable[[Any], bool]) -> Case
     status, result = scene.result(job)
     assert status == 200
     assert has_it(result), "the result is blind"
-    return scene.unlearn(), scene.forgets_result(job)
+    return scene.unlearn(), partial(scene.require_no_result, job)
 
 
 def _ended_after(scene: Scene, job: str, progress: float = 0.0) -> Case:
@@ -221,7 +223,7 @@ def _ended_after(scene: Scene, job: str, progress: float = 0.0) -> Case:
     receipt = scene.unlearn()
     scene.gate.set()
     assert scene.wait_for_job(job)["status"] == "succeeded"
-    return receipt, scene.forgets_result(job)
+    return receipt, partial(scene.require_no_result, job)
 
 
 def _question(scene: Scene) -> str:
@@ -256,13 +258,13 @@ def influence_running(scene: Scene) -> Case:
     """The job would continue for ever: it is ended."""
     job = _held_up_question(scene)
     scene.wait_for_progress(job)
-    return scene.unlearn(), scene.ends(job)
+    return scene.unlearn(), partial(scene.require_ended, job)
 
 
 def influence_queued(scene: Scene) -> Case:
     """The job waits for another, with the instances that it was given."""
     jobs = _held_up_question(scene), _question(scene)
-    return scene.unlearn(), scene.ends(*jobs)
+    return scene.unlearn(), partial(scene.require_ended, *jobs)
 
 
 def _export(scene: Scene) -> str:
@@ -296,13 +298,13 @@ def bundles_running(scene: Scene) -> Case:
     client.close()
     assert status == 200
     scene.wait_for_job(job)
-    return json.loads(body)["id"], scene.forgets_result(job)
+    return json.loads(body)["id"], partial(scene.require_no_result, job)
 
 
 def bundles_queued(scene: Scene) -> Case:
     """The job waits for another, with the subject that it was given."""
     jobs = _held_up_question(scene), _export(scene)
-    return scene.unlearn(), scene.ends(*jobs)
+    return scene.unlearn(), partial(scene.require_ended, *jobs)
 
 
 def _absence(scene: Scene) -> str:
@@ -325,7 +327,7 @@ def without(scene: Scene) -> Case:
     scene.monkeypatch.setattr(influence, "_compare", slow)
     jobs = _absence(scene), _absence(scene)  # one has the copy, and one waits for it
     scene.wait_for_progress(jobs[0])
-    return scene.unlearn(), scene.ends(*jobs)
+    return scene.unlearn(), partial(scene.require_ended, *jobs)
 
 
 def without_ended_after(scene: Scene) -> Case:
@@ -344,13 +346,13 @@ def verify(scene: Scene) -> Case:
     wait_until(lambda: scene.receipt(receipt)["overdue"])
     assert scene.receipt(receipt)["status"] == "unlearned"
     scene.gate.set()
-    return receipt, scene.ends(job)
+    return receipt, partial(scene.require_ended, job)
 
 
 def fingerprints(scene: Scene) -> Case:
     """Jobs have ended before whose results hold digests and scores."""
-    verified = scene.wait_for_job(scene.begin_job("/model/verify"))
-    fitted = scene.wait_for_job(scene.begin_job("/model/fit", {"parameters": {"n_estimators": 4}}))
+    verified = scene.done("/model/verify")
+    fitted = scene.done("/model/fit", {"parameters": {"n_estimators": 4}})
     digest = verified["result"]["live_digest"]
     assert digest in scene.texts, "the search is blind"
     assert fitted["result"]["score"] is not None
@@ -546,40 +548,29 @@ def _answer(client: socket.socket) -> tuple[int, Any, bytes]:
         return answer.status, answer.headers, answer.read()
 
 
-def _goes_on(clients: list[socket.socket]) -> Check:
+def _require_open(clients: list[socket.socket]) -> None:
     """Connections were not closed for it."""
-
-    def check() -> None:
-        for client in clients:
-            client.sendall(_request("GET", "/healthz"))
-            assert _answer(client)[0] == 200
-            client.close()
-
-    return check
+    for client in clients:
+        client.sendall(_request("GET", "/healthz"))
+        assert _answer(client)[0] == 200
+        client.close()
 
 
-def _is_cut_off(clients: list[socket.socket], *, in_an_answer: bool = False) -> Check:
+def _require_cut_off(clients: list[socket.socket], *, in_an_answer: bool = False) -> None:
     """Connections were closed before an answer, or before its end."""
-
-    def check() -> None:
-        for client in clients:
-            with suppress(ConnectionError):
-                while piece := client.recv(2**16):
-                    assert in_an_answer
-                    assert not piece.endswith(b"0\r\n\r\n")
-            client.close()
-
-    return check
+    for client in clients:
+        with suppress(ConnectionError):
+            while piece := client.recv(2**16):
+                assert in_an_answer
+                assert not piece.endswith(b"0\r\n\r\n")
+        client.close()
 
 
-def _drops_upload(clients: list[socket.socket]) -> Check:
-    def check() -> None:
-        for client in clients:
-            status, _, body = _answer(client)
-            client.close()
-            assert (status, b"upload-dropped" in body) == (503, True), body
-
-    return check
+def _require_upload_dropped(clients: list[socket.socket]) -> None:
+    for client in clients:
+        status, _, body = _answer(client)
+        client.close()
+        assert (status, b"upload-dropped" in body) == (503, True), body
 
 
 def _begin_gzip(content: bytes) -> bytes:
@@ -608,7 +599,7 @@ def uploads(scene: Scene) -> Case:
         begun = begin(scene.older)
         clients.append(_sent(scene, _encoded("PUT", "/snapshot/file", name, begun, len(begun) + 9)))
         wait_until(lambda: len(scene.holds) == len(clients))
-    return scene.unlearn(), _drops_upload(clients)
+    return scene.unlearn(), partial(_require_upload_dropped, clients)
 
 
 def downloads(scene: Scene) -> Case:
@@ -676,7 +667,7 @@ def connections_idle(scene: Scene) -> Case:
         encoding, _ = ask(_encoded("GET", f"/samples?limit=50&cursor={page['next']}", name, b""))
         assert encoding == name
     _, body = ask(_request("DELETE", PLACE))
-    return str(json.loads(body)["id"]), _goes_on(clients)
+    return str(json.loads(body)["id"]), partial(_require_open, clients)
 
 
 def connections_stalled(scene: Scene) -> Case:
@@ -688,7 +679,7 @@ def connections_stalled(scene: Scene) -> Case:
         for target in ("/samples", "/samples/search", "/predict")  # on the short way and on the ordinary one
     ]
     time.sleep(0.1)
-    return scene.unlearn(), _is_cut_off(clients)
+    return scene.unlearn(), partial(_require_cut_off, clients)
 
 
 def _begin_table(scene: Scene, path: str, *columns: str) -> socket.socket:
@@ -721,24 +712,12 @@ def connections_bulk_stalled(scene: Scene) -> Case:
     _send(clients[3], b"".join(writer.write(table.to_batches()[0]) for _ in range(9)))
     assert clients[3].recv(12) == b"HTTP/1.1 200"
     time.sleep(0.1)
-    return scene.unlearn(), _is_cut_off(clients, in_an_answer=True)
-
-
-def _opendsr_request(kind: str, *callbacks: str) -> dict[str, Any]:
-    identity = {"identity_type": "controller_customer_id", "identity_value": BIRD.subject, "identity_format": "raw"}
-    return {
-        "regulation": "gdpr",
-        "subject_request_id": str(uuid.uuid4()),
-        "subject_request_type": kind,
-        "submitted_time": "2026-10-02T15:00:00Z",
-        "subject_identities": [identity],
-        "status_callback_urls": list(callbacks),
-    }
+    return scene.unlearn(), partial(_require_cut_off, clients, in_an_answer=True)
 
 
 def connections_opendsr(scene: Scene) -> Case:
     """A controller asks for the erasure, by a name that its request and the answer hold, and keeps the connection."""
-    content = _opendsr_request("erasure")
+    content = asked(BIRD.subject)
     request = content["subject_request_id"]
     client = _sent(scene, _request("POST", "/opendsr/v2/requests", json.dumps(content).encode()))
     assert _answer(client)[0] == 201
@@ -798,12 +777,15 @@ def idempotency(scene: Scene) -> Case:
 def records(scene: Scene) -> Case:
     """A node that follows has read an addition, its deletion, and what comes in the next segment, at once."""
 
+    forgotten: list[bool] = []
+
     async def follow() -> None:
         async with paired() as pair:
             assert (await pair.leading.post("/samples", json=BIRDS)).status_code == 201
             assert (await pair.leading.delete(PLACE)).status_code == 200
             assert traces(BIRD, b"".join(one.body for one in pair.journal.kept)), "the search is blind"
             pair.journal.starts = (1, pair.journal.last_seq + 1)
+            scene.monkeypatch.setattr(pair.journal, "forget", lambda: forgotten.append(True))
             other = {"samples": [{"id": "other", "features": [1, "a", True], "label": "no"}]}
             assert (await pair.leading.post("/samples", json=other)).status_code == 201
             await pair.follow()
@@ -812,7 +794,7 @@ def records(scene: Scene) -> Case:
             state = pair.node.model.state
             await pair.node.model.holders.rid(state.period, 5.0)
             assert state.model.samples_.contains("other")
-            assert pair.journal.n_forgotten
+            assert forgotten
 
     asyncio.run(follow())
     return scene.unlearn(), lambda: None
@@ -903,7 +885,8 @@ def test_queues_and_dead_letters_name_nobody(tmp_path, monkeypatch, status, fini
         return status
 
     with listening(take) as port, scene(tmp_path / "data", monkeypatch, told=port) as here:
-        access, erasure = (_opendsr_request(kind, CALLBACK) for kind in ("access", "erasure"))
+        more = {"status_callback_urls": [CALLBACK]}
+        access, erasure = (asked(BIRD.subject, subject_request_type=one, **more) for one in ("access", "erasure"))
         assert here.host.ask("POST", "/opendsr/v2/requests", access)[0] == 201
         place = f"/opendsr/v2/requests/{access['subject_request_id']}"
         wait_until(lambda: here.host.ask("GET", place)[1]["request_status"] == "completed")
@@ -937,9 +920,10 @@ def test_nothing_outlives_the_erasure_of_what_was_restricted(tmp_path, monkeypat
     with scene(tmp_path / "data", monkeypatch) as here:
         subjects = {"subjects": [BIRD.subject]}
 
-        def mark(how: str) -> None:
-            status, made = here.host.ask("POST", f"/subjects/{how}", subjects)
-            assert (status, made["samples"]) == (200, 1)
+        def mark(*ways: str) -> None:
+            for how in ways:
+                status, made = here.host.ask("POST", f"/subjects/{how}", subjects)
+                assert (status, made["samples"]) == (200, 1)
 
         mark("restrict")
         here.write_snapshot()
@@ -947,8 +931,7 @@ def test_nothing_outlives_the_erasure_of_what_was_restricted(tmp_path, monkeypat
         found = remains(here.host.everything, BIRD)
         assert {"id", "subject", "word", "number 0"} <= found <= forms(BIRD).keys(), "the search is blind"
         if is_released:
-            mark("release")
-            mark("restrict")
+            mark("release", "restrict")
         status, receipt = here.host.ask("POST", "/samples/batch-delete", subjects)
         assert (status, receipt["unlearned"]) == (200, 1)
         finish(here)
@@ -966,6 +949,60 @@ def test_nothing_of_the_old_content_outlives_the_rectification_of_what_is_restri
         here.wait_until_erased(receipt["id"])
         assert {what.rpartition(": ")[2] for what in files_with([BIRD], here.directory)} == {"id"}
         assert remains(here.host.everything, BIRD) == {"id"}
+
+
+def files_of(directory: Path) -> bytes:
+    """All files but keys."""
+    paths = sorted(path for path in directory.rglob("*") if path.is_file() and "keys" not in path.parts)
+    return b"\0".join(path.read_bytes().rstrip(b"\0") for path in paths)
+
+
+def test_digests_and_salts_of_before_are_nowhere_and_digests_of_trees_are_never_on_the_disk(
+    tmp_path, monkeypatch, caplog
+):
+    """A digest is a function of all samples: it confirms the one right guess among all that the canary could have been.
+
+    `tests/histories/backups.py` looks for them in files and answers after any history; here the log and the memory are
+    searched as well.
+    """
+    caplog.set_level(logging.DEBUG)
+    with scene(tmp_path / "data", monkeypatch, deadline=600) as here:
+        here.done("/model/fit")
+        digest = here.done("/model/verify")["result"]["live_digest"]
+        status, told = here.host.ask("POST", "/model/states")
+        assert status == 200, "verify has told this version"
+        here.write_snapshot()
+        with here.host.connect() as listening:  # to what changes, for a moment
+            listening.sendall(_request("GET", "/events"))
+            assert listening.recv(12) == b"HTTP/1.1 200"
+        place = f"/model/states/{told['index']}?trees=true"
+        opened = here.host.ask("GET", place)[1]
+        salt, trees = opened["salt"], opened["tree_digests"]
+        assert hashlib.sha256(bytes.fromhex(salt + digest)).hexdigest() == opened["state"]["digest_hash"]
+        guessed = [digest, salt, *({*trees} - {*forest(60).tree_digests()})]
+        assert len(guessed) > 2
+        for _ in range(2):
+            assert not any(is_in(one, files_of(here.directory)) for one in trees)
+            here.write_snapshot()
+
+        def answers() -> bytes:
+            """What the server tells; a state with its trees is among it."""
+            paths = ["/jobs", "/erasures", "/ledger?limit=50", "/model/states?limit=50", "/snapshot", "/metrics", place]
+            return b"\0".join(here.host.ask_bytes("GET", path)[1] for path in (*paths, "/samples?openings=true"))
+
+        def in_memory(*digests: str) -> bool:
+            held = here.texts + array_bytes(here.host.everything).decode("latin-1")
+            return any(one in held for one in digests)
+
+        assert all(is_in(one, answers()) for one in guessed), "the search is blind"
+        assert in_memory(digest), "the search is blind"
+        wait_until(lambda: not in_memory(*trees))
+        receipt = here.unlearn()
+        here.write_snapshot()
+        here.wait_until_erased(receipt)
+        left = b"\0".join([files_of(here.directory), answers(), caplog.text.encode()])
+        assert not any(is_in(one, left) for one in guessed)
+        wait_until(lambda: not in_memory(digest, salt))
 
 
 def test_a_prediction_in_bulk_goes_on_while_an_erasure_is_finished(tmp_path, monkeypatch):

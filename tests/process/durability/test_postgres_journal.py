@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.postgres import Server, needs_postgres, temporary_server
-from tests.process.durability.asking import send, wait_for, wait_until_erased
 from tests.process.durability.canaries import Canary, canary
 from tests.process.durability.people import flags, people
-from tests.process.durability.reading import fresh_digest, live_digest, read_held, read_schema
-from tests.serving import Running, environment, forked, free_port, serving
+from tests.process.durability.reading import check_exact, live_digest, read_held
+from tests.serving import Running, environment, forked, free_port, serving, wait_for
 
 pytestmark = pytest.mark.long
 FLAGS = flags("--erasure-deadline", "2")
@@ -28,7 +27,7 @@ def server_of_journals() -> Iterator[Server]:
 
 
 def learn(server: Running, canaries: list[Canary]) -> None:
-    asked = send(server, "POST", "/samples", {"samples": [one.as_json() for one in canaries]})
+    asked = server.ask("POST", "/samples", {"samples": [one.as_json() for one in canaries]})
     assert asked[0] == 201, asked
 
 
@@ -37,25 +36,17 @@ def flock(first: int, n: int) -> list[Canary]:
 
 
 def forget(server: Running, ids: list[str]) -> str:
-    status, receipt = send(server, "POST", "/samples/batch-delete", {"ids": ids})
+    status, receipt = server.ask("POST", "/samples/batch-delete", {"ids": ids})
     assert status == 200, receipt
     return str(receipt["id"])
 
 
-def require_exact(server: Running) -> str:
-    """Compare with a model that is trained on what is held, and return the digest."""
-    digest = live_digest(server, by_snapshot=False)
-    assert digest == fresh_digest(read_schema(server), read_held(server)[0])
-    return digest
-
-
 def test_a_server_lives_on_its_journal(folder: Path, server_of_journals: Server) -> None:
-    database = server_of_journals.new_database()
-    url = server_of_journals.url(database)
+    url = server_of_journals.url(server_of_journals.new_database())
     variables = {"OUBLI_JOURNAL": url}
     with serving(*FLAGS, cwd=folder, **variables) as server:
         learn(server, flock(1, 3))
-        assert send(server, "POST", "/snapshot", {})[0] == 201
+        assert server.ask("POST", "/snapshot", {})[0] == 201
         learn(server, flock(4, 2))
         receipt = forget(server, ["p1", "p2"])
         before, held = live_digest(server, by_snapshot=False), read_held(server)
@@ -65,14 +56,14 @@ def test_a_server_lives_on_its_journal(folder: Path, server_of_journals: Server)
 
     with serving(*FLAGS, cwd=folder, **variables) as server:
         assert read_held(server) == held
-        assert require_exact(server) == before
-        wait_until_erased(server, receipt)
+        assert check_exact(server, held[0], by_snapshot=False) == before
+        server.wait_until_erased(receipt)
         cut_off(server, server_of_journals)
         receipt = forget(server, ["p3"])
         assert server.stop() == 0
     with serving(*FLAGS, cwd=folder, **variables) as server:
-        wait_until_erased(server, receipt)
-        require_exact(server)
+        server.wait_until_erased(receipt)
+        check_exact(server, read_held(server)[0], by_snapshot=False)
         assert server.stop() == 0
     text = "".join(path.read_text("utf-8", "replace") for path in folder.glob("*.txt"))
     assert "not-a-secret" not in text
@@ -94,19 +85,19 @@ def cut_off(server: Running, postgres: Server) -> None:
     postgres.stop()
     before = read_held(server)
     for _ in range(2):
-        status, problem = send(server, "POST", "/samples", {"samples": [flock(20, 1)[0].as_json()]})
+        status, problem = server.ask("POST", "/samples", {"samples": [flock(20, 1)[0].as_json()]})
         assert (status, problem["type"]) == (503, "urn:oubli:problem:journal-unreachable")
         assert "the network" in problem["detail"]
-        assert send(server, "DELETE", "/samples/p9")[0] == 503
-    status, problem = send(server, "GET", "/readyz?for=changes")
+        assert server.ask("DELETE", "/samples/p9")[0] == 503
+    status, problem = server.ask("GET", "/readyz?for=changes")
     assert (status, problem["type"]) == (503, "urn:oubli:problem:changes-stopped")
     assert "PostgreSQL" in problem["detail"]
     told = server.get("/model")[1]
     assert told["changes_stopped"] == "journal-unreachable"
     assert server.get("/readyz")[0] == 200
-    assert send(server, "POST", "/predict", {"instances": [list(people()["p0"].features)]})[0] == 200
+    assert server.ask("POST", "/predict", {"instances": [list(people()["p0"].features)]})[0] == 200
     assert read_held(server) == before
     postgres.start()
     wait_for(lambda: server.get("/readyz?for=changes")[0] == 200, "changes to be taken again")
     learn(server, flock(20, 1))
-    require_exact(server)
+    check_exact(server, read_held(server)[0], by_snapshot=False)

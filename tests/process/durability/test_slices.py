@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.process.durability.asking import send
 from tests.process.durability.evidence import check_evidence
 from tests.process.durability.people import flags, people, write_csv
-from tests.process.durability.reading import live_digest, read_held
-from tests.process.durability.sets import check_set
+from tests.process.durability.reading import check_set, live_digest, read_held
 from tests.process.durability.steps import Kill, Plan, started
 from tests.serving import serving
 
@@ -56,7 +54,7 @@ def test_killed_between_slices(many: Path, tmp_path: Path, name: str, number: in
     with started(plan, FLAGS) as server:
         assert server is not None
         with pytest.raises((OSError, http.client.HTTPException)):
-            send(server, "POST", path, body, key="once")
+            server.ask("POST", path, body, Idempotency_Key="once")
         assert server.process.wait(timeout=60) == -9
     assert plan.steps_taken()[PAUSE] == number
     with serving(*FLAGS, cwd=plan.folder) as server:
@@ -65,7 +63,7 @@ def test_killed_between_slices(many: Path, tmp_path: Path, name: str, number: in
         expected = expected - set(GONE) if name == "delete" else expected | {f"new {i}" for i in range(N_CHANGED)}
         assert (held.keys(), version) == (expected, 2)
         # A caller that got no answer sends the request again, and gets the answer to the change that was made.
-        status, answer = send(server, "POST", path, body, key="once")
+        status, answer = server.ask("POST", path, body, Idempotency_Key="once")
         assert status in (200, 201), answer
         if name == "delete":
             check_evidence(server, [answer])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def die_at(source: Path, truth: Truth, kill: Kill, folder: Path) -> bool:
 
 @pytest.mark.parametrize("n_kills", [2, pytest.param(10_000, marks=pytest.mark.long)])
 def test_killed_at_steps_of_every_sort(begun, truth, tmp_path, n_kills):
-    dry, history = Plan(shutil.copytree(begun, tmp_path / "dry")), History(truth.copy())
+    dry, history = Plan(shutil.copytree(begun, tmp_path / "dry")), History(deepcopy(truth))
     with started(dry) as server:
         assert server is not None
         assert history.happen(server)
@@ -56,7 +57,7 @@ def test_killed_at_steps_of_every_sort(begun, truth, tmp_path, n_kills):
     kills = thinned(kills_for(taken), n_kills)
 
     def one(number: int) -> bool:
-        return die_at(begun, truth.copy(), kills[number], tmp_path / f"kill{number}")
+        return die_at(begun, deepcopy(truth), kills[number], tmp_path / f"kill{number}")
 
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(one, range(len(kills))))

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.process.durability.asking import wait_until_erased
-from tests.process.durability.reading import finish
-from tests.process.durability.sets import check_set
+from tests.process.durability.reading import check_set
 from tests.serving import ROOT, Running, run_cli, serving
 from tests.tiers import ordinary
 
@@ -54,7 +52,7 @@ def check_everything_is_there(server: Running, notes: dict[str, Any]) -> None:
         now = server.get(f"/erasures/{receipt['id']}")[1]
         fixed = ("id", "ref", "kind", "guarantee", "requested", "unlearned", "received_at", "unlearned_at", "key_id")
         assert {name: now[name] for name in fixed} == {name: receipt[name] for name in fixed}
-        wait_until_erased(server, receipt["id"], 120)
+        server.wait_until_erased(receipt["id"], 120)
 
 
 @pytest.mark.parametrize("name", ordinary([path.name.removesuffix(".tar.xz") for path in DIRECTORIES], *SHORT))
@@ -68,10 +66,10 @@ def test_an_earlier_data_directory_opens_is_served_and_changed(name: str, tmp_pa
                 assert answered.get(field) == notes["answered"].get(field)
         check_everything_is_there(server, notes)
         nonces = check_set(server)
-        assert finish(server, "/model/verify")["ok"]
+        assert server.finish("/model/verify")["ok"]
         status, receipt = server.ask("DELETE", "/samples/sample-20")
         assert (status, receipt["unlearned"]) == (200, 1)
-        wait_until_erased(server, receipt["id"], 120)
+        server.wait_until_erased(receipt["id"], 120)
         before = all_of(server, "/ledger", "entries")
         (tmp_path / "ledger.jsonl").write_text("\n".join(map(json.dumps, before)))
         assert server.stop() == 0
@@ -83,7 +81,7 @@ def test_an_earlier_data_directory_opens_is_served_and_changed(name: str, tmp_pa
         assert server.get(f"/erasures/{receipt['id']}")[1]["status"] == "erased"
         assert all_of(server, "/ledger", "entries")[: len(before)] == before
         assert check_set(server) == {sample: one for sample, one in nonces.items() if sample != "sample-20"}
-        assert finish(server, "/model/verify")["ok"]
+        assert server.finish("/model/verify")["ok"]
 
 
 def test_there_is_a_directory_of_every_kind() -> None:

@@ -29,20 +29,10 @@ _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 
 @dataclass(slots=True)
 class Call:
-    """A system call.
-
-    Attributes
-    ----------
-    name, result
-        Of the call; a failed one has -1.
-    arguments
-        As strace writes them, texts in hexadecimal.
-    begin, end
-        Its places in the order of all that was seen: it happened between them.
-    """
+    """A system call; a failed one has -1 as its result. It happened between two places in the order of all."""
 
     name: str
-    arguments: str
+    arguments: str  # as strace writes them, texts in hexadecimal
     begin: int
     end: int = -1
     result: int = -1

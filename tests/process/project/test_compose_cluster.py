@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ import yaml
 
 from oubli.app.settings import Settings
 from tests.postgres import user_of_postgres
-from tests.serving import ROOT, free_port
+from tests.serving import ROOT, free_port, wait_for
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
@@ -117,11 +116,10 @@ class Database:
             self._process = subprocess.Popen(
                 self._command, env=self._variables, stdout=log, stderr=log, cwd=self.data.parent, **user_of_postgres()
             )
-        deadline = time.monotonic() + 60
-        while subprocess.run(["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)], check=False).returncode:
-            assert self._process.poll() is None, self._log.read_text()[-2000:]
-            assert time.monotonic() < deadline, self._log.read_text()[-2000:]
-            time.sleep(0.1)
+        is_ready = ["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        is_over = self._process.poll
+        wait_for(lambda: is_over() is not None or not subprocess.run(is_ready, check=False).returncode, "PostgreSQL")
+        assert is_over() is None, self._log.read_text()[-2000:]
 
     def ask(self, statement: str, seconds: float = 30.0) -> list[Any]:
         """Run a statement as the role of the nodes."""

@@ -14,7 +14,7 @@ import yaml
 
 from oubli.app.settings import ENV_PREFIX, Settings
 from oubli.app.version import VERSION
-from tests.serving import EXAMPLE, ROOT, Running, environment, free_port, serving
+from tests.serving import EXAMPLE, ROOT, Running, environment, free_port, serving, small_table
 
 ENTRYPOINT = ROOT / "docker" / "entrypoint.sh"
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -108,9 +108,7 @@ def search_path(tmp_path: Path) -> str:
 
 
 def test_the_entry_point_serves_and_passes_signals_on(search_path: str, tmp_path: Path) -> None:
-    (tmp_path / "small.csv").write_text("a,y\n" + "".join(f"{i},{'pq'[i % 2]}\n" for i in range(20)))
-    flags = ("--data", "small.csv", "--target", "y", "--n-estimators", "3")
-    with serving(*flags, cwd=tmp_path, command=(str(ENTRYPOINT),), PATH=search_path) as server:
+    with serving(*small_table(tmp_path), cwd=tmp_path, command=(str(ENTRYPOINT),), PATH=search_path) as server:
         assert server.get("/healthz")[0] == 200
         assert server.stop() == 0
     assert list((tmp_path / "oubli-data").glob("snapshot-*"))

@@ -16,17 +16,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
-from unittest.mock import Mock
 
 import pytest
 import yaml
 from typer.main import get_command
 
 from oubli.app.cli.main import cli
-from oubli.app.http.app import create_app
-from oubli.app.http.openapi import documents
-from oubli.app.http.problems import KINDS
-from oubli.app.settings import GROUPS, Settings
 from tests.commands import commands
 from tests.serving import EXAMPLE, ROOT, Running, environment, free_port
 from tests.tiers import ordinary
@@ -297,10 +292,6 @@ def commands_of(group: Any, prefix: str = "") -> dict[str, Any]:
 COMMANDS = commands_of(cast("Any", get_command(cli)))
 
 
-def reference(name: str) -> str:
-    return (DOCS / "reference" / f"{name}.md").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("script", ordinary(["reference.py", "figures.py"], "reference.py"))
 def test_generated_pages_and_pictures_are_up_to_date(script: str) -> None:
     command = [sys.executable, str(DOCS / "scripts" / script), "--check"]
@@ -308,20 +299,9 @@ def test_generated_pages_and_pictures_are_up_to_date(script: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_setting_command_route_and_problem_is_in_the_reference() -> None:
-    settings = re.findall(r"^\| `(\w+)` \| `--", reference("settings"), re.MULTILINE)
-    assert settings == [field for fields in GROUPS.values() for field in fields]
-    assert set(re.findall(r"^## oubli ([\w -]+)$", reference("cli"), re.MULTILINE)) == set(COMMANDS)
-    pages = documents(create_app(Settings(), Mock()), None, asks_for_key=True, page_size_max=1).values()
-    operations = [(path, method) for page in pages for path, methods in page["paths"].items() for method in methods]
-    routes = {f"{method.upper()} {path}" for path, method in operations}
-    assert set(re.findall(r"^### ([A-Z]+ /.*)$", reference("routes"), re.MULTILINE)) == routes
-    assert set(re.findall(r"^## ([a-z-]+)$", reference("problems"), re.MULTILINE)) == set(KINDS)
-
-
 def test_the_files_of_a_data_directory_are_in_the_reference(adult_server: Running) -> None:
     assert adult_server.ask("DELETE", "/samples/0")[0] == 200
-    names = re.findall(r"^\| `([\w./-]+)` \|", reference("files"), re.MULTILINE)
+    names = re.findall(r"^\| `([\w./-]+)` \|", (DOCS / "reference" / "files.md").read_text(), re.MULTILINE)
     assert len(names) > 10
     patterns = [
         re.compile(re.escape(name).replace("NUMBER", r"\d{8,}").replace("ID", "[0-9a-f]+").replace("NAME", ".+"))

@@ -10,7 +10,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from oubli.app.http.monitoring.metrics import OTHERS, TABLE
-from tests.serving import ROOT, Running, free_port, serving
+from tests.serving import ROOT, Running, free_port, serving, small_table, wait_for
 
 FILES = ROOT / "docker" / "prometheus"
 GRAFANA = ROOT / "docker" / "grafana"
@@ -28,7 +28,6 @@ RULES: list[dict[str, Any]] = [
 BOARD: dict[str, Any] = json.loads((GRAFANA / "dashboards" / "oubli.json").read_text())
 OF_NODES = "oubli_cluster_"  # what these series tell is there on nodes of a cluster only
 COMPARISON = re.compile(r"(?P<number>.+) (?P<sign>[<>]) (?P<limit>[\d.]+)", re.DOTALL)
-WAIT_SECONDS = 60
 OF_THE_MACHINE = {"OubliJournalSlow", "OubliSlowPredictions"}  # a busy one may be as slow as that
 
 
@@ -134,49 +133,36 @@ def scraping(port: int, folder: Path) -> Iterator[Prometheus]:
             run.wait(timeout=60)
 
 
-def wait_for(condition: Any, what: str) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            if condition():
-                return
-        except OSError:
-            pass
-        time.sleep(0.2)
-    raise AssertionError(f"{what} after {WAIT_SECONDS} s")
-
-
 def use(server: Running) -> None:
     """Ask for something of every sort."""
-    server.ask("POST", "/predict", {"instances": [[7]]})
+    server.ask("POST", "/predict", {"instances": [[7, "a"]]})
     server.ask("POST", "/predict", {"instances": "none"})
-    _, added = server.ask("POST", "/samples", {"samples": [{"features": [3], "label": "p"}]})
-    server.ask("PUT", f"/samples/{added['ids'][0]}", {"features": [4], "label": "q"})
+    _, added = server.ask("POST", "/samples", {"samples": [{"features": [3, "a"], "label": "yes"}]})
+    server.ask("PUT", f"/samples/{added['ids'][0]}", {"features": [4, "b"], "label": "no"})
     server.ask("DELETE", f"/samples/{added['ids'][0]}")
     server.get("/model")
-
-
-def job(server: Running, path: str) -> None:
-    _, begun = server.ask("POST", path)
-    wait_for(lambda: server.get(f"/jobs/{begun['id']}")[1]["status"] == "succeeded", f"{path} has not ended")
 
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     folder = tmp_path_factory.mktemp("monitored")
-    (folder / "small.csv").write_text("a,y\n" + "".join(f"{i},{'pq'[i % 2]}\n" for i in range(200)))
-    flags = ("--data", "small.csv", "--target", "y", "--n-estimators", "5")
-    with serving(*flags, cwd=folder) as server, scraping(server.port, folder) as running:
-        wait_for(lambda: running.series("oubli_ready"), "Prometheus has scraped nothing")
-        job(server, "/model/verify")
-        job(server, "/model/scrub")
+    with serving(*small_table(folder, 200), cwd=folder) as server, scraping(server.port, folder) as running:
+
+        def has_scraped() -> bool:
+            with suppress(OSError):  # it does not listen yet
+                return bool(running.series("oubli_ready"))
+            return False
+
+        wait_for(has_scraped, "Prometheus scrapes something")
+        server.finish("/model/verify")
+        server.finish("/model/scrub")
         for _ in range(4):
             use(server)
             time.sleep(0.5)
-        wait_for(lambda: running.series("rate(oubli_journal_commit_duration_seconds_count[1m])"), "there is no rate")
+        wait_for(lambda: running.series("rate(oubli_journal_commit_duration_seconds_count[1m])"), "there is a rate")
         wait_for(
             lambda: all(rule["health"] == "ok" for group in running.ask("/rules")["groups"] for rule in group["rules"]),
-            "a rule was not evaluated, or has an error",
+            "each rule is evaluated without an error",
         )
         yield running
 

@@ -27,17 +27,7 @@ class Known:
 
 
 class Load:
-    """Adds and deletes samples in threads until it is stopped; as a context for the length of its block.
-
-    Parameters
-    ----------
-    nodes
-        The node that leads is asked; each thread finds out by itself.
-    n_threads
-        How many ask at the same time.
-    prefix
-        Of the ids.
-    """
+    """Adds and deletes samples in threads for the length of a block; each finds the node that leads by itself."""
 
     def __init__(self, nodes: Nodes, n_threads: int = 4, prefix: str = "x") -> None:
         self._nodes = nodes

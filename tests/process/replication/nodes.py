@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -86,21 +85,22 @@ class Node:
         assert self.process is not None
         self.process.send_signal(number)
 
-    def kill(self) -> None:
-        self.send(signal.SIGKILL)
-        assert self.process is not None
-        self.process.wait(30)
+    def kill(self) -> int:
+        return self.stop(signal.SIGKILL)
 
-    def stop(self) -> int:
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        self.send(how)
+        return self.end()
+
+    def end(self, seconds: float = 60) -> int:
+        """Wait until it has ended; return its exit code."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(seconds)
 
     def close(self) -> None:
         if self.process is not None and self.process.poll() is None:
-            os.kill(self.process.pid, signal.SIGCONT)
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait(30)
+            self.send(signal.SIGCONT)
+            self.kill()
 
     def ask(self, method: str, path: str, body: Any = None, *, seconds: float = 30, **headers: str) -> Answer:
         """Send one request, and follow no redirect."""

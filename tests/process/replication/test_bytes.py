@@ -43,28 +43,13 @@ class Cluster:
         """Every place that has something of the database."""
         return [self.primary.data, self.standby.data, *self.copies]
 
-    def learn(self, *canaries: Canary) -> None:
-        content = {"samples": [one.as_json() for one in canaries]}
-        assert self.nodes.leader().ask("POST", "/samples", content).status == 201
-
-    def sealed(self) -> list[bytes]:
-        """What the database holds of all records."""
-        rows = self.primary.execute("SELECT sealed FROM oubli_records", database=self.nodes.database)
-        return [sealed for (sealed,) in rows]
-
-    def copy(self, folder: Path) -> Server:
+    def copy(self) -> Server:
         """Copy the write-ahead log, and make a base backup; return what that is restored as."""
-        log = folder / "wal"
+        log = self.primary.folder / "wal"
         shutil.copytree(self.primary.data / "pg_wal", log)
-        backup = self.primary.backup(folder / "backup")
+        backup = self.primary.backup(self.primary.folder / "backup")
         self.copies = [backup.data, log]
         return backup
-
-    def freeze(self) -> dict[str, bytes]:
-        """Stop all nodes where they are; return the keys that they have."""
-        for one in self.nodes.all:
-            one.send(signal.SIGSTOP)
-        return self.segment_keys()
 
     def segment_keys(self) -> dict[str, bytes]:
         return {name: secret for one in self.nodes.all for name, secret in one.segment_keys().items()}
@@ -94,42 +79,31 @@ def holds(content: bytes, place: Path) -> bool:
     return bool(search(lambda found: ["it"] if any(piece in found for piece in pieces) else [], place))
 
 
-@dataclass(frozen=True)
-class Backup:
-    """A base backup that was restored.
+def records(
+    url: str, keys: Path, fetch_key: Callable[[str], bytes | None] = lambda _: None, after: int | None = None
+) -> list[Positioned]:
+    """Read records of a backup, all or those after one, with the keys of a folder and those of somebody else."""
+    with connect(url) as connection:
+        if after is None:
+            ((after,),) = connection.execute("SELECT min(seq) - 1 FROM oubli_records").fetchall()
+        return list(Reader(lambda: connection, SegmentKeys(keys), fetch_key).positioned_records(after))
 
-    Parameters
-    ----------
-    url
-        Of the database.
-    """
 
-    url: str
-
-    def records(
-        self, keys: Path, fetch_key: Callable[[str], bytes | None], after: int | None = None
-    ) -> list[Positioned]:
-        """Read records with the keys of a folder, and those that somebody else gives: all, or those after one."""
-        with connect(self.url) as connection:
-            if after is None:
-                ((after,),) = connection.execute("SELECT min(seq) - 1 FROM oubli_records").fetchall()
-            reader = Reader(lambda: connection, SegmentKeys(keys), fetch_key)
-            return list(reader.positioned_records(after))
-
-    def first_with(self, canaries: list[Canary], keys: dict[str, bytes], folder: Path) -> int:
-        """Open all records with some keys; return the first that has something of canaries, which all are there."""
-        own = SegmentKeys(folder)
-        for name, secret in keys.items():
-            own.add(SegmentKey(name, secret))
-        found = [record for *_, record in self.records(folder, lambda _: None)]
-        content = b"".join(record.body for record in found)
-        assert all({"id", "subject", "word"} <= set(traces(one, content)) for one in canaries)
-        return min(record.seq for record in found if any(traces(one, record.body) for one in canaries))
+def first_with(url: str, canaries: list[Canary], keys: dict[str, bytes], folder: Path) -> int:
+    """Open all records of a backup with keys; return the first that has something of canaries, which all are there."""
+    own = SegmentKeys(folder)
+    for name, secret in keys.items():
+        own.add(SegmentKey(name, secret))
+    found = [record for *_, record in records(url, folder)]
+    content = b"".join(record.body for record in found)
+    assert all({"id", "subject", "word"} <= set(traces(one, content)) for one in canaries)
+    return min(record.seq for record in found if any(traces(one, record.body) for one in canaries))
 
 
 def test_nothing_of_an_erased_sample_can_be_read_anywhere(cluster: Cluster, tmp_path: Path) -> None:
     nodes, primary = cluster.nodes, cluster.primary
-    cluster.learn(*ERASED, KEPT)
+    samples = [one.as_json() for one in (*ERASED, KEPT)]
+    assert nodes.leader().ask("POST", "/samples", {"samples": samples}).status == 201
     late = nodes.new("late", *FLAGS)  # it joins with what the others have, keys included
     nodes.all.append(late)
     late.start()
@@ -139,8 +113,9 @@ def test_nothing_of_an_erased_sample_can_be_read_anywhere(cluster: Cluster, tmp_
     # What is copied while the samples are in the journal: sealed, beside a text that is not.
     primary.execute("CREATE TABLE control (content text)")
     primary.execute("INSERT INTO control VALUES (%s)", (CONTROL.id,))
-    sealed = max(cluster.sealed(), key=len)
-    backup = cluster.copy(primary.folder)
+    rows = primary.execute("SELECT sealed FROM oubli_records", database=nodes.database)
+    sealed = max((one for (one,) in rows), key=len)
+    backup = cluster.copy()
     cluster.checkpoint()
     assert [bool(files_with([CONTROL], place, lone_numbers=False)) for place in cluster.databases] == [True] * 4
     assert [holds(sealed, place) for place in cluster.databases] == [True] * 4
@@ -157,7 +132,9 @@ def test_nothing_of_an_erased_sample_can_be_read_anywhere(cluster: Cluster, tmp_
     receipts = [nodes.delete(one) for one in ERASED[:2]]
     receipts.append(leader.ask("DELETE", f"/samples?subject={quote(ERASED[2].subject, safe='')}").content["id"])
     nodes.wait_until_erased(*receipts)
-    left = cluster.freeze()
+    for one in nodes.all:
+        one.send(signal.SIGSTOP)
+    left = cluster.segment_keys()
 
     gone = {name: secret for name, secret in keys.items() if name not in left}
     for _ in range(2):
@@ -171,13 +148,13 @@ def test_nothing_of_an_erased_sample_can_be_read_anywhere(cluster: Cluster, tmp_
     # The copies hold the records. Nobody opens them but with a key from before.
     backup.start()
     try:
-        restored = Backup(backup.url(nodes.database))
-        first = restored.first_with([*ERASED, KEPT], keys, tmp_path / "kept")
+        restored = backup.url(nodes.database)
+        first = first_with(restored, [*ERASED, KEPT], keys, tmp_path / "kept")
         for one in nodes.all:
             with pytest.raises(JournalDamagedError, match="not in the key directory"):
-                restored.records(one.key_folder, lambda _: None, first - 1)
+                records(restored, one.key_folder, after=first - 1)
         for name, secret in left.items():
             with pytest.raises(JournalDamagedError, match=f"record {first} of the journal is damaged"):
-                restored.records(tmp_path / "tried" / name, lambda _, secret=secret: secret, first - 1)
+                records(restored, tmp_path / "tried" / name, lambda _, secret=secret: secret, first - 1)
     finally:
         backup.close()

@@ -7,7 +7,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
@@ -37,35 +37,31 @@ class Behind(Nodes):
 
 
 @pytest.fixture(scope="module")
-def nodes(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
+def nodes(postgres: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
     flags = ("--erasure-deadline", "2", "--member-timeout", str(MEMBER_TIMEOUT))
-    with closing(Behind(tmp_path_factory.mktemp("cut-off"), database_server, 2, *flags)) as found:
+    with closing(Behind(tmp_path_factory.mktemp("cut-off"), postgres, 2, *flags)) as found:
         found.start()
         yield found
 
 
-class Kept:
+def connected(node: Node) -> http.client.HTTPConnection:
     """A connection that stays open, so that requests may wait in it."""
+    connection = http.client.HTTPConnection(node.address, node.port, timeout=60)
+    connection.connect()
+    return connection
 
-    def __init__(self, node: Node) -> None:
-        self._connection = http.client.HTTPConnection(node.address, node.port, timeout=60)
-        self._connection.connect()
 
-    def send(self, method: str, path: str, body: object = None) -> None:
-        sent = None if body is None else json.dumps(body)
-        self._connection.request(method, path, sent, {"Content-Type": "application/json"} if sent else {})
+def ask_to_predict(connection: http.client.HTTPConnection) -> None:
+    connection.request("POST", "/predict", json.dumps(PREDICTION), {"Content-Type": "application/json"})
 
-    def status(self) -> int:
-        """The status of the answer; 0 when there is none."""
-        try:
-            answer = self._connection.getresponse()
-            answer.read()
-        except (OSError, http.client.HTTPException):
-            return 0
+
+def status_of(connection: http.client.HTTPConnection) -> int:
+    """The status of the answer; 0 when there is none."""
+    with suppress(OSError, http.client.HTTPException):
+        answer = connection.getresponse()
+        answer.read()
         return answer.status
-
-    def close(self) -> None:
-        self._connection.close()
+    return 0
 
 
 def add(nodes: Nodes, name: str) -> None:
@@ -82,7 +78,7 @@ def test_a_follower_that_is_cut_off_answers_nothing_once_the_receipt_may_say_era
     leader, follower = nodes.all
     assert nodes.leader() is leader
     add(nodes, "cut")
-    kept = Kept(follower)
+    kept = connected(follower)
     nodes.proxy.is_away = True
     nodes.proxy.cut()
     try:
@@ -92,8 +88,8 @@ def test_a_follower_that_is_cut_off_answers_nothing_once_the_receipt_may_say_era
             assert time.monotonic() < end
             erased = leader.is_erased(receipt)
             answers = [follower.predict(), *(follower.ask("GET", path) for path in OF_SAMPLES)]
-            kept.send("POST", "/predict", PREDICTION)
-            statuses = [*(one.status for one in answers), kept.status()]
+            ask_to_predict(kept)
+            statuses = [*(one.status for one in answers), status_of(kept)]
             if erased:
                 after += 1
                 assert statuses == [503] * len(statuses)
@@ -121,22 +117,22 @@ def test_a_thawed_node_refuses_what_was_asked_while_it_was_frozen(nodes: Behind,
     led = nodes.leader()
     frozen = led if role == "leader" else next(one for one in nodes.all if one is not led)
     (other,) = (one for one in nodes.all if one is not frozen)
-    kept = [Kept(frozen) for _ in range(2 * N_QUEUED)]
+    kept = [connected(frozen) for _ in range(2 * N_QUEUED)]
     for one in kept[:N_QUEUED]:  # so that the next one has a known head
-        one.send("POST", "/predict", PREDICTION)
-        assert one.status() == 200
+        ask_to_predict(one)
+        assert status_of(one) == 200
     frozen.send(signal.SIGSTOP)
     try:
         for one in kept[:N_QUEUED]:
-            one.send("POST", "/predict", PREDICTION)
+            ask_to_predict(one)
         for one in kept[N_QUEUED:]:
-            one.send("GET", f"/samples/{role}")
+            one.request("GET", f"/samples/{role}")
         nodes.wait(lambda: other.ask("GET", "/readyz?for=changes").status == 200, "the other one leads")
         receipt = delete(other, role)
         nodes.wait(lambda: other.is_erased(receipt), "it is erased")
     finally:
         frozen.send(signal.SIGCONT)
-    statuses = [one.status() for one in kept]
+    statuses = [status_of(one) for one in kept]
     for one in kept:
         one.close()
     assert set(statuses) <= {0, 503}

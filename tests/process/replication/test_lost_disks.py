@@ -17,18 +17,18 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
 @pytest.fixture
-def lost(database_server: Server, tmp_path: Path) -> Iterator[Nodes]:
+def lost(postgres: Server, tmp_path: Path) -> Iterator[Nodes]:
     """Two nodes that have not begun, with the keys and the ledger of one that was erased from."""
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     new.mkdir()
-    with closing(Nodes(old, database_server, 1)) as before:
+    with closing(Nodes(old, postgres, 1)) as before:
         before.start()
         assert before.leader().ask("DELETE", "/samples/p9").status == 200
         page = before.all[0].ask("GET", "/ledger?limit=1000").content
         assert page["next"] is None
         (new / "ledger.jsonl").write_text(json.dumps(page) + "\n")
-    with closing(Nodes(new, database_server, 2, "--ledger", str(new / "ledger.jsonl"))) as nodes:
+    with closing(Nodes(new, postgres, 2, "--ledger", str(new / "ledger.jsonl"))) as nodes:
         without = shutil.ignore_patterns("segments")
         shutil.copytree(before.all[0].data / "keys", nodes.all[0].data / "keys", ignore=without)
         yield nodes
@@ -49,8 +49,7 @@ def test_a_new_cluster_takes_in_the_ledger_and_others_compare_it(lost: Nodes) ->
     foreign["entries"][-1]["hash"] = "0" * 64
     file.write_text(json.dumps(foreign) + "\n")
     follower.start()
-    assert follower.process is not None
-    assert follower.process.wait(120) == 2
+    assert follower.end(120) == 2
     assert "the cluster does not have" in " ".join(follower.output.split())
     file.write_bytes(kept)
     follower.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,24 +15,21 @@ from tests.serving import serving
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 
 
-def test_a_server_becomes_a_node(database_server: Server, tmp_path: Path) -> None:
-    nodes = Nodes(tmp_path, database_server, 2)
+def test_a_server_becomes_a_node(postgres: Server, tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, postgres, 2)
     first = nodes.all[0]
     own = ("--data-dir", str(first.data), *flags())
     with serving(*own, cwd=tmp_path) as server:
         assert server.ask("POST", "/samples", sample("from-before"))[0] == 201
         assert server.stop() == 0
     first.start()
-    assert first.process is not None
-    assert first.process.wait(120) == 2
+    assert first.end(120) == 2
     assert "start once without --follow" in first.output
     assert not (first.data / "rejoin").exists()
     with serving(*own, "--journal", first.database, cwd=tmp_path) as server:
         assert server.stop() == 0
-    try:
+    with closing(nodes):
         nodes.start()
         for one in nodes.all:
             assert one.ask("GET", "/samples/from-before").status == 200
         assert nodes.leader() is first
-    finally:
-        nodes.close()

@@ -23,15 +23,11 @@ from oubli.app.http.app import create_app
 from oubli.app.http.monitoring.observer import Observer
 from oubli.app.http.openapi import MAIN, PARTS
 from oubli.app.service.build import Limits, Means, compose, open_directory, open_nothing
-from oubli.app.service.erasure.checkpoint import CheckpointPolicy
-from oubli.app.service.lifecycle import no_compilation
 from oubli.app.service.outbox.deliveries import Push
 from oubli.app.service.outbox.subject_requests import Processor
 from oubli.app.service.recovery.start import LedgerChoice
-from oubli.app.service.recovery.uploads import UploadPolicy
 from oubli.app.service.service import Service
 from oubli.app.settings import Settings
-from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.estimators import KINDS
 from oubli.core.forest.engine import ForestEngine
@@ -52,35 +48,32 @@ def rows(n: int) -> list[list[Any]]:
     return [[(7 * i) % 40, "abc"[i % 3], i % 2 == 0] for i in range(n)]
 
 
-def forest(n: int = 60, schema: Schema = CLASSES, n_estimators: int = 5, **parameters: Any) -> Any:
-    """Samples c0, c1, ..., of the subjects s0 to s4, each of which has every fifth."""
-    classification = schema.task is Task.CLASSIFICATION
-    estimator = DynamicForestClassifier if classification else DynamicForestRegressor
-    model = estimator(n_estimators=n_estimators, random_state=0, **parameters)
+def fitted(kind: str, n: int = 60, schema: Schema = CLASSES, **parameters: Any) -> Any:
+    """A model of any kind with the samples c0, c1, ..., without subjects."""
+    is_classification = schema.task is Task.CLASSIFICATION
+    model: Any = KINDS[kind, schema.task](**parameters)
     if not n:
         return model.start(schema)
-    labels = [("yes" if i % 4 else "no") if classification else i / 8 for i in range(n)]
-    model.fit(rows(n), labels, ids=[f"c{i}" for i in range(n)], schema=schema)
+    labels = [("yes" if i % 4 else "no") if is_classification else i / 8 for i in range(n)]
+    return model.fit(rows(n), labels, ids=[f"c{i}" for i in range(n)], schema=schema)
+
+
+def with_subjects(model: Any, n: int) -> Any:
+    """The model, with the subjects s0 to s4, of which each has every fifth of its n samples."""
     for i in range(n):
         model.samples_.set_subject(f"c{i}", f"s{i % 5}")
     return model
 
 
-def fitted(kind: str, n: int = 60, schema: Schema = CLASSES, **parameters: Any) -> Any:
-    """A model of any kind on samples like those of `forest`, without subjects."""
-    is_classification = schema.task is Task.CLASSIFICATION
-    labels = [("yes" if i % 4 else "no") if is_classification else i / 8 for i in range(n)]
-    model: Any = KINDS[kind, schema.task](**parameters)
-    return model.fit(rows(n), labels, ids=[f"c{i}" for i in range(n)], schema=schema)
+def forest(n: int = 60, schema: Schema = CLASSES, n_estimators: int = 5, **parameters: Any) -> Any:
+    """A small forest with samples and subjects."""
+    return with_subjects(fitted("forest", n, schema, n_estimators=n_estimators, random_state=0, **parameters), n)
 
 
 def boosted(schema: Schema = CLASSES, n: int = 60) -> Any:
     """A small boosted model of the samples of `forest`."""
     kind = "incremental-boosting" if schema.task is Task.CLASSIFICATION else "online-boosting"
-    model = fitted(kind, n, schema, n_estimators=5, min_child_weight=0.1, random_state=0)
-    for i in range(n):
-        model.samples_.set_subject(f"c{i}", f"s{i % 5}")
-    return model
+    return with_subjects(fitted(kind, n, schema, n_estimators=5, min_child_weight=0.1, random_state=0), n)
 
 
 EACH_KIND: dict[str, Callable[[], Any]] = {
@@ -97,30 +90,18 @@ def make_service(
     directory: Path | None = None,
     *,
     max_queue: int = 1024,
+    max_empty_erasures: int = 1000,
     idle_resolve: bool = False,
-    policy: CheckpointPolicy | None = None,
-    uploads: UploadPolicy | None = None,
-    warm_up: Callable[[], object] | None = None,
-    complete: Callable[[], object] | None = None,
-    compiling: Callable[[], Any] = no_compilation,
     processor: Processor | None = None,
     push: Push | None = None,
-    max_empty_erasures: int = 1000,
+    **more: Any,
 ) -> Service:
+    """A service that is kept in a directory, or in memory; `more` is for `compose`."""
     opened = open_nothing() if directory is None else open_directory(directory)
     closed_at_the_end(opened.database)
     limits = Limits(max_queue=max_queue, max_empty_erasures=max_empty_erasures)
-    return compose(
-        opened.begin(model or forest()),
-        limits=limits,
-        policy=policy,
-        uploads=uploads,
-        idle_resolve=idle_resolve,
-        warm_up=warm_up,
-        complete=complete,
-        compiling=compiling,
-        means=Means(push=push, processor=processor),
-    )
+    means = Means(push=push, processor=processor)
+    return compose(opened.begin(model or forest()), limits=limits, idle_resolve=idle_resolve, means=means, **more)
 
 
 def reopened(directory: Path, choice: LedgerChoice | None = None, **more: Any) -> Service:

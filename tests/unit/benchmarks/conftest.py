@@ -31,20 +31,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Pages:
-    """A folder of pages of results."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def read(self) -> str:
-        """All pages, one after the other."""
-        return "\n".join(path.read_text(encoding="utf-8") for path in sorted(self.folder.glob("*.md")))
-
-
 @pytest.fixture
-def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pages:
-    """Pages to write to, none at the beginning."""
-    folder = tmp_path / "results"
-    monkeypatch.setattr(results, "FOLDER", folder)
-    return Pages(folder)
+def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for pages of results, empty at the beginning."""
+    monkeypatch.setattr(results, "FOLDER", tmp_path / "results")
+    return results.FOLDER
+
+
+def text_of(pages: Path) -> str:
+    """All pages, one after the other."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(pages.glob("*.md")))

@@ -14,14 +14,6 @@ from oubli.verifier import FailedError
 from tests.unit.app.http.routes.test_inference import outputs
 from tests.unit.app.support import forest, make_service, served
 
-# --- models of others, and sets
-
-
-# --- our models
-
-
-# --- servers
-
 
 def test_what_a_server_gives_out_is_audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

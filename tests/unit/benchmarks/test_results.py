@@ -1,21 +1,16 @@
+"""Pages of results: how they are written and read, and of which commits their figures are."""
+
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 
 import pytest
 
 from benchmarks import plots, results
-from benchmarks.results import (
-    Row,
-    at_most,
-    rows_of,
-    sections_in,
-    shown,
-    table,
-    write_section,
-)
-from tests.unit.benchmarks.conftest import Pages
+from benchmarks.commits import MEASURED, all_outdated, outdated
+from benchmarks.results import Row, at_most, git, rows_of, sections_in, shown, table, write_section
 
 HOME = Path(results.__file__).parent
 PAGES = [HOME / "RESULTS.md", *sorted((HOME / "results").glob("*.md"))]
@@ -27,12 +22,12 @@ def test_the_verdict_is_of_the_figure_before_rounding() -> None:
     assert row.verdict == "**no**"
 
 
-def test_what_is_written_can_be_read(pages: Pages) -> None:
+def test_what_is_written_can_be_read(pages: Path) -> None:
     rows = table(("what:", "ratio"), [Row(("fit",), 0.5, at_most(0.9))])
     for text in ("Before.", "About it."):  # a section is replaced as a whole
         write_section("boosting-update", "updates", text, rows, Path("plot.png"))
     assert rows_of("boosting-update") == [{"what": "fit", "ratio": "0.5", "mark": "at most 0.9", "met": "yes"}]
-    ((title, body),) = sections_in(pages.folder / "online-boosting.md").values()
+    ((title, body),) = sections_in(pages / "online-boosting.md").values()
     assert title == "Updates"
     assert body.startswith(f"About it.\n\n{rows}\n\n![updates](../figures/plot.png)\n\nCommit ")
 
@@ -57,7 +52,23 @@ def test_plots_are_drawn_from_the_tables_as_they_are(name: str, tmp_path: Path) 
     source = plots.source_of(plot)
     plots.draw(plot.make(), path, source)
     assert source in path.read_text(encoding="utf-8")
-    assert source in (results.FIGURES / f"{name}.svg").read_text(encoding="utf-8"), (
-        "draw it: python -m benchmarks plots"
-    )
+    drawn = (results.FIGURES / f"{name}.svg").read_text(encoding="utf-8")
+    assert source in drawn, "draw it: python -m benchmarks plots"
     assert any(f"figures/{name}.svg" in page.read_text(encoding="utf-8") for page in PAGES)
+
+
+def test_it_is_known_what_each_page_measures() -> None:
+    assert {page.stem for page in PAGES[1:]} == set(MEASURED)
+    for path in {path for paths in MEASURED.values() for path in paths}:
+        assert (HOME.parent / path).exists(), path
+
+
+@pytest.mark.filterwarnings("default")  # they are shown, and are no errors
+def test_sections_that_are_older_than_what_they_measure_are_shown() -> None:
+    for line in all_outdated():
+        warnings.warn(line, stacklevel=1)
+    if not (head := git("rev-parse", "HEAD")) or git("rev-parse", "--is-shallow-repository") != "false":
+        pytest.skip("this checkout has no history")
+    changed = git("log", "-1", "--format=%h", "--", ":/core/forest")
+    assert outdated("operations", f"Commit {head}. Machine: cpus 2") is None
+    assert outdated("operations", f"Commit {git('rev-parse', f'{changed}^')}. Machine: cpus 2") == changed

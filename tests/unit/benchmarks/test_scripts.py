@@ -22,138 +22,83 @@ from benchmarks import (
 )
 from benchmarks.streams import cost
 from tests.serving import ROOT, environment
-from tests.unit.benchmarks.conftest import Pages
+from tests.unit.benchmarks.conftest import text_of
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="whole benchmarks take minutes when interpreted")
-SETS = "benchmarks.paper.{}.SETS"
 
 
 class Script(NamedTuple):
-    """How a script is run on little: the sections that it writes, its options, and what is smaller in its modules."""
+    """How a script is run on little: the sections that it writes, its options, and what is smaller in its module."""
 
     name: str
     sections: tuple[str, ...]
-    options: str = ""
-    smaller: dict[str, Any] = {}  # noqa: RUF012 - read only
+    options: str
+    smaller: dict[str, Any]  # by name in the script, or in another module when there is a dot
 
 
 BOOSTING = {
-    "benchmarks.bench_boosting.FULL": bench_boosting.Sizes(200, 1, 3, 4, 3, 1, 3, 5, 100.0),
+    "FULL": bench_boosting.Sizes(200, 1, 3, 4, 3, 1, 3, 5, 100.0),
     "benchmarks.boosting.presorting.BATCHES": (10, 40),
     "benchmarks.boosting.kinds.WARM_UP_ROWS": 60,
 }
 TOGETHER = [  # what shares a run
     ("error", "training"), ("quantisation",), ("update", "update-error", "similarity"), ("leaf-scores",), ("deletion",),
-    ("categories",),
-    ("exact", "exact-touched"), ("presorted",), ("stream",), ("backdoor", "membership"),
+    ("categories",), ("exact", "exact-touched"), ("presorted",), ("stream",), ("backdoor", "membership"),
     ("prediction", "batch-prediction"),
 ]  # fmt: skip
-SMALL_ATTACKS = {"SETS": ("adult", "abalone"), "ROWS": 400, "TRIES": 2}
+INFLUENCE = bench_influence.Sizes(250, 1, 1, 2, 10, 8, 8, 2, 2, 8, 2, 10, 1, 1, 4)
+OPERATIONS = bench_operations.Sizes(400, 1, 15, 20, 8, 2, 100.0)
+PAPER = bench_paper.Sizes(400, 400, 1, 1, 1, (1, 20), 40, (300, 600), 100.0)
+COST = cost.Sizes((100, 300), (2, 3), (0.1, 0.2), least=0.0, most=20.0)
+TREE = {
+    "FULL": bench_tree.Sizes(300, 1, 1, 20.0, 20.0, 500, 1.0, COST),
+    "benchmarks.streams.curves.EPSILONS": (0.5, 0.1),
+}
+ATTACKS = {"SETS": ("adult", "abalone"), "ROWS": 400, "TRIES": 2}
+UNSEEN = {
+    "SETS": ("electricity", "abalone"), "LABELED": ("electricity",), "ROWS": 400, "LABELED_ROWS": 200, "JUDGES": 20,
+}  # fmt: skip
+ADULT_ALONE = [f"benchmarks.paper.{name}.SETS" for name in ("accuracy_by_q", "accuracy_after_unlearning", "boost")]
 SCRIPTS = [
     *(
-        Script(
-            "boosting",
-            asked,
-            f"--sets adult pendigits abalone --only {' '.join(asked)}",
-            BOOSTING,
-        )
+        Script("boosting", asked, f"--sets adult pendigits abalone --only {' '.join(asked)}", BOOSTING)
         for asked in TOGETHER
     ),
-    Script(
-        "influence",
-        tuple(bench_influence.QUESTIONS),
-        smaller={
-            "benchmarks.bench_influence.FULL": bench_influence.Sizes(250, 1, 1, 2, 10, 8, 8, 2, 2, 8, 2, 10, 1, 1, 4)
-        },
-    ),
+    Script("influence", tuple(bench_influence.QUESTIONS), "", {"FULL": INFLUENCE}),
     Script(
         "operations",
         ("training", "mutations", "shares", "prediction", "batch-prediction", "stream", "batches"),
         "--only training mutations dare prediction stream batches",
-        {"benchmarks.bench_operations.FULL": bench_operations.Sizes(400, 1, 15, 20, 8, 2, 100.0)},
+        {"FULL": OPERATIONS},
     ),
-    Script(
-        "paper",
-        tuple(bench_paper.QUESTIONS),
-        smaller={
-            "benchmarks.bench_paper.FULL": bench_paper.Sizes(400, 400, 1, 1, 1, (1, 20), 40, (300, 600), 100.0),
-            **{SETS.format(name): ("adult",) for name in ("accuracy_by_q", "accuracy_after_unlearning", "boost")},
-        },
-    ),
-    Script(
-        "tree",
-        tuple(bench_tree.QUESTIONS),
-        smaller={
-            "benchmarks.bench_tree.FULL": bench_tree.Sizes(
-                300, 1, 1, 20.0, 20.0, 500, 1.0, cost.Sizes((100, 300), (2, 3), (0.1, 0.2), least=0.0, most=20.0)
-            ),
-            "benchmarks.streams.curves.EPSILONS": (0.5, 0.1),
-        },
-    ),
-    Script(
-        "attacks",
-        tuple(bench_attacks.QUESTIONS),
-        "--rounds 2",
-        {f"benchmarks.bench_attacks.{name}": value for name, value in SMALL_ATTACKS.items()},
-    ),
+    Script("paper", tuple(bench_paper.QUESTIONS), "", {"FULL": PAPER, **dict.fromkeys(ADULT_ALONE, ("adult",))}),
+    Script("tree", tuple(bench_tree.QUESTIONS), "", TREE),
+    Script("attacks", tuple(bench_attacks.QUESTIONS), "--rounds 2", ATTACKS),
     Script(
         "leaver",
         ("low", "tree", "explained", "costs"),
         "--only low tree explained costs --sets electricity --leavers 4",
-        {"benchmarks.bench_leaver.ROWS": 200, "benchmarks.bench_leaver.COST_ROUNDS": 2},
+        {"ROWS": 200, "COST_ROUNDS": 2},
     ),
-    Script(
-        "unseen",
-        ("coverage", "labels"),
-        "",
-        {
-            "benchmarks.bench_unseen.SETS": ("electricity", "abalone"),
-            "benchmarks.bench_unseen.LABELED": ("electricity",),
-            "benchmarks.bench_unseen.ROWS": 400,
-            "benchmarks.bench_unseen.LABELED_ROWS": 200,
-            "benchmarks.bench_unseen.JUDGES": 20,
-        },
-    ),
-    Script(
-        "export",
-        ("rows",),
-        "",
-        {
-            "benchmarks.bench_export.SETS": ("abalone", "electricity"),
-            "benchmarks.bench_export.ROWS": 300,
-            "benchmarks.bench_export.TREES": 3,
-        },
-    ),
-    Script(
-        "shap",
-        ("boosting",),
-        "--only boosting",
-        {
-            "benchmarks.bench_shap.SETS": ("electricity",),
-            "benchmarks.bench_shap.SIZES": (300, 10, 3, 2),
-            "benchmarks.bench_shap.ROUNDS": 1,
-        },
-    ),
-    Script(
-        "limits",
-        (),
-        "--rows 800",
-        {"benchmarks.bench_limits.SMALL": 500, "benchmarks.bench_limits.LARGE": 1_000},
-    ),
+    Script("unseen", ("coverage", "labels"), "", UNSEEN),
+    Script("export", ("rows",), "", {"SETS": ("abalone", "electricity"), "ROWS": 300, "TREES": 3}),
+    Script("shap", ("boosting",), "--only boosting", {"SETS": ("electricity",), "SIZES": (300, 10, 3, 2), "ROUNDS": 1}),
+    Script("limits", (), "--rows 800", {"SMALL": 500, "LARGE": 1_000}),
 ]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: " ".join((script.name, *script.sections[:1])))
 def test_every_question_has_a_table(
-    script: Script, tmp_path: Path, data: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch
+    script: Script, tmp_path: Path, data: Path, pages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures = tmp_path / "figures"
     monkeypatch.setattr(sections, "FIGURES", figures)
+    module = f"benchmarks.bench_{script.name}"
     for place, value in script.smaller.items():
-        monkeypatch.setattr(place, value)
+        monkeypatch.setattr(place if "." in place else f"{module}.{place}", value)
     folders = ["--data", str(data), "--cache", str(tmp_path / "cache")]
-    import_module(f"benchmarks.bench_{script.name}").main([*folders, *script.options.split(), "--write-results"])
-    text = pages.read()
+    import_module(module).main([*folders, *script.options.split(), "--write-results"])
+    text = text_of(pages)
     for name in script.sections:
         body = text.partition(f"<!-- {script.name}-{name}: begin -->")[2].partition("<!--")[0]
         assert body.count("\n|") >= 4, name
@@ -170,9 +115,7 @@ def test_all_questions_about_boosting_are_tried() -> None:
 def test_servers_are_measured(tmp_path: Path) -> None:
     # In a process of its own: the client keeps to one core from then on.
     command = [sys.executable, "-m", "benchmarks.bench_durability", "--quick", "--cache", str(tmp_path)]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=1200, check=False
-    )
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("| at least 0.7 |") == 4  # both routes with both settings
     for part in ("| 3,000 | 200 |", "| at most 10 |"):
@@ -182,12 +125,8 @@ def test_servers_are_measured(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        ("defaults", "--sets adult --seeds 1 --rows 150 --settings q=0.1"),
-        ("losses", "--sets abalone --folds 2"),
-    ],
+    [("defaults", "--sets adult --seeds 1 --rows 150 --settings q=0.1"), ("losses", "--sets abalone --folds 2")],
 )
-def test_other_scripts_write_a_page(name: str, options: str, data: Path, pages: Pages) -> None:
-    arguments = [*options.split(), "--data", str(data), "--write-results"]
-    import_module(f"benchmarks.bench_{name}").main(arguments)
-    assert f"<!-- {name}" in pages.read().replace("boosting-", "")
+def test_other_scripts_write_a_page(name: str, options: str, data: Path, pages: Path) -> None:
+    import_module(f"benchmarks.bench_{name}").main([*options.split(), "--data", str(data), "--write-results"])
+    assert f"<!-- {name}" in text_of(pages).replace("boosting-", "")

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -86,16 +85,8 @@ def test_what_a_frame_adds_is_what_the_library_adds(client: Client) -> None:
         other = Client(BASE, http_client=http)
         added = other.add(FRAME, pd.Series(["yes", "no"], index=[7, 8]), subjects=["ada", None])
         assert (added.ids, added.n_samples) == (["p", "q"], 2)
-        assert other.verify().kind == "verify"
-        held = other.samples_frame()
-        assert rows_of_frame(held) == [[1.5, "a", True, "yes"], [None, None, None, "no"]]
-        assert list(held["subject"].isna()) == [False, True]
+        assert [(one.subject, one.label) for one in other.samples()] == [("ada", "yes"), (None, "no")]
         np.testing.assert_array_equal(other.predict(FRAME).probabilities, model.predict_proba(FRAME))
-
-
-def rows_of_frame(held: pd.DataFrame) -> list[list[Any]]:
-    columns = held[[*NAMES, "income"]].astype(object)
-    return [[None if pd.isna(cell) else cell for cell in row] for row in columns.to_numpy().tolist()]
 
 
 def test_the_life_of_a_sample(client: Client) -> None:
@@ -146,31 +137,14 @@ def test_samples_come_page_by_page(client: Client) -> None:
     assert len(by_page) == len(set(by_page)) == client.model().n_samples
     assert {sample.subject for sample in client.samples(subject="s1", page_size=5)} == {"s1"}
     assert next(client.samples(page_size=1)).id == by_page[0]  # and the rest is never asked for
-    with pytest.raises(NotFoundError):
-        client.get("nobody")
     assert list(client.samples(subject="nobody")) == []
 
 
-def test_model_schema_jobs_and_influence(client: Client) -> None:
-    assert client.is_alive()
-    assert client.ready(for_changes=True).changes == client.wait_ready().changes == "accepted"
-    model = client.model()
-    assert (model.kind, model.guarantee, model.schema.names) == ("forest", "exact", NAMES)
-    assert client.schema() == model.schema
-    told: list[float] = []
-    job = client.wait(client.verify(), progress=told.append, timeout=60)
-    assert job.result is not None
-    assert (job.result["ok"], told[-1]) == (True, 1.0)
-    fitted = client.wait(client.fit(parameters={"n_estimators": 4}), timeout=60)
+def test_a_fit_takes_parameters_and_an_explanation_columns(client: Client) -> None:
+    client.wait(client.fit(parameters={"n_estimators": 4}), timeout=60)
     assert client.model().parameters["n_estimators"] == 4
-    assert fitted.id in [one.id for one in client.jobs()]
-    explained = client.explain([[1, "a", True]], columns=2, features=["age", "job"])
-    assert (explained.features, explained.classes, explained.measure) == (NAMES, ["no", "yes"], "probability")
-    assert explained.changes is not None
+    assert client.explain([[1, "a", True]], columns=2, features=["age", "job"]).changes is not None
     assert client.explain([[1, "a", True]]).changes is None
-    ranked = client.influence([[1, "a", True]], ["yes"], top=2)
-    assert ranked.helpful[0].score >= ranked.helpful[-1].score
-    assert client.confirm_expiry().expiry_paused is None
 
 
 def test_receipts_snapshots_and_the_ledger(client: Client, tmp_path: Path) -> None:
@@ -185,10 +159,7 @@ def test_receipts_snapshots_and_the_ledger(client: Client, tmp_path: Path) -> No
             client.verify_receipt({**kept, name: value}, in_ledger=True)
     with pytest.raises(ReceiptError, match="trusted"):
         Client(BASE, http_client=client.transport.http, trusted_keys=[]).verify_receipt(kept)
-    written = client.snapshot()
-    assert client.newest_snapshot().id == written.id
-    client.scrub()
-    assert client.wait_erased(receipt, timeout=60).status == "erased"
+    client.snapshot()
     size = client.download_snapshot(tmp_path / "file")
     assert size == (tmp_path / "file").stat().st_size
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
@@ -227,16 +198,11 @@ def test_predictions_are_signed(client: Client) -> None:
     assert list(signed.predictions.to_frame().index) == ["p", "q"]
     checked = check_prediction(json.loads(json.dumps(signed.content)), trusted_by(client))
     assert (checked.set_root, checked.model_version) == (signed.set_root, signed.predictions.model_version)
-    published = client.keys()
-    assert signed.key_id in [one.key_id for one in published]
 
 
 def test_the_awaiting_client_does_the_same() -> None:
     async def run() -> None:
-        async with (
-            served_here(make_service(), max_rows=10) as http,
-            AsyncClient(BASE, http_client=http) as client,
-        ):
+        async with served_here(make_service(), max_rows=10) as http, AsyncClient(BASE, http_client=http) as client:
             added = await client.add(FRAME, ["yes", "no"], subjects="zoe")
             assert client.min_version == added.model_version
             found = await asyncio.gather(*(client.predict(FRAME) for _ in range(8)))
@@ -257,22 +223,15 @@ def test_the_awaiting_client_does_the_same() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "printed"),
-    [
-        (
-            "import sys, oubli; was = 'httpx2' in sys.modules",
-            "print(was, 'httpx2' in sys.modules, any(n.startswith(('oubli.core', 'oubli.app')) for n in sys.modules))",
-            "False True False",
-        ),
+def test_the_client_is_imported_when_it_is_asked_for_and_the_extra_that_is_missing_is_named() -> None:
+    loaded = "print(was, 'httpx2' in sys.modules, any(n.startswith(('oubli.core', 'oubli.app')) for n in sys.modules))"
+    for before, after, printed in (
+        ("import sys, oubli; was = 'httpx2' in sys.modules", loaded, "False True False"),
         ("import sys; sys.modules['httpx2'] = None; import oubli", "", "pip install 'oubli-server[client]'"),
-    ],
-    ids=["no client until it is asked for", "the extra that is missing is named"],
-)
-def test_importing_the_client(before: str, after: str, printed: str) -> None:
-    script = f"{before}\ntry: oubli.Client\nexcept ImportError as error: print(error)\n{after}"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert printed in done.stdout
+    ):
+        script = f"{before}\ntry: oubli.Client\nexcept ImportError as error: print(error)\n{after}"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        assert printed in done.stdout
     assert {"Client", "AsyncClient"} <= set(dir(oubli))
 
 
@@ -282,9 +241,6 @@ def test_looking_at_the_model_says_what_the_library_says() -> None:
         assert client.importances() == pytest.approx(expected)
         node = client.tree(1, node="l", levels=0)["node"]
         assert (node["path"], node["left"]) == ("l", None)
-        assert [one["name"] for one in client.columns()] == NAMES
-        access = client.access()
-        assert (access.asks_for_key, access.keys, "read" in access.scopes) == (False, [], True)
         with pytest.raises(NotFoundError):
             client.tree(7)
 

@@ -13,14 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from oubli.client import (
-    Client,
-    ConflictError,
-    DataError,
-    IdConflictError,
-    InvalidInputError,
-    TooLargeError,
-)
+from oubli.client import Client, ConflictError, DataError, IdConflictError, InvalidInputError, TooLargeError
 from oubli.client.operations import predictions, requests, samples
 from tests.unit.app.support import BASE, NUMBERS, forest, make_service, rows, served
 from tests.unit.client.scripted import Scripted, answer, problem, session
@@ -52,29 +45,21 @@ def predicted(n: int, version: int = 1, first: int = 0, classes: tuple[str, ...]
     return answer(200, content)
 
 
-@pytest.mark.parametrize(
-    "table",
-    [
-        rows(N),
-        [dict(zip(NAMES, row, strict=True)) for row in rows(N)],
-        frame(),
-        pa.Table.from_pandas(frame(), preserve_index=False),
-    ],
-    ids=["lists", "dictionaries", "pandas", "pyarrow"],
-)
-def test_a_table_that_the_server_takes_only_in_parts_is_predicted_whole(client: Client, table: Any) -> None:
-    told: list[float] = []
-    found = client.predict(table, progress=told.append)
+def test_a_table_that_the_server_takes_only_in_parts_is_predicted_whole(client: Client) -> None:
     expected = forest().query(rows(N))
-    assert found.predictions.tolist() == expected.labels.tolist()
-    assert found.probabilities.tolist() == expected.probabilities.tolist()
-    assert found.classes.tolist() == expected.classes.tolist()
-    assert (found.model_version, found.oldest_version) == (1, 1)
-    assert told == sorted(set(told))
-    assert told[-1] == 1.0
-    assert len(told) >= 10
-    if isinstance(table, pd.DataFrame):
-        assert found.to_frame().index.equals(table.index)
+    dictionaries = [dict(zip(NAMES, row, strict=True)) for row in rows(N)]
+    for table in (rows(N), dictionaries, frame(), pa.Table.from_pandas(frame(), preserve_index=False)):
+        told: list[float] = []
+        found = client.predict(table, progress=told.append)
+        assert found.predictions.tolist() == expected.labels.tolist()
+        assert found.probabilities.tolist() == expected.probabilities.tolist()
+        assert found.classes.tolist() == expected.classes.tolist()
+        assert (found.model_version, found.oldest_version) == (1, 1)
+        assert told == sorted(set(told))
+        assert told[-1] == 1.0
+        assert len(told) >= 10
+        if isinstance(table, pd.DataFrame):
+            assert found.to_frame().index.equals(table.index)
 
 
 def test_an_array_and_ranges_are_put_together() -> None:

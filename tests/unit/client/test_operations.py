@@ -12,7 +12,6 @@ from oubli.client import (
     EphemeralError,
     JobFailedError,
     NoAnswerError,
-    NotFoundError,
     NothingErased,
     ProblemError,
     UnexpectedAnswerError,
@@ -48,14 +47,6 @@ def test_a_subject_is_never_in_an_address() -> None:
         assert b"ada" in sent.body  # type: ignore[operator]
 
 
-def test_a_ledger_goes_on_behind_an_entry() -> None:
-    entry = {"index": 8, "previous": "0", "type": "export", "at": "2030-01-31T12:00:00Z", "hash": "h", "n": 1}
-    script = Scripted(answer(200, {"entries": [entry], "next": None}))
-    script.run(evidence.ledger(session(), after=7))
-    assert dict(script.sent[0].query) == {"cursor": "7"}
-    assert script.emitted[0].content == entry
-
-
 # --- jobs
 
 
@@ -80,17 +71,11 @@ def test_a_stream_that_breaks_is_made_up_for_by_asking_and_opened_again() -> Non
 
 def test_without_events_a_job_is_asked_for_again_and_again() -> None:
     for refused in (problem(404, "no-such-route"), answer(406), answer(200, {}, content_type="text/html")):
-        script = Scripted(
-            refused, *(answer(200, state("running", 0.1)) for _ in range(3)), answer(200, state("succeeded"))
-        )
+        states = [answer(200, state("running", 0.1))] * 3
+        script = Scripted(refused, *states, answer(200, state("succeeded")))
         script.run(jobs.watch(session(), "j"))
         assert [one.status for one in script.emitted] == ["running"] * 3 + ["succeeded"]
         assert script.slept == sorted(script.slept)
-
-
-def test_a_job_that_is_forgotten_is_told() -> None:
-    with pytest.raises(NotFoundError):
-        Scripted(problem(404, "no-job")).run(jobs.wait(session(), "j"))
 
 
 def test_waiting_tells_the_progress_and_fails_with_the_servers_reason() -> None:

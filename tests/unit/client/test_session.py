@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oubli.client import (
-    BusyError,
-    ClientError,
-    NoAnswerError,
-    Request,
-    Retries,
-    TimedOutError,
-)
+from oubli.client import BusyError, ClientError, NoAnswerError, Request, Retries, TimedOutError
 from oubli.client.messages import Answer
 from tests.unit.client.scripted import Scripted, answer, keys_of, problem, session
 
@@ -55,37 +49,17 @@ def test_what_is_sent_again() -> None:
         (CHANGE, Answer(503, {"retry-after": "1"}, b""), False),  # of a proxy, which may have passed it on
         (CHANGE, problem(503, "changes-stopped", retry_after="1"), False),  # its own flush may have failed
     ):
-        script = Scripted(first, OK) if is_repeated else Scripted(first)
-        if is_repeated:
+        script = Scripted(first, *[OK] * is_repeated)
+        with nullcontext() if is_repeated else pytest.raises(ClientError):
             assert script.run(session().exchange(request_)) is OK
-        else:
-            with pytest.raises(ClientError):
-                script.run(session().exchange(request_))
         assert len(script.sent) == 1 + is_repeated
         assert len(script.slept) == is_repeated
 
 
-def test_a_repetition_has_the_key_of_the_first_and_another_request_has_another() -> None:
-    shared = session()
-    script = Scripted(LOST, problem(429, "queue-full"), OK, OK)
-    script.run(iter_both(shared))
-    first, again, third, other = keys_of(script.sent)
-    assert first is not None
-    assert first == again == third != other
-
-
-def iter_both(shared: Any) -> Any:
-    yield from shared.exchange(KEYED)
-    yield from shared.exchange(KEYED)
-
-
-def test_a_key_that_is_given_is_sent() -> None:
+def test_a_key_that_is_given_is_sent_and_without_repetitions_there_is_none_and_no_second_time() -> None:
     script = Scripted(LOST, OK)
     script.run(session().exchange(Request("POST", "/samples", body=b"", headers={"Idempotency-Key": "mine"})))
     assert keys_of(script.sent) == ["mine", "mine"]
-
-
-def test_without_repetitions_there_is_no_key_and_no_second_time() -> None:
     script = Scripted(LOST)
     with pytest.raises(NoAnswerError):
         script.run(session(Retries(0)).exchange(KEYED))
@@ -100,14 +74,8 @@ def test_waits_grow_and_are_drawn_and_end() -> None:
 
 
 def test_retry_after_comes_on_top_in_seconds_or_as_a_date() -> None:
-    for text, seconds in (
-        ("2", 2.0),
-        ("0", 0.0),
-        ("Thu, 01 Jan 1970 00:00:07 GMT", 7.0),
-        ("soon", 0.0),
-        ("-1", 0.0),
-        ("", 0.0),
-    ):
+    date = "Thu, 01 Jan 1970 00:00:07 GMT"
+    for text, seconds in {"2": 2.0, "0": 0.0, date: 7.0, "soon": 0.0, "-1": 0.0, "": 0.0}.items():
         script = Scripted(problem(429, "queue-full", retry_after=text), OK)
         script.run(session(Retries(first_wait=0.5)).exchange(READ))
         assert script.slept == [seconds + 0.25]
@@ -123,8 +91,7 @@ def test_a_time_that_is_too_long_is_not_waited_for() -> None:
 
 @given(st.integers(1, 60), st.floats(0.001, 10), st.floats(0.001, 100))
 def test_a_wait_is_never_longer_than_asked_for(n: int, first: float, longest: float) -> None:
-    retries = Retries(60, first, longest)
-    wait = retries.wait(n, READ, LOST, random.Random(n))
+    wait = Retries(60, first, longest).wait(n, READ, LOST, random.Random(n))
     assert wait is not None
     assert 0 <= wait <= longest
 

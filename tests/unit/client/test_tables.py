@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import math
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,10 +21,6 @@ from oubli.core.samples.identity import read_rows
 
 NAN = float("nan")
 DAY = datetime.date(2030, 1, 31)
-
-
-def frame(**columns: Any) -> pd.DataFrame:
-    return pd.DataFrame(columns)
 
 
 def test_columns_of_a_frame() -> None:
@@ -45,7 +40,7 @@ def test_columns_of_a_frame() -> None:
         (pd.Series(["é", np.str_("x")], dtype=object), ["é", "x"]),
         (pd.Series([Decimal("1.5"), np.float64(2)], dtype=object), [1.5, 2.0]),
     ):
-        rows = rows_of(frame(a=column))
+        rows = rows_of(pd.DataFrame({"a": column}))
         assert [row["a"] for row in rows] == expected
         assert [type(row["a"]) for row in rows] == list(map(type, expected))
 
@@ -79,8 +74,8 @@ def test_what_cannot_be_sent_is_named_by_its_place() -> None:
     for X, place, part in (
         (np.array([[1.0], [np.inf]]), (1, 0), "finite"),
         ([[1.0, -np.inf]], (0, 1), "finite"),
-        (frame(a=[1.0, np.inf]), (1, "a"), "finite"),
-        (frame(a=pd.to_datetime(["2030-01-31"])), (0, "a"), "dates or times"),
+        (pd.DataFrame({"a": [1.0, np.inf]}), (1, "a"), "finite"),
+        (pd.DataFrame({"a": pd.to_datetime(["2030-01-31"])}), (0, "a"), "dates or times"),
         ([[DAY]], (0, 0), "dates or times"),
         (np.array([["2030-01-31"]], "M8[D]"), (None, None), "dates or times"),
         ([["a", b"b"]], (0, 1), "bytes"),
@@ -93,7 +88,7 @@ def test_what_cannot_be_sent_is_named_by_its_place() -> None:
         (np.array([[1j]]), (None, None), "complex"),
         ("ab", (None, None), "list of rows"),
         ([], (None, None), "no rows"),
-        (frame(a=[]), (None, None), "no rows"),
+        (pd.DataFrame({"a": []}), (None, None), "no rows"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), (None, None), "unique"),
         (pd.DataFrame([[1, 2]], columns=["a", 1]), (None, None), "all be text"),
     ):

@@ -79,10 +79,6 @@ class Parts:
             tensors.append((name, Tensor(entry["dtype"], tuple(entry["shape"]), raw[end + first : end + last])))
         return cls(metadata, document, tensors)
 
-    def copy(self) -> Parts:
-        tensors = [(name, Tensor(t.dtype, t.shape, t.data)) for name, t in self.tensors]
-        return Parts(dict(self.metadata), copy.deepcopy(self.document), tensors)
-
     def bytes(self) -> bytes:
         """The file with a right checksum and right lengths, in the order of the tensors."""
         text = self.document if isinstance(self.document, str) else json.dumps(self.document, sort_keys=True)
@@ -256,13 +252,10 @@ def _change_shape(rng: random.Random, parts: Parts) -> None:
     name, tensor = parts.tensors[index := _some(rng, parts)]
     array = tensor.array
     ways: list[Callable[[], np.ndarray]] = [
-        lambda: array[:-1],
-        lambda: np.concatenate([array, array[-1:], array[-1:]]),
-        lambda: array.reshape(-1),
-        lambda: array[np.newaxis],
-        lambda: array[:0],
+        lambda: array[:-1], lambda: np.concatenate([array, array[-1:], array[-1:]]), lambda: array.reshape(-1),
+        lambda: array[np.newaxis], lambda: array[:0],
         lambda: np.repeat(array, rng.choice([2, 3]), axis=array.ndim - 1),
-    ]
+    ]  # fmt: skip
     if rng.randrange(7):
         parts.tensors[index] = name, Tensor.of(rng.choice(ways)())
     else:  # no byte, and yet a shape
@@ -291,13 +284,10 @@ def _change_tensors(rng: random.Random, parts: Parts) -> None:
         tensors[index], tensors[other] = (name, two), (second, one)
 
     ways: list[Callable[[], object]] = [
-        lambda: tensors.pop(index),
-        lambda: tensors.append((f"more.{rng.randrange(9)}", one)),
-        lambda: tensors.append((name, one)),
-        lambda: rng.shuffle(tensors),
-        swap,
+        lambda: tensors.pop(index), lambda: tensors.append((f"more.{rng.randrange(9)}", one)),
+        lambda: tensors.append((name, one)), lambda: rng.shuffle(tensors), swap,
         lambda: tensors.__setitem__(index, (name, two)),
-    ]
+    ]  # fmt: skip
     rng.choice(ways)()
 
 
@@ -340,7 +330,7 @@ def mutate(parts: Parts, seed: int) -> bytes:
     rng = random.Random(seed)
     if rng.random() < 0.06:
         return _change_blindly(rng, parts.bytes())
-    changed = parts.copy()
+    changed = copy.deepcopy(parts)
     for _ in range(rng.choice([1, 1, 1, 1, 2, 3])):
         if not changed.tensors or not isinstance(changed.document, dict) or not changed.document:
             break

@@ -74,9 +74,8 @@ def test_classes_are_open_unless_something_says_otherwise() -> None:
     model.add([[9.0]], ["hgih"])
     assert model.classes_.tolist() == ["hgih", "high", "low"]
     assert fitted(forest, classes="closed").fit(ROWS, LABELS).schema_.classes is None
-    listed = Schema(
-        (Column("x", ColumnType.NUMERIC),), Task.CLASSIFICATION, LabelType.STRING, classes=("high", "low", "none")
-    )
+    columns = (Column("x", ColumnType.NUMERIC),)
+    listed = Schema(columns, Task.CLASSIFICATION, LabelType.STRING, classes=("high", "low", "none"))
     model = fitted(forest, schema=listed)
     model.add([[9.0]], ["none"])
     refusal(lambda: model.add([[9.0]], ["hgih"]))
@@ -136,14 +135,17 @@ def test_a_regression_has_no_classes() -> None:
     model.fit(ROWS, list(range(8)), classes="open", max_classes=2)
 
 
-CHANGES = st.lists(
-    st.tuples(st.sampled_from(["add", "replace", "delete"]), st.integers(0, 10**6), st.integers(1, 30)), max_size=8
-)
+CHANGE = st.tuples(st.sampled_from(["add", "replace", "delete"]), st.integers(0, 10**6), st.integers(1, 30))
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @settings(max_examples=15)
-@given(changes=CHANGES, n_classes=st.integers(2, 300), most=st.integers(2, 40), is_closed=st.booleans())
+@given(
+    changes=st.lists(CHANGE, max_size=8),
+    n_classes=st.integers(2, 300),
+    most=st.integers(2, 40),
+    is_closed=st.booleans(),
+)
 def test_any_changes_keep_to_the_rules_or_change_nothing(
     estimator: Any, changes: list[tuple[str, int, int]], n_classes: int, most: int, is_closed: bool
 ) -> None:

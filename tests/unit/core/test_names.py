@@ -71,8 +71,7 @@ def test_texts_of_what_models_return_are_short() -> None:
     assert repr(influence(model, X[:4], Y[:4])) == "Influence('leaf-influence', 40 samples)"
     assert repr(influence(model, X[:4], Y[:4], reduce=None)) == "Influence('leaf-influence', 40 samples, 4 rows)"
     rows = [["u", 1.0, True], ["v", 2.0, False], ["v", None, True]]
-    assert repr(model.fit(rows, [0, 1, 1]).schema_) == (
-        "Schema(classification of 'label' by 1 categorical, 1 numeric, 1 boolean)"
-    )
+    schema = model.fit(rows, [0, 1, 1]).schema_
+    assert repr(schema) == "Schema(classification of 'label' by 1 categorical, 1 numeric, 1 boolean)"
     regressor = DynamicForestRegressor(n_estimators=2).fit(np.ones((3, 2000)), [1.0, 2.0, 3.0])
     assert repr(regressor.schema_) == "Schema(regression of 'label' by 2000 numeric)"

@@ -44,9 +44,8 @@ load("m.oubli").no_such_method()
 def test_a_loaded_model_has_the_type_of_a_model(tmp_path: Path) -> None:
     (tmp_path / "use.py").write_text(USE, encoding="utf-8")
     options = ["--strict", "--cache-dir", str(tmp_path / "cache"), "--follow-imports=silent", str(tmp_path / "use.py")]
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options], cwd=ROOT, capture_output=True, text=True, check=False, timeout=280
-    )
+    command = [sys.executable, "-m", "mypy", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
     told = [line.partition(": ")[2] for line in done.stdout.splitlines() if "use.py" in line]
     assert told[0] == 'note: Revealed type is "oubli.core.model.Model"'
     assert "ndarray" in told[1]

@@ -30,9 +30,8 @@ def forest() -> DynamicForestClassifier:
 
 
 def test_ids_and_subjects_survive_transformers_and_the_model_is_a_fresh_fit() -> None:
-    pipeline = DynamicPipeline(
-        [("norm", Normalizer()), ("square", FunctionTransformer(np.square)), ("model", forest())]
-    )
+    steps = [("norm", Normalizer()), ("square", FunctionTransformer(np.square)), ("model", forest())]
+    pipeline = DynamicPipeline(steps)
     moment = datetime(2030, 1, 1, tzinfo=UTC)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -67,10 +67,7 @@ def test_the_constructor_is_what_the_table_says(kind: str, task: Task) -> None:
 
 
 # Of parameters that are no plain numbers, texts or truth values.
-WRONG: dict[str, list[Any]] = {
-    "max_features": [0, 0.0, 1.01, True, "auto"],
-    "random_state": [-1, 2**63, 0.5, True],
-}
+WRONG: dict[str, list[Any]] = {"max_features": [0, 0.0, 1.01, True, "auto"], "random_state": [-1, 2**63, 0.5, True]}
 
 
 def wrong_values(one: Parameter) -> list[Any]:

@@ -9,15 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oubli.core.samples.set_tree as set_tree
-from oubli.core.samples.set_tree import (
-    DEPTH,
-    EMPTY_ROOT,
-    HASH_BYTES,
-    LANES,
-    NONE,
-    Kept,
-    hash_tree,
-)
+from oubli.core.samples.set_tree import DEPTH, EMPTY_ROOT, HASH_BYTES, LANES, NONE, Kept, hash_tree
 from tests.oracles.set_tree import at_depth, root
 
 

@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT / "docs" / "scripts"))
 import messages  # noqa: E402
 
 PAGE = (ROOT / "docs" / "reference" / "messages.md").read_text(encoding="utf-8")
+LOGGING = ("log.", "self._rejoin", "self._begin_anew")
 CLASS_OF_PYTHON = re.compile(r"\b[A-Z][a-zA-Z]+(Error|Exception|Interrupt|Warning)\b")
 
 
@@ -74,10 +75,7 @@ def test_every_reason_to_stop_says_what_to_do(reason: StopReason) -> None:
 def test_no_line_is_made_of_the_name_of_a_class() -> None:
     for path in sorted((ROOT / "app").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            is_log = isinstance(node, ast.Call) and ast.unparse(node.func).startswith(
-                ("log.", "self._rejoin", "self._begin_anew")
-            )
-            if is_log:
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith(LOGGING):
                 assert "__name__" not in ast.unparse(node), f"{path}:{node.lineno}"
     assert not any(CLASS_OF_PYTHON.search(one.text) for one in found())
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 
 import pytest
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from oubli.verifier.checkpoints import check_signature, read_checkpoint, read_policy
@@ -28,9 +28,13 @@ NOTE = f"This is an example message.\n\n— example.com/foo {SIGNATURE}\n"
 
 
 def key(name: str, kind: int) -> str:
-    public = Ed25519PrivateKey.generate().public_key()
-    raw = public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    return str(key_of(name, kind, raw))
+    return str(key_of(name, kind, Ed25519PrivateKey.generate().public_key().public_bytes_raw()))
+
+
+def rule_of(work: Callable[..., object], *given: object) -> str:
+    with pytest.raises(FailedError) as caught:
+        work(*given)
+    return caught.value.rule
 
 
 def test_the_published_note_and_key():
@@ -54,9 +58,7 @@ def test_signatures_of_others_are_passed_over():
     ],
 )
 def test_a_signature_that_does_not_fit_is_refused(note):
-    with pytest.raises(FailedError) as caught:
-        is_signed(read_note(note), read_key(KEY))
-    assert caught.value.rule == "log-signature"
+    assert rule_of(is_signed, read_note(note), read_key(KEY)) == "log-signature"
 
 
 @pytest.mark.parametrize(
@@ -71,9 +73,7 @@ def test_a_signature_that_does_not_fit_is_refused(note):
     ],
 )
 def test_what_is_no_note(text):
-    with pytest.raises(FailedError) as caught:
-        read_note(text)
-    assert caught.value.rule == "format"
+    assert rule_of(read_note, text) == "format"
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,7 @@ def test_what_is_no_key(text):
     "text", ["a\n1\n", "a\n01\nAA==\n", "a\n-1\nAA==\n", "a\n1\nAA==\n", "a\n\nAA==\n", "a\n1\n!\n"]
 )
 def test_what_is_no_checkpoint(text):
-    with pytest.raises(FailedError) as caught:
-        read_checkpoint(f"{text}\n— other AAAAAAAA\n")
-    assert caught.value.rule == "format"
+    assert rule_of(read_checkpoint, f"{text}\n— other AAAAAAAA\n") == "format"
 
 
 def policy(*lines: str) -> bytes:
@@ -161,10 +159,6 @@ def test_a_cosignature_holds_for_its_time_and_a_log_is_known_by_its_name_and_its
     witness = LocalWitness("w.example")
     cosigned = f"{text}\n{witness.cosign(text, 7)}"
     assert is_signed(read_note(cosigned), witness.key)
-    with pytest.raises(FailedError) as caught:
-        is_signed(read_note(cosigned.replace("\n1\n", "\n2\n")), witness.key)
-    assert caught.value.rule == "quorum"
+    assert rule_of(is_signed, read_note(cosigned.replace("\n1\n", "\n2\n")), witness.key) == "quorum"
     for name, rule in (("log.example/2", "log"), ("log.example/1", "log-signature")):
-        with pytest.raises(FailedError) as caught:
-            check_signature(read_checkpoint(cosigned), (read_key(key(name, ED25519)),))
-        assert caught.value.rule == rule
+        assert rule_of(check_signature, read_checkpoint(cosigned), (read_key(key(name, ED25519)),)) == rule

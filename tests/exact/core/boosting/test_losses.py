@@ -21,7 +21,9 @@ from oubli import (
 from oubli.core.boosting import loss as numbers
 from oubli.core.boosting.quantised.split import parting_few
 from oubli.core.boosting.rows import without_grain
+from oubli.core.data.schema import Task
 from oubli.core.errors import InputError, UnavailableError
+from oubli.core.estimators import KINDS
 from oubli.core.influence.methods import influence
 from oubli.core.persistence import read_metadata
 from tests.exact.core.boosting import reading
@@ -93,24 +95,35 @@ def test_slope_is_the_derivative(asked: dict[str, Any]) -> None:
             assert losses[0] == own.value(score, y) >= 0.0
 
 
+def require_the_oracle(model: Any, X: Any, y: Any) -> None:
+    """Fit, and compare the trees."""
+    model.fit(X, y)
+    columns = (Column(),) * X.shape[1]
+    rows = [[None if x != x else float(x) for x in row] for row in X]
+    samples = {str(i): sample_of(str(i), rows[i], y[i], columns, "regression") for i in range(len(y))}
+    gradient_grid, leaf_grid = model.settings_.to_dict()["quantization"] or (0.0, 0.0)
+    values = {name: getattr(model, name) for name in Parameters.__annotations__ if hasattr(model, name)}
+    parameters = Parameters(gradient_grid=gradient_grid, leaf_grid=leaf_grid, **values)
+    oracle = quantised if model.quantization else presorted
+    reading.assert_same(model.engine_.trees, oracle.fit(samples, parameters, columns, "regression"))
+
+
 @pytest.mark.parametrize("asked", LOSSES)
 @pytest.mark.parametrize("grids", GRIDS)
 @pytest.mark.parametrize("constraints", [None, {0: 1, 2: -1}])
 def test_fit_is_that_of_the_oracle(grids: Any, asked: dict[str, Any], constraints: dict[int, int] | None) -> None:
-    X, y = counts(60)
     model = regressor(grids, early_stopping=2, validation_fraction=0.3, monotone_constraints=constraints, **asked)
-    model.fit(X, y)
-    columns = (Column(),) * 3
-    rows = [[None if x != x else float(x) for x in row] for row in X]
-    samples = {str(i): sample_of(str(i), rows[i], y[i], columns, "regression") for i in range(len(y))}
-    settings = model.settings_.to_dict()
-    gradient_grid, leaf_grid = settings["quantization"] or (0.0, 0.0)
-    names = [name for name in Parameters.__annotations__ if hasattr(model, name)]
-    parameters = Parameters(
-        gradient_grid=gradient_grid, leaf_grid=leaf_grid, **{name: getattr(model, name) for name in names}
-    )
-    oracle = quantised if grids else presorted
-    reading.assert_same(model.engine_.trees, oracle.fit(samples, parameters, columns, "regression"))
+    require_the_oracle(model, *counts(60))
+
+
+def through_a_file(model: Any, folder: Path) -> Any:
+    """Save and load: what comes of it is the same."""
+    model.save(folder / "model")
+    again = load(folder / "model", verify=True)
+    assert again.digest() == model.digest()
+    assert again.settings_ == model.settings_
+    assert again.train_loss_.tobytes() == model.train_loss_.tobytes()
+    return again
 
 
 @pytest.mark.parametrize("asked", [*LOSSES, {"monotone_constraints": {"x0": 1, "x1": -1}}])
@@ -140,11 +153,7 @@ def test_updates_are_a_fresh_fit(grids: Any, asked: dict[str, Any], weighs: bool
     assert model.digest() == fresh.digest()
     assert model.predict(X).tobytes() == fresh.predict(X).tobytes()
     model.check_invariants()
-    model.save(tmp_path / "model")
-    again = load(tmp_path / "model", verify=True)
-    assert again.digest() == model.digest()
-    assert again.settings_ == model.settings_
-    assert again.train_loss_.tobytes() == model.train_loss_.tobytes()
+    through_a_file(model, tmp_path)
 
 
 @pytest.mark.parametrize("asked", [*LOSSES, {"loss": "poisson", "monotone_constraints": {0: 1, 1: -1}}])
@@ -167,19 +176,14 @@ def test_online_updates_are_kept_and_forgotten(asked: dict[str, Any], weighs: bo
     model.delete([str(i) for i in range(12)])
     assert not model.engine_.last_update.grown
     model.check_invariants()
-    model.save(tmp_path / "model")
-    again = load(tmp_path / "model", verify=True)
-    assert again.digest() == model.digest()
-    assert again.settings_ == model.settings_
+    again = through_a_file(model, tmp_path)
     assert again.predict(X).tobytes() == model.predict(X).tobytes()
-    assert again.train_loss_.tobytes() == model.train_loss_.tobytes()
     for copy in (again, model):
         copy.add(X[450:452], y[450:452], ids=["a", "b"], sample_weight=weights[450:452])
     assert again.digest() == model.digest()
     model.delete(["a", "b"])
     model.scrub()
-    fresh = fitted(range(12, 400))
-    assert model.digest() == fresh.digest()
+    assert model.digest() == fitted(range(12, 400)).digest()
     assert model.verify().ok
 
 
@@ -189,8 +193,9 @@ def test_stages_curve_and_attributions(grids: Any, asked: dict[str, Any]) -> Non
     """The last stage is the prediction, the curve is the mean of the loss, and attributions add up to raw scores."""
     X, y = counts(200)
     model = regressor(grids, **asked).fit(X, y)
-    stages = list(model.staged_predict(X))
+    stages, raw = list(model.staged_predict(X)), model.raw_scores(X)[:, 0]
     assert stages[-1].tobytes() == model.predict(X).tobytes()
+    assert stages[-1].tolist() == pytest.approx((np.exp(raw) if asked["loss"] == "poisson" else raw).tolist())
     level = asked.get("quantile", 0.5) if asked["loss"] == "quantile" else model.engine_.loss_level(model.problem())
     curve = {"huber": plain.huber(level), "quantile": plain.pinball(level, 1.0), "poisson": plain.poisson()}
     for stage, mean in zip(stages, model.train_loss_, strict=True):
@@ -199,17 +204,18 @@ def test_stages_curve_and_attributions(grids: Any, asked: dict[str, Any]) -> Non
         assert mean == pytest.approx(np.mean(losses), rel=1e-9)
     assert model.train_loss_[-1] < model.train_loss_[0]
     found = model.shap_values(X)
-    assert (found.values.sum(axis=1) + found.base_values).tolist() == pytest.approx(model.raw_scores(X)[:, 0].tolist())
+    assert (found.values.sum(axis=1) + found.base_values).tolist() == pytest.approx(raw.tolist())
 
 
 def test_online_targets_out_of_reach_have_all_trees_grown_again() -> None:
     X, y = counts(200)
-    for asked in LOSSES:
+    for asked in (*LOSSES, {}):
         model = regressor("online", **asked).fit(X, y, ids=range(200))
         model.add(X[:1], [y.max() * 1.5], ids=["near"])
         assert not model.engine_.last_update.grown
         model.add(X[:1], [y.max() * 100.0], ids=["far"])
         assert model.engine_.last_update.grown
+        assert model.digest() == model.fresh_fit().digest()
 
 
 def test_an_online_file_with_a_wrong_curve_is_refused(tmp_path: Path) -> None:
@@ -248,28 +254,6 @@ def test_file_of_defaults_names_no_new_parameters(grids: Any, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("grids", ENGINES)
-def test_predictions_are_what_the_loss_asks_for(grids: Any) -> None:
-    """The share of the quantile, the mean of counts, and no matter about outliers."""
-    X, y = counts(3000, 2)
-    for level in (0.1, 0.5, 0.9):
-        model = regressor(grids, n_estimators=60, loss="quantile", quantile=level).fit(
-            X, y + np.linspace(0, 0.5, len(y))
-        )
-        assert np.mean(y + np.linspace(0, 0.5, len(y)) <= model.predict(X)) == pytest.approx(level, abs=0.04)
-    model = regressor(grids, n_estimators=60, loss="poisson").fit(X, y)
-    assert model.predict(X).min() > 0.0
-    assert model.predict(X).mean() == pytest.approx(y.mean(), rel=0.03)
-    assert model.predict(X).tolist() == pytest.approx(np.exp(model.raw_scores(X)[:, 0]).tolist(), rel=1e-12)
-    clean = 2.0 * np.nan_to_num(X[:, 0])
-    wild = clean + np.where(np.arange(len(y)) % 10 == 0, 30.0, 0.0)
-    errors = [
-        np.abs(regressor(grids, n_estimators=60, **asked).fit(X, wild).predict(X) - clean).mean()
-        for asked in ({"loss": "huber", "huber_delta": 0.5}, {})
-    ]
-    assert errors[0] < 0.5 * errors[1]
-
-
-@pytest.mark.parametrize("grids", ENGINES)
 def test_error_is_near_that_of_lightgbm(grids: Any) -> None:
     """Its objectives, with 100 iterations and a learning rate of 0.1; see `benchmarks/bench_losses.py`."""
     import lightgbm
@@ -280,10 +264,10 @@ def test_error_is_near_that_of_lightgbm(grids: Any) -> None:
         ({"loss": "huber", "huber_delta": 1.0}, {"objective": "huber", "alpha": 1.0}),
         ({"loss": "poisson"}, {"objective": "poisson"}),
     ):
-        kind = numbers.KINDS[asked["loss"]]
-        level = asked.get("quantile", asked.get("huber_delta", 0.0))
-        kinds = {"online": OnlineBoostingRegressor(random_state=0, **asked)}
-        ours: Any = kinds.get(grids) or IncrementalBoostingRegressor(random_state=0, quantization=grids, **asked)
+        kind, level = numbers.KINDS[asked["loss"]], asked.get("quantile", asked.get("huber_delta", 0.0))
+        ours: Any = OnlineBoostingRegressor(random_state=0, **asked)
+        if grids != "online":
+            ours = IncrementalBoostingRegressor(random_state=0, quantization=grids, **asked)
         ours.fit(X[:2000], y[:2000])
         peer = lightgbm.LGBMRegressor(random_state=0, verbose=-1, n_jobs=1, **theirs).fit(X[:2000], y[:2000])
         errors = []
@@ -379,13 +363,7 @@ def test_early_stopping_sees_losses_beyond_the_largest_number(grids: Any) -> Non
     X = np.arange(60.0)[:, np.newaxis]
     y = np.where(X[:, 0] % 3 == 0, 1.7e308, 5.0)
     others = {"early_stopping": 1, "validation_fraction": 0.5, "category_statistics": None}
-    model = regressor(grids, loss="poisson", **others).fit(X, y)
-    columns, names = (Column(),), [name for name in Parameters.__annotations__ if hasattr(model, name)]
-    samples = {str(i): sample_of(str(i), [float(i)], y[i], columns, "regression") for i in range(60)}
-    gradient_grid, leaf_grid = model.settings_.to_dict()["quantization"] or (0.0, 0.0)
-    values = {"gradient_grid": gradient_grid, "leaf_grid": leaf_grid, **{name: getattr(model, name) for name in names}}
-    oracle = quantised if grids else presorted
-    reading.assert_same(model.engine_.trees, oracle.fit(samples, Parameters(**values), columns, "regression"))
+    require_the_oracle(regressor(grids, loss="poisson", **others), X, y)
 
 
 def test_boolean_columns_may_be_constrained() -> None:
@@ -396,25 +374,20 @@ def test_boolean_columns_may_be_constrained() -> None:
     assert low <= high
 
 
-@pytest.mark.parametrize("task", ["two classes", "three classes", "numbers"])
-@pytest.mark.parametrize("is_online", [False, True])
-def test_stages_end_in_predictions(task: str, is_online: bool) -> None:
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+@pytest.mark.parametrize("kind", ["incremental-boosting", "online-boosting"])
+def test_stages_end_in_predictions(n_classes: int, kind: str) -> None:
     """The last stage is what the model predicts, to the bit; the curve is the mean loss of each."""
     X, y = counts(80)
-    labels = {"two classes": (y > 1).astype(int), "three classes": np.minimum(y, 2).astype(int), "numbers": y}[task]
-    kinds = (
-        OnlineBoostingRegressor,
-        OnlineBoostingClassifier,
-        IncrementalBoostingRegressor,
-        IncrementalBoostingClassifier,
-    )
-    model: Any = kinds[2 * (not is_online) + (task != "numbers")](6, random_state=0, min_child_weight=0.0)
+    labels = np.minimum(y, n_classes - 1).astype(int) if n_classes else y
+    estimator = KINDS[kind, Task.CLASSIFICATION if n_classes else Task.REGRESSION]
+    model: Any = estimator(6, random_state=0, min_child_weight=0.0)
     weights = np.where(np.arange(80) % 3, 1.0, 2.0)
     model.fit(X, labels, sample_weight=weights)
     stages = list(model.staged_predict(X))
     assert len(stages) == model.best_iteration_ == len(model.train_loss_) == 6
     assert stages[-1].tolist() == model.predict(X).tolist()
-    if task == "numbers":
+    if not n_classes:
         expected = [np.average((stage - y) ** 2, weights=weights) for stage in stages]
         assert not hasattr(model, "staged_predict_proba")
     else:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.boosting.leaf_scores import leaf_score_error
 from oubli.core import OnlineBoostingClassifier, OnlineBoostingRegressor
 from oubli.core.boosting.online import workspace
 from oubli.core.boosting.online.bins import inner_edges, numeric_edges
@@ -52,15 +51,6 @@ def learn(model: Any, X: Any, y: Any, numbers: Any) -> Any:
 
 
 # -- what an update comes to -------------------------------------------------------------------------
-
-
-def test_robustness_0_keeps_only_the_best_split_and_1_all() -> None:
-    X, y = table(7)
-    strict, lax = (fitted(X, y, 105, robustness=sigma) for sigma in (0.0, 1.0))
-    structure = lax.engine_.forest.nodes["feature"].copy()
-    updates = [learn(model, X, y, range(105, 120)) for model in (strict, lax)]
-    assert updates[0].samples_retrained >= updates[0].nodes_retrained > 0 == updates[1].nodes_retrained
-    assert np.array_equal(lax.engine_.forest.nodes["feature"], structure)
 
 
 @pytest.mark.parametrize(
@@ -126,15 +116,6 @@ def test_values_beyond_the_range_get_bins_of_their_own() -> None:
     model.check_invariants()
 
 
-def test_a_target_out_of_reach_makes_everything_grow_anew() -> None:
-    X, y = table(15, n_classes=0)
-    y[N - 1] = 1e6
-    model = fitted(X, y, N - 2)
-    assert not learn(model, X, y, [N - 2]).grown
-    assert learn(model, X, y, [N - 1]).grown
-    assert model.digest() == fitted(X, y, N).digest()
-
-
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
 def test_what_is_sparse_changes_no_tree(n_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = table(1, n_classes=n_classes)
@@ -147,14 +128,6 @@ def test_what_is_sparse_changes_no_tree(n_classes: int, monkeypatch: pytest.Monk
         digests.add(model.digest())
         assert n_sparse in (None, len(model.engine_.layout.sparse))
     assert len(digests) == 1
-
-
-def test_leaves_are_behind_only_after_updates() -> None:
-    X, y = table(22)
-    model = fitted(X, y, 105, robustness=1.0)
-    assert leaf_score_error(model.engine_, model.problem()) == 0.0
-    learn(model, X, y, range(105, 120))
-    assert 0.0 < leaf_score_error(model.engine_, model.problem()) < 0.5
 
 
 # -- bins (Algorithm 4), and what lies beyond them; histories compare the candidates drawn from them ------

@@ -31,8 +31,6 @@ from tests.tiers import ordinary
 
 N = 70
 CLASSES = Task.CLASSIFICATION
-
-
 MORE: dict[str, list[dict[str, Any]]] = {
     "forest": [{"lazy": False}, {"lazy": True}],
     "tree": [{"lazy": False}, {"lazy": True}],
@@ -67,10 +65,10 @@ def facts(model: Any) -> list[Any]:
     return [held, store.next_id, store.slots_in_order().tolist(), model.digest(), model.class_order().tolist()]
 
 
-def same(model: Any, other: Any, case: Case, *, in_order: bool = True) -> None:
+def same(model: Any, other: Any, case: Case) -> None:
     assert model.digest() == other.digest()
     assert answers(model, case) == answers(other, case)
-    assert not in_order or model.samples_.ids() == other.samples_.ids()
+    assert model.samples_.ids() == other.samples_.ids()
 
 
 def history(model: Any, case: Case, seed: int = 3) -> None:
@@ -90,34 +88,17 @@ def history(model: Any, case: Case, seed: int = 3) -> None:
     model.add([X[55]], [y[55]])
 
 
-def test_the_parameters_are_those_of_the_class(case: Case) -> None:
-    model = case.fitted()
-    assert (model.kind, model.task) == (case.kind, case.task)
-    assert {**model.get_params(), **case.parameters} == model.get_params()
-    assert model.n_samples_ == N == len(model.samples_)
-    assert model.nbytes_ > model.samples_.nbytes > 0
-    assert model.guarantee in {"exact", "epsilon-feasible", "approximate"}
-
-
 # Learning and unlearning
 
 
 def test_after_any_history_a_scrub_gives_the_fresh_fit(case: Case) -> None:
     model = case.fitted()
     history(model, case)
-    model.check_invariants()
-    assert model.verify().ok
     model.scrub()
-    model.check_invariants()
-    assert model.verify().ok
-    held = [model.samples_.get(name) for name in reversed(model.samples_.ids())]
-    fresh = case.make().fit(
-        [one.features for one in held], [one.label for one in held], ids=[one.id for one in held], schema=case.schema()
-    )
-    same(fresh, model, case, in_order=False)
-    same(case.make().fit_held(model.samples_.copy()), model, case)
+    fresh = case.make().fit_held(model.samples_.copy())
+    same(fresh, model, case)
     model.delete([])
-    same(fresh, model, case, in_order=False)
+    same(fresh, model, case)
     assert model.feature_importances_.shape == (4,)
     assert model.feature_importances_.sum() == pytest.approx(1.0)
     assert (model.feature_importances_ >= 0).all()
@@ -126,15 +107,8 @@ def test_after_any_history_a_scrub_gives_the_fresh_fit(case: Case) -> None:
 def test_a_model_that_starts_empty_learns_all_the_same(case: Case) -> None:
     X, y = case.samples()
     model = case.make().start(case.schema())
-    with pytest.raises(EmptyModelError):
-        model.query(X)
     assert model.add(X, y, ids=[f"id {i}" for i in range(N)]) == [f"id {i}" for i in range(N)]
-    model.scrub()
-    same(model, case.fitted(), case)
     model.delete(model.samples_.ids())
-    model.check_invariants()
-    assert model.verify().ok
-    assert model.n_samples_ == 0
     with pytest.raises(EmptyModelError):
         model.query(X)
     assert model.add(X[:1], y[:1]) == ["0"]
@@ -153,18 +127,6 @@ def test_partial_fit_fits_and_adds(case: Case) -> None:
         model.partial_fit(X[:1], y[:1], classes=["never"] if case.task is Task.CLASSIFICATION else [1e9])
 
 
-def test_replacing_keeps_the_id_the_subject_and_the_expiry(case: Case) -> None:
-    model = case.fitted()
-    model.samples_.set_subject("id 5", "ada")
-    model.samples_.set_expiry("id 5", 12345)
-    X, y = case.samples(1, seed=4)
-    model.replace("id 5", X[0], y[0])
-    held = model.samples_.get("id 5")
-    assert (held.subject, held.expires_ms, held.label) == ("ada", 12345, y[0])
-    assert model.n_samples_ == N
-    model.check_invariants()
-
-
 def test_what_is_refused_changes_nothing(case: Case) -> None:
     model = case.fitted()
     history(model, case)
@@ -173,6 +135,7 @@ def test_what_is_refused_changes_nothing(case: Case) -> None:
     X, y = case.samples(3, seed=5)
     known = model.samples_.ids()[0]
     bad = [X[0], [float("inf"), *X[1][1:]], X[2]]
+    other_task = Task.REGRESSION if case.task is CLASSES else CLASSES
     attempts: list[tuple[type[Exception], Callable[[], object]]] = [
         (InputError, lambda: model.add(bad, y)),
         (InputError, lambda: model.add([bad[1]], y[:1])),
@@ -188,17 +151,13 @@ def test_what_is_refused_changes_nothing(case: Case) -> None:
         (InputError, lambda: model.replace(known, bad[1], y[0])),
         (InputError, lambda: model.query(bad)),
         (InputError, lambda: model.fit(bad, y)),
-        (InputError, lambda: model.start(Schema(case.schema().columns, other_task(case), LabelType.NUMBER))),
+        (InputError, lambda: model.start(Schema(case.schema().columns, other_task, LabelType.NUMBER))),
     ]
     for error, attempt in attempts:
         with pytest.raises(error):
             attempt()
         assert facts(model) == before
     model.check_invariants()
-
-
-def other_task(case: Case) -> Task:
-    return Task.REGRESSION if case.task is Task.CLASSIFICATION else Task.CLASSIFICATION
 
 
 def test_classes_follow_the_samples() -> None:
@@ -245,16 +204,12 @@ def test_a_row_is_answered_as_in_a_batch_and_frozen_as_otherwise(case: Case) -> 
     n_tags = model.n_lazy_tags_
     assert (n_tags > 0) == case.parameters.get("lazy", False)
     X, _ = case.samples(25, seed=9)
-    frozen = [model.query([row], frozen=True) for row in X]
-    together = model.query(X, frozen=True)
+    frozen = [model.query(X, frozen=True), *(model.query([row], frozen=True) for row in X)]
     assert model.n_lazy_tags_ == n_tags  # nothing was written
-    singly = [model.query([row]) for row in X]
     whole = model.query(X)
-    for i, (a, b) in enumerate(zip(frozen, singly, strict=True)):
-        for result in (a, b):
-            assert result.labels.tolist() == whole.labels[i : i + 1].tolist() == together.labels[i : i + 1].tolist()
-            if whole.probabilities is not None:
-                assert result.probabilities.tolist() == whole.probabilities[i : i + 1].tolist()
+    assert [label for result in frozen for label in result.labels.tolist()] == 2 * whole.labels.tolist()
+    if whole.probabilities is not None:
+        assert [row for result in frozen for row in result.probabilities.tolist()] == 2 * whole.probabilities.tolist()
     assert model.predict(X).tolist() == whole.labels.tolist()
     assert [model.predict([row])[0] for row in X] == whole.labels.tolist()
     assert model.predict([X[0]]).dtype == whole.labels.dtype
@@ -292,27 +247,21 @@ def test_what_is_kept_goes_on_as_the_original_would(case: Case, way: str, tmp_pa
     assert kept.get_params() == {**model.get_params(), "random_state": kept.random_state}
     assert kept.guarantee == model.guarantee
     same(kept, model, case)
-    kept.check_invariants()
     for one in (model, kept):
         history(one, case, seed=8)
     same(kept, model, case)
     assert [kept.samples_.get(i) for i in kept.samples_.ids()] == [model.samples_.get(i) for i in model.samples_.ids()]
     kept.check_invariants()
-    before = facts(model)
-    history(kept, case, seed=11)
-    assert facts(model) == before
 
 
 def test_a_file_says_what_it_holds(case: Case, tmp_path: Path) -> None:
     model = case.fitted()
+    assert {**model.get_params(), **case.parameters} == model.get_params()
+    assert model.nbytes_ > model.samples_.nbytes > 0
     model.save(tmp_path / "model", {"note": "text"})
     document = persistence.read_metadata(tmp_path / "model")
-    assert document["kind"] == case.kind
-    assert document["task"] == case.task.value
-    assert document["guarantee"] == model.guarantee
-    assert document["digest"] == model.digest()
-    assert document["n_samples"] == N
-    assert document["extra"] == {"note": "text"}
+    told = {"kind": case.kind, "task": case.task.value, "guarantee": model.guarantee, "digest": model.digest()}
+    assert document == {**document, **told, "n_samples": N, "extra": {"note": "text"}}
     assert type(model).load(tmp_path / "model").digest() == model.digest()
     others = [estimator for estimator in KINDS.values() if estimator is not type(model)]
     with pytest.raises(FileError, match=f"holds a {type(model).__name__}"):

@@ -10,11 +10,17 @@ import numpy as np
 import pytest
 
 from oubli.core.forest import engine, predict
-from tests.exact.core.forest.situations import BOOLEAN, CATEGORY, NUMERIC, WIDE, Sample, start
+from tests.histories.kinds import BY_NAME
 from tests.histories.player import Player
+from tests.histories.worlds import World
 from tests.oracles import forest as oracle
 from tests.oracles.common import Column
 
+NUMERIC, WIDE, CATEGORY, BOOLEAN = Column(), Column("numeric", "float64"), Column("categorical"), Column("boolean")
+PARAMETERS = {
+    "occurrence": 1.0, "max_depth": None, "min_samples_split": 2, "n_thresholds": 3, "lazy": True, "random_state": 0,
+}  # fmt: skip
+Sample = tuple[tuple[Any, ...], Any]
 N_SAMPLES, N_QUERIES = 120, 700
 WORDS = [f"word {i}" for i in range(30)]
 
@@ -28,9 +34,20 @@ def value_of(column: Column, rng: random.Random, words: Sequence[str]) -> Any:
     return rng.random() < 0.5 if column.type == "boolean" else rng.randrange(-8, 8) / 4
 
 
+def start(
+    columns: Sequence[Column], samples: Sequence[Sample], task: str = "classification", **parameters: Any
+) -> Player:
+    """A player whose model was fitted to these samples."""
+    criterion, label_type = ("gini", "integer") if task == "classification" else ("squared_error", "number")
+    values = {**PARAMETERS, "criterion": criterion, **parameters}
+    player = Player(BY_NAME["forest"], World(tuple(columns), task, label_type, values, tuple(samples), ()))
+    player.hold({f"s{i}": sample for i, sample in enumerate(samples)})
+    return player
+
+
 def samples_of(columns: Sequence[Column], label: Callable[[random.Random], Any], seed: int) -> list[Sample]:
     rng = random.Random(seed)
-    return [(f"s{i}", tuple(value_of(c, rng, WORDS[:20]) for c in columns), label(rng)) for i in range(N_SAMPLES)]
+    return [(tuple(value_of(c, rng, WORDS[:20]) for c in columns), label(rng)) for _ in range(N_SAMPLES)]
 
 
 def queries_of(columns: Sequence[Column], seed: int) -> list[list[Any]]:
@@ -79,11 +96,11 @@ def test_batches_are_answered_as_the_oracle_does(
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_trees_without_samples_and_deep_ones(dtype: type[np.floating[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trees_without_samples_and_deep_ones(dtype: type[np.floating[Any]]) -> None:
     """A chain of nodes that each take one sample off, beside trees that no one is in."""
     rng = np.random.default_rng(0)
     X = np.sort(rng.normal(size=(300, 1)), axis=0).astype(dtype)
-    samples: list[Sample] = [(f"s{i}", (float(X[i, 0]),), i % 2) for i in range(60)]
+    samples: list[Sample] = [((float(X[i, 0]),), i % 2) for i in range(60)]
     column = WIDE if dtype is np.float64 else NUMERIC
     for n_trees in (1, 150):  # with so many trees and one sample in one of them each, some are empty
         player = start([column], samples, n_estimators=n_trees, occurrence=1e-6, max_features=1, n_thresholds=1)

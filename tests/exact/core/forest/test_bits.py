@@ -12,8 +12,7 @@ from numba import config
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.forest import workspace
 from oubli.core.forest.layout import cells
-from tests.exact.core.forest.situations import FOREST
-from tests.histories.kinds import MANY
+from tests.histories.kinds import BY_NAME, MANY
 from tests.histories.player import play
 from tests.histories.worlds import History, World
 from tests.oracles.common import Column
@@ -74,7 +73,7 @@ def test_histories_with_columns_that_begin_and_cease_to_be_bits(task: str, n_col
         world = world_of(n_columns, task, "float64" if is_wide else "float32", seed)
         rng = random.Random(1000 + seed)
         operations = [("fit", 40)] + [(rng.choice(OPERATIONS), rng.randint(1, 6)) for _ in range(10)]
-        play(FOREST, History(world, tuple(operations), seed))
+        play(BY_NAME["forest"], History(world, tuple(operations), seed))
 
 
 def larger(task: str, n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

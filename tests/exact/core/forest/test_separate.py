@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 from unittest.mock import patch
 
@@ -86,35 +87,21 @@ def test_they_are_those_of_the_whole_fit(labels: str, n: int) -> None:
         require_same(some(labels, samples, trees), model, trees)
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"occurrence": 1.0},
-        {"occurrence": 0.01},
-        {"n_estimators": 1},
-        {"max_depth": 3},
-        {"max_depth": 1},
-        {"min_samples_split": 40},
-        {"max_features": 1.0, "n_thresholds": 1},
-        {"random_state": 2**32 - 1},
-        {"lazy": False},
-    ],
-)
-@pytest.mark.parametrize("labels", ["two classes", "numbers"])
-def test_whatever_the_parameters_are(labels: str, parameters: dict[str, Any]) -> None:
+PARAMETERS: list[dict[str, Any]] = [
+    *({"occurrence": 1.0}, {"occurrence": 0.01}, {"n_estimators": 1}, {"max_depth": 3}, {"max_depth": 1}),
+    *({"min_samples_split": 40}, {"max_features": 1.0, "n_thresholds": 1}, {"random_state": 2**32 - 1}),
+    *({"lazy": False}, *({"n_jobs": n_jobs} for n_jobs in NUMBERS)),
+]
+
+
+@pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
+@pytest.mark.parametrize("labels", ["two classes", "numbers", "many classes"])
+def test_whatever_the_parameters_and_the_number_of_threads_are(labels: str, parameters: dict[str, Any]) -> None:
     samples = drawn_samples(300, labels, 1)
-    model = whole(labels, samples, **parameters)
+    model = whole(labels, samples, **{**parameters, "n_jobs": None})
     trees = [*range(0, parameters.get("n_estimators", T), 3)]
-    require_same(some(labels, samples, trees, **parameters), model, trees)
-
-
-@pytest.mark.parametrize("labels", ["many classes", "numbers"])
-def test_whatever_the_number_of_threads_is(labels: str) -> None:
-    samples = drawn_samples(400, labels, 2)
-    model, trees = whole(labels, samples), [10, 1, 5, 6, 9]
     with many_threads():
-        for n_jobs in NUMBERS:
-            require_same(some(labels, samples, trees, n_jobs=n_jobs), model, trees)
+        require_same(some(labels, samples, trees[::-1], **parameters), model, trees[::-1])
 
 
 def test_progress_is_told_of_each_tree() -> None:
@@ -171,10 +158,7 @@ def test_arrays_that_held_samples_are_overwritten(labels: str, fails: bool, monk
     monkeypatch.setattr(ForestEngine, "beside", kept)
     monkeypatch.setattr(ForestEngine, "digest_of", held)
     shared = [model.samples_, model.engine_]
-    if fails:
-        with pytest.raises(MemoryError):
-            grow_some(model, [1, 2, 3], X, y, ids=ids)
-    else:
+    with pytest.raises(MemoryError) if fails else nullcontext():
         grow_some(model, [1, 2, 3], X, y, ids=ids)
     assert len(seen) == (2 if fails else 3)
     assert not any(is_written(one) for engine in seen for one in engine.kept)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -24,9 +23,8 @@ X = RNG.integers(0, 12, (N, 4)).astype(np.float32)  # equal rows of several clas
 Y = RNG.integers(0, MANY, N)
 
 
-def fitted(most_counters: int = ForestEngine.most_counters, **parameters: Any) -> DynamicForestClassifier:
-    with patch.object(ForestEngine, "most_counters", most_counters):
-        return DynamicForestClassifier(n_estimators=6, random_state=3, **parameters).fit(X, Y)
+def fitted() -> DynamicForestClassifier:
+    return DynamicForestClassifier(n_estimators=6, random_state=3).fit(X, Y)
 
 
 def test_classes_that_come_make_tallies_of_counters() -> None:
@@ -61,13 +59,10 @@ def test_nodes_that_count_only_their_own_classes_have_the_same_splits(
     assert narrow == lived()
 
 
-def test_a_model_takes_no_memory_for_counters_of_many_classes_that_no_node_keeps() -> None:
+def test_no_memory_is_taken_for_counters_that_no_node_keeps_and_classes_that_a_leaf_has_never_seen() -> None:
     model = DynamicForestClassifier(n_estimators=6, random_state=3).fit(X, np.arange(N))
     assert model.engine_.blocks.longs.nbytes < 5 * 2**20
     assert model.verify().ok
-
-
-def test_leaves_take_no_memory_for_classes_that_they_have_never_seen() -> None:
     trees = fitted().engine_.trees
     assert trees.statistics.nbytes == 0
     assert trees.tallies.nbytes == 2 * trees.members.nbytes

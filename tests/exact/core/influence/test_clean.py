@@ -8,6 +8,7 @@ from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassif
 from oubli.core.boosting.online.estimator import OnlineBoostingClassifier
 from oubli.core.errors import InputError
 from oubli.core.influence import clean, influence
+from tests.exact.core.influence.test_leave_one_out import loss_of
 
 
 def noisy(n: int = 300, n_flipped: int = 40) -> tuple[np.ndarray, np.ndarray, set[str], np.ndarray, np.ndarray]:
@@ -18,14 +19,6 @@ def noisy(n: int = 300, n_flipped: int = 40) -> tuple[np.ndarray, np.ndarray, se
     flipped = rng.choice(n, n_flipped, replace=False)
     y[flipped] = 1 - y[flipped]
     return X[:n], y[:n], {str(i) for i in flipped}, X[n:], y[n:]
-
-
-def loss_of(model, X, y) -> float:
-    shares = model.predict_proba(X)
-    column = {label: k for k, label in enumerate(model.classes_.tolist())}
-    return float(
-        np.mean([-np.log(max(row[column[label]], 1e-15)) for row, label in zip(shares, y.tolist(), strict=True)])
-    )
 
 
 @pytest.mark.parametrize("reranks", [False, True])
@@ -41,14 +34,14 @@ def loss_of(model, X, y) -> float:
 def test_flipped_labels_go_and_the_validation_loss_falls(make, reranks):
     X, y, flipped, V, w = noisy()
     model = make().fit(X, y)
-    before = loss_of(model, V, w)
-    done: list[tuple[int, int]] = []
+    before = loss_of(model, V, w).mean()
+    done: list[int] = []
     report = clean(
-        model, V, w, batch_size=8, max_removed=40, reranks=reranks, progress=lambda *progress: done.append(progress)
+        model, V, w, batch_size=8, max_removed=40, reranks=reranks, progress=lambda number, _: done.append(number)
     )
-    assert 8 * (len(report.removed) // 8) in [number for number, _ in done]
+    assert 8 * (len(report.removed) // 8) in done
     assert report.loss_before == pytest.approx(before)
-    assert report.loss_after == pytest.approx(loss_of(model, V, w))
+    assert report.loss_after == pytest.approx(loss_of(model, V, w).mean())
     assert report.loss_after < report.loss_before
     kept = [step.loss for step in report.steps if step.kept]
     assert kept == sorted(kept, reverse=True)
@@ -63,11 +56,11 @@ def test_the_forest_is_cleaned_by_refitted_leaves():
     X, y, _, V, w = noisy(60, 10)
     model = DynamicForestClassifier(n_estimators=6, max_depth=3, random_state=0).fit(X, y)
     rows, labels = V[:12], w[:12]
-    before = loss_of(model, rows, labels)
+    before = loss_of(model, rows, labels).mean()
     report = clean(model, rows, labels, batch_size=2, max_removed=8)
     assert report.method == "leaf-refit"
     assert report.loss_before == pytest.approx(before)
-    assert report.loss_after == pytest.approx(loss_of(model, rows, labels))
+    assert report.loss_after == pytest.approx(loss_of(model, rows, labels).mean())
     assert report.loss_after < before
     assert model.n_samples_ == 60 - len(report.removed) < 60
 
@@ -108,7 +101,7 @@ def test_regressions_are_cleaned_too():
     y = X[:, 0] * 2
     y[:10] += 15.0
     model = IncrementalBoostingRegressor(15, max_depth=3, random_state=0).fit(X[:200], y[:200])
-    before = float(np.mean((model.predict(X[200:]) - y[200:]) ** 2))
+    before = loss_of(model, X[200:], y[200:]).mean()
     report = clean(model, X[200:], y[200:], batch_size=5, max_removed=20)
     assert report.loss_before == pytest.approx(before)
     assert report.loss_after < before

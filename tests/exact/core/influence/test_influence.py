@@ -10,9 +10,10 @@ from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassif
 from oubli.core.boosting.online.estimator import OnlineBoostingClassifier
 from oubli.core.errors import InputError, NotFittedError, UnknownIdError
 from oubli.core.influence import Influence, influence, view
+from tests.exact.core.influence.test_leave_one_out import loss_of
 
 N = 120
-METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
+METHODS, UPDATE_SETS = ("leaf-influence", "leaf-refit", "leave-one-out"), ("all", "single", 2)
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +26,8 @@ def data() -> tuple[np.ndarray, list[str]]:
 
 @pytest.fixture(scope="module")
 def exact(data) -> IncrementalBoostingClassifier:
-    return IncrementalBoostingClassifier(10, max_depth=3, learning_rate=0.3, quantization=None, random_state=0).fit(
-        *data
-    )
+    model = IncrementalBoostingClassifier(10, max_depth=3, learning_rate=0.3, quantization=None, random_state=0)
+    return model.fit(*data)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -39,32 +39,25 @@ def test_a_positive_score_means_that_removing_the_sample_raises_the_loss(method,
     assert best > 0 > worst
     for name, sign in ((helper, 1), (harmer, -1)):
         other = exact.copy()
-        column = {label: k for k, label in enumerate(exact.classes_.tolist())}
-
-        def loss(model: Any, column: dict[str, int] = column) -> float:
-            shares = model.predict_proba(X[:8])
-            return float(np.mean([-np.log(shares[i, column[y[i]]]) for i in range(8)]))
-
-        before = loss(other)
         other.delete([name])
-        assert sign * (loss(other) - before) > 0
+        assert sign * (loss_of(other, X[:8], y[:8]) - loss_of(exact, X[:8], y[:8])).mean() > 0
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("update_set", ["all", "single", 2])
-def test_rows_by_themselves_have_the_mean(method, update_set, exact, data):
-    if method == "leave-one-out" and update_set != "all":
-        return
+@pytest.mark.parametrize(
+    "how",
+    [{"method": "leave-one-out"}, *({"method": one, "update_set": n} for one in METHODS[:2] for n in UPDATE_SETS)],
+)
+def test_rows_by_themselves_have_the_mean(how, exact, data):
     X, y = data
     ids = ["5", "0", "77"]
-    each = influence(exact, X[:4], y[:4], method=method, update_set=update_set, reduce=None, ids=ids)
-    mean = influence(exact, X[:4], y[:4], method=method, update_set=update_set, ids=ids)
+    each = influence(exact, X[:4], y[:4], reduce=None, ids=ids, **how)
+    mean = influence(exact, X[:4], y[:4], ids=ids, **how)
     assert each.scores.shape == (3, 4)
     assert mean.ids == each.ids == ids
     np.testing.assert_allclose(each.scores.mean(axis=1), mean.scores, rtol=1e-9, atol=1e-15)
-    everything = influence(exact, X[:4], y[:4], method=method, update_set=update_set)
+    everything = influence(exact, X[:4], y[:4], **how)
     np.testing.assert_allclose(everything.scores[[5, 0, 77]], mean.scores, rtol=1e-9, atol=1e-15)
-    alone = influence(exact, X[2:3], y[2:3], method=method, update_set=update_set, ids=ids)
+    alone = influence(exact, X[2:3], y[2:3], ids=ids, **how)
     np.testing.assert_allclose(each.scores[:, 2], alone.scores, rtol=1e-9, atol=1e-15)
 
 

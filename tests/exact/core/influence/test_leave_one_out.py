@@ -18,6 +18,7 @@ from tests.oracles.common import Column, cell, hash_bytes, quantised
 
 
 def loss_of(model: Any, X: Any, y: Any) -> np.ndarray:
+    """The loss of each row."""
     found = model.query(X)
     if found.probabilities is None:
         return (found.labels - np.asarray(y, np.float64)) ** 2

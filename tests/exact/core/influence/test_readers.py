@@ -18,6 +18,7 @@ ensemble = pytest.importorskip("sklearn.ensemble")
 
 N = 300
 TASKS = ("regression", "binary", "multiclass")
+NAMES = {"regression": "Regressor", "binary": "Classifier", "multiclass": "Classifier"}
 LOSSES = dict(zip(TASKS, Loss, strict=True))
 RULES = {"regression": StartRule.MEAN, "binary": StartRule.LOG_ODDS, "multiclass": StartRule.LOG_SHARES}
 
@@ -40,25 +41,23 @@ def data() -> dict[str, Any]:
 
 
 def light(task: str, **parameters: Any) -> Any:
-    kind = lightgbm.LGBMRegressor if task == "regression" else lightgbm.LGBMClassifier
+    kind = getattr(lightgbm, f"LGBM{NAMES[task]}")
     return kind(n_estimators=6, learning_rate=0.3, reg_lambda=0.7, num_leaves=8, verbose=-1, n_jobs=1, **parameters)
 
 
 def extreme(task: str, **parameters: Any) -> Any:
-    xgboost = pytest.importorskip("xgboost")
-    kind = xgboost.XGBRegressor if task == "regression" else xgboost.XGBClassifier
+    kind = getattr(pytest.importorskip("xgboost"), f"XGB{NAMES[task]}")
     return kind(n_estimators=6, learning_rate=0.3, max_depth=3, n_jobs=1, **parameters)
 
 
 def histogram(task: str, **parameters: Any) -> Any:
-    name = "Regressor" if task == "regression" else "Classifier"
-    kind = getattr(ensemble, f"HistGradientBoosting{name}")
+    kind = getattr(ensemble, f"HistGradientBoosting{NAMES[task]}")
     return kind(max_iter=6, learning_rate=0.3, l2_regularization=0.5, max_leaf_nodes=8, **parameters)
 
 
 def presorted(task: str, **parameters: Any) -> Any:
-    name = "Regressor" if task == "regression" else "Classifier"
-    return getattr(ensemble, f"GradientBoosting{name}")(n_estimators=6, learning_rate=0.3, random_state=0, **parameters)
+    kind = getattr(ensemble, f"GradientBoosting{NAMES[task]}")
+    return kind(n_estimators=6, learning_rate=0.3, random_state=0, **parameters)
 
 
 def raw_scores_of(model: Any, X: Any) -> np.ndarray:
@@ -204,22 +203,19 @@ def test_other_samples_than_the_models_and_rows_of_another_shape_are_refused(mak
 def test_arguments_are_checked(data):
     X, y = data["X"], data["binary"]
     model = presorted("binary").fit(X, y)
-    with pytest.raises(InputError, match="pass the X and y"):
-        view(model)
-    with pytest.raises(InputError, match="'y': has 299"):
-        view(model, X, y[1:])
-    with pytest.raises(InputError, match="'ids': has 1 "):
-        view(model, X, y, ids=["a"])
-    with pytest.raises(InputError, match="row 3, 'id': stands there twice"):
-        view(model, X, y, ids=["a", "b", "c", "a", *map(str, range(N - 4))])
-    with pytest.raises(InputError, match="sample_weight"):
-        view(model, X, y, sample_weight=-data["weights"])
-    with pytest.raises(InputError, match="row 0, 'y': must be a class of the model"):
-        influence(view(model, X, y), X[:1], ["other"])
-    with pytest.raises(InputError, match="list is not a boosted model"):
-        view([])
-    with pytest.raises(InputError, match="DynamicTreeClassifier is not a boosted model"):
-        view(DynamicTreeClassifier().fit(X, y))
+    twice = ["a", "b", "c", "a", *map(str, range(N - 4))]
+    for ask, text in (
+        (lambda: view(model), "pass the X and y"),
+        (lambda: view(model, X, y[1:]), "'y': has 299"),
+        (lambda: view(model, X, y, ids=["a"]), "'ids': has 1 "),
+        (lambda: view(model, X, y, ids=twice), "row 3, 'id': stands there twice"),
+        (lambda: view(model, X, y, sample_weight=-data["weights"]), "sample_weight"),
+        (lambda: influence(view(model, X, y), X[:1], ["other"]), "row 0, 'y': must be a class of the model"),
+        (lambda: view([]), "list is not a boosted model"),
+        (lambda: view(DynamicTreeClassifier().fit(X, y)), "DynamicTreeClassifier is not a boosted model"),
+    ):
+        with pytest.raises(InputError, match=text):
+            ask()
 
 
 OURS = {

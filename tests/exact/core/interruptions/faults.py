@@ -1,4 +1,4 @@
-"""Faults on demand: the n-th allocation of NumPy fails, Ctrl-C comes at some moment; `failing_line` is one more."""
+"""Faults on demand: the n-th allocation of NumPy fails, Ctrl-C comes at some moment; see `tests/lines.py` as well."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 from numba import carray, cfunc, types
 
-from tests.lines import Count, failing_line
-
-__all__ = ["Count", "ctrl_c_after", "failing_allocation", "failing_line"]
+from tests.lines import Count
 
 _NEVER = 2**62
 

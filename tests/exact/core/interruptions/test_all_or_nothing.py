@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 
 from oubli.core.concurrency.changes import Changes
-from oubli.core.errors import CapacityError, UnusableModelError
+from oubli.core.errors import CapacityError
+from oubli.core.forest.engine import ForestEngine
+from oubli.core.forest.parameters import MAX_ENTRIES, places_of, read_settings
 from tests.exact.core.interruptions.cases import BY_NAME, CASES, OPERATIONS
-from tests.exact.core.interruptions.faults import ctrl_c_after, failing_allocation, failing_line
+from tests.exact.core.interruptions.faults import ctrl_c_after, failing_allocation
 from tests.exact.core.interruptions.trial import Outcome, Trials
+from tests.lines import failing_line
 from tests.threads import many_threads
 from tests.tiers import ordinary
 
@@ -116,21 +119,6 @@ def test_a_fit_that_fails_leaves_the_old_model(name: str) -> None:
     assert found[Outcome.REFUSES] == 0, found
 
 
-def test_an_unusable_model_refuses_until_it_is_fitted() -> None:
-    case = BY_NAME["forest"]
-    model = case.fitted()
-    model.samples_.changes.depth = 1  # as an exception leaves it
-    with pytest.raises(UnusableModelError, match="'fit' or 'start', or use a model from 'load'"):
-        model.predict([[0.0, None, 0.0, None]])
-    with pytest.raises(UnusableModelError):
-        model.samples_.get("id 1")
-    with pytest.raises(UnusableModelError):
-        model.samples_.commit(model.samples_.prepare([[0.0, None, 0.0, None]], ["b"]))
-    assert not model.is_usable
-    model.fit(*case.samples(10), schema=case.schema())
-    assert model.is_usable
-
-
 @pytest.mark.parametrize(("n_presses", "seen"), [(1, ["inner", "outer"]), (2, ["inner"])])
 def test_ctrl_c_waits_for_the_end_of_a_section_unless_it_comes_again(n_presses: int, seen: list[str]) -> None:
     changes, reached = Changes(), []
@@ -215,11 +203,8 @@ def test_ctrl_c_at_random_moments(name: str) -> None:
 # -- numbers that are next to the largest, and tables that are full ------------------------------------
 
 
-def test_capacity_counts_rooms_and_free_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capacity_counts_rooms_and_free_slots() -> None:
     """Places in leaf lists are int32: a room is up to twice as large as what is in it, and free slots have entries."""
-    from oubli.core.forest.engine import ForestEngine
-    from oubli.core.forest.parameters import MAX_ENTRIES, places_of, read_settings
-
     case = BY_NAME["forest"]
     parameters = {**case.make().get_params(), "n_estimators": 100, "occurrence": 0.7}
     settings = read_settings(parameters, 3, "classification")
@@ -234,13 +219,6 @@ def test_capacity_counts_rooms_and_free_slots(monkeypatch: pytest.MonkeyPatch) -
         model.resolve()
         assert model.engine_.trees.meta[10] <= places_of(settings, len(model.samples_)) <= MAX_ENTRIES
         model.add(*case.samples(40, seed=5))
-    before = model.digest()
-    monkeypatch.setattr("oubli.core.forest.engine.MAX_ENTRIES", places_of(settings, len(model.samples_) + 1))
-    model.add(*case.samples(1, seed=6), ids=["last"])
-    with pytest.raises(CapacityError):
-        model.add(*case.samples(1, seed=7))
-    model.delete("last")
-    assert model.digest() == before
 
 
 @pytest.mark.parametrize("name", ["online", "quantised", "presorted"])

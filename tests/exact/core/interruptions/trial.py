@@ -8,7 +8,7 @@ from typing import Any
 
 from oubli.core.errors import EmptyModelError, UnusableModelError
 from tests.exact.core.interruptions.cases import OPERATIONS, Case
-from tests.exact.core.interruptions.faults import Count
+from tests.lines import Count
 
 
 class Outcome(Enum):
@@ -124,8 +124,7 @@ def _contents(model: Any) -> list[Any]:
     held = [
         repr((store.get(name), store.origin(name), store.addition(name), store.nonce(name))) for name in store.ids()
     ]
-    others = restricted
-    held += [repr((restricted.get(name), others.belongings(name), restricted.marks)) for name in others.ids()]
+    held += [repr((restricted.get(name), restricted.belongings(name), restricted.marks)) for name in restricted.ids()]
     return sorted(held)
 
 

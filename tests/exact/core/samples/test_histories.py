@@ -1,7 +1,5 @@
 """The store against a plain dictionary, over random histories."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -9,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from oubli.core.data.schema import Column, Schema
-from oubli.core.errors import DuplicateIdError, InputError, UnknownIdError
+from oubli.core.errors import DuplicateIdError, UnknownIdError
 from oubli.core.rng import MISSING_CATEGORY, hash_text
 from oubli.core.samples.store import SampleStore
 from tests.reach import array_bytes, texts
@@ -112,24 +110,6 @@ class StoreHistory(RuleBasedStateMachine):
         else:
             self.hold(ids, rows, labels, self.store.commit(self.store.prepare(self.shaped(data, rows), labels, ids)))
 
-    @rule(data=st.data(), what=st.sampled_from(["cell", "label", "id", "repeated id", "length"]))
-    def add_refused(self, data, what):
-        rows, labels = self.draw_rows(data, 2)
-        ids = ["refused-1", "refused-2"]
-        if what == "cell":
-            rows[1][0] = math.inf
-        elif what == "label":
-            labels[1] = None
-        elif what == "id":
-            ids[1] = ""
-        elif what == "repeated id":
-            ids[1] = ids[0]
-        else:
-            rows[1] = rows[1][:-1]
-        with pytest.raises(InputError) as info:
-            self.store.prepare(rows, labels, ids)
-        assert info.value.row == 1
-
     @precondition(lambda self: self.model)
     @rule(data=st.data())
     def remove(self, data):
@@ -227,12 +207,8 @@ class StoreHistory(RuleBasedStateMachine):
         kept = set(self.model) | {s for _, _, s, _ in self.model.values()}
         for features, label, *_ in self.model.values():
             kept.update(v for v in (*features, label) if isinstance(v, str))
-        left = {
-            text
-            for text in texts(self.store)
-            if text.startswith(("id-", "job-", "town-", "label-", "subject-", "refused-"))
-        }
-        assert left <= kept
+        ours = ("id-", "job-", "town-", "label-", "subject-")
+        assert {text for text in texts(self.store) if text.startswith(ours)} <= kept
         memory = array_bytes(self.store)
         for text in {*IDS, "job-clerk", "job-cook", "town-Paris", "shared"} - kept:
             assert hash_text(text).to_bytes(8, "little") not in memory

@@ -22,24 +22,15 @@ import numpy as np
 import pytest
 
 from oubli.core import DynamicTreeClassifier
-from tests.exact.core.tree.reading import read, samples_of
-from tests.histories.comparisons import tree_parameters
 from tests.histories.kinds import BY_NAME
 from tests.histories.player import Player
 from tests.histories.worlds import World
-from tests.oracles import tree as oracle
 from tests.oracles.common import Column
 
 NUMERIC = (Column(), Column())
 FEASIBLE = {
-    "max_depth": 10,
-    "pruning_size": 1,
-    "alpha": 0.2,
-    "beta": 0.3,
-    "epsilon": None,
-    "lazy": False,
-    "window": None,
-}
+    "max_depth": 10, "pruning_size": 1, "alpha": 0.2, "beta": 0.3, "epsilon": None, "lazy": False, "window": None,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("lazy", [pytest.param(False, marks=pytest.mark.long), True])
@@ -52,10 +43,8 @@ def test_feasible_along_a_stream_that_turns_around(lazy: bool) -> None:
     rows = tuple(zip(map(tuple, X.tolist()), labels[0], strict=True))
     parameters = {**FEASIBLE, "lazy": lazy}
     queries = ((0.1, 0.9), (0.9, 0.1))
-    player = Player(
-        BY_NAME["feasible"],
-        World(NUMERIC, "classification", "integer", parameters, rows, queries, drifted),
-    )
+    world = World(NUMERIC, "classification", "integer", parameters, rows, queries, drifted)
+    player = Player(BY_NAME["feasible"], world)
     player.play("fit", 250)
     roots = set()
     for _ in range(12):
@@ -90,30 +79,3 @@ def test_feasible_along_a_stream_that_turns_around(lazy: bool) -> None:
 def test_feasible_is_claimed_where_theorem_3_2_holds(changed: dict[str, Any], guarantee: str) -> None:
     X = np.random.default_rng(0).random((40, 2))
     assert DynamicTreeClassifier(**{**FEASIBLE, **changed}).fit(X, X[:, 0] > 0.5).guarantee == guarantee
-
-
-def test_epsilon_is_by_default_the_largest_below_the_bound() -> None:
-    """Built on 125 samples, bound 0.024: the root stays for 2 updates, as 2 < 0.024 * 125, and not for the third."""
-    X = np.random.default_rng(0).random((125, 2)).astype(np.float32)
-    model = DynamicTreeClassifier(**FEASIBLE).fit(X, X[:, 0] > 0.5)
-    assert tree_parameters(FEASIBLE).epsilon * 125 < 3
-    for name, touched in [("0", 1), ("1", 2), ("2", 0)]:
-        model.delete(name)
-        assert read(model).c == touched
-
-
-# --- the checker finds what is wrong ------------------------------------------------------------------
-
-
-def test_a_model_that_may_not_claim_it_is_found_infeasible() -> None:
-    """With epsilon = 2 the root survives a stream that turns around, and the checker says so."""
-    rng = np.random.default_rng(1)
-    X = rng.random((200, 2)).astype(np.float32)
-    model = DynamicTreeClassifier(**{**FEASIBLE, "epsilon": 2.0}).fit(X[:100], X[:100, 0] > 0.5)
-    model.add(X[100:], X[100:, 1] > 0.5)
-    model.delete([str(i) for i in range(90)])
-    assert model.guarantee == "approximate"
-    wrong = oracle.violations(read(model), samples_of(model), tree_parameters(FEASIBLE), NUMERIC)
-    assert any(text.startswith("condition 2") for text in wrong), wrong
-    model.scrub()
-    assert not oracle.violations(read(model), samples_of(model), tree_parameters(FEASIBLE), NUMERIC)

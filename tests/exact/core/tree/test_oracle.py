@@ -14,15 +14,12 @@ from tests.oracles.tree import (
     Parameters,
     Sample,
     Tree,
-    best_gain,
     build,
-    gain,
     sample_of,
-    violations,
     wrong_labels,
 )
 
-NUMBER, CATEGORY = Column(), Column("categorical")
+NUMBER = Column()
 
 
 def samples(*rows: tuple[Any, ...], columns: tuple[Column, ...] = (NUMBER,)) -> dict[str, Sample]:
@@ -32,17 +29,6 @@ def samples(*rows: tuple[Any, ...], columns: tuple[Column, ...] = (NUMBER,)) -> 
 
 def built(*rows: tuple[Any, ...], columns: tuple[Column, ...] = (NUMBER,), **changed: Any) -> Node:
     return build(samples(*rows, columns=columns), 0, Parameters(**{"h": None, **changed}), columns)
-
-
-# --- splits -----------------------------------------------------------------------------------------
-
-
-def test_the_gain_is_definition_2_1() -> None:
-    """Labels 0 0 1 1 parted as (0) (0 1 1): 1/2 - 3/4 * 4/9."""
-    rows = list(samples((1.0, 0), (2.0, 0), (3.0, 1), (4.0, 1)).values())
-    assert gain(Split(0, 1.5), rows) == pytest.approx(1 / 2 - 3 / 4 * 4 / 9)
-    assert gain(Split(0, 9.0), rows) == 0.0
-    assert best_gain(rows, [NUMBER]) == pytest.approx(1 / 2)
 
 
 # --- BUILD ------------------------------------------------------------------------------------------
@@ -101,28 +87,18 @@ def chain(*sizes: int) -> Tree:
     return tree
 
 
-def updates(tree: Tree, n: int) -> None:
-    for i in range(n):
-        tree.insert(str(i), Sample((99.0,), ("int", i % 2)))
-
-
 def test_the_highest_node_of_the_same_power_of_two_is_rebuilt() -> None:
     """The eleventh update is too much for the node built on 100; of those above, 128 is 2^7 and 129 is more."""
     for above, rebuilt in (((1000, 129, 128, 101), 2), ((1000, 129, 129, 101), 3), ((128, 128, 128, 101), 0)):
         tree = chain(*above, 100)
         path = tree.root.path((99.0,))
-        updates(tree, 11)
+        for i in range(11):
+            tree.insert(str(i), Sample((99.0,), ("int", i % 2)))
         assert [node.s for node in path[: rebuilt + 1]] == [*above[:rebuilt], 11]
         assert [node.c for node in path[: rebuilt + 1]] == [11] * rebuilt + [0]
 
 
 # --- the checker --------------------------------------------------------------------------------------
-
-FEASIBLE = Parameters(h=3, k=1, alpha=0.1, beta=0.1, epsilon=0.007)
-
-
-def found(root: Node, held: dict[str, Sample], parameters: Parameters = FEASIBLE) -> list[str]:
-    return [text.split(":")[0] for text in violations(root, held, parameters, (NUMBER,))]
 
 
 def test_condition_3() -> None:

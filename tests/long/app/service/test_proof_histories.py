@@ -7,15 +7,12 @@ there are in all. They are cut into histories of a thousand, each with another d
 from __future__ import annotations
 
 import base64
-import http.client
 import json
 import os
 import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +21,7 @@ import pytest
 from oubli.verifier import Checkpoint, Policy, check_absence, check_checkpoint, read_checkpoint, read_policy, set_root
 from oubli.verifier.merkle import Frontier, check_consistency, hash_leaf
 from tests.golden.directories import features, label, sample
+from tests.process.durability.evidence import canonical
 from tests.process.durability.test_upgrade import DIRECTORIES, unpack
 from tests.serving import Running, serving
 
@@ -33,7 +31,6 @@ _LIFETIME = 250  # operations of a process, at most
 _BETWEEN_CHECKS = 8  # operations, at most
 _FEWEST, _MOST = 20, 70  # samples
 _FLAGS = ("--data-dir", "data", "--erasure-deadline", "20")  # at its end a slow request is cut off
-_SECONDS = 60
 _MOVES = {
     "add": 30,
     "delete": 26,
@@ -50,17 +47,7 @@ _MOVES = {
 
 
 class History:
-    """A data directory from its first server of this version to its last.
-
-    Parameters
-    ----------
-    folder
-        Has the directory.
-    notes
-        What the server of the earlier version has answered.
-    seed
-        Of what happens.
-    """
+    """A data directory from its first server of this version to its last, with the notes of the one before."""
 
     def __init__(self, folder: Path, notes: dict[str, Any], seed: int) -> None:
         self.folder = folder
@@ -73,32 +60,16 @@ class History:
         self.policy: Policy | None = None
         self.seen: list[Checkpoint] = []
         self.server: Running
-        self.connection: http.client.HTTPConnection
 
     # --- asking
 
-    @contextmanager
-    def serving(self) -> Iterator[None]:
-        with serving(*_FLAGS, cwd=self.folder) as self.server:
-            self.connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=_SECONDS)
-            yield
-            self.connection.close()
-
-    def ask(self, method: str, path: str, content: Any = None) -> tuple[int, Any]:
-        raw = content if isinstance(content, bytes) else None if content is None else json.dumps(content).encode()
-        self.connection.request(method, path, raw, {"Content-Type": "application/json"})
-        answer = self.connection.getresponse()
-        body = answer.read()
-        kind = answer.headers["Content-Type"]
-        return answer.status, json.loads(body) if "json" in kind else body
-
     def get(self, path: str) -> Any:
-        status, content = self.ask("GET", path)
+        status, content = self.server.get(path)
         assert status == 200, (path, content)
         return content
 
     def change(self, name: str, method: str, path: str, content: Any = None) -> int:
-        status, answer = self.ask(method, path, content)
+        status, answer = self.server.ask(method, path, content)
         assert status in (200, 201, 202, 404, 409), (method, path, answer)
         self.tally[name if status < 300 else f"{name} refused"] += 1
         return status
@@ -174,9 +145,9 @@ class History:
             keys = self.get("/ledger/keys")["keys"]
             self.policy = read_policy("".join(f"log {key['log_key']}\n" for key in keys).encode() + b"quorum none\n")
         self.check_log()
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + 60
         while True:
-            status, proof = self.ask("POST", "/samples/absence-proofs", {"id": "nobody is called so"})
+            status, proof = self.server.ask("POST", "/samples/absence-proofs", {"id": "nobody is called so"})
             page = self.get("/samples?openings=true&limit=1000")
             if status == 200 and proof["model_version"] == page["model_version"]:
                 break
@@ -190,7 +161,7 @@ class History:
         self.tally["root"] += 1
 
     def check_log(self) -> None:
-        status, text = self.ask("GET", "/log/checkpoint")
+        status, text = self.server.get("/log/checkpoint")
         if status != 200:  # nothing is signed in the first second
             assert not self.seen
             return
@@ -209,19 +180,15 @@ class History:
 
     def check_all_checkpoints(self) -> None:
         """Each that was ever served has the root of the entries that there are in the end."""
-        frontier, cursor = Frontier(), "0"
+        frontier = Frontier()
         wanted: dict[int, set[bytes]] = {}
         for one in self.seen:
             wanted.setdefault(one.size, set()).add(one.root)
-        while cursor is not None:
-            page = self.get(f"/ledger?limit=1000&cursor={cursor}")
-            for entry in page["entries"]:
-                body = {name: value for name, value in entry.items() if name not in ("hash", "keyed")}
-                text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-                frontier.add(hash_leaf(text.encode()))
-                if frontier.size in wanted:
-                    assert wanted.pop(frontier.size) == {frontier.root()}
-            cursor = page["next"]
+        for entry in (one for page in self.server.pages("/ledger", 1000) for one in page["entries"]):
+            body = {name: value for name, value in entry.items() if name not in ("hash", "keyed")}
+            frontier.add(hash_leaf(canonical(body)))
+            if frontier.size in wanted:
+                assert wanted.pop(frontier.size) == {frontier.root()}
         assert not wanted
         assert len({one.origin for one in self.seen}) == 1
 
@@ -229,13 +196,12 @@ class History:
 
     def live(self, n: int) -> None:
         """Serve for some operations, and be killed or stopped."""
-        with self.serving():
+        with serving(*_FLAGS, cwd=self.folder) as self.server:
             self.check()
-            n_done, until_check = 0, 0
-            while n_done < n:
-                name = self.draw.choices(list(_MOVES), list(_MOVES.values()))[0]
+            until_check = 0
+            for name in self.draw.choices(list(_MOVES), list(_MOVES.values()), k=n):
                 getattr(self, name)()
-                n_done, until_check = n_done + 1, until_check - 1
+                until_check -= 1
                 if until_check <= 0:
                     self.check()
                     until_check = self.draw.randint(1, _BETWEEN_CHECKS)
@@ -248,7 +214,7 @@ class History:
     def play(self, n: int) -> None:
         while self.n_operations < n:
             self.live(min(self.draw.randint(20, _LIFETIME), n - self.n_operations))
-        with self.serving():
+        with serving(*_FLAGS, cwd=self.folder) as self.server:
             self.check()
             self.check_all_checkpoints()
 

@@ -7,14 +7,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.serving import Running, environment, run_cli, serving, started_cli
+from tests.serving import Running, environment, run_cli, serving, started_cli, wait_for
 
 N_HELD, N_NAMED, BATCH = 200, 3000, 20
 N_BATCHES = N_NAMED // BATCH
@@ -33,20 +32,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-def erase(server: Running, *arguments: str, cwd: Path, **more: Any) -> subprocess.CompletedProcess[str]:
-    return run_cli("erase", "--url", server.url, *arguments, cwd=cwd, **more)
+def erase(server: Running, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return run_cli("erase", "--url", server.url, *arguments, cwd=cwd)
 
 
 def ledger(server: Running) -> list[dict[str, Any]]:
     """The entries of erasures."""
-    found: list[dict[str, Any]] = []
-    cursor: str | None = "0"
-    while cursor is not None:
-        status, page = server.get(f"/ledger?cursor={cursor}&limit=1000")
-        assert status == 200
-        found += [entry for entry in page["entries"] if entry["type"] == "unlearned"]
-        cursor = page["next"]
-    return found
+    entries = [entry for page in server.pages("/ledger", 1000) for entry in page["entries"]]
+    return [entry for entry in entries if entry["type"] == "unlearned"]
 
 
 def n_lines(path: Path) -> int:
@@ -60,11 +53,12 @@ def broken_off(server: Running, folder: Path, n_batches: int, how: signal.Signal
     output = folder / "output.txt"
     command = ["erase", "--url", server.url, "--file", "ids.csv", "--batch-size", str(BATCH)]
     process = started_cli(*command, cwd=folder, output=output, errors=output)
-    until = time.monotonic() + 120
-    while n_lines(journal) < n_before + n_batches:
+
+    def has_erased() -> bool:
         assert process.poll() is None, output.read_text()
-        assert time.monotonic() < until, "nothing is erased"
-        time.sleep(0.002)
+        return n_lines(journal) >= n_before + n_batches
+
+    wait_for(has_erased, "something is erased", 120, pause=0.002)
     process.send_signal(how)
     return process.wait(timeout=60), output.read_text()
 
@@ -83,7 +77,8 @@ def test_a_run_that_is_killed_and_interrupted_does_nothing_twice(server: Running
     code, said = broken_off(server, tmp_path, 4, signal.SIGINT)
     assert code == 130, said
     assert "start the same command again to continue" in said
-    done = erase(server, "--file", "ids.csv", "--batch-size", str(BATCH), cwd=tmp_path)
+    command = ("--file", "ids.csv", "--batch-size", str(BATCH))
+    done = erase(server, *command, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"named": N_NAMED, "held": N_HELD, "samples": N_HELD, "receipts": N_BATCHES}
     rows = list(csv.DictReader(report.read_text().splitlines()))
@@ -97,12 +92,12 @@ def test_a_run_that_is_killed_and_interrupted_does_nothing_twice(server: Running
     assert sum(entry["unlearned"] for entry in entries) == N_HELD
     assert server.get("/model")[1]["n_samples"] == 40
 
-    again = erase(server, "--file", "ids.csv", "--batch-size", str(BATCH), cwd=tmp_path)
+    again = erase(server, *command, cwd=tmp_path)
     assert (again.returncode, again.stdout) == (0, done.stdout)
     assert "finished before" in again.stderr
     assert len(ledger(server)) == n_before + N_BATCHES
     (tmp_path / "ids.csv").write_text("id\nk1\n" + "\n".join(names) + "\n")
-    other = erase(server, "--file", "ids.csv", "--batch-size", str(BATCH), cwd=tmp_path)
+    other = erase(server, *command, cwd=tmp_path)
     assert other.returncode == 2
     assert "another list of names" in other.stderr
     assert server.get("/samples/k1")[0] == 200

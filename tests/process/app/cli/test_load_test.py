@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -16,11 +15,12 @@ from typing import Any, cast
 import pytest
 
 from oubli.app.cli.main import main
-from tests.process.app.http.test_tls import ask, make_certificate
-from tests.serving import EXAMPLE, ROOT, Process, Running, environment, run_cli, serving, started_cli
+from tests.process.app.http.test_tls import Tls, make_certificate
+from tests.serving import ROOT, Process, Running, environment, run_cli, serving, small_table, started_cli, wait_for
 from tests.tiers import ordinary
 
 SHORT = ("--duration", "0.5", "--warm-up", "0.1")
+EXAMPLE = str(ROOT / "examples" / "adult.csv.gz")
 CHANGING = ("--mix", "predict=80,add=10,delete=10")
 
 
@@ -48,7 +48,7 @@ def test_both_loops_by_two_processes(adult_server: Running, tmp_path: Path) -> N
     n_before = adult_server.get("/model")[1]["n_samples"]
     loops = {
         "open": ("--rate", "100", "--rate", "160", "--plot", "open.png"),
-        "closed": ("--concurrency", "4", "--fail-if", "predict.p99>1us", "--rows", str(EXAMPLE)),
+        "closed": ("--concurrency", "4", "--fail-if", "predict.p99>1us", "--rows", EXAMPLE),
     }
     for name, flags in loops.items():
         arguments = (*SHORT, *CHANGING, *flags, "--processes", "2", "--json", f"{name}.json", "--fail-if", "errors>0")
@@ -97,11 +97,13 @@ def start(url: str, folder: Path, *flags: str) -> Process:
     """Begin a long load test; it sends when this returns."""
     command = ["load-test", url, "--duration", "120", "--warm-up", "0", *flags]
     process = started_cli(*command, cwd=folder, output=folder / "out.txt", errors=folder / "err.txt")
-    deadline = time.monotonic() + 120
-    while "..." not in (folder / "err.txt").read_text():
-        assert time.monotonic() < deadline
-        assert process.poll() is None, (folder / "err.txt").read_text()
-        time.sleep(0.05)
+
+    def sends() -> bool:
+        text = (folder / "err.txt").read_text()
+        assert process.poll() is None, text
+        return "..." in text
+
+    wait_for(sends, "a request is sent", 120)
     return process
 
 
@@ -135,24 +137,20 @@ def test_a_worker_that_dies_is_told_and_leaves_nothing_behind(adult_server: Runn
     assert held_of(adult_server, subject_of(err)) == 0
 
 
-class Secured(Running):
+class Secured(Tls):
     """A server that is asked by TLS and with a key."""
 
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        certificate = (self.folder / "cert.pem").read_bytes()
-        data = None if body is None else json.dumps(body)
-        return ask(self.port, certificate, method, path, data, **{"X-API-Key": "k" * 20})
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        return super().ask(method, path, body, **headers, **{"X-API-Key": "k" * 20})
 
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("secured")
-    rows = [f"{i % 7},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(60)]
-    (folder / "data.csv").write_text("\n".join(["age,job,income", *rows]) + "\n")
     (folder / "key").write_text("k" * 20)
     make_certificate(folder)
-    flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "5", "--ephemeral")
-    flags += ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem", "--api-key-file", "key")
+    flags = (*small_table(folder), "--ephemeral", "--api-key-file", "key")
+    flags += ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
     with serving(*flags, cwd=folder, running=Secured) as server:
         yield cast("Secured", server)
 

@@ -10,11 +10,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -26,7 +24,7 @@ from oubli.app.version import VERSION
 from oubli.core import load
 from oubli.core.engine import Verification
 from oubli.core.influence import influence
-from tests.serving import EXAMPLE, Running, environment, free_port, paste, run_cli, serving, started_cli
+from tests.serving import EXAMPLE, Running, environment, free_port, paste, run_cli, serving, started_cli, wait_for
 from tests.tiers import ordinary
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -157,8 +155,8 @@ def test_influence_names_the_samples_that_help_and_harm(cli: Cli, people: Path, 
 
     code, out, _ = cli("influence", "m.oubli", "wrong.csv", "--target", "income", "--top", "3", "--json")
     answer = json.loads(out)
-    assert answer["helpful"] == [{"id": name, "score": score} for name, score in found.helpful(3)]
-    assert answer["harmful"] == [{"id": name, "score": score} for name, score in found.harmful(3)]
+    for effect, best in (("helpful", found.helpful(3)), ("harmful", found.harmful(3))):
+        assert answer[effect] == [{"id": name, "score": score} for name, score in best]
     assert (answer["method"], answer["n_samples"]) == ("leaf-influence", 60)
     assert "grid" in answer["note"]
 
@@ -294,24 +292,17 @@ def test_the_row_of_the_example_is_its_first() -> None:
     assert dict(zip(header, row, strict=True)) == {k: str(v) for k, v in EXAMPLE_ROW.items()} | {"income": "<=50K"}
 
 
-def shown(*, terminal: bool, stages: list[tuple[str, int, int]]) -> str:
-    text = io.StringIO()
-    with Bars(Console(file=text, force_terminal=terminal, width=100, color_system=None)) as progress:
-        for stage in stages:
-            progress(*stage)
-    return text.getvalue()
-
-
-def test_progress_without_a_terminal_is_one_line_for_each_stage() -> None:
-    stages: list[Any] = [("loading [x]", 1, 9), ("loading [x]", 9, 9), ("training", 0, 0), ("training", 3, 0)]
-    assert shown(terminal=False, stages=stages) == "loading [x] ...\ntraining ...\n"
-
-
-def test_progress_on_a_terminal_is_a_bar_for_each_stage() -> None:
-    text = shown(terminal=True, stages=[("loading", 1, 9), ("training", 0, 0), ("training", 3, 0)])
-    last = text.split("\n")[-3:]
-    assert "9/9" in text
-    assert any("training" in line for line in last)
+def test_progress_is_a_bar_for_each_stage_on_a_terminal_and_one_line_elsewhere() -> None:
+    for is_terminal in (False, True):
+        text = io.StringIO()
+        with Bars(Console(file=text, force_terminal=is_terminal, width=100, color_system=None)) as progress:
+            for stage in (("loading [x]", 1, 9), ("loading [x]", 9, 9), ("training", 0, 0), ("training", 3, 0)):
+                progress(*stage)
+        if is_terminal:
+            assert "9/9" in text.getvalue()
+            assert any("training" in line for line in text.getvalue().split("\n")[-3:])
+        else:
+            assert text.getvalue() == "loading [x] ...\ntraining ...\n"
 
 
 def test_the_address_is_printed_when_requests_are_answered(people: Path, tmp_path: Path) -> None:
@@ -322,10 +313,8 @@ def test_the_address_is_printed_when_requests_are_answered(people: Path, tmp_pat
     process = started_cli("serve", *flags, cwd=tmp_path, output=output, errors=output)
     server = Running(process, port, tmp_path)
     try:
-        until = time.monotonic() + 600
-        while "Try:" not in server.output:
-            assert process.poll() is None, server.output
-            assert time.monotonic() < until
+        wait_for(lambda: process.poll() is not None or "Try:" in server.output, "an address", 600, pause=0.001)
+        assert process.poll() is None, server.output
         assert server.get("/readyz")[0] == 200
     finally:
         process.kill()

@@ -17,6 +17,7 @@ import functools
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,6 @@ async def waiting() -> None:
 
 def main() -> None:
     """Prepare the step, then run the command line."""
-    step = sys.argv[1]
     from oubli.app.cli.main import main as run
     from oubli.app.service.compiling import use_kernel_cache
 
@@ -70,21 +70,15 @@ def main() -> None:
         if phase == "stopping":
             die()
 
-    if step == "told":
-        wrap(Server, "startup", before=dying)
-    elif step == "listening":
-        wrap(Server, "startup", after=dying)
-    elif step == "again":
-        Standby.start = start_and_die  # type: ignore[method-assign]
-    elif step == "closed":
-        wrap(Lifecycle, "stop", before=dying)
-    elif step == "written":
-        wrap(Checkpointer, "write_snapshot", after=dying)
-    elif step == "hold":
-        wrap(Checkpointer, "write_snapshot", before=waiting)
-    else:
-        raise SystemExit(f"no step is named {step}")
-    sys.argv = [sys.argv[0], *sys.argv[2:]]
+    steps: dict[str, Callable[[], None]] = {
+        "told": lambda: wrap(Server, "startup", before=dying),
+        "listening": lambda: wrap(Server, "startup", after=dying),
+        "again": lambda: setattr(Standby, "start", start_and_die),
+        "closed": lambda: wrap(Lifecycle, "stop", before=dying),
+        "written": lambda: wrap(Checkpointer, "write_snapshot", after=dying),
+        "hold": lambda: wrap(Checkpointer, "write_snapshot", before=waiting),
+    }
+    steps[sys.argv.pop(1)]()
     run()
 
 

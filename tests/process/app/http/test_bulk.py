@@ -14,28 +14,17 @@ from pathlib import Path
 import pytest
 
 from benchmarks.serving.duplex import exchange
-from tests.serving import Running, serving
+from tests.serving import Running, serving, small_table
 
-FLAGS = ("--target", "income", "--id", "name", "--n-estimators", "3", "--random-state", "0")
 HEADER = b"age,job\n"
 MOST_MORE = 60  # MiB
 CSV = "text/csv"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("bulk")
-    lines = [f"p{i},{i % 90},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(400)]
-    (folder / "people.csv").write_text("\n".join(["name,age,job,income", *lines]) + "\n")
-    return folder
-
-
-TIMES = '{"body_timeout": 30}'
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[Running]:
-    with serving("--data", "people.csv", *FLAGS, "--ephemeral", cwd=folder, TEST_FIXED=TIMES) as running:
+    with serving(*small_table(folder, 400), "--ephemeral", cwd=folder, TEST_FIXED='{"body_timeout": 30}') as running:
         list(exchanged(running, [HEADER, b"1,a\n" * 20_000]))  # what the first one imports stays
         yield running
 

@@ -3,48 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
-import json
 import socket
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 
 import pytest
 
-from tests.serving import Running, serving
+from tests.serving import Running, serving, small_table
 
 N_FILES = 200  # that the server may open
 KEY = "0123456789abcdef-key"
-HEADERS = {"Content-Type": "application/json", "X-API-Key": KEY}
 LIMITED = ("bash", "-c", f'ulimit -n {N_FILES} && exec "$0" -m tests.fixed "$@"', sys.executable)
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("server")
-    rows = [f"{i % 7},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(60)]
-    (folder / "data.csv").write_text("\n".join(["age,job,income", *rows]) + "\n")
     (folder / "key").write_text(KEY)
-    flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "3", "--api-key-file", "key")
-    times = ("--idle-timeout", "30", "--snapshot-mutations", "5")
+    flags = (*small_table(folder), "--api-key-file", "key", "--idle-timeout", "30", "--snapshot-mutations", "5")
     fixed = '{"head_timeout": 2, "body_timeout": 2}'
-    with serving(*flags, *times, cwd=folder, command=LIMITED, TEST_FIXED=fixed) as running:
+    with serving(*flags, cwd=folder, command=LIMITED, TEST_FIXED=fixed) as running:
         yield running
 
 
 def ask(server: Running, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     """Ask as a client does that tries again when it is told to: all connections may be new at the moment."""
     for _ in range(5):
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-        with contextlib.suppress(ConnectionError), contextlib.closing(connection):
-            connection.request(method, path, None if body is None else json.dumps(body), HEADERS)
-            answer = connection.getresponse()
-            content = json.loads(answer.read())
-            if not (answer.status == 503 and content["type"].endswith("too-many-connections")):
-                return answer.status, content
+        with contextlib.suppress(ConnectionError, URLError):
+            status, content = server.ask(method, path, body, X_API_Key=KEY)
+            if not (status == 503 and content["type"].endswith("too-many-connections")):
+                return status, content
         time.sleep(1)
     raise AssertionError("no connection was let in")
 

@@ -17,27 +17,24 @@ import httpx2
 import pytest
 
 from tests.process.app.http.test_tls import Tls, make_certificate
-from tests.serving import Running, free_port, serving
+from tests.serving import APP, Running, free_port, serving, small_table
 from tests.tiers import ordinary
 
 HANDING = str(Path(__file__).with_name("handing.py"))
-DATA = ("--data", "data.csv", "--target", "income", "--n-estimators", "3")
 TLS = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
 AT_START, AT_STOP = ("told", "listening"), ("again", "closed", "written")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    rows = [f"{i % 7},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(60)]
-    (tmp_path / "data.csv").write_text("\n".join(["age,job,income", *rows]) + "\n")
     make_certificate(tmp_path)
     return tmp_path
 
 
 def start(folder: Path, port: int, step: str | None, *, tls: bool) -> Any:
     """A server with TLS or without that ends at a step; None for one as it is."""
-    flags = (*DATA, *(TLS if tls else ()))
-    command = (sys.executable, "-m", "oubli") if step is None else (sys.executable, HANDING, step)
+    flags = (*small_table(folder), *(TLS if tls else ()))
+    command = APP if step is None else (sys.executable, HANDING, step)
     return serving(*flags, cwd=folder, port=port, command=command, running=Tls if tls else Running)
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.process.durability.listener import listening
 from tests.serving import Running, serving
 
 HAS_EXTRA = find_spec("opentelemetry") is not None and find_spec("opentelemetry.sdk") is not None
@@ -75,55 +73,28 @@ def test_a_start_that_fails_is_told_in_json(folder: Path) -> None:
     assert lines[-1]["level"] == "error"
 
 
-class Collector(ThreadingHTTPServer):
-    """Takes traces as an OpenTelemetry collector does."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.bodies: list[bytes] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-    def resources(self) -> list[Any]:
-        """What was exported, for each resource."""
-        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
-        return [one for body in self.bodies for one in ExportTraceServiceRequest.FromString(body).resource_spans]
-
-    def spans(self) -> list[Any]:
-        return [span for one in self.resources() for scope in one.scope_spans for span in scope.spans]
-
-
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        assert self.path == "/v1/traces"
-        server: Any = self.server
-        server.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
-        self.send_response(200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    with Collector() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
-
-
 @needs_extra
-def test_traces_reach_a_collector_before_the_server_has_stopped(folder: Path, collector: Collector) -> None:
-    flags = ("--traces-endpoint", collector.url)
-    with serve(folder, *flags, OTEL_SERVICE_NAME="forest-1", OTEL_EXPORTER_OTLP_COMPRESSION="none") as server:
-        use(server, traceparent=f"00-{TRACE}-{PARENT}-01", tracestate="vendor=SECRET", **{"X-API-Key": "SECRET"})
+def test_traces_reach_a_collector_before_the_server_has_stopped(folder: Path) -> None:
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    bodies: list[bytes] = []
+
+    def take(path: str, headers: dict[str, str], body: bytes) -> int:
+        assert path == "/v1/traces"
+        bodies.append(body)
+        return 200
+
+    sent = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "vendor=SECRET", "X-API-Key": "SECRET"}
+    variables = {"OTEL_SERVICE_NAME": "forest-1", "OTEL_EXPORTER_OTLP_COMPRESSION": "none"}
+    with (
+        listening(take) as port,
+        serve(folder, "--traces-endpoint", f"http://127.0.0.1:{port}", **variables) as server,
+    ):
+        use(server, **sent)
         assert server.stop() == 0
-    found = [span for span in collector.spans() if span.trace_id.hex() == TRACE]
+    resources = [one for body in bodies for one in ExportTraceServiceRequest.FromString(body).resource_spans]
+    spans = [span for one in resources for scope in one.scope_spans for span in scope.spans]
+    found = [span for span in spans if span.trace_id.hex() == TRACE]
     children = [span for span in found if span.parent_span_id.hex() == PARENT]
     assert len(children) == 6
     stages = [span.name for span in found if span.parent_span_id == children[0].span_id]
@@ -135,9 +106,9 @@ def test_traces_reach_a_collector_before_the_server_has_stopped(folder: Path, co
     (attributes, *_) = [{one.key: one.value for one in span.attributes} for span in children]
     assert attributes["http.route"].string_value == "/predict"
     assert attributes["http.response.status_code"].int_value == 200
-    resource = {one.key: one.value.string_value for one in collector.resources()[0].resource.attributes}
+    resource = {one.key: one.value.string_value for one in resources[0].resource.attributes}
     assert resource["service.name"] == "forest-1"
-    assert b"SECRET" not in b"".join(collector.bodies)
+    assert b"SECRET" not in b"".join(bodies)
 
 
 @needs_extra

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving import ROOT, Running, environment, free_port, serving
+from tests.serving import ROOT, Running, environment, free_port, serving, small_table, wait_for
 from tests.unit.app.outgoing.certificates import authority, certificate
 
 HEADERS = {"Content-Type": "application/json"}
@@ -31,14 +31,6 @@ def make_certificate(folder: Path) -> bytes:
     pem = path.read_bytes() + issuer.pem.encode()
     (folder / "cert.pem").write_bytes(pem)
     return pem
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tls")
-    rows = [f"{i % 7},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(60)]
-    (folder / "data.csv").write_text("\n".join(["age,job,income", *rows]) + "\n")
-    return folder
 
 
 def connect(port: int, certificate: bytes) -> http.client.HTTPSConnection:
@@ -56,21 +48,21 @@ def ask(port: int, certificate: bytes, method: str, path: str, body: str | None 
 class Tls(Running):
     """A server that is asked by TLS."""
 
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         certificate = (self.folder / "cert.pem").read_bytes()
-        return ask(self.port, certificate, method, path, None if body is None else json.dumps(body))
+        return ask(self.port, certificate, method, path, None if body is None else json.dumps(body), **headers)
 
 
 @pytest.fixture
-def server(folder: Path) -> Iterator[Running]:
-    make_certificate(folder)
-    flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "3", "--ephemeral")
-    tls = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
-    with serving(*flags, *tls, cwd=folder, running=Tls, TEST_FIXED='{"head_timeout": 2}') as running:
+def server(tmp_path: Path) -> Iterator[Running]:
+    make_certificate(tmp_path)
+    flags = (*small_table(tmp_path), "--ephemeral", "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
+    with serving(*flags, cwd=tmp_path, running=Tls, TEST_FIXED='{"head_timeout": 2}') as running:
         yield running
 
 
-def test_tls_with_a_certificate_that_is_renewed(server: Running, folder: Path) -> None:
+def test_tls_with_a_certificate_that_is_renewed(server: Running) -> None:
+    folder = server.folder
     first = (folder / "cert.pem").read_bytes()
     assert f"https://127.0.0.1:{server.port}" in server.output
     with closing(connect(server.port, first)) as kept:
@@ -86,12 +78,12 @@ def test_tls_with_a_certificate_that_is_renewed(server: Running, folder: Path) -
 
         (folder / "key.pem").write_text("no key")
         server.process.send_signal(signal.SIGHUP)
-        wait_for(server, "nothing was reloaded: tls_cert_file")
+        wait_for(lambda: "nothing was reloaded: tls_cert_file" in server.output, "a refusal")
         assert ask(server.port, first, "GET", "/model")[0] == 200
 
         second = make_certificate(folder)
         server.process.send_signal(signal.SIGHUP)
-        wait_for(server, "reloaded certificates, keys and log level")
+        wait_for(lambda: "reloaded certificates, keys and log level" in server.output, "another certificate")
         assert ask(server.port, second, "GET", "/model")[0] == 200
         with pytest.raises(ssl.SSLCertVerificationError):
             ask(server.port, first, "GET", "/model")
@@ -100,7 +92,7 @@ def test_tls_with_a_certificate_that_is_renewed(server: Running, folder: Path) -
     assert server.stop() == 0
 
 
-def test_the_health_check_of_the_image_speaks_tls(server: Running, folder: Path) -> None:
+def test_the_health_check_of_the_image_speaks_tls(server: Running) -> None:
     command = [sys.executable, str(ROOT / "docker" / "healthcheck.py")]
     for port, code in ((server.port, 0), (free_port(), 1)):
         done = subprocess.run(
@@ -109,18 +101,11 @@ def test_the_health_check_of_the_image_speaks_tls(server: Running, folder: Path)
         assert (done.returncode, done.stderr) == (code, "")
 
 
-def test_a_handshake_that_does_not_come_is_ended(server: Running, folder: Path) -> None:
+def test_a_handshake_that_does_not_come_is_ended(server: Running) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as silent:
         started = time.monotonic()
         assert silent.recv(1) == b""
         assert 1 < time.monotonic() - started < 20
-
-
-def wait_for(server: Running, text: str) -> None:
-    deadline = time.monotonic() + 30
-    while text not in server.output:
-        assert time.monotonic() < deadline, server.output
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(("n_flags", "says"), [(4, "tls_cert_file"), (2, "belong together")])

@@ -16,7 +16,6 @@ from oubli.app.access.keys import (
     LEAST_BETWEEN_LOOKS,
     MARK_NAME,
     SECONDS_BETWEEN_LOOKS,
-    AccessKey,
     AccessKeys,
     KeyFileError,
     create_key,
@@ -146,11 +145,10 @@ def test_the_epoch_grows_when_something_has_changed(watched):
     assert look() > both_ended
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"format": 1, "keys": 3}', b"\x00" * 100])
-def test_a_damaged_file_turns_everybody_away_and_says_so(watched, content, caplog):
+def test_a_damaged_file_turns_everybody_away_and_says_so(watched, caplog):
     _, text = watched.make("admin")
     assert watched.grants_after(text) is not None
-    watched.path.write_bytes(content)
+    watched.path.write_bytes(b"{")
     assert watched.grants_after(text) is None
     assert watched.keys.asked_for
     assert watched.grants_after(text) is None
@@ -163,27 +161,20 @@ def test_a_damaged_file_turns_everybody_away_and_says_so(watched, content, caplo
     assert later.grants_after(text) == {"read"}
 
 
-def revoked(watched: Watched, key_id: str) -> None:
-    revoke_key(watched.path, key_id)
-
-
-def gone(watched: Watched, key_id: str) -> None:
-    watched.path.unlink()
-
-
-def emptied(watched: Watched, key_id: str) -> None:
-    write_keys(watched.path, ())
-
-
-@pytest.mark.parametrize("lose", [revoked, gone, emptied])
-def test_without_its_keys_a_directory_still_asks_for_one(watched, caplog, lose):
+@pytest.mark.parametrize("lost", ["revoked", "gone", "emptied"])
+def test_without_its_keys_a_directory_still_asks_for_one(watched, caplog, lost):
     key_id, text = watched.make("read")
     assert watched.grants_after(text) is not None
-    lose(watched, key_id)
+    if lost == "revoked":
+        revoke_key(watched.path, key_id)
+    elif lost == "gone":
+        watched.path.unlink()
+    else:
+        write_keys(watched.path, ())
     assert watched.grants_after(text) is None
     assert watched.keys.asked_for
-    assert Watched(watched.path).keys.asked_for or lose is emptied
-    assert ("no keys any more" in caplog.text) == (lose is not revoked)
+    assert Watched(watched.path).keys.asked_for or lost == "emptied"
+    assert ("no keys any more" in caplog.text) == (lost != "revoked")
 
 
 def test_a_directory_that_has_had_keys_lets_nobody_in_without_its_file(watched, caplog):
@@ -253,55 +244,42 @@ def test_revoking_keeps_the_record(path):
     assert revoke_key(path, "00000000") is None
 
 
-def test_what_a_key_grants_and_when_it_ends():
-    key = AccessKey("0" * 8, "n", ("read",), 0, 1000, None, bytes(32))
-    assert key.grants == {"read"}
-    assert key.is_live(999)
-    assert not key.is_live(1000)
-    admin = AccessKey("0" * 8, "n", ("admin",), 0, None, None, bytes(32))
-    assert admin.grants == ALL_SCOPES
-    assert admin.is_live(10**15)
-    assert not AccessKey("0" * 8, "n", ("read",), 0, None, 5, bytes(32)).is_live(4)
+CHANGES = [
+    lambda content: content.pop("keys"),
+    lambda content: content["keys"][0].pop("revoked_at"),
+    lambda content: content["keys"].append(content["keys"][0]),
+    lambda content: content.update(keys=5),
+    lambda content: content.update(keys=["SECRET"]),
+    *({"id": name} for name in ("SECRET", 7)),
+    *({"scopes": scopes} for scopes in ([], "read", ["SECRET"], [["read"]])),
+    *({"expires_at": moment} for moment in ("2030-01-01", 5)),
+    {"secret_sha256": "00"},
+    {"more": 1},
+]
 
 
-def both(content):
-    content["keys"].append(content["keys"][0])
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda content: content.pop("keys"),
-        lambda content: content["keys"][0].pop("revoked_at"),
-        both,
-        *({"keys": keys} for keys in (5, ["SECRET"])),
-        *({"id": name} for name in ("SECRET", 7)),
-        *({"scopes": scopes} for scopes in ([], "read", ["SECRET"], [["read"]])),
-        *({"expires_at": moment} for moment in ("2030-01-01", 5)),
-        {"secret_sha256": "00"},
-        {"more": 1},
-    ],
-)
-def test_a_damaged_file_is_no_file_without_keys(path, change):
+def test_a_damaged_file_is_no_file_without_keys(path):
     make(path)
-    content = json.loads(path.read_text())
-    if callable(change):
-        change(content)
-    else:
-        (content if "keys" in change else content["keys"][0]).update(change)
-    path.write_text(json.dumps(content))
-    with pytest.raises(KeyFileError, match="is damaged") as caught:
-        read_keys(path)
-    assert "SECRET" not in str(caught.value)
+    whole = path.read_text()
+    for change in CHANGES:
+        content = json.loads(whole)
+        if callable(change):
+            change(content)
+        else:
+            content["keys"][0].update(change)
+        path.write_text(json.dumps(content))
+        with pytest.raises(KeyFileError, match="is damaged") as caught:
+            read_keys(path)
+        assert "SECRET" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b'{"format": "1", "keys": []}'])
-def test_what_is_no_key_file_at_all_is_not_written_to(path, content):
-    path.write_bytes(content)
-    for touch in (read_keys, make):
-        with pytest.raises(KeyFileError):
-            touch(path)
-    assert path.read_bytes() == content
+def test_what_is_no_key_file_at_all_is_not_written_to(path):
+    for content in (b"", b"{", b"[]", b"null", b"\xff", bytes(100), b'{"format": "1", "keys": []}'):
+        path.write_bytes(content)
+        for touch in (read_keys, make):
+            with pytest.raises(KeyFileError):
+                touch(path)
+        assert path.read_bytes() == content
     path.write_text('{"format": 2, "keys": []}')
     with pytest.raises(KeyFileError, match="another version"):
         read_keys(path)

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from oubli.app.access.scopes import needed_scopes, rule_for
 from oubli.app.http.app import create_app
 from oubli.app.http.auth import is_open
@@ -28,19 +26,15 @@ NEEDED = {
 }
 
 
-@pytest.mark.parametrize(("scopes", "routes"), NEEDED.items())
-def test_what_a_route_needs(scopes, routes):
-    for route in routes.split(", "):
-        assert needed_scopes(*route.split()) == set(scopes.split()), route
+def test_what_a_route_needs():
+    for scopes, routes in NEEDED.items():
+        for route in routes.split(", "):
+            assert needed_scopes(*route.split()) == set(scopes.split()), route
 
 
 def test_every_route_of_the_application_is_written_down():
     page = described(create_app(make_settings(), make_service()))
     routes = [(method.upper(), path) for path, methods in page["paths"].items() for method in methods]
     assert len(routes) > 10
-    missing = [
-        route
-        for route in routes
-        if not is_open(route[1]) and rule_for(route[0], re.sub(r"\{\w+\}", "x", route[1])) is None
-    ]
-    assert missing == []
+    for method, path in routes:
+        assert is_open(path) or rule_for(method, re.sub(r"\{\w+\}", "x", path)) is not None, (method, path)

@@ -129,11 +129,6 @@ def other(told: list[str]) -> list[str]:
 
 FORGED: list[Callable[[list[str]], Any]] = [
     other,
-    lambda told: [told[1], told[0], *told[2:]],
-    lambda told: told[:-1],
-    lambda told: [*told, told[0]],
-    lambda _: [],
-    lambda _: forest(8, n_estimators=T).tree_digests(),
     lambda told: [told[0].upper(), *told[1:]],
     lambda told: [told[0] + "\n" + told[1], *told[2:]],
     lambda told: [told[0] + "\n", *told[1:]],
@@ -181,17 +176,15 @@ def test_a_state_without_digests_of_trees_cannot_be_checked(case):
         case.audit({**honest, "salt": None, "digest": None, "tree_digests": None}, trees=1)
 
 
-@pytest.mark.parametrize(
-    ("kind", "why"), [("incremental-boosting", "depends on those before it"), ("online-boosting", "not exact")]
-)
-def test_trees_of_kinds_that_cannot_be_checked_one_by_one(case, kind, why):
-    model = fitted(kind, 40, n_estimators=3, random_state=4)
-    case.of(model)
-    forgotten = {} if model.guarantee == "exact" else {"digest_hash": None, "digest_format": None}
-    state = {**case.state(**forgotten), **({"salt": None, "digest": None} if forgotten else {})}
-    for told in (state, {**state, "tree_digests": ["00" * 32] * 3}):
-        with pytest.raises(StartError, match=why):
-            case.audit(told, trees=1)
+def test_trees_of_kinds_that_cannot_be_checked_one_by_one(case):
+    for kind, why in (("incremental-boosting", "depends on those before it"), ("online-boosting", "not exact")):
+        model = fitted(kind, 40, n_estimators=3, random_state=4)
+        case.of(model)
+        forgotten = {} if model.guarantee == "exact" else {"digest_hash": None, "digest_format": None}
+        state = {**case.state(**forgotten), **({"salt": None, "digest": None} if forgotten else {})}
+        for told in (state, {**state, "tree_digests": ["00" * 32] * 3}):
+            with pytest.raises(StartError, match=why):
+                case.audit(told, trees=1)
 
 
 def test_what_else_cannot_be_checked(case):

@@ -16,9 +16,10 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_each_setting_names_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "oubli.toml").write_text("max_rows = 7\nport = 1\n")
+def test_each_setting_names_the_source_that_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "oubli.toml").write_text("max_rows = 7\nport = 1\nn_estimators = 7\n")
     monkeypatch.setenv("OUBLI_PORT", "2")
+    monkeypatch.setenv("OUBLI_N_ESTIMATORS", "8")
     monkeypatch.setenv("OUBLI_CORS_ORIGINS", "https://a.example,https://b.example")
     lines = list(settings_lines(load_settings(host="127.0.0.2", n_estimators=9)))
     found = {line.split(" = ")[0]: " ".join(line.split()) for line in lines if " = " in line}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from dataclasses import replace
@@ -38,24 +37,12 @@ def write(path: Path, n_batches: int, *, done: bool = False) -> None:
             report.end()
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".json"])
-def test_every_name_has_a_line_and_only_the_owner_may_read(tmp_path: Path, suffix: str):
-    path = tmp_path / f"report{suffix}"
-    write(path, 2)
-    lines = path.read_text().splitlines()
-    rows = [*csv.DictReader(lines)] if suffix == ".csv" else [json.loads(line) for line in lines]
-    assert [row["id"] for row in rows] == [f"{i}-{j}" for i in range(2) for j in range(3)]
-    assert [row["held"] in ("true", True) for row in rows] == [False, True, False] * 2
-    assert [int(row["samples"]) for row in rows] == [0, 2, 0] * 2
-    for one in (path, path.with_name(path.name + ".journal")):
-        assert one.stat().st_mode & 0o777 == 0o600
-
-
 def test_a_report_goes_on_behind_what_the_journal_has_seen(tmp_path: Path):
     path = tmp_path / "report.csv"
     write(path, 2)
     whole = path.read_bytes()
     journal = path.with_name("report.csv.journal")
+    assert [one.stat().st_mode & 0o777 for one in (path, journal)] == [0o600, 0o600]
     path.write_bytes(whole + b"2-0,true,1,,\n2-")
     journal.write_bytes(journal.read_bytes() + b'{"batches": 3')
     with Report(path, TASK) as report:
@@ -69,25 +56,25 @@ def test_a_report_goes_on_behind_what_the_journal_has_seen(tmp_path: Path):
         assert report.task.batch_size == 3, "batches keep their size: their keys depend on it"
 
 
-@pytest.mark.parametrize("n_bytes", [0, 1, 20])
-def test_a_process_that_was_killed_before_its_first_batch_begins_anew(tmp_path: Path, n_bytes: int):
-    path = tmp_path / "report.csv"
-    write(path, 0)
-    journal = path.with_name("report.csv.journal")
-    journal.write_bytes(journal.read_bytes()[:n_bytes])
-    path.write_bytes(b"id,he")
-    write(path, 1)
-    assert len(path.read_text().splitlines()) == 4
+def test_a_process_that_was_killed_before_its_first_batch_begins_anew(tmp_path: Path):
+    for n_bytes in (0, 1, 20):
+        path = tmp_path / f"report-{n_bytes}.csv"
+        write(path, 0)
+        journal = path.with_name(f"{path.name}.journal")
+        journal.write_bytes(journal.read_bytes()[:n_bytes])
+        path.write_bytes(b"id,he")
+        write(path, 1)
+        assert len(path.read_text().splitlines()) == 4
 
 
-@pytest.mark.parametrize("name", ["url", "by", "ref"])
-def test_another_run_is_refused(tmp_path: Path, name: str):
+def test_another_run_is_refused(tmp_path: Path):
     path = tmp_path / "report.csv"
     write(path, 1)
     before = path.read_bytes()
-    with pytest.raises(StartError, match=f"another {name}"):
-        Report(path, replace(TASK, **{name: "subjects"}))  # type: ignore[arg-type]
-    assert path.read_bytes() == before
+    for name in ("url", "by", "ref"):
+        with pytest.raises(StartError, match=f"another {name}"):
+            Report(path, replace(TASK, **{name: "subjects"}))  # type: ignore[arg-type]
+        assert path.read_bytes() == before
 
 
 def test_files_that_are_no_report_are_left_alone(tmp_path: Path):

@@ -20,15 +20,15 @@ def shown(*arguments: str, columns: int = 80) -> str:
     return found.output
 
 
-@pytest.mark.parametrize("command", ["serve", "config", "fit"])
-def test_help_fits_on_one_screen(command: str) -> None:
-    text = shown(command, "--help")
-    assert len(text.splitlines()) <= 60
+def test_help_fits_on_one_screen() -> None:
     flags = {flag_name(field) for field in Settings.model_fields}
-    listed = {word for line in text.splitlines() for word in line.split() if word in flags}
-    assert len(listed) <= 16
-    assert listed <= {flag_name(field) for field in ESSENTIAL}
-    assert "--help-all" in text
+    for command in ("serve", "config", "fit"):
+        text = shown(command, "--help")
+        assert len(text.splitlines()) <= 60
+        listed = flags.intersection(text.split())
+        assert len(listed) <= 16
+        assert listed <= {flag_name(field) for field in ESSENTIAL}
+        assert "--help-all" in text
 
 
 def test_all_settings_are_shown_when_they_are_asked_for() -> None:
@@ -69,13 +69,13 @@ def test_variables_of_others_are_named_in_one_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OUBLI_SERVICE_HOST", CANARY)
-    monkeypatch.setenv("OUBLI_PORT_8000_TCP", CANARY)
+    for name in ("OUBLI_SERVICE_HOST", "OUBLI_PORT_8000_TCP", "oubli_version"):  # Kubernetes sets the first two
+        monkeypatch.setenv(name, CANARY)
     with pytest.raises(SystemExit) as caught:
         main(["config"])
     assert caught.value.code == 0
     said = capfd.readouterr()
     text = " ".join(said.err.split())
-    assert "these variables are no settings and are ignored: OUBLI_PORT_8000_TCP, OUBLI_SERVICE_HOST" in text
+    assert "no settings and are ignored: OUBLI_PORT_8000_TCP, OUBLI_SERVICE_HOST, oubli_version" in text
     assert text.count("Note:") == 1
     assert CANARY not in said.out + said.err

@@ -31,7 +31,7 @@ def test_a_key_is_written_to_stdout_once(run, tmp_path):
     assert out.strip().rpartition("_")[2] not in listed
 
 
-def test_a_key_can_end(run, tmp_path):
+def test_a_key_can_end(run, tmp_path, monkeypatch):
     before = now_ms()
     run("create", "--scopes", "read", "--expires", "90d")
     run("create", "--scopes", "read", "--expires", "2999-01-31T12:00:00+01:00")
@@ -39,8 +39,10 @@ def test_a_key_can_end(run, tmp_path):
     assert first.expires_ms is not None
     assert before + 90 * DAY <= first.expires_ms <= now_ms() + 90 * DAY
     assert second.expires_ms == round(datetime(2999, 1, 31, 11, tzinfo=UTC).timestamp()) * 1000
-    listed, _ = run("list")
-    assert "2999-01-31T11:00:00.000Z" in listed
+    assert "2999-01-31T11:00:00.000Z" in run("list")[0]
+    later = now_ms() + 91 * DAY
+    monkeypatch.setattr("oubli.app.cli.keys.now_ms", lambda: later)
+    assert [line.split("\t")[1] for line in run("list")[0].splitlines()] == ["expired", "live"]
 
 
 def test_what_makes_no_key(run, tmp_path):
@@ -74,13 +76,6 @@ def test_revoking(run, tmp_path, monkeypatch):
         run("revoke", "00000000")
 
 
-def test_an_expired_key_is_listed_as_such(run, monkeypatch):
-    run("create", "--scopes", "read", "--expires", "1h")
-    later = now_ms() + DAY
-    monkeypatch.setattr("oubli.app.cli.keys.now_ms", lambda: later)
-    assert run("list")[0].split("\t")[1] == "expired"
-
-
 def test_where_no_key_can_be_kept(run, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(StartError, match="cannot be"):
@@ -112,9 +107,8 @@ def test_a_lost_file_of_keys_is_told_and_opens_no_server(run, tmp_path, monkeypa
     out, _ = run("create", "--scopes", "admin")
     load_settings().require_servable()
     (tmp_path / "oubli-data" / FILE_NAME).unlink()
-    for words in ("is gone", "from a backup", "oubli keys create", "access-keys-mark"):
-        with pytest.raises(SettingsError, match=words):
-            load_settings().require_servable()
+    with pytest.raises(SettingsError, match=r"(?s)is gone.*from a backup.*oubli keys create.*access-keys-mark"):
+        load_settings().require_servable()
     with pytest.raises(StartError, match="is gone"):
         run("list")
     with pytest.raises(StartError, match="no key with this id"):

@@ -50,13 +50,12 @@ def test_a_sound_ledger(run, ledger, tmp_path):
     assert "Not proved" in told
 
 
-@pytest.mark.parametrize("place", [0, 2, 4])
-def test_a_wrong_ledger(place, run, ledger, tmp_path):
+def test_a_wrong_ledger(run, ledger, tmp_path):
     entries = as_objects(ledger.entries())
-    entries[place]["at"] = "2026-01-01T00:00:00.000Z"
+    entries[2]["at"] = "2026-01-01T00:00:00.000Z"
     code, out, told = run("verify", write_lines(tmp_path / "ledger.jsonl", entries))
     assert (code, out) == (1, "")
-    assert f"wrong at entry {place + 1}: it was changed" in told
+    assert "wrong at entry 3: it was changed" in told
 
 
 def test_a_receipt_and_keys(run, ledger, tmp_path):
@@ -162,9 +161,7 @@ def test_both_write_all_entries_and_the_signed_end(run, tmp_path):
 def test_an_end_that_is_not_signed_leaves_no_file(run, tmp_path, monkeypatch):
     with hosted(make_service(forest(60), tmp_path / "data")) as host:
         page = LedgerDatabase.page
-        monkeypatch.setattr(
-            LedgerDatabase, "page", lambda self, after, limit, **_: page(self, after, limit, signs=False)
-        )
+        monkeypatch.setattr(LedgerDatabase, "page", lambda *given, **_: page(*given, signs=False))
         with pytest.raises(StartError, match="not signed"):
             run("fetch", tmp_path / "ledger.jsonl", "--url", f"http://127.0.0.1:{host.port}")
     assert [path.name for path in tmp_path.iterdir()] == ["data"]

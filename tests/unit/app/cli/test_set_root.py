@@ -41,25 +41,21 @@ def _by_the_kernel() -> Any:
         yield
 
 
-@settings(deadline=None)  # the first one loads the kernel
-@given(
-    st.lists(
-        st.tuples(
-            st.dictionaries(NAMES, VALUES, max_size=3),
-            VALUES,
-            st.one_of(st.none(), st.sampled_from("xyz")),
-            st.text(),
-            VALUES | st.just(1),
-        ),
-        max_size=5,
-        unique_by=lambda one: one[3],
-    )
+SAMPLES = st.fixed_dictionaries(
+    {
+        "features": st.dictionaries(NAMES, VALUES, max_size=3),
+        "label": VALUES,
+        "subject": st.none() | st.sampled_from("xyz"),
+        "id": st.text(),
+        "weight": VALUES | st.just(1),
+    }
 )
-def test_the_root_is_that_of_the_verifier(rows: list[tuple[dict[str, Any], Any, str | None, str, Any]]) -> None:
-    samples = [
-        {**sample(number), "features": features, "label": label, "subject": subject, "id": name, "weight": weight}
-        for number, (features, label, subject, name, weight) in enumerate(rows)
-    ]
+
+
+@settings(deadline=None)  # the first one loads the kernel
+@given(st.lists(SAMPLES, max_size=5, unique_by=lambda one: one["id"]))
+def test_the_root_is_that_of_the_verifier(fields: list[dict[str, Any]]) -> None:
+    samples = [{**sample(number), **one} for number, one in enumerate(fields)]
     assert outcome(set_root, samples) == outcome(verifier.set_root, samples)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
@@ -23,15 +22,13 @@ RUN = ("=1+1", "+1+2", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "=", "-1.5.2", "-a", 
 HARMLESS = ("-1.5", "+3", "-.5", "-1e-7", "-", "+", "@", "=", "a=1", "", " =1", "1-2", "O'Hara", "'", "''")
 
 
-@pytest.mark.parametrize("text", RUN)
-def test_what_a_spreadsheet_would_run_is_written_behind_an_apostrophe(text: str) -> None:
-    assert guarded(text) == ("'" + text if len(text) > 1 else text)
-    assert guarded("'" + text) == "''" + text
-
-
-@pytest.mark.parametrize("value", [*HARMLESS, -1.5, -3, None, True])
-def test_numbers_and_other_texts_stay_as_they_are(value: Any) -> None:
-    assert guarded(value) is value
+def test_what_a_spreadsheet_would_run_is_written_behind_an_apostrophe_and_all_else_as_it_is() -> None:
+    for text in RUN:
+        assert guarded(text) == ("'" + text if len(text) > 1 else text)
+        assert guarded("'" + text) == "''" + text
+    values: list[Any] = [*HARMLESS, -1.5, -3, None, True]
+    for value in values:
+        assert guarded(value) is value
 
 
 TEXTS = st.text("='+-@\t\r1.ea", max_size=6)
@@ -100,10 +97,8 @@ def test_an_export_can_be_sent_back_and_read_as_a_data_file(tmp_path: Path) -> N
         assert list(read_names(page.decode().splitlines(), "ids", None, "data.csv")) == ["=id()"]
 
 
-@pytest.mark.parametrize("as_they_are", [True, False])
-def test_a_setting_writes_texts_as_they_are(as_they_are: bool) -> None:
-    mark = "" if as_they_are else "'"
-    with served(csv_formulas=as_they_are) as client:
+def test_a_setting_writes_texts_as_they_are() -> None:
+    with served(csv_formulas=True) as client:
         nasty(client)
         (found,) = cells_of(client.get("/samples", params={"id": "=id()", "format": "csv"}).text)
-        assert (found["id"], found["subject"], found["income"]) == (f"{mark}=id()", f"{mark}@person", f"{mark}-1+1")
+        assert (found["id"], found["subject"], found["income"]) == ("=id()", "@person", "-1+1")

@@ -14,27 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import parquet as pq
 
 from oubli.app.datasets.loading import LoadError, load_table
 from oubli.app.settings import load_settings
-from tests.unit.app.datasets.writing import _stream, people, zstd
+from tests.unit.app.datasets.writing import STYLES, arrow, parquet, people, stream, zstd
 
 LONG = b"a,y\n" + b"1,p\n" * 1000
+STREAM = arrow({"a": [1.0] * 1000, "y": ["p"] * 1000}, stream)
 CANARY = "canary"
 SAY = "save the file as UTF-8, or say what it is with --read encoding=NAME"
-
-
-def parquet() -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"a": [1.0, 2.0], "y": ["p", "q"]}), sink)
-    return sink.getvalue()
-
-
-def stream() -> bytes:
-    sink = io.BytesIO()
-    _stream(pa.table({"a": [1.0] * 1000, "y": ["p"] * 1000}), sink)
-    return sink.getvalue()
 
 
 def archive() -> bytes:
@@ -71,8 +59,8 @@ MALFORMED: list[tuple[str | bytes, dict[str, Any], str]] = [
     (gzip.compress(LONG, mtime=0)[:-20], {}, "is compressed and cut short or damaged"),
     (bz2.compress(LONG)[:-20], {}, "is compressed and cut short or damaged"),
     (zstd(LONG * 100)[:-20], {}, "is compressed and cut short or damaged"),
-    (parquet()[:-30], {}, "begins like a Parquet file but cannot be read as one"),
-    (stream()[:-300], {}, "begins like an Arrow file but cannot be read as one"),
+    (parquet(a=[1.0, 2.0], y=["p", "q"])[:-30], {}, "begins like a Parquet file but cannot be read as one"),
+    (STREAM[:-300], {}, "begins like an Arrow file but cannot be read as one"),
     (b"ARROW1\0\0" + bytes(100), {}, "begins like an Arrow file but cannot be read as one"),
     (b"FEA1" + bytes(100), {}, "begins like an Arrow file but cannot be read as one"),
     (archive(), {}, "is a zip archive"),
@@ -96,11 +84,7 @@ MALFORMED: list[tuple[str | bytes, dict[str, Any], str]] = [
     ("a;y\n1,5;1,5\n2,5;canary\n", {"task": "regression"}, "line 3, column 'y': regression needs a number"),
     ("a,y\n1,p\n9007199254740993,q\n", {}, "line 3, column 'a': the integer has more digits"),
     ("a,y\n1,p\n1e999,q\n", {}, "line 3, column 'a': is too large for a 64-bit float"),
-    (
-        "a,y\n" + "".join(f"{i},c{i}\n" for i in range(1001)),
-        {},
-        "has 1,001 different labels, and a model",
-    ),
+    ("a,y\n" + "".join(f"{i},c{i}\n" for i in range(1001)), {}, "has 1,001 different labels, and a model"),
     ("a,y\n1,p\n2,q\n", {"read": ("separator=;",)}, "--read takes KEY=VALUE, and KEY is one of format, encoding"),
     ("a,y\n1,p\n2,q\n", {"read": ("delimiter=;;",)}, "--read delimiter must be one character"),
     ("a,y\n1,p\n2,q\n", {"read": ("encoding=klingon",)}, "--read encoding must be an encoding that Python knows"),
@@ -109,7 +93,7 @@ MALFORMED: list[tuple[str | bytes, dict[str, Any], str]] = [
     ("a,y\n1,p\n2,q\n", {"read": ("decimal=x",)}, "--read decimal must be one of"),
     ("a,y\n1,p\n2,q\n", {"read": ("skip=two",)}, "--read skip must be a number of lines"),
     ("a,y\n1,p\n2,q\n", {"target": None}, "no column is named to predict: say which with --target COLUMN"),
-    ("a,y\n1,p\n2,q\n", {"target": "income"}, "no column 'income', which --target names"),
+    ("a,y\n1,p\n2,q\n", {"target": "income"}, "no column 'income', which --target names. It has 'a', 'y': choose"),
     ("y\np\n", {}, "no column left to learn from"),
     ("a,y\n1,1\n2,nan\n", {}, "line 3, column 'y': the label must be a finite number"),
     ("a,y\n1,p\ninf,q\n", {}, "line 3, column 'a': must be a finite number: remove the infinity"),
@@ -126,15 +110,11 @@ MALFORMED: list[tuple[str | bytes, dict[str, Any], str]] = [
     (lzma.compress(LONG)[:-20], {}, "is compressed and cut short or damaged"),
     (gzip.compress(LONG, mtime=0)[:30] + b"\0" * 30, {}, "is compressed and cut short or damaged"),
     (b"PK\x03\x04", {}, "is a zip archive or a"),
-    ("a,y\n1,p\n2,q\n", {"target": "income"}, "'a', 'y': choose among them"),
 ]
 
 
 @pytest.mark.parametrize(("content", "flags", "part"), MALFORMED, ids=range(len(MALFORMED)))
-def test_a_malformed_file_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | bytes, flags: dict[str, Any], part: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_malformed_file_is_refused(content: str | bytes, flags: dict[str, Any], part: str) -> None:
     path = Path("data.csv")
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(LoadError) as caught:
@@ -147,8 +127,6 @@ def test_a_malformed_file_is_refused(
 
 def test_a_file_that_is_cut_off_anywhere_is_read_or_refused(tmp_path: Path) -> None:
     """Whatever is left of a file, nothing but a `LoadError` comes out."""
-    from tests.unit.app.datasets.writing import STYLES
-
     path = tmp_path / "data.csv"
     for name in ("excel-unicode-text", "r-write-csv", "excel-german", "duckdb-gz"):
         data = STYLES[name].write(people(3, 6))

@@ -22,11 +22,6 @@ from tests.unit.app.support import served
 N = 200
 
 
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture
 def odd() -> Path:
     """A file with something to say about each column."""
@@ -108,23 +103,20 @@ def test_a_person_is_asked_for_the_target(odd: Path) -> None:
     assert answers[0] == "y"
 
 
-@pytest.mark.parametrize(("answer", "task"), [(CLASSES, "classification"), (None, "regression")])
-def test_some_distinct_whole_numbers_are_asked_about_or_said(odd: Path, answer: str | None, task: str) -> None:
+def test_some_distinct_whole_numbers_are_asked_about_or_said_unless_the_task_is(odd: Path) -> None:
     odd.write_text("a,y\n" + "".join(f"{i},{i % 25}\n" for i in range(N)))
-    table = load(odd, lambda question, answers: answer, target="y")
-    assert table.schema.task == task
-    line = next(line for line in table.about.lines(values=True) if line.startswith("target"))
-    assert ("25 distinct whole numbers are read as quantities: --task classification if not" in line) == (not answer)
-
-
-@pytest.mark.parametrize("flags", [{"task": "regression"}, {"task": "classification"}])
-def test_nobody_is_asked_what_is_said(odd: Path, flags: dict[str, Any]) -> None:
-    odd.write_text("a,y\n" + "".join(f"{i},{i % 25}\n" for i in range(N)))
+    for answer, task in ((CLASSES, "classification"), (None, "regression")):
+        table = load(odd, lambda question, answers, answer=answer: answer, target="y")
+        assert table.schema.task == task
+        line = next(line for line in table.about.lines(values=True) if line.startswith("target"))
+        hint = "25 distinct whole numbers are read as quantities: --task classification if not"
+        assert (hint in line) == (not answer)
 
     def ask(question: str, answers: Sequence[str]) -> str:
         raise AssertionError(question)
 
-    assert load(odd, ask, target="y", **flags).about.hint == ""
+    for task in ("regression", "classification"):
+        assert load(odd, ask, target="y", task=task).about.hint == ""
 
 
 def test_more_classes_than_a_model_holds_are_refused_unless_the_schema_allows_them(odd: Path) -> None:
@@ -209,30 +201,3 @@ def test_a_server_tells_what_was_understood_until_a_sample_is_erased(odd: Path, 
         assert understood["read"] == ["csv"]
     with served(build_service(settings)) as client:
         assert client.get("/model").json()["understood"] is None, "the data directory is read, not the file"
-
-
-def test_a_column_of_dates_takes_dates_as_text_and_as_numbers(odd: Path) -> None:
-    settings = load_settings(data=odd, target="y", drop=("name", "given", "always"), ephemeral=True, n_estimators=3)
-    with served(build_service(settings)) as client:
-        row = {"no": 1, "age": 30, "code": 2}
-        answers = [
-            client.post("/predict", json={"instances": [{**row, "since": since}]}).json()["probabilities"]
-            for since in ("2024-01-05", 19727, "2024-01-05T00:00:00Z")
-        ]
-        assert answers[0] == answers[1] == answers[2]
-        many = client.post("/predict", json={"instances": [{**row, "since": "2024-01-05"}] * 40}).json()
-        assert many["probabilities"] == answers[0] * 40
-        as_csv = {"Content-Type": "text/csv"}
-        tables = [
-            client.post("/predict", content=f"no,age,code,since\n1,30,2,{since}\n", headers=as_csv)
-            for since in ("2024-01-05", "19727")
-        ]
-        assert tables[0].status_code == 200
-        assert tables[0].text == tables[1].text
-        refused = client.post("/predict", json={"instances": [{**row, "since": "SEKRET"}]})
-        assert refused.status_code == 422
-        assert "must be a date (2024-01-31)" in refused.text
-        assert "SEKRET" not in refused.text
-        new = {"id": "n", "label": "yes", "features": {**row, "since": "2024-02-29"}}
-        assert client.post("/samples", json={"samples": [new]}).status_code == 201
-        assert client.get("/samples/n").json()["features"]["since"] == 19782

@@ -137,13 +137,11 @@ class Style:
         return text
 
 
-CRLF = Style(newline="\r\n")
-SHEET = replace(CRLF, true="TRUE", false="FALSE")
+SHEET = Style(newline="\r\n", true="TRUE", false="FALSE")
 GERMAN = replace(SHEET, delimiter=";", decimal=",", day="%d.%m.%Y", time="%d.%m.%Y %H:%M:%S", without=("member",))
 R = Style(quotes="text", missing="NA", true="TRUE", false="FALSE", index=".")
 PANDAS = Style(true="True", false="False")
 TEXT_FORMAT = Style(delimiter="\t", missing="\\N", quotes="none", true="t", false="f")
-POLARS = Style(time="%Y-%m-%dT%H:%M:%S.000000")
 
 
 def zstd(data: bytes) -> bytes:
@@ -175,7 +173,6 @@ STYLES: dict[str, Style] = {
     "postgresql-null": Style(true="t", false="f", missing="NULL"),
     "postgresql-text": TEXT_FORMAT,
     "postgresql-zone": Style(true="t", false="f", time="%Y-%m-%d %H:%M:%S+00"),
-    "duckdb": Style(),
     "duckdb-bars": Style(delimiter="|", missing="NULL"),
     "duckdb-gz": Style(pack=partial(gzip.compress, mtime=0)),
     "duckdb-zst": Style(pack=zstd),
@@ -191,7 +188,6 @@ STYLES: dict[str, Style] = {
     "r-readr": Style(missing="NA", true="TRUE", false="FALSE", time="%Y-%m-%dT%H:%M:%SZ"),
     "r-readr-csv2": Style(delimiter=";", decimal=",", missing="NA", true="TRUE", false="FALSE"),
     "openml": Style(missing="?", quotes="text"),
-    "uci": Style(missing="?", delimiter=","),
     "dashes": Style(missing="-"),
     "words": Style(missing="N/A"),
     "nan": replace(PANDAS, missing="nan"),
@@ -205,7 +201,6 @@ STYLES: dict[str, Style] = {
     "trailing-comma": Style(behind=","),
     "blank-lines": Style(blank=True),
     "padded": Style(padded=True),
-    "quoted-all": Style(quotes="all"),
     "decimal-comma-with-commas": Style(decimal=","),
     "spaces-in-thousands": Style(delimiter=";", decimal=",", thousands="\u00a0"),
     "swiss": Style(delimiter=";", thousands="'"),
@@ -216,7 +211,6 @@ STYLES: dict[str, Style] = {
     "title-lines": Style(before="Our people\nas of today\n", flags={"read": ("skip=2",)}),
     "given-delimiter": Style(delimiter=":", flags={"read": ("delimiter=:",)}, quotes="all"),
     "unnamed-zero": replace(PANDAS, index=".Unnamed: 0"),
-    "pandas-index": replace(PANDAS, index="."),
 }
 """The ways of writing text, by name."""
 
@@ -238,13 +232,20 @@ def _polars(rows: Rows, write: str, **options: Any) -> bytes:
     return sink.getvalue()
 
 
-def _arrow(rows: Rows, write: Callable[[pa.Table, Any], object]) -> bytes:
+def arrow(rows: Rows, write: Callable[[pa.Table, Any], object]) -> bytes:
+    """Return a file of pyarrow."""
     sink = io.BytesIO()
     write(pa.table(rows), sink)
     return sink.getvalue()
 
 
-def _stream(table: pa.Table, sink: Any) -> None:
+def parquet(row_group_size: int | None = None, **columns: Any) -> bytes:
+    """Return a Parquet file of some columns."""
+    return arrow(columns, partial(pq.write_table, row_group_size=row_group_size))
+
+
+def stream(table: pa.Table, sink: Any) -> None:
+    """Write an Arrow stream."""
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
 
@@ -254,7 +255,7 @@ def _json(rows: Rows) -> bytes:
     return "".join(json.dumps(line, default=str) + "\n" for line in lines).encode()
 
 
-def sheet(rows: Rows) -> bytes:
+def _sheet(rows: Rows) -> bytes:
     """A workbook with one sheet, as Excel writes it: dates are numbers with a style."""
     cells: list[list[Any]] = [list(rows), *map(list, zip(*rows.values(), strict=True))]
 
@@ -314,9 +315,10 @@ PROGRAMS: dict[str, Callable[[Rows], bytes]] = {
     "polars-arrow": partial(_polars, write="write_ipc", compression="zstd"),
     "polars-arrow-stream": partial(_polars, write="write_ipc_stream"),
     "polars-parquet": partial(_polars, write="write_parquet"),
-    "pyarrow-feather": partial(_arrow, write=lambda table, sink: feather.write_feather(table, sink)),
-    "pyarrow-stream": partial(_arrow, write=_stream),
-    "pyarrow-parquet": partial(_arrow, write=pq.write_table),
+    "pyarrow-feather": partial(arrow, write=lambda table, sink: feather.write_feather(table, sink)),
+    "pyarrow-stream": partial(arrow, write=stream),
+    "pyarrow-parquet": partial(arrow, write=pq.write_table),
+    "excel-workbook": _sheet,
     "json-lines": _json,
     "json-lines-gz": lambda rows: gzip.compress(_json(rows)),
 }

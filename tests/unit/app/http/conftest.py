@@ -15,11 +15,6 @@ from tests.unit.app.support import make_service, served
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def client() -> Iterator[TestClient]:
     with served() as one:
         yield one

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import uvicorn
 from uvicorn.server import ServerState
 
 from oubli.app.access.keys import AccessKeys
 from oubli.app.http.app import create_app
 from oubli.app.http.auth import AccessRules
-from oubli.app.http.connection.connections import ConnectionLimits, Connections
+from oubli.app.http.connection.connections import ConnectionLimits, Connections, server_config
 from oubli.app.http.connection.fastpath import protocol_for
 from oubli.app.http.monitoring.observer import Observer
 from oubli.app.service.service import Service
@@ -52,14 +51,13 @@ class Transport(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return self.unread
 
-    def abort(self) -> None:
-        self.closed = True
-
     def is_closing(self) -> bool:
         return self.closed
 
     def close(self) -> None:
         self.closed = True
+
+    abort = close
 
     def pause_reading(self) -> None: ...
 
@@ -84,14 +82,7 @@ class Host:
         if not hot:
             self.hot.find = lambda *found: None
         self.guard = Connections(limits)
-        self.config = uvicorn.Config(
-            self.app,
-            http=protocol_for(self.hot, self.guard),
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            ws="none",
-        )
+        self.config = server_config(self.app, protocol_for(self.hot, self.guard), lifespan="off")
         self.config.load()
         self.state = ServerState()
         self.state.default_headers = [(b"date", b"today")]
@@ -103,6 +94,14 @@ class Host:
         protocol.connection_made(transport)
         self._connections.append(Connection(protocol, transport))
         return self._connections[-1]
+
+    async def ask(self, *sent: bytes) -> Connection:
+        """Send requests on a new connection, each when the one before is answered."""
+        connection = self.connect()
+        for data in sent:
+            connection.send(data)
+            await self.settle()
+        return connection
 
     def count_hot(self) -> list[bool]:
         """Note from now on which requests were answered on the short way."""
@@ -182,14 +181,13 @@ def split_answers(data: bytes, *, may_lack_bodies: bool = False) -> list[Answere
         status, *headers = _MADE.sub(rb"\1made", head).split(b"\r\n")
         if b"transfer-encoding: chunked" in head:
             body, data = _unchunked(data)
-            answers.append(Answered(status, tuple(sorted(headers)), _TIMES.sub(rb'"\1":"then"', body)))
-            continue
-        found = re.search(rb"\r\ncontent-length: (\d+)", head)
-        length = int(found[1]) if found else 0
-        if may_lack_bodies and (not data or data.startswith(b"HTTP/1.1 ")):
-            length = 0
-        assert len(data) >= length, "half a body"
-        body, data = data[:length], data[length:]
+        else:
+            found = re.search(rb"\r\ncontent-length: (\d+)", head)
+            length = int(found[1]) if found else 0
+            if may_lack_bodies and (not data or data.startswith(b"HTTP/1.1 ")):
+                length = 0
+            assert len(data) >= length, "half a body"
+            body, data = data[:length], data[length:]
         answers.append(Answered(status, tuple(sorted(headers)), _TIMES.sub(rb'"\1":"then"', body)))
     return answers
 
@@ -225,12 +223,13 @@ def request(
     body: bytes = b"",
     *,
     headers: tuple[tuple[str, str], ...] | None = None,
-    version: str = "1.1",
+    more: Mapping[str, str] | None = None,
 ) -> bytes:
-    """A request as bytes, with the usual headers unless others are given."""
+    """A request as bytes, with the usual headers unless others are given, and more behind them."""
     if headers is None:
         headers = (("Host", "127.0.0.1"), ("Content-Type", "application/json"), ("Content-Length", str(len(body))))
-    lines = [f"{method} {target} HTTP/{version}", *(f"{name}: {value}" for name, value in headers)]
+    fields = (*headers, *(more or {}).items())
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields)]
     return "\r\n".join(lines).encode("utf-8") + b"\r\n\r\n" + body
 
 
@@ -249,9 +248,8 @@ def with_limits(**limits: Any) -> pytest.MarkDecorator:
 
 def asgi_scope(method: str, path: str, **headers: str) -> dict[str, Any]:
     """What an ASGI server gives an application of a request."""
-    fields = [
-        (name.replace("_", "-").encode(), value.encode()) for name, value in {"host": "127.0.0.1", **headers}.items()
-    ]
+    named = {"host": "127.0.0.1", **headers}
+    fields = [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()]
     return {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
         "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "headers": fields,

@@ -118,15 +118,7 @@ _ZSTD = zstandard.ZstdCompressor().compress
 
 
 class Cases:
-    """Draws what one connection sends.
-
-    Parameters
-    ----------
-    seed
-        The same one draws the same.
-    keys
-        Good and bad ones; the empty text for none.
-    """
+    """Draws what one connection sends, the same for the same seed; an empty text among the keys is none."""
 
     def __init__(self, seed: int, keys: Sequence[str]) -> None:
         self._random = random.Random(seed)

@@ -59,7 +59,6 @@ def raw(features: str, label: str = '"yes"') -> bytes:
 
 
 GOOD_ROWS = [[1, "a", True]] * 2998
-DEEP = b'{"samples": ' + b"[" * 5000 + b"]" * 5000 + b"}"
 ONE_DEEP = b'{"instances": [{"age": 1, "job": "a", "member": true, "XYZZY": ' + b"[" * 60 + b"1" + b"]" * 60 + b"}]}"
 CASES = [
     Bad("too few features", 422, "/samples/1/features", sample(features=[98765.4375, MARK])),
@@ -71,7 +70,6 @@ CASES = [
     Bad("a number where a boolean belongs", 422, "/samples/1/features/2", sample(features=[1, MARK, 98765.4375])),
     Bad("infinity", 400, None, raw("[Infinity, 1, true]")),
     Bad("NaN", 400, None, raw("[NaN, 1, true]")),
-    Bad("a repeated id", 422, "/samples/1/id", {"samples": [{**GOOD, "id": MARK}, {**GOOD, "id": MARK}]}),
     Bad("one id as text and integer", 422, "/samples/1/id", {"samples": [{**GOOD, "id": n} for n in (98765, "98765")]}),
     Bad("an id too long", 422, "/samples/1/id", sample(id=MARK * 60)),
     Bad("an empty id", 422, "/samples/1/id", sample(id="")),
@@ -108,18 +106,12 @@ CASES = [
     Bad("an empty body", 400, None, b""),
     Bad("JSON that is not UTF-8", 400, None, b'{"samples": "XYZZY\xff"}'),
     Bad("a lone surrogate", 400, None, raw("[1, 2, true]", '"\\ud800XYZZY"')),
-    Bad("deep JSON", 422, "", DEEP),
-    Bad("another content type", 415, None, sample(id=MARK), headers={"Content-Type": "text/plain"}),
-    Bad("another host", 421, None, sample(id=MARK), headers={**JSON, "Host": "xyzzy.example"}),
     Bad("another origin", 403, None, sample(id=MARK), headers={**JSON, "Origin": "http://xyzzy.example"}),
     Bad("held with other content", 409, "/samples/1/id", sample(id="c1")),
     Bad("predict: an unknown name", 422, "/instances/1", predict(named(1, member=1, **{MARK: 1})), "/predict"),
-    Bad("predict: text for a number", 422, "/instances/1/0", predict([MARK, "a", True]), "/predict"),
     Bad("predict: a parameter", 422, "", predict(), "/predict?extra_column=ignore"),
     Bad("samples: a parameter", 422, "", {"samples": [GOOD]}, "/samples?extra_column=ignore"),
-    Bad(
-        "predict: deep where it is ignored", 422, "", ONE_DEEP, "/predict?extra_columns=ignore&missing_columns=missing"
-    ),
+    Bad("predict: deep where it is ignored", 422, "", ONE_DEEP, LAX),
     Bad("predict: too many rows", 413, None, {"instances": [GOOD["features"]] * 3001}, "/predict"),
     Bad("predict: one of many rows", 422, "/instances/2999/0", predict(*GOOD_ROWS, [MARK, "a", True]), "/predict"),
     Bad("put: a wrong value", 422, "/features/0", {**GOOD, "features": [MARK, "a", True]}, "/samples/c1", "PUT"),
@@ -143,7 +135,6 @@ CASES = [
     Bad("search: no subject", 422, "/subject", {}, "/samples/search"),
     Bad("restore: a foreign file", 422, None, b"XYZZY" * 100, "/snapshot/file", "PUT", {}),
     Bad("no such route", 404, None, b"", f"/{MARK}", "GET"),
-    Bad("no such method", 405, None, b"", f"/samples/{MARK}", "POST"),
 ]
 
 
@@ -151,6 +142,10 @@ CASE = "123e4567-e89b-12d3-a456-426614174000"
 WHO = {"subjects": ["s1"]}
 ROW = {"instances": [[1, "a", True]]}
 ODD = {"instances": [[1, "a", True], [MARK, "a", True]]}
+NO_ROWS: list[tuple[dict[str, Any], str]] = [
+    *(({}, "/instances"), ({"instances": []}, "/instances"), ({"instances": [[1, "a"]]}, "/instances/0")),
+    ({**ROW, MARK: 3}, ""),
+]
 BODIES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "/subjects/restrict": [
         ({}, "/subjects"),
@@ -183,9 +178,7 @@ BODIES: dict[str, list[tuple[dict[str, Any], str]]] = {
         *(({"id": name}, "/id") for name in (None, ["a"])),
     ],
     "/influence": [
-        ({}, "/instances"),
-        ({"instances": []}, "/instances"),
-        ({"instances": [[1, "a"]]}, "/instances/0"),
+        *NO_ROWS,
         ({**ODD, "labels": ["no", "no"]}, "/instances/1/0"),
         ({**ROW, "labels": ["yes", "yes"]}, "/labels"),
         ({**ROW, "labels": [7]}, "/labels/0"),
@@ -193,14 +186,10 @@ BODIES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({**ROW, "method": "leave-one-out", "update_set": "single"}, "/method"),
         ({**ROW, "update_set": 0}, "/update_set"),
         ({**ROW, "top": 0}, "/top"),
-        ({**ROW, MARK: 3}, ""),
     ],
     "/explain": [
-        ({}, "/instances"),
-        ({"instances": []}, "/instances"),
-        ({"instances": [[1, "a"]]}, "/instances/0"),
+        *NO_ROWS,
         (ODD, "/instances/1/0"),
-        ({**ROW, MARK: 3}, ""),
         *(({**ROW, "change": change}, "/change") for change in (MARK, [], {MARK: 1})),
         *(({**ROW, "change": {"columns": number}}, "/change/columns") for number in (0, 3, True, 1.0, MARK, None)),
         ({**ROW, "change": {"features": "age"}}, "/change/features"),
@@ -220,6 +209,7 @@ BODIES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({**ROW, "ids": ["c1"], MARK: 1}, ""),
     ],
     "/predict": [
+        *NO_ROWS,
         ({**ROW, "receipt": MARK}, "/receipt"),
         *(({**ROW, "coverage": share}, "/coverage") for share in (0, 1, -1, "0.9", True, [0.9])),
         ({**ROW, "by_class": True}, "/by_class"),
@@ -300,24 +290,14 @@ def client_lines(caplog: pytest.LogCaptureFixture) -> str:
     return "\n".join(record.getMessage() for record in caplog.records if record.name.startswith(("httpx", "httpcore")))
 
 
-def damaged(whole: bytes, how: float) -> bytes:
-    if how < 1:
-        return whole[: int(len(whole) * how)]
-    return whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:]
-
-
-@pytest.mark.parametrize(
-    ("how", "says"), [(0.1, ""), (0.5, ""), (0.99, ""), (1, "checksum"), ("newer", "upgrade oubli")]
-)
-def test_a_damaged_or_newer_snapshot_is_refused(
-    client: Any, before: Any, how: Any, says: str, newer_file: bytes
-) -> None:
-    file = newer_file if how == "newer" else damaged(client.get("/snapshot/file").content, how)
-    response = client.put("/snapshot/file", content=file)
-    assert response.status_code == 422
-    assert response.json()["type"].endswith("unreadable-file")
-    assert says in response.json()["detail"]
-    assert state(client) == before
+def test_a_damaged_or_newer_snapshot_is_refused(client: Any, before: Any, newer_file: bytes) -> None:
+    whole = client.get("/snapshot/file").content
+    altered = whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:]
+    for file, says in ((whole[: len(whole) // 2], ""), (altered, "checksum"), (newer_file, "upgrade oubli")):
+        response = client.put("/snapshot/file", content=file)
+        assert (response.status_code, response.json()["type"]) == (422, "urn:oubli:problem:unreadable-file")
+        assert says in response.json()["detail"]
+        assert state(client) == before
 
 
 def test_a_refused_request_in_an_empty_model(tmp_path: Any) -> None:

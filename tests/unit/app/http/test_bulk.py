@@ -123,13 +123,10 @@ def test_columns_stand_in_any_order_and_a_dictionary_is_as_good_as_texts(client:
     assert post(client, "/predict", arrow(coded, 10), Format.ARROW).content == plain
     objects = b"".join(json.dumps(dict(zip(NAMES, row, strict=True))).encode() + b"\n" for row in rows(50))
     assert post(client, "/predict", objects, Format.NDJSON).content == plain
-
-
-def test_a_byte_order_mark_blank_lines_and_carriage_returns_change_nothing(client: TestClient) -> None:
-    plain = client.post("/predict", json={"instances": rows(5)}).content
-    body = written(Format.CSV, NAMES, rows(5)).replace(b"\n", b"\r\n")
+    # A byte order mark, blank lines and carriage returns change nothing.
+    body = written(Format.CSV, NAMES, rows(50)).replace(b"\n", b"\r\n")
     assert post(client, "/predict", b"\xef\xbb\xbf" + body + b"\r\n\r\n", Format.CSV).content == plain
-    lines = written(Format.NDJSON, NAMES, rows(5)).replace(b"\n", b"\r\n\n")
+    lines = written(Format.NDJSON, NAMES, rows(50)).replace(b"\n", b"\r\n\n")
     assert post(client, "/predict", lines, Format.NDJSON).content == plain
 
 
@@ -146,15 +143,15 @@ def test_compressed_bodies_are_read_in_pieces(client: TestClient) -> None:
 
 @pytest.mark.parametrize(("given", "wanted"), list(zip(BULK, (*BULK[1:], BULK[0]), strict=True)))
 def test_a_long_body_is_answered_in_pieces_and_in_full(client: TestClient, given: Format, wanted: Format) -> None:
-    body = written(given, NAMES, rows(2000) * 25)
+    body = written(given, NAMES, rows(2000) * 10)
     plain = predictions(Format.JSON, client.post("/predict", json={"instances": rows(2000)}).content)
     answer = post(client, "/predict", (body[at : at + 70_001] for at in range(0, len(body), 70_001)), given, wanted)
     assert answer.status_code == 200
     assert "content-length" not in answer.headers
     found = predictions(wanted, answer.content)
-    assert len(found) == 50_000
+    assert len(found) == 20_000
     assert found[:2000] == plain
-    assert [row[1] for row in found] == [row[1] for row in plain] * 25
+    assert [row[1] for row in found] == [row[1] for row in plain] * 10
 
 
 # --- additions
@@ -196,21 +193,15 @@ def test_ids_are_generated_where_there_are_none_and_a_key_repeats_them() -> None
         client.delete("/samples/x")
         assert post(client, "/samples", body, Format.CSV, Format.CSV, **key).text == first.text
         assert post(client, "/samples", body + b"\n", Format.CSV, **key).status_code == 422
-        table = pa.ipc.open_stream(
-            post(client, "/samples", b"age,job,member,income\n1,a,,no\n", Format.CSV, Format.ARROW).content
-        ).read_all()
+        last = post(client, "/samples", b"age,job,member,income\n1,a,,no\n", Format.CSV, Format.ARROW)
+        table = pa.ipc.open_stream(last.content).read_all()
         assert table.column_names == ["id", "model_version", "n_samples", "durable"]
         assert table["id"].to_pylist() == ["2"]
 
 
 def test_columns_beside_give_way_to_features_of_their_names() -> None:
-    schema = Schema(
-        (Column("id", ColumnType.NUMERIC), Column("label", ColumnType.NUMERIC)),
-        Task.CLASSIFICATION,
-        LabelType.STRING,
-        label_name="label",
-        named=True,
-    )
+    columns = (Column("id", ColumnType.NUMERIC), Column("label", ColumnType.NUMERIC))
+    schema = Schema(columns, Task.CLASSIFICATION, LabelType.STRING, label_name="label", named=True)
     model = DynamicForestClassifier(n_estimators=2, random_state=0)
     model.fit([[1, 2], [3, 4]], ["a", "b"], ids=["p", "q"], schema=schema)
     with served(make_service(model)) as client:
@@ -245,8 +236,6 @@ ADD = b"id,age,job,member,income\n"
 REFUSED: list[tuple[str, Format, bytes, int, str]] = [
     ("/predict", Format.CSV, b"", 422, "/instances"),
     ("/predict", Format.CSV, HEADER, 422, "/instances"),
-    ("/predict", Format.CSV, b"age,job\n1,a\n", 422, ""),
-    ("/predict", Format.CSV, b"age,job,member,SEKRET\n1,a,true,1\n", 422, ""),
     ("/predict", Format.CSV, b"age,job,member,age\n1,a,true,1\n", 422, ""),
     ("/predict", Format.CSV, HEADER + b"1,a,true\nSEKRET,b,false\n", 422, "/instances/1/age"),
     ("/predict", Format.CSV, HEADER + b"1,a,SEKRET\n", 422, "/instances/0/member"),
@@ -268,17 +257,14 @@ REFUSED: list[tuple[str, Format, bytes, int, str]] = [
     ("/predict", Format.ARROW, b"SEKRET" * 10, 400, ""),
     ("/predict", Format.ARROW, b"ARROW1\0\0" * 10, 400, ""),
     ("/samples", Format.CSV, ADD, 422, "/samples"),
-    ("/samples", Format.CSV, b"age,job,member\n1,SEKRET,true\n", 422, ""),
     ("/samples?missing_columns=missing", Format.CSV, b"id,job\nSEKRET,b\n", 422, ""),  # a label is never missing
     ("/samples", Format.CSV, ADD + b"a,1,a,true,yes\nSEKRET,x,a,true,no\n", 422, "/samples/1/features/age"),
     ("/samples", Format.CSV, ADD + b"a,1,a,true,yes\na,1,SEKRET,true,no\n", 422, "/samples/1/id"),
     ("/samples", Format.CSV, ADD + b"SEKRET,1,a,true,\n", 422, "/samples/0/label"),
     ("/samples", Format.CSV, ADD + b"c1,30,SEKRET,true,no\n", 409, "/samples/0/id"),
     ("/samples", Format.CSV, b"expires_at," + ADD + b"SEKRET,a,1,a,true,no\n", 422, "/samples/0/expires_at"),
-    ("/samples", Format.CSV, b"weight," + ADD + b"98765.4375,a,1,SEKRET,true,no\n", 422, "/samples/0/weight"),
     ("/samples", Format.CSV, b"weight," + ADD + b"SEKRET,a,1,a,true,no\n", 422, "/samples/0/weight"),
     ("/samples", Format.CSV, b"readd," + ADD + b"SEKRET,a,1,a,true,no\n", 422, "/samples/0/readd"),
-    ("/samples", Format.CSV, ADD + b"x" * 300 + b",1,SEKRET,true,no\n", 422, "/samples/0/id"),
     ("/samples", Format.CSV, ADD + b",1,SEKRET,true,no\n" * 501, 413, ""),
     ("/samples", Format.CSV, ADD + b",1,SEKRET,true,no\n" * 20_000, 413, ""),
     ("/samples", Format.NDJSON, b'{"features": [1, "a", true], "label": "no"}\n{"SEKRET": 1}\n', 422, "/samples/1"),
@@ -296,8 +282,6 @@ DAMAGED = [
         (arrow(TABLE)[:-20], 400, ""),
         (arrow(TABLE) + b"SEKRET", 400, ""),
         (arrow(TABLE)[:8] + b"\xff" * 40 + arrow(TABLE)[48:], 400, ""),
-        (TABLE.drop_columns(["age"]), 422, ""),
-        (TABLE.append_column("SEKRET", TABLE["age"]), 422, ""),
         (changed("age", pa.array(["SEKRET"] * 20)), 422, "/instances/0/age"),
         (changed("age", pa.array([[1]] * 20)), 422, "age"),
         (changed("job", pa.array([{"a": 1}] * 20)), 422, "job"),

@@ -115,25 +115,21 @@ def test_every_answer_has_the_documented_shape_and_times_to_the_millisecond(tmp_
     assert {one[:2] for one in ASKED} == {one for one in documented if not ELSEWHERE.match(one[1])}
 
 
-ABSENT: list[tuple[str, str, Any, int, dict[str, Any]]] = [
-    ("GET", "/samples/nobody", None, 404, {}),
-    ("GET", "/samples?id=nobody", None, 404, {}),
-    ("PUT", "/samples/nobody", CONTENT, 404, {}),
-    ("GET", "/erasures/123e4567-e89b-12d3-a456-426614174000", None, 404, {}),
-    ("GET", "/samples?subject=nobody", None, 200, {"samples": [], "next": None}),
-    ("POST", "/samples/search", {"subject": "nobody"}, 200, {"samples": [], "next": None}),
-    ("POST", "/samples/search", {"ids": ["nobody"]}, 200, {"samples": [], "next": None}),
-    ("GET", "/erasures?ref=123e4567-e89b-12d3-a456-426614174000", None, 200, {"erasures": [], "next": None}),
-    ("POST", "/subjects/export", {"subject": "nobody"}, 200, {"held": False, "samples": []}),
-    ("POST", "/subjects/restrict", {"subjects": ["nobody"]}, 200, {"absent": 1, "samples": 0}),
-    ("POST", "/subjects/release", {"subjects": ["nobody"]}, 200, {"absent": 1, "samples": 0}),
-    ("DELETE", "/samples/nobody", None, 200, {"absent": 1, "unlearned": 0, "held": False}),
-    ("POST", "/samples/batch-delete", {"subjects": ["nobody"]}, 200, {"absent": 1, "unlearned": 0, "held": False}),
+ABSENT: list[tuple[str, str, Any, dict[str, Any]]] = [  # what is named by its id is 404: see `test_bad_input`
+    ("GET", "/samples?subject=nobody", None, {"samples": [], "next": None}),
+    ("POST", "/samples/search", {"subject": "nobody"}, {"samples": [], "next": None}),
+    ("POST", "/samples/search", {"ids": ["nobody"]}, {"samples": [], "next": None}),
+    ("GET", "/erasures?ref=123e4567-e89b-12d3-a456-426614174000", None, {"erasures": [], "next": None}),
+    ("POST", "/subjects/export", {"subject": "nobody"}, {"held": False, "samples": []}),
+    ("POST", "/subjects/restrict", {"subjects": ["nobody"]}, {"absent": 1, "samples": 0}),
+    ("POST", "/subjects/release", {"subjects": ["nobody"]}, {"absent": 1, "samples": 0}),
+    ("DELETE", "/samples/nobody", None, {"absent": 1, "unlearned": 0, "held": False}),
+    ("POST", "/samples/batch-delete", {"subjects": ["nobody"]}, {"absent": 1, "unlearned": 0, "held": False}),
 ]
 
 
 def test_what_is_not_there_is_answered_by_what_was_asked_for(client: TestClient) -> None:
-    for method, path, body, status, content in ABSENT:
+    for method, path, body, content in ABSENT:
         answer = client.request(method, path, json=body)
-        assert answer.status_code == status, path
+        assert answer.status_code == 200, path
         assert content.items() <= answer.json().items(), path

@@ -16,7 +16,6 @@ from starlette.testclient import TestClient
 from oubli.app.datasets.loading import load_table
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.data.values import shortest
 from tests.tiers import ordinary
 from tests.unit.app.support import JSON, make_service, make_settings, served
 
@@ -29,7 +28,6 @@ COLUMNS = (
 SCHEMAS = {
     "regression": Schema(COLUMNS, Task.REGRESSION, LabelType.NUMBER, label_name="y", named=True),
     "numbers": Schema(COLUMNS, Task.CLASSIFICATION, LabelType.NUMBER, label_name="y", named=True),
-    "scalars": Schema(COLUMNS[:1], Task.CLASSIFICATION, LabelType.SCALAR, label_name="y", named=True),
 }
 SINGLES = st.floats(width=32, allow_nan=False, allow_infinity=False)
 DOUBLES = st.floats(allow_nan=False, allow_infinity=False)
@@ -43,34 +41,22 @@ ROWS = st.tuples(
 )
 
 
-def client_of(schema: Schema) -> Iterator[TestClient]:
+@pytest.fixture(scope="module", params=ordinary(SCHEMAS, "numbers"))
+def client(request: pytest.FixtureRequest) -> Iterator[TestClient]:
+    schema = SCHEMAS[request.param]
     kind = DynamicForestRegressor if schema.task is Task.REGRESSION else DynamicForestClassifier
     with served(make_service(kind(n_estimators=1, random_state=0).start(schema))) as client:
         yield client
-
-
-@pytest.fixture(scope="module", params=ordinary(["regression", "numbers"], "numbers"))
-def client(request: pytest.FixtureRequest) -> Iterator[TestClient]:
-    yield from client_of(SCHEMAS[request.param])
-
-
-@pytest.fixture(scope="module")
-def scalars() -> Iterator[TestClient]:
-    yield from client_of(SCHEMAS["scalars"])
 
 
 def add(client: TestClient, **sample: Any) -> Any:
     return client.post("/samples", json={"samples": [{"id": "x", "readd": True, **sample}]})
 
 
-def refresh(client: TestClient) -> None:
-    client.delete("/samples/x")
-
-
 @settings(max_examples=100, deadline=None)
 @given(row=ROWS, label=st.one_of(DOUBLES, WHOLE, DECIMALS))
 def test_a_copy_of_an_answer_changes_nothing(client: TestClient, row: tuple[Any, ...], label: float) -> None:
-    refresh(client)
+    client.delete("/samples/x")
     added = add(client, features=list(row), label=label, subject="s")
     assert added.status_code == 201
     answer = client.get("/samples/x")
@@ -107,16 +93,9 @@ def test_a_csv_answer_is_a_data_file_of_the_same_values(
     (folder / "data.csv").write_bytes(client.get("/samples", params={"limit": 50, "format": "csv"}).content)
     service = client.app.state.context.service  # type: ignore[attr-defined]
     (folder / "schema.json").write_text(json.dumps(service.model.state.model.schema_.to_dict()))
-    table = load_table(
-        make_settings(
-            data=folder / "data.csv",
-            schema_file=folder / "schema.json",
-            id_column="id",
-            subject_column="subject",
-            weight_column="weight",
-            drop=["expires_at", "restricted_at"],
-        )
-    )
+    files = {"data": folder / "data.csv", "schema_file": folder / "schema.json"}
+    beside = {"id_column": "id", "subject_column": "subject", "weight_column": "weight"}
+    table = load_table(make_settings(**files, **beside, drop=["expires_at", "restricted_at"]))
     store = service.model.state.model.samples_
     prepared = store.prepare(table.X, table.y, table.ids, allow_held=True)
     assert len(store) == prepared.n == len(rows)
@@ -126,7 +105,7 @@ def test_a_csv_answer_is_a_data_file_of_the_same_values(
 def test_numbers_are_written_as_people_write_them(client: TestClient) -> None:
     written = {"40.3": "40.3", "40": "40", "40.0": "40", "-0.0": "0", "1e-7": "1e-7", "16777216": "16777216"}
     for sent, shown in written.items():
-        refresh(client)
+        client.delete("/samples/x")
         body = f'{{"samples":[{{"id":"x","readd":true,"features":[{sent},{sent},null,null],"label":{sent}}}]}}'
         assert client.post("/samples", content=body, headers=JSON).status_code == 201
         text = client.get("/samples/x").text
@@ -135,7 +114,7 @@ def test_numbers_are_written_as_people_write_them(client: TestClient) -> None:
         line = client.get("/samples/x?format=csv").text.splitlines()[1].split(",")
         assert [float(line[k]) for k in (5, 6, 9)] == [float(sent)] * 3
         assert sent == "1e-7" or [line[k] for k in (5, 6, 9)] == [shown] * 3
-    refresh(client)
+    client.delete("/samples/x")
     assert add(client, features=[3.4028234e38, 1e300, None, None], label=1e300).status_code == 201
     assert '"single":3.4028235e+38,"double":1e+300,' in client.get("/samples/x").text
 
@@ -150,7 +129,7 @@ ROUNDED = [
 def test_a_number_that_a_column_cannot_hold_is_rounded_and_never_refused(
     client: TestClient, name: str, sent: float, shown: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refresh(client)
+    client.delete("/samples/x")
     store = client.app.state.context.service.model.state.model.samples_  # type: ignore[attr-defined]
     store.encoder.told.clear()
     row = {"single": 0.5, "double": 0.5, "text": "a", "flag": True, name: sent}
@@ -177,17 +156,11 @@ def test_a_number_that_a_column_cannot_hold_is_rounded_and_never_refused(
     assert str(sent) not in said
 
 
-def test_a_single_stays_within_its_range_and_a_scalar_label_keeps_its_type(scalars: TestClient) -> None:
-    for label in (1, 1.0, True, "1"):
-        refresh(scalars)
-        assert add(scalars, features=[40.3], label=label).status_code == 201
-        held = scalars.get("/samples/x").json()
-        assert (held["label"], type(held["label"])) == (label, type(label))
-        assert held["features"] == {"single": 40.3}
-
-
-@given(value=SINGLES)
-def test_the_shortest_form_of_a_single_reads_back(value: float) -> None:
-    short = shortest(value, "float32")
-    assert np.float32(short) == np.float32(value)
-    assert len(repr(short)) <= max(len(repr(value)), 16)
+def test_a_scalar_label_keeps_its_type() -> None:
+    schema = Schema(COLUMNS[:1], Task.CLASSIFICATION, LabelType.SCALAR, label_name="y", named=True)
+    with served(make_service(DynamicForestClassifier(n_estimators=1).start(schema))) as client:
+        for label in (1, 1.0, True, "1"):
+            assert add(client, features=[40.3], label=label).status_code == 201
+            held = client.get("/samples/x").json()
+            assert (held["label"], type(held["label"])) == (label, type(label))
+            client.delete("/samples/x")

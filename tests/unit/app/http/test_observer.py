@@ -36,14 +36,12 @@ ONE_ROW = json.dumps({"instances": [[1, "a", True]]}).encode()
 ONE_SAMPLE = json.dumps(samples(1)).encode()
 REF = "6f75626c-692d-4a6f-8273-2d6279206b65"
 
-Seen = list[tuple[str, str, int]]
-
 
 class Noting:
     """An observer that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.seen: Seen = []
+        self.seen: list[tuple[str, str, int]] = []
 
     def __call__(
         self, method: str, route: str, status: int, seconds: float, request_id: bytes, correlation: Correlation
@@ -78,10 +76,8 @@ async def test_each_request_is_observed_once(tmp_path: Path, asked: Any, is_fast
     noting = Noting()
     service = make_service(directory=tmp_path / "data" if durable else None)
     async with hosting(service, observer=noting) as host:
-        ready, noted, connection = len(noting.seen), host.count_hot(), host.connect()
-        for sent, _ in asked:
-            connection.send(sent)
-            await host.settle()
+        ready, noted = len(noting.seen), host.count_hot()
+        await host.ask(*(sent for sent, _ in asked))
         assert noting.seen[ready:] == [expected for _, expected in asked]
         assert sum(noted) == (len(asked) if is_fast else 0)
 
@@ -105,19 +101,13 @@ MADE = re.compile(rb"[0-9a-f]{16}-[0-9a-f]{3,}")
 
 
 def named(method: str, target: str, body: bytes, request_id: str | None) -> bytes:
-    headers = [("Host", "127.0.0.1"), ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
-    if request_id is not None:
-        headers.append(("X-Request-ID", request_id))
-    return request(method, target, body, headers=tuple(headers))
+    return request(method, target, body, more=None if request_id is None else {"X-Request-ID": request_id})
 
 
 async def ids_of(host: Host, *sent: bytes) -> list[bytes]:
     """The ids that some requests of one connection are answered with."""
-    connection = host.connect()
-    for one in sent:
-        connection.send(one)
-        await host.settle()
-    return re.findall(rb"\r\nx-request-id: ([^\r]*)\r\n", connection.transport.written)
+    written = (await host.ask(*sent)).transport.written
+    return re.findall(rb"\r\nx-request-id: ([^\r]*)\r\n", written)
 
 
 @both_ways
@@ -186,8 +176,15 @@ def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
     caplog.handler.removeFilter(note)
 
 
-@pytest.mark.parametrize("hot", [True, False])
-@pytest.mark.parametrize("failure", ["journal", "model", "answer"])
+FAILURES = {
+    "journal": (SqliteJournal, "append", "the journal could not be written"),
+    "model": (Transaction, "apply", "a mutation failed inside the model"),
+    "answer": (AddSamples, "result", "a change was made, and its answer could not be"),
+}
+
+
+@both_ways
+@pytest.mark.parametrize("failure", FAILURES)
 def test_a_failure_of_a_change_is_logged_with_its_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, hot: bool, failure: str
 ) -> None:
@@ -196,11 +193,7 @@ def test_a_failure_of_a_change_is_logged_with_its_request(
     def fail(*_: object, **__: object) -> None:
         raise JournalError("SECRET") if failure == "journal" else RuntimeError("SECRET")
 
-    owner, method, text = {
-        "journal": (SqliteJournal, "append", "the journal could not be written"),
-        "model": (Transaction, "apply", "a mutation failed inside the model"),
-        "answer": (AddSamples, "result", "a change was made, and its answer could not be"),
-    }[failure]
+    owner, method, text = FAILURES[failure]
 
     async def work() -> None:
         async with hosting(make_service(directory=tmp_path / "data"), hot=hot) as host:
@@ -218,9 +211,7 @@ def test_a_failure_of_a_change_is_logged_with_its_request(
                 assert failure == "journal" or b"urn:oubli:problem:internal-error" in answer.body
                 assert b"SECRET" not in answer.body
             if failure == "model":
-                later = host.connect()
-                later.send(DELETE + PREDICT)
-                await host.settle()
+                later = await host.ask(DELETE + PREDICT)
                 assert later.statuses == [503, 200]
                 assert b"changes-stopped" in later.answers[0].body
 

@@ -19,12 +19,7 @@ import oubli.app.http.parsing
 import oubli.app.http.routes.pages
 import oubli.app.http.routes.samples
 from oubli.app import errors
-from oubli.app.http.parsing import (
-    SHORT_BODY,
-    Reader,
-    explain,
-    require_few_values,
-)
+from oubli.app.http.parsing import SHORT_BODY, Reader, explain, require_few_values
 from oubli.app.http.problems import ProblemError, pointer, to_problem
 from oubli.core.errors import CapacityError, FileError, InputError, UnknownIdError, UnusableModelError
 from tests.unit.app.support import CLASSES, JSON, served
@@ -83,6 +78,16 @@ LARGE: list[tuple[str, str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+def noting_loop(work: Any, on_loop: list[bool]) -> Any:
+    """Work that notes each time whether it is done on a running event loop."""
+
+    def noted(*arguments: Any, **more: Any) -> Any:
+        on_loop.append(asyncio._get_running_loop() is not None)
+        return work(*arguments, **more)
+
+    return noted
+
+
 @pytest.fixture(scope="module")
 def many_rows() -> Iterator[TestClient]:
     with served(max_rows=5000) as client:
@@ -94,13 +99,8 @@ def test_large_bodies_are_read_beside_the_event_loop(
     many_rows: TestClient, method: str, path: str, content: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_loop: list[bool] = []
-
-    def noted(*arguments: Any) -> None:
-        on_loop.append(is_on_loop())
-        require_few_values(*arguments)
-
     for module in (oubli.app.http.parsing, oubli.app.http.inference):
-        monkeypatch.setattr(module, "require_few_values", noted)
+        monkeypatch.setattr(module, "require_few_values", noting_loop(require_few_values, on_loop))
     body = orjson.dumps(content)
     assert len(body) > SHORT_BODY
     for sent in (body, b"{}"):
@@ -128,27 +128,11 @@ def test_a_body_as_large_as_it_may_be_passes(many_rows: TestClient) -> None:
         assert many_rows.post("/predict", json={"instances": [row] * 5000}).status_code == 200
 
 
-def is_on_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
 def test_long_pages_and_the_document_are_written_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     routes, on_loop = oubli.app.http.routes, list[bool]()
-
-    def noting(write: Any) -> Any:
-        def noted(*arguments: Any, **more: Any) -> Any:
-            on_loop.append(is_on_loop())
-            return write(*arguments, **more)
-
-        return noted
-
     monkeypatch.setattr(routes.samples, "DEFAULT_PAGE", 40)
-    monkeypatch.setattr(routes.samples, "page_answer", noting(routes.samples.page_answer))
-    monkeypatch.setattr(routes.pages, "to_json", noting(routes.pages.to_json))
+    monkeypatch.setattr(routes.samples, "page_answer", noting_loop(routes.samples.page_answer, on_loop))
+    monkeypatch.setattr(routes.pages, "to_json", noting_loop(routes.pages.to_json, on_loop))
     with served() as client:
         assert len(client.get("/samples?limit=40").json()["samples"]) == 40
         assert on_loop.pop()
@@ -200,16 +184,13 @@ ERRORS = {
 }
 
 
-def test_errors_become_problems_without_their_text():
+def test_errors_become_problems_without_their_text_and_what_nobody_expected_none():
     """Those of the service that routes do not meet in other tests."""
     for slug in ERRORS:
         problem = to_problem(ERRORS[slug])
         assert problem is not None
         assert problem.kind.slug == slug
         assert "SECRET" not in str(problem.content())
-
-
-def test_what_nobody_expected_is_no_problem():
     for error in (UnknownIdError(["SECRET"]), ValueError("SECRET"), errors.ServiceError("SECRET")):
         assert to_problem(error) is None
 

@@ -50,9 +50,8 @@ def test_it_predicts_in_json_and_in_bytes(client: Any, host: Hosted, n: int) -> 
             inputs.append(triton.InferInput(told["name"], [n], told["datatype"]))
             inputs[-1].set_data_from_numpy(array, binary_data=is_binary)
         outputs = [triton.InferRequestedOutput(name, binary_data=is_answered_in_bytes) for name in expected]
-        answer = client.infer(
-            "oubli", inputs, outputs=None if is_answered_in_bytes is None else outputs, request_id="r-1"
-        )
+        wanted = None if is_answered_in_bytes is None else outputs
+        answer = client.infer("oubli", inputs, outputs=wanted, request_id="r-1")
         told = answer.get_response()
         assert (told["id"], told["parameters"]) == ("r-1", {"model_version": version})
         for name, values in expected.items():

@@ -14,7 +14,7 @@ from oubli.app.http.responses import result_content, sample_content
 from oubli.app.ledger.entries import Receipt, canonical
 from oubli.app.ledger.file import Opening, hash_digest
 from oubli.app.ledger.ledger import By
-from oubli.app.ledger.log import Checkpoint, NotPublished, log_key
+from oubli.app.ledger.log import Checkpoint, log_key
 from oubli.app.ledger.set_tree import commitment_of
 from oubli.app.service.evidence.states import PredictionSigner
 from oubli.verifier import opening_of
@@ -30,13 +30,7 @@ Content = dict[str, Any]
 
 @dataclass
 class Log:
-    """A ledger whose log is published.
-
-    Attributes
-    ----------
-    ledger
-        The ledger.
-    """
+    """A ledger whose log is published."""
 
     ledger: WholeLedger
 
@@ -98,10 +92,6 @@ class Log:
         signer = PredictionSigner(nobody, nobody, self.ledger.auditor)
         receipt = asyncio.run(signer.sign(version, root, rows, answer))
         return {"instances": rows, "answer": {**answer, "model_version": version, "receipt": receipt._asdict()}}
-
-    def is_published(self, receipt: Receipt) -> bool:
-        found = self.ledger.store.erasure_proof(receipt.id, self.ledger.is_overdue, durable=True)
-        return not isinstance(found, NotPublished)
 
     def opening(self, receipt: Receipt, by: By, name: str) -> str:
         """The opening of a name, as it is handed to a person."""

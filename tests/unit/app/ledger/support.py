@@ -116,6 +116,19 @@ def in_time(receipt_id: str) -> bool:
     return False
 
 
+def held(store: LedgerDatabase) -> tuple[Any, ...]:
+    """All that a ledger knows of its entries, numbers of the journal aside."""
+    entries = store.entries(0, 10**6)
+    receipts = [entry["receipt"] for entry in entries if entry["type"] == "unlearned"]
+    return (
+        entries,
+        [store.receipt(name, in_time) for name in receipts],
+        [(one.receipt_id, one.acknowledged_ms, one.n_samples) for one in store.pending()],
+        store.recently_erased(0),
+        store.erased_since(list("abcdef"), 1),
+    )
+
+
 def make_ledger(folder: Path | None = None, **more: Any) -> WholeLedger:
     if folder is None:
         return WholeLedger(None, LedgerKeys(None, lambda: START), **more)

@@ -4,6 +4,7 @@ import sqlite3
 import uuid
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import orjson
 import pytest
@@ -12,9 +13,8 @@ from oubli.app.errors import StartError, StorageError
 from oubli.app.ledger import file as file_module
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.entries import IdempotencyRecord, with_idempotency
-from oubli.app.ledger.keys import is_signed
 from oubli.core.errors import FileError
-from tests.unit.app.ledger.support import DEADLINE, START, WholeLedger, in_time, make_ledger
+from tests.unit.app.ledger.support import DEADLINE, START, WholeLedger, held, in_time, make_ledger
 
 
 @pytest.fixture
@@ -22,67 +22,18 @@ def ledger(tmp_path) -> WholeLedger:
     return make_ledger(tmp_path)
 
 
-def content_of(ledger: WholeLedger) -> tuple:
-    """Everything that can be asked."""
-    receipts = [entry["receipt"] for entry in ledger.entries() if entry["type"] == "unlearned"]
-    store = ledger.store
-    return (
-        ledger.entries(),
-        [store.receipt(name, in_time) for name in receipts],
-        store.pending(),
-        store.head(),
-        store.applied_seq(),
-        store.recently_erased(0),
-    )
+def content_of(ledger: WholeLedger) -> tuple[Any, ...]:
+    return held(ledger.store), ledger.store.pending(), ledger.store.head(), ledger.store.applied_seq()
 
 
-def check_signed(ledger: WholeLedger, receipt) -> None:
-    keys = {key.id: key.public for key in ledger.keys._signing}
-    assert is_signed(keys[receipt.key_id], receipt.signature, receipt.signed_form())
-
-
-def test_erased_too_late_is_overdue_for_ever(ledger):
+def test_of_one_pass_what_is_erased_too_late_alone_is_overdue_for_ever(ledger):
     on_time = ledger.unlearned("a")
     late = ledger.unlearned("b", unlearned_at=ledger.now - DEADLINE)
     ledger.now = START + 10 + DEADLINE - 10
     ledger.erased(on_time, late)
     assert [ledger.now_of(one).overdue for one in (on_time, late)] == [False, True]
-    check_signed(ledger, ledger.now_of(late))
-
-
-def test_one_that_waits_too_long_is_overdue_when_it_is_read_and_signed_as_such(ledger):
-    ref = str(uuid.uuid4())
-    receipt = ledger.unlearned("a", ref=ref)
-    for later, overdue in ((0, False), (DEADLINE, False), (DEADLINE + 1, True)):
-        ledger.now = START + 10 + later
-        hashes = ledger.auditor.target_hashes(["a"], "ids")
-        read = [
-            ledger.now_of(receipt),
-            *ledger.store.receipts_page(0, 9, ledger.is_overdue, ref=ref)[0],
-            ledger.store.last_receipt_of(hashes, ledger.is_overdue),
-        ]
-        assert len(set(read)) == 1
-        assert read[0] == receipt._replace(overdue=overdue, signature=read[0].signature)
-        check_signed(ledger, read[0])
-
-
-def test_receipts_by_status(ledger):
-    def listed(status, limit=9):
-        found, after = [], 0
-        while after is not None:
-            page, after = ledger.store.receipts_page(after, limit, ledger.is_overdue, status=status)
-            assert len(page) <= limit
-            found += page
-        return [one.id for one in found]
-
-    first, second, third = (ledger.unlearned(name).id for name in "abc")
-    ledger.erased(ledger.store.receipt(second, in_time))
-    ledger.now += DEADLINE - 25  # the first has waited too long then
-    for limit in (1, 2, 9):
-        assert listed(None, limit) == [first, second, third]
-        assert listed("unlearned", limit) == [first, third]
-        assert listed("erased", limit) == [second]
-        assert listed("overdue", limit) == [first]
+    page, after = ledger.store.receipts_page(0, 1, ledger.is_overdue)
+    assert ([one.id for one in page], after is None) == ([on_time.id], False)
 
 
 def test_the_last_erasure_of_exactly_these_targets(ledger):
@@ -232,17 +183,9 @@ def test_the_tables_take_no_free_text(tmp_path):
     ledger = make_ledger(tmp_path)
     receipt = ledger.unlearned("a", ref=str(uuid.uuid4()))
     connection = ledger.store._connection
-    for column, value in (
-        ("ref", "Case of Ada"),
-        ("id", "Ada"),
-        ("kind", "Ada"),
-        ("status", "Ada"),
-        ("targets", "ada@example.org"),
-        ("n_samples", "Ada"),
-        ("seq", "Ada"),
-    ):
+    for column in ("ref", "id", "kind", "status", "targets", "n_samples", "seq"):
         with pytest.raises(sqlite3.IntegrityError):
-            connection.execute(f"UPDATE receipts SET {column} = ?", (value,))  # noqa: S608 - names of this test
+            connection.execute(f"UPDATE receipts SET {column} = 'Ada'")  # noqa: S608 - names of this test
     assert ledger.now_of(receipt) == receipt
 
 

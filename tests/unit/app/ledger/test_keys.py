@@ -6,7 +6,7 @@ import hmac
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -120,7 +120,6 @@ def test_hashes_are_half_of_an_hmac(content):
 def test_rotated_hashing_keys_find_old_hashes(tmp_path):
     keys = open_keys(tmp_path)
     before = keyed_hash(keys.hashing[0], b"person")
-    assert len(bytes.fromhex(before)) == 16
     keys.rotate("hashing")
     keys.rotate("hashing")
     again = open_keys(tmp_path)
@@ -207,11 +206,7 @@ def test_a_flipped_byte_in_a_key_file_is_refused(kind: str, tmp_path: Path) -> N
 def test_a_key_directory_that_cannot_be_used_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the remedy would be to continue without its keys."""
     LedgerKeys(tmp_path / "keys")
-
-    def refuse(path: Path) -> Any:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    monkeypatch.setattr(Path, "iterdir", refuse)
+    monkeypatch.setattr(Path, "iterdir", Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
     with pytest.raises(StartError, match=r"key directory .*keys cannot be used \(Permission denied\)"):
         LedgerKeys(tmp_path / "keys", complete=False)
     (tmp_path / "file").write_text("")

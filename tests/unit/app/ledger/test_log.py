@@ -18,7 +18,7 @@ from oubli.app.ledger.file import LedgerDamagedError
 from oubli.app.ledger.ledger import Ledger
 from oubli.app.ledger.log import TILE
 from oubli.app.times import to_text
-from oubli.verifier.merkle import Frontier, hash_leaf
+from oubli.verifier.merkle import hash_leaf, root_of
 from tests.closing import closed_at_the_end
 from tests.unit.app.ledger.support import START, WholeLedger, begun, make_ledger, signed_end, write_lines
 
@@ -43,20 +43,8 @@ def change_file(ledger: WholeLedger, statement: str) -> Path:
     return ledger.path
 
 
-def true_roots(ledger: WholeLedger, sizes: set[int]) -> dict[int, bytes]:
-    frontier, roots = Frontier(), {}
-    for entry in ledger.store.entries(0, max(sizes)):
-        frontier.add(hash_leaf(body_of(entry)))
-        if frontier.size in sizes:
-            roots[frontier.size] = frontier.root()
-    return roots
-
-
-def test_nothing_is_signed_before_a_log_has_begun():
-    ledger = make_ledger()
-    ledger.event("fit")
-    assert ledger.store.sign_checkpoint() is None
-    assert ledger.store.log.published is None
+def true_root(ledger: WholeLedger, size: int) -> bytes:
+    return root_of(hash_leaf(body_of(entry)) for entry in ledger.store.entries(0, size))
 
 
 @pytest.mark.parametrize("n", [5, TILE, TILE + 3])
@@ -64,13 +52,13 @@ def test_the_same_bytes_are_signed_again_after_a_restart(n, tmp_path):
     ledger = grown(tmp_path, n)
     first = ledger.store.sign_checkpoint()
     assert first.size == n
-    assert first.root == true_roots(ledger, {n})[n]
+    assert first.root == true_root(ledger, n)
     assert ledger.store.sign_checkpoint() == first
     ledger.reopen()
     assert ledger.store.log.signed == first
     assert ledger.store.sign_checkpoint() == first
     ledger.event("fit")
-    assert ledger.store.sign_checkpoint().root == true_roots(ledger, {n + 1})[n + 1]
+    assert ledger.store.sign_checkpoint().root == true_root(ledger, n + 1)
 
 
 def test_what_is_not_written_is_not_in_the_tree():
@@ -83,8 +71,7 @@ def test_what_is_not_written_is_not_in_the_tree():
         ledger.store.fold_many([*records, (10**6, b"no notes")])
     assert ledger.store.sign_checkpoint() == before
     ledger.store.fold_many(records)
-    size = before.size + 2 * TILE
-    assert ledger.store.log.tree.root() == true_roots(ledger, {size})[size]
+    assert ledger.store.log.tree.root() == true_root(ledger, before.size + 2 * TILE)
 
 
 def test_an_older_checkpoint_is_not_published_over_a_newer_one():
@@ -179,9 +166,8 @@ def test_no_two_checkpoints_contradict_each_other_whatever_is_lost(seed, tmp_pat
     ledger.store.fold_many(ledger.records)
     assert len({origin for origin, _ in seen}) == 1
     assert len(seen) > 3
-    roots = true_roots(ledger, {size for _, size in seen})
     for (_, size), root in seen.items():
-        assert ledger.store.log.tree.root(size) == root == roots[size]
+        assert ledger.store.log.tree.root(size) == root == true_root(ledger, size)
 
 
 def test_a_download_without_keyed_hashes_is_refused(tmp_path):

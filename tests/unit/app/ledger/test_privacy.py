@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import uuid
-from urllib.parse import quote
 
 import orjson
 
 from oubli.app.ledger.entries import IdempotencyRecord, with_idempotency
+from tests.process.durability.canaries import forms_of_text
 from tests.unit.app.ledger.support import WholeLedger, make_ledger
 
 IDS = ("ada.lovelace@example.org", "Grace Ω Hopper", "4711081500")
@@ -19,18 +19,9 @@ CALLERS_KEY = "callers-own-key-of-ada"
 
 def forms(text: str) -> set[bytes]:
     """A text in the encodings and unkeyed hashes that it could be found by."""
-    raw = text.encode("utf-8")
-    found = {
-        raw,
-        quote(text, safe="").encode(),
-        orjson.dumps(text)[1:-1],
-        ascii(text)[1:-1].encode(),
-        text.encode("utf-16-le"),
-        raw.hex().encode(),
-        base64.b64encode(raw).rstrip(b"=")[:-1],
-    }
+    found = set(forms_of_text(text))
     for name in ("md5", "sha1", "sha256"):
-        digest = hashlib.new(name, raw).digest()
+        digest = hashlib.new(name, text.encode()).digest()
         found |= {digest, digest[:16], digest.hex().encode(), digest[:16].hex().encode(), base64.b64encode(digest)}
     return found
 

@@ -32,9 +32,17 @@ def filled(held: dict[int, bytes]) -> SetTree:
     return tree
 
 
+def check_absence(tree: SetTree, held: dict[int, bytes], position: int) -> None:
+    others = tree.prove_absence(position)
+    assert (others is None) is (position in held)
+    if others is not None:
+        assert list(others) == sorted(others)
+        assert root_of_way(position, others) == tree.root()
+
+
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("n_expected", [0, 1000, 10**9])
-def test_the_root_after_any_history_is_that_of_the_definition(n_expected, where):
+def test_the_root_after_any_history_is_that_of_the_definition_and_absence_is_proved(n_expected, where):
     draw, held, tree = random.Random(f"{where} {n_expected}"), {}, SetTree(n_expected)
     assert tree.root() == EMPTY_ROOT == root({})
     for _ in range(80):
@@ -49,6 +57,8 @@ def test_the_root_after_any_history_is_that_of_the_definition(n_expected, where)
             assert tree.put(position, held[position]) is is_new
         assert not tree.remove(next(one for one in range(2**47, 2**48) if one not in held))
         assert (len(tree), tree.root()) == (len(held), root(held))
+        for one in (position, position ^ 1, PLACES[where](draw)):
+            check_absence(tree, held, one)
     for position in sorted(held, key=lambda _: draw.random()):
         tree.remove(position)
     assert (len(tree), tree.root()) == (0, EMPTY_ROOT)
@@ -74,20 +84,6 @@ def test_a_tree_that_was_filled_at_once_goes_on_like_any_other(n, where):
         tree.remove(gone)
         assert tree.get(gone) is None
         assert tree.root() == root(held)
-
-
-@pytest.mark.parametrize("where", PLACES)
-def test_absence_is_proved(where):
-    draw, tree = random.Random(where), SetTree()
-    held = {PLACES[where](draw): leaf(draw) for _ in range(40)}
-    for position, one in held.items():
-        tree.put(position, one)
-    for position in [*held, *(PLACES[where](draw) for _ in range(200)), *(one ^ 1 for one in held)]:
-        others = tree.prove_absence(position)
-        assert (others is None) is (position in held)
-        if others is not None:
-            assert list(others) == sorted(others)
-            assert root_of_way(position, others) == tree.root()
 
 
 def test_what_was_removed_is_overwritten_and_room_is_used_again():

@@ -6,9 +6,7 @@ import hashlib
 from typing import Any
 
 import orjson
-import pytest
 
-from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.file import Opening, hash_digest
 from tests.unit.app.ledger.support import WholeLedger, begun, make_ledger, write_whole
 
@@ -57,25 +55,6 @@ def test_a_finished_erasure_takes_salt_and_digest_of_earlier_versions_away():
         assert opening_of(ledger, entry["index"]) == (SALT, DIGEST, SCHEMA)
 
 
-def test_what_is_forgotten_is_in_no_file_after_a_flush(tmp_path):
-    ledger = make_ledger(tmp_path)
-    kept = tell(ledger, 7, "7b" * 32, "e2" * 32)
-    tell(ledger, 6)
-
-    def files() -> bytes:
-        return b"".join(path.read_bytes() for path in sorted(tmp_path.iterdir()) if path.is_file())
-
-    ledger.store.flush()
-    assert SALT.encode() in files(), "the search is blind"
-    ledger.store.forget_states(7)
-    ledger.store.flush()
-    content = files()
-    assert SALT.encode() not in content
-    assert DIGEST.encode() not in content
-    ledger.reopen()  # all checksums are compared
-    assert opening_of(ledger, kept["index"]) == ("7b" * 32, "e2" * 32, SCHEMA)
-
-
 def test_what_is_forgotten_does_not_come_back_from_the_journal(tmp_path):
     """Killed behind any record, the rest is taken in again."""
     ledger = make_ledger(tmp_path)
@@ -97,12 +76,6 @@ def test_a_downloaded_ledger_has_states_without_what_was_beside_them(tmp_path):
     ledger = begun()
     entry = tell(ledger, 3)
     path = write_whole(tmp_path / "ledger.jsonl", ledger)
-    other = LedgerDatabase(None, ledger.keys)
+    other = make_ledger().store
     other.adopt(path)
     assert other.state_at(entry["index"]) == (ledger.store.states_page(0, 1)[0], Opening())
-    other.close()
-
-
-def test_an_event_cannot_pass_for_a_state():
-    with pytest.raises(ValueError, match="a type of its own"):
-        make_ledger().event("state", model_version=1)

@@ -67,6 +67,8 @@ async def test_a_request_as_it_arrives(monkeypatch):
         ("HTTP/1.1 103 Early Hints\r\n\r\n" + answer(200), Outcome(None, 200)),
         (answer(500), Outcome("status", 500)),
         (answer(404), Outcome("status", 404)),
+        # No redirect is followed.
+        *((answer(n, "Location: http://127.0.0.1:9/"), Outcome("status", n)) for n in (301, 302, 303, 307, 308)),
         (answer(503, "Retry-After: 120"), Outcome("status", 503, 120.0)),
         (answer(503, "Retry-After: Fri, 31 Dec 1999 23:59:59 GMT"), Outcome("status", 503)),
         (answer(429, "Retry-After: 99999999999999"), Outcome("status", 429)),
@@ -77,7 +79,9 @@ async def test_a_request_as_it_arrives(monkeypatch):
     ],
 )
 async def test_what_comes_of_an_answer(said, outcome):
-    assert await posted(Receiver(lambda request: said)) == outcome
+    receiver = Receiver(lambda request: said)
+    assert await posted(receiver) == outcome
+    assert len(receiver.requests) == 1
 
 
 @pytest.mark.parametrize("said", [HANG, "HTTP/1.1 200 F"])
@@ -85,17 +89,22 @@ async def test_a_receiver_that_hangs(said):
     assert await posted(Receiver(lambda request: said), sender(SHORT)) == Outcome("timeout")
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_no_redirect_is_followed(status):
-    receiver = Receiver(lambda request: answer(status, f"Location: http://127.0.0.1:{receiver.port}/other"))
-    assert await posted(receiver) == Outcome("status", status)
-    assert len(receiver.requests) == 1
+async def nobody(host: str, port: int) -> list[str]:
+    return []
 
 
-async def test_nothing_reaches_an_address_that_is_refused():
+async def never(host: str, port: int) -> list[str]:
+    await asyncio.sleep(1000)
+    return []
+
+
+async def test_nothing_reaches_an_address_that_is_refused_or_not_found():
     receiver = Receiver()
-    assert await posted(receiver, Sender(AddressRules((), loopback), 5.0)) == Outcome("refused-address")
+    for resolve, failure in ((loopback, "refused-address"), (nobody, "unresolved"), (never, "timeout")):
+        assert await posted(receiver, Sender(AddressRules((), resolve), SHORT)) == Outcome(failure)
     assert receiver.n_connections == 0
+    endpoint = parse_endpoint(f"http://privacy.example:{receiver.port}/", plain_http=True)  # where nobody listens now
+    assert await sender().post(endpoint, [], b"") == Outcome("unreachable")
 
 
 async def test_the_address_that_was_checked_is_the_one_that_is_connected_to(monkeypatch):
@@ -110,26 +119,6 @@ async def test_the_address_that_was_checked_is_the_one_that_is_connected_to(monk
     assert await posted(receiver, Sender(AddressRules(("127.0.0.0/8",), changing), 5.0)) == Outcome("unreachable")
     assert asked == ["privacy.example"]
     assert receiver.n_connections == 0
-
-
-async def test_nobody_listens_and_nobody_is_there():
-    async def none(host: str, port: int) -> list[str]:
-        return []
-
-    receiver = Receiver()
-    async with receiver.listening():
-        pass
-    endpoint = parse_endpoint(f"http://privacy.example:{receiver.port}/", plain_http=True)
-    assert await sender().post(endpoint, [], b"") == Outcome("unreachable")
-    assert await Sender(AddressRules((), none), 5.0).post(endpoint, [], b"") == Outcome("unresolved")
-
-
-async def test_a_name_that_takes_for_ever_to_resolve():
-    async def never(host: str, port: int) -> list[str]:
-        await asyncio.sleep(1000)
-        return []
-
-    assert await posted(Receiver(), Sender(AddressRules((), never), SHORT)) == Outcome("timeout")
 
 
 @pytest.mark.parametrize(

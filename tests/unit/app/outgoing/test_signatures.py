@@ -30,24 +30,12 @@ def test_the_published_vector():
     ]
 
 
-@pytest.mark.parametrize("secret", [SECRET, OTHER])
-def test_receivers_check_with_either_secret_while_they_change(secret):
+def test_receivers_check_with_either_secret_while_they_change():
     body = b'{"type":"erasure.erased","data":{"status":"erased"}}'
     headers = dict(WebhookSigner([SECRET, OTHER]).headers("one-erased", time.time(), body))
-    assert Webhook(secret).verify(body, headers)["data"] == {"status": "erased"}
+    for secret in (SECRET, OTHER):
+        assert Webhook(secret).verify(body, headers)["data"] == {"status": "erased"}
     assert len(headers["webhook-signature"].split(" ")) == 2
-
-
-@pytest.mark.parametrize(
-    "text", ["", "SECRET", "whsec_", "whsec_AAAA", "whsec_" + "A" * 100, "whsec_ä", f"{SECRET}\nx"]
-)
-def test_files_that_hold_no_secrets(tmp_path, text):
-    path = tmp_path / "secrets"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(StartError) as refused:
-        read_secrets(path)
-    assert "MfKQ" not in str(refused.value)
-    assert "SECRET" not in str(refused.value)
 
 
 def test_a_file_of_secrets(tmp_path):
@@ -57,6 +45,12 @@ def test_a_file_of_secrets(tmp_path):
     assert read_secrets(path).headers("a", 1, body) == WebhookSigner([SECRET, OTHER]).headers("a", 1, body)
     with pytest.raises(StartError, match="cannot be read"):
         read_secrets(tmp_path / "none")
+    for text in ("", "SECRET", "whsec_", "whsec_AAAA", "whsec_" + "A" * 100, "whsec_ä", f"{SECRET}\nx"):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(StartError) as refused:
+            read_secrets(path)
+        assert "MfKQ" not in str(refused.value)
+        assert "SECRET" not in str(refused.value)
 
 
 @pytest.mark.parametrize("kind", ["rsa", "ec"])

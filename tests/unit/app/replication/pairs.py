@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import gc
-import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -39,7 +36,6 @@ class Journal(journal.Journal):
         self.altered: set[int] = set()  # numbers of records that are others by now
         self.read_after: list[int] = []
         self.mark = PositionMark(None)
-        self.n_forgotten = 0
 
     def append(self, records: Any, *, reserve: bool = False) -> None:
         super().append(records, reserve=reserve)
@@ -65,7 +61,6 @@ class Journal(journal.Journal):
 
     def forget(self) -> None:
         """There are no keys."""
-        self.n_forgotten += 1
 
 
 class Read(Record):
@@ -73,10 +68,9 @@ class Read(Record):
 
 
 class Boundary:
-    """Notes where segments begin, and which records are in memory there."""
+    """Notes which records are in memory where segments begin."""
 
     def __init__(self) -> None:
-        self.crossed: list[int] = []
         self.alive: list[Record] = []
 
     def is_before(self, first_seq: int) -> bool:
@@ -84,18 +78,12 @@ class Boundary:
         return False
 
     async def cross(self, first_seq: int) -> None:
-        self.crossed.append(first_seq)
+        del first_seq
         self.alive += [one for one in gc.get_objects() if type(one) is Read]
 
 
 class Pair:
-    """A service that leads, and one that follows it.
-
-    Attributes
-    ----------
-    leading, following
-        A client of each.
-    """
+    """A service that leads, and one that follows it, with a client of each."""
 
     leading: Any
     following: Any
@@ -134,20 +122,3 @@ async def paired() -> AsyncIterator[Pair]:
     pair = Pair(forest())
     async with served_here(pair.leader) as pair.leading, served_here(pair.node) as pair.following:
         yield pair
-
-
-def with_a_pair(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a test of a coroutine whose first argument is a pair."""
-
-    @functools.wraps(test)
-    def run(**arguments: Any) -> None:
-        async def play() -> None:
-            async with paired() as pair:
-                await test(pair, **arguments)
-
-        asyncio.run(play())
-
-    signature = inspect.signature(test)
-    given = list(signature.parameters.values())[1:]
-    run.__signature__ = signature.replace(parameters=given, return_annotation=None)  # type: ignore[attr-defined]
-    return run

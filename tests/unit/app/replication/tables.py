@@ -25,7 +25,6 @@ class Tables:
         self._lock = threading.RLock()
         self.epoch, self.holder, self.url, self.until, self.last_seq = 0, "", None, 0.0, 0
         self.nodes: dict[str, tuple[Member, float]] = {}
-        self.rows: list[SegmentRow] = []
         self.is_away = False
         self.set_forward = 0.0  # seconds by which its clock was set since all reports
         self.before_expel: Callable[[], object] = lambda: None
@@ -81,32 +80,13 @@ class Tables:
             self.nodes[name] = replace(member, expelled=True), at
             return epoch == self.epoch
 
-    def enrol(self, name: str, url: str | None) -> bool:
-        with self._asked("enrol"):
-            if self.nodes:
-                return False
-            self.nodes[name] = Member(name, url, seen=self._tick()), self._now()
-            return True
-
-    def remove(self, name: str, epoch: int) -> bool:
-        with self._asked("remove"):
-            if epoch != self.epoch or name not in self.nodes or not self.nodes[name][0].expelled:
-                return False
-            del self.nodes[name]
-            return True
-
     def readmit(self, name: str, url: str | None) -> None:
         with self._lock:
             self.nodes[name] = Member(name, url, seen=self._tick()), self._now()
 
     def segments(self) -> list[SegmentRow]:
         with self._asked("segments"):
-            return list(self.rows)
-
-    def post_mac(self, first_seq: int, mac: bytes, epoch: int) -> bool:
-        with self._lock:
-            self.rows = [replace(row, mac=mac) if row.first_seq == first_seq else row for row in self.rows]
-            return epoch == self.epoch
+            return []
 
     def close(self) -> None:
         """Nothing is open."""

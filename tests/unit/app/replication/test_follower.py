@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,8 +15,10 @@ from oubli.app.errors import DeposedError, JournalDamagedError, NotLeaderError
 from oubli.app.replication.follower import Follower, NewerVersionError, RejoinError, SetBackError
 from oubli.app.service.recovery import start as recovery
 from oubli.app.storage.journal import Record
-from tests.unit.app.replication.pairs import Boundary, Pair, with_a_pair
+from tests.unit.app.replication.pairs import Boundary, Pair
 from tests.unit.app.support import rows, samples
+
+pytestmark = pytest.mark.anyio
 
 
 async def change(client: Any, chance: random.Random, n: int) -> None:
@@ -43,7 +45,6 @@ async def change(client: Any, chance: random.Random, n: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@with_a_pair
 async def test_the_same_after_mixed_changes(pair: Pair, seed: int) -> None:
     chance = random.Random(seed)
     for n in range(40):
@@ -60,7 +61,6 @@ async def test_the_same_after_mixed_changes(pair: Pair, seed: int) -> None:
     assert roots[0] == roots[1]
 
 
-@with_a_pair
 async def test_changes_and_signatures_are_for_the_leader(pair: Pair) -> None:
     before = pair.node.model.state.seq
     for method, path, body in (
@@ -88,7 +88,6 @@ async def test_changes_and_signatures_are_for_the_leader(pair: Pair) -> None:
         await pair.node.changes.writer.note(lambda: b"{}")
 
 
-@with_a_pair
 async def test_without_a_leader_there_is_no_redirect(pair: Pair) -> None:
     pair.node.model.state.leader_url = None
     answer = await pair.following.post("/samples", json=samples(1))
@@ -96,7 +95,6 @@ async def test_without_a_leader_there_is_no_redirect(pair: Pair) -> None:
     assert answer.headers["retry-after"] == "1"
 
 
-@with_a_pair
 async def test_it_leads_where_the_other_one_has_ended(pair: Pair) -> None:
     keyed = {"Idempotency-Key": "again"}
     first = await pair.leading.post("/samples", json=samples(2, "kept"), headers=keyed)
@@ -117,7 +115,6 @@ async def test_it_leads_where_the_other_one_has_ended(pair: Pair) -> None:
     assert sum(one["type"] == "signing-key" for one in entries) == 1
 
 
-@with_a_pair
 async def test_a_request_waits_for_the_version_that_it_asks_for(pair: Pair) -> None:
     version = (await pair.leading.post("/samples", json=samples(1))).json()["model_version"]
     asked = pair.following.post("/predict", json={"instances": rows(1)}, headers={"Min-Version": str(version)})
@@ -131,41 +128,26 @@ async def test_a_request_waits_for_the_version_that_it_asks_for(pair: Pair) -> N
     assert behind.status_code == 503
 
 
-def _restored(pair: Pair) -> None:
-    notes = b'{"entries":[{"type":"restore"}]}'
-    pair.journal.append([Record(pair.journal.last_seq + 1, 9, b"", notes)])
-
-
-def _missing(pair: Pair) -> None:
-    pair.journal.rotate(pair.journal.last_seq + 2)
-    pair.journal.append([Record(pair.journal.last_seq + 1, 9, b"", b"")])
-
-
-def _foreign(pair: Pair) -> None:
-    pair.journal.append([Record(pair.journal.last_seq + 1, 9, b'{"do":"delete","ids":["nobody"]}', b"")])
-
-
-def _lost(pair: Pair) -> None:
-    pair.journal.epoch = 2
-    pair.journal.altered.add(pair.journal.last_seq)
-    pair.journal.append([Record(pair.journal.last_seq + 1, 9, b"", b"")])
-
-
-@pytest.mark.parametrize(
-    ("happens", "error"),
-    [(_restored, RejoinError), (_missing, RejoinError), (_foreign, RejoinError), (_lost, SetBackError)],
-)
-@with_a_pair
-async def test_what_cannot_be_followed(pair: Pair, happens: Callable[[Pair], None], error: type[Exception]) -> None:
+@pytest.mark.parametrize("what", ["a restore", "a later record", "a deletion of nobody", "a lost record"])
+async def test_what_cannot_be_followed(pair: Pair, what: str) -> None:
     await pair.leading.post("/samples", json=samples(1))
     await pair.follow()
-    happens(pair)
-    with pytest.raises(error):
+    journal, body, notes = pair.journal, b"", b""
+    if what == "a restore":
+        notes = b'{"entries":[{"type":"restore"}]}'
+    elif what == "a later record":
+        journal.rotate(journal.last_seq + 2)
+    elif what == "a deletion of nobody":
+        body = b'{"do":"delete","ids":["nobody"]}'
+    else:
+        journal.epoch = 2
+        journal.altered.add(journal.last_seq)
+    journal.append([Record(journal.last_seq + 1, 9, body, notes)])
+    with pytest.raises(SetBackError if what == "a lost record" else RejoinError):
         await pair.follow()
 
 
 @pytest.mark.parametrize("kind", ["record", "field", "model"])
-@with_a_pair
 async def test_what_a_newer_version_has_written_is_left_to_an_upgrade(
     pair: Pair, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +174,6 @@ async def test_what_a_newer_version_has_written_is_left_to_an_upgrade(
     pair.require_same()
 
 
-@with_a_pair
 async def test_another_epoch_alone_is_no_reason_to_rejoin(pair: Pair) -> None:
     await pair.leading.post("/samples", json=samples(1))
     await pair.follow()
@@ -205,19 +186,13 @@ async def test_another_epoch_alone_is_no_reason_to_rejoin(pair: Pair) -> None:
     assert min(pair.journal.read_after) == taken_in, "what it has was opened again, with a key that may be gone"
 
 
-@with_a_pair
 async def test_damage_that_stays_makes_it_rejoin(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oubli.app.replication.follower._RETRY_READ", 0.001)
-
-    def damaged(after_seq: int) -> Iterator[Any]:
-        raise JournalDamagedError(str(after_seq))
-
-    pair.journal.positioned_records = damaged  # type: ignore[method-assign]
+    pair.journal.positioned_records = Mock(side_effect=JournalDamagedError("record 1"))  # type: ignore[method-assign]
     with pytest.raises(RejoinError):
         await pair.follower.run()
 
 
-@with_a_pair
 async def test_who_was_deposed_follows(pair: Pair) -> None:
     """What it has answered comes before; what it refuses is another node's to make."""
     await pair.leading.post("/samples", json=samples(3))

@@ -14,15 +14,7 @@ pytest.importorskip("psycopg")
 
 from oubli.app.errors import JournalRefusedError, StartError
 from oubli.app.ledger.file import APPLICATION_ID, FORMAT
-from oubli.app.replication.peers import (
-    KEYS_PATH,
-    SNAPSHOT_PATH,
-    KeyDoor,
-    NodeKeys,
-    PeerError,
-    Peers,
-    Secret,
-)
+from oubli.app.replication.peers import KEYS_PATH, SNAPSHOT_PATH, KeyDoor, NodeKeys, PeerError, Peers, Secret
 from oubli.app.replication.start import join, read_secret
 from oubli.app.storage.directory import DataDirectory
 from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
@@ -33,6 +25,8 @@ from tests.unit.app.support import forest
 SECRET = Secret(b"0123456789abcdef0123456789abcdef")
 OTHER = Secret(b"another-secret-of-another-cluster")
 KEY = SegmentKey("0123456789abcdef", bytes(range(32)))
+Start = Callable[[str], tuple[str, SegmentKeys]]
+"""Starts a node of a name; its URL and keys."""
 
 
 class _Answering(http.server.BaseHTTPRequestHandler):
@@ -60,7 +54,7 @@ class _Answering(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def answering(tmp_path: Path) -> Iterator[Callable[[str], tuple[str, SegmentKeys]]]:
+def answering(tmp_path: Path) -> Iterator[Start]:
     servers = []
 
     def start(name: str) -> tuple[str, SegmentKeys]:
@@ -91,7 +85,7 @@ def test_the_secret_is_not_sent_and_another_does_not_open(tmp_path: Path) -> Non
     assert "0123456789abcdef" not in repr(SECRET)
 
 
-def test_keys_are_handed_over_and_fetched(answering: Callable[[str], tuple[str, SegmentKeys]]) -> None:
+def test_keys_are_handed_over_and_fetched(answering: Start) -> None:
     (first, its_keys), (second, others) = answering("first"), answering("second")
     peers = Peers(SECRET, lambda: ["http://127.0.0.1:1", first, second])
     peers.hand_over(KEY)
@@ -108,7 +102,7 @@ def test_a_key_that_nobody_has_taken_is_not_used() -> None:
     Peers(SECRET, list).hand_over(KEY)  # there is no other node
 
 
-def test_another_cluster_gets_nothing(answering: Callable[[str], tuple[str, SegmentKeys]], tmp_path: Path) -> None:
+def test_another_cluster_gets_nothing(answering: Start, tmp_path: Path) -> None:
     url, keys = answering("first")
     peers = Peers(OTHER, lambda: [url])
     with pytest.raises(PeerError):
@@ -121,9 +115,7 @@ def test_another_cluster_gets_nothing(answering: Callable[[str], tuple[str, Segm
         peers.download(url, "/cluster/node/ledger", file)
 
 
-def test_a_download_that_is_cut_short_is_refused(
-    answering: Callable[[str], tuple[str, SegmentKeys]], tmp_path: Path
-) -> None:
+def test_a_download_that_is_cut_short_is_refused(answering: Start, tmp_path: Path) -> None:
     url, _ = answering("first")
     peers = Peers(SECRET, lambda: [url])
     with (tmp_path / "whole").open("wb") as file:

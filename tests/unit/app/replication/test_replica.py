@@ -23,10 +23,11 @@ from oubli.app.service.service import Service
 from oubli.app.storage.segment_keys import SegmentKeys
 from oubli.app.storage.snapshots import Storage
 from oubli.app.times import elapsed
-from tests.unit.app.replication.pairs import Journal, Pair, with_a_pair
+from tests.unit.app.replication.pairs import Journal, Pair
 from tests.unit.app.replication.tables import Tables
 from tests.unit.app.support import make_service, samples
 
+pytestmark = pytest.mark.anyio
 UNUSED: Any = None
 
 
@@ -39,22 +40,16 @@ def node(service: Service, directory: Path) -> tuple[Replica, Lease]:
 
 
 @pytest.mark.parametrize("following", [False, True])
-def test_a_node_is_cut_off_whether_it_leads_or_follows(following: bool, tmp_path: Path) -> None:
+def test_a_node_that_is_cut_off_or_has_another_model_is_not_asked(following: bool, tmp_path: Path) -> None:
     service = make_service()
     service.model.state.following = following
     replica, lease = node(service, tmp_path)
     assert replica.answers_until == -math.inf  # before its first report
+    lease.answers_until = elapsed()
+    assert "has not reached PostgreSQL" in (replica.unready() or "")
     lease.answers_until = elapsed() + 60
     assert replica.answers_until == lease.answers_until
     assert "PostgreSQL" not in (replica.unready() or "")
-    lease.answers_until = elapsed()
-    assert "has not reached PostgreSQL" in (replica.unready() or "")
-
-
-def test_a_node_with_another_model_than_the_leader_is_not_asked_anything(tmp_path: Path) -> None:
-    service = make_service()
-    replica, lease = node(service, tmp_path)
-    lease.answers_until = elapsed() + 60
     service.model.state.is_withdrawn = True
     assert replica.answers_until == -math.inf
     assert "not the leader's" in (replica.unready() or "")
@@ -73,7 +68,6 @@ def ask(_: Any) -> Future[list[Any]]:
     return answer
 
 
-@with_a_pair
 async def test_a_follower_with_a_full_disk_says_so(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -116,7 +110,6 @@ async def test_a_follower_with_a_full_disk_says_so(
     await replica.resign()
 
 
-@with_a_pair
 async def test_a_follower_of_a_leader_that_never_pauses_is_in_step(pair: Pair) -> None:
     """Each time it waits, something comes: it was at the end before that."""
     loop = asyncio.get_running_loop()

@@ -1,20 +1,11 @@
-"""A service whose time is the test's: what waits for a time continues when everybody waits."""
+"""Time that is the test's: what waits for a time continues when everybody waits."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-from oubli.app.service.build import Means, compose, open_directory
-from oubli.app.service.erasure.checkpoint import CheckpointPolicy
-from oubli.app.service.outbox.deliveries import Push
-from oubli.app.service.outbox.subject_requests import Processor
-from oubli.app.service.service import Service
 from oubli.app.times import Clock
-from tests.unit.app.service.support import until
-from tests.unit.app.support import forest
 
 START_MS = 1_763_700_000_000
 DAY = 86_400_000
@@ -87,24 +78,3 @@ class Time:
 
     def clock(self, highest_ms: int | None) -> Clock:
         return Clock(highest_ms, wall_ms=lambda: START_MS + int(self.now_ms), elapsed_ms=lambda: int(self.now_ms))
-
-
-async def started(
-    directory: Path,
-    time: Time,
-    push: Push,
-    model: Any = None,
-    deadline: float = 60.0,
-    processor: Processor | None = None,
-) -> Service:
-    """Begin in an empty directory, or continue in one; return a service that runs."""
-    opened = open_directory(directory, new_clock=time.clock)
-    if opened.snapshots is not None and opened.holds_model:
-        start = opened.recover(opened.snapshots.recover())
-    else:
-        start = opened.begin(model or forest(200))
-    policy = CheckpointPolicy(erasure_deadline=deadline)
-    service = compose(start, policy=policy, means=Means(push=push, processor=processor), idle_resolve=False)
-    service.lifecycle.start()
-    await until(lambda: service.model.state.phase == "ready")
-    return service

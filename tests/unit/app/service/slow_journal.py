@@ -13,15 +13,7 @@ from oubli.app.service.service import Service
 
 
 class SlowJournal:
-    """Has a service's next records written only when whoever asked for them has gone.
-
-    Parameters
-    ----------
-    service
-        Its journal is replaced.
-    holding
-        What the notes of the records hold that are meant.
-    """
+    """Has a service's next records, those whose notes hold something, written only when whoever asked has gone."""
 
     def __init__(self, service: Service, holding: bytes = b"") -> None:
         self._entered, self._gone = asyncio.Event(), threading.Event()

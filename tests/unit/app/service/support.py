@@ -1,4 +1,4 @@
-"""What tests of the service share: starting and reopening one, waiting for what must happen, holding a method up."""
+"""What tests of the service share: starting one, waiting for what must happen, holding a method up, failing."""
 
 from __future__ import annotations
 
@@ -9,12 +9,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
+from oubli.app.service.build import OpenDirectory, Start
 from oubli.app.service.changes.additions import NewSamples
+from oubli.app.service.recovery.start import LedgerChoice
 from oubli.app.service.service import Service
-from oubli.core.data.schema import Schema
-from tests.unit.app.support import CLASSES, rows
+from tests.unit.app.support import forest, rows
 
 _PATIENCE = 60.0
+
+
+def begun(opened: OpenDirectory, model: Any = None, choice: LedgerChoice | None = None) -> Start:
+    """Begin with a model in a directory that is empty, or recover what is in it."""
+    if opened.holds_model:
+        return opened.recover(opened.snapshots.recover(), choice)  # type: ignore[union-attr]
+    return opened.begin(model or forest())
 
 
 @asynccontextmanager
@@ -59,11 +69,31 @@ async def ended_here(client: Any, job: dict[str, Any]) -> dict[str, Any]:
     return dict(job)
 
 
-def new_samples(n: int, prefix: str | None = "n", schema: Schema = CLASSES) -> NewSamples:
+def new_samples(n: int, prefix: str = "n") -> NewSamples:
     """Samples of no subject and without an expiry."""
-    labels: list[Any] = [("yes" if i % 3 else "no") if schema is CLASSES else float(i) for i in range(n)]
-    ids = [None if prefix is None else f"{prefix}{i}" for i in range(n)]
+    labels, ids = ["yes" if i % 3 else "no" for i in range(n)], [f"{prefix}{i}" for i in range(n)]
     return NewSamples(rows(n), labels, ids, [None] * n, [None] * n, [False] * n)
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    """A function that raises an error, whatever it is given."""
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return fails
+
+
+def copies_of(monkeypatch: pytest.MonkeyPatch, owner: type[Any]) -> list[Any]:
+    """All copies that are made of models of a class from now on."""
+    made, copy = [], owner.copy
+
+    def noted(model: Any) -> Any:
+        made.append(copy(model))
+        return made[-1]
+
+    monkeypatch.setattr(owner, "copy", noted)
+    return made
 
 
 class Gate:

@@ -42,19 +42,7 @@ def settings(tmp_path: Path, data: Path | None = None, **more: Any) -> Settings:
     return found
 
 
-def crash(service: Service) -> None:
-    """Let the directory go as the death of the process would, without a last snapshot."""
-    service.lifecycle.close()
-
-
-def observed(client: TestClient) -> tuple[Any, str]:
-    """What a server answers that has learned from the data."""
-    instances = [[i, "a"] for i in range(20)]
-    predicted = client.post("/predict", json={"instances": instances}).json()
-    return predicted, client.get("/samples?limit=50&format=csv").text
-
-
-def test_trains_and_writes_a_first_snapshot(tmp_path, data):
+def test_trains_and_writes_a_first_snapshot_and_no_other_at_a_start_without_changes(tmp_path, data):
     service = build_service(settings(tmp_path, data))
     with served(service) as client:
         assert client.get("/model").json()["n_samples"] == 40
@@ -65,9 +53,17 @@ def test_trains_and_writes_a_first_snapshot(tmp_path, data):
     assert any(name.startswith("journal-") for name in names)
     for place in (tmp_path / "data", *(tmp_path / "data").rglob("*")):
         assert place.stat().st_mode & 0o077 == 0, f"{place} is for its owner only"
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("snapshot-*")}
+    with served(build_service(settings(tmp_path))) as client:
+        client.post("/predict", json={"instances": [[1, "a"]]})
+    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("snapshot-*")} == before
 
 
 def test_what_was_changed_is_there_after_a_stop_and_the_data_are_not_read_again(tmp_path, data, capsys):
+    def observed(client: TestClient) -> tuple[Any, str]:
+        predicted = client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json()
+        return predicted, client.get("/samples?limit=50&format=csv").text
+
     with served(build_service(settings(tmp_path, data))) as client:
         client.delete("/samples/p7")
         before = observed(client)
@@ -82,22 +78,13 @@ def test_what_was_changed_is_there_after_a_stop_and_the_data_are_not_read_again(
 
 @pytest.mark.parametrize(("name", "more"), [("n_estimators", {}), ("model", {"model": "tree", "n_estimators": None})])
 def test_kind_and_parameters_of_a_recovered_model_stay_and_that_is_said(tmp_path, data, capsys, name, more):
-    crash(build_service(settings(tmp_path, data)))
+    build_service(settings(tmp_path, data)).lifecycle.close()  # without a last snapshot, as at the death of the process
     capsys.readouterr()
     service = build_service(settings(tmp_path, data, **{"n_estimators": 7, **more}))
     assert f"keeps its own {name};" in capsys.readouterr().err.replace("\n", " ")
     model = service.model.state.model
     assert (model.kind, model.get_params()["n_estimators"]) == ("forest", 5)
-    crash(service)
-
-
-def test_a_start_without_changes_writes_no_snapshot(tmp_path, data):
-    with served(build_service(settings(tmp_path, data))):
-        pass
-    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("snapshot-*")}
-    with served(build_service(settings(tmp_path))) as client:
-        client.post("/predict", json={"instances": [[1, "a"]]})
-    assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "data").glob("snapshot-*")} == before
+    service.lifecycle.close()
 
 
 @pytest.mark.parametrize("schema", [CLASSES, NUMBERS])
@@ -121,7 +108,7 @@ def test_nothing_to_serve_is_explained_and_lets_directory_and_threads_go(tmp_pat
     with pytest.raises(StartError, match="nothing to serve"):
         build_service(settings(tmp_path, ephemeral=True, threads=2))
     assert threads.threads_of(None) == 1
-    crash(build_service(settings(tmp_path, data)))
+    build_service(settings(tmp_path, data)).lifecycle.close()
 
 
 def test_ephemeral_says_so_and_writes_nothing(tmp_path, data, capsys, monkeypatch):
@@ -180,25 +167,17 @@ def test_webhooks(tmp_path):
     push = push_of(
         push_settings(tmp_path, webhook_url="https://hooks.example/a?b=c", webhook_secret_file=tmp_path / "secret")
     )
-    assert push is not None
-    assert push.webhook is not None
     assert (push.webhook[0].host, push.webhook[0].target, push.targets) == ("hooks.example", "/a?b=c", ("webhook",))
 
 
 def test_opendsr(tmp_path):
     assert processor_of(push_settings(tmp_path)) is None
-    files = certificate(tmp_path, authority(), DOMAIN)
+    certificate_file, key_file = certificate(tmp_path, authority(), DOMAIN)
+    files = {"opendsr_cert_file": certificate_file, "opendsr_key_file": key_file}
     given = push_settings(
-        tmp_path,
-        opendsr_domain=DOMAIN,
-        opendsr_cert_file=files[0],
-        opendsr_key_file=files[1],
-        opendsr_callbacks=(CALLBACK,),
-        opendsr_identities=("email",),
+        tmp_path, opendsr_domain=DOMAIN, opendsr_callbacks=(CALLBACK,), opendsr_identities=("email",), **files
     )
     processor, push = processor_of(given), push_of(given)
-    assert processor is not None
-    assert push is not None
     assert push.targets == (), "receipts have no target"
     assert list(processor.callbacks) == [CALLBACK]
     assert tuple(processor.identities) == ("email",)

@@ -17,8 +17,8 @@ from oubli.app.service.build import Limits, compose, open_directory
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from oubli.app.service.service import Service
 from tests.unit.app.service.simulated import DAY, NOON, Machine
-from tests.unit.app.service.support import erased, until
-from tests.unit.app.support import JSON, forest, samples, served_here
+from tests.unit.app.service.support import begun, erased, until
+from tests.unit.app.support import JSON, samples, served_here
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("_soon")]
 SECOND = 1000
@@ -56,12 +56,7 @@ CLOCKS = {
 
 
 def start(path: Path, machine: Machine, **policy: Any) -> Service:
-    opened = open_directory(path, new_clock=machine.clock, now=lambda: machine.wall / 1000)
-    if opened.holds_model:
-        assert opened.snapshots is not None
-        start = opened.recover(opened.snapshots.recover())
-    else:
-        start = opened.begin(forest())
+    start = begun(open_directory(path, new_clock=machine.clock, now=lambda: machine.wall / 1000))
     limits = Limits(readd_grace=GRACE / 1000)
     chosen = CheckpointPolicy(erasure_deadline=DEADLINE / 1000, **policy)
     return compose(start, limits=limits, policy=chosen, idle_resolve=False)

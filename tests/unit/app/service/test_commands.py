@@ -39,18 +39,9 @@ def planned(model, command, transaction=None):
 
 
 def made(model, command, transaction=None):
-    planned(model, command, transaction)
-    if command.body is not None:
+    if planned(model, command, transaction).body is not None:
         apply_all(model, [command])
     return command
-
-
-def plan_addition(model, samples, transaction=None):
-    return planned(model, AddSamples(samples), transaction)
-
-
-def plan_deletion(model, targets, by="ids"):
-    return planned(model, DeleteSamples(targets, by))
 
 
 def batch(*ids, age=1, label="yes", subject=None, expires=None, readd=False):
@@ -68,42 +59,35 @@ def test_generated_ids_lie_above_all_numbers_of_the_request():
     assert with_generated([None, "7", None, "007"], 5) == (["8", "7", "9", "007"], 10)
     assert with_generated(["3", "x"], 5) == (["3", "x"], 5)
     assert with_generated(["7"], 5) == (["7"], 8)
-
-
-def test_every_generated_id_is_another_one_also_beyond_2_to_the_53():
-    model, transaction, first = forest(10), given(), 2**53 - 1
-    add(model, batch(str(first)))
-    transaction.turn = Turn(next_id=model.samples_.next_id)
-    for number in range(1, 4):
-        command = made(model, AddSamples(batch(None)), transaction)
-        transaction.turn = Turn(next_id=max(transaction.turn.next_id, command.next_id))
-        assert command.result().ids == [str(first + number)]
-
-
-def test_no_id_is_generated_that_a_snapshot_could_not_tell():
-    with pytest.raises(CapacityError, match="give each sample an id"):
-        plan_addition(forest(10), batch(None), given(LARGEST_COUNTER))
-    assert plan_addition(forest(10), batch("a"), given(LARGEST_COUNTER)).next_id == LARGEST_COUNTER
+    beyond = [str(2**53 - 1), str(2**53), str(2**53 + 1)]
+    assert with_generated([beyond[0], None, None], 0) == (beyond, 2**53 + 2)
+    with pytest.raises(CapacityError, match="give each sample an id"):  # a snapshot could not tell the next one
+        with_generated([None], LARGEST_COUNTER)
+    assert with_generated(["a"], LARGEST_COUNTER) == (["a"], LARGEST_COUNTER)
 
 
 def test_what_is_held_is_the_same_or_in_conflict():
     model = forest(10)
     assert add(model, batch("a", "b", subject="p", expires=8)) == (["a", "b"], 2)
-    assert plan_addition(model, batch("b", "a", subject="p")).body is None, "an expiry left out is not compared"
+    assert planned(model, AddSamples(batch("b", "a", subject="p"))).body is None, "an expiry left out is not compared"
     assert add(model, batch("a", "c", "b", None, subject="p"), given(100)) == (["a", "c", "b", "100"], 2)
     for other in ({"age": 2}, {"label": "no"}, {"subject": "q"}, {"expires": 9}):
         with pytest.raises(ConflictError) as caught:
-            plan_addition(model, batch("new", "a", "newer", "b", **{"subject": "p", **other}))
+            planned(model, AddSamples(batch("new", "a", "newer", "b", **{"subject": "p", **other})))
         assert caught.value.rows == (1, 3)
 
 
 def test_plans_name_all_that_they_touch():
     model = forest(10)
-    deleting, adding = plan_deletion(model, ["c1"]), plan_addition(model, batch("new", subject="s1"))
-    assert not deleting.names.isdisjoint(adding.names), "the subject may be gone before, or may not"
-    assert not plan_deletion(model, ["s1"], "subjects").names.isdisjoint(adding.names)
-    assert not plan_deletion(model, ["absent"]).names.isdisjoint(plan_addition(model, batch("absent")).names)
-    assert deleting.names.isdisjoint(plan_deletion(model, ["c2"]).names)
+
+    def names(command):
+        return planned(model, command).names
+
+    deleting, adding = names(DeleteSamples(["c1"])), names(AddSamples(batch("new", subject="s1")))
+    assert not deleting.isdisjoint(adding), "the subject may be gone before, or may not"
+    assert not names(DeleteSamples(["s1"], "subjects")).isdisjoint(adding)
+    assert not names(DeleteSamples(["absent"])).isdisjoint(names(AddSamples(batch("absent"))))
+    assert deleting.isdisjoint(names(DeleteSamples(["c2"])))
 
 
 # --- as they are in the journal

@@ -141,9 +141,7 @@ def test_no_route_compiles_or_loads_on_the_event_loop(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_with_an_empty_cache_nothing_is_compiled_on_the_event_loop_by_any_kind_and_label(
-    tmp_path: Path, dtype: str
-) -> None:
+def test_with_an_empty_cache_nothing_is_compiled_on_the_event_loop_by_any_kind_and_label(tmp_path, dtype):
     """Fits of every kind, restores of every kind, task and type of labels, and all that can be asked for after each."""
     tasks = [("classification", label_type) for label_type in LABELS] + [("regression", "number")]
     cache = str(tmp_path / "kernels")
@@ -186,7 +184,6 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is done to have kernels ready, in order; only those of a fit are kept."""
     monkeypatch.setattr(compiling, "_prepared", set())
     done: list[Any] = []
-    monkeypatch.setattr(oubli.app.service.compiling, "_prepared", set())
 
     def do(usage: Usage, *, steps: Any) -> None:
         assert usage == USAGE
@@ -231,9 +228,7 @@ def test_who_needs_less_waits_for_less_and_the_rest_is_compiled_by_the_same_proc
 
 
 @pytest.mark.parametrize("fault", ["exit code 7", "OSError", "not writable"])
-def test_what_other_processes_cannot_do_is_left_to_this_one(
-    monkeypatch: pytest.MonkeyPatch, done: list[Any], caplog: pytest.LogCaptureFixture, fault: str
-) -> None:
+def test_what_other_processes_cannot_do_is_left_to_this_one(monkeypatch, done, caplog, fault):
     def begin(*_: Any, **__: Any) -> Elsewhere:
         if fault == "OSError":
             raise OSError
@@ -246,9 +241,7 @@ def test_what_other_processes_cannot_do_is_left_to_this_one(
     assert ("answers are slow meanwhile" in caplog.text) is (fault != "not writable")
 
 
-def test_a_wrong_guess_of_what_will_be_learned_does_no_harm(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_wrong_guess_of_what_will_be_learned_does_no_harm(monkeypatch, caplog):
     monkeypatch.setattr(compiling, "_prepared", set())
     load_beside("tree", Task.REGRESSION, np.float32, part="fit").join()  # there is none
     assert compiling._prepared == set()
@@ -258,28 +251,15 @@ def test_a_wrong_guess_of_what_will_be_learned_does_no_harm(
 # --- the directory of compiled kernels: private, and never needed
 
 
-@pytest.fixture
-def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+@pytest.mark.parametrize("home", ["cache", "file"])
+def test_the_directory_is_private_and_temporary_without_a_usable_home(monkeypatch, tmp_path, home):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / home))
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr(config, "CACHE_DIR", "")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-
-
-@pytest.mark.usefixtures("_own_home")
-def test_the_directory_is_made_for_this_user_and_named_to_numba() -> None:
     directory = use_kernel_cache()
-    assert os.environ[VARIABLE] == str(directory)
+    assert os.environ[VARIABLE] == str(directory), "it is named to Numba"
     assert directory.is_dir()
-    assert directory.stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.usefixtures("_own_home")
-def test_without_a_usable_home_the_cache_is_private_and_temporary(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    directory = use_kernel_cache()
-    assert directory.parent == tmp_path
+    assert (directory.parent == tmp_path) is (home == "file")
     assert directory.stat().st_mode & 0o077 == 0

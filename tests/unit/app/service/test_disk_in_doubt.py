@@ -6,7 +6,6 @@ import errno
 import shutil
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,65 +22,57 @@ from oubli.app.ledger.file import file_errors
 from oubli.app.storage.directory import DataDirectory, FlushError
 from oubli.app.storage.journal import SqliteJournal
 from oubli.app.storage.snapshots import SnapshotStore
-from tests.unit.app.support import ended, make_service, reopened, samples, served
-
-
-def problem_of(answer: Any) -> tuple[int, str, str | None]:
-    return answer.status_code, answer.json()["type"].rpartition(":")[2], answer.headers.get("Retry-After")
+from tests.unit.app.service.support import raising
+from tests.unit.app.support import ended, make_service, problem_of, reopened, samples, served
 
 
 @pytest.mark.parametrize(
-    ("error", "slug", "retry"),
+    ("error", "slug"),
     [
-        (JournalFullError("no room on the disk"), "storage", "1"),
-        (JournalRefusedError("a file could not be written"), "journal", "1"),
-        (NoDescriptorsError("no file could be opened"), "journal", "1"),
-        (JournalError("failed"), "changes-stopped", "1"),
+        (JournalFullError("no room on the disk"), "storage"),
+        (JournalRefusedError("a file could not be written"), "journal"),
+        (NoDescriptorsError("no file could be opened"), "journal"),
+        (JournalError("failed"), "changes-stopped"),
     ],
 )
-def test_journal_errors_outside_of_a_commit_are_problems(tmp_path, monkeypatch, error, slug, retry):
+def test_journal_errors_outside_of_a_commit_are_problems(tmp_path, monkeypatch, error, slug):
     """A snapshot that cannot begin a new segment, an export that cannot be noted, a restore."""
-
-    def refused(*arguments: Any, **options: Any) -> None:
-        raise error
-
     with served(make_service(directory=tmp_path / "data")) as client:
         assert client.post("/snapshot").status_code == 201
         older = client.get("/snapshot/file").content
         assert client.post("/samples", json=samples(1)).status_code == 201
         for name in ("rotate", "append"):
             with monkeypatch.context() as patch:
-                patch.setattr(SqliteJournal, name, refused)
+                patch.setattr(SqliteJournal, name, raising(error))
                 asked = [client.put("/snapshot/file", content=older)]
                 if slug != "changes-stopped":  # after that one nothing is tried any more
                     asked.append(client.post("/snapshot") if name == "rotate" else client.get("/snapshot/file"))
                 for answer in asked:
-                    assert problem_of(answer) == (503, slug, retry)
+                    assert (*problem_of(answer), answer.headers["Retry-After"]) == (503, slug, "1")
                     assert client.get("/samples/n0").status_code == 200
             if slug == "changes-stopped":
                 return
         assert ended(client, client.post("/model/scrub").json())["status"] == "succeeded"
 
 
-@pytest.mark.parametrize("where", ["second copy", "rotate", "append"])
-def test_a_restore_that_is_refused_is_not_found_by_a_restart(tmp_path, monkeypatch, where):
+@pytest.mark.parametrize(
+    ("owner", "name", "error"),
+    [
+        (SnapshotStore, "write_again", StorageError("full")),
+        *((SqliteJournal, name, JournalFullError("no room on the disk")) for name in ("rotate", "append")),
+    ],
+)
+def test_a_restore_that_is_refused_is_not_found_by_a_restart(tmp_path, monkeypatch, owner, name, error):
     """What it has written before the refusal is taken back: it would hide what is acknowledged afterwards."""
     directory = tmp_path / "data"
-
-    def refused(*arguments: Any, **options: Any) -> None:
-        raise StorageError("full") if where == "second copy" else JournalFullError("no room on the disk")
-
     with served(make_service(directory=directory)) as client:
         assert client.post("/snapshot").status_code == 201
         older = client.get("/snapshot/file").content
         assert client.delete("/samples/c1").status_code == 200
         before = client.get("/snapshot").json()
         with monkeypatch.context() as patch:
-            if where == "second copy":
-                patch.setattr(SnapshotStore, "write_again", refused)
-            else:
-                patch.setattr(SqliteJournal, where, refused)
-            assert problem_of(client.put("/snapshot/file", content=older))[:2] == (503, "storage")
+            patch.setattr(owner, name, raising(error))
+            assert problem_of(client.put("/snapshot/file", content=older)) == (503, "storage")
         assert client.get("/snapshot").json() == before
         assert client.post("/samples", json=samples(1)).status_code == 201
         version = client.get("/model").json()["model_version"]
@@ -95,18 +86,14 @@ def test_a_restore_that_is_refused_is_not_found_by_a_restart(tmp_path, monkeypat
 @pytest.mark.parametrize("where", ["rotate", "append"])
 def test_a_restore_in_doubt_is_finished_by_a_restart(tmp_path, monkeypatch, where):
     """Its snapshot stands: the journal and the ledger continue from there."""
-
-    def fails(*arguments: Any, **options: Any) -> None:
-        raise JournalError("EIO")
-
     with served(make_service(directory=tmp_path / "data")) as client:
         assert client.post("/snapshot").status_code == 201
         older = client.get("/snapshot/file").content
         assert client.delete("/samples/c1").status_code == 200
         version = client.get("/model").json()["model_version"]
-        monkeypatch.setattr(SqliteJournal, where, fails)
-        assert client.put("/snapshot/file", content=older).status_code == 503
-        monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr(SqliteJournal, where, raising(JournalError("EIO")))
+            assert client.put("/snapshot/file", content=older).status_code == 503
     with served(reopened(tmp_path / "data")) as client:
         assert client.get("/model").json()["model_version"] == version + 1
         assert client.get("/samples/c1").status_code == 404
@@ -115,23 +102,23 @@ def test_a_restore_in_doubt_is_finished_by_a_restart(tmp_path, monkeypatch, wher
         assert client.post("/samples", json=samples(1)).status_code == 201
 
 
-@pytest.mark.parametrize("where", ["directory", "ledger"])
-def test_a_failed_flush_stops_changes(tmp_path, monkeypatch, where):
-    def refused(*arguments: Any, **options: Any) -> None:
-        if where == "directory":
-            raise FlushError(errno.EIO, "")
-        error = sqlite3.OperationalError("disk I/O error")
-        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
-        raise error
+FSYNC_FAILED = sqlite3.OperationalError("disk I/O error")
+FSYNC_FAILED.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
 
+
+@pytest.mark.parametrize(
+    ("owner", "name", "fails"),
+    [
+        (DataDirectory, "remove", raising(FlushError(errno.EIO, ""))),
+        (LedgerDatabase, "flush", file_errors()(raising(FSYNC_FAILED))),
+    ],
+)
+def test_a_failed_flush_stops_changes(tmp_path, monkeypatch, owner, name, fails):
     with served(make_service(directory=tmp_path / "data")) as client:
         with monkeypatch.context() as patch:
-            if where == "directory":
-                patch.setattr(DataDirectory, "remove", refused)
-            else:
-                patch.setattr(LedgerDatabase, "flush", file_errors()(refused))
-            assert problem_of(client.post("/snapshot"))[:2] == (503, "changes-stopped")
-        assert problem_of(client.post("/samples", json=samples(1)))[:2] == (503, "changes-stopped")
+            patch.setattr(owner, name, fails)
+            assert problem_of(client.post("/snapshot")) == (503, "changes-stopped")
+        assert problem_of(client.post("/samples", json=samples(1))) == (503, "changes-stopped")
         assert client.get("/readyz").json()["reason"] == "disk-failed"
         assert client.post("/predict", json={"instances": [[1, "a", True]]}).status_code == 200
 
@@ -150,7 +137,7 @@ def test_a_file_that_could_not_be_removed_goes_with_the_next_snapshot(tmp_path, 
         with monkeypatch.context() as patch:
             patch.setattr(Path, "unlink", refused)
             patch.setattr(SnapshotStore, "_publish", lambda *arguments: refused(Path("x.tmp")))
-            assert problem_of(client.post("/snapshot"))[:2] == (503, "storage")
+            assert problem_of(client.post("/snapshot")) == (503, "storage")
         assert list(directory.glob(".*.tmp"))
         assert client.post("/snapshot").status_code == 201
         assert not list(directory.glob(".*.tmp"))

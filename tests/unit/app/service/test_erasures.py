@@ -66,6 +66,7 @@ async def test_a_verification_does_not_make_erasures_overdue(tmp_path: Path, mon
         receipt = (await client.delete("/samples/c1")).json()
         (receipt,) = await erased(client, receipt["id"])
         assert not receipt["overdue"]
+        assert (await client.get("/model")).json()["mutations_since_scrub"] == 0, "it was built again"
         job = await ended_here(client, job)
         assert job["status"] == "failed"
         assert "ask again" in job["error"]

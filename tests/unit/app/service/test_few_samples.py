@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,43 +13,18 @@ from oubli.app.service.model.state import ModelLock
 from oubli.app.service.service import Service
 from oubli.core.errors import UnusableModelError
 from oubli.core.forest.engine import ForestEngine
-from tests.unit.app.service.support import new_samples, running
+from tests.unit.app.service.support import copies_of, new_samples, running
 from tests.unit.app.support import forest, make_answers_long, make_changes_long, make_service, reopened, rows
 
+pytestmark = pytest.mark.anyio
 N = 1500
 A_SLICE = 8
 MANY = [f"c{i}" for i in range(100)]
 
 
-def large() -> Any:
-    return forest(N)
-
-
-def run(service: Service, work: Callable[[], Awaitable[None]]) -> None:
-    """Do something with a service that is ready, and stop it."""
-
-    async def main() -> None:
-        async with running(service):
-            await work()
-
-    asyncio.run(main())
-
-
-def copies_of(monkeypatch: pytest.MonkeyPatch, model: Any) -> list[Any]:
-    """The copies that are made from now on of models of this kind."""
-    made, copy = [], type(model).copy
-
-    def noted(self: Any) -> Any:
-        made.append(copied := copy(self))
-        return copied
-
-    monkeypatch.setattr(type(model), "copy", noted)
-    return made
-
-
 def without(names: list[str]) -> Any:
     """A model that has unlearned samples, and resolved nothing."""
-    model = large()
+    model = forest(N)
     model.resolve()
     model.delete(names)
     return model
@@ -59,12 +32,11 @@ def without(names: list[str]) -> Any:
 
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("k", [2, 100])
-def test_no_copy_is_made_and_nothing_is_resolved(monkeypatch, tmp_path, k, durable):
-    model = large()
+async def test_no_copy_is_made_and_nothing_is_resolved(monkeypatch, tmp_path, k, durable):
+    model = forest(N)
     model.resolve()
-    service, copies = make_service(model, tmp_path / "data" if durable else None), copies_of(monkeypatch, model)
-
-    async def work() -> None:
+    service, copies = make_service(model, tmp_path / "data" if durable else None), copies_of(monkeypatch, type(model))
+    async with running(service):
         before = len(copies)
         deleted = await service.changes.delete(ids=MANY[:k])
         assert deleted.unlearned == k
@@ -75,15 +47,11 @@ def test_no_copy_is_made_and_nothing_is_resolved(monkeypatch, tmp_path, k, durab
         assert len(copies) == before
         assert service.model.state.n_resolved == 0
 
-    run(service, work)
-
 
 def asked(service: Service) -> list[Any]:
     """What a reader on the loop gets, with the version that it is told."""
     questions, state = service.questions, service.model.state
     one, some = questions.predict_now(rows(1)), questions.predict_now(rows(7))
-    assert one is not None
-    assert some is not None
     assert one.model_version == some.model_version == state.version
     numbers = [one.result.probabilities.tolist(), some.result.probabilities.tolist()]
     page = questions.page(subject=None, after=None, limit=3)
@@ -92,11 +60,10 @@ def asked(service: Service) -> list[Any]:
 
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("change", ["add", "delete", "subject"])
-def test_readers_between_slices_have_the_model_before_or_after(monkeypatch, tmp_path, change, durable):
-    service = make_service(large(), tmp_path / "data" if durable else None)
+async def test_readers_between_slices_have_the_model_before_or_after(monkeypatch, tmp_path, change, durable):
+    service = make_service(forest(N), tmp_path / "data" if durable else None)
     make_changes_long(monkeypatch, a_slice=A_SLICE)
-
-    async def work() -> None:
+    async with running(service):
         state = service.model.state
         state.model.resolve()
         before, seen = asked(service), []
@@ -121,15 +88,12 @@ def test_readers_between_slices_have_the_model_before_or_after(monkeypatch, tmp_
         assert state.model is model
         assert model.verify().ok
 
-    run(service, work)
 
-
-def test_long_predictions_are_made_between_slices_and_all_else_in_threads_and_changes_wait(monkeypatch):
-    service = make_service(large())
+async def test_long_predictions_are_made_between_slices_and_all_else_in_threads_and_changes_wait(monkeypatch):
+    service = make_service(forest(N))
     make_changes_long(monkeypatch, a_slice=A_SLICE)
     make_answers_long(monkeypatch)
-
-    async def work() -> None:
+    async with running(service):
         model, order = service.model.state.model, []
         model.resolve()
         expected = model.query(rows(30), frozen=True).probabilities.tolist()
@@ -154,8 +118,6 @@ def test_long_predictions_are_made_between_slices_and_all_else_in_threads_and_ch
         assert predicted.result.probabilities.tolist() == expected
         assert added.model_version == 3
 
-    run(service, work)
-
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, owner: type[Any], name: str, number: int) -> None:
     """Have a method fail when it is called for the first, second, ... time."""
@@ -174,12 +136,11 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, owner: type[Any], name: str, number
     ("owner", "name", "number"),
     [(ForestEngine, "update", 0), (ForestEngine, "update", 3), (ModelLock, "pause", 1), (ModelLock, "pause", 3)],
 )
-def test_an_error_in_a_slice_or_after_it_stops_changes_and_is_made_good_by_a_restart(
+async def test_an_error_in_a_slice_or_after_it_stops_changes_and_is_made_good_by_a_restart(
     monkeypatch, tmp_path, owner, name, number
 ):
-    service = make_service(large(), tmp_path / "data")
-
-    async def work() -> None:
+    service = make_service(forest(N), tmp_path / "data")
+    async with running(service):
         service.model.state.model.resolve()
         make_changes_long(monkeypatch, a_slice=A_SLICE)
         fail_at(monkeypatch, owner, name, number)
@@ -191,24 +152,15 @@ def test_an_error_in_a_slice_or_after_it_stops_changes_and_is_made_good_by_a_res
         with pytest.raises(UnavailableError):
             await service.changes.add(new_samples(1))
 
-    run(service, work)
     monkeypatch.undo()
-    assert recovered_digest(tmp_path / "data") == without(MANY).digest()
+    recovered = reopened(tmp_path / "data").model.state
+    assert (recovered.version, recovered.model.digest()) == (2, without(MANY).digest())
 
 
-def recovered_digest(directory: Path) -> str:
-    service = reopened(directory)
-    assert service.model.state.version == 2
-    digest: str = service.model.state.model.digest()
-    service.lifecycle.close()
-    return digest
-
-
-def test_a_caller_that_is_gone_leaves_the_change_whole(monkeypatch):
-    service = make_service(large())
+async def test_a_caller_that_is_gone_leaves_the_change_whole(monkeypatch):
+    service = make_service(forest(N))
     make_changes_long(monkeypatch, a_slice=A_SLICE)
-
-    async def work() -> None:
+    async with running(service):
         model = service.model.state.model
         deleting = asyncio.create_task(service.changes.delete(ids=MANY))
         while service.model.state.model is model:  # noqa: ASYNC110 - there is no event for it
@@ -218,18 +170,12 @@ def test_a_caller_that_is_gone_leaves_the_change_whole(monkeypatch):
         assert (await service.changes.delete(ids=["c200"])).model_version == 3
         assert model.digest() == without([*MANY, "c200"]).digest()
 
-    run(service, work)
 
-
-def test_very_many_names_of_which_few_are_held_are_no_long_change(monkeypatch):
-    service = make_service(large())
-    copies = copies_of(monkeypatch, service.model.state.model)
-
-    async def work() -> None:
-        names = [f"nobody{i}" for i in range(2000)]
-        command = DeleteSamples([*names, "c1"])
+async def test_very_many_names_of_which_few_are_held_are_no_long_change(monkeypatch):
+    service = make_service(forest(N))
+    copies = copies_of(monkeypatch, type(service.model.state.model))
+    async with running(service):
+        command = DeleteSamples([*(f"nobody{i}" for i in range(2000)), "c1"])
         receipt = await service.changes.writer.execute(command)
         assert (receipt.unlearned, receipt.absent) == (1, 2000)
         assert not copies
-
-    run(service, work)

@@ -11,7 +11,7 @@ import oubli.app.service.recovery.rebuild as rebuild
 from oubli.app.errors import JournalFullError, StorageError
 from oubli.app.service.service import Service
 from oubli.core.model import Model
-from tests.unit.app.service.support import ended_here, until
+from tests.unit.app.service.support import copies_of, ended_here, raising, until
 from tests.unit.app.support import JSON, forest, make_service, reopened, samples, served_here
 
 pytestmark = pytest.mark.anyio
@@ -60,10 +60,6 @@ async def test_a_fit_that_is_asked_for_again_is_the_first(tmp_path, held_up):
     assert after["result"] == {"model_version": 2, "n_samples": 60}
 
 
-def is_overwritten(store: Any) -> bool:
-    return not any(array.any() for array in (store.cells, store.id_hashes, store.nonces.values, store.held))
-
-
 @pytest.mark.parametrize("how", ["superseded", "half way", "not begun", "not written"])
 async def test_a_fit_that_comes_to_nothing_is_overwritten(tmp_path, monkeypatch, how):
     """Its samples and its trees are in nobody's memory any more when it is no holder any more."""
@@ -83,9 +79,6 @@ async def test_a_fit_that_comes_to_nothing_is_overwritten(tmp_path, monkeypatch,
         assert gate.wait(30)
         return model
 
-    def full(*_: Any, **__: Any) -> None:
-        raise JournalFullError("no room on the disk")
-
     monkeypatch.setattr(rebuild, "refit", watched)
     service = make_service(directory=tmp_path / "data")
     async with served_here(service) as client:
@@ -95,30 +88,17 @@ async def test_a_fit_that_comes_to_nothing_is_overwritten(tmp_path, monkeypatch,
         if how == "superseded":
             assert (await client.put("/snapshot/file", content=snapshot)).status_code == 200
         elif how == "not written":
-            monkeypatch.setattr(service.disk.storage.journal, "append", full)
+            monkeypatch.setattr(service.disk.storage.journal, "append", raising(JournalFullError("no room")))
         gate.set()
         ended = await ended_here(client, job)
         assert ended["status"] == "failed"
         assert how != "superseded" or ended["error"] == "a restore has replaced the samples: begin again"
         ((estimator, store),) = fits
-        assert is_overwritten(store)
+        assert not any(array.any() for array in (store.cells, store.id_hashes, store.nonces.values, store.held))
         assert not hasattr(estimator, "samples_")
         assert not any(any(array.tobytes()) for engine in engines for array in engine.trees)
         assert service.model.state.model.samples_.cells.any()
         assert service.model.holders.delayed_from == math.inf
-
-
-@pytest.fixture
-def copies(monkeypatch: pytest.MonkeyPatch) -> list[Model]:
-    """All copies that are made."""
-    made, copy = [], Model.copy
-
-    def noted(model: Model) -> Model:
-        made.append(copy(model))
-        return made[-1]
-
-    monkeypatch.setattr(Model, "copy", noted)
-    return made
 
 
 @pytest.mark.parametrize("work", ["fit", "verify"])
@@ -148,15 +128,12 @@ async def test_the_model_counts_as_read_until_the_thread_of_a_cancelled_job_has_
         monkeypatch.setattr(Model, "wipe", wipe)
 
 
-async def test_the_copy_of_a_snapshot_that_cannot_be_written_is_overwritten(copies, monkeypatch, tmp_path):
-    def fails(*_: Any, **__: Any) -> None:
-        raise StorageError("no")
-
+async def test_the_copy_of_a_snapshot_that_cannot_be_written_is_overwritten(monkeypatch, tmp_path):
     service = make_service(forest(20), tmp_path / "data")
     async with served_here(service):
-        copies.clear()
         with monkeypatch.context() as failing:
-            failing.setattr(type(service.disk.storage), "write", fails)
+            copies = copies_of(failing, Model)
+            failing.setattr(type(service.disk.storage), "write", raising(StorageError("no")))
             with pytest.raises(StorageError):
                 await service.erasure.checkpointer.write_snapshot()
         (copy,) = copies

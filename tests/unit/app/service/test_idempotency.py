@@ -16,6 +16,7 @@ from tests.unit.app.hosted import wait_until
 from tests.unit.app.support import JSON, make_service, reopened, samples, served
 
 BODY = samples(2, prefix="p", subject="person")
+AGAIN = {"samples": [{**one, "readd": True} for one in BODY["samples"]]}
 
 
 def add(client: TestClient, key: str, content: Any) -> tuple[int, str]:
@@ -33,8 +34,7 @@ def assert_spent(client: TestClient, key: str) -> None:
     """Every body gets the same answer, and nothing changes."""
     version, guess = client.get("/model").json()["model_version"], samples(2, prefix="p", subject="other")
     answers = [
-        client.post("/samples", json=content, headers={"Idempotency-Key": key})
-        for content in (BODY, guess, {"samples": [{**one, "readd": True} for one in BODY["samples"]]})
+        client.post("/samples", json=content, headers={"Idempotency-Key": key}) for content in (BODY, guess, AGAIN)
     ]
     assert {(one.status_code, one.json()["type"]) for one in answers} == {(409, "urn:oubli:problem:key-spent")}
     assert len({one.text for one in answers}) == 1
@@ -50,8 +50,7 @@ def test_after_an_erasure_a_repeated_addition_is_refused_whatever_it_holds(tmp_p
         assert_spent(client, "k")
         assert add(client, "other", samples(1, prefix="q"))[0] == 201
         assert add(client, "other", samples(2, prefix="q"))[0] == 422
-        again = {"samples": [{**one, "readd": True} for one in BODY["samples"]]}
-        assert add(client, "new", again)[0] == 201
+        assert add(client, "new", AGAIN)[0] == 201
     with served(reopened(tmp_path / "d")) as client:
         assert_spent(client, "k")
 

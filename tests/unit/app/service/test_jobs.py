@@ -3,12 +3,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from oubli.app.errors import BusyError, StorageError
 from oubli.app.service.jobs.jobs import STOPPED, Job, JobBoard, Report
+from oubli.app.service.model.influence import seconds_for
 from oubli.core.errors import InputError
 
 pytestmark = pytest.mark.anyio
@@ -37,41 +39,28 @@ async def settle() -> None:
 
 
 def state(board: JobBoard, job: Job) -> tuple[str, float, Any, Any]:
-    now = board.get(job.id)
-    assert now is not None
+    now: Any = board.get(job.id)
     assert (now.id, now.kind) == (job.id, job.kind)
     return now.status, now.progress, now.result, now.error
 
 
-async def test_a_job_runs_and_has_a_result():
-    board, gate = JobBoard(), Gate()
-    job = board.start("verify", gate.work)
-    assert state(board, job) == ("queued", 0.0, None, None)
-    await settle()
-    assert state(board, job) == ("running", 0.0, None, None)
-    assert gate.report is not None
-    gate.report(0.25)
-    await settle()
-    assert state(board, job) == ("running", 0.25, None, None)
-    gate.open.set()
-    await settle()
-    assert state(board, job) == ("succeeded", 1.0, {"n": 7}, None)
-    gate.report(0.5)  # after the end it changes nothing
-    await settle()
-    assert state(board, job) == ("succeeded", 1.0, {"n": 7}, None)
-    assert (job.status, job.progress) == ("queued", 0.0)  # what was answered does not change under the caller
-
-
-async def test_one_job_runs_at_a_time_in_their_order():
+async def test_jobs_run_one_at_a_time_in_their_order_and_have_results():
     board, gates = JobBoard(), [Gate(), Gate(), Gate()]
     jobs = [board.start("verify", gate.work) for gate in gates]
     for i, gate in enumerate(gates):
         await settle()
         statuses = [state(board, job)[0] for job in jobs]
         assert statuses == ["succeeded"] * i + ["running"] + ["queued"] * (2 - i)
+        gate.report(0.25)
+        await settle()
+        assert state(board, jobs[i]) == ("running", 0.25, None, None)
         gate.open.set()
     await settle()
-    assert [state(board, job)[0] for job in jobs] == ["succeeded"] * 3
+    gates[0].report(0.5)  # after the end it changes nothing
+    await settle()
+    for job in jobs:
+        assert state(board, job) == ("succeeded", 1.0, {"n": 7}, None)
+        assert (job.status, job.progress) == ("queued", 0.0)  # what was answered does not change under the caller
 
 
 @pytest.mark.parametrize("has_begun", [True, False])
@@ -186,3 +175,27 @@ async def test_finished_jobs_are_forgotten_the_oldest_first():
     await settle()
     board.start("verify", done)
     assert [board.get(job.id) is None for job in (running, *others)] == [True, True, True, False, False]
+
+
+# --- what is long enough for a job
+
+FOREST = SimpleNamespace(kind="forest", n_samples_=1_000, settings_=SimpleNamespace(n_trees=100, occurrences=100))
+
+
+def boosted(n: int, *, grids: bool = True) -> Any:
+    settings = SimpleNamespace(is_quantised=grids)
+    return SimpleNamespace(kind="incremental-boosting", n_samples_=n, n_trees_=100, settings_=settings)
+
+
+def test_which_questions_of_influence_take_long():
+    adult, without_grids = boosted(32_561), boosted(32_561, grids=False)
+    reverse = seconds_for(adult, "leaf-influence", "all", 1)
+    assert reverse < 1 < seconds_for(boosted(1_000_000), "leaf-influence", "all", 1)
+    assert seconds_for(adult, "leaf-influence", "single", 1) == reverse
+    assert seconds_for(adult, "leaf-influence", 8, 1) > 1_000 * reverse
+    assert seconds_for(adult, "leaf-refit", "all", 1) > max(100, 1_000 * reverse)
+    assert reverse < seconds_for(adult, "leaf-refit", "single", 1) < seconds_for(adult, "leaf-refit", 1, 1) / 100
+    assert seconds_for(adult, "leave-one-out", "all", 1) > 100
+    # Exact splits are unlearned at the price of training; a forest is only read for few rows.
+    assert seconds_for(without_grids, "leave-one-out", "all", 1) > 10 * seconds_for(adult, "leave-one-out", "all", 1)
+    assert seconds_for(FOREST, "leave-one-out", "all", 100) > 10 * seconds_for(FOREST, "leave-one-out", "all", 1)

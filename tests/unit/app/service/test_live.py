@@ -22,7 +22,7 @@ from oubli.app.service.model.state import ModelLock, ModelState
 from oubli.app.service.model.tag_thread import TagThread
 from oubli.core import DynamicForestClassifier
 from oubli.core.errors import UnusableModelError
-from tests.unit.app.service.support import until
+from tests.unit.app.service.support import raising, until
 
 pytestmark = pytest.mark.anyio
 PATIENCE = 20.0
@@ -98,32 +98,17 @@ async def test_a_lent_model_comes_back_when_it_is_asked_for(thread, model):
 
 
 @pytest.mark.parametrize("error", [MemoryError(), SystemExit()])
-async def test_an_error_gives_the_model_back(thread, model, error):
-    model.error = error
+async def test_an_error_gives_the_model_back_and_nothing_is_kept_of_it(thread, error):
+    model: Any = Endless()
+    model.error, known = error, weakref.ref(model)
     assert await asyncio.wait_for(thread.lend(model), PATIENCE) == 0
     assert thread.error is error
     model.error, model.n_lazy_tags_ = None, 0
     assert await asyncio.wait_for(thread.lend(model), PATIENCE) == 3
     assert thread.error is None
-
-
-async def test_nothing_is_kept_of_a_model_that_is_back(thread):
-    model: Any = Endless()
-    model.error = MemoryError()
-    known = weakref.ref(model)
-    await asyncio.wait_for(thread.lend(model), PATIENCE)
     del model
     gc.collect()
     assert known() is None
-
-
-async def test_a_closed_thread_has_ended_and_gives_back(thread, model):
-    thread.close()  # it was never begun
-    thread.lend(model)
-    assert model.begun.wait(PATIENCE)
-    thread.close()
-    assert not thread.is_lent
-    assert not model.threads[0].is_alive()
 
 
 async def test_a_child_process_does_not_use_what_is_half_done(thread, model):
@@ -291,10 +276,7 @@ async def test_changes_wait_for_tags_that_many_queries_meet(monkeypatch):
 
 
 async def test_without_memory_the_tags_are_left_and_changes_go_on(caplog):
-    def fails(max_tags: int | None = None) -> int:
-        raise MemoryError("SECRET")
-
-    async with resolving(Tagged(resolve=fails)) as (idle, _):
+    async with resolving(Tagged(resolve=raising(MemoryError("SECRET")))) as (idle, _):
         idle.n_queries = MANY_QUERIES
         await idle.keep_up()
         idle.tagged.set()

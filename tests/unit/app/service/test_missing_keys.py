@@ -19,6 +19,7 @@ from oubli.app.service.recovery.start import LedgerChoice
 from oubli.app.service.service import Service
 from oubli.app.storage.journal import Record, SqliteJournal
 from tests.tiers import ordinary
+from tests.unit.app.service.support import raising
 from tests.unit.app.support import forest, reopened, samples, served, served_here
 
 # Two keys of each sort: the ones in use, and those that were rotated away.
@@ -31,7 +32,6 @@ def started(
 ) -> Iterator[tuple[OpenDirectory, Service]]:
     opened = open_directory(folder, key_dir)
     try:
-        assert opened.snapshots is not None
         start = opened.recover(opened.snapshots.recover(), LedgerChoice(accept_missing_keys=accept))
         yield opened, compose(start, idle_resolve=False)
     finally:
@@ -142,7 +142,7 @@ def test_killed_before_it_was_written_down_it_is_asked_for_again(made, monkeypat
     folder, files = made
     files["hashing new"].unlink()
     with monkeypatch.context() as patched:
-        patched.setattr("oubli.app.storage.journal.SqliteJournal.append", stop)
+        patched.setattr(SqliteJournal, "append", raising(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt), started(folder, accept=True):
             pass
     refused(folder, files["hashing new"].name)
@@ -165,7 +165,7 @@ def test_commands_on_keys_make_none_in_their_place(command, made):
 def test_a_first_start_that_was_cut_short_has_named_its_keys(tmp_path, monkeypatch):
     opened = open_directory(tmp_path / "data")
     with monkeypatch.context() as patched:
-        patched.setattr(opened.storage, "write", stop)
+        patched.setattr(opened.storage, "write", raising(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             opened.begin(forest())
     opened.close()
@@ -187,7 +187,3 @@ def test_a_first_start_that_was_cut_short_has_named_its_keys(tmp_path, monkeypat
     opened.close()
     with started(tmp_path / "data") as (opened, _):
         assert [entry["type"] for entry in opened.database.entries(0, 99)].count("accepted-missing-key") == 2
-
-
-def stop(*arguments: object, **options: object) -> None:
-    raise KeyboardInterrupt

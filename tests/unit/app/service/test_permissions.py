@@ -83,9 +83,7 @@ def test_no_permission_is_told_as_damage(directory: Path) -> None:
         start(directory)
 
 
-def test_access_keys_that_may_not_be_read_are_not_told_as_damaged(
-    directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_access_keys_that_may_not_be_read_are_not_told_as_damaged(directory, caplog):
     path = directory / FILE_NAME
     create_key(path, name="shop", scopes=["predict"], expires_ms=None)
     path.chmod(0)

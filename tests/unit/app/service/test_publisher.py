@@ -21,7 +21,7 @@ from oubli.verifier.merkle import check_consistency
 from oubli.verifier.notes import decode, read_key
 from tests.closing import closed_at_the_end
 from tests.imports import ROOT
-from tests.unit.app.service.support import until
+from tests.unit.app.service.support import begun, until
 from tests.unit.app.support import JSON, forest, samples, served_here
 from tests.witness import LocalWitness, witnessing
 
@@ -37,7 +37,7 @@ def opened(folder: Path, *witnesses: LocalWitness, accept: bool = False, name: s
     """A service over a data directory, begun when it is empty."""
     directory = open_directory(folder, log_name=name)
     closed_at_the_end(directory.database)
-    start = directory.recover(directory.snapshots.recover()) if directory.holds_model else directory.begin(forest(20))
+    start = begun(directory, forest(20))
     sender = Sender(AddressRules(("127.0.0.0/8",)), 5.0)
     known = [
         Witness(*parse_witness(f"{one.key} http://127.0.0.1:{one.port}", plain_http=True), sender) for one in witnesses

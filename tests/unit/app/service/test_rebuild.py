@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +11,8 @@ import pytest
 
 from oubli.app.errors import StopReason
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
-from oubli.app.service.service import Service
 from oubli.core import DynamicTreeClassifier
-from tests.unit.app.service.support import ended_here, erased, until
+from tests.unit.app.service.support import ended_here, until
 from tests.unit.app.service.test_fitting import begin_fit
 from tests.unit.app.support import JSON, fitted, forest, make_service, reopened, samples, served_here
 
@@ -26,10 +24,6 @@ LAST = CheckpointPolicy(erasure_deadline=3600.0)
 
 def tree(n: int = 60, **parameters: Any) -> Any:
     return fitted("tree", n, **{"epsilon": 0.5, **parameters})
-
-
-def recovered(directory: Path) -> Service:
-    return reopened(directory, policy=LAST)
 
 
 async def scrub(client: Any) -> None:
@@ -89,14 +83,6 @@ async def test_an_erasure_is_finished_by_building_the_model_anew(tmp_path):
                 if value > 1000:
                     assert np.float64(value).tobytes() not in content, path.name
                     assert np.float32(value).tobytes() not in content, path.name
-
-
-@pytest.mark.usefixtures("_soon")
-async def test_an_erasure_is_finished_in_time_by_itself(tmp_path):
-    service = make_service(tree(), tmp_path / "data", policy=CheckpointPolicy(erasure_deadline=1.0))
-    async with served_here(service) as client:
-        await erased(client, (await learn_and_unlearn(client))["id"])
-        assert max(thresholds(service.model.state.model)) < 1000
 
 
 @pytest.mark.usefixtures("_soon")
@@ -171,7 +157,7 @@ async def test_building_that_takes_long_is_done_on_a_copy(tmp_path, monkeypatch,
         assert service.model.state.model.verify().ok
         service.model.state.halt(StopReason.DISK_FAILED)
     if durable:
-        assert recovered(tmp_path / "data").model.state.model.digest() == expected.digest()
+        assert reopened(tmp_path / "data", policy=LAST).model.state.model.digest() == expected.digest()
 
 
 async def test_what_slides_out_of_a_window_and_is_deleted_at_the_same_time(tmp_path):
@@ -189,7 +175,7 @@ async def test_what_slides_out_of_a_window_and_is_deleted_at_the_same_time(tmp_p
         assert service.model.state.model.verify().ok
         service.model.state.halt(StopReason.DISK_FAILED)
     held = service.model.state.model.samples_.ids()
-    assert recovered(tmp_path / "data").model.state.model.samples_.ids() == held
+    assert reopened(tmp_path / "data", policy=LAST).model.state.model.samples_.ids() == held
 
 
 async def test_a_smaller_window_is_fitted_while_what_it_leaves_out_is_deleted(tmp_path, held_up):

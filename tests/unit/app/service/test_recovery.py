@@ -59,9 +59,7 @@ def put(client: Any, content: bytes) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "parameters"), KINDS_TRIED)
-def test_numbers_in_another_form_are_brought_into_ours_and_nothing_is_lost(
-    tmp_path: Path, kind: str, parameters: dict[str, Any]
-) -> None:
+def test_numbers_in_another_form_are_brought_into_ours_and_nothing_is_lost(tmp_path, kind, parameters):
     """Sent in, a few deletions, a clean stop, a start: this lost all data."""
     model_of(kind, parameters).save(tmp_path / "sent")
     content = changed(tmp_path / "sent", "samples.cells", other_nans)
@@ -87,9 +85,7 @@ def test_numbers_in_another_form_are_brought_into_ours_and_nothing_is_lost(
 
 
 @pytest.mark.parametrize(("kind", "parameters"), KINDS_TRIED)
-def test_a_start_that_finds_no_sound_trees_grows_them_anew(
-    tmp_path: Path, kind: str, parameters: dict[str, Any]
-) -> None:
+def test_a_start_that_finds_no_sound_trees_grows_them_anew(tmp_path, kind, parameters):
     model = model_of(kind, parameters)
     policy = CheckpointPolicy(snapshot_mutations=10**9, snapshot_age=1e9, erasure_deadline=1e6)
     service = make_service(model, tmp_path / "data", policy=policy)

@@ -21,7 +21,7 @@ from oubli.app.service.recovery.start import LedgerChoice, drop_gone
 from oubli.app.service.service import Service
 from tests.reach import array_bytes
 from tests.unit.app.service.killed import Kept, kills, steps_of
-from tests.unit.app.service.support import ended_here
+from tests.unit.app.service.support import begun, ended_here
 from tests.unit.app.support import JSON, fitted, forest, rows, samples, served_here
 
 pytestmark = pytest.mark.anyio
@@ -45,12 +45,7 @@ def boosting() -> Any:
 
 
 def service_of(opened: OpenDirectory, model: Any = None, choice: LedgerChoice | None = None) -> Service:
-    if opened.holds_model:
-        assert opened.snapshots is not None
-        start = opened.recover(opened.snapshots.recover(), choice)
-    else:
-        start = opened.begin(model)
-    return compose(start, idle_resolve=False)
+    return compose(begun(opened, model, choice), idle_resolve=False)
 
 
 async def make_backup(folder: Path, model: Any) -> Kept:
@@ -137,18 +132,6 @@ def check(opened: OpenDirectory, service: Service, backup: Kept) -> None:
     assert not list(backup.data.glob(".*.tmp"))
 
 
-def test_what_the_newer_ledger_says_is_gone_is_dropped(ledger, backup):
-    with started(backup, ledger) as (opened, service):
-        check(opened, service, backup)
-        assert any("12 erased, 1 rectified, 1 expired" in note for note in opened.notes)
-        version = service.model.state.version
-    for again in (ledger, False):
-        with started(backup, again) as (opened, service):
-            check(opened, service, backup)
-            assert service.model.state.version == version, "it was done once"
-            assert opened.notes == []
-
-
 @pytest.mark.parametrize("every", KILLED_AT)
 def test_killed_at_some_steps_it_ends_the_same(every, ledger, backup, tmp_path, monkeypatch):
     def start(kept: Kept, ledger: bool = ledger) -> None:
@@ -172,7 +155,7 @@ def test_killed_at_some_steps_it_ends_the_same(every, ledger, backup, tmp_path, 
     assert n_taken_in > 1 or not ledger
 
 
-def test_the_newer_ledger_is_on_the_disk_before_anything_else_changes(ledger, backup, monkeypatch):
+def test_what_the_newer_ledger_says_is_gone_is_dropped_once_it_is_on_the_disk(ledger, backup, monkeypatch):
     """Else a loss of power could leave files without the erased samples and a ledger that does not tell of them."""
     finish, waiting = start._finish_restore, []
 
@@ -183,7 +166,13 @@ def test_the_newer_ledger_is_on_the_disk_before_anything_else_changes(ledger, ba
     monkeypatch.setattr(start, "_finish_restore", finish_and_look)
     with started(backup, ledger) as (opened, service):
         check(opened, service, backup)
-    assert waiting == [0]
+        assert any("12 erased, 1 rectified, 1 expired" in note for note in opened.notes)
+        version = service.model.state.version
+    for again in (ledger, False):
+        with started(backup, again) as (opened, service):
+            check(opened, service, backup)
+            assert (service.model.state.version, opened.notes) == (version, []), "it was done once"
+    assert waiting[0] == 0
 
 
 def test_nothing_of_what_is_dropped_stays_in_working_space() -> None:

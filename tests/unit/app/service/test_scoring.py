@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 import oubli.app.service.jobs.model_jobs
 from oubli.core.unseen.folds import FOLDS, answer_fold, take_samples
 from oubli.core.unseen.scoring import out_of_bag, score_of
+from tests.unit.app.service.support import raising
 from tests.unit.app.support import NUMBERS, ended, forest, make_service, rows, served
 
 
@@ -30,7 +31,6 @@ def test_a_fit_is_scored_out_of_bag_and_in_folds(schema: Any) -> None:
         assert job["status"] == "succeeded", job
         score = job["result"]["score"]
         assert score["metric"] == ("accuracy" if schema is None else "r2")
-        assert before is not None
         assert score["before"] == before._asdict()
         samples = take_samples(model.samples_, 1000)
         parameters = {**model.get_params(), "occurrence": 1.0, "n_estimators": 4, "random_state": model.seed_}
@@ -47,13 +47,8 @@ def test_a_score_can_be_left_out() -> None:
         assert refused.json()["errors"][0]["pointer"] == "/score"
 
 
-def test_a_fit_that_cannot_be_scored_has_succeeded_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(*arguments: Any) -> Any:
-        raise MemoryError("SEKRET")
-
-    monkeypatch.setattr(oubli.app.service.jobs.model_jobs, "answer_fold", fail)
+def test_a_fit_that_cannot_be_scored_has_succeeded_all_the_same(monkeypatch, caplog):
+    monkeypatch.setattr(oubli.app.service.jobs.model_jobs, "answer_fold", raising(MemoryError("SEKRET")))
     with served(make_service()) as client:
         job = fit(client, parameters={"occurrence": 1.0})
         assert (job["status"], job["result"]["score"]["after"]) == ("succeeded", None)

@@ -13,15 +13,8 @@ from oubli.app.service.build import open_directory
 from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.service import Service
 from tests.unit.app.service.slow_journal import SlowJournal
-from tests.unit.app.service.support import Gate, new_samples, running, until
-from tests.unit.app.support import (
-    forest,
-    make_changes_long,
-    make_service,
-    rows,
-    samples,
-    served_here,
-)
+from tests.unit.app.service.support import Gate, new_samples, raising, running, until
+from tests.unit.app.support import forest, make_changes_long, make_service, rows, samples, served_here
 
 pytestmark = pytest.mark.anyio
 
@@ -94,24 +87,21 @@ async def test_predictions_and_health_go_on_during_a_long_mutation(monkeypatch):
         assert (deleted["model_version"], deleted["unlearned"]) == (3, 1)
 
 
-async def test_everything_goes_on_while_a_snapshot_is_written(tmp_path):
-    service = make_service(directory=tmp_path / "data")
+async def test_everything_goes_on_while_a_snapshot_is_written(service):
     gates: list[Gate] = []
     on_copies(service, lambda copy: gates.append(Gate(copy, "save")))
-
-    async with running(service):
-        await service.changes.add(new_samples(5))
-        writing = asyncio.create_task(service.erasure.checkpointer.snapshot())
-        await until(lambda: gates)
-        await gates[0].reached()
-        assert (await service.questions.predict(rows(3))).model_version == 2
-        assert (await service.changes.add(new_samples(5, "m"))).model_version == 3
-        assert not writing.done()
-        gates[0].opened.set()
-        assert (await writing).model_version == 2
-        for gate in gates:
-            gate.opened.set()
-        on_copies(service, lambda copy: None)
+    await service.changes.add(new_samples(5))
+    writing = asyncio.create_task(service.erasure.checkpointer.snapshot())
+    await until(lambda: gates)
+    await gates[0].reached()
+    assert (await service.questions.predict(rows(3))).model_version == 2
+    assert (await service.changes.add(new_samples(5, "m"))).model_version == 3
+    assert not writing.done()
+    gates[0].opened.set()
+    assert (await writing).model_version == 2
+    for gate in gates:
+        gate.opened.set()
+    on_copies(service, lambda copy: None)
 
 
 def leaping(service: Service) -> None:
@@ -127,35 +117,26 @@ async def events(service: Service) -> list[str]:
 
 
 @pytest.mark.parametrize("what", ["expiry-confirmed", "export"])
-async def test_what_is_noted_is_heeded_also_when_its_caller_goes(tmp_path, what):
-    service = make_service(directory=tmp_path / "data")
-
-    async with running(service):
-        leaping(service)
-        ask = service.erasure.retention.confirm if what == "expiry-confirmed" else service.erasure.checkpointer.export
-        await SlowJournal(service).leave(ask())
-        receipt = await service.changes.delete(ids=["c1"])  # as a rule in the record that follows
-        assert receipt.exported_snapshots == (what == "export")
-        assert (service.erasure.retention.paused is None) == (what == "expiry-confirmed")
-        assert (await events(service)).count(what) == 1
+async def test_what_is_noted_is_heeded_also_when_its_caller_goes(service, what):
+    leaping(service)
+    ask = service.erasure.retention.confirm if what == "expiry-confirmed" else service.erasure.checkpointer.export
+    await SlowJournal(service).leave(ask())
+    receipt = await service.changes.delete(ids=["c1"])  # as a rule in the record that follows
+    assert receipt.exported_snapshots == (what == "export")
+    assert (service.erasure.retention.paused is None) == (what == "expiry-confirmed")
+    assert (await events(service)).count(what) == 1
 
 
-async def test_a_confirmation_that_cannot_be_noted_changes_nothing(tmp_path, monkeypatch):
-    service = make_service(directory=tmp_path / "data")
-
-    def full(records: Any, *, reserve: bool = False) -> None:
-        raise JournalFullError("no room on the disk")
-
-    async with running(service):
-        leaping(service)
-        with monkeypatch.context() as patched:
-            patched.setattr(service.disk.storage.journal, "append", full)
-            with pytest.raises(JournalFullError):
-                await service.erasure.retention.confirm()
-        assert service.erasure.retention.paused is not None
-        await service.erasure.retention.confirm()
-        assert service.erasure.retention.paused is None
-        assert (await events(service)).count("expiry-confirmed") == 1
+async def test_a_confirmation_that_cannot_be_noted_changes_nothing(service, monkeypatch):
+    leaping(service)
+    with monkeypatch.context() as patched:
+        patched.setattr(service.disk.storage.journal, "append", raising(JournalFullError("no room on the disk")))
+        with pytest.raises(JournalFullError):
+            await service.erasure.retention.confirm()
+    assert service.erasure.retention.paused is not None
+    await service.erasure.retention.confirm()
+    assert service.erasure.retention.paused is None
+    assert (await events(service)).count("expiry-confirmed") == 1
 
 
 async def test_a_full_queue_refuses_additions_but_never_erasures(monkeypatch):
@@ -204,12 +185,7 @@ async def test_many_requests_at_once_end_in_the_state_of_their_answers(monkeypat
 
 async def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_path, caplog):
     service = make_service(directory=tmp_path / "data")
-
-    def broken(plan: Any) -> None:
-        raise RuntimeError("SECRET")
-
-    service.model.state.model.apply = broken
-
+    service.model.state.model.apply = raising(RuntimeError("SECRET"))
     async with running(service):
         with pytest.raises(RuntimeError):
             await service.changes.delete(ids=["c1"])

@@ -18,6 +18,7 @@ from oubli.app.service.service import Service
 from oubli.verifier import FailedError, check_absence, check_state, read_policy
 from oubli.verifier.sets import set_root
 from tests.unit.app.hosted import wait_until
+from tests.unit.app.service.support import raising
 from tests.unit.app.support import (
     ended,
     fitted,
@@ -54,8 +55,8 @@ def listed(client: Any) -> list[dict[str, Any]]:
     return list(answer["states"])
 
 
-def told(client: Any, index: int) -> dict[str, Any]:
-    answer = client.get(f"/model/states/{index}").json()
+def told(client: Any, index: int, query: str = "") -> dict[str, Any]:
+    answer = client.get(f"/model/states/{index}{query}").json()
     require_conforms(ProvedState, answer)
     return dict(answer)
 
@@ -97,20 +98,26 @@ def test_a_version_is_told_once(client):
     assert later.json()["set_root"] != first.json()["set_root"]
 
 
-def test_snapshots_checks_and_finished_erasures_tell_a_state(client, service):
-    client.post("/samples", json=samples(1))
-    digest = client.post("/snapshot").json()["digest"]
-    assert service.disk.storage.is_current(service.model.state.seq), "no other is needed for the state that it told"
-    assert service.measure().snapshot_lag == 0
-    client.post("/samples", json=samples(1, "m"))
-    assert not service.disk.storage.is_current(service.model.state.seq)
-    live = ended(client, client.post("/model/verify").json())["result"]["live_digest"]
-    erase(client, "c1")
-    states = listed(client)
-    assert [one["model_version"] for one in states] == [2, 3, 4]
-    opened = [told(client, one["index"])["digest"] for one in states]
-    assert digest != live
-    assert opened == [None, None, client.get("/snapshot").json()["digest"]], "an erasure forgets what was before it"
+def test_snapshots_checks_and_finished_erasures_tell_a_state_also_after_a_restart(service, tmp_path):
+    with served(service) as client:
+        client.post("/samples", json=samples(1))
+        digest = client.post("/snapshot").json()["digest"]
+        assert service.disk.storage.is_current(service.model.state.seq), "no other is needed for the state that it told"
+        assert service.measure().snapshot_lag == 0
+        client.post("/samples", json=samples(1, "m"))
+        assert not service.disk.storage.is_current(service.model.state.seq)
+        live = ended(client, client.post("/model/verify").json())["result"]["live_digest"]
+        erase(client, "c1")
+        states = listed(client)
+        assert [one["model_version"] for one in states] == [2, 3, 4]
+        opened = [None, None, client.get("/snapshot").json()["digest"]]
+        assert [told(client, one["index"])["digest"] for one in states] == opened, "an erasure forgets what was before"
+        assert digest != live
+    with served(reopened(tmp_path / "data")) as client:
+        found = [told(client, one["index"]) for one in states]
+        assert [one["digest"] for one in found] == opened
+        assert [one["salt"] is None for one in found] == [True, True, False]
+        assert client.post("/model/states").status_code == 200
 
 
 def test_a_restore_tells_a_state_of_the_new_version(client):
@@ -133,19 +140,6 @@ def test_a_kind_that_is_not_exact_tells_the_set_only(tmp_path):
         assert (entry["guarantee"], entry["digest_hash"], entry["digest_format"]) == ("approximate", None, None)
         answer = told(client, entry["index"])
         assert (answer["salt"], answer["digest"]) == (None, None)
-        assert client.post("/model/states").status_code == 200
-
-
-def test_what_an_erasure_is_finished_with_survives_it_and_a_restart(tmp_path):
-    directory = tmp_path / "data"
-    with served(make_service(forest(60), directory, policy=LATER)) as client:
-        client.post("/snapshot")
-        erase(client, "c1")
-        first, last = listed(client)
-        digest = client.get("/snapshot").json()["digest"]
-    with served(reopened(directory)) as client:
-        assert told(client, first["index"])["salt"] is None
-        assert told(client, last["index"])["digest"] == digest
         assert client.post("/model/states").status_code == 200
 
 
@@ -180,18 +174,15 @@ async def test_of_a_version_before_an_erasure_that_is_being_finished_nothing_is_
 def test_a_state_that_cannot_be_written_keeps_neither_snapshots_nor_erasures_nor_proofs_from_coming(
     client, service, monkeypatch, caplog
 ):
-    async def failing() -> Any:
-        raise RuntimeError("Ada")
-
     def full(records: Any, **more: Any) -> None:
         if b'"type":"state"' in records[0].notes:
             raise JournalFullError("no room on the disk")
         append(records, **more)
 
     with monkeypatch.context() as patched:
-        patched.setattr(service.evidence.sample_set, "root", failing)
+        patched.setattr(service.evidence.sample_set, "root", raising(RuntimeError("Ada")))
         erase(client, "c1")
-    assert "could not be written to the ledger: an internal error at test_state_entries.py" in caplog.text
+    assert "could not be written to the ledger: an internal error at support.py" in caplog.text
     assert "Ada" not in caplog.text
     append = service.disk.storage.journal.append
     monkeypatch.setattr(service.disk.storage.journal, "append", full)
@@ -229,11 +220,8 @@ def test_a_proof_of_absence_is_over_a_root_that_the_log_tells_of(client):
             check_absence(json.dumps({**later, **lie}), policy, name="s1")
 
 
-def trees_told(client: Any, index: int) -> list[str] | None:
-    answer = client.get(f"/model/states/{index}?trees=true").json()
-    require_conforms(ProvedState, answer)
-    found: list[str] | None = answer["tree_digests"]
-    return found
+def trees_told(client: Any, index: int) -> Any:
+    return told(client, index, "?trees=true")["tree_digests"]
 
 
 def test_digests_of_trees_are_told_while_the_model_is_of_the_version(client, service):

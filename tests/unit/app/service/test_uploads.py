@@ -46,17 +46,24 @@ def take(uploads: Uploads, stream: Any) -> bytes:
     return asyncio.run(work())
 
 
-def test_a_file_is_whole_and_has_no_name(tmp_path, holders):
+def test_a_file_is_whole_and_has_no_name_and_buffers_are_overwritten(tmp_path, holders, monkeypatch):
     uploads = Uploads(tmp_path, holders, UploadPolicy())
-    seen: list[list[Path]] = []
+    seen, buffers, empty = list[list[Path]](), list[bytearray](), module._empty
+
+    def emptied(buffer: bytearray) -> None:
+        buffers.append(buffer)
+        empty(buffer)
 
     async def stream() -> AsyncIterator[bytes]:
         for i in range(5):
             seen.append(list(tmp_path.iterdir()))
             yield bytes([i]) * 3_000_000
 
+    monkeypatch.setattr(module, "_empty", emptied)
     assert take(uploads, stream()) == b"".join(bytes([i]) * 3_000_000 for i in range(5))
     assert seen == [[]] * 5
+    assert len(buffers) == 3, "after each piece that is written, and at the end"
+    assert not any(buffers)
     assert take(Uploads(None, holders, UploadPolicy()), pieces(b"a", b"b")) == b"ab"
 
 
@@ -98,20 +105,6 @@ def test_one_that_takes_too_long_is_dropped(tmp_path, holders, policy, pause):
     with pytest.raises(UploadError, match="slow"):
         take(Uploads(tmp_path, holders, policy), pieces(*[b"a"] * 20, pause=pause))
     assert holders.is_rid(holders.period)
-
-
-def test_buffers_are_overwritten(tmp_path, holders, monkeypatch):
-    buffers: list[bytearray] = []
-    empty = module._empty
-
-    def emptied(buffer: bytearray) -> None:
-        buffers.append(buffer)
-        empty(buffer)
-
-    monkeypatch.setattr(module, "_empty", emptied)
-    take(Uploads(tmp_path, holders, UploadPolicy()), pieces(b"a" * 5_000_000, b"b"))
-    assert len(buffers) == 2
-    assert all(not buffer for buffer in buffers)
 
 
 @pytest.mark.anyio

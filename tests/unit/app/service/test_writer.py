@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -24,8 +23,8 @@ from oubli.app.service.changes.additions import AddSamples
 from oubli.app.service.changes.deletions import Replacement
 from oubli.app.service.service import Service
 from oubli.app.storage.journal import Record
-from tests.unit.app.service.support import new_samples, running
-from tests.unit.app.support import forest, make_changes_long, make_service, rows
+from tests.unit.app.service.support import new_samples, raising
+from tests.unit.app.support import forest, make_changes_long, rows
 
 pytestmark = pytest.mark.anyio
 
@@ -36,22 +35,24 @@ class Appends:
     def __init__(self, service: Service) -> None:
         self.batches: list[list[Record]] = []
         self.reserved: list[bool] = []
+        self.models: list[tuple[int, int]] = []  # version and number of samples meanwhile
         self.refusals: list[Exception] = []
-        self._journal = service.disk.storage.journal
-        self._append = self._journal.append
-        self._journal.append = self  # type: ignore[method-assign, assignment]
+        self._state, journal = service.model.state, service.disk.storage.journal
+        self._append = journal.append
+        journal.append = self  # type: ignore[method-assign, assignment]
 
     def __call__(self, records: Sequence[Record], *, reserve: bool = False) -> None:
         self.batches.append(list(records))
         self.reserved.append(reserve)
+        self.models.append((self._state.version, self._state.model.n_samples_))
         if self.refusals:
             raise self.refusals.pop(0)
         self._append(records, reserve=reserve)
 
 
 @pytest.fixture
-def service(tmp_path: Any) -> Service:
-    return make_service(directory=tmp_path / "data")
+def appends(service: Service) -> Appends:
+    return Appends(service)
 
 
 def fresh(add: list[str], delete: list[str]) -> str:
@@ -74,207 +75,151 @@ async def refuses_both(service: Service, error: type[Exception], match: str | No
             await each
 
 
-async def test_what_waits_shares_a_flush_and_each_keeps_its_version(service):
-    appends = Appends(service)
-
-    async with running(service):
-        adding = [asyncio.create_task(service.changes.add(new_samples(1, f"n{i}-"))) for i in range(10)]
-        deleting = [asyncio.create_task(service.changes.delete(ids=[f"c{i}"])) for i in range(10)]
-        versions = [(await each).model_version for each in (*adding, *deleting)]
-        assert versions == list(range(2, 22))
-        assert sum(map(len, appends.batches)) == 20
-        assert len(appends.batches) <= 3
-        numbers = [record.seq for batch in appends.batches for record in batch]
-        assert numbers == list(range(numbers[0], numbers[0] + 20))
-        assert service.model.state.model.digest() == fresh([f"n{i}-" for i in range(10)], [f"c{i}" for i in range(10)])
+async def test_what_waits_shares_a_flush_and_each_keeps_its_version(service, appends):
+    adding = [asyncio.create_task(service.changes.add(new_samples(1, f"n{i}-"))) for i in range(10)]
+    deleting = [asyncio.create_task(service.changes.delete(ids=[f"c{i}"])) for i in range(10)]
+    versions = [(await each).model_version for each in (*adding, *deleting)]
+    assert versions == list(range(2, 22))
+    assert sum(map(len, appends.batches)) == 20
+    assert len(appends.batches) <= 3
+    numbers = [record.seq for batch in appends.batches for record in batch]
+    assert numbers == list(range(numbers[0], numbers[0] + 20))
+    assert service.model.state.model.digest() == fresh([f"n{i}-" for i in range(10)], [f"c{i}" for i in range(10)])
 
 
-async def test_requests_for_one_sample_are_made_one_after_the_other(service):
-    async with running(service):
-        first = asyncio.create_task(service.changes.add(new_samples(1, "x")))
-        again = asyncio.create_task(service.changes.add(new_samples(1, "x")))
-        other = new_samples(1, "x")
-        other.labels = ["another"]
-        conflict = asyncio.create_task(service.changes.add(other))
-        assert ((await first).n_new, (await again).n_new) == (1, 0)
-        with pytest.raises(ConflictError):
-            await conflict
-        rectify = asyncio.create_task(service.changes.replace(Replacement("x0", [9, "z", True], "yes")))
-        delete = asyncio.create_task(service.changes.delete(ids=["x0"]))
-        late = asyncio.create_task(service.changes.replace(Replacement("x0", [9, "z", True], "yes")))
-        assert ((await rectify).model_version, (await delete).model_version) == (3, 4)
-        with pytest.raises(NotHeldError):
-            await late
+async def test_requests_for_one_sample_are_made_one_after_the_other_and_written_if_they_change_it(service, appends):
+    first = asyncio.create_task(service.changes.add(new_samples(1, "x")))
+    again = asyncio.create_task(service.changes.add(new_samples(1, "x")))
+    other = new_samples(1, "x")
+    other.labels = ["another"]
+    conflict = asyncio.create_task(service.changes.add(other))
+    assert ((await first).n_new, (await again).n_new) == (1, 0)
+    with pytest.raises(ConflictError):
+        await conflict
+    rectify = asyncio.create_task(service.changes.replace(Replacement("x0", [9, "z", True], "yes")))
+    delete = asyncio.create_task(service.changes.delete(ids=["x0"]))
+    late = asyncio.create_task(service.changes.replace(Replacement("x0", [9, "z", True], "yes")))
+    assert ((await rectify).model_version, (await delete).model_version) == (3, 4)
+    with pytest.raises(NotHeldError):
+        await late
+    assert sum(map(len, appends.batches)) == 3
+    assert appends.models[0] == (1, 60), "nothing is in the model before it is on the disk"
 
 
 async def test_a_subject_and_its_new_sample_do_not_pass_each_other(service):
-    async with running(service):
-        sample = new_samples(1, "x")
-        sample.subjects = ["s1"]
-        deleting = asyncio.create_task(service.changes.delete(subjects=["s1"]))
-        adding = asyncio.create_task(service.changes.add(sample))
-        again = asyncio.create_task(service.changes.delete(subjects=["s1"]))
-        assert (await deleting).unlearned == 12
-        assert (await adding).n_new == 1
-        assert (await again).unlearned == 1
+    sample = new_samples(1, "x")
+    sample.subjects = ["s1"]
+    deleting = asyncio.create_task(service.changes.delete(subjects=["s1"]))
+    adding = asyncio.create_task(service.changes.add(sample))
+    again = asyncio.create_task(service.changes.delete(subjects=["s1"]))
+    assert (await deleting).unlearned == 12
+    assert (await adding).n_new == 1
+    assert (await again).unlearned == 1
 
 
-async def test_nothing_is_in_the_model_before_it_is_on_the_disk(service):
-    appends = Appends(service)
-    seen: list[bool] = []
-    write = appends._append
-
-    def watched(records: Sequence[Record], *, reserve: bool = False) -> None:
-        seen.append(service.model.state.model.samples_.contains("n0") or service.model.state.version != 1)
-        write(records, reserve=reserve)
-
-    appends._append = watched
-
-    async with running(service):
-        await service.changes.add(new_samples(1))
-    assert seen[0] is False
-
-
-async def test_on_a_full_disk_additions_are_refused_and_deletions_made(service):
-    appends = Appends(service)
+async def test_on_a_full_disk_additions_are_refused_and_deletions_made(service, appends):
     appends.refusals = [JournalFullError("full"), JournalFullError("full")]
-
-    async with running(service):
-        head = service.disk.ledger.head
-        await refuses_both(service, StorageError)  # the reserve was used up as well
-        assert appends.reserved == [False, True]
-        assert service.disk.ledger.head == head, "entries that were not written never were"
-        assert not service.model.state.failed
-        assert service.model.state.model.digest() == forest().digest()
-        appends.refusals = [JournalFullError("full")]
-        receipt = await service.changes.delete(ids=["c1"])
-        assert (receipt.unlearned, receipt.model_version) == (1, 2)
-        assert appends.reserved[-2:] == [False, True]
-        assert (await service.changes.add(new_samples(1))).model_version == 3
-        assert appends.reserved[-1] is False
+    head = service.disk.ledger.head
+    await refuses_both(service, StorageError)  # the reserve was used up as well
+    assert appends.reserved == [False, True]
+    assert service.disk.ledger.head == head, "entries that were not written never were"
+    assert not service.model.state.failed
+    assert service.model.state.model.digest() == forest().digest()
+    appends.refusals = [JournalFullError("full")]
+    receipt = await service.changes.delete(ids=["c1"])
+    assert (receipt.unlearned, receipt.model_version) == (1, 2)
+    assert appends.reserved[-2:] == [False, True]
+    assert (await service.changes.add(new_samples(1))).model_version == 3
+    assert appends.reserved[-1] is False
 
 
-async def test_after_a_failed_flush_nothing_changes_and_predictions_go_on(service):
-    appends = Appends(service)
-
-    async with running(service):
-        before = (await service.questions.predict(rows(3))).result.labels.tolist()
-        appends.refusals = [JournalError("failed")]
-        await refuses_both(service, UnavailableError, "until a restart")
-        assert service.model.state.failed
-        with pytest.raises(UnavailableError, match="until a restart"):
-            await service.changes.delete(ids=["c2"])
-        assert len(appends.batches) == 1, "a flush that failed is not tried again"
-        assert service.model.state.model.samples_.contains("c1")
-        assert (await service.questions.predict(rows(3))).result.labels.tolist() == before
+async def test_after_a_failed_flush_nothing_changes_and_predictions_go_on(service, appends):
+    before = (await service.questions.predict(rows(3))).result.labels.tolist()
+    appends.refusals = [JournalError("failed")]
+    await refuses_both(service, UnavailableError, "until a restart")
+    assert service.model.state.failed
+    with pytest.raises(UnavailableError, match="until a restart"):
+        await service.changes.delete(ids=["c2"])
+    assert len(appends.batches) == 1, "a flush that failed is not tried again"
+    assert service.model.state.model.samples_.contains("c1")
+    assert (await service.questions.predict(rows(3))).result.labels.tolist() == before
 
 
 @pytest.mark.parametrize("error", [JournalFullError("full"), JournalError("failed")])
-async def test_a_long_change_that_is_refused_leaves_the_model_as_it_was(monkeypatch, service, error):
-    appends = Appends(service)
+async def test_a_long_change_that_is_refused_leaves_the_model_as_it_was(monkeypatch, service, error, appends):
     make_changes_long(monkeypatch)
-
-    async with running(service):
-        appends.refusals = [error]
-        with pytest.raises((StorageError, UnavailableError)):
-            await service.changes.add(new_samples(40))
-        assert service.model.state.model.digest() == forest().digest()
-        assert service.model.state.version == 1
+    appends.refusals = [error]
+    with pytest.raises((StorageError, UnavailableError)):
+        await service.changes.add(new_samples(40))
+    assert service.model.state.model.digest() == forest().digest()
+    assert service.model.state.version == 1
 
 
-async def test_while_the_journal_is_away_everything_is_refused_and_nothing_stops(monkeypatch, service):
-    appends = Appends(service)
-
-    async with running(service):
-        appends.refusals = [JournalUnreachableError("away") for _ in range(3)]
-        await refuses_both(service, JournalUnreachableError)
-        assert appends.reserved == [False], "there is no reserve to try again with"
-        assert service.model.state.stopped is StopReason.JOURNAL_UNREACHABLE
-        make_changes_long(monkeypatch)
-        with pytest.raises(JournalUnreachableError):
-            await service.changes.add(new_samples(40))
-        with pytest.raises(JournalUnreachableError):
-            await service.changes.writer.note(lambda: service.disk.ledger.event("export", {}))
-        assert service.model.state.model.digest() == forest().digest()
-        await service.changes.delete(ids=["c1"])
-        assert not service.model.state.model.samples_.contains("c1")
-        assert service.model.state.stopped is None
-        assert (await service.changes.add(new_samples(40))).n_new == 40
+async def test_while_the_journal_is_away_everything_is_refused_and_nothing_stops(monkeypatch, service, appends):
+    appends.refusals = [JournalUnreachableError("away") for _ in range(3)]
+    await refuses_both(service, JournalUnreachableError)
+    assert appends.reserved == [False], "there is no reserve to try again with"
+    assert service.model.state.stopped is StopReason.JOURNAL_UNREACHABLE
+    make_changes_long(monkeypatch)
+    with pytest.raises(JournalUnreachableError):
+        await service.changes.add(new_samples(40))
+    with pytest.raises(JournalUnreachableError):
+        await service.changes.writer.note(lambda: service.disk.ledger.event("export", {}))
+    assert service.model.state.model.digest() == forest().digest()
+    await service.changes.delete(ids=["c1"])
+    assert not service.model.state.model.samples_.contains("c1")
+    assert service.model.state.stopped is None
+    assert (await service.changes.add(new_samples(40))).n_new == 40
 
 
-async def test_a_change_that_another_node_takes_is_refused_and_nothing_stops(service):
-    appends, deposed = Appends(service), []
-
-    before = service.disk.ledger.head
-    async with running(service):
-        service.model.state.deposed = lambda: deposed.append(1)
-        appends.refusals = [DeposedError("another node leads")]
-        await refuses_both(service, NotLeaderError)
-        with pytest.raises(NotLeaderError):
-            await service.changes.delete(ids=["c2"])
-        assert (deposed, len(appends.batches), service.model.state.failed) == ([1], 1, False)
-        assert service.model.state.model.digest() == forest().digest()
-        assert service.disk.ledger.head == before
-        assert (await service.questions.predict(rows(3))).result.labels is not None
-
-
-async def test_what_changes_nothing_is_not_written(service):
-    appends = Appends(service)
-
-    async with running(service):
-        await service.changes.add(new_samples(2))
-        n = len(appends.batches)
-        assert (await service.changes.add(new_samples(2))).n_new == 0
-        with pytest.raises(NotHeldError):
-            await service.changes.replace(Replacement("nobody", [9, "z", True], "yes"))
-        assert len(appends.batches) == n
+async def test_a_change_that_another_node_takes_is_refused_and_nothing_stops(service, appends):
+    deposed, before = [], service.disk.ledger.head
+    service.model.state.deposed = lambda: deposed.append(1)
+    appends.refusals = [DeposedError("another node leads")]
+    await refuses_both(service, NotLeaderError)
+    with pytest.raises(NotLeaderError):
+        await service.changes.delete(ids=["c2"])
+    assert (deposed, len(appends.batches), service.model.state.failed) == ([1], 1, False)
+    assert service.model.state.model.digest() == forest().digest()
+    assert service.disk.ledger.head == before
+    assert (await service.questions.predict(rows(3))).result.labels is not None
 
 
 async def test_a_mistake_in_one_answer_keeps_no_other_from_its_own(service):
-    async with running(service):
-
-        def broken(error: Any) -> None:
-            raise RuntimeError("SECRET")
-
-        assert service.changes.writer.submit(AddSamples(new_samples(1, "a")), broken)
-        assert (await asyncio.wait_for(service.changes.add(new_samples(1, "b")), 10)).n_new == 1
-        assert service.model.state.model.samples_.contains("a0")
+    assert service.changes.writer.submit(AddSamples(new_samples(1, "a")), raising(RuntimeError("SECRET")))
+    assert (await asyncio.wait_for(service.changes.add(new_samples(1, "b")), 10)).n_new == 1
+    assert service.model.state.model.samples_.contains("a0")
 
 
-async def test_a_mistake_in_the_journal_is_told_and_stops_changes(service):
-    appends = Appends(service)
-
-    async with running(service):
-        appends.refusals = [ValueError("SECRET")]
-        with pytest.raises(ValueError, match="SECRET"):
-            await asyncio.wait_for(service.changes.delete(ids=["c1"]), 10)
-        assert service.model.state.failed
-        assert service.model.state.model.samples_.contains("c1")
+async def test_a_mistake_in_the_journal_is_told_and_stops_changes(service, appends):
+    appends.refusals = [ValueError("SECRET")]
+    with pytest.raises(ValueError, match="SECRET"):
+        await asyncio.wait_for(service.changes.delete(ids=["c1"]), 10)
+    assert service.model.state.failed
+    assert service.model.state.model.samples_.contains("c1")
 
 
 async def test_the_set_tree_follows_after_the_answer(service):
-    async with running(service):
-        touched, answered = service.model.state.touched, asyncio.Event()
-        n_before, found = touched.n, []
+    touched, answered = service.model.state.touched, asyncio.Event()
+    n_before, found = touched.n, []
 
-        def done(error: BaseException | None) -> None:
-            found.append((error, touched.n))
-            answered.set()
+    def done(error: BaseException | None) -> None:
+        found.append((error, touched.n))
+        answered.set()
 
-        assert service.changes.writer.submit(AddSamples(new_samples(1, "a")), done)
-        await asyncio.wait_for(answered.wait(), 10)
-        assert found == [(None, n_before)]
-        assert touched.n == n_before + 1
-        await service.changes.add(new_samples(1, "a"))  # is held: nothing changes
-        assert touched.n == n_before + 1
+    assert service.changes.writer.submit(AddSamples(new_samples(1, "a")), done)
+    await asyncio.wait_for(answered.wait(), 10)
+    assert found == [(None, n_before)]
+    assert touched.n == n_before + 1
+    await service.changes.add(new_samples(1, "a"))  # is held: nothing changes
+    assert touched.n == n_before + 1
 
 
 async def test_whoever_waits_for_the_ledger_has_a_bell_of_its_own(service):
-    async with running(service):
-        bells = [service.disk.database.bell(), service.disk.database.bell()]
-        await service.changes.add(new_samples(1, "a"))
-        assert not any(bell.is_set() for bell in bells)  # the ledger tells nothing of additions
-        await service.changes.delete(ids=["a0"])
-        assert all(bell.is_set() for bell in bells)
-        bells[0].clear()
-        assert bells[1].is_set()
+    bells = [service.disk.database.bell(), service.disk.database.bell()]
+    await service.changes.add(new_samples(1, "a"))
+    assert not any(bell.is_set() for bell in bells)  # the ledger tells nothing of additions
+    await service.changes.delete(ids=["a0"])
+    assert all(bell.is_set() for bell in bells)
+    bells[0].clear()
+    assert bells[1].is_set()

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from oubli.app.errors import JournalError, JournalFullError, StartError
 from oubli.app.storage import journal as journal_module
 from oubli.app.storage.journal import SqliteJournal
@@ -62,13 +64,9 @@ def main() -> None:
         assert journal.failed
         say("failed")
         for reserve in (False, True):
-            try:
+            with pytest.raises(JournalError) as caught:
                 journal.append(batch(journal.last_seq + 1, journal.last_seq + 1), reserve=reserve)
-            except JournalError as error:
-                refused = not isinstance(error, JournalFullError)
-            else:
-                refused = False
-            assert refused
+            assert not isinstance(caught.value, JournalFullError)
     finally:
         journal.close()
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -173,7 +174,11 @@ def test_other_work_without_descriptors_is_tried_again(tmp_path: Path, n: int) -
 SIZE = 200_000
 
 
-def test_occupies_its_room_until_it_is_given_up(tmp_path: Path) -> None:
+def test_occupies_its_room_where_it_fits_until_it_is_given_up(tmp_path: Path) -> None:
+    assert not Reserve(tmp_path, 2**60).ensure()
+    assert names(tmp_path) == set()
+    with (tmp_path / RESERVE_NAME).open("wb") as sparse:  # which occupies less, and is made anew
+        os.truncate(sparse.fileno(), SIZE)
     reserve = Reserve(tmp_path, SIZE)
     assert not reserve.give_up()
     assert reserve.ensure()
@@ -186,27 +191,8 @@ def test_occupies_its_room_until_it_is_given_up(tmp_path: Path) -> None:
     assert names(tmp_path) == set()
 
 
-def test_a_file_that_occupies_less_is_made_anew(tmp_path: Path) -> None:
-    with (tmp_path / RESERVE_NAME).open("wb") as sparse:
-        os.truncate(sparse.fileno(), SIZE)
-    reserve = Reserve(tmp_path, SIZE)
-    assert not reserve.give_up()
-    assert reserve.ensure()
-    assert (tmp_path / RESERVE_NAME).stat().st_blocks * 512 >= SIZE
-
-
-def test_takes_nothing_where_it_does_not_fit(tmp_path: Path) -> None:
-    assert not Reserve(tmp_path, 2**60).ensure()
-    assert names(tmp_path) == set()
-
-
-def refuse(patch: pytest.MonkeyPatch, owner: Any, name: str, code: int) -> None:
-    """Have a call fail."""
-
-    def refused(*_: Any, **__: Any) -> None:
-        raise OSError(code, os.strerror(code))
-
-    patch.setattr(owner, name, refused)
+def failing(code: int) -> Mock:
+    return Mock(side_effect=OSError(code, os.strerror(code)))
 
 
 @pytest.mark.parametrize(
@@ -220,7 +206,7 @@ def refuse(patch: pytest.MonkeyPatch, owner: Any, name: str, code: int) -> None:
 def test_a_disk_that_fills_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, code: int
 ) -> None:
-    refuse(monkeypatch, owner, name, code)
+    monkeypatch.setattr(owner, name, failing(code))
     assert not Reserve(tmp_path, SIZE).ensure()
     assert lacks_room(tmp_path, 10)
     assert names(tmp_path) == set()
@@ -228,12 +214,12 @@ def test_a_disk_that_fills_meanwhile(
 
 def test_a_disk_that_fails_is_not_a_full_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        refuse(patch, Path, "unlink", errno.EROFS)
+        patch.setattr(Path, "unlink", failing(errno.EROFS))
         assert not lacks_room(tmp_path, 10)
     (tmp_path / "own").mkdir()
     reserve = Reserve(tmp_path / "own", SIZE)
     assert reserve.ensure()
-    refuse(monkeypatch, module.os, "fsync", errno.EIO)
+    monkeypatch.setattr(module.os, "fsync", failing(errno.EIO))
     with pytest.raises(OSError, match="Input/output"):
         reserve.give_up()
     (tmp_path / "other").mkdir()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,8 +13,6 @@ from oubli.app.storage.segment_keys import SegmentKeys
 from tests.closing import closed_at_the_end
 from tests.postgres import Server
 from tests.unit.app.storage.support import batch, contents, journal_in, names
-
-pytestmark = pytest.mark.long
 
 
 @pytest.fixture
@@ -54,12 +53,8 @@ def test_a_move_that_was_cut_short_goes_on(journal: Journal, tmp_path: Path, mon
             move_journal(directory, journal)
     assert 30 < journal.last_seq < 200
     assert contents(directory) == batch(30, 200)  # still whole
-
-    def fail(path: Path) -> None:
-        raise FlushError(5, "no")
-
     with monkeypatch.context() as broken:
-        broken.setattr(module, "remove", fail)
+        broken.setattr(module, "remove", Mock(side_effect=FlushError(5, "no")))
         with pytest.raises(StartError, match="cannot be removed"):
             move_journal(directory, journal)
     assert move_journal(directory, journal) == 0

@@ -5,14 +5,13 @@ import pytest
 from oubli.app.errors import NoSnapshotError, StartError, StorageError
 from oubli.app.storage.directory import DataDirectory
 from oubli.app.storage.snapshots import Facts, SnapshotStore, describe
+from tests.closing import closed_at_the_end
 from tests.unit.app.support import forest
 
 
 @pytest.fixture
 def directory(tmp_path):
-    directory = DataDirectory(tmp_path / "data")
-    yield directory
-    directory.close()
+    return closed_at_the_end(DataDirectory(tmp_path / "data"))
 
 
 @pytest.fixture
@@ -96,18 +95,19 @@ def test_a_file_that_no_service_wrote_has_no_history(tmp_path):
     assert describe(tmp_path / "model").facts == Facts()
 
 
-@pytest.mark.parametrize("damage", ["truncated", "altered", "foreign", "empty"])
+DAMAGE = {
+    "truncated": lambda content: content[: len(content) // 2],
+    "altered": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+    "foreign": lambda _: b"foreign",
+    "empty": lambda _: b"",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_newest_file_is_named_and_the_one_before_is_used(directory, store, damage):
     write(store, forest(10), 1)
     newest = write(store, forest(20), 2).path
-    whole = bytearray(newest.read_bytes())
-    if damage == "truncated":
-        del whole[len(whole) // 2 :]
-    elif damage == "altered":
-        whole[-1] ^= 1
-    else:
-        whole = bytearray(b"foreign" if damage == "foreign" else b"")
-    newest.write_bytes(whole)
+    newest.write_bytes(DAMAGE[damage](newest.read_bytes()))
     again = SnapshotStore(directory)
     recovered = again.recover()
     assert recovered.model.n_samples_ == 10
@@ -142,9 +142,7 @@ def test_a_file_that_reads_back_wrong_or_does_not_fit_leaves_what_was_there(dire
                 path.write_bytes(b"half")
                 raise OSError(28, message)
             forest(10).save(path, extra=extra)
-            whole = bytearray(path.read_bytes())
-            whole[-1] ^= 1
-            path.write_bytes(whole)
+            path.write_bytes(DAMAGE["altered"](path.read_bytes()))
 
     with pytest.raises(StorageError, match=message):
         write(store, Model(), 2)

@@ -2,8 +2,8 @@ import shutil
 import sqlite3
 import stat
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -90,36 +90,24 @@ def test_a_newer_format_is_refused(tmp_path: Path, which: int) -> None:
     journal.append(batch(3, 3))
     journal.close()
     path = sorted(tmp_path.glob("*.sqlite"))[which]
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version=2")
-    connection.close()
     with pytest.raises(StartError, match=rf"{path.name} .* journal of format 2 .*newer version of Oubli .*start that"):
         contents(tmp_path)
 
 
-def test_another_database_is_refused(tmp_path: Path) -> None:
-    connection = sqlite3.connect(tmp_path / FIRST)
-    connection.execute("CREATE TABLE records (a)")
-    connection.close()
-    with pytest.raises(JournalDamagedError, match="is not a journal of Oubli: restore"):
-        journal_in(tmp_path)
-
-
-def test_a_database_that_is_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal_in(tmp_path)
-    connect = sqlite3.connect
-
-    def impatient(*arguments: Any, **options: Any) -> sqlite3.Connection:
-        return connect(*arguments, timeout=0, **options)
-
-    monkeypatch.setattr(sqlite3, "connect", impatient)
-    with pytest.raises(StartError, match="in use: close the program"):
-        journal_in(tmp_path)
-
-
-def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+def test_what_cannot_be_opened_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StartError, match=r"cannot be opened \(No such file.*--data-dir"):
         SqliteJournal(tmp_path / "none")
+    (tmp_path / "other").mkdir()
+    with closing(sqlite3.connect(tmp_path / "other" / FIRST)) as connection:
+        connection.execute("CREATE TABLE records (a)")
+    with pytest.raises(JournalDamagedError, match="is not a journal of Oubli: restore"):
+        journal_in(tmp_path / "other")
+    journal_in(tmp_path / "own")
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0))
+    with pytest.raises(StartError, match="in use: close the program"):
+        journal_in(tmp_path / "own")
 
 
 def test_reads_what_the_first_version_wrote(tmp_path: Path) -> None:
@@ -127,11 +115,10 @@ def test_reads_what_the_first_version_wrote(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path, RESERVE_BYTES, lambda: 1700000000.25)
     journal.append(batch(1, 2))
     journal.close()
-    connection = sqlite3.connect(tmp_path / FIRST)
-    assert connection.execute("PRAGMA application_id").fetchone() == (0x4F75626C,)
-    assert connection.execute("PRAGMA user_version").fetchone() == (1,)
-    rows = connection.execute("SELECT seq, version, at, body, notes, hex(checksum) FROM records").fetchall()
-    connection.close()
+    with closing(sqlite3.connect(tmp_path / FIRST)) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone() == (0x4F75626C,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        rows = connection.execute("SELECT seq, version, at, body, notes, hex(checksum) FROM records").fetchall()
     assert rows == [
         (1, 1, 1700000000250, b'{"body":1}' * 3, b'{"notes":1}', "2025C1936EC65059590CA74778F131C2"),
         (2, 2, 1700000000250, b'{"body":2}' * 3, b'{"notes":2}', "FC9F965738F3559200BB203ED4191191"),

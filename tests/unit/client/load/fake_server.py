@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import pickle
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from oubli.client.load.plan import Plan, Task
@@ -89,8 +89,8 @@ class Samples:
         return (200 if is_held else 404), {"model_version": self.version}
 
 
-async def work(plan: Plan, make: Make) -> tuple[Record, list[tuple[str, Any]]]:
-    """Have one worker do a plan in this process; return its record and all that it told."""
+async def work(plan: Plan, make: Make, versions: Sequence[int] = (0,)) -> Record:
+    """Have one worker do a plan in this process, with the versions that each worker has seen; return its record."""
     told: list[tuple[str, Any]] = []
 
     async def begin() -> float:
@@ -98,9 +98,9 @@ async def work(plan: Plan, make: Make) -> tuple[Record, list[tuple[str, Any]]]:
 
     async with answering(make) as url:
         task = Task(url, None, None, plan, "test", [[1, "x"]], [([1, "x"], "a")], may_read=True)
-        await Worker(pickle.loads(pickle.dumps(task)), 0, [0], told.append).run(begin)  # noqa: S301 - as pipes do
+        await Worker(pickle.loads(pickle.dumps(task)), 0, [*versions], told.append).run(begin)  # noqa: S301 - as pipes do
     record = Record()
     for event, content in told:
         if event == "part":
             record.add(pickle.loads(pickle.dumps(content)).record)  # noqa: S301 - as pipes do
-    return record, told
+    return record

@@ -14,12 +14,8 @@ from tests.unit.client.load.fake_server import Make, answering
 
 TYPES = {"age": "numeric", "job": "categorical", "member": "boolean"}
 FEATURES = [{"name": name, "type": kind, "dtype": "float32"} for name, kind in TYPES.items()]
-MODEL = {
-    "features": FEATURES,
-    "label": {"name": "income", "type": "string"},
-    "task": "classification",
-    "classes": ["high", "low"],
-}
+LABEL = {"label": {"name": "income", "type": "string"}, "classes": ["high", "low"]}
+MODEL = {"features": FEATURES, "task": "classification", **LABEL}
 SCHEMA = read_schema(MODEL)
 
 
@@ -35,10 +31,11 @@ def test_rows_are_made_up_by_the_schema() -> None:
     assert set(empty.labels or ()) == {0, 1}
 
 
-@pytest.mark.parametrize("model", [{}, {"features": 3}, None, {"features": [], "label": {}}])
-def test_a_foreign_server(model: Any) -> None:
-    with pytest.raises(LoadTestError, match="not that of a server of Oubli"):
-        read_schema(model)
+def test_a_foreign_server() -> None:
+    models: list[Any] = [{}, {"features": 3}, None, {"features": [], "label": {}}]
+    for model in models:
+        with pytest.raises(LoadTestError, match="not that of a server of Oubli"):
+            read_schema(model)
 
 
 def asked_of(make: Make, ask_it: Callable[[Target], Any]) -> Any:

@@ -84,26 +84,21 @@ GOOD = {"task": "classification", "label": {"type": "string"}, "columns": [{"nam
     ("change", "text"),
     [
         *((document, "a schema must be an object") for document in (None, [], "schema", 3)),
-        ({"task": None}, "the task must be one of"),
-        ({"task": ...}, "a schema needs the key 'task'"),
-        ({"columns": ...}, "needs the key 'columns'"),
-        ({"columns": {}}, "'columns' must be a list"),
-        ({"columns": "a"}, "'columns' must be a list"),
-        ({"columns": []}, "at least one column"),
+        ({"task": None}, "the task must be one of"), ({"task": ...}, "a schema needs the key 'task'"),
+        ({"columns": ...}, "needs the key 'columns'"), ({"columns": {}}, "'columns' must be a list"),
+        ({"columns": "a"}, "'columns' must be a list"), ({"columns": []}, "at least one column"),
         ({"columns": ["a"]}, "a column must be an object"),
         ({"columns": [{"name": "a"}]}, "a column needs the key 'type'"),
         ({"columns": [{"name": "a", "type": "numeric", "size": "m"}]}, "a key that is not known, 'size'"),
         ({"columns": [{"name": "a", "type": "numeric", "dtype": 4}]}, "'float32' or 'float64'"),
-        ({"label": ...}, "the label needs the key 'type'"),
-        ({"label": "income"}, "the label must be an object"),
+        ({"label": ...}, "the label needs the key 'type'"), ({"label": "income"}, "the label must be an object"),
         ({"label": {"type": "text"}}, "the type of the label must be one of"),
-        ({"label": {"type": "string", "name": 3}}, "name of the label"),
-        ({"named": "yes"}, "'named' must be true or false"),
+        ({"label": {"type": "string", "name": 3}}, "name of the label"), ({"named": "yes"}, "'named' must be true or"),
         ({"target": "a"}, "a key that is not known, 'target': use only 'columns', 'extra_columns', 'label'"),
         ({"extra_columns": "drop"}, "'extra_columns': must be 'refuse' or 'ignore'"),
         ({"missing_columns": "ignore"}, "'missing_columns': must be 'refuse' or 'missing'"),
     ],
-)
+)  # fmt: skip
 def test_files_that_are_refused(change, text):
     document = change
     if isinstance(change, dict):

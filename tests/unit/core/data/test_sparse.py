@@ -32,10 +32,9 @@ def test_every_format_is_the_dense_matrix(form: str, container: Any) -> None:
     expected = DynamicForestClassifier(n_estimators=4, random_state=0).fit(X, y)
     assert model.digest() == expected.digest()
     assert np.array_equal(model.predict_proba(given), expected.predict_proba(X))
-    for one, rows in ((model, given), (expected, X)):
-        one.add(
-            rows[:7] if form in ("csr", "csc", "lil", "dok") else container(X)[:7] if one is model else X[:7], y[:7]
-        )
+    can_be_cut = form in ("csr", "csc", "lil", "dok")
+    model.add(given[:7] if can_be_cut else container(X)[:7], y[:7])
+    expected.add(X[:7], y[:7])
     assert model.digest() == expected.digest()
     assert model.score(given, y) == expected.score(X, y)
 
@@ -86,17 +85,6 @@ def test_few_rows_are_dense_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_cannot_be_read_is_refused() -> None:
     model = DynamicForestClassifier(n_estimators=2).fit(dense(), dense()[:, 0] > 0)
-    with pytest.raises(FeatureCountError):
-        model.predict(scipy.sparse.csr_array(dense()[:, :3]))
-    infinite = scipy.sparse.csr_array(np.array([[0.0, 0, 0, 0, 0], [0, 0, np.inf, 0, 0]]))
-    with pytest.raises(InputError, match="row 1, 'x2': must be a finite number"):
-        model.predict(infinite)
-    with pytest.raises(InputError, match="Complex data not supported"):
-        model.predict(scipy.sparse.csr_array(dense().astype(complex)))
-    with pytest.raises(InputError, match="Expected 2D array, got 1D array instead"):
-        model.predict(scipy.sparse.coo_array(np.arange(5.0)))
-    with pytest.raises(InputError, match="has no rows"):
-        model.predict(scipy.sparse.csr_array((0, 5)))
 
     class Other:
         """A sparse array of another library."""
@@ -104,5 +92,14 @@ def test_what_cannot_be_read_is_refused() -> None:
         def toarray(self) -> Any:
             raise AssertionError
 
-    with pytest.raises(InputError, match=r"cannot be read by columns: pass X.tocsr\(\)"):
-        model.predict(Other())
+    infinite = np.array([[0.0, 0, 0, 0, 0], [0, 0, np.inf, 0, 0]])
+    for X, error, rule in (
+        (scipy.sparse.csr_array(dense()[:, :3]), FeatureCountError, "3 features"),
+        (scipy.sparse.csr_array(infinite), InputError, "row 1, 'x2': must be a finite number"),
+        (scipy.sparse.csr_array(dense().astype(complex)), InputError, "Complex data not supported"),
+        (scipy.sparse.coo_array(np.arange(5.0)), InputError, "Expected 2D array, got 1D array instead"),
+        (scipy.sparse.csr_array((0, 5)), InputError, "has no rows"),
+        (Other(), InputError, r"cannot be read by columns: pass X.tocsr\(\)"),
+    ):
+        with pytest.raises(error, match=rule):
+            model.predict(X)

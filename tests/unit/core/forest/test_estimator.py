@@ -13,17 +13,16 @@ import pandas as pd
 import pytest
 from numba import config
 
-from oubli.core import DynamicForestClassifier, DynamicForestRegressor
+from oubli.core import load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import CapacityError, InputError
+from oubli.core.estimators import KINDS
 from oubli.core.forest import parameters as limits
 from oubli.core.forest.parameters import count_features, count_occurrences
+from oubli.core.forest.unseen import banded
+from tests.oracles import forest as oracle
 
 TASKS = ["classification", "regression"]
-
-
-def estimator_for(task: str) -> type[Any]:
-    return DynamicForestClassifier if task == "classification" else DynamicForestRegressor
 
 
 def samples(task: str = "classification", n: int = 60) -> tuple[np.ndarray, np.ndarray]:
@@ -33,7 +32,7 @@ def samples(task: str = "classification", n: int = 60) -> tuple[np.ndarray, np.n
 
 
 def make(task: str = "classification", **parameters: Any) -> Any:
-    return estimator_for(task)(**{"n_estimators": 4, "random_state": 0, **parameters})
+    return KINDS["forest", Task(task)](**{"n_estimators": 4, "random_state": 0, **parameters})
 
 
 def fitted(task: str = "classification", n: int = 60, **parameters: Any) -> Any:
@@ -99,13 +98,10 @@ def test_a_seed_makes_a_model_that_can_be_had_again(source: Callable[[], Any]) -
     assert first.digest() == second.digest()
     if not isinstance(first.random_state, int):
         assert second.fit(*samples()).seed_ != first.seed_, "a generator goes on from fit to fit"
-
-
-def test_random_state_none_draws_a_seed_that_is_kept() -> None:
-    first, second = fitted(random_state=None), fitted(random_state=None)
-    assert first.seed_ != second.seed_
-    assert first.random_state is None
-    assert fitted(random_state=first.seed_).digest() == first.digest()
+    drawn = fitted(random_state=None)
+    assert drawn.seed_ != fitted(random_state=None).seed_
+    assert drawn.random_state is None
+    assert fitted(random_state=drawn.seed_).digest() == drawn.digest()
 
 
 # Fit
@@ -143,28 +139,6 @@ def test_replace_takes_a_row_in_any_shape() -> None:
         assert model.digest() == expected.digest()
 
 
-# Answers
-
-
-def test_shapes_and_types_of_predictions() -> None:
-    X, _ = samples()
-    model = fitted()
-    assert (model.kind, model.guarantee, model.task.value) == ("forest", "exact", "classification")
-    result = model.query(X[:5])
-    assert result.labels.shape == (5,)
-    assert result.labels.dtype.kind == "U"
-    assert result.probabilities.shape == (5, 2)
-    assert result.probabilities.dtype == np.float64
-    assert result.classes.tolist() == model.classes_.tolist() == ["no", "yes"]
-    assert np.array_equal(model.predict_proba(X[:5]), result.probabilities)
-    with np.errstate(divide="ignore"):
-        assert np.array_equal(model.predict_log_proba(X[:5]), np.log(result.probabilities))
-    assert np.allclose(result.probabilities.sum(axis=1), 1.0, atol=1e-15)
-    values = fitted("regression").query(X[:5])
-    assert (values.labels.shape, values.labels.dtype) == ((5,), np.float64)
-    assert (values.probabilities, values.classes) == (None, None)
-
-
 # Memory
 
 
@@ -194,6 +168,18 @@ def test_memory_does_not_grow_with_the_history(task: str, lazy: bool) -> None:
     model.check_invariants()
 
 
+# Bands of class probabilities ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 3, 4, 5, 9])
+def test_bands_are_those_of_the_oracle_to_the_bit(n_classes: int) -> None:
+    drawn = np.random.default_rng(0).dirichlet(np.full(n_classes, 0.5), size=500)
+    ends = np.round(4 * drawn) / 4
+    same, none = np.full((1, n_classes), 1 / n_classes), np.zeros((1, n_classes))
+    for rows in (drawn, ends, np.nextafter(ends, 2), np.nextafter(ends, 0), np.eye(n_classes), same, none):
+        assert banded(rows).tolist() == [oracle.banded(row.tolist()) for row in rows]
+
+
 # Numbers that float32 cannot hold ------------------------------------------------------------------
 
 
@@ -217,7 +203,7 @@ def test_later_numbers_are_rounded_and_the_model_stays_exact(tmp_path, caplog):
     assert forest.verify().ok
     forest.save(tmp_path / "model")
     queries, rounded = [[16_777_217, 1e39], [-(10**30), 0.5]], np.float64([[2**24, 3.5e38], [-1e30, 0.5]])
-    for model in (forest, forest.copy(), DynamicForestClassifier.load(tmp_path / "model")):
+    for model in (forest, forest.copy(), load(tmp_path / "model")):
         assert np.array_equal(model.predict_proba(queries), model.predict_proba(rounded))
     said = [record.getMessage() for record in caplog.records if record.name == "oubli.numbers"]
     assert [text.split("'")[1] for text in said] == ["x0", "x1", "x0", "x1"]  # the copy is the same model

@@ -22,9 +22,7 @@ def test_zeros(shape: Any, dtype: Any) -> None:
     assert array.dtype == expected.dtype
     assert array.tobytes() == expected.tobytes()
     assert not array.size or array.ctypes.data % 64 == 0
-    assert array.flags.c_contiguous
-    assert array.flags.aligned
-    assert array.flags.writeable
+    assert all(array.flags[name] for name in ("C_CONTIGUOUS", "ALIGNED", "WRITEABLE"))
 
 
 def test_the_nodes_and_counters_of_a_forest_begin_with_a_line(tmp_path: Path) -> None:

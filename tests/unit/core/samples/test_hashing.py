@@ -13,6 +13,7 @@ TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5)
 
 
 def expected(texts):
+    """The trees of every sample depend on it, for ever."""
     return [int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") for text in texts]
 
 
@@ -32,8 +33,3 @@ def test_more_texts_than_are_put_together(monkeypatch):
     monkeypatch.setattr(hashing, "_ITEMS", 7)
     texts = [str(i) + "é" * (i == 11) for i in range(30)]
     assert hash_texts(texts).tolist() == expected(texts)
-
-
-def test_a_known_hash():
-    # blake2b of 8 bytes, little endian: the trees of every sample depend on it, for ever.
-    assert hash_texts(["7"]).tolist() == [0x828F78CECA1750E7]

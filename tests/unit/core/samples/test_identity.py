@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 
-from oubli.core import DynamicForestClassifier, load
+from oubli.core import DynamicForestClassifier
 from oubli.core.errors import InputError, UnknownIdError
 from oubli.core.samples.owners import Mark
+from tests.unit.core.data.test_libraries import LIBRARIES
 
 N = 8
 Y = ["a", "b"] * (N // 2)
 END = datetime.datetime(2030, 1, 31, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
 END_MS = 1_896_087_600_000
-TABLES: dict[str, Callable[[pd.DataFrame], Any]] = {
-    "pandas": lambda frame: frame,
-    "table": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
-    "batch": lambda frame: pa.RecordBatch.from_pandas(frame, preserve_index=False),
-}
+TABLES = {name: LIBRARIES[name] for name in ("pandas", "table", "batch")}
 
 
 def frame() -> pd.DataFrame:
@@ -67,16 +62,6 @@ def test_columns_say_what_sequences_say(kind: str) -> None:
         one.check_invariants()
     assert (said(model), model.digest()) == (said(expected), expected.digest())
     assert new().partial_fit(table(X), Y, **named).n_features_in_ == 2
-
-
-def test_what_is_said_is_kept_by_files_and_goes_with_the_sample(tmp_path: Any) -> None:
-    model = labelled()
-    model.save(tmp_path / "m.oubli")
-    again = load(tmp_path / "m.oubli")
-    assert said(again) == said(model)
-    again.delete("k0")
-    assert again.samples_.ids_of_subject("ada") == ["k3"]
-    assert again.samples_.due(END_MS, 10) == ["k2", "k4", "k6"]
 
 
 def test_one_time_is_that_of_all_rows_and_texts_are_read() -> None:
@@ -170,8 +155,7 @@ def test_all_samples_of_subjects_are_deleted_restricted_ones_too() -> None:
             model.delete(subjects=unknown)
     model.delete(subjects=pd.Series(["bob", "eve", "bob"]))
     assert model.samples_.ids() == ["k1", "k4"]
-    assert len(model.samples_.restricted) == 0
-    assert model.samples_.restricted.marks == {}
+    assert (len(model.samples_.restricted), model.samples_.restricted.marks) == (0, {})
     model.check_invariants()
     assert model.verify().ok
     with pytest.raises(InputError, match="ids or subjects, and not both"):

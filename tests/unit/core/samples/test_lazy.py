@@ -33,10 +33,8 @@ def _switch_often() -> Iterator[None]:
 
 @pytest.fixture
 def store() -> SampleStore:
-    schema = Schema(
-        (Column("x", ColumnType.NUMERIC), Column("c", ColumnType.CATEGORICAL)), Task.CLASSIFICATION, LabelType.STRING
-    )
-    store = SampleStore(schema)
+    columns = (Column("x", ColumnType.NUMERIC), Column("c", ColumnType.CATEGORICAL))
+    store = SampleStore(Schema(columns, Task.CLASSIFICATION, LabelType.STRING))
     rows = [[float(i), str(i % 7)] for i in range(N_SAMPLES)]
     store.commit(store.prepare(rows, [f"class {i % 3}" for i in range(N_SAMPLES)], None))
     for i in range(0, N_SAMPLES, 2):

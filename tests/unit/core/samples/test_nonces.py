@@ -6,15 +6,13 @@ import copy
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import oubli
-from oubli.core.errors import FileError, InputError, UnknownIdError
+from oubli.core.errors import InputError, UnknownIdError
 from oubli.core.samples.indexes import NONCE_BYTES
 from oubli.core.samples.owners import Mark
-from oubli.core.samples.store import SampleStore
-from tests.unit.app.support import CLASSES, forest
+from tests.unit.app.support import forest
 
 
 def nonces(n: int) -> bytes:
@@ -76,18 +74,3 @@ def test_they_are_in_copies_pickles_and_files(tmp_path: Path):
     other = model.copy()
     other.shred()
     assert model.samples_.nonce("c5") is not None
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda slots, held: (slots, held[:-1]), lambda slots, held: ([999, *slots[1:]], held),
-        lambda slots, held: ([slots[1], *slots[1:]], held), lambda slots, held: (slots, held.astype(np.uint16)),
-    ],
-    ids=["short", "foreign", "twice", "type"],
-)  # fmt: skip
-def test_files_with_wrong_ones_are_refused(change: Any):
-    state = model_with().samples_.state()
-    slots, held = change(state["samples.nonce_slots"], state["samples.nonces"])
-    with pytest.raises(FileError, match="nonces do not fit"):
-        SampleStore.from_state(CLASSES, {**state, "samples.nonce_slots": np.array(slots), "samples.nonces": held})

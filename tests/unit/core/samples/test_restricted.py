@@ -13,7 +13,6 @@ from oubli.core import DynamicForestClassifier
 from oubli.core.array_types import Arrays
 from oubli.core.errors import DuplicateIdError, FileError, UnknownIdError
 from oubli.core.persistence import read
-from oubli.core.samples.indexes import Addition
 from oubli.core.samples.owners import Mark
 from oubli.core.samples.store import SampleStore
 from tests.unit.app.support import CLASSES, rows
@@ -36,15 +35,9 @@ def model() -> Any:
     return forest
 
 
-def test_a_restricted_sample_keeps_what_it_has_and_its_id_is_taken():
+def test_the_id_of_a_restricted_sample_is_taken():
     forest = model()
-    kept = forest.samples_.restricted
-    assert list(forest.classes_) == ["no", "yes"]
-    sample = kept.get("p5")
-    assert (sample.subject, sample.expires_ms, sample.restricted_ms) == ("bob", 1000, 1650)
-    assert (kept.addition("p5"), kept.addition("p19")) == (Addition(900, "import-7"), None)
-    assert forest.samples_.addition("p6") == Addition(950, None)
-    assert kept.due_unless_kept(2000) == []  # Bob's is kept
+    assert forest.samples_.restricted.get("p5").restricted_ms == 1650
     with pytest.raises(DuplicateIdError, match="held as restricted"):
         forest.add([[1, "a", True]], ["no"], ids=["p3"])
     with pytest.raises(UnknownIdError):

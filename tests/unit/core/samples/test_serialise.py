@@ -29,10 +29,7 @@ def test_state_round_trip(make):
     other = SampleStore.from_state(store.schema, state, "Model")
     other.check_invariants()
     assert [other.get(name) for name in other.ids()] == [store.get(name) for name in store.ids()]
-    assert [other.origin(name) for name in other.ids()] == [store.origin(name) for name in store.ids()]
-    assert other.ids() == store.ids()
     assert other.ids_of_subject("ann") == store.ids_of_subject("ann"), "in the same order"
-    assert other.slots().tolist() == store.slots().tolist()
     again = other.state()
     assert again.keys() == state.keys()
     for key, array in state.items():
@@ -51,15 +48,6 @@ def test_capacity_and_free_slots_are_not_written_and_arrays_not_shared():
     add(other, ROWS, LABELS)
     other.remove(other.find(["a"]))
     assert SampleStore.from_state(store.schema, state).get("a") == store.get("a")
-
-
-def test_older_state_has_no_expiries_and_no_origins():
-    later = ("samples.expiry_slots", "samples.expiries", "samples.origin_slots", "samples.origins")
-    state = {key: array for key, array in linked().state().items() if key not in later}
-    store = SampleStore.from_state(mixed_schema(), state)
-    store.check_invariants()
-    assert [(store.expiry(name), store.origin(name)) for name in store.ids()] == [(None, 0), (None, 0)]
-    assert store.next_expiry() is None
 
 
 def test_state_parts_are_documented():
@@ -105,6 +93,35 @@ def f4(values):
 def test_damaged_parts_are_refused(changes):
     state = {**linked().state(), **{f"samples.{key}": np.asarray(value) for key, value in changes.items()}}
     with pytest.raises(FileError):
+        SampleStore.from_state(mixed_schema(), state)
+
+
+def complete():
+    """A store with everything that may be kept beside samples."""
+    store = SampleStore(mixed_schema())
+    store.commit(store.prepare(ROWS, LABELS, ["a", "b", "c"], [2, 1, 1]))
+    store.set_subject("c", "ann")
+    store.set_retention("ann", 100, 5)
+    store.note_nonces(["a", "c"], bytes(range(32)))
+    return store
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"nonces": np.zeros(31, np.uint8)}, "nonces do not fit"), ({"nonce_slots": [9, 2]}, "nonces do not fit"),
+        ({"nonces": np.zeros(32, np.uint16)}, "nonces do not fit"), ({"nonce_slots": [2, 2]}, "nonces do not fit"),
+        ({"retentions": [0]}, "retention"), ({"retentions": np.zeros(0, int)}, "retention"),
+        ({"retained_since": [1, 2]}, "retention"), ({"weights": [512, 512]}, "weights do not fit"),
+        ({"weights": [512, 0, 512]}, "weights do not fit"), ({"weights": [512, 2**30, 512]}, "weights do not fit"),
+        *(({"id_source": source}, "do not fit the schema") for source in ([3], [-1], [0, 1], np.zeros(0, int))),
+    ],
+)  # fmt: skip
+def test_damaged_parts_of_what_is_kept_beside_samples_are_refused(changes, part):
+    state = complete().state()
+    SampleStore.from_state(mixed_schema(), state).check_invariants()
+    state.update({f"samples.{key}": np.asarray(value) for key, value in changes.items()})
+    with pytest.raises(FileError, match=part):
         SampleStore.from_state(mixed_schema(), state)
 
 

@@ -68,12 +68,6 @@ def check_set(client: TestClient) -> bytes:
     return root
 
 
-@pytest.fixture(scope="module")
-def client():
-    with served() as one:
-        yield one
-
-
 def test_what_is_not_held_is_proved_absent_and_what_is_held_is_not(client):
     root = check_set(client)
     for name in ({"id": "ä/?"}, {"id": 7}, {"subject": "nobody"}, {"subject": "c1"}, {"id": "s1"}):
@@ -250,30 +244,25 @@ def test_a_window_that_slides_takes_samples_out_of_the_set():
         assert absence(client, id="c0")
 
 
-def test_what_is_restricted_is_in_no_set_and_is_not_said_to_be_absent(tmp_path: Path):
-    with served(make_service(forest(20, n_estimators=2), tmp_path / "data")) as client:
-        before = check_set(client)
-        client.post("/subjects/restrict", json={"subjects": ["s1"]})
-        assert check_set(client) != before
-        for name in ({"id": "c1"}, {"subject": "s1"}):
-            answer = client.post("/samples/absence-proofs", json=name)
-            assert (answer.status_code, "restricted" in answer.json()["detail"]) == (409, True)
-        assert {one["nonce"] for one in listed(client)[0] if one["restricted_at"]} == {None}
-        client.post("/subjects/release", json={"subjects": ["s1"]})
-        assert check_set(client) == before
+def test_what_is_restricted_is_in_no_set_and_is_not_said_to_be_absent(client):
+    before = check_set(client)
+    client.post("/subjects/restrict", json={"subjects": ["s1"]})
+    assert check_set(client) != before
+    for name in ({"id": "c1"}, {"subject": "s1"}):
+        answer = client.post("/samples/absence-proofs", json=name)
+        assert (answer.status_code, "restricted" in answer.json()["detail"]) == (409, True)
+    assert {one["nonce"] for one in listed(client)[0] if one["restricted_at"]} == {None}
+    client.post("/subjects/release", json={"subjects": ["s1"]})
+    assert check_set(client) == before
 
 
 def test_two_names_with_one_position_have_one_leaf(monkeypatch):
     """It does not happen by chance; then the tree is made again, and the verifier comes to the same root."""
-    place, n_builds = Positions.of, []
+    place, build, n_builds = Positions.of, sample_set.Building.finished, []
 
     def crowded(positions: Positions, name: Name) -> int:
         found = place(positions, name)
-        if name[1] in ("c1", "c2", "n1", "s3", "s4"):
-            return found >> 47 << 47 | 5
-        return found
-
-    build = sample_set.Building.finished
+        return found >> 47 << 47 | 5 if name[1] in ("c1", "c2", "n1", "s3", "s4") else found
 
     def crowded_too(key: bytes, by: str, name: str) -> int:
         return crowded(Positions(key), ("id" if by == "ids" else "subject", name))

@@ -164,19 +164,14 @@ def test_each_key_has_a_count_of_its_own(tmp_path: Path):
     assert [one is not None for one in answered] == [True, False, True, False, False]
 
 
-def test_what_was_found_is_listed_when_it_is_asked_for(client):
-    made = delete(client, ids=["x", "c1", "c2", "c1"], list_found=True, ref=REF)
-    assert made["found"] == [{"position": 1, "samples": 1}, {"position": 2, "samples": 1}]
-    assert (made["receipt"]["requested"], made["receipt"]["ref"]) == (3, REF)
-    made = delete(client, subjects=["s1", "nobody", "s2"], list_found=True)
-    assert made["found"] == [{"position": 0, "samples": 11}, {"position": 2, "samples": 11}]
-    assert delete(client, ids=["x"], list_found=True)["found"] == []
-
-
-def test_a_repeated_request_lists_what_the_first_has_found(kept: TestClient):
-    asked: list[dict[str, Any]] = [{"ids": ["x", "c1", "c2"]}, {"subjects": ["s3", "nobody", "s1"]}]
+def test_what_was_found_is_listed_when_it_is_asked_for_and_again_for_a_repeated_request(kept: TestClient):
+    asked: list[dict[str, Any]] = [{"ids": ["x", "c1", "c2", "c1"], "ref": REF}, {"subjects": ["s1", "nobody", "s2"]}]
     made = [delete(kept, **one, list_found=True, headers=keyed(str(one))) for one in asked]
-    delete(kept, ids=["c9"])
+    assert made[0]["found"] == [{"position": 1, "samples": 1}, {"position": 2, "samples": 1}]
+    assert (made[0]["receipt"]["requested"], made[0]["receipt"]["ref"]) == (3, REF)
+    assert made[1]["found"] == [{"position": 0, "samples": 11}, {"position": 2, "samples": 11}]
+    assert delete(kept, ids=["x"], list_found=True)["found"] == []
+    assert delete(kept, ids=["x", "c9"], list_found=True)["found"] == [{"position": 1, "samples": 1}]
     assert kept.post("/model/scrub", headers={"Content-Type": "application/json"}).status_code == 202
     for one, first in zip(asked, made, strict=True):
         again = delete(kept, **one, list_found=True, headers=keyed(str(one)))

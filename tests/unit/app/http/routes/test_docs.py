@@ -152,16 +152,13 @@ CODE = r"\beval\b|new Function|javascript:|setTimeout\(['\"`]"
 STORAGE = r"localStorage|sessionStorage|indexedDB|document\.cookie|\bcaches\.|history\.(?:push|replace)State"
 
 
-@pytest.mark.parametrize("path", sorted(CONSOLE_PATHS))
-def test_a_file_is_short_names_no_other_host_and_makes_no_markup_of_text(path: str) -> None:
-    text = read_file(path).content.decode("utf-8")
-    assert text.count("\n") <= MOST_LINES
-    names = re.findall(r"\b(?:https?|wss?):[^\s\"'`)]*", text)
-    assert all("www.w3.org" in name for name in names)
-    assert not re.search(f"{MARKUP}|{CODE}|{STORAGE}" if path.endswith(".js") else r"@import|url\(", text)
-
-
-def test_the_page_has_nothing_inline() -> None:
+def test_files_are_short_name_no_other_host_make_no_markup_of_text_and_have_nothing_inline() -> None:
+    for path in CONSOLE_PATHS:
+        text = read_file(path).content.decode("utf-8")
+        assert text.count("\n") <= MOST_LINES, path
+        names = re.findall(r"\b(?:https?|wss?):[^\s\"'`)]*", text)
+        assert all("www.w3.org" in name for name in names), path
+        assert not re.search(f"{MARKUP}|{CODE}|{STORAGE}" if path.endswith(".js") else r"@import|url\(", text), path
     page = read_file("/").content.decode("utf-8")
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=|javascript:", page)
     referred = re.findall(r'(?:src|href)="([^"#]+)"', page)

@@ -46,34 +46,28 @@ def delete(client: TestClient, path: str, tag: str, **names: Any) -> Any:
 BATCH = "/samples/batch-delete"
 
 
-@pytest.mark.parametrize(
-    ("path", "names"), [("/samples/c1", {}), ("/samples?id=c1", {}), (BATCH, {"ids": ["c1"]})], ids=str
-)
-def test_a_sample_is_deleted_only_as_it_was_read(client: TestClient, path: str, names: dict[str, Any]) -> None:
-    first = tag(client)
-    client.put("/samples/c1", json=NEW)
-    assert delete(client, path, first, **names).status_code == 412
-    held = tag(client)
-    receipt = delete(client, path, held, **names)
-    assert (receipt.status_code, receipt.json()["unlearned"]) == (200, 1)
-    # A lost answer is asked for again: what is gone is as the caller wants it.
-    again = delete(client, path, held, **names)
-    assert again.json()["id"] == receipt.json()["id"]
+def test_a_sample_is_deleted_only_as_it_was_read(client: TestClient) -> None:
+    for name, path, names in (("c1", "/samples/c1", {}), ("c2", "/samples?id=c2", {}), ("c3", BATCH, {"ids": ["c3"]})):
+        first = tag(client, name)
+        client.put(f"/samples/{name}", json=NEW)
+        assert delete(client, path, first, **names).status_code == 412
+        held = tag(client, name)
+        receipt = delete(client, path, held, **names)
+        assert (receipt.status_code, receipt.json()["unlearned"]) == (200, 1)
+        # A lost answer is asked for again: what is gone is as the caller wants it.
+        again = delete(client, path, held, **names)
+        assert again.json()["id"] == receipt.json()["id"]
 
 
-@pytest.mark.parametrize(
-    ("path", "names"),
-    [
+def test_a_tag_is_of_one_sample(client: TestClient) -> None:
+    for path, names in (
         ("/samples?id=c1&id=c2", {}),
         ("/samples?subject=s1", {}),
         (BATCH, {"ids": ["c1", "c2"]}),
         (BATCH, {"subjects": ["s1"]}),
-    ],
-    ids=str,
-)
-def test_a_tag_is_of_one_sample(client: TestClient, path: str, names: dict[str, Any]) -> None:
-    refused = delete(client, path, "*", **names)
-    assert refused.json()["errors"][0]["pointer"] == "/If-Match"
+    ):
+        refused = delete(client, path, "*", **names)
+        assert refused.json()["errors"][0]["pointer"] == "/If-Match"
     assert client.get("/model").json()["n_samples"] == 60
 
 

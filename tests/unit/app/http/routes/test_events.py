@@ -23,6 +23,7 @@ from oubli.app.times import BOUNDS, Histogram
 from tests.tiers import covering
 from tests.unit.app.hosted import Hosted, hosted
 from tests.unit.app.http.connections import hosting, request
+from tests.unit.app.service.support import until
 from tests.unit.app.support import make_service, require_conforms, rows, samples
 
 SECTIONS = {"model", "changes", "expiry", "erasures", "snapshot", "check", "scrub", "ledger", "jobs", "work"}
@@ -101,28 +102,22 @@ def test_the_state_is_told_whole_and_then_as_it_changes(host: Hosted) -> None:
 
 def test_erasures_that_were_finished_late_are_counted(tmp_path: Path) -> None:
     policy = CheckpointPolicy(erasure_deadline=0.001)
-    with (
-        hosted(make_service(directory=tmp_path / "d", idle_resolve=True, policy=policy)) as host,
-        listening(host, "/events") as stream,
-    ):
+    service = make_service(directory=tmp_path / "d", idle_resolve=True, policy=policy)
+    with hosted(service) as host, listening(host, "/events") as stream:
         for name in ("n1", "n2"):
             assert host.ask("DELETE", f"/samples/{name}")[0] == 200
         host.ask("POST", "/model/scrub")
-        told = stream.until("erasures", lambda data: data["erased"] == 2)
-        assert told["erased_late"] == 2
+        assert stream.until("erasures", lambda data: data["erased"] == 2)["erased_late"] == 2
 
 
 def test_who_comes_back_is_told_whether_anything_was_missed(host: Hosted) -> None:
     with listening(host, "/events") as stream:
-        last = stream.next()[1]
-    with listening(host, "/events", **{"Last-Event-ID": str(last)}) as again:
-        assert again.next()[2]["resumed"] is True
-    host.ask("POST", "/samples", samples(1))
-    with listening(host, "/events", **{"Last-Event-ID": str(last)}) as again:
-        assert again.next()[2]["resumed"] is False
-    with listening(host, "/events", **{"Last-Event-ID": "SEKRET"}) as again:
-        assert again.next()[2]["resumed"] is False
-        assert b"SEKRET" not in again.raw
+        last = str(stream.next()[1])
+    for last_id, is_resumed in ((last, True), ("SEKRET", False), (last, False)):
+        with listening(host, "/events", **{"Last-Event-ID": last_id}) as again:
+            assert again.next()[2]["resumed"] is is_resumed
+            assert b"SEKRET" not in again.raw
+        host.ask("POST", "/samples", samples(1))
 
 
 def test_streams_keep_no_idle_work_back_and_end_with_the_server(host: Hosted) -> None:
@@ -228,15 +223,13 @@ async def test_a_stream_ends_with_its_key_and_another_goes_on(tmp_path, monkeypa
         ending, lasting = host.connect(), host.connect()
         for connection, given in ((ending, text), (lasting, other)):
             connection.send(request("GET", path, headers=(("Host", "127.0.0.1"), ("X-API-Key", given))))
-            while b"\r\n\r\n" not in connection.transport.written:  # noqa: ASYNC110 - bytes, and no event
-                await asyncio.sleep(0)
+            await until(lambda connection=connection: b"\r\n\r\n" in connection.transport.written)
         if how == "revoked":
             revoke_key(keys, key.id)
         elif how == "replaced":
             rules.set_api_key("another-key-0123456789")
         now, seconds = now + 1, seconds + 1
-        while not ending.transport.closed:  # noqa: ASYNC110 - as a client would see it
-            await asyncio.sleep(0.001)
+        await until(lambda: ending.transport.closed)
         assert ending.transport.written.startswith(b"HTTP/1.1 200")
         assert not lasting.transport.closed
         is_over.set()
@@ -282,10 +275,9 @@ async def test_all_who_listen_get_the_same_bytes_of_one_look() -> None:
             first += await anext(one)
         second = await anext(other)
         assert second.startswith(b"3;")
-        assert feed.n_listeners == 2
         assert second[:6] in first
-        n_looks = source.n_looks
-        assert n_looks < 30
+        assert feed.n_listeners == 2
+        assert source.n_looks < 30
 
 
 async def test_nothing_is_looked_at_when_nobody_listens() -> None:
@@ -295,8 +287,7 @@ async def test_nothing_is_looked_at_when_nobody_listens() -> None:
         await anext(stream)
         await anext(stream)
         assert feed.is_running
-    while feed.is_running:  # noqa: ASYNC110 - asked as anyone would
-        await asyncio.sleep(0.001)
+    await until(lambda: not feed.is_running)
     seen = source.n_looks
     await asyncio.sleep(0.02)
     assert source.n_looks == seen
@@ -349,14 +340,11 @@ async def test_chunks_are_pushed_once_the_answer_has_begun_and_wait_while_they_c
                 yielded.append(piece)  # noqa: PERF401 - as they come
 
     sending = asyncio.create_task(send())
-    while len(client.read) < 5:  # noqa: ASYNC110 - asked as anyone would
-        await asyncio.sleep(0.001)
+    await until(lambda: len(client.read) >= 5)
     n_yielded, client.is_paused = len(yielded), True
-    while len(yielded) == n_yielded:  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
+    await until(lambda: len(yielded) > n_yielded)
     n_read, client.is_paused = len(client.read), False
-    while len(client.read) < n_read + 5:  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
+    await until(lambda: len(client.read) >= n_read + 5)
     is_ending = True
     await sending
     assert yielded[0] == b"hello None;"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,8 @@ import oubli.app.service.compiling
 import oubli.app.service.model.influence
 from oubli.app.service.jobs.jobs import Asked, JobBoard
 from oubli.core.influence import influence
-from tests.unit.app.support import (
-    CLASSES,
-    NUMBERS,
-    boosted,
-    ended,
-    fitted,
-    forest,
-    make_service,
-    problem_of,
-    rows,
-    served,
-)
+from tests.unit.app.hosted import wait_until
+from tests.unit.app.support import NUMBERS, boosted, ended, fitted, forest, make_service, problem_of, rows, served
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -53,9 +42,8 @@ def test_without_labels_the_predicted_ones_are_meant():
     model = boosted(NUMBERS)
     with served(make_service(boosted(NUMBERS))) as client:
         by_object = [dict(zip(("age", "job", "member"), row, strict=True)) for row in rows(2)]
-        answer = client.post(
-            "/influence", json={"instances": by_object, "method": "leaf-refit", "update_set": 2}
-        ).json()
+        body = {"instances": by_object, "method": "leaf-refit", "update_set": 2}
+        answer = client.post("/influence", json=body).json()
         found = influence(model, rows(2), model.predict(rows(2)), method="leaf-refit", update_set=2)
         assert answer["helpful"] == pairs(found.helpful())
         assert "structure" in answer["note"]
@@ -63,10 +51,10 @@ def test_without_labels_the_predicted_ones_are_meant():
 
 def test_the_kind_decides_which_methods_there_are():
     tree = fitted("tree", 30)
-    for model, method in ((tree, None), (forest(), "leaf-influence"), (boosted(NUMBERS), "leave-one-out")):
+    wrong = ((tree, {}), (forest(), {"method": "leaf-influence"}), (boosted(NUMBERS), {"method": "leave-one-out"}))
+    for model, more in wrong:
         with served(make_service(model)) as client:
-            asked = {"instances": rows(1)} if method is None else {"instances": rows(1), "method": method}
-            answer = client.post("/influence", json=asked)
+            answer = client.post("/influence", json={"instances": rows(1), **more})
             assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/method")
             if model.guarantee != "exact":
                 without = client.post("/predict/without", json={"instances": rows(1), "ids": ["1"]})
@@ -184,7 +172,7 @@ def test_the_answer_is_that_of_a_model_that_was_never_told(make: Any, by_subject
         now = client.post("/predict", json={"instances": rows(7)}).json()
         assert answer["with"] == {name: value for name, value in now.items() if name != "model_version"}
         assert answer["without"]["predictions"] == fresh.query(rows(7)).labels.tolist()
-        if model.schema_ is CLASSES:
+        if model.schema_ is not NUMBERS:
             assert answer["without"]["classes"] == fresh.classes_.tolist()
             assert np.array_equal(answer["without"]["probabilities"], fresh.predict_proba(rows(7)))
         assert (answer["removed"], answer["n_samples"]) == (len(gone), len(rest))
@@ -227,8 +215,7 @@ def test_there_is_one_copy_at_a_time_and_few_wait_for_it(monkeypatch: pytest.Mon
         assert {ended(client, one.json())["status"] for one in begun} == {"succeeded"}
         assert len(n_copies) == 4
         assert client.post("/predict/without", json=body).status_code in (200, 202)
-        while client.app.state.context.service.model.holders._holds:  # type: ignore[attr-defined]
-            time.sleep(0.01)
+        wait_until(lambda: not client.app.state.context.service.model.holders._holds)  # type: ignore[attr-defined]
 
 
 def test_a_question_that_fails_leaves_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,14 +18,14 @@ from tests.unit.app.support import make_service, reopened, served
 def paged(client: TestClient, path: str, **query: Any) -> list[dict[str, Any]]:
     """What all pages list."""
     found: list[dict[str, Any]] = []
-    page: dict[str, Any] = {"next": ""}
-    while page["next"] is not None:
-        cursor = {"cursor": page["next"]} if page["next"] else {}
-        page = client.get(f"/{path}", params={**query, **cursor}).json()
+    while True:
+        page = client.get(f"/{path}", params=query).json()
         listed = page["entries" if path == "ledger" else path]
         assert len(listed) <= query["limit"]
         found += listed
-    return found
+        if page["next"] is None:
+            return found
+        query["cursor"] = page["next"]
 
 
 def test_a_receipt(kept: TestClient) -> None:
@@ -51,11 +51,11 @@ def test_receipts_page_by_page_and_by_status(tmp_path: Path) -> None:
         for limit in (1, 2, 8, 50):
             statuses = {"erased": names[:3], "unlearned": names[3:], "overdue": names[3:6], None: names}
             for status, expected in statuses.items():
-                query: dict[str, Any] = {"status": status} if status else {}
-                for order, listed in (({}, expected), ({"order": "newest"}, expected[::-1])):
-                    found = paged(client, "erasures", limit=limit, **query, **order)
-                    assert [one["id"] for one in found] == listed
-                    assert all(one["overdue"] == (one["id"] in late) for one in found)
+                query = {"status": status, "limit": limit} if status else {"limit": limit}
+                found = paged(client, "erasures", **query)
+                assert [one["id"] for one in found] == expected
+                assert [one["overdue"] for one in found] == [name in late for name in expected]
+                assert paged(client, "erasures", **query, order="newest") == found[::-1]
 
 
 def test_pages_of_any_size_make_up_the_ledger(client: TestClient) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from oubli.api.model import ImportancesAnswer, TreeAnswer
 from oubli.core.drawing import look_at_tree
 from oubli.core.registry import parameters_of
 from tests.unit.app.support import (
-    CLASSES,
     EACH_KIND,
     NUMBERS,
     forest,
@@ -27,17 +25,11 @@ from tests.unit.app.support import (
 )
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with served(make_service()) as found:
-        yield found
-
-
 @pytest.mark.parametrize("name", EACH_KIND)
 def test_what_is_told_is_the_library_s_with_all_tags_resolved(name: str) -> None:
     model = EACH_KIND[name]()
     with served(make_service(EACH_KIND[name]())) as client:
-        label: Any = "yes" if model.schema_ is CLASSES else 3.5
+        label: Any = 3.5 if model.schema_ is NUMBERS else "yes"
         new = [{"id": f"n{i}", "features": row, "label": label} for i, row in enumerate(rows(9))]
         assert client.post("/samples", json={"samples": new}).status_code == 201
         model.add(rows(9), [label] * 9, ids=[f"n{i}" for i in range(9)])

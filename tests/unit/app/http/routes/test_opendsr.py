@@ -7,7 +7,7 @@ import base64
 import json
 import shutil
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from oubli.app.service.service import Service
 from tests.unit.app.outgoing.certificates import authority, certificate
 from tests.unit.app.outgoing.receiver import Receiver
 from tests.unit.app.service.slow_journal import SlowJournal
+from tests.unit.app.service.support import until
 from tests.unit.app.support import JSON, forest, require_conforms, served_here
 
 pytestmark = pytest.mark.anyio
@@ -105,12 +106,6 @@ async def here(folder: Path, limits: Limits | None = None) -> AsyncIterator[Here
 async def place(tmp_path: Path) -> AsyncIterator[Here]:
     async with here(tmp_path) as one:
         yield one
-
-
-async def until(happens: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not happens():  # noqa: ASYNC110 - as a test may
-            await asyncio.sleep(0.005)
 
 
 async def test_an_erasure_that_finds_nothing_may_have_no_receipt_and_is_completed(tmp_path):
@@ -342,22 +337,13 @@ async def test_the_end_of_a_request_that_cannot_be_noted_is_noted_later(place, m
     assert (await place.status(content))["request_status"] == "completed"
 
 
-async def test_a_bundle_that_was_not_made_before_a_restart_never_will_be(tmp_path, monkeypatch):
+async def test_a_bundle_that_was_not_made_before_a_restart_never_will_be(tmp_path):
     content = asked("s1", subject_request_type="access", status_callback_urls=[CALLBACK])
-    stopped = asyncio.Event()
-
-    async def never(self: Any, question: Any, asked: Any) -> Any:
-        await stopped.wait()
-        raise OSError
-
-    async with here(tmp_path) as place:
-        with monkeypatch.context() as patched:
-            patched.setattr(type(place.service.jobs.exporter), "_make_held", never)
-            assert (await place.post(content)).status_code == 201
-            assert (await place.status(content))["request_status"] == "in_progress"
-            async with place.service.model.lock.mutation():  # what a kill would leave
-                shutil.copytree(tmp_path / "data", tmp_path / "killed" / "data")
-            stopped.set()
+    async with here(tmp_path) as place, place.service.jobs.board._turn:
+        assert (await place.post(content)).status_code == 201
+        assert (await place.status(content))["request_status"] == "in_progress"
+        async with place.service.model.lock.mutation():  # what a kill would leave
+            shutil.copytree(tmp_path / "data", tmp_path / "killed" / "data")
     async with here(tmp_path / "killed") as place:
         assert (await place.status(content))["request_status"] == "cancelled"
         cancelled = await place.client.delete(f"{FOLDER}/requests/{content['subject_request_id']}")

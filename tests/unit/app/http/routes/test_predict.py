@@ -1,17 +1,10 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
 from oubli.verifier import FailedError, Policy, check_prediction, read_policy
-from tests.unit.app.support import NUMBERS, forest, make_service, rows, served
-
-
-@pytest.fixture(scope="module")
-def client():
-    with served() as client:
-        yield client
+from tests.unit.app.support import NUMBERS, forest, make_service, problem_of, rows, served
 
 
 def policy_of(client: TestClient) -> Policy:
@@ -19,14 +12,12 @@ def policy_of(client: TestClient) -> Policy:
 
 
 def test_predicts_what_the_estimator_predicts(client):
-    model = forest()
-    answer = client.post("/predict", json={"instances": rows(20)}).json()
-    assert answer["predictions"] == model.predict(rows(20)).tolist()
-    assert answer["classes"] == ["no", "yes"]
-    assert np.array_equal(answer["probabilities"], model.predict_proba(rows(20)))
-    assert answer["model_version"] == 1
-    unseen = client.post("/predict", json={"instances": [[None, None, None], [1, "never seen", False]]})
-    assert (unseen.status_code, unseen.headers["cache-control"]) == (200, "no-store")
+    model, asked = forest(), [*rows(20), [None, None, None], [1, "never seen", False]]
+    response = client.post("/predict", json={"instances": asked})
+    proba = model.predict_proba(asked).tolist()
+    answer = {"predictions": model.predict(asked).tolist(), "classes": ["no", "yes"], "probabilities": proba}
+    assert response.json() == {**answer, "model_version": 1}
+    assert (response.status_code, response.headers["cache-control"]) == (200, "no-store")
 
 
 def test_regression_has_neither_classes_nor_probabilities_and_receipts_all_the_same():
@@ -41,9 +32,7 @@ def test_regression_has_neither_classes_nor_probabilities_and_receipts_all_the_s
 
 def test_an_empty_model_says_so_and_starts_again():
     with served(make_service(forest(0))) as client:
-        response = client.post("/predict", json={"instances": rows(1)})
-        assert response.status_code == 409
-        assert response.json()["type"].endswith("empty-model")
+        assert problem_of(client.post("/predict", json={"instances": rows(1)})) == (409, "empty-model")
         assert client.get("/model").json()["classes"] == []
         sample = {"features": rows(1)[0], "label": "maybe"}
         assert client.post("/samples", json={"samples": [sample]}).json()["ids"] == ["0"]

@@ -45,18 +45,11 @@ def test_a_repeated_request_changes_nothing_and_other_content_is_a_conflict(clie
     first, again = (add(client, id="x", subject="p") for _ in range(2))
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json() == {**first.json(), "model_version": 2}
+    error = {"pointer": "/samples/0/id", "detail": "is held with other content"}
     for other in ({"label": "no"}, {"features": [2, "a", True]}, {"subject": "q"}):
         response = add(client, **{"id": "x", "subject": "p", **other})
-        assert response.status_code == 409
-        assert response.json()["errors"] == [{"pointer": "/samples/0/id", "detail": "is held with other content"}]
+        assert (response.status_code, response.json()["errors"]) == (409, [error])
     assert client.get("/model").json()["model_version"] == 2
-
-
-def test_new_classes_and_categories_appear_and_vanish(client):
-    add(client, id="x", label="maybe", features=[1, "brand new", True])
-    assert client.get("/model").json()["classes"] == ["maybe", "no", "yes"]
-    client.delete("/samples/x")
-    assert client.get("/model").json()["classes"] == ["no", "yes"]
 
 
 # --- reading
@@ -149,9 +142,8 @@ def test_csv(client):
 def test_a_restriction_does_not_come_with_a_sample(client):
     sample = {"features": [1, "a", True], "label": "no", "restricted_at": "2026-01-01T00:00:00.000Z"}
     for refused in (client.post("/samples", json={"samples": [sample]}), client.put("/samples/c0", json=sample)):
-        assert refused.status_code == 422
         (error,) = refused.json()["errors"]
-        assert error["pointer"].endswith("/restricted_at")
+        assert (refused.status_code, error["pointer"].rpartition("/")[2]) == (422, "restricted_at")
         assert "leave" in error["detail"]
     sample["restricted_at"] = None
     assert client.put("/samples/c0", json=sample).status_code == 200
@@ -209,11 +201,7 @@ def test_a_rectification_that_comes_again_with_its_key_is_made_once(kept):
     assert kept.get("/samples/c1").json()["features"]["age"] == 2  # what came later was not undone
     kept.delete("/samples/c1")
     assert kept.put("/samples/c1", json=sent, headers=headers).json()["id"] == first["id"]
-    for path, other in (
-        ("/samples/c2", sent),
-        ("/samples/c1", {**sent, "label": "no"}),
-        (f"/samples?id=c1&ref={UUID}", sent),
-    ):
-        answer = kept.put(path, json=other, headers=headers)
-        assert answer.status_code == 422, "the key of another request"
-        assert answer.json()["errors"][0]["pointer"] == "/Idempotency-Key"
+    again = {**sent, "label": "no"}
+    for path, other in (("/samples/c2", sent), ("/samples/c1", again), (f"/samples?id=c1&ref={UUID}", sent)):
+        answer = kept.put(path, json=other, headers=headers)  # the key of another request
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/Idempotency-Key")

@@ -7,12 +7,10 @@ from tests.unit.app.support import NUMBERS, forest, make_service, rows, samples,
 
 def test_writes_one_and_describes_it(kept, tmp_path):
     response = kept.post("/snapshot")
-    assert response.status_code == 201
-    assert response.json() == kept.get("/snapshot").json()
-    assert response.json()["model_version"] == 1
-    assert response.json()["digest"] == forest().digest()
-    path = max((tmp_path / "data").glob("snapshot-*"))
-    assert path.stat().st_size == response.json()["bytes"]
+    written, path = response.json(), max((tmp_path / "data").glob("snapshot-*"))
+    assert (response.status_code, written) == (201, kept.get("/snapshot").json())
+    assert (written["model_version"], written["digest"]) == (1, forest().digest())
+    assert path.stat().st_size == written["bytes"]
     assert kept.get("/snapshot/file").content == path.read_bytes()
 
 
@@ -54,8 +52,8 @@ def test_restores_what_was_downloaded(kept):
         "model_version": 3, "snapshot_model_version": 1, "n_samples": 60, "n_restricted": 0, "no_longer_held": 10,
         "dropped": {"erased": 0, "rectified": 0, "expired": 0}, "verified": "verified", "durable": True,
     }  # fmt: skip
-    assert kept.get("/snapshot").json()["model_version"] == 3
-    assert kept.get("/snapshot").json()["digest"] == forest().digest()
+    newest = kept.get("/snapshot").json()
+    assert (newest["model_version"], newest["digest"]) == (3, forest().digest())
     answer = kept.post("/predict", json={"instances": rows(9)}).json()
     assert answer["probabilities"] == forest().predict_proba(rows(9)).tolist()
 
@@ -67,10 +65,8 @@ def test_a_file_of_another_history_loses_all_that_was_ever_erased(kept, tmp_path
         other.post("/snapshot")
         file = other.get("/snapshot/file").content
     kept.delete("/samples/c1")
-    response = kept.put("/snapshot/file", content=file).json()
-    assert response["snapshot_model_version"] == 6
-    assert response["dropped"]["erased"] == 1
-    assert response["n_samples"] == 54
+    made = kept.put("/snapshot/file", content=file).json()
+    assert (made["snapshot_model_version"], made["dropped"]["erased"], made["n_samples"]) == (6, 1, 54)
 
 
 def test_ids_are_not_generated_again_and_cursors_do_not_survive_a_restore(kept):
@@ -93,9 +89,9 @@ def test_a_file_with_another_schema_replaces_the_model(kept, tmp_path):
 
 
 def test_nothing_is_left_of_an_upload(kept, tmp_path):
-    before = sorted(path.name for path in (tmp_path / "data").iterdir())
+    before = {*(tmp_path / "data").iterdir()}
     kept.put("/snapshot/file", content=b"not a model" * 1000)
-    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == before
+    assert {*(tmp_path / "data").iterdir()} == before
 
 
 def test_ephemeral(client, tmp_path):

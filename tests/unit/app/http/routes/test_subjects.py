@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,8 @@ from starlette.testclient import TestClient
 
 import oubli.app.service.model.influence
 from oubli.app.times import parse_time
-from tests.unit.app.support import (
-    JSON,
-    ended,
-    forest,
-    make_service,
-    mentions,
-    problem_of,
-    reopened,
-    samples,
-    served,
-)
+from tests.unit.app.hosted import wait_until
+from tests.unit.app.support import JSON, ended, forest, make_service, mentions, problem_of, reopened, samples, served
 
 ASK = {"instances": [[20, "b", True], [3, "a", False], [33, "c", None]]}
 REF = "0b4fa0c4-5c0a-4f9e-9c7d-7f3a3d0d6d55"
@@ -79,22 +69,21 @@ def expiry(client: TestClient, name: str) -> int | None:
 
 
 def test_what_is_restricted_is_in_no_tree_digest_or_count_until_it_is_released(client: TestClient) -> None:
-    version, before = client.get("/model").json()["model_version"], digest(client)
-    predicted = client.post("/predict", json=ASK).json()["probabilities"]
+    before, predicted = digest(client), client.post("/predict", json=ASK).json()["probabilities"]
     made = ask(client, "restrict", "s1", "s2", "nobody", ref=REF)
-    assert (made["requested"], made["absent"], made["samples"]) == (3, 1, 24)
-    assert (made["model_version"], made["n_samples"], made["ref"], made["durable"]) == (version + 1, 36, REF, False)
+    expected = {"requested": 3, "absent": 1, "samples": 24, "model_version": 2, "n_samples": 36, "ref": REF}
+    assert {name: made[name] for name in expected} == expected
     model = client.get("/model").json()
-    assert (model["n_samples"], model["n_restricted"]) == (36, 24)
+    assert (made["durable"], model["n_samples"], model["n_restricted"]) == (False, 36, 24)
     fresh = forest()
     fresh.delete(sorted(of("s1", "s2")))
     assert digest(client) == fresh.fresh_fit().digest()
-    assert client.post("/predict", json=ASK).json()["probabilities"] != predicted
+    assert client.post("/predict", json=ASK).json()["probabilities"] == fresh.predict_proba(ASK["instances"]).tolist()
     entry = client.get("/ledger", params={"cursor": made["ledger_index"] - 1}).json()["entries"][0]
     assert (entry["type"], entry["n_samples"], entry["hash"]) == ("restricted", 24, made["ledger_head"])
     assert not mentions(entry, "s1")
     again = ask(client, "restrict", "s1")
-    assert (again["samples"], again["absent"], again["model_version"]) == (0, 0, version + 1)
+    assert (again["samples"], again["absent"], again["model_version"]) == (0, 0, 2)
     assert again["ledger_index"] > made["ledger_index"]
     assert client.get("/samples/c1").json()["restricted_at"] == made["at"], "the time of the first"
     released = ask(client, "release", "s1", "s2", "s4")
@@ -119,10 +108,7 @@ def test_it_is_shown_with_the_time_in_lists_that_have_every_sample_once(client: 
         page = client.get("/samples", params={"limit": 7, **cursor}).json()
         seen += [(s["id"], s["restricted_at"] is not None) for s in page["samples"]]
     assert sorted(seen) == sorted((f"c{i}", i % 5 in (1, 3)) for i in range(60))
-
-
-def test_a_page_of_a_subject_that_was_restricted_or_released_meanwhile_is_refused(client: TestClient) -> None:
-    for what in ("restrict", "release"):
+    for what in ("release", "restrict"):  # a subject's next page is refused
         page = client.post("/samples/search", json={"subject": "s1", "limit": 5}).json()
         ask(client, what, "s1")
         again = client.post("/samples/search", json={"subject": "s1", "limit": 5, "cursor": page["next"]})
@@ -131,18 +117,15 @@ def test_a_page_of_a_subject_that_was_restricted_or_released_meanwhile_is_refuse
 
 def test_what_a_restriction_refuses(client: TestClient) -> None:
     ask(client, "restrict", "s1")
-    sent = (sample("new"), sample("c1"), sample("other", subject="s1"))
-    for key in ({}, {"Idempotency-Key": "k"}):
-        answer = add(client, *sent, **key)
+    for key in ({}, {"Idempotency-Key": "refused"}):
+        answer = add(client, sample("new"), sample("c1"), sample("other", subject="s1"), **key)
         assert problem_of(answer) == (409, "restricted")
         assert [one["pointer"] for one in answer.json()["errors"]] == ["/samples/1/id", "/samples/2/subject"]
     assert client.get("/samples/new").status_code == 404
     assert problem_of(add(client, sample("c1", readd=True))) == (409, "restricted")
     without = client.put("/samples/c1", json={"features": [1, "a", True], "label": "no", "subject": None})
     assert problem_of(without) == (409, "restricted"), "it keeps a subject"
-
-
-def test_a_key_that_was_answered_before_does_not_add_a_restricted_id(client: TestClient) -> None:
+    # A key that was answered before the restriction does not add an id that is restricted.
     sent, key = (sample("n1", subject="ada"), sample(None)), {"Idempotency-Key": "k"}
     first = add(client, *sent, **key)
     assert add(client, *sent, **key).json() == first.json()
@@ -152,27 +135,23 @@ def test_a_key_that_was_answered_before_does_not_add_a_restricted_id(client: Tes
     assert add(client, *sent, **key).json() == first.json()
 
 
-@pytest.mark.parametrize(
-    ("what", "more", "back", "after"),
-    [
+def test_a_key_is_answered_again_and_changes_nothing(client: TestClient) -> None:
+    for what, more, back, after in (
         ("restrict", {}, "release", {}),
-        ("release", {}, "restrict", {}),
         ("retain", {"seconds": DAY}, "retain", {"seconds": None}),
-    ],
-)
-def test_a_key_is_answered_again_and_changes_nothing(
-    client: TestClient, what: str, more: dict[str, Any], back: str, after: dict[str, Any]
-) -> None:
-    if what == "release":
-        ask(client, "restrict", "s1")
-    key, body = {"Idempotency-Key": "one"}, {"subjects": ["s1", "nobody"], "ref": REF, **more}
-    first = client.post(f"/subjects/{what}", json=body, headers=key).json()
-    ask(client, back, "s1", **after)
-    held = client.get("/samples/c1").json()
-    assert client.post(f"/subjects/{what}", json=body, headers=key).json() == first
-    assert client.get("/samples/c1").json() == held
-    other = client.post(f"/subjects/{what}", json={**body, "subjects": ["s2"]}, headers=key)
-    assert problem_of(other) == (422, "invalid-input")
+        ("release", {}, "restrict", {}),
+    ):
+        if what == "release":
+            ask(client, "restrict", "s1")
+        key, body = {"Idempotency-Key": what}, {"subjects": ["s1", "nobody"], "ref": REF, **more}
+        first = client.post(f"/subjects/{what}", json=body, headers=key).json()
+        assert first["samples"] == 12
+        ask(client, back, "s1", **after)
+        held = client.get("/samples/c1").json()
+        assert client.post(f"/subjects/{what}", json=body, headers=key).json() == first
+        assert client.get("/samples/c1").json() == held
+        other = client.post(f"/subjects/{what}", json={**body, "subjects": ["s2"]}, headers=key)
+        assert problem_of(other) == (422, "invalid-input")
 
 
 def test_a_ranking_from_before_is_not_given_out_while_it_names_restricted_samples(
@@ -306,8 +285,8 @@ def test_a_bundle_says_what_is_held_and_where_it_comes_from(client: TestClient) 
     rectified = client.put("/samples/n2", json={"features": [2, "b", None], "label": "no"}).json()
     made = ask(client, "restrict", "ada")
     bundle = client.post("/subjects/export", json={"subject": "ada"}).json()
-    told = {name: bundle[name] for name in ("subject", "held", "kind", "guarantee", "influence")}
-    assert told == {"subject": "ada", "held": True, "kind": "forest", "guarantee": "exact", "influence": None}
+    told = {"subject": "ada", "held": True, "kind": "forest", "guarantee": "exact", "influence": None}
+    assert told.items() <= bundle.items()
     assert [s["id"] for s in bundle["samples"]] == ["n1", "n2"]
     assert {(s["request_id"], s["restricted_at"]) for s in bundle["samples"]} == {("import-7", made["at"])}
     assert all(s["added_at"] <= made["at"] for s in bundle["samples"])
@@ -341,8 +320,7 @@ def test_restriction_and_release_while_a_model_is_fitted(
 ) -> None:
     ask(client, "restrict", "s0", "s1")
     job = client.post("/model/fit", json={"kind": kind}).json()
-    while client.get(f"/jobs/{job['id']}").json()["progress"] == 0:
-        time.sleep(0.01)
+    wait_until(lambda: client.get(f"/jobs/{job['id']}").json()["progress"] > 0)
     ask(client, "restrict", "s2")
     ask(client, "release", "s0")
     client.delete("/samples/c1")

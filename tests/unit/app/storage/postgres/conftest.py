@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,10 @@ from tests.unit.app.storage.postgres.support import Place, new_place
 
 
 @pytest.fixture
-def place(postgres: Server, tmp_path: Path) -> Iterator[Place]:
-    with new_place(postgres, tmp_path) as place:
-        yield place
+def place(postgres: Server, tmp_path: Path) -> Place:
+    return new_place(postgres, tmp_path)
 
 
 @pytest.fixture
-def alone(postgres: Server, tmp_path: Path) -> Iterator[Place]:
-    with new_place(postgres, tmp_path, own_database=True) as place:
-        yield place
+def alone(postgres: Server, tmp_path: Path) -> Place:
+    return new_place(postgres, tmp_path, own_database=True)

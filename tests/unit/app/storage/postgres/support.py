@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oubli.app.storage.postgres.database import Cluster
 from oubli.app.storage.postgres.journal import PostgresJournal, SoleJournal
 from oubli.app.storage.segment_keys import SegmentKeys
-from tests.postgres import Proxy, Server
+from tests.closing import closed_at_the_end
+from tests.postgres import Server
 from tests.unit.app.storage.support import batch
 
 TABLES = (
@@ -27,21 +26,12 @@ END_BACKENDS = (
 
 @dataclass
 class Place:
-    """A database, the keys of its segments, and what is open on it.
-
-    Attributes
-    ----------
-    database
-        Its name, or what stands for it.
-    port
-        Where journals connect to: that of the server, or of a proxy.
-    """
+    """A database and the keys of its segments; what is opened on it is closed at the end of the test."""
 
     server: Server
-    database: str
+    database: str  # its name, or what stands for it
     folder: Path
-    port: int
-    opened: ExitStack = field(default_factory=ExitStack)
+    port: int  # where journals connect to: that of the server, or of a proxy
 
     @property
     def url(self) -> str:
@@ -52,15 +42,11 @@ class Place:
         return SegmentKeys(self.folder / "segments")
 
     def cluster(self) -> Cluster:
-        cluster = Cluster(self.server.url(self.database))
-        self.opened.callback(cluster.close)
-        return cluster
+        return closed_at_the_end(Cluster(self.server.url(self.database)))
 
     def journal(self, **options: Any) -> PostgresJournal:
         """Return a journal that only reads."""
-        journal = PostgresJournal(self.url, self.keys, **options)
-        self.opened.callback(journal.close)
-        return journal
+        return closed_at_the_end(PostgresJournal(self.url, self.keys, **options))
 
     def led(self, name: str = "a", n: int = 0, **options: Any) -> PostgresJournal:
         """Return a journal that leads in an epoch of its own, and append so many first records."""
@@ -71,9 +57,7 @@ class Place:
 
     def sole(self, name: str = "a", **options: Any) -> SoleJournal:
         """Return the journal of a server that is no node."""
-        journal = SoleJournal(self.url, self.keys, name=name, **options)
-        self.opened.callback(journal.close)
-        return journal
+        return closed_at_the_end(SoleJournal(self.url, self.keys, name=name, **options))
 
     def contents(self, after: int = 0) -> list[Any]:
         """Return records as a node that only reads sees them."""
@@ -117,11 +101,6 @@ class Place:
         return [name for (name,) in self.execute(TABLES)]
 
 
-@contextmanager
-def new_place(
-    server: Server, folder: Path, proxy: Proxy | None = None, *, own_database: bool = False
-) -> Iterator[Place]:
+def new_place(server: Server, folder: Path, *, port: int | None = None, own_database: bool = False) -> Place:
     database = server.new_database() if own_database else server.new_schema()
-    place = Place(server, database, folder, server.port if proxy is None else proxy.port)
-    with place.opened:
-        yield place
+    return Place(server, database, folder, server.port if port is None else port)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,6 @@ from oubli.app.storage.postgres.database import Cluster, Leader, Member
 from tests.postgres import Proxy, Server
 from tests.serving import free_port
 from tests.unit.app.storage.postgres.support import Place
-
-pytestmark = pytest.mark.long
 
 
 def known(leader: Leader | None) -> tuple[int, str, str | None, int]:
@@ -55,19 +54,14 @@ def test_the_lease_is_renewed_and_ended(place: Place) -> None:
 
 
 def test_only_one_of_many_takes_over(place: Place) -> None:
-    clusters = [place.cluster() for _ in range(6)]
-    ready, epochs = threading.Barrier(6), []
+    clusters, ready = [place.cluster() for _ in range(6)], threading.Barrier(6)
 
-    def take(number: int) -> None:
+    def take(number: int) -> int | None:
         ready.wait()
-        epochs.append(clusters[number].take_over(f"n{number}", None, 9.0))
+        return clusters[number].take_over(f"n{number}", None, 9.0)
 
-    threads = [threading.Thread(target=take, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(epochs, key=str) == [1, None, None, None, None, None]
+    with ThreadPoolExecutor(6) as pool:
+        assert sorted(pool.map(take, range(6)), key=str) == [1, None, None, None, None, None]
 
 
 def as_reported(member: Member) -> Member:

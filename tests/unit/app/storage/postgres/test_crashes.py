@@ -6,17 +6,17 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from oubli.app.errors import JournalError, JournalUnreachableError
 from oubli.app.storage.postgres.journal import SETTLE_SECONDS, PostgresJournal
+from tests.closing import closed_at_the_end
 from tests.postgres import Server, needs_postgres, temporary_server
 from tests.unit.app.storage.postgres.support import Place, new_place
 from tests.unit.app.storage.support import batch
-
-pytestmark = pytest.mark.long
 
 
 @pytest.fixture
@@ -74,16 +74,12 @@ class Writers(threading.Thread):
 @pytest.fixture
 def replicated(server: Server, tmp_path: Path) -> Iterator[tuple[Place, Server, PostgresJournal]]:
     """A place whose server has a standby for which commits wait, and a journal that leads and knows of both."""
-    standby = server.standby(server.folder / "standby")
-    try:
-        with new_place(server, tmp_path) as place:
-            epoch, both = place.take_over(), f":{server.port},127.0.0.1:{standby.port}/"
-            journal = PostgresJournal(place.url.replace(f":{server.port}/", both), place.keys)
-            place.opened.callback(journal.close)
-            journal.lead(epoch)
-            yield place, standby, journal
-    finally:
-        standby.close()
+    with closing(server.standby(server.folder / "standby")) as standby:
+        place = new_place(server, tmp_path)
+        epoch, both = place.take_over(), f":{server.port},127.0.0.1:{standby.port}/"
+        journal = PostgresJournal(place.url.replace(f":{server.port}/", both), place.keys)
+        journal.lead(epoch)
+        yield place, standby, closed_at_the_end(journal)
 
 
 def test_the_primary_is_killed_and_a_standby_promoted(replicated: tuple[Place, Server, PostgresJournal]) -> None:
@@ -101,5 +97,5 @@ def test_the_primary_is_killed_and_a_standby_promoted(replicated: tuple[Place, S
     writers.wait_for(200)
     writers.end()
     assert writers.errors == []
-    promoted = Place(standby, place.database, place.folder, standby.port, place.opened)
+    promoted = Place(standby, place.database, place.folder, standby.port)
     assert promoted.contents() == batch(1, writers.acknowledged)

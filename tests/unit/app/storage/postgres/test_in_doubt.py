@@ -2,80 +2,43 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 
 from oubli.app.errors import DeposedError, JournalError, JournalUnreachableError
+from oubli.app.storage.postgres.journal import PostgresJournal
+from tests.closing import closed_at_the_end
 from tests.postgres import Proxy, Server
 from tests.unit.app.storage.postgres.support import Place, new_place
 from tests.unit.app.storage.support import batch
 
-pytestmark = pytest.mark.long
+
+@pytest.fixture
+def proxy(postgres: Server) -> Proxy:
+    return closed_at_the_end(Proxy(postgres.port))
 
 
 @pytest.fixture
-def proxy(postgres: Server) -> Iterator[Proxy]:
-    proxy = Proxy(postgres.port)
-    yield proxy
-    proxy.close()
+def place(postgres: Server, proxy: Proxy, tmp_path: Path) -> Place:
+    return new_place(postgres, tmp_path, port=proxy.port)
 
 
-@pytest.fixture
-def place(postgres: Server, proxy: Proxy, tmp_path: Path) -> Iterator[Place]:
-    with new_place(postgres, tmp_path, proxy) as place:
-        yield place
+def wait_for_waiting(place: Place, n: int) -> None:
+    """Return when so many backends wait for a lock."""
+    text = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    end = time.monotonic() + 60
+    while place.execute(text) != [(n,)]:
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
-class Locked:
-    """Keeps the leader's row locked, so that appends wait in the database."""
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-
-    def __enter__(self) -> Locked:
-        self.connection = psycopg.connect(self._place.server.url(self._place.database))
-        self.connection.execute("SELECT 1 FROM oubli_leader FOR UPDATE")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.connection.close()
-
-    def wait_for(self, n_waiting: int) -> None:
-        """Return when so many backends wait for the row."""
-        text = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        end = time.monotonic() + 60
-        while self.connection.execute(text).fetchone() != (n_waiting,):
-            assert time.monotonic() < end
-            self.connection.execute("SELECT pg_stat_clear_snapshot()")
-            time.sleep(0.01)
-
-
-class Appending(threading.Thread):
-    """An append in a thread of its own, as the service has it."""
-
-    def __init__(self, journal: Any, first: int, last: int) -> None:
-        super().__init__(daemon=True)
-        self._work = journal, batch(first, last)
-        self.error: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
-        journal, records = self._work
-        try:
-            journal.append(records)
-        except JournalError as error:
-            self.error = error
-
-    def ended(self) -> BaseException | None:
-        self.join(20)
-        assert not self.is_alive()
-        return self.error
+def appending_to(journal: PostgresJournal, first: int, last: int) -> Future[None]:
+    """Append in a thread of its own, as the service does."""
+    return ThreadPoolExecutor(1).submit(journal.append, batch(first, last))
 
 
 @pytest.mark.parametrize("way", ["lose_question", "lose_answer"])
@@ -117,12 +80,13 @@ def test_the_question_comes_late_and_finds_its_number_free(place: Place, proxy: 
 
 def test_cut_while_the_database_works(place: Place, proxy: Proxy) -> None:
     journal = place.led(n=2)
-    with Locked(place) as locked:
-        appending = Appending(journal, 3, 4)
-        locked.wait_for(1)
+    with psycopg.connect(place.server.url(place.database)) as other:
+        other.execute("SELECT 1 FROM oubli_leader FOR UPDATE")  # so that appends wait in the database
+        appending = appending_to(journal, 3, 4)
+        wait_for_waiting(place, 1)
         proxy.cut()
-        locked.wait_for(2)  # the old backend, and the new one that wants to know what has become of it
-    assert appending.ended() is None
+        wait_for_waiting(place, 2)  # the old backend, and the new one that wants to know what has become of it
+    assert appending.exception(20) is None
     assert place.contents() == batch(1, 4)
     journal.append(batch(5, 5))
     assert place.contents() == batch(1, 5)
@@ -166,12 +130,12 @@ def test_in_doubt_for_too_long(place: Place, proxy: Proxy, is_closed: bool) -> N
     journal = place.led(settle_seconds=60 if is_closed else 0.5, n=2)
     proxy.lose_answer()
     proxy.is_away = True
-    appending = Appending(journal, 3, 4)
+    appending = appending_to(journal, 3, 4)
     if is_closed:
         time.sleep(0.3)
-        assert appending.is_alive()  # nothing is said as long as nothing is known
+        assert not appending.done()  # nothing is said as long as nothing is known
         journal.close()
-    error = appending.ended()
+    error = appending.exception(20)
     assert type(error) is JournalError
     assert journal.failed
     with pytest.raises(JournalError, match="failed before"):
@@ -184,12 +148,12 @@ def test_committed_before_another_node_led(place: Place, proxy: Proxy) -> None:
     journal = place.led(n=2)
     proxy.lose_answer()
     proxy.is_away = True
-    appending = Appending(journal, 3, 4)
+    appending = appending_to(journal, 3, 4)
     while contents_of(place) < 4:
         time.sleep(0.01)
     other = place.take_over("b")
     proxy.is_away = False
-    assert appending.ended() is None  # committed is committed
+    assert appending.exception(20) is None  # committed is committed
     with pytest.raises(DeposedError):
         journal.append(batch(5, 5))
     assert (journal.failed, other) == (False, 2)
@@ -200,11 +164,11 @@ def test_lost_before_another_node_led(place: Place, proxy: Proxy) -> None:
     journal = place.led(n=2)
     proxy.hold_question()
     proxy.is_away = True
-    appending = Appending(journal, 3, 4)
+    appending = appending_to(journal, 3, 4)
     time.sleep(0.1)
     place.take_over("b")
     proxy.is_away = False
-    assert isinstance(appending.ended(), DeposedError)
+    assert isinstance(appending.exception(20), DeposedError)
     assert not journal.failed
     assert place.contents() == batch(1, 2)
 

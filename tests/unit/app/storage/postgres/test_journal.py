@@ -6,6 +6,7 @@ import gc
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -23,11 +24,9 @@ from oubli.app.storage.postgres import records
 from oubli.app.storage.postgres.database import Cluster
 from oubli.app.storage.postgres.journal import SoleJournal
 from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
+from tests.closing import closed_at_the_end
 from tests.unit.app.storage.postgres.support import Place
 from tests.unit.app.storage.support import batch
-
-pytestmark = pytest.mark.long
-
 
 # --- who writes
 
@@ -238,10 +237,7 @@ def test_nothing_that_opens_a_dropped_segment_stays_in_memory(place: Place) -> N
 
 def test_a_key_that_cannot_be_written_or_destroyed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = place.led(n=1)
-
-    def fail(*arguments: object) -> None:
-        raise OSError(5, "no")
-
+    fail = Mock(side_effect=OSError(5, "no"))
     with monkeypatch.context() as broken:
         broken.setattr(SegmentKeys, "add", fail)
         with pytest.raises(JournalRefusedError, match="could not be written"):
@@ -290,7 +286,7 @@ def test_a_key_is_fetched_from_another_node_once(place: Place) -> None:
         key = keys.get(key_id)
         return None if key is None else key.secret
 
-    other = Place(place.server, place.database, place.folder / "other", place.port, place.opened)
+    other = Place(place.server, place.database, place.folder / "other", place.port)
     with pytest.raises(JournalDamagedError, match="not in the key directory"):
         list(other.journal().records(0))
     follower = other.journal(fetch_key=fetch)
@@ -305,7 +301,7 @@ def test_a_record_is_compared_without_the_key_of_its_segment(place: Place) -> No
     journal.lead(place.take_over("a"))
     journal.rotate(3)
     journal.append(batch(3, 3))
-    other = Place(place.server, place.database, place.folder / "other", place.port, place.opened)
+    other = Place(place.server, place.database, place.folder / "other", place.port)
     asked: list[str] = []
     follower = other.journal(fetch_key=asked.append)
     known = place.execute("SELECT epoch, checksum FROM oubli_records ORDER BY seq")
@@ -346,8 +342,7 @@ def test_a_role_without_any_power(alone: Place) -> None:
         Cluster(url)
     alone.execute(f"CREATE SCHEMA {role} AUTHORIZATION {role}")  # which `search_path` names first
     for last in (0, 3):  # the second ends the backend of the first
-        journal = SoleJournal(url, alone.keys, name="a")
-        alone.opened.callback(journal.close)
+        journal = closed_at_the_end(SoleJournal(url, alone.keys, name="a"))
         assert journal.last_seq == last
         journal.append(batch(last + 1, last + 3))
         journal.rotate(last + 4)

@@ -15,8 +15,6 @@ from tests.serving import free_port
 from tests.unit.app.storage.postgres.support import Place
 from tests.unit.app.storage.support import batch
 
-pytestmark = pytest.mark.long
-
 
 def test_refuses_to_start_beside_another(place: Place) -> None:
     journal = place.sole(lease=0.4)

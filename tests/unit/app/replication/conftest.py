@@ -1,0 +1,17 @@
+"""What more than one test of replication needs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Any]:
+    """A service that leads, and a node that follows it; see `pairs`."""
+    from tests.unit.app.replication.pairs import paired  # which needs psycopg
+
+    async with paired() as pair:
+        yield pair
