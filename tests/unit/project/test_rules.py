@@ -36,6 +36,17 @@ def test_every_kernel_goes_through_the_one_decorator() -> None:
     assert users == {f"core/jit/{name}.py" for name in ("policy", "linking", "compilation", "crew", "aligned")}
 
 
+@pytest.mark.parametrize("option", ["parallel", "fastmath"])
+def test_no_compiler_option_that_breaks_exactness_or_threads(option: str) -> None:
+    keywords = [
+        f"{name(path)}:{node.value.lineno}"
+        for path in CODE
+        for node in nodes(path)
+        if isinstance(node, ast.keyword) and node.arg == option
+    ]
+    assert keywords == []
+
+
 @pytest.mark.parametrize("module", ["pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"])
 def test_nothing_reads_a_format_that_can_run_code(module: str) -> None:
     # What the kernel cache holds is run, in whatever format it is kept.
@@ -69,12 +80,16 @@ PUBLIC_ALL_THE_SAME = {"_asdict", "_fields", "_make", "_replace"}
 ALLOWED = {
     "core/influence/readers/from_scikit_learn.py": {"_bin_mapper", "_predictors", "_preprocess_X"},
     "core/jit/linking.py": {
-        "_module_pass_manager", "_check_llvm_bugs", "_get_module_for_linking", "_linking_libraries", "_reload_init",
+        "_module_pass_manager",
+        "_check_llvm_bugs",
+        "_get_module_for_linking",
+        "_linking_libraries",
+        "_reload_init",
     },
     "core/jit/policy.py": {"_cache", "_defn", "_rebuild", "_reduce"},
     "oubli/api/base.py": {"_content"},
     "oubli/client/load/worker.py": {"_exit"},
-}  # fmt: skip
+}
 
 
 def test_no_object_asks_another_for_a_private_attribute() -> None:
@@ -100,8 +115,9 @@ def untyped(node: ast.AST) -> Iterator[str]:
             given = child.args
             several = [one for one in (given.vararg, given.kwarg) if one is not None]
             arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, *several]
-            types = [one.annotation for one in arguments if one.arg not in {"self", "cls"}]
-            if None in (child.returns, *types):
+            if child.returns is None or any(
+                one.annotation is None and one.arg not in {"self", "cls"} for one in arguments
+            ):
                 yield f"{child.lineno}: {child.name}"
         yield from untyped(child)
 

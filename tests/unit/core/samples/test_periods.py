@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from oubli.core.errors import InputError
+from oubli.core.errors import FileError, InputError
+from oubli.core.samples.store import SampleStore
 from tests.unit.app.support import forest
 
 AT = 1_000_000
@@ -42,12 +44,35 @@ def test_samples_go_when_the_period_since_their_addition_is_over():
 
 
 def test_a_period_goes_with_the_last_sample_of_its_subject():
-    store = held().samples_
-    store.set_retention("nobody", 100, AT)
+    model = held()
+    store = model.samples_
+    store.set_retention("s1", 100, AT)
+    model.delete(["c6", "c11", "c16"])
+    model.replace("c1", [9, "b", None], "no")
+    store.set_subject("c1", "s1")
+    assert store.expiry("c1") == AT + 100, "also when it is the only one and rectified"
+    model.delete(["c1"])
+    assert (store.periods, len(store.limits)) == ({}, 0)
+    store.set_retention("s1", 100, AT)
+    assert store.periods == {}, "nothing is kept of a subject of whom nothing is held"
     store.set_retention("s2", 100, AT)
     for name in store.ids_of_subject("s2"):
         store.set_subject(name, None)
-    assert (store.periods, len(store.limits)) == ({}, 0)
+    assert store.periods == {}
+    store.check_invariants()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("samples.retentions", [0]), ("samples.retentions", []), ("samples.retained_since", [1, 2])],
+)
+def test_a_damaged_file_is_refused(name: str, value: list[int]):
+    model = held()
+    assert not any(name.startswith("samples.retain") for name in model.samples_.state()), "without periods"
+    model.samples_.set_retention("s1", 100, AT)
+    state = model.samples_.state() | {name: np.array(value, np.int64)}
+    with pytest.raises(FileError, match="retention"):
+        SampleStore.from_state(model.schema_, state)
 
 
 @pytest.mark.parametrize("period", [0, -1, 1.5, True, 2**63])

@@ -10,7 +10,7 @@ from oubli.core.samples import slots
 from oubli.core.samples.indexes import NONCE_BYTES, NonceIndex
 from oubli.core.samples.records import Prepared
 from oubli.core.samples.store import SampleStore
-from tests.reach import texts
+from tests.reach import array_bytes, texts
 
 
 def mixed_schema(label_type="string", **options):
@@ -21,8 +21,8 @@ def mixed_schema(label_type="string", **options):
     return Schema(columns, "classification", label_type, named=True, **options)
 
 
-def numeric_schema(d=2, task="classification"):
-    columns = tuple(Column(f"x{j}", "numeric") for j in range(d))
+def numeric_schema(d=2, task="classification", dtype="float32"):
+    columns = tuple(Column(f"x{j}", "numeric", dtype) for j in range(d))
     return Schema(columns, task, "number" if task == "regression" else "integer")
 
 
@@ -201,6 +201,17 @@ def test_ids_that_are_not_held_or_none():
 # Removing -----------------------------------------------------------------------------------------
 
 
+def test_removed_targets_leave_nothing_behind():
+    store = SampleStore(numeric_schema(task="regression", dtype="float64"))
+    add(store, [[1, 2], [3141.5, 3141.5], [3141.5, 0]], [1.0, 2718.25, 2718.25], ["a", "b", "c"])
+    store.remove(store.find(["b"]))
+    store.remove(store.find(["c"]))
+    memory = array_bytes(store)
+    for value in (3141.5, 2718.25):
+        assert np.float64(value).tobytes() not in memory
+    store.check_invariants()
+
+
 @pytest.mark.parametrize("wrong", [[3], [-1], [99], [0, 3], [0, -1], [0, 99], [0, 0], [0, 1, 0]])
 def test_free_slots_and_repeated_ones_are_refused(wrong):
     store = filled()
@@ -211,22 +222,28 @@ def test_free_slots_and_repeated_ones_are_refused(wrong):
 # Subjects, expiries and origins -------------------------------------------------------------------
 
 
-def test_subjects_and_expiries_that_are_refused():
+@pytest.mark.parametrize("subject", ["", "x" * 257, 1.0, True, "\ud800"])
+def test_subjects_that_are_refused(subject):
     store = filled()
     store.set_subject("a", "ann")
+    assert unchanged(store, lambda: store.set_subject("a", subject), InputError).field == "subject"
+    assert store.subject("a") == "ann"
+    assert unchanged(store, lambda: store.ids_of_subject(subject), InputError).field == "subject"
+
+
+@pytest.mark.parametrize("moment", [1.5, "5", True, 2**63 - 1, -(2**63) - 1, 2**64])
+def test_expiries_that_are_refused(moment):
+    store = filled()
     store.set_expiry("a", 5)
-    for subject in ("", "x" * 257, 1.0, True, "\ud800"):
-        for call in (lambda one=subject: store.set_subject("a", one), lambda one=subject: store.ids_of_subject(one)):
-            assert unchanged(store, call, InputError).field == "subject"
-    for moment in (1.5, "5", True, 2**63 - 1, -(2**63) - 1, 2**64):
-        unchanged(store, lambda moment=moment: store.set_expiry("a", moment), InputError)
-    assert (store.subject("a"), store.expiry("a")) == ("ann", 5)
+    with pytest.raises(InputError):
+        store.set_expiry("a", moment)
+    assert store.expiry("a") == 5
 
 
 def test_what_is_not_kept_beside_samples_takes_no_memory():
     store = filled()
     assert (len(store.expiries), store.expiries.nbytes, len(store.nonces), store.nonces.nbytes) == (0, 0, 0, 0)
-    assert {"samples.nonces", "samples.retained", "samples.weights"}.isdisjoint(store.state())
+    assert "samples.nonces" not in store.state()
 
 
 def test_room_is_made_for_nonces_and_what_was_there_is_overwritten():
@@ -283,7 +300,7 @@ def test_a_broken_store_is_noticed(spoil):
         store.check_invariants()
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33])
+@pytest.mark.parametrize("n", range(2, 40))
 def test_room_is_made_for_the_categories_of_every_column(n):
     columns = tuple(Column(name, "categorical") for name in "abcd")
     store = SampleStore(Schema(columns, "classification", "integer"))
