@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.process.console.people import write_csv, write_people
-from tests.process.console.support import NARROW, Console, forget, looking
+from tests.process.console.support import NARROW, Console, looking
 from tests.serving import Running, serving
 
 FEW = ("--n-estimators", "3")
@@ -33,10 +33,13 @@ def look_at_predictions(console: Console, model: dict[str, str]) -> None:
 
 def forget_a_person(console: Console, guarantee: str) -> None:
     console.go("Samples and people")
-    dialog = forget(console, "person 3")
+    section = console.section("Find")
+    console.hand.fill(section.get_by_label("Subject or id"), "person 3")
+    console.hand.press(section.get_by_role("button", name="Forget"))
+    dialog = console.page.get_by_role("dialog")
     expect(dialog).to_contain_text("Within 1 min:" if guarantee == "exact" else "After the next scrub")
     console.hand.press(dialog.get_by_role("button", name="Forget the person"))
-    expect(console.section("Find").locator("receipt-card")).to_contain_text(f"2 samples ({guarantee})")
+    expect(section.locator("receipt-card")).to_contain_text(f"2 samples ({guarantee})")
     console.check_silence("person 3")
 
 
@@ -62,6 +65,7 @@ def look_at_the_model(console: Console, server: Running, model: dict[str, str]) 
     console.section("Receipts").locator("tbody tr").first.get_by_role("button").click()
     expect(page.locator(".erasures-verdict")).to_contain_text("The receipt is right")
     expect(console.section("One receipt")).to_contain_text(model["guarantee"])
+    assert console.complaints == []
 
 
 @pytest.mark.parametrize("kind", FLAGS)
@@ -121,3 +125,4 @@ def test_a_model_without_samples_can_be_filled(browser: Browser, tmp_path: Path)
         expect(page.get_by_role("treeitem")).to_have_count(1)
         expect(page.get_by_role("treeitem")).to_contain_text("no samples")
         console.check_access()
+        assert console.complaints == []

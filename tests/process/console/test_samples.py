@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from playwright.sync_api import Error, Route, expect
 
-from tests.process.console.support import Console, agree, find
+from tests.process.console.support import Console, agree, find, scrub
 from tests.serving import Running
 
 
@@ -53,7 +53,7 @@ def test_find_see_rectify_and_forget_a_sample(console: Console, server: Running)
     agree(console, "Forget this sample?", "Forget the sample")
     expect(sheet.locator("receipt-card")).to_contain_text("Unlearned: 1 sample (exact)")
     assert server.get(f"/samples/{sample_id}")[0] == 404
-    server.finish("/model/scrub")
+    scrub(server)
     expect(sheet.locator("receipt-card")).to_contain_text("Erased: 1 sample")
     console.page.keyboard.press("Escape")
     expect(console.section("Held")).to_contain_text("Nothing is held about this person.")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.process.console.support import scrub
 from tests.serving import Running, serving
 
 CASE = "6f1c1d2e-0000-4000-8000-000000000001"
@@ -47,10 +48,10 @@ class World:
         return f"row-{next(self._ids)}"
 
     def receipts(self) -> list[dict[str, Any]]:
-        return [one for page in self.server.pages("/erasures") for one in page["erasures"]]
+        return list(self._all("/erasures", "erasures"))
 
     def entries(self) -> list[dict[str, Any]]:
-        return [one for page in self.server.pages("/ledger") for one in page["entries"]]
+        return list(self._all("/ledger", "entries"))
 
     def public_keys(self) -> list[dict[str, Any]]:
         keys: list[dict[str, Any]] = self.server.get("/ledger/keys")[1]["keys"]
@@ -58,7 +59,14 @@ class World:
 
     def finish(self) -> None:
         """Erase from all files what was unlearned."""
-        self.server.finish("/model/scrub")
+        scrub(self.server)
+
+    def _all(self, path: str, name: str) -> Iterator[dict[str, Any]]:
+        cursor = ""
+        while cursor is not None:
+            page = self.server.get(f"{path}?limit=50{cursor and f'&cursor={cursor}'}")[1]
+            yield from page[name]
+            cursor = page["next"]
 
 
 def write_data(path: Path) -> None:
