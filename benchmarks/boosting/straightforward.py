@@ -93,7 +93,7 @@ def _search(columns, categorical, category_hashes, rows, words, word, loss, entr
         if categorical[f]:
             _sort_categories(column, category_hashes, rows, entries)
             count = add_up_runs(entries, 0, n, words, lefts, places)
-            worth, found = best_of(loss, lefts, count, np.int64(0), word, best, np.int64(0))
+            worth, found = best_of(loss, lefts, count, np.int64(0), word, best, np.int64(0), 0)
             kind, left = np.int64(ONE_VS_REST), lefts[max(found, 0)]
             if found != NONE:
                 x = column[entries[places[found]] >> 1]
@@ -102,7 +102,7 @@ def _search(columns, categorical, category_hashes, rows, words, word, loss, entr
             n_present = _sort_numbers(column, rows, entries)
             missing = sum_list(entries, n_present, n, words)
             count = add_up_list(entries, 0, n_present, words, lefts, places)
-            worth, found, kind = best_threshold(loss, lefts, count, missing, word, best, False)
+            worth, found, kind = best_threshold(loss, lefts, count, missing, word, best, False, 0)
             left = lefts[max(found, 0)] + (missing if kind == MISSING_LEFT else 0)
             place = places[max(found, 0)]
             if found != NONE:
