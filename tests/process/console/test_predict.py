@@ -127,9 +127,9 @@ def test_a_value_unlike_all_that_are_held_is_told_at_its_field(console: Console,
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server that ranks samples for many seconds."""
+    """A server that ranks samples for minutes when it leaves each of them out in turn."""
     folder = tmp_path_factory.mktemp("slow")
-    with serving(*write_people(folder, 6000), "--n-estimators", "1000", cwd=folder) as running:
+    with serving(*write_people(folder, 6000), "--n-estimators", "300", cwd=folder) as running:
         yield running
 
 
@@ -138,8 +138,12 @@ def influence_jobs(server: Running) -> list[Any]:
 
 
 def test_a_long_question_is_cancelled_or_replaced_and_the_next_has_its_turn(browser: Browser, slow: Running) -> None:
+    def leave_out(route: Route) -> None:
+        route.continue_(post_data={**route.request.post_data_json, "method": "leave-one-out"})
+
     with looking(browser, slow, view="predict") as console:
         page, why = console.page, console.section("Why")
+        page.route("**/influence", leave_out)
         ask = why.get_by_role("button", name="Which samples are behind this answer?")
         console.hand.press(ask)
         expect(why.get_by_text("Running")).to_be_visible(timeout=60_000)
