@@ -6,6 +6,7 @@ import atexit
 import fcntl
 import json
 import multiprocessing
+import multiprocessing.connection
 import os
 import runpy
 import signal
@@ -13,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -62,6 +64,10 @@ class Spawned(subprocess.Popen[str]):
         super().send_signal(sig)
 
 
+# Starting a process asks for the ends of all others; of two threads that do so at a time, one reads an end of 255.
+_STARTING = threading.RLock()
+
+
 @dataclass
 class _Forked:
     _process: ForkServerProcess
@@ -74,16 +80,18 @@ class _Forked:
 
     @property
     def returncode(self) -> int | None:
-        return self._process.exitcode
+        with _STARTING:
+            return self._process.exitcode
 
     def poll(self) -> int | None:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        self._process.join(timeout)
-        if self.returncode is None:
+        multiprocessing.connection.wait([self._process.sentinel], timeout)
+        code = self.returncode
+        if code is None:
             raise subprocess.TimeoutExpired("a forked process", timeout or 0)
-        return self.returncode
+        return code
 
     def send_signal(self, sig: int) -> None:
         self.sent.add(sig)
@@ -117,8 +125,9 @@ def _fork(arguments: Sequence[str], folder: Path, variables: Mapping[str, str], 
     for path in (output, errors):
         path.write_bytes(b"")  # so that a reader finds a file
     given = (list(arguments), str(folder), dict(variables), str(output), str(errors))
-    process = fork_server().Process(target=_run, args=given)
-    process.start()
+    with _STARTING:
+        process = fork_server().Process(target=_run, args=given)
+        process.start()
     return _Forked(process)
 
 
@@ -296,6 +305,19 @@ def run_cli(*arguments: str, cwd: Path, **variables: str) -> subprocess.Complete
         process = started_cli(*arguments, cwd=cwd, output=output, errors=errors, **variables)
         code = process.wait(START_SECONDS)
         return subprocess.CompletedProcess(arguments, code, output.read_text(), errors.read_text())
+
+
+def run_program(*command: str | Path, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, in the environment of a process of ours."""
+    words = [str(word) for word in command]
+    return subprocess.run(words, cwd=cwd, env=environment(**variables), capture_output=True, text=True, check=False)
+
+
+def output_of(*command: str | Path, cwd: Path = ROOT, **variables: str) -> str:
+    """Run a program that must succeed, and return what it has written to stdout."""
+    done = run_program(*command, cwd=cwd, **variables)
+    assert done.returncode == 0, f"{done.stdout[-5000:]}\n{done.stderr[-5000:]}"
+    return done.stdout
 
 
 @contextmanager

@@ -215,9 +215,8 @@ class KernelCache(NullCache):  # type: ignore[misc]
         for directory in directories(self._source):
             with suppress(OSError):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                if claims.take(directory, key):
-                    return None
-                payload = self._kept(key, types)
+                claims.take(directory, key)
+                payload = self._kept(key, types)  # another process may have compiled it since it was looked for
                 if payload is not None:
                     claims.give_back(key)
                 return payload
@@ -418,23 +417,21 @@ class _Claims:
         self._files: dict[Path, int] = {}
         self._held: dict[bytes, int] = {}  # the open file, by key
 
-    def take(self, directory: Path, key: bytes) -> bool:
-        """Claim a kernel and return True at once; if another process has it, wait until it has compiled it."""
+    def take(self, directory: Path, key: bytes) -> None:
+        """Claim a kernel; if another process has it, wait until it has compiled it."""
         if os.name != "posix":
-            return True
+            return
         if directory not in self._files:
             self._files[directory] = os.open(directory / "claims", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        file, deadline, has_waited = self._files[directory], time.monotonic() + _LONGEST_WAIT, False
+        file, deadline = self._files[directory], time.monotonic() + _LONGEST_WAIT
         while time.monotonic() < deadline:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte_of(key))
             except (BlockingIOError, PermissionError):
-                has_waited = True
                 time.sleep(_PAUSE)
                 continue
             self._held[key] = file
-            return not has_waited
-        return True
+            return
 
     def give_back(self, key: bytes) -> None:
         """Let others have a kernel that is in the cache now."""

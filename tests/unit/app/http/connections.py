@@ -157,7 +157,7 @@ class Connection:
 
     @property
     def answers(self) -> list[Answered]:
-        return split_answers(self.transport.written, may_lack_bodies=b"HEAD /" in self.sent)
+        return split_answers(self.transport.written, may_lack_bodies=bool(re.search(rb"HEAD +/", self.sent)))
 
 
 @dataclass(frozen=True)
