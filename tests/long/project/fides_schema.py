@@ -87,10 +87,9 @@ def main() -> None:
             AsyncPollingConfiguration(**delete.async_config.configuration)
     actions = {name for one in config.endpoints for name in ("read", "delete") if getattr(one.requests, name)}
     assert actions == {"read", "delete"}
+    wrong = {**yaml.safe_load(texts[0])["saas_config"], "endpoints": [{"name": "x", "requests": {"read": {}}}]}
     try:
-        SaaSConfig(
-            **{**yaml.safe_load(texts[0])["saas_config"], "endpoints": [{"name": "x", "requests": {"read": {}}}]}
-        )
+        SaaSConfig(**wrong)
     except ValueError:
         sys.stdout.write("sound\n")
     else:

@@ -50,8 +50,7 @@ def test_the_installed_command_serves_predicts_and_deletes(installed: Path, tmp_
         status, receipt = server.ask("DELETE", "/samples/p7")
         assert (status, receipt["status"], receipt["unlearned"]) == (200, "unlearned", 1)
         assert server.get("/samples/p7")[0] == 404
-        with_page = run(installed / "venv" / "bin" / "python", "-c", PAGE.format(server.url), cwd=tmp_path)
-        assert "<title>" in with_page
+        assert "<title>" in run(installed / "venv" / "bin" / "python", "-c", PAGE.format(server.url), cwd=tmp_path)
         assert server.stop() == 0
     script = "import importlib.metadata as m, oubli; print(oubli.__file__, m.version('oubli-server'), oubli.load)"
     text = run(installed / "venv" / "bin" / "python", "-I", "-c", script, cwd=tmp_path)

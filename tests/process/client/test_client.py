@@ -35,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def test_a_job_tells_its_progress_by_events(server: Running) -> None:
     with Client(server.url) as client:
         states = list(client.watch(client.fit(parameters={"n_estimators": 4})))
-        assert [state.status for state in states][-1] == "succeeded"
+        assert states[-1].status == "succeeded"
         assert [state.progress for state in states] == sorted(state.progress for state in states)
         told: list[float] = []
         client.wait(client.verify(), progress=told.append)

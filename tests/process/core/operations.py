@@ -45,9 +45,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "tree": [{}, {"lazy": True}, {"window": 60}, {"epsilon": None, "alpha": 0.1, "beta": 0.1}],
     "online-boosting": [{}, {"split_sampling": 1.0, "robustness": 0.0}],
     "incremental-boosting": [
-        {},
-        {"quantization": None},
-        {"early_stopping": 2},
+        *({}, {"quantization": None}, {"early_stopping": 2}),
         {"quantization": (0.25, 0.25), "split_sampling": 0.5},
     ],
 }
@@ -69,25 +67,16 @@ def cases() -> list[Case]:
 def schema_of(case: Case, columns: str) -> Schema:
     """A schema with numeric columns, categorical ones, or both."""
     types = {"numeric": "nnn", "categorical": "ccc", "mixed": "ncn"}[columns]
-    return Schema(
-        tuple(
-            Column(f"x{i}", ColumnType.CATEGORICAL) if one == "c" else Column(f"x{i}", ColumnType.NUMERIC, case.dtype)
-            for i, one in enumerate(types)
-        ),
-        Task(case.task),
-        LabelType(case.label),
-    )
+    kinds = {"c": (ColumnType.CATEGORICAL,), "n": (ColumnType.NUMERIC, case.dtype)}
+    made = tuple(Column(f"x{i}", *kinds[one]) for i, one in enumerate(types))
+    return Schema(made, Task(case.task), LabelType(case.label))
 
 
 def labels_of(case: Case, numbers: Any, n_classes: int) -> list[Any]:
     if case.task == "regression":
         return [float(number) for number in numbers]
-    values = {
-        "integer": list(range(9)),
-        "string": [f"class {i}" for i in range(9)],
-        "boolean": [False, True],
-        "number": [i / 2 for i in range(9)],
-    }[case.label]
+    values: list[Any] = {"boolean": [False, True], "string": [f"class {i}" for i in range(9)]}.get(case.label, [])
+    values = values or [i / 2 if case.label == "number" else i for i in range(9)]
     n = min(n_classes, len(values))
     return [values[i % n] for i in range(len(numbers))]
 
@@ -141,10 +130,8 @@ def _of(case: Case, columns: str, n_classes: int) -> Iterator[tuple[str, Callabl
     yield "predict", lambda: (model.query(rows[:1]), model.query(rows[:3], frozen=True), model.query(rows))
     yield "predict what is unknown", lambda: model.query([[None] * 3, ["new" if c == "c" else 0 for c in "ccc"]][:1])
     if columns == "numeric":
-        yield (
-            "predict arrays",
-            lambda: (model.query(numbers), model.query(np.clip(numbers, -9, 9).astype(np.float32)[:1])),
-        )
+        small = np.clip(numbers, -9, 9).astype(np.float32)[:1]
+        yield "predict arrays", lambda: (model.query(numbers), model.query(small))
     yield "change in slices", lambda: _change_in_slices(model, held(1, 3))
     yield "add one", lambda: model.add(rows[:1], y[:1])
     yield "delete one", lambda: model.delete(held(3))
@@ -183,9 +170,8 @@ def _change_in_slices(model: Any, ids: list[str]) -> None:
 
 def _score(model: Any) -> None:
     if model.kind == "forest":  # in which no sample is in all trees
-        model = type(model)(**{**model.get_params(), "n_estimators": 4, "occurrence": 0.5}).fit_held(
-            model.samples_.copy()
-        )
+        parameters = {**model.get_params(), "n_estimators": 4, "occurrence": 0.5}
+        model = type(model)(**parameters).fit_held(model.samples_.copy())
     assert (out_of_bag(model, 50) is not None) == (model.kind == "forest")
     if model.kind == "forest":
         model.data_values()

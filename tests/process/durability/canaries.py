@@ -9,6 +9,7 @@ import numbers
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,25 +56,19 @@ def canary(number: int, row: tuple[Any, ...], *, extreme: bool = True) -> Canary
     exact = tuple(struct.unpack("<f", struct.pack("<f", value))[0] for value in numbers)
     # Signs that URLs, JSON and CSV all have to escape.
     mark = f"{number:03d}"
-    features = list(row)
-    for place, value in zip(_NUMBERS, exact, strict=True):
-        features[place] = value
     word = f'Wörd-{mark} "qüöted", \\ 字'
-    features[6] = word
+    own = {**dict(zip(_NUMBERS, exact, strict=True)), 6: word}
+    features = [own.get(place, value) for place, value in enumerate(row)]
     return Canary(f'canäry/{mark} "x"&%', f"Sübject {mark} <ö@example.org>", exact, word, tuple(features))
 
 
 def forms_of_text(text: str) -> Iterator[bytes]:
     """Yield a text in every encoding it could be left in."""
-    yield text.encode("utf-8")
-    yield text.encode("utf-16-le")
-    yield text.encode("utf-16-be")
-    yield text.encode("utf-32-le")
+    for encoding in ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le"):
+        yield text.encode(encoding)
     escaped = json.dumps(text)[1:-1]
-    yield escaped.encode("ascii")
-    yield json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8")
-    yield json.dumps(escaped)[1:-1].encode("ascii")
-    yield repr(text)[1:-1].encode("utf-8")
+    for form in (escaped, json.dumps(text, ensure_ascii=False)[1:-1], json.dumps(escaped)[1:-1], repr(text)[1:-1]):
+        yield form.encode("utf-8")
     for quoted in (quote(text, safe=""), quote(text), quote_plus(text)):
         yield quoted.encode("ascii")
         yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), quoted).encode("ascii")
@@ -146,12 +141,9 @@ def search(find: Callable[[bytes], list[str]], *places: Path) -> list[str]:
     known: dict[bytes, list[str]] = {}
     found = []
     for path in every:
-        try:
-            content = path.read_bytes() if path.is_file() else b""
-        except FileNotFoundError:
-            content = b""
-        # Files of room that is kept are all zeros.
-        content = content.rstrip(b"\0")
+        content = b""
+        with suppress(FileNotFoundError):
+            content = path.read_bytes().rstrip(b"\0") if path.is_file() else b""  # room that is kept is all zeros
         digest = hashlib.sha256(content).digest()
         if digest not in known:
             known[digest] = find(content)

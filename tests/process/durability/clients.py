@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Literal
 
 from tests.process.durability.model_of_truth import Operation, Sent
-from tests.process.durability.people import FIRST_MARK, Content, Strangers
+from tests.process.durability.people import FIRST_MARK, Content, Strangers, people
 from tests.serving import Running
 
 _MARKS = 5_000  # of a client in one life: 400 lives of six clients have room below 2**24
@@ -40,6 +40,11 @@ class Acquaintances:
             return [(name, self.samples[name]) for name in source.sample(recent, min(n, len(recent)))]
 
 
+def everybody() -> Acquaintances:
+    """What clients know of a server that holds all people and nothing else."""
+    return Acquaintances(people(), sorted({str(one.subject) for one in people().values()}))
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """An operation as it is sent."""
@@ -63,37 +68,22 @@ class Request:
 def as_json(sent: Sent, *, readd: bool = False) -> dict[str, Any]:
     """Return a sample as `POST /samples` takes it."""
     content: dict[str, Any] = {"features": list(sent.content.features), "label": sent.content.label}
-    if sent.id is not None:
-        content["id"] = sent.id
-    if sent.content.subject is not None:
-        content["subject"] = sent.content.subject
-    return content | ({"readd": True} if readd else {})
+    more = {"id": sent.id, "subject": sent.content.subject, "readd": readd or None}
+    return content | {name: value for name, value in more.items() if value is not None}
 
 
 class Chooser:
     """Makes the requests of one client up, of every sort there is."""
 
     def __init__(self, name: str, known: Acquaintances, source: random.Random, strangers: Strangers) -> None:
-        self._name = name
-        self._known = known
-        self._source = source
-        self._strangers = strangers
+        self._name, self._known, self._source, self._strangers = name, known, source, strangers
         self._n_ids = 0
         self._sorts: tuple[tuple[int, Callable[[], Request]], ...] = (
-            (18, self._add_one),
-            (10, self._add_many),
-            (8, self._add_without_ids),
-            (8, self._add_again),
-            (10, self._add_back),
-            (12, self._rectify),
-            (14, self._delete_one),
-            (6, self._delete_by_query),
-            (5, self._delete_household),
-            (6, self._delete_batch),
-            (3, self._delete_households),
-            (4, partial(self._restriction, "restrict")),
-            (5, partial(self._restriction, "release")),
-        )
+            (18, self._add_one), (10, self._add_many), (8, self._add_without_ids), (8, self._add_again),
+            (10, self._add_back), (12, self._rectify), (14, self._delete_one), (6, self._delete_by_query),
+            (5, self._delete_household), (6, self._delete_batch), (3, self._delete_households),
+            (4, partial(self._restriction, "restrict")), (5, partial(self._restriction, "release")),
+        )  # fmt: skip
 
     def next(self) -> Request:
         """Return another request."""
@@ -127,9 +117,7 @@ class Chooser:
         ((name, _),) = self._known.some(self._source, 1)
         keep = self._source.random() < 0.5
         sent = Sent(name, self._strangers.meet(None if keep else self._household()))
-        content = as_json(sent)
-        if not keep:
-            content["subject"] = sent.content.subject
+        content = as_json(sent) | ({} if keep else {"subject": sent.content.subject})
         operation = Operation("put", samples=(sent,), keep_subject=keep)
         return Request(operation, "PUT", f"/samples/{name}{self._ref('?')}", content)
 
@@ -224,8 +212,7 @@ class Client(threading.Thread):
         answer = connection.getresponse()
         content = json.loads(answer.read())
         operation = request.operation
-        operation.answer = content
-        operation.status = answer.status
+        operation.answer, operation.status = content, answer.status
         if answer.status not in _EXPECTED:
             self.failures.append(f"{request.method} {request.operation.kind}: {answer.status} {content.get('type')}")
             return False
@@ -240,7 +227,6 @@ def start_clients(port: int, known: Acquaintances, life: int, seed: int, n: int 
     clients = []
     for i in range(n):
         number = life * n + i
-        client = Client(port, f"l{life}c{i}", known, seed * 10_000 + number, FIRST_MARK + _MARKS * number)
-        clients.append(client)
-        client.start()
+        clients.append(Client(port, f"l{life}c{i}", known, seed * 10_000 + number, FIRST_MARK + _MARKS * number))
+        clients[-1].start()
     return clients

@@ -57,18 +57,16 @@ class File:
 
     def now(self) -> bytes:
         """Return what a reader finds in it."""
-        content = bytearray(self.durable)
-        for change in self.changes:
-            change(content)
-        return bytes(content)
+        return self._after(self.changes)
 
     def after_power_loss(self, lucky: random.Random | None) -> bytes:
         """Return its content; with luck some of the changes since the last flush are there, in any order."""
+        return self._after([one for one in self.changes if lucky is not None and lucky.random() < 0.5])
+
+    def _after(self, changes: list[Callable[[bytearray], None]]) -> bytes:
         content = bytearray(self.durable)
-        if lucky is not None:
-            for change in self.changes:
-                if lucky.random() < 0.5:
-                    change(content)
+        for change in changes:
+            change(content)
         return bytes(content)
 
 
@@ -105,12 +103,13 @@ class Disk:
         self._changes: list[tuple[str, Callable[[Names], object]]] = []
         self._opened: dict[int, Opened] = {}
 
+    def _file(self, descriptor: int) -> File | None:
+        opened = self._opened.get(descriptor)
+        return None if opened is None or isinstance(opened.target, str) else opened.target
+
     def name_of(self, descriptor: int) -> str | None:
         """Return the name of the file that a descriptor is open on, relative to the directory."""
-        opened = self._opened.get(descriptor)
-        if opened is None or isinstance(opened.target, str):
-            return None
-        names = [name for name, file in self._names.items() if file is opened.target]
+        names = [name for name, file in self._names.items() if file is self._file(descriptor)]
         return os.path.relpath(names[0], self._root) if names else None
 
     def now(self) -> dict[str, bytes]:
@@ -158,16 +157,14 @@ class Disk:
         elif name in ("fsync", "fdatasync"):
             self._flush(call.numbers()[0])
         elif name == "ftruncate":
-            descriptor, length = call.numbers()[:2]
-            self._resize(descriptor, length)
+            self._resize(*call.numbers()[:2])
         elif name == "lseek":
             if (opened := self._opened.get(call.numbers()[0])) is not None:
                 opened.offset = call.result
         elif name == "fallocate":
             self._allocate(call)
         elif name.startswith("rename"):
-            source, target = (self._path(text) for text in call.texts())
-            self._rename(source, target)
+            self._rename(*(self._path(text) for text in call.texts()))
         elif name.startswith("unlink"):
             path = self._path(call.texts()[0])
             if path in self._names:
@@ -191,23 +188,23 @@ class Disk:
         if path in self._directories:
             self._opened[call.result] = Opened(path)
             return
-        file = self._names.get(path)
-        if file is None:
-            created = file = File(bytearray(), 0)
-            self._change(path, lambda names: names.update({path: created}))
+        file = self._names.get(path) or File(bytearray(), 0)
+        if path not in self._names:
+            self._change(path, lambda names: names.update({path: file}))
         if "O_TRUNC" in call.arguments:
             file.resize(0)
         self._opened[call.result] = Opened(file, appends="O_APPEND" in call.arguments)
 
     def _write(self, call: Call) -> None:
         numbers = call.numbers()
-        opened = self._opened.get(numbers[0])
-        if opened is None or isinstance(opened.target, str):
+        file = self._file(numbers[0])
+        if file is None:
             return
-        file, data = opened.target, call.data()
+        data = call.data()
         if call.name.startswith("pwrite"):
             file.write(numbers[2], data)
             return
+        opened = self._opened[numbers[0]]
         offset = file.length if opened.appends else opened.offset
         file.write(offset, data)
         opened.offset = offset + len(data)
@@ -234,9 +231,8 @@ class Disk:
             raise AssertionError("fallocate with a flag: teach this model what it does")
 
     def _resize(self, descriptor: int, length: int, *, shrink: bool = True) -> None:
-        opened = self._opened.get(descriptor)
-        if opened is not None and isinstance(opened.target, File):
-            opened.target.resize(length, shrink=shrink)
+        if (file := self._file(descriptor)) is not None:
+            file.resize(length, shrink=shrink)
 
     def _flush(self, descriptor: int) -> None:
         opened = self._opened.get(descriptor)
@@ -245,13 +241,10 @@ class Disk:
         if isinstance(opened.target, File):
             opened.target.flush()
             return
-        kept = []
         for folder, change in self._changes:
             if folder == opened.target:
                 change(self._durable)
-            else:
-                kept.append((folder, change))
-        self._changes = kept
+        self._changes = [one for one in self._changes if one[0] != opened.target]
 
     def _rename(self, source: str, target: str) -> None:
         if not self._is_ours(target):
@@ -270,9 +263,8 @@ class Disk:
         self._changes.append((str(Path(path).parent), change))
 
     def _refuse_to_guess(self, call: Call) -> None:
-        if any(number in self._opened for number in call.numbers()[:3]) or any(
-            self._is_ours(self._path(text)) for text in call.texts()
-        ):
+        is_open = any(number in self._opened for number in call.numbers()[:3])
+        if is_open or any(self._is_ours(self._path(text)) for text in call.texts()):
             raise AssertionError(f"{call.name} on a file of the directory: teach this model what it does")
 
     def _path(self, text: bytes) -> str:

@@ -85,15 +85,16 @@ class World:
 
     def make(self, operation: Operation) -> int | None:
         """Make a change; return how many samples it touched, None when it is refused; then nothing has changed."""
-        if operation.kind == "add":
-            return self._add(operation)
-        if operation.kind == "put":
-            return self._put(operation)
-        if operation.kind in ("restrict", "release"):
-            return self._mark(operation, is_restricted=operation.kind == "restrict")
-        if operation.kind == "rebuild":
-            return 1  # the model; the samples are what they were
-        return self._delete(operation)
+        match operation.kind:
+            case "add":
+                return self._add(operation)
+            case "put":
+                return self._put(operation)
+            case "delete":
+                return self._delete(operation)
+            case "rebuild":
+                return 1  # the model; the samples are what they were
+        return self._mark(operation, is_restricted=operation.kind == "restrict")
 
     @property
     def restricted(self) -> set[str | None]:
@@ -142,14 +143,12 @@ class World:
 
     def absent(self, operation: Operation) -> int:
         """How many of the ids or subjects that a request names are not held."""
-        subjects = {content.subject for content in self.held.values()}
-        if operation.kind == "release":
-            subjects = self.restricted
+        every = {content.subject for content in self.held.values()}
+        subjects = self.restricted if operation.kind == "release" else every
         return len(set(operation.ids) - self.held.keys()) + len(set(operation.subjects) - subjects)
 
     def _delete(self, operation: Operation) -> int:
-        named = set(operation.ids)
-        subjects = set(operation.subjects)
+        named, subjects = set(operation.ids), set(operation.subjects)
         gone = [name for name, content in self.held.items() if name in named or content.subject in subjects]
         for name in gone:
             del self.held[name]
@@ -201,8 +200,7 @@ class Truth:
             if not one.changed:
                 without.setdefault(one.version, []).append(one)
         for version in range(self.version, max([self.version, *changes, *without]) + 1):
-            change = changes.get(version)
-            if change is not None:
+            if (change := changes.get(version)) is not None:
                 absent = world.absent(change)
                 made = world.make(change)
                 if not made or not _says(change, made, absent):

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.process.durability.clients import Acquaintances, Chooser
+from tests.process.durability.clients import Chooser, everybody
 from tests.process.durability.evidence import check_evidence, check_states, receipts_of
 from tests.process.durability.model_of_truth import Differences, Operation, Truth
-from tests.process.durability.people import Strangers, flags, people
+from tests.process.durability.people import Strangers, flags
 from tests.process.durability.reading import check_exact, read_held
 from tests.serving import Running, serving
 
@@ -57,11 +57,8 @@ class Plan:
         """Write it down, and return the command that does it."""
         path = self.folder / "plan.json"
         self.log.unlink(missing_ok=True)
-        content = {
-            "directory": str(self.folder / "oubli-data"),
-            "log": str(self.log),
-            "kill": None if self.kill is None else vars(self.kill),
-        }
+        kill = None if self.kill is None else vars(self.kill)
+        content = {"directory": str(self.folder / "oubli-data"), "log": str(self.log), "kill": kill}
         path.write_text(json.dumps(content), encoding="utf-8")
         return sys.executable, str(KILLING), str(path)
 
@@ -77,7 +74,7 @@ class History:
         self.truth = truth
         self.operations: list[Operation] = []
         source = random.Random(_SEED)
-        self._known = Acquaintances(people(), sorted({str(one.subject) for one in people().values()}))
+        self._known = everybody()
         self._chooser = Chooser("step", self._known, source, Strangers(source))
 
     def happen(self, server: Running) -> bool:
@@ -155,12 +152,8 @@ def started(plan: Plan, flags: tuple[str, ...] = FLAGS) -> Iterator[Running | No
 
 def kills_for(taken: Counter[str]) -> list[Kill]:
     """Return every place to die: before and after each step that was taken."""
-    return [
-        Kill(step, number, when)
-        for step, n in sorted(taken.items())
-        for number in range(1, n + 1)
-        for when in ("before", "after")
-    ]
+    steps = [(step, number) for step, n in sorted(taken.items()) for number in range(1, n + 1)]
+    return [Kill(*one, when) for one in steps for when in ("before", "after")]
 
 
 def thinned(kills: list[Kill], n: int, seed: int = 0) -> list[Kill]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,10 +18,11 @@ from oubli.app.service.build import build_service
 from oubli.app.settings import Settings
 from tests.process.durability.canaries import canary, files_with, forms, remains, tensors
 from tests.process.durability.people import ID_COLUMN, SUBJECT_COLUMN, TARGET, flags, people
-from tests.serving import serving
+from tests.serving import serving, wait_for
 from tests.tiers import ordinary
 
 FLAGS = flags("--erasure-deadline", "2")
+KINDS = ("forest", "tree", "online-boosting", "incremental-boosting")
 ROW = people(1)["p0"].features
 # Some with the greatest and the least of their columns, some between others.
 FLOCK = [canary(i, people()[f"p{i}"].features, extreme=i < 8) for i in range(12)]
@@ -109,17 +109,9 @@ def test_nothing_is_left_of_what_was_erased(begun):
 @contextmanager
 def serving_here(folder: Path, directory: Path, kind: str) -> Iterator[tuple[Any, Ask]]:
     """The application as the command line builds it, without a socket."""
-    settings = Settings(
-        model=kind,
-        data=folder / "people.csv",
-        target=TARGET,
-        id_column=ID_COLUMN,
-        subject_column=SUBJECT_COLUMN,
-        n_estimators=None if kind == "tree" else 10,
-        random_state=0,
-        data_dir=directory,
-        erasure_deadline=600,
-    )
+    columns: dict[str, Any] = {"target": TARGET, "id_column": ID_COLUMN, "subject_column": SUBJECT_COLUMN}
+    fixed: dict[str, Any] = {"n_estimators": None if kind == "tree" else 10, "random_state": 0, "erasure_deadline": 600}
+    settings = Settings(model=kind, data=folder / "people.csv", data_dir=directory, **columns, **fixed)
     app = create_app(settings, build_service(settings))
     with TestClient(app, base_url="http://127.0.0.1") as client:
 
@@ -129,21 +121,15 @@ def serving_here(folder: Path, directory: Path, kind: str) -> Iterator[tuple[Any
             is_json = "json" in answer.headers.get("Content-Type", "")
             return answer.status_code, answer.json() if is_json else answer.content
 
-        while ask("GET", "/readyz")[0] != 200:
-            time.sleep(0.01)
+        wait_for(lambda: ask("GET", "/readyz")[0] == 200, "it is ready", 240)
         yield app, ask
-
-
-KINDS = ("forest", "tree", "online-boosting", "incremental-boosting")
 
 
 def end(ask: Ask, path: str) -> None:
     """Have a job done."""
-    job = ask("POST", path, {})[1]
-    while job["status"] in ("queued", "running"):
-        time.sleep(0.01)
-        job = ask("GET", f"/jobs/{job['id']}")[1]
-    assert job["status"] == "succeeded"
+    place = f"/jobs/{ask('POST', path, {})[1]['id']}"
+    wait_for(lambda: ask("GET", place)[1]["status"] not in ("queued", "running"), f"{path} ends", 240)
+    assert ask("GET", place)[1]["status"] == "succeeded"
 
 
 def pass_by(ask: Ask) -> None:

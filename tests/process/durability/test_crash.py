@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.process.durability.clients import Acquaintances, Client, Request, start_clients
+from tests.process.durability.clients import Client, Request, everybody, start_clients
 from tests.process.durability.evidence import check_evidence, receipts_of
 from tests.process.durability.model_of_truth import Operation, Truth
 from tests.process.durability.people import flags, people, write_csv
@@ -23,13 +23,8 @@ LANES = 2  # data directories at the same time
 _LEAST_ACKNOWLEDGED = 20  # of the operations of a life, before the kill
 # Erasures, snapshots and their files come several times in the life of a server.
 EXACT = ("forest", "incremental-boosting")
-FLAGS = {
-    "forest": flags("--erasure-deadline", "1", "--snapshot-mutations", "60"),
-    "incremental-boosting": flags("--erasure-deadline", "1", "--snapshot-mutations", "60", kind="incremental-boosting"),
-    # Before an erasure is finished the model is built again, under a version that no client has asked for.
-    "tree": flags("--erasure-deadline", "600", "--snapshot-mutations", "60", kind="tree"),
-    "online-boosting": flags("--erasure-deadline", "600", "--snapshot-mutations", "60", kind="online-boosting"),
-}
+# Where a model is not exact it is built again before an erasure is finished, under a version that no one has asked for.
+DEADLINES = {"forest": "1", "incremental-boosting": "1", "tree": "600", "online-boosting": "600"}
 
 
 class Lives:
@@ -37,12 +32,11 @@ class Lives:
 
     def __init__(self, folder: Path, seed: int, kind: str = "forest") -> None:
         self.figures: Counter[str] = Counter()
-        self._kind = kind
-        self._folder = folder
-        self._seed = seed
+        self._kind, self._folder, self._seed = kind, folder, seed
+        self._flags = flags("--erasure-deadline", DEADLINES[kind], "--snapshot-mutations", "60", kind=kind)
         self._random = random.Random(seed)
         self._truth = Truth(people(), 0)
-        self._known = Acquaintances(people(), sorted({str(one.subject) for one in people().values()}))
+        self._known = everybody()
         self._life = 0
         self._sent: list[Request] = []
         self._receipts: list[dict[str, Any]] = []
@@ -51,10 +45,10 @@ class Lives:
     def run(self, n_kills: int) -> Counter[str]:
         """Live and die so many times; then check that the last server is sound and can be stopped. Return counts."""
         for _ in range(n_kills):
-            with serving(*FLAGS[self._kind], cwd=self._folder) as server:
+            with serving(*self._flags, cwd=self._folder) as server:
                 self._check(server)
                 self._load_and_kill(server)
-        with serving(*FLAGS[self._kind], cwd=self._folder) as server:
+        with serving(*self._flags, cwd=self._folder) as server:
             self._check(server)
             self._erase_all(server)
             assert server.stop() == 0
@@ -150,10 +144,7 @@ def _all_requests(clients: Sequence[Client]) -> list[Request]:
     ("kind", "n_kills"),
     [
         ("forest", 2),
-        *(
-            pytest.param(kind, n_kills, marks=pytest.mark.long)
-            for kind, n_kills in (("forest", 200), ("tree", 40), ("online-boosting", 40), ("incremental-boosting", 40))
-        ),
+        *(pytest.param(kind, 200 if kind == "forest" else 40, marks=pytest.mark.long) for kind in DEADLINES),
     ],
 )
 def test_killed_at_random_moments(tmp_path, kind, n_kills):

@@ -47,7 +47,7 @@ from oubli.app.storage.segment_keys import SegmentKeys
 from oubli.core import DynamicForestClassifier
 from oubli.verifier.sets import hash_of_sample
 from tests.histories.guesses import is_in
-from tests.process.durability.canaries import Canary, canary, files_with, forms, remains, traces
+from tests.process.durability.canaries import canary, files_with, forms, remains, traces
 from tests.process.durability.listener import listening
 from tests.reach import array_bytes, texts
 from tests.tiers import covering
@@ -60,16 +60,9 @@ from tests.unit.app.support import forest, make_service
 CALLBACK = "http://controller.example/callbacks"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-_ROW: tuple[Any, ...] = (0, 0, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0)
-
-
-def _bird(number: int) -> Canary:
-    """A canary for the small model: a number, a word, and one of two."""
-    one = canary(number, _ROW)
-    return replace(one, features=(one.numbers[0], one.word, True))
-
-
-BIRD, NEVER = _bird(4), _bird(800)
+# Canaries for the small model: a number, a word, and one of two.
+_CANARIES = [canary(number, (0,) * 13) for number in (4, 800)]
+BIRD, NEVER = (replace(one, features=(one.numbers[0], one.word, True)) for one in _CANARIES)
 FEATURES = list(BIRD.features)
 BIRDS = {"samples": [BIRD.as_json(features=FEATURES, label="yes")]}
 PLACE = f"/samples/{quote(BIRD.id, safe='')}"
@@ -165,13 +158,15 @@ class Scene:
             ended = self.wait_for_job(job)
             assert (ended["status"], "ask again" in ended["error"]) == ("failed", True)
 
-    def hold_up(self, owner: Any, name: str, only: Callable[..., bool] = lambda *_: True) -> None:
-        """Have a function wait for the gate before it begins."""
+    def is_open(self, *_: Any) -> bool:
+        return self.gate.is_set()
+
+    def hold_up(self, owner: Any, name: str, until: Callable[..., object] | None = None) -> None:
+        """Have a function wait for the gate, or for something else, before it begins."""
         function = getattr(owner, name)
 
         def late(*arguments: Any) -> Any:
-            if only(*arguments):
-                assert self.gate.wait(60)
+            wait_until(partial(until or self.is_open, *arguments))
             return function(*arguments)
 
         self.monkeypatch.setattr(owner, name, late)
@@ -232,22 +227,15 @@ def _question(scene: Scene) -> str:
 
 def _held_up_question(scene: Scene) -> str:
     """A question that takes long, and tells now and then how far it is."""
-    answer = influence._ask
-
-    def slow(*arguments: Any) -> Any:
-        progress = arguments[4]
-        while not scene.gate.wait(0.02):
-            progress(0, 1)
-        return answer(*arguments)
-
-    scene.monkeypatch.setattr(influence, "_ask", slow)
+    scene.hold_up(influence, "_ask", lambda *given: scene.gate.is_set() or given[4](0, 1))
     return _question(scene)
 
 
 def rankings(scene: Scene) -> Case:
-    return _ended_before(
-        scene, _question(scene), lambda told: BIRD.id in [one["id"] for one in told["helpful"] + told["harmful"]]
-    )
+    def has_it(told: Any) -> bool:
+        return BIRD.id in [one["id"] for one in told["helpful"] + told["harmful"]]
+
+    return _ended_before(scene, _question(scene), has_it)
 
 
 def influence_ended_after(scene: Scene) -> Case:
@@ -318,13 +306,7 @@ def comparisons(scene: Scene) -> Case:
 
 def without(scene: Scene) -> Case:
     """A copy is asked: it is waited for, and overwritten; what it has found is dropped."""
-    compare = influence._compare
-
-    def slow(copy: Any, absence: Any, asked: Any, version: int) -> Any:
-        wait_until(lambda: asked.hold.is_ended)
-        return compare(copy, absence, asked, version)
-
-    scene.monkeypatch.setattr(influence, "_compare", slow)
+    scene.hold_up(influence, "_compare", lambda _copy, _absence, asked, _version: asked.hold.is_ended)
     jobs = _absence(scene), _absence(scene)  # one has the copy, and one waits for it
     scene.wait_for_progress(jobs[0])
     return scene.unlearn(), partial(scene.require_ended, *jobs)
@@ -379,19 +361,17 @@ def fit(scene: Scene) -> Case:
 
 def score(scene: Scene) -> Case:
     """A fit is made and scored in folds: scoring is ended, and the fit has succeeded all the same."""
-    answer = model_jobs.answer_fold
 
-    def slow(*arguments: Any) -> Any:
-        wait_until(lambda: any(hold.kind == "score" and hold.is_ended for hold in scene.holds))
-        return answer(*arguments)
+    def ended() -> list[bool]:
+        return [hold.is_ended for hold in scene.holds if hold.kind == "score"]
 
-    scene.monkeypatch.setattr(model_jobs, "answer_fold", slow)
+    scene.hold_up(model_jobs, "answer_fold", lambda *_: any(ended()))
     job = scene.begin_job("/model/fit", {"parameters": {"occurrence": 1.0}})
-    wait_until(lambda: any(hold.kind == "score" for hold in scene.holds))
+    wait_until(ended)
 
     def check() -> None:
-        ended = scene.wait_for_job(job)
-        assert (ended["status"], ended["result"]["score"]) == ("succeeded", None)
+        told = scene.wait_for_job(job)
+        assert (told["status"], told["result"]["score"]) == ("succeeded", None)
 
     return scene.unlearn(), check
 
@@ -401,23 +381,22 @@ def score(scene: Scene) -> Case:
 
 def set_behind(scene: Scene) -> Case:
     """The tree over the samples is being changed by others, and has yet to take in that the canary has left."""
-    held_up = threading.Event()
+    held_up = list[int]()
 
-    def is_first(_: Any, batch: Any) -> bool:
-        if not batch.ids or held_up.is_set():
-            return False
-        held_up.set()
-        return True
+    def may_begin(_: Any, batch: Any) -> bool:
+        if batch.ids and not held_up:
+            held_up.append(id(batch))
+        return scene.gate.is_set() or id(batch) not in held_up
 
     def in_tree() -> bool:
         return leaf in bytes(scene.host.service.evidence.sample_set._leaves.tree._contents)
 
-    leaf = _leaf_of(scene)
+    leaf, _ = _opened(scene)
     assert in_tree(), "the search is blind"
-    scene.hold_up(sample_set.Leaves, "take_in", is_first)
+    scene.hold_up(sample_set.Leaves, "take_in", may_begin)
     others = {"samples": [{"id": f"o{i}", "features": [i, "a", True], "label": "yes"} for i in range(40)]}
     assert scene.host.ask("POST", "/samples", others)[0] == 201
-    wait_until(held_up.is_set)
+    wait_until(lambda: held_up)
     receipt = scene.unlearn()
     scene.require_waits(receipt)
     assert in_tree()
@@ -431,25 +410,19 @@ def set_behind(scene: Scene) -> Case:
     return receipt, check
 
 
-def _opened(scene: Scene) -> dict[str, Any]:
-    """The canary with its nonce."""
+def _opened(scene: Scene) -> tuple[bytes, bytes]:
+    """The hash of the canary, once it is in the tree, and its nonce."""
+    assert scene.host.ask("POST", "/samples/absence-proofs", {"id": NEVER.id})[0] == 200
     status, page = scene.host.ask("GET", f"/samples?openings=true&subject={quote(BIRD.subject)}")
     assert status == 200
     (sample,) = page["samples"]
-    return dict(sample)
-
-
-def _leaf_of(scene: Scene) -> bytes:
-    """The hash of the canary, once it is in the tree."""
-    assert scene.host.ask("POST", "/samples/absence-proofs", {"id": NEVER.id})[0] == 200
-    return hash_of_sample(_opened(scene))
+    return hash_of_sample(sample), bytes.fromhex(sample["nonce"])
 
 
 def hashes_of(scene: Scene) -> list[bytes]:
     """The nonce of the canary in all its forms, and the hashes that it is in."""
-    one = _leaf_of(scene)
+    one, nonce = _opened(scene)
     of_subject = hashlib.sha256(one).digest()
-    nonce = bytes.fromhex(_opened(scene)["nonce"])
     leaves = [hashlib.sha256(b"\0" + content).digest() for content in (one, of_subject)]
     return [nonce, base64.b64encode(nonce), nonce.hex().encode(), one, of_subject, *leaves]
 
@@ -464,11 +437,11 @@ def hashes_left(scene: Scene, hashes: list[bytes]) -> list[bytes]:
 def _asked_of_a_copy(scene: Scene, digests: str, method: str, path: str, expected: Callable[..., object]) -> Case:
     """The copy whose digests are being made for an answer is waited for, and nothing is told of that version."""
 
-    def is_copy(model: Any) -> bool:
+    def may_begin(model: Any) -> bool:
         is_builder = threading.current_thread().name.startswith("oubli-builder")
-        return is_builder and model is not scene.host.service.model.state.model
+        return scene.gate.is_set() or not is_builder or model is scene.host.service.model.state.model
 
-    scene.hold_up(DynamicForestClassifier, digests, is_copy)
+    scene.hold_up(DynamicForestClassifier, digests, may_begin)
     answers: list[tuple[int, Any]] = []
     asking = threading.Thread(target=lambda: answers.append(scene.host.ask(method, path)))
     asking.start()
@@ -494,11 +467,10 @@ def trees(scene: Scene) -> Case:
     status, told = scene.host.ask("POST", "/model/states")
     assert status in (200, 201)
     path = f"/model/states/{told['index']}?trees=true"
-
-    def is_silent(status: int, answer: Any) -> bool:
-        return (status, answer["tree_digests"]) == (200, None)
-
-    return _asked_of_a_copy(scene, "tree_digests", "GET", path, is_silent)
+    silent = (200, None)
+    return _asked_of_a_copy(
+        scene, "tree_digests", "GET", path, lambda code, told: (code, told["tree_digests"]) == silent
+    )
 
 
 def events(scene: Scene) -> Case:
@@ -573,30 +545,24 @@ def _require_upload_dropped(clients: list[socket.socket]) -> None:
         assert (status, b"upload-dropped" in body) == (503, True), body
 
 
-def _begin_gzip(content: bytes) -> bytes:
-    encoder = zlib.compressobj(wbits=31)
-    return encoder.compress(content) + encoder.flush(zlib.Z_SYNC_FLUSH)
+# Encodings of whole bodies; without a name they are plain.
+ENCODE = {"": bytes, "gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
 
 
-def _begin_zstd(content: bytes) -> bytes:
-    encoder = zstandard.ZstdCompressor().compressobj()
-    return encoder.compress(content) + encoder.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
-
-
-# Whole bodies, and beginnings of bodies from which all that they hold can be decoded; without a name they are plain.
-ENCODE: dict[str, Callable[[bytes], bytes]] = {
-    "": bytes,
-    "gzip": gzip.compress,
-    "zstd": zstandard.ZstdCompressor().compress,
-}
-BEGIN: dict[str, Callable[[bytes], bytes]] = {"": bytes, "gzip": _begin_gzip, "zstd": _begin_zstd}
+def _begin(name: str, content: bytes) -> bytes:
+    """The beginning of a body from which all that it holds can be decoded."""
+    if not name:
+        return content
+    encoder: Any = zlib.compressobj(wbits=31) if name == "gzip" else zstandard.ZstdCompressor().compressobj()
+    how = zlib.Z_SYNC_FLUSH if name == "gzip" else zstandard.COMPRESSOBJ_FLUSH_BLOCK
+    return bytes(encoder.compress(content) + encoder.flush(how))
 
 
 def uploads(scene: Scene) -> Case:
     """An older snapshot comes in, and then nothing more of it."""
     clients: list[socket.socket] = []
-    for name, begin in BEGIN.items():
-        begun = begin(scene.older)
+    for name in ENCODE:
+        begun = _begin(name, scene.older)
         clients.append(_sent(scene, _encoded("PUT", "/snapshot/file", name, begun, len(begun) + 9)))
         wait_until(lambda: len(scene.holds) == len(clients))
     return scene.unlearn(), partial(_require_upload_dropped, clients)
@@ -643,8 +609,7 @@ def _inference(target: str) -> bytes:
 
 def connections_idle(scene: Scene) -> Case:
     """Connections stay open whose last request, or the answer to it, held the canary: plain, or compressed."""
-    status, page = scene.host.ask("GET", "/samples?limit=50")
-    assert status == 200
+    page = scene.host.ask("GET", "/samples?limit=50")[1]
     subject = json.dumps({"subject": BIRD.subject}).encode()
     refused = json.dumps({"samples": [BIRD.as_json(features=FEATURES, label=None)]}).encode()
     clients: list[socket.socket] = []
@@ -674,18 +639,21 @@ def connections_stalled(scene: Scene) -> Case:
     """The beginning of a body that nothing follows; what a compressed one decodes to is known already."""
     begun = f'{{"subject": "{BIRD.subject}", "more": "'.encode()
     clients = [
-        _sent(scene, _encoded("POST", target, name, begin(begun), 500))
-        for name, begin in BEGIN.items()
+        _sent(scene, _encoded("POST", target, name, _begin(name, begun), 500))
+        for name in ENCODE
         for target in ("/samples", "/samples/search", "/predict")  # on the short way and on the ordinary one
     ]
     time.sleep(0.1)
     return scene.unlearn(), partial(_require_cut_off, clients)
 
 
+def _begin_chunks(scene: Scene, path: str, kind: str) -> socket.socket:
+    return _sent(scene, _request("POST", path, Content_Type=kind, Accept=kind, Transfer_Encoding="chunked"))
+
+
 def _begin_table(scene: Scene, path: str, *columns: str) -> socket.socket:
     """Begin a CSV body in chunks."""
-    fields = {"Content_Type": "text/csv", "Accept": "text/csv", "Transfer_Encoding": "chunked"}
-    client = _sent(scene, _request("POST", path, **fields))
+    client = _begin_chunks(scene, path, "text/csv")
     _send(client, ",".join(columns) + "\r\n")
     return client
 
@@ -706,9 +674,7 @@ def connections_bulk_stalled(scene: Scene) -> Case:
     _send(clients[2], csv_line([*BIRD.features, "yes"]) + (csv_line([1, "a", True, "yes"]) * 30_000))
     table = pa.table({"age": [1] * 500, "job": pa.array([BIRD.word] * 500).dictionary_encode(), "member": [True] * 500})
     writer, kind = ArrowWriter(table.schema), "application/vnd.apache.arrow.stream"
-    clients.append(
-        _sent(scene, _request("POST", "/predict", Content_Type=kind, Accept=kind, Transfer_Encoding="chunked"))
-    )
+    clients.append(_begin_chunks(scene, "/predict", kind))
     _send(clients[3], b"".join(writer.write(table.to_batches()[0]) for _ in range(9)))
     assert clients[3].recv(12) == b"HTTP/1.1 200"
     time.sleep(0.1)
@@ -826,35 +792,22 @@ def joins(scene: Scene) -> Case:
 
 
 SITUATIONS: dict[str, tuple[Callable[[Scene], Case], ...]] = {
-    "rankings": (rankings, influence_ended_after),
-    "bundles": (bundles, bundles_running, bundles_queued),
-    "influence": (influence_running, influence_queued),
-    "set": (set_behind,),
-    "verify": (verify,),
-    "states": (states, trees),
-    "fingerprints": (fingerprints,),
-    "events": (events,),
-    "without": (without, without_ended_after),
-    "comparisons": (comparisons,),
-    "score": (score,),
-    "fit": (fit,),
-    "records": (records,),
-    "joins": (joins,),
-    "idempotency": (idempotency,),
-    "uploads": (uploads,),
-    "downloads": (downloads,),
+    "rankings": (rankings, influence_ended_after), "bundles": (bundles, bundles_running, bundles_queued),
+    "influence": (influence_running, influence_queued), "without": (without, without_ended_after),
     "connections": (connections_idle, connections_opendsr, connections_stalled, connections_bulk_stalled),
-}
+    "states": (states, trees), "set": (set_behind,), "verify": (verify,), "fingerprints": (fingerprints,),
+    "events": (events,), "comparisons": (comparisons,), "score": (score,), "fit": (fit,), "records": (records,),
+    "joins": (joins,), "idempotency": (idempotency,), "uploads": (uploads,), "downloads": (downloads,),
+}  # fmt: skip
 FINISHES = (Scene.write_snapshot, Scene.restore)
 
 
 def test_every_holder_has_its_situation():
     assert SITUATIONS.keys() == KINDS.keys()
     holders = Holders(ModelState(forest(0), 1, 0))
-    with pytest.raises(ValueError, match="not in `KINDS`"):
-        holders.hold("a new one")
-    with pytest.raises(ValueError, match="not in `KINDS`"):
-        holders.register("a new one", lambda period: None)
+    for ask in (holders.hold, partial(holders.register, forget=bool)):
+        with pytest.raises(ValueError, match="not in `KINDS`"):
+            ask("a new one")
 
 
 @pytest.mark.parametrize(
@@ -903,9 +856,9 @@ def test_queues_and_dead_letters_name_nobody(tmp_path, monkeypatch, status, fini
             found = here.host.service.measure()
             if status == 500:
                 return found.deliveries_failed >= 2 and found.deliveries_due > 0
-            n_dead = 3 if status == 410 else 0
-            is_told = status == 410 or found.deliveries_arrived >= 6
-            return is_told and found.deliveries_due == 0 and len({one["id"] for one in letters}) == n_dead
+            n_dead, n_arrived = (3, 0) if status == 410 else (0, 6)
+            n_letters = len({one["id"] for one in letters})
+            return found.deliveries_arrived >= n_arrived and (found.deliveries_due, n_letters) == (0, n_dead)
 
         wait_until(is_over)
         assert {one["ref"] for one in letters} <= {None, case}

@@ -27,15 +27,9 @@ def answered(operation: Operation, version: int | None, status: int, **answer: A
     return operation
 
 
-def add(
-    *samples: tuple[str | None, Content],
-    version: int | None = None,
-    ids: list[str] | None = None,
-    status: int = 201,
-    readd: bool = False,
-) -> Operation:
-    operation = Operation("add", samples=tuple(Sent(*one) for one in samples), readd=readd)
-    return answered(operation, version, status, ids=ids or [name for name, _ in samples])
+def add(*samples: tuple[str | None, Content], version: int | None = None, status: int = 201, **more: Any) -> Operation:
+    ids = more.pop("ids", [name for name, _ in samples])
+    return answered(Operation("add", tuple(Sent(*one) for one in samples), **more), version, status, ids=ids)
 
 
 def delete(*ids: str, version: int | None = None, unlearned: int = 1, receipt: str | None = None) -> Operation:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,23 +10,14 @@ from tests.postgres import Server, needs_postgres, temporary_server
 from tests.process.durability.canaries import Canary, canary
 from tests.process.durability.people import flags, people
 from tests.process.durability.reading import check_exact, live_digest, read_held
-from tests.serving import Running, environment, forked, free_port, serving, wait_for
+from tests.serving import APP, Running, environment, forked, free_port, serving, wait_for
 
 pytestmark = pytest.mark.long
 FLAGS = flags("--erasure-deadline", "2")
 
 
-@pytest.fixture
-def server_of_journals() -> Iterator[Server]:
-    """A PostgreSQL server that may be stopped and killed, and whose files belong to one test."""
-    needs_postgres()
-    with temporary_server() as server:
-        yield server
-
-
 def learn(server: Running, canaries: list[Canary]) -> None:
-    asked = server.ask("POST", "/samples", {"samples": [one.as_json() for one in canaries]})
-    assert asked[0] == 201, asked
+    assert server.ask("POST", "/samples", {"samples": [one.as_json() for one in canaries]})[0] == 201
 
 
 def flock(first: int, n: int) -> list[Canary]:
@@ -41,8 +30,17 @@ def forget(server: Running, ids: list[str]) -> str:
     return str(receipt["id"])
 
 
-def test_a_server_lives_on_its_journal(folder: Path, server_of_journals: Server) -> None:
-    url = server_of_journals.url(server_of_journals.new_database())
+def test_a_server_lives_on_its_journal(folder: Path) -> None:
+    needs_postgres()
+    with temporary_server() as postgres:
+        live(folder, postgres)
+    text = "".join(path.read_text("utf-8", "replace") for path in folder.glob("*.txt"))
+    assert "not-a-secret" not in text
+
+
+def live(folder: Path, postgres: Server) -> None:
+    """Kill the server, cut it off and start it again; PostgreSQL may be stopped, and its files are of this test."""
+    url = postgres.url(postgres.new_database())
     variables = {"OUBLI_JOURNAL": url}
     with serving(*FLAGS, cwd=folder, **variables) as server:
         learn(server, flock(1, 3))
@@ -58,15 +56,13 @@ def test_a_server_lives_on_its_journal(folder: Path, server_of_journals: Server)
         assert read_held(server) == held
         assert check_exact(server, held[0], by_snapshot=False) == before
         server.wait_until_erased(receipt)
-        cut_off(server, server_of_journals)
+        cut_off(server, postgres)
         receipt = forget(server, ["p3"])
         assert server.stop() == 0
     with serving(*FLAGS, cwd=folder, **variables) as server:
         server.wait_until_erased(receipt)
         check_exact(server, read_held(server)[0], by_snapshot=False)
         assert server.stop() == 0
-    text = "".join(path.read_text("utf-8", "replace") for path in folder.glob("*.txt"))
-    assert "not-a-secret" not in text
 
 
 def require_refused_beside(folder: Path, url: str) -> None:
@@ -74,8 +70,8 @@ def require_refused_beside(folder: Path, url: str) -> None:
     other = folder / "other"
     other.mkdir()
     (other / "people.csv").write_bytes((folder / "people.csv").read_bytes())
-    command = ("-m", "oubli", "serve", "--port", str(free_port()), *FLAGS)
-    process = forked((sys.executable, *command), other, environment(OUBLI_JOURNAL=url), other / "output.txt")
+    command = (*APP, "serve", "--port", str(free_port()), *FLAGS)
+    process = forked(command, other, environment(OUBLI_JOURNAL=url), other / "output.txt")
     assert process.wait(timeout=120) not in (0, None)
     assert "another server writes the journal in this database" in (other / "output.txt").read_text()
 
@@ -92,8 +88,7 @@ def cut_off(server: Running, postgres: Server) -> None:
     status, problem = server.ask("GET", "/readyz?for=changes")
     assert (status, problem["type"]) == (503, "urn:oubli:problem:changes-stopped")
     assert "PostgreSQL" in problem["detail"]
-    told = server.get("/model")[1]
-    assert told["changes_stopped"] == "journal-unreachable"
+    assert server.get("/model")[1]["changes_stopped"] == "journal-unreachable"
     assert server.get("/readyz")[0] == 200
     assert server.ask("POST", "/predict", {"instances": [list(people()["p0"].features)]})[0] == 200
     assert read_held(server) == before

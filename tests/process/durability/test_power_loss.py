@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.process.durability.clients import Acquaintances, Request, start_clients
+from tests.process.durability.clients import Request, everybody, start_clients
 from tests.process.durability.disk import WRITES, Disk
 from tests.process.durability.evidence import check_evidence, receipts_of
 from tests.process.durability.model_of_truth import Operation, Truth
-from tests.process.durability.people import flags, people
+from tests.process.durability.people import flags
 from tests.process.durability.reading import check_exact, read_held
 from tests.process.durability.tracing import Call, command, kill_traced, read_trace, why_not
 from tests.serving import serving, wait_for
@@ -151,9 +151,8 @@ def recorded(
     before = folder / "before" / "oubli-data"
     shutil.copytree(folder / "oubli-data", before)
     trace = folder / "trace.txt"
-    known = Acquaintances(people(), sorted({str(one.subject) for one in people().values()}))
     with serving(*FLAGS, cwd=folder, command=command(trace)) as server:
-        clients = start_clients(server.port, known, 0, seed=7, n=4)
+        clients = start_clients(server.port, everybody(), 0, seed=7, n=4)
         time.sleep(_SECONDS["long" if is_long else "ordinary"])
         wait_for(lambda: sum(len(client.requests) for client in clients) > 300, "some hundred requests")
         for client in clients:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import http.client
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.process.durability.clients import as_json
 from tests.process.durability.evidence import check_evidence
+from tests.process.durability.model_of_truth import Sent
 from tests.process.durability.people import flags, people, write_csv
 from tests.process.durability.reading import check_set, live_digest, read_held
 from tests.process.durability.steps import Kill, Plan, started
@@ -27,12 +28,8 @@ def change(name: str) -> tuple[str, dict[str, Any]]:
     """Path and body of a change of many samples."""
     if name == "delete":
         return "/samples/batch-delete", {"ids": GONE}
-    contents = [asdict(content) for content in list(people(N + N_CHANGED).values())[N:]]
-    samples = [
-        {"id": f"new {i}", "features": one["features"], "label": one["label"], "subject": one["subject"]}
-        for i, one in enumerate(contents)
-    ]
-    return "/samples", {"samples": samples}
+    new = list(people(N + N_CHANGED).values())[N:]
+    return "/samples", {"samples": [as_json(Sent(f"new {i}", content)) for i, content in enumerate(new)]}
 
 
 @pytest.fixture(scope="module")

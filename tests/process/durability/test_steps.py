@@ -16,14 +16,8 @@ from tests.serving import serving
 
 # Of everything that a change of state goes through.
 NEEDED = {
-    "SqliteJournal.append",
-    "SqliteJournal.rotate",
-    "SqliteJournal.drop_before",
-    "SnapshotStore.write",
-    "LedgerDatabase.flush",
-    "os.fsync",
-    "os.replace",
-    "os.unlink",
+    *("SqliteJournal.append", "SqliteJournal.rotate", "SqliteJournal.drop_before"),
+    *("SnapshotStore.write", "LedgerDatabase.flush", "os.fsync", "os.replace", "os.unlink"),
 }
 
 

@@ -25,13 +25,11 @@ def unpack(name: str, folder: Path) -> dict[str, Any]:
     """Have the directory as `data`, and return what the server that wrote it answered."""
     with tarfile.open(ROOT / "tests" / "golden" / "directories" / f"{name}.tar.xz") as archive:
         archive.extractall(folder, filter="data")
-    notes: dict[str, Any] = json.loads((folder / "notes.json").read_text())
-    return notes
+    return dict(json.loads((folder / "notes.json").read_text()))
 
 
 def all_of(server: Running, route: str, field: str) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = server.get(f"{route}?limit=1000")[1][field]
-    return entries
+    return list(server.get(f"{route}?limit=1000")[1][field])
 
 
 def check_everything_is_there(server: Running, notes: dict[str, Any]) -> None:
@@ -41,8 +39,7 @@ def check_everything_is_there(server: Running, notes: dict[str, Any]) -> None:
     assert notes["parameters"].items() <= model["parameters"].items()
     held = {one["id"]: one for one in all_of(server, "/samples", "samples")}
     assert held.keys() == {one["id"] for one in notes["samples"]}
-    for one in notes["samples"]:
-        assert one.items() <= held[one["id"]].items()
+    assert all(one.items() <= held[one["id"]].items() for one in notes["samples"])
     for name in notes["erased"]:
         assert server.get(f"/samples/{name}")[0] == 404
     assert all_of(server, "/ledger", "entries")[: len(notes["ledger"])] == notes["ledger"]

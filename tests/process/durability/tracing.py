@@ -6,14 +6,12 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.serving import Running
+from tests.serving import APP, Running, run_program
 
 # All that changes files, makes changes last, or sends answers.
 FILE_CALLS = (
@@ -66,22 +64,15 @@ def read_trace(path: Path) -> list[Call]:
     begun: dict[str, Call] = {}
     with path.open(encoding="ascii") as lines:
         for place, line in enumerate(lines):
-            found = _RESUMED.match(line)
-            if found is not None:
+            if found := _RESUMED.match(line):
                 call = begun.pop(found["pid"])
                 call.arguments += found["arguments"]
                 call.end, call.result = place, _number(found["result"])
-                continue
-            found = _WHOLE.match(line)
-            if found is not None:
-                call = Call(found["name"], found["arguments"], place, place, _number(found["result"]))
-                calls.append(call)
-                continue
-            found = _BEGUN.match(line)
-            if found is not None:
-                call = Call(found["name"], found["arguments"], place)
-                begun[found["pid"]] = call
-                calls.append(call)
+            elif found := _WHOLE.match(line):
+                calls.append(Call(found["name"], found["arguments"], place, place, _number(found["result"])))
+            elif found := _BEGUN.match(line):
+                begun[found["pid"]] = Call(found["name"], found["arguments"], place)
+                calls.append(begun[found["pid"]])
     return sorted((call for call in calls if call.end >= 0), key=lambda call: call.place)
 
 
@@ -98,7 +89,7 @@ def command(trace: Path) -> tuple[str, ...]:
     """Return the command line, traced into a file."""
     # Everything in hexadecimal and nothing cut short, so that files can be put together again.
     options = ("-f", "--seccomp-bpf", "-xx", "-s", "100000000", "-e", f"trace={FILE_CALLS},{SOCKET_CALLS}")
-    return "strace", *options, "-e", "signal=none", "-o", str(trace), sys.executable, "-m", "oubli"
+    return "strace", *options, "-e", "signal=none", "-o", str(trace), *APP
 
 
 @cache
@@ -106,9 +97,7 @@ def why_not() -> str | None:
     """Return why nothing can be traced here; None when it can."""
     if shutil.which("strace") is None:
         return "strace is not installed"
-    tried = subprocess.run(
-        ["strace", "-f", "--seccomp-bpf", "-o", os.devnull, "true"], capture_output=True, check=False
-    )
+    tried = run_program("strace", "-f", "--seccomp-bpf", "-o", os.devnull, "true")
     return None if tried.returncode == 0 else "strace may not trace here"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.budget import part_of, table
+from tests.serving import ROOT
 from tests.tiers import covering, ordinary
 
 FILES = ["a.py", "b.py", "c.py"]
@@ -41,21 +42,17 @@ def run(folder: Path, *options: str, patience: float = 30.0) -> subprocess.Compl
         f"import tests.budget\nfrom tests.budget import *\ntests.budget._PATIENCE = {patience}\n", encoding="utf-8"
     )
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", *options, str(folder)]
-    root = Path(__file__).parents[3]
     # A worker writes a record of its own: this is none.
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     variables["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    return subprocess.run(command, cwd=root, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize(
-    ("slow", "patience"),
-    [
-        ("time.sleep(30)", 30.0),
-        # A test that swallows the interrupt ends with the process.
-        ("try: time.sleep(30)\n    except KeyboardInterrupt: time.sleep(30)", 0.5),
-    ],
-)
+SLEEP = "time.sleep(30)"
+SWALLOW = "try: time.sleep(30)\n    except KeyboardInterrupt: time.sleep(30)"  # such a test ends with the process
+
+
+@pytest.mark.parametrize(("slow", "patience"), [(SLEEP, 30.0), (SWALLOW, 0.5)])
 def test_a_session_out_of_time_is_no_failure_and_the_table_tells_what_did_not_run(
     tmp_path: Path, slow: str, patience: float
 ) -> None:

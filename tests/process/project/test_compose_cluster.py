@@ -17,7 +17,7 @@ import yaml
 
 from oubli.app.settings import Settings
 from tests.postgres import user_of_postgres
-from tests.serving import ROOT, free_port, wait_for
+from tests.serving import ROOT, free_port, output_of, wait_for
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
@@ -48,9 +48,9 @@ def test_three_nodes_differ_by_their_address_alone_and_are_as_small_as_the_singl
     assert shared[0] == shared[1] == shared[2]
     for key in ("image", "cap_drop", "security_opt", "read_only", "ulimits", "stop_grace_period"):
         assert shared[0][key] == SERVICES["oubli"][key]
-    for n, name in enumerate(NODES, 1):
-        assert SERVICES[name]["environment"]["OUBLI_NODE_URL"] == f"http://{SERVICES[name]['hostname']}:8000"
-        assert SERVICES[name]["ports"] == [f"127.0.0.1:{8000 + n}:8000"]
+    for n, one in enumerate((SERVICES[name] for name in NODES), 1):
+        assert one["environment"]["OUBLI_NODE_URL"] == f"http://{one['hostname']}:8000"
+        assert one["ports"] == [f"127.0.0.1:{8000 + n}:8000"]
     flags = {one.removeprefix("--").replace("-", "_") for one in SERVICES["oubli-1"]["command"] if one.startswith("--")}
     assert flags <= set(Settings.model_fields)
     for name in DATABASES:
@@ -62,15 +62,14 @@ def test_secrets_are_files_that_are_made_by_the_script_and_kept_out_of_images_an
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "secrets"
-    script = [ROOT / "docker" / "secrets.sh", folder]
-    subprocess.run(script, check=True, capture_output=True)
+    output_of(ROOT / "docker" / "secrets.sh", folder)
     made = {path.name: path.read_text() for path in folder.iterdir()}
     assert set(made) == set(COMPOSE["secrets"])
     assert folder.stat().st_mode & 0o777 == 0o700
     assert len(made["cluster_secret"].strip()) == 64
     assert len(set(made.values())) == len(made)
     assert made["pgpass"] == f"*:*:*:oubli:{made['oubli_password']}"
-    subprocess.run(script, check=True, capture_output=True)
+    output_of(ROOT / "docker" / "secrets.sh", folder)
     assert {path.name: path.read_text() for path in folder.iterdir()} == made
     assert "docker/secrets/" in (ROOT / ".gitignore").read_text().splitlines()
     assert "docker/secrets" in (ROOT / ".dockerignore").read_text().splitlines()
@@ -91,23 +90,16 @@ class Database:
         sockets.mkdir(mode=0o777)
         sockets.chmod(0o777)
         service = SERVICES[name]
-        assert [mount.split(":")[0] for mount in service["volumes"][1:]] == [
-            "./docker/postgres/start.sh",
-            "./docker/postgres/init.sh",
-        ]
+        scripts = [mount.split(":")[0] for mount in service["volumes"][1:]]
+        assert scripts == ["./docker/postgres/start.sh", "./docker/postgres/init.sh"]
         self._command = [FOLDER / "start.sh", *service["command"], "-p", str(port), "-k", str(sockets), *SMALL]
         self._variables = {
-            "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
-            "PGDATA": str(self.data),
-            "PGPORT": str(port),
-            "PGHOST": str(sockets),
-            "SECRETS_FROM": str(folder / "secrets"),
+            "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}", "LC_ALL": "C.UTF-8", "CLONE_OF": clone_of,
+            "PGDATA": str(self.data), "PGPORT": str(port), "PGHOST": str(sockets),
+            "SECRETS_FROM": str(folder / "secrets"), "INIT_SCRIPT": str(FOLDER / "init.sh"),
             "POSTGRES_PASSWORD_FILE": str(folder / "secrets" / "postgres_password"),
             "REPLICATION_PASSFILE": str(folder / f"{name}.pgpass"),
-            "INIT_SCRIPT": str(FOLDER / "init.sh"),
-            "CLONE_OF": clone_of,
-            "LC_ALL": "C.UTF-8",
-        }
+        }  # fmt: skip
         self._password = (folder / "secrets" / "oubli_password").read_text().strip()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -125,9 +117,8 @@ class Database:
         """Run a statement as the role of the nodes."""
         import psycopg
 
-        with psycopg.connect(
-            host="127.0.0.1", port=self.port, user="oubli", dbname="oubli", password=self._password, autocommit=True
-        ) as connection:
+        place = f"host=127.0.0.1 port={self.port} user=oubli dbname=oubli password={self._password}"
+        with psycopg.connect(place, autocommit=True) as connection:
             connection.execute(f"SET statement_timeout = {int(1000 * seconds)}")
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
@@ -150,15 +141,14 @@ def databases() -> Iterator[tuple[Database, Database]]:
     with tempfile.TemporaryDirectory(prefix="oubli-postgres-", dir=place) as name, ExitStack() as ends:
         folder = Path(name)
         folder.chmod(0o777)
-        subprocess.run([ROOT / "docker" / "secrets.sh", folder / "secrets"], check=True, capture_output=True)
+        output_of(ROOT / "docker" / "secrets.sh", folder / "secrets")
         (folder / "secrets").chmod(0o755)  # in a container each file is mounted by itself
         (folder / "bin").mkdir()
         image = folder / "bin" / "docker-entrypoint.sh"
         image.write_text(IMAGE)
         image.chmod(0o755)
-        port = free_port()
-        first = Database("postgres-1", folder, port, "")
-        second = Database("postgres-2", folder, free_port(), f"127.0.0.1:{port}")
+        first = Database("postgres-1", folder, free_port(), "")
+        second = Database("postgres-2", folder, free_port(), f"127.0.0.1:{first.port}")
         for database in (first, second):
             ends.callback(database.stop, signal.SIGQUIT)
         yield first, second
@@ -184,9 +174,8 @@ def test_a_commit_waits_for_the_standby_which_can_take_over() -> None:
         # The primary dies: everything that was acknowledged is there.
         first.stop(signal.SIGQUIT)
         assert second.ask("SELECT count(*) FROM kept")[0][0] >= 100
-        subprocess.run(
-            ["pg_ctl", "promote", "--pgdata", str(second.data), "--wait", "--silent"], check=True, **user_of_postgres()
-        )
+        promote = ["pg_ctl", "promote", "--pgdata", str(second.data), "--wait", "--silent"]
+        subprocess.run(promote, check=True, **user_of_postgres())
         assert second.ask("SELECT count(*) FROM kept") == [(101,)]
         # It waits for a standby of its own, and the one that died becomes it, with an empty volume.
         assert second.ask("SHOW synchronous_standby_names") == [("FIRST 1 (oubli_standby)",)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 import yaml
 
 from oubli.app.settings import Settings
-from tests.serving import EXAMPLE, ROOT, run_cli, serving
+from tests.serving import EXAMPLE, ROOT, output_of, run_cli, run_program, serving
 
 KUBERNETES = ROOT / "examples" / "kubernetes"
 SYSTEMD = ROOT / "examples" / "systemd"
@@ -33,22 +32,11 @@ def the(kind: str, folder: Path = KUBERNETES) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module")
-def pod() -> dict[str, Any]:
-    spec: dict[str, Any] = the("StatefulSet")["spec"]["template"]["spec"]
-    return spec
-
-
-@pytest.fixture(scope="module")
-def container(pod: dict[str, Any]) -> dict[str, Any]:
-    (only,) = pod["containers"]
-    return dict(only)
-
-
-@pytest.fixture(scope="module")
-def node() -> dict[str, Any]:
-    (only,) = the("StatefulSet", CLUSTER)["spec"]["template"]["spec"]["containers"]
-    return dict(only)
+def pod_of(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the example says about a pod, and about the only container in it."""
+    spec = the("StatefulSet", folder)["spec"]["template"]["spec"]
+    (only,) = spec["containers"]
+    return spec, only
 
 
 # -- Kubernetes -------------------------------------------------------------------------------------
@@ -70,7 +58,7 @@ def test_the_schemas_of_kubernetes_accept_every_object(version: str) -> None:
 @pytest.mark.parametrize("folder", [KUBERNETES, CLUSTER], ids=["one", "cluster"])
 def test_the_objects_find_each_other(folder: Path) -> None:
     stateful = the("StatefulSet", folder)["spec"]
-    spec, labels = stateful["template"]["spec"], stateful["template"]["metadata"]["labels"].items()
+    (spec, container), labels = pod_of(folder), stateful["template"]["metadata"]["labels"].items()
     services = {one["metadata"]["name"]: one["spec"] for one in objects(folder) if one["kind"] == "Service"}
     selectors = [
         stateful["selector"]["matchLabels"],
@@ -80,7 +68,6 @@ def test_the_objects_find_each_other(folder: Path) -> None:
         *(one["labelSelector"]["matchLabels"] for one in spec.get("topologySpreadConstraints", ())),
     ]
     assert all(selector and selector.items() <= labels for selector in selectors)
-    (container,) = spec["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert ports["http"] == Settings.model_fields["port"].default
     assert {service["ports"][0]["targetPort"] for service in services.values()} <= ports.keys()
@@ -90,12 +77,12 @@ def test_the_objects_find_each_other(folder: Path) -> None:
     assert spec["enableServiceLinks"] is False, "a Service named oubli would set OUBLI_PORT"
 
 
-def test_a_pod_may_do_little(pod: dict[str, Any], container: dict[str, Any], node: dict[str, Any]) -> None:
+def test_a_pod_may_do_little() -> None:
+    (pod, container), (of_cluster, node) = pod_of(KUBERNETES), pod_of(CLUSTER)
     assert f"USER {USER}:{USER}" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
     whole = pod["securityContext"]
     assert (whole["runAsNonRoot"], whole["runAsUser"], whole["fsGroup"]) == (True, USER, USER)
     assert whole["fsGroupChangePolicy"] == "OnRootMismatch", "the server refuses keys that the group may read"
-    of_cluster = the("StatefulSet", CLUSTER)["spec"]["template"]["spec"]
     assert of_cluster["securityContext"] == whole
     assert pod["automountServiceAccountToken"] is of_cluster["automountServiceAccountToken"] is False
     may = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
@@ -106,18 +93,17 @@ def test_a_pod_may_do_little(pod: dict[str, Any], container: dict[str, Any], nod
     assert all(node[name] == container[name] for name in PROBES)
 
 
-def secrets_of(folder: Path, key: str) -> tuple[str, str]:
-    """Write what the pod has mounted; return the places of the schema and of the key."""
-    (folder / "schema.json").write_text(the("ConfigMap")["data"]["schema.json"])
-    (folder / "key").write_text(key)
-    return str(folder / "schema.json"), str(folder / "key")
-
-
-def test_the_pod_starts_and_its_probes_are_answered(container: dict[str, Any], tmp_path: Path) -> None:
-    schema, key = secrets_of(tmp_path, "k" * 64)
-    places = {"/etc/oubli/schema.json": schema, "/run/secrets/oubli/key": key}
+def test_the_pod_starts_and_its_probes_are_answered_and_the_empty_key_of_the_example_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text(the("ConfigMap")["data"]["schema.json"])
+    (tmp_path / "key").write_text(the("Secret")["stringData"]["key"])
+    _, container = pod_of(KUBERNETES)
+    places = {"/etc/oubli/schema.json": "schema.json", "/run/secrets/oubli/key": "key"}
     command, *arguments = [places.get(argument, argument) for argument in container["args"]]
     assert command == "serve"
+    done = run_cli("serve", *arguments, "--port", "0", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "api_key_file" in done.stderr
+    (tmp_path / "key").write_text("k" * 64)
     with serving(*arguments, cwd=tmp_path) as server:
         for name in PROBES:
             path = container[name]["httpGet"]["path"]
@@ -128,40 +114,21 @@ def test_the_pod_starts_and_its_probes_are_answered(container: dict[str, Any], t
         assert server.stop() == 0
 
 
-def test_the_empty_key_of_the_example_is_refused(tmp_path: Path) -> None:
-    schema, key = secrets_of(tmp_path, the("Secret")["stringData"]["key"])
-    done = run_cli("serve", "--schema", schema, "--api-key-file", key, "--port", "0", cwd=tmp_path)
-    assert done.returncode != 0
-    assert "api_key_file" in done.stderr
-
-
 # -- systemd ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def unit(tmp_path: Path) -> Path:
-    """The unit, with a program that is there."""
-    path = tmp_path / "oubli.service"
+def test_systemd_accepts_the_unit_and_finds_little_exposed(tmp_path: Path) -> None:
     text = (SYSTEMD / "oubli.service").read_text(encoding="utf-8")
-    program = shutil.which("true")
     assert "\nExecStart=/opt/oubli/venv/bin/oubli serve " in text
-    path.write_text(text.replace("ExecStart=/opt/oubli/venv/bin/oubli", f"ExecStart={program}"))
-    return path
-
-
-def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
-    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, check=False)
-
-
-def test_systemd_accepts_the_unit_and_finds_little_exposed(unit: Path) -> None:
-    done = analyze("verify", unit)
+    unit = tmp_path / "oubli.service"  # with a program that is there
+    unit.write_text(text.replace("ExecStart=/opt/oubli/venv/bin/oubli", f"ExecStart={shutil.which('true')}"))
+    done = run_program("systemd-analyze", "verify", unit)
     assert (done.returncode, done.stderr) == (0, "")
-    done = analyze("security", "--offline=true", "--threshold=15", unit)  # 1.5 of 10
-    assert done.returncode == 0, done.stdout[-2000:]
+    output_of("systemd-analyze", "security", "--offline=true", "--threshold=15", unit)  # 1.5 of 10
     unit.write_text(unit.read_text().replace("NoNewPrivileges=", "NoNewPrivilege="))
-    assert "NoNewPrivilege" in analyze("verify", unit).stderr
+    assert "NoNewPrivilege" in run_program("systemd-analyze", "verify", unit).stderr
 
 
 def test_the_settings_of_the_unit_are_settings(tmp_path: Path) -> None:

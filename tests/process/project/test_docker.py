@@ -14,16 +14,11 @@ import yaml
 
 from oubli.app.settings import ENV_PREFIX, Settings
 from oubli.app.version import VERSION
-from tests.serving import EXAMPLE, ROOT, Running, environment, free_port, serving, small_table
+from tests.serving import EXAMPLE, ROOT, Running, free_port, output_of, run_program, serving, small_table
 
 ENTRYPOINT = ROOT / "docker" / "entrypoint.sh"
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def compose() -> dict[str, Any]:
-    document: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
-    return document
+COMPOSE = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -58,13 +53,13 @@ def test_every_file_that_is_copied_is_there_and_not_ignored() -> None:
 
 
 def test_variables_are_settings() -> None:
-    text = DOCKERFILE + (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
-    names = set(re.findall(rf"\b{ENV_PREFIX}[A-Z_]+", text))
+    names = set(re.findall(rf"\b{ENV_PREFIX}[A-Z_]+", DOCKERFILE + COMPOSE))
     assert names
     assert {name.removeprefix(ENV_PREFIX).lower() for name in names} <= set(Settings.model_fields)
 
 
-def test_compose_gives_the_container_little_and_publishes_to_this_machine_only(compose: dict[str, Any]) -> None:
+def test_compose_gives_the_container_little_and_publishes_to_this_machine_only() -> None:
+    compose: dict[str, Any] = yaml.safe_load(COMPOSE)
     service = compose["services"]["oubli"]
     assert (service["image"], service["ports"]) == (f"oubli:{VERSION}", ["127.0.0.1:8000:8000"])
     assert (service["read_only"], service["cap_drop"], service["ulimits"]["core"]) == (True, ["ALL"], 0)
@@ -76,25 +71,21 @@ def test_compose_gives_the_container_little_and_publishes_to_this_machine_only(c
 
 
 def check_health(port: int) -> int:
-    script = ROOT / "docker" / "healthcheck.py"
-    return subprocess.run([sys.executable, script], env=environment(OUBLI_PORT=str(port)), check=False).returncode
+    done = run_program(sys.executable, ROOT / "docker" / "healthcheck.py", OUBLI_PORT=str(port))
+    assert done.stderr == ""
+    return done.returncode
 
 
 def test_the_health_check_tells_a_ready_server_from_none(adult_server: Running) -> None:
-    assert check_health(adult_server.port) == 0
-    assert check_health(free_port()) == 1
+    assert [check_health(port) for port in (adult_server.port, free_port())] == [0, 1]
 
 
 def test_the_smoke_test_passes_on_a_real_server(adult_server: Running) -> None:
     before = adult_server.get("/model")[1]["n_samples"]
-    done = subprocess.run(
-        ["bash", ROOT / "docker" / "smoke.sh", adult_server.url], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "the server works" in done.stdout
+    script = ROOT / "docker" / "smoke.sh"
+    assert "the server works" in output_of("bash", script, adult_server.url)
     assert adult_server.get("/model")[1]["n_samples"] == before
-    command = ["bash", ROOT / "docker" / "smoke.sh", f"http://127.0.0.1:{free_port()}"]
-    assert subprocess.run(command, capture_output=True, check=False).returncode != 0
+    assert run_program("bash", script, f"http://127.0.0.1:{free_port()}").returncode != 0
 
 
 @pytest.fixture
@@ -119,10 +110,9 @@ def test_the_entry_point_copies_the_kernels_to_where_numba_can_write(search_path
     kernels.mkdir()
     (kernels / "compiled").write_text("code")
     cache = tmp_path / "cache"
-    variables = environment(PATH=search_path, KERNELS_IN_IMAGE=str(kernels), NUMBA_CACHE_DIR=str(cache))
+    variables = {"PATH": search_path, "KERNELS_IN_IMAGE": str(kernels), "NUMBA_CACHE_DIR": str(cache)}
     for _ in range(2):  # a restart of the container finds them there
-        done = subprocess.run([ENTRYPOINT, "--version"], env=variables, capture_output=True, text=True, check=True)
-        assert done.stdout.startswith("oubli ")
+        assert output_of(ENTRYPOINT, "--version", **variables).startswith("oubli ")
         assert (cache / "compiled").read_text() == "code"
         assert not (cache / "image").exists()
 
@@ -132,11 +122,8 @@ NEW = OLD + " abm bmi1 bmi2 f16c movbe"
 
 
 @pytest.mark.parametrize(("machine", "flags", "own", "named"), [
-    ("x86_64", NEW, "", "x86-64-v3"),
-    ("x86_64", NEW + " avx512f", "", "x86-64-v3"),
-    ("x86_64", NEW, "znver4", "znver4"),
-    ("x86_64", OLD, "", ""),
-    ("aarch64", "", "", "generic"),
+    ("x86_64", NEW, "", "x86-64-v3"), ("x86_64", NEW + " avx512f", "", "x86-64-v3"),
+    ("x86_64", NEW, "znver4", "znver4"), ("x86_64", OLD, "", ""), ("aarch64", "", "", "generic"),
 ])  # fmt: skip
 def test_kernels_are_compiled_for_a_processor_that_is_named(
     tmp_path: Path, machine: str, flags: str, own: str, named: str
@@ -158,10 +145,9 @@ def test_the_entry_point_copies_secrets_so_that_nobody_else_may_read_them(search
     (mounted / "pgpass").symlink_to("..data/pgpass")
     (mounted / "cluster_secret").write_text("s" * 64)
     (mounted / "cluster_secret").chmod(0o644)
-    variables = environment(PATH=search_path, SECRETS_FROM=str(mounted), SECRETS_TO=str(private))
     for _ in range(2):
-        subprocess.run([ENTRYPOINT, "--version"], env=variables, check=True)
-        assert {path.name for path in private.iterdir()} == {"pgpass", "cluster_secret"}
+        output_of(ENTRYPOINT, "--version", PATH=search_path, SECRETS_FROM=str(mounted), SECRETS_TO=str(private))
+        modes = {path.name: path.stat().st_mode & 0o777 for path in private.iterdir()}
+        assert modes == {"pgpass": 0o600, "cluster_secret": 0o600}
         assert private.stat().st_mode & 0o777 == 0o700
-        assert all(path.stat().st_mode & 0o777 == 0o600 for path in private.iterdir())
         assert (private / "pgpass").read_text() == "*:*:*:oubli:secret\n"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
@@ -23,7 +22,7 @@ from typer.main import get_command
 
 from oubli.app.cli.main import cli
 from tests.commands import commands
-from tests.serving import EXAMPLE, ROOT, Running, environment, free_port
+from tests.serving import EXAMPLE, ROOT, Running, free_port, output_of, run_program
 from tests.tiers import ordinary
 
 DOCS = ROOT / "docs"
@@ -110,8 +109,7 @@ class Block(NamedTuple):
 
 
 def blocks_of(page: str) -> list[Block]:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    found = BLOCK.findall(text)
+    found = BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
     return [Block("stop" if stop else kind, body, i) for i, (kind, body, stop) in enumerate(found)]
 
 
@@ -134,18 +132,13 @@ def compare(page: str, blocks: list[Block], kind: str, output: str) -> None:
         if following.kind == "json":
             assert is_like(json.loads(following.text), json.loads(actual)), f"{page}:\n{following.text}\nis\n{actual}"
         else:
-            assert re.fullmatch(pattern_of(following.text), squeezed(actual)), (
-                f"{page}:\n{following.text}\nis\n{actual}"
-            )
+            assert is_as_shown(following.text, actual), f"{page}:\n{following.text}\nis\n{actual}"
 
 
-def squeezed(text: str) -> str:
-    return " ".join(text.split())
-
-
-def pattern_of(text: str) -> re.Pattern[str]:
-    """What a text may stand for: three dots are anything, also nothing behind a word (no sample may do any harm)."""
-    return re.compile(".*".join(re.escape(part) for part in re.split(r" ?\.\.\.", squeezed(text))), re.DOTALL)
+def is_as_shown(shown: str, actual: str) -> bool:
+    """Whether a text is what a page shows; three dots stand for anything, also for nothing behind a word."""
+    parts = [re.escape(part) for part in re.split(r" ?\.\.\.", " ".join(shown.split()))]
+    return bool(re.fullmatch(".*".join(parts), " ".join(actual.split()), re.DOTALL))
 
 
 def is_like(shown: Any, actual: Any) -> bool:
@@ -199,22 +192,16 @@ END
 BEFORE = {"docs/how-to/operations.md": {"oubli ledger fetch": ERASE_MANY}}
 
 
-def reaches_npm() -> bool:
-    npm = shutil.which("npm")
-    return (
-        npm is not None and subprocess.run([npm, "ping"], capture_output=True, timeout=60, check=False).returncode == 0
-    )
-
-
 @pytest.mark.parametrize("page", ordinary(WITH_SHELL, "README.md", "docs/how-to/erasure.md"))
 def test_the_commands_of_a_page_run(page: str, oubli: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     blocks = blocks_of(page)
     commands = run_in_order(blocks, "sh")
-    if any("npm install" in block.text for block in commands) and not reaches_npm():
-        pytest.skip("npm is not installed, or its registry cannot be reached")
-    starts = page != "README.md" and any(STARTING.search(block.text) for block in commands)
+    if any("npm install" in block.text for block in commands):
+        npm = shutil.which("npm")
+        if npm is None or run_program(npm, "ping").returncode:
+            pytest.skip("npm is not installed, or its registry cannot be reached")
     port, url = "", ADDRESS
-    if starts:
+    if page != "README.md" and any(STARTING.search(block.text) for block in commands):
         port = str(free_port())
         url = f"http://127.0.0.1:{port}"
     elif any(ADDRESS in block.text for block in commands):
@@ -228,16 +215,8 @@ def test_the_commands_of_a_page_run(page: str, oubli: str, tmp_path: Path, reque
             lines += [f"echo '{mark(block)}'", block.text.replace(ADDRESS, url), "echo"]
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples" / EXAMPLE.name).symlink_to(EXAMPLE)
-    done = subprocess.run(
-        ["bash", "-c", "\n".join([*lines, "stop"])],
-        cwd=tmp_path,
-        env=environment(PYTHON=sys.executable, OUBLI=oubli, PORT=port, URL=url),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{page}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    compare(page, blocks, "sh", done.stdout)
+    variables = {"PYTHON": sys.executable, "OUBLI": oubli, "PORT": port, "URL": url}
+    compare(page, blocks, "sh", output_of("bash", "-c", "\n".join([*lines, "stop"]), cwd=tmp_path, **variables))
     if page in BEFORE:
         pages = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_bytes().splitlines()]
         entries = [entry for page in pages for entry in page["entries"]]
@@ -252,10 +231,8 @@ def test_the_programs_of_a_page_run(page: str, tmp_path: Path) -> None:
     lines = []
     for block in run_in_order(blocks, "python"):
         lines += [f"print({mark(block)!r})", block.text]
-    command = [sys.executable, "-W", "error", "-c", "\n".join(lines)]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{page}\n{done.stderr[-3000:]}"
-    compare(page, blocks, "python", done.stdout)
+    told = output_of(sys.executable, "-W", "error", "-c", "\n".join(lines), cwd=tmp_path)
+    compare(page, blocks, "python", told)
 
 
 def test_each_block_is_run_or_named_with_a_reason() -> None:
@@ -264,54 +241,42 @@ def test_each_block_is_run_or_named_with_a_reason() -> None:
     assert all(block.text.startswith(tuple(NOT_RUN)) for _, block in blocks if block.kind in OTHERS)
     not_run = {text for text in NOT_RUN for _, block in blocks if block.text.startswith(text)}
     assert not_run == set(NOT_RUN), "a reason for a block that is gone"
-    for page in PAGES:
-        before = None
-        for block in blocks_of(page):
-            if block.kind in ("text", "json"):
-                assert before is not None, f"{page} shows output of nothing"
-                assert before.kind in ("sh", "python"), f"{page} shows output of nothing:\n{block.text}"
-            before = block
+    for (page, before), (following, block) in pairwise([("", Block("", "", 0)), *blocks]):
+        if block.kind in ("text", "json"):
+            shows = (before.kind in ("sh", "python"), page) == (True, following)
+            assert shows, f"{following} shows output of nothing:\n{block.text}"
 
 
 # -- the reference is what the code says ------------------------------------------------------------
 
 
-def commands_of(group: Any, prefix: str = "") -> dict[str, Any]:
-    """All commands, those of a group with its name before theirs."""
-    found: dict[str, Any] = {}
+def commands_of(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All commands by their names, those of a group with its name before theirs."""
     for name, command in group.commands.items():
-        if command.hidden:
-            continue
-        if hasattr(command, "commands"):
-            found.update(commands_of(command, f"{prefix}{name} "))
-        else:
-            found[prefix + name] = command
-    return found
+        if not command.hidden and hasattr(command, "commands"):
+            yield from commands_of(command, f"{prefix}{name} ")
+        elif not command.hidden:
+            yield prefix + name, command
 
 
-COMMANDS = commands_of(cast("Any", get_command(cli)))
+COMMANDS = dict(commands_of(get_command(cli)))
 
 
 @pytest.mark.parametrize("script", ordinary(["reference.py", "figures.py"], "reference.py"))
 def test_generated_pages_and_pictures_are_up_to_date(script: str) -> None:
-    command = [sys.executable, str(DOCS / "scripts" / script), "--check"]
-    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    output_of(sys.executable, DOCS / "scripts" / script, "--check")
 
 
 def test_the_files_of_a_data_directory_are_in_the_reference(adult_server: Running) -> None:
     assert adult_server.ask("DELETE", "/samples/0")[0] == 200
     names = re.findall(r"^\| `([\w./-]+)` \|", (DOCS / "reference" / "files.md").read_text(), re.MULTILINE)
     assert len(names) > 10
-    patterns = [
-        re.compile(re.escape(name).replace("NUMBER", r"\d{8,}").replace("ID", "[0-9a-f]+").replace("NAME", ".+"))
-        for name in names
-    ]
+    known = "|".join(map(re.escape, names))
+    known = known.replace("NUMBER", r"\d{8,}").replace("ID", "[0-9a-f]+").replace("NAME", ".+")
     directory = adult_server.folder / "oubli-data"
     found = [path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()]
     assert {"lock", "ledger.sqlite", "journal-mark"} <= set(found)
-    for name in found:
-        assert any(pattern.fullmatch(name) for pattern in patterns), name
+    assert [name for name in found if not re.fullmatch(known, name)] == []
 
 
 def test_the_flags_that_the_pages_show_are_there() -> None:
@@ -360,19 +325,10 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(listed(nav)) == sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the built site."""
-    pytest.importorskip("mkdocs", reason="MkDocs comes with `make docs`")
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
 @pytest.mark.long
-def test_the_site_loads_nothing_from_another_host(site: Path) -> None:
-    for page in site.rglob("*.html"):
+def test_the_site_loads_nothing_from_another_host(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="MkDocs comes with `make docs`")
+    output_of(sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path)
+    for page in tmp_path.rglob("*.html"):
         loaded = re.findall(r'(?:src|<link[^>]*href)="(https?://[^"]+)"', page.read_text(encoding="utf-8"))
         assert loaded == [], "the site loads something from another host"

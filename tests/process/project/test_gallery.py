@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.serving import ROOT
+from tests.serving import ROOT, output_of
 
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 
@@ -21,8 +20,7 @@ NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 def gallery() -> Any:
     """The script that writes the pages."""
     spec = spec_from_file_location("gallery", ROOT / "docs" / "scripts" / "gallery.py")
-    assert spec is not None
-    assert spec.loader is not None
+    assert spec is not None and spec.loader is not None  # noqa: PT018
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -32,9 +30,7 @@ def gallery() -> Any:
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the notebooks and their data, beside a folder `site` with what the wheel installs."""
     place = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)], cwd=ROOT, check=True, timeout=300
-    )
+    output_of(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", place)
     shutil.unpack_archive(next(place.glob("*.whl")), place / "site", "zip")
     shutil.copytree(ROOT / "examples" / "notebooks", place / "notebooks")
     shutil.copy(ROOT / "examples" / "adult.csv.gz", place)

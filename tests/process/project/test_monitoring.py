@@ -18,13 +18,13 @@ import pytest
 import yaml
 
 from oubli.app.http.monitoring.metrics import OTHERS, TABLE
-from tests.serving import ROOT, Running, free_port, serving, small_table, wait_for
+from tests.serving import ROOT, Running, free_port, output_of, serving, small_table, wait_for
 
 FILES = ROOT / "docker" / "prometheus"
 GRAFANA = ROOT / "docker" / "grafana"
-RULES: list[dict[str, Any]] = [
-    rule for group in yaml.safe_load((FILES / "alerts.yml").read_text())["groups"] for rule in group["rules"]
-]
+GROUPS: list[dict[str, Any]] = yaml.safe_load((FILES / "alerts.yml").read_text())["groups"]
+RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
+SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 BOARD: dict[str, Any] = json.loads((GRAFANA / "dashboards" / "oubli.json").read_text())
 OF_NODES = "oubli_cluster_"  # what these series tell is there on nodes of a cluster only
 COMPARISON = re.compile(r"(?P<number>.+) (?P<sign>[<>]) (?P<limit>[\d.]+)", re.DOTALL)
@@ -32,21 +32,18 @@ OF_THE_MACHINE = {"OubliJournalSlow", "OubliSlowPredictions"}  # a busy one may 
 
 
 def needs(program: str) -> Any:
-    return pytest.mark.skipif(
-        shutil.which(program) is None, reason=f"{program} is not installed (Debian: apt-get install prometheus)"
-    )
-
-
-def promtool(*arguments: str) -> None:
-    done = subprocess.run(["promtool", *arguments], cwd=FILES, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    why = f"{program} is not installed (Debian: apt-get install prometheus)"
+    return pytest.mark.skipif(shutil.which(program) is None, reason=why)
 
 
 @needs("promtool")
 def test_rules_and_configuration_are_sound_and_rules_fire_when_they_should_and_only_then() -> None:
-    promtool("check", "rules", "alerts.yml")
-    promtool("check", "config", "prometheus.yml")
-    promtool("test", "rules", "alerts.test.yml")
+    for words in (
+        ("check", "rules", "alerts.yml"),
+        ("check", "config", "prometheus.yml"),
+        ("test", "rules", "alerts.test.yml"),
+    ):
+        output_of("promtool", *words, cwd=FILES)
 
 
 def test_rules_compare_a_number_with_a_limit_say_what_it_means_and_are_tested() -> None:
@@ -60,9 +57,7 @@ def test_rules_compare_a_number_with_a_limit_say_what_it_means_and_are_tested() 
 
 
 def test_compose_mounts_what_is_there() -> None:
-    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-    for name in ("prometheus", "grafana"):
-        service = services[name]
+    for service in (SERVICES["prometheus"], SERVICES["grafana"]):
         assert service["profiles"] == ["monitoring"]
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
         assert re.fullmatch(r".+:v?\d+\.\d+\.\d+", service["image"])
@@ -71,14 +66,13 @@ def test_compose_mounts_what_is_there() -> None:
             source = volume.split(":")[0]
             assert (ROOT / source).exists() if source.startswith(".") else source == "prometheus-data"
     target = yaml.safe_load((FILES / "prometheus.yml").read_text())["scrape_configs"][0]["static_configs"][0]["targets"]
-    assert target == [f"{services['oubli']['environment']['OUBLI_ALLOWED_HOSTS']}:8000"]
+    assert target == [f"{SERVICES['oubli']['environment']['OUBLI_ALLOWED_HOSTS']}:8000"]
 
 
 def test_grafana_finds_the_dashboard_and_its_source() -> None:
-    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     (provider,) = yaml.safe_load((GRAFANA / "provisioning" / "dashboards" / "oubli.yml").read_text())["providers"]
-    assert any(volume.endswith(f":{provider['options']['path']}:ro") for volume in services["grafana"]["volumes"])
-    home = services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert any(volume.endswith(f":{provider['options']['path']}:ro") for volume in SERVICES["grafana"]["volumes"])
+    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
     assert home == f"{provider['options']['path']}/oubli.json"
     (source,) = yaml.safe_load((GRAFANA / "provisioning" / "datasources" / "prometheus.yml").read_text())["datasources"]
     assert source["url"] == "http://prometheus:9090"
@@ -116,16 +110,9 @@ def scraping(port: int, folder: Path) -> Iterator[Prometheus]:
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     shutil.copy(FILES / "alerts.yml", folder)
     own = free_port()
-    command = [
-        "prometheus",
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'series'}",
-        f"--web.listen-address=127.0.0.1:{own}",
-    ]
-    with (
-        (folder / "prometheus.txt").open("w") as output,
-        subprocess.Popen(command, stdout=output, stderr=output) as run,
-    ):
+    words = ("--config.file=prometheus.yml", "--storage.tsdb.path=series", f"--web.listen-address=127.0.0.1:{own}")
+    output = (folder / "prometheus.txt").open("w")
+    with output, subprocess.Popen(["prometheus", *words], cwd=folder, stdout=output, stderr=output) as run:
         try:
             yield Prometheus(own)
         finally:
@@ -177,7 +164,7 @@ def test_series_of_nodes_are_there_and_a_server_alone_has_none() -> None:
 
 
 @needs("prometheus")
-def test_what_each_rule_compares_is_there(prometheus: Prometheus) -> None:
+def test_rules_dashboard_and_its_variable_find_what_they_ask_for(prometheus: Prometheus) -> None:
     for rule in RULES:
         fires = prometheus.series(rule["expr"])
         assert not fires or rule["alert"] in OF_THE_MACHINE, "this server is sound"
@@ -188,9 +175,6 @@ def test_what_each_rule_compares_is_there(prometheus: Prometheus) -> None:
             assert found, rule["alert"]
             assert all(one["value"][1] != "NaN" for one in found), rule["alert"]
 
-
-@needs("prometheus")
-def test_every_query_of_the_dashboard_finds_series(prometheus: Prometheus) -> None:
     for panel in BOARD["panels"]:
         for target in panel.get("targets", ()):
             asked = target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".+")
@@ -198,9 +182,6 @@ def test_every_query_of_the_dashboard_finds_series(prometheus: Prometheus) -> No
             found = prometheus.series(asked)
             assert OF_NODES in asked or any(one["value"][1] != "NaN" for one in found), (panel["title"], asked)
 
-
-@needs("prometheus")
-def test_scrapes_are_sound_and_the_variable_of_the_dashboard_finds_the_server(prometheus: Prometheus) -> None:
     (target,) = prometheus.ask("/targets")["activeTargets"]
     assert (target["health"], target["lastError"]) == ("up", "")
     (variable,) = BOARD["templating"]["list"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+from tests.serving import ROOT, output_of
+
 TITLE = "## One deletion, from the socket to the leaf"
 
 
@@ -20,9 +19,8 @@ def described() -> list[str]:
 
 def traced() -> list[str]:
     """The files that a deletion on the fast path enters, in the order in which it does."""
-    command = [sys.executable, "benchmarks/trace_write.py", "--files"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
-    part = done.stdout.partition("DELETE, fast path")[2].partition("POST, ordinary path")[0]
+    told = output_of(sys.executable, "benchmarks/trace_write.py", "--files")
+    part = told.partition("DELETE, fast path")[2].partition("POST, ordinary path")[0]
     return re.findall(r"^ {4}(\S+)", part, re.MULTILINE)
 
 

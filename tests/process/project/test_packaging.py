@@ -6,7 +6,6 @@ import email
 import json
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -16,8 +15,9 @@ import pytest
 
 from oubli.app.version import VERSION
 from tests import pythons
+from tests.serving import ROOT, output_of, run_program
 
-ROOT = Path(__file__).resolve().parents[3]
+BUILD = (sys.executable, "-m", "hatchling", "build", "-d")
 # What everything imported looks like: names that are there twice, and files that are there twice.
 WALK = """
 import importlib, json, os, pkgutil, sys
@@ -41,19 +41,14 @@ print(json.dumps({
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A wheel and a source distribution."""
     folder = tmp_path_factory.mktemp("built")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-d", str(folder)], cwd=ROOT, check=True, capture_output=True
-    )
+    output_of(*BUILD, folder)
     return next(folder.glob("*.whl")), next(folder.glob("*.tar.gz"))
 
 
 def walk(place: Path, cwd: Path) -> dict[str, object]:
     """Import everything that a place on the path holds, in a process of its own."""
     script = f"import sys; sys.path.insert(0, {str(place)!r})\n{WALK}"
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", script], cwd=cwd, check=True, capture_output=True, text=True, timeout=120
-    )
-    answer: dict[str, object] = json.loads(done.stdout)
+    answer: dict[str, object] = json.loads(output_of(sys.executable, "-I", "-c", script, cwd=cwd))
     return answer
 
 
@@ -92,18 +87,12 @@ def test_a_source_distribution_builds_the_same_wheel(built: tuple[Path, Path], t
     with tarfile.open(built[1]) as archive:
         archive.extractall(tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
-        cwd=source,
-        check=True,
-        capture_output=True,
-    )
+    output_of(*BUILD, tmp_path, "-t", "wheel", cwd=source)
     (again,) = tmp_path.glob("*.whl")
     assert zipfile.ZipFile(again).namelist() == zipfile.ZipFile(built[0]).namelist()
 
 
 @pytest.mark.parametrize("name", ["app", "core"])
 def test_the_folders_cannot_be_imported_under_another_name(name: str) -> None:
-    done = subprocess.run([sys.executable, "-c", f"import {name}"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert f"import oubli.{name}" in done.stderr
+    done = run_program(sys.executable, "-c", f"import {name}")
+    assert (done.returncode, f"import oubli.{name}" in done.stderr) == (1, True)

@@ -79,10 +79,7 @@ class Load:
             try:
                 answer = self._ask(self._nodes.all[place], name, asked, is_deletion=is_deletion)
             except (OSError, http.client.HTTPException):
-                known.unknown.add(name)  # it may have been made, or not
-                place = (place + 1) % len(self._nodes.all)
-                time.sleep(_PAUSE)
-                continue
+                answer = Answer(0, None, {})  # it may have been made, or not
             if answer.status in _CHANGED:
                 self._note(known, name, is_deletion=is_deletion)
             elif answer.status == REDIRECT:

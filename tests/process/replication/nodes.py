@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -39,15 +39,13 @@ class Node:
     port: int
     database: str
     more: tuple[str, ...] = ()
-    address: str = "127.0.0.1"
-    before: tuple[str, ...] = ()  # of the command: where it runs
     launched: Start = spawned
     process: Process | None = None
-    n_starts: int = field(default=0)
+    n_starts: int = 0
 
     @property
     def url(self) -> str:
-        return f"http://{self.address}:{self.port}"
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def data(self) -> Path:
@@ -62,7 +60,7 @@ class Node:
         """The keys of the journal's segments that it has now, by their ids."""
         found = {}
         for path in self.key_folder.glob("*.key"):
-            with contextlib.suppress(FileNotFoundError, ValueError):  # overwritten first, then removed
+            with suppress(FileNotFoundError, ValueError):  # overwritten first, then removed
                 found[path.stem] = bytes.fromhex(path.read_text())
         return found
 
@@ -74,7 +72,7 @@ class Node:
     def start(self) -> None:
         self.n_starts += 1
         command = (
-            *self.before, *APP, "serve", "--port", str(self.port), "--data-dir", str(self.data),
+            *APP, "serve", "--port", str(self.port), "--data-dir", str(self.data),
             "--journal", self.database, "--follow", "--node-name", self.name, "--node-url", self.url,
             "--cluster-secret-file", str(self.folder.parent / "secret"), *flags(), *self.more,
         )  # fmt: skip
@@ -104,17 +102,16 @@ class Node:
 
     def ask(self, method: str, path: str, body: Any = None, *, seconds: float = 30, **headers: str) -> Answer:
         """Send one request, and follow no redirect."""
-        connection = http.client.HTTPConnection(self.address, self.port, timeout=seconds)
-        try:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)) as connection:
             sent = {name.replace("_", "-"): value for name, value in headers.items()}
             if body is not None:
                 sent["Content-Type"] = "application/json"
             connection.request(method, path, None if body is None else json.dumps(body), sent)
             answer = connection.getresponse()
-            content = answer.read()
-            return Answer(answer.status, _parsed(content), {k.lower(): v for k, v in answer.getheaders()})
-        finally:
-            connection.close()
+            content: Any = answer.read()
+            with suppress(ValueError):
+                content = json.loads(content)
+            return Answer(answer.status, content, {k.lower(): v for k, v in answer.getheaders()})
 
     def cluster(self) -> Any:
         return self.ask("GET", "/cluster").content
@@ -124,10 +121,9 @@ class Node:
         return {one["name"] for one in self.cluster()["nodes"]}
 
     def is_ready(self) -> bool:
-        try:
+        with suppress(OSError, http.client.HTTPException):
             return self.ask("GET", "/readyz", seconds=5).status == 200
-        except (OSError, http.client.HTTPException):
-            return False
+        return False
 
     @property
     def n_joined(self) -> int:
@@ -156,13 +152,6 @@ class Node:
         return f"{job['result']['live_digest']}@{job['result']['model_version']}"
 
 
-def _parsed(content: bytes) -> Any:
-    try:
-        return json.loads(content)
-    except ValueError:
-        return content
-
-
 class Nodes:
     """The nodes of one cluster."""
 
@@ -171,9 +160,8 @@ class Nodes:
         self.server = server
         self.database = database or server.new_database()
         write_csv(folder / "people.csv")
-        secret = folder / "secret"
-        secret.write_text(SECRET)
-        secret.chmod(0o600)
+        (folder / "secret").write_text(SECRET)
+        (folder / "secret").chmod(0o600)
         self.all = [self.new(f"node{i}", *more) for i in range(n)]
 
     def new(self, name: str, *more: str) -> Node:
@@ -187,8 +175,7 @@ class Nodes:
         self.wait(lambda: self.all[0].is_ready(), "the first node is ready")
         for one in self.all[1:]:
             one.start()
-        for one in self.all[1:]:
-            self.wait(one.is_ready, f"{one.name} is ready")
+        self.wait(lambda: all(one.is_ready() for one in self.all), "all nodes are ready")
         # A node reads the list of members at each of its heartbeats. It may be ready before it has read of the others.
         names = {one.name for one in self.all}
         self.wait(lambda: all(one.known() == names for one in self.all), "all nodes know all nodes")
@@ -200,12 +187,9 @@ class Nodes:
     def wait(self, holds: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
         end = time.monotonic() + seconds
         while True:
-            try:
-                found = holds()
-            except (OSError, http.client.HTTPException):
-                found = None
-            if found:
-                return found
+            with suppress(OSError, http.client.HTTPException):
+                if found := holds():
+                    return found
             assert time.monotonic() < end, f"not so after {seconds} s: {what}\n" + "\n".join(
                 f"--- {one.name}\n{one.output[-3000:]}" for one in self.all
             )

@@ -15,11 +15,8 @@ from tests.postgres import Proxy, Server
 from tests.process.replication.nodes import CELLS, Node, Nodes
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
-MEMBER_TIMEOUT = 8
-N_QUEUED = 8
+MEMBER_TIMEOUT = N_QUEUED = 8
 PREDICTION = {"instances": [CELLS[0]]}
-
-
 OF_SAMPLES = ("/samples/cut", "/model", "/model/trees/0")
 
 
@@ -46,7 +43,7 @@ def nodes(postgres: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def connected(node: Node) -> http.client.HTTPConnection:
     """A connection that stays open, so that requests may wait in it."""
-    connection = http.client.HTTPConnection(node.address, node.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", node.port, timeout=60)
     connection.connect()
     return connection
 

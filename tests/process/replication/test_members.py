@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +13,7 @@ from oubli.core.persistence import read_metadata
 from tests.postgres import Server
 from tests.process.durability.canaries import canary, files_with
 from tests.process.replication.nodes import CELLS, REDIRECT, Node, Nodes, place_of
-from tests.serving import APP, environment
+from tests.serving import APP, run_program
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 MEMBER_TIMEOUT = 25  # seconds; longer than a node takes to start on a busy machine
@@ -46,8 +44,11 @@ def test_a_node_that_differs_is_taken_out_of_service_and_rejoins(nodes: Nodes) -
     assert leader.ask("POST", "/snapshot").status == 201
     nodes.wait(lambda: member(nodes, follower.name)["digests_equal"] is True, "digests were compared")
     follower.stop()
-    for path in follower.data.glob("snapshot-*.safetensors"):
-        alter(path)
+    for path in follower.data.glob("snapshot-*.safetensors"):  # takes a sample out of it, as no server would
+        model = load_own(path).model
+        model.delete(["before"])
+        model.resolve()
+        model.save(path, extra=read_metadata(path)["extra"])
     follower.start()
     nodes.wait(lambda: member(nodes, follower.name)["digests_equal"] is False, "the difference is told")
     assert leader.series("oubli_cluster_is_leader") == 1
@@ -58,18 +59,9 @@ def test_a_node_that_differs_is_taken_out_of_service_and_rejoins(nodes: Nodes) -
     nodes.require_same()
 
 
-def alter(path: Path) -> None:
-    """Take a sample out of a snapshot, as no server would."""
-    model = load_own(path).model
-    model.delete(["before"])
-    model.resolve()
-    model.save(path, extra=read_metadata(path)["extra"])
-
-
 def remove(leader: Node, name: str) -> str:
     """Have the command line remove a node; what it says."""
-    command = (*APP, "cluster", "remove", name, "--url", leader.url)
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    done = run_program(*APP, "cluster", "remove", name, "--url", leader.url)
     assert done.returncode == 0, done.stderr
     return done.stderr
 

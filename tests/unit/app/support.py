@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from pathlib import Path
@@ -41,6 +41,10 @@ COLUMNS = (
 CLASSES = Schema(COLUMNS, Task.CLASSIFICATION, LabelType.STRING, label_name="income", named=True)
 NUMBERS = Schema(COLUMNS, Task.REGRESSION, LabelType.NUMBER, label_name="income", named=True)
 JSON = {"Content-Type": "application/json"}
+TENSORS = [  # a row for the inference protocol
+    {"name": name, "datatype": datatype, "shape": [1], "data": [value]}
+    for name, datatype, value in (("age", "FP32", 1.5), ("job", "BYTES", "a"), ("member", "BOOL", True))
+]
 BASE = "http://127.0.0.1"
 
 
@@ -123,6 +127,11 @@ def ended(client: TestClient, job: dict[str, Any]) -> dict[str, Any]:
 def problem_of(answer: Any) -> tuple[int, str]:
     """The status and the kind of a refusal."""
     return answer.status_code, answer.json()["type"].removeprefix("urn:oubli:problem:")
+
+
+def pick(content: Mapping[str, Any], names: str) -> tuple[Any, ...]:
+    """Some fields of an answer, which are named with blanks between them."""
+    return tuple(content[name] for name in names.split())
 
 
 @cache

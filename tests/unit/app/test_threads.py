@@ -10,22 +10,17 @@ from oubli.app.threads import Threads
 pytestmark = pytest.mark.anyio
 
 
-async def test_endless_work_is_cancelled():
-    workers = Threads()
-    task = workers.begin(asyncio.sleep(1000), endless=True)
-    await workers.settle()
-    assert task.cancelled()
-    workers.close()
-
-
-async def test_an_error_that_nobody_awaits_is_not_logged(caplog: pytest.LogCaptureFixture):
-    workers = Threads()
-
+async def test_endless_work_is_cancelled_and_an_error_that_nobody_awaits_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+):
     async def fail() -> None:
         raise RuntimeError("SECRET")
 
+    workers = Threads()
+    task = workers.begin(asyncio.sleep(1000), endless=True)
     workers.begin(fail())
     await workers.settle()
+    assert task.cancelled()
     workers.close()
     gc.collect()
     assert "SECRET" not in caplog.text

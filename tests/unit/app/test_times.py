@@ -15,16 +15,10 @@ from tests.unit.app.service.simulated import DAY, NOON, Machine
 
 def test_a_time_with_its_zone():
     for text, moment in (
-        ("1970-01-01T00:00:00Z", 0),
-        ("1970-01-01t00:00:01z", 1000),
-        ("1970-01-01T00:00:00.5Z", 500),
-        ("1970-01-01T00:00:00.1239Z", 123),
-        ("1970-01-01T01:00:00+01:00", 0),
-        ("1969-12-31T19:30:00.007-04:30", 7),
-        ("1970-01-01T00:00:00-00:00", 0),
-        ("1969-12-31T23:59:59.750Z", -250),
-        ("2028-02-29T12:00:00Z", 1835438400000),
-        ("9999-12-31T23:59:59.999Z", 253402300799999),
+        *(("1970-01-01T00:00:00Z", 0), ("1970-01-01T01:00:00+01:00", 0), ("1970-01-01T00:00:00-00:00", 0)),
+        *(("1970-01-01t00:00:01z", 1000), ("1970-01-01T00:00:00.5Z", 500), ("1970-01-01T00:00:00.1239Z", 123)),
+        *(("1969-12-31T19:30:00.007-04:30", 7), ("1969-12-31T23:59:59.750Z", -250)),
+        *(("2028-02-29T12:00:00Z", 1835438400000), ("9999-12-31T23:59:59.999Z", 253402300799999)),
     ):
         assert parse_time(text) == moment
 
@@ -56,19 +50,17 @@ def test_everything_else_is_refused_without_being_repeated():
 def test_what_is_written_is_read(naive, minutes):
     moment = naive.replace(tzinfo=timezone(timedelta(minutes=minutes)))
     expected = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-    assert parse_time(moment.isoformat()) == expected
-    assert parse_time(to_text(expected)) == expected
+    assert (parse_time(moment.isoformat()), parse_time(to_text(expected))) == (expected, expected)
 
 
 def test_the_future_is_later_than_now():
     now = parse_time("2030-01-01T00:00:00Z")
     assert parse_future("2030-01-01T00:00:00.001Z", now) == now + 1
     assert parse_future("2030-01-01T01:00:01+01:00", now) == now + 1000
-    for text in ("2030-01-01T00:00:00Z", "2030-01-01T00:30:00+01:00", "1970-01-01T00:00:00Z"):
-        with pytest.raises(TimeError, match="future"):
+    past = ("2030-01-01T00:00:00Z", "2030-01-01T00:30:00+01:00", "1970-01-01T00:00:00Z")
+    for text, words in (*((text, "future") for text in past), ("2031-01-01T00:00:00", "zone")):
+        with pytest.raises(TimeError, match=words):
             parse_future(text, now)
-    with pytest.raises(TimeError, match="zone"):
-        parse_future("2031-01-01T00:00:00", now)
 
 
 def test_periods():
@@ -143,8 +135,7 @@ def test_a_clock_that_is_behind_what_was_written_down_says_so():
     machine = Machine()
     clock = machine.clock(NOON + 3 * DAY)
     assert clock.behind is not None
-    assert "3.0 days behind" in clock.behind
-    assert "set the clock" in clock.behind
+    assert all(part in clock.behind for part in ("3.0 days behind", "set the clock"))
     machine.wait(0, 3 * DAY)
     assert clock.behind is None
     machine.wait(0, -3_600_000)  # while it runs

@@ -18,8 +18,7 @@ PAGES = [HOME / "RESULTS.md", *sorted((HOME / "results").glob("*.md"))]
 
 def test_the_verdict_is_of_the_figure_before_rounding() -> None:
     row = Row(("a",), 0.9001, at_most(0.9))
-    assert shown(row.figure) == "0.9"
-    assert row.verdict == "**no**"
+    assert (shown(row.figure), row.verdict) == ("0.9", "**no**")
 
 
 def test_what_is_written_can_be_read(pages: Path) -> None:

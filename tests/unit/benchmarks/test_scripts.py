@@ -55,32 +55,23 @@ TREE = {
     "benchmarks.streams.curves.EPSILONS": (0.5, 0.1),
 }
 ATTACKS = {"SETS": ("adult", "abalone"), "ROWS": 400, "TRIES": 2}
-UNSEEN = {
-    "SETS": ("electricity", "abalone"), "LABELED": ("electricity",), "ROWS": 400, "LABELED_ROWS": 200, "JUDGES": 20,
-}  # fmt: skip
+UNSEEN = {"SETS": ("electricity", "abalone"), "LABELED": ("electricity",)}
+FEW = {"ROWS": 400, "LABELED_ROWS": 200, "JUDGES": 20}
 ADULT_ALONE = [f"benchmarks.paper.{name}.SETS" for name in ("accuracy_by_q", "accuracy_after_unlearning", "boost")]
+RUN = ("training", "mutations", "shares", "prediction", "batch-prediction", "stream", "batches")
+COSTLY, LEAVERS = "low tree explained costs", {"ROWS": 200, "COST_ROUNDS": 2}
 SCRIPTS = [
     *(
-        Script("boosting", asked, f"--sets adult pendigits abalone --only {' '.join(asked)}", BOOSTING)
-        for asked in TOGETHER
+        Script("boosting", names, f"--sets adult pendigits abalone --only {' '.join(names)}", BOOSTING)
+        for names in TOGETHER
     ),
     Script("influence", tuple(bench_influence.QUESTIONS), "", {"FULL": INFLUENCE}),
-    Script(
-        "operations",
-        ("training", "mutations", "shares", "prediction", "batch-prediction", "stream", "batches"),
-        "--only training mutations dare prediction stream batches",
-        {"FULL": OPERATIONS},
-    ),
+    Script("operations", RUN, "--only training mutations dare prediction stream batches", {"FULL": OPERATIONS}),
     Script("paper", tuple(bench_paper.QUESTIONS), "", {"FULL": PAPER, **dict.fromkeys(ADULT_ALONE, ("adult",))}),
     Script("tree", tuple(bench_tree.QUESTIONS), "", TREE),
     Script("attacks", tuple(bench_attacks.QUESTIONS), "--rounds 2", ATTACKS),
-    Script(
-        "leaver",
-        ("low", "tree", "explained", "costs"),
-        "--only low tree explained costs --sets electricity --leavers 4",
-        {"ROWS": 200, "COST_ROUNDS": 2},
-    ),
-    Script("unseen", ("coverage", "labels"), "", UNSEEN),
+    Script("leaver", tuple(COSTLY.split()), f"--only {COSTLY} --sets electricity --leavers 4", LEAVERS),
+    Script("unseen", ("coverage", "labels"), "", UNSEEN | FEW),
     Script("export", ("rows",), "", {"SETS": ("abalone", "electricity"), "ROWS": 300, "TREES": 3}),
     Script("shap", ("boosting",), "--only boosting", {"SETS": ("electricity",), "SIZES": (300, 10, 3, 2), "ROUNDS": 1}),
     Script("limits", (), "--rows 800", {"SMALL": 500, "LARGE": 1_000}),

@@ -12,9 +12,8 @@ from oubli.client.session import Retries, Servers, Session
 
 def answer(status: int, content: Any = None, **headers: str) -> Answer:
     """An answer in JSON."""
-    return Answer(
-        status, {name.replace("_", "-"): value for name, value in headers.items()}, json.dumps(content).encode()
-    )
+    lines = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Answer(status, lines, json.dumps(content).encode())
 
 
 def problem(status: int, kind: str, *, members: dict[str, Any] | None = None, **headers: str) -> Answer:
@@ -42,14 +41,9 @@ def receipt(**changed: Any) -> dict[str, Any]:
         **dict.fromkeys(("id", "kind", "guarantee", "key_id", "signature", "ledger_head"), "x"),
         **dict.fromkeys(("requested", "unlearned", "exported_snapshots", "model_version", "ledger_index"), 1),
         **dict.fromkeys(("received_at", "unlearned_at"), "2030-01-31T12:00:00Z"),
-        "ref": None,
-        "status": "unlearned",
-        "erased_at": None,
-        "absent": 0,
-        "overdue": False,
-        "durable": True,
+        **dict.fromkeys(("ref", "erased_at")), "status": "unlearned", "absent": 0, "overdue": False, "durable": True,
         **changed,
-    }
+    }  # fmt: skip
 
 
 class HalfOfIt:

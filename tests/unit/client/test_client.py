@@ -70,8 +70,7 @@ def test_predictions_are_those_of_the_library_whatever_the_table(client: Client)
     found = client.predict(FRAME[["member", "age", "job"]])  # by name, whatever the order
     np.testing.assert_array_equal(found.probabilities, expected)
     table = found.to_frame()
-    assert list(table.index) == ["p", "q"]
-    assert list(table.columns) == ["prediction", *model.classes_]
+    assert (list(table.index), list(table.columns)) == (["p", "q"], ["prediction", *model.classes_])
     assert list(table["prediction"]) == list(model.predict(FRAME[NAMES]))
     listed = [[1.5, "a", True], {"age": None, "job": float("nan"), "member": None}]
     np.testing.assert_array_equal(client.predict(listed).probabilities, expected)
@@ -126,8 +125,7 @@ def test_restriction_release_and_export(client: Client) -> None:
     assert [(one.id, one.restricted_at) for one in bundle.samples] == [("r1", made.at), ("r2", made.at)]
     assert all(one.added_at is not None and one.request_id for one in bundle.samples)
     assert (bundle.content["subject"], client.model().n_restricted) == ("rosa", 2)
-    assert client.release("rosa").samples == 2
-    assert client.delete(subjects="rosa").unlearned == 2
+    assert (client.release("rosa").samples, client.delete(subjects="rosa").unlearned) == (2, 2)
     assert not client.export("rosa").held
 
 
@@ -161,8 +159,7 @@ def test_receipts_snapshots_and_the_ledger(client: Client, tmp_path: Path) -> No
         Client(BASE, http_client=client.transport.http, trusted_keys=[]).verify_receipt(kept)
     client.snapshot()
     size = client.download_snapshot(tmp_path / "file")
-    assert size == (tmp_path / "file").stat().st_size
-    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+    assert (size, (tmp_path / "file").stat().st_mode & 0o777) == ((tmp_path / "file").stat().st_size, 0o600)
     assert client.restore_snapshot(tmp_path / "file").model_version == client.min_version
     indices = [entry.index for entry in client.ledger(page_size=3)]
     assert indices == list(range(1, len(indices) + 1))
@@ -257,7 +254,6 @@ def test_predictions_without_somebody_are_those_of_a_model_that_was_never_told(m
             assert (found.removed, found.absent, found.n_samples) == (12, 0, 48)
             assert found.after is not None
             np.testing.assert_array_equal(found.after.probabilities, expected)
-            assert list(found.before.to_frame().index) == ["p", "q"]
-            assert bool(told) == (long == 0.0)
+            assert (list(found.before.to_frame().index), bool(told)) == (["p", "q"], long == 0.0)
         everybody = client.predict_without(rows(1), subjects=[f"s{i}" for i in range(5)])
         assert everybody.after is None

@@ -29,11 +29,6 @@ def client() -> Iterator[Client]:
         yield made
 
 
-@pytest.fixture
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predictions, "MOST_ROWS", 10)
-
-
 def frame(n: int = N) -> pd.DataFrame:
     return pd.DataFrame(rows(n), columns=NAMES, index=[f"r{i}" for i in range(n)])
 
@@ -51,13 +46,10 @@ def test_a_table_that_the_server_takes_only_in_parts_is_predicted_whole(client: 
     for table in (rows(N), dictionaries, frame(), pa.Table.from_pandas(frame(), preserve_index=False)):
         told: list[float] = []
         found = client.predict(table, progress=told.append)
-        assert found.predictions.tolist() == expected.labels.tolist()
-        assert found.probabilities.tolist() == expected.probabilities.tolist()
-        assert found.classes.tolist() == expected.classes.tolist()
+        parts = (found.predictions.tolist(), found.probabilities.tolist(), found.classes.tolist())
+        assert parts == (expected.labels.tolist(), expected.probabilities.tolist(), expected.classes.tolist())
         assert (found.model_version, found.oldest_version) == (1, 1)
-        assert told == sorted(set(told))
-        assert told[-1] == 1.0
-        assert len(told) >= 10
+        assert (told, told[-1], len(told) >= 10) == (sorted(set(told)), 1.0, True)
         if isinstance(table, pd.DataFrame):
             assert found.to_frame().index.equals(table.index)
 
@@ -88,17 +80,18 @@ def test_what_is_wrong_is_named_by_its_row_of_the_whole_table(client: Client) ->
     assert (refused.value.row, refused.value.field) == (87, 0)
 
 
+def sent_by(script: Scripted) -> list[Any]:
+    return [json.loads(one.body or b"")["instances"] for one in script.sent]  # type: ignore[arg-type]
+
+
 def test_parts_are_halved_until_the_server_takes_them() -> None:
-    refused = [problem(413, "too-many-rows"), problem(413, "body-too-large")]
+    refused = (problem(413, kind) for kind in ("too-many-rows", "body-too-large"))
     script = Scripted(*refused, *(predicted(1, first=i) for i in range(5)))
     found = script.run(predictions.predict(session(), rows(5)))
-    sent = [json.loads(one.body or b"")["instances"] for one in script.sent]  # type: ignore[arg-type]
+    sent = sent_by(script)
     assert [len(part) for part in sent] == [5, 2, 1, 1, 1, 1, 1]
     assert [row for part in sent[2:] for row in part] == rows(5)
     assert found.probabilities[:, 0].tolist() == [0.0, 0.01, 0.02, 0.03, 0.04]
-
-
-def test_a_single_row_that_is_too_large_is_told() -> None:
     with pytest.raises(TooLargeError):
         Scripted(problem(413, "body-too-large")).run(predictions.predict(session(), rows(1)))
 
@@ -108,19 +101,16 @@ def test_a_body_that_is_too_long_is_not_sent(monkeypatch: pytest.MonkeyPatch) ->
     wide = [["x" * 10, float(i)] for i in range(8)]
     script = Scripted(*(predicted(2, first=2 * i) for i in range(4)))
     script.run(predictions.predict(session(), wide))
-    sent = [json.loads(one.body or b"")["instances"] for one in script.sent]  # type: ignore[arg-type]
-    assert [row for part in sent for row in part] == wide
+    assert [row for part in sent_by(script) for row in part] == wide
     assert all(len(one.body) <= 60 for one in script.sent)  # type: ignore[arg-type]
 
 
-@pytest.mark.usefixtures("small_parts")
-def test_a_model_that_changes_between_two_parts_is_told_and_its_classes_are_put_together() -> None:
+def test_a_model_that_changes_between_two_parts_is_told_with_all_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predictions, "MOST_ROWS", 10)
     script = Scripted(predicted(10, 4), predicted(5, 6, 10, ("maybe", "no", "yes")))
     found = script.run(predictions.predict(session(), rows(15)))
-    assert (found.oldest_version, found.model_version) == (4, 6)
-    assert found.classes.tolist() == ["maybe", "no", "yes"]
-    assert found.probabilities[3].tolist() == [0.0, 0.03, 0.5]
-    assert found.probabilities[12].tolist() == [0.12, 0.5, 0.5]
+    assert (found.oldest_version, found.model_version, found.classes.tolist()) == (4, 6, ["maybe", "no", "yes"])
+    assert found.probabilities[[3, 12]].tolist() == [[0.0, 0.03, 0.5], [0.12, 0.5, 0.5]]
     # The second part is asked of a server that has what the first one has seen.
     assert script.sent[1].headers["Min-Version"] == "4"
 
@@ -141,10 +131,7 @@ def test_many_samples_are_added_as_one_change(client: Client, monkeypatch: pytes
         client.add([*rows(49), ["x", "a", True]], ["no"] * 50)
     assert refused.value.pointers == ("/samples/49/features/age",)
     assert client.model().model_version == added.model_version
-
-
-def test_a_repeated_addition_of_many_is_made_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samples, "MOST_IN_JSON", 10)
+    # A repeated addition is made once.
     first, again = (client.add(rows(20), ["yes"] * 20, idempotency_key="load") for _ in range(2))
     assert (first.ids, first.model_version) == (again.ids, again.model_version)
 
@@ -230,15 +217,10 @@ def test_a_bar_is_drawn_by_tqdm_or_rich(
     Bar.made.clear()
     client.predict(frame(30), progress=True)
     (bar,) = Bar.made
-    assert bar.n == pytest.approx(1.0)
-    assert not bar.is_open
+    assert (bar.n, bar.is_open) == (pytest.approx(1.0), False)
     assert (bar.options["desc"], bar.options["total"]) == ("predicting", 1.0)
     assert ("bar_format" in bar.options) is (there[0] == "tqdm.auto")
-
-
-def test_a_bar_is_closed_when_something_is_wrong(monkeypatch: pytest.MonkeyPatch, client: Client) -> None:
-    monkeypatch.setattr(requests, "import_module", lambda name: SimpleNamespace(tqdm=Bar))
-    Bar.made.clear()
+    Bar.made.clear()  # it is closed when something is wrong
     with pytest.raises(InvalidInputError):
         client.predict([*rows(30), ["x", "a", True]], progress=True)
     assert [bar.is_open for bar in Bar.made] == [False]

@@ -36,8 +36,7 @@ def event(status: str, progress: float = 0.0, **more: Any) -> str:
 
 
 def test_a_subject_is_never_in_an_address() -> None:
-    pages = [answer(200, {"samples": [SAMPLE], "next": cursor}) for cursor in ("c1", None)]
-    listed = Scripted(*pages)
+    listed = Scripted(*(answer(200, {"samples": [SAMPLE], "next": cursor}) for cursor in ("c1", None)))
     listed.run(samples.samples(session(), subject="ada"))
     deleted = Scripted(problem(422, "invalid-input"))
     with pytest.raises(ProblemError):
@@ -51,13 +50,11 @@ def test_a_subject_is_never_in_an_address() -> None:
 
 
 def test_a_job_is_watched_by_its_events() -> None:
-    states = [event("running", 0.5), event("succeeded", 1.0, result={"model_version": 9})]
     shared = session()
-    script = Scripted(stream(*states))
+    script = Scripted(stream(event("running", 0.5), event("succeeded", 1.0, result={"model_version": 9})))
     script.run(jobs.watch(shared, "j"))
     assert [(one.status, one.progress) for one in script.emitted] == [("running", 0.5), ("succeeded", 1.0)]
-    assert (script.closed, shared.min_version) == (1, 9)
-    assert script.sent[0].headers["Accept"] == "text/event-stream"
+    assert (script.closed, shared.min_version, script.sent[0].headers["Accept"]) == (1, 9, "text/event-stream")
 
 
 def test_a_stream_that_breaks_is_made_up_for_by_asking_and_opened_again() -> None:
@@ -65,8 +62,7 @@ def test_a_stream_that_breaks_is_made_up_for_by_asking_and_opened_again() -> Non
         script = Scripted(broken, answer(200, state("running", 0.6)), stream(event("succeeded", 1.0)))
         script.run(jobs.watch(session(), "j"))
         assert [one.progress for one in script.emitted] == [0.0, 0.6, 1.0]
-        assert script.closed == 2
-        assert script.slept
+        assert (script.closed, bool(script.slept)) == (2, True)
 
 
 def test_without_events_a_job_is_asked_for_again_and_again() -> None:
@@ -83,38 +79,28 @@ def test_waiting_tells_the_progress_and_fails_with_the_servers_reason() -> None:
     states = [event("queued"), event("running", 0.5), event("failed", 0.5, error="No room.")]
     with pytest.raises(JobFailedError, match=r"No room\.") as caught:
         Scripted(stream(*states)).run(jobs.wait(session(), "j", progress=told.append))
-    assert told == [0.0, 0.5, 0.5]
-    assert caught.value.job_id == "j"
+    assert (told, caught.value.job_id) == ([0.0, 0.5, 0.5], "j")
 
 
-def test_a_cancelled_job_is_returned_as_it_is_then() -> None:
+def test_a_cancelled_job_is_returned_as_it_is_then_and_waiting_ends_when_its_time_is_over() -> None:
     script = Scripted(answer(200, state("failed", error="the job was cancelled")))
     assert script.run(jobs.cancel(session(), "j/1")).status == "failed"
     [asked] = script.sent
     assert (asked.method, asked.path) == ("DELETE", "/jobs/j%2F1")
-
-
-def test_waiting_ends_when_its_time_is_over() -> None:
-    shared = session()
-    times = iter([0.0, 1.0, 5.0])
+    shared, times = session(), iter([0.0, 1.0, 5.0])
     shared.clock = lambda: next(times)
-    script = Scripted(answer(200, state("running")), answer(200, state("running")))
     with pytest.raises(WaitTimeoutError):
-        script.run(jobs.wait(shared, "j", timeout=3.0))
+        Scripted(*[answer(200, state("running"))] * 2).run(jobs.wait(shared, "j", timeout=3.0))
 
 
 # --- requests and answers
 
 
 def test_what_changes_samples_or_fits_has_a_key() -> None:
-    refused = problem(409, "ephemeral")
-    for flow in (
-        samples.add(session(), [[1]], ["x"]),
-        samples.replace(session(), "1", [1], "x"),
-        samples.delete(session(), "1"),
-        model.fit(session()),
-    ):
-        script = Scripted(refused)
+    own = session()
+    added, replaced = samples.add(own, [[1]], ["x"]), samples.replace(own, "1", [1], "x")
+    for flow in (added, replaced, samples.delete(own, "1"), model.fit(own)):
+        script = Scripted(problem(409, "ephemeral"))
         with pytest.raises(EphemeralError):
             script.run(flow)
         assert keys_of(script.sent)[0]
@@ -132,19 +118,16 @@ def test_what_cannot_be_sent_and_answers_without_predictions_are_refused() -> No
             Scripted(answer(200, content)).run(predictions.predict(session(), [[1]]))
 
 
-def test_an_ephemeral_server_is_not_waited_for() -> None:
-    script = Scripted(answer(200, receipt(durable=False)), problem(409, "ephemeral"))
-    with pytest.raises(EphemeralError):
-        script.run(evidence.wait_erased(session(), "x"))
-
-
 NOTHING = {
     "id": None, "ref": None, "kind": "deletion", "guarantee": "exact", "by": "ids", "held": False, "requested": 2,
     "unlearned": 0, "absent": 2, "model_version": 7, "durable": True,
 }  # fmt: skip
 
 
-def test_an_erasure_without_a_receipt_is_told_apart_and_not_waited_for() -> None:
+def test_an_erasure_without_a_receipt_or_of_an_ephemeral_server_is_not_waited_for() -> None:
+    script = Scripted(answer(200, receipt(durable=False)), problem(409, "ephemeral"))
+    with pytest.raises(EphemeralError):
+        script.run(evidence.wait_erased(session(), "x"))
     made = Scripted(answer(200, NOTHING)).run(samples.delete(session(), ["a", "b"]))
     assert isinstance(made, NothingErased)
     assert (made.id, made.held, made.unlearned, made.absent, made.content) == (None, False, 0, 2, NOTHING)
@@ -174,8 +157,7 @@ def test_a_receipt_of_an_earlier_version_tells_whether_anything_was_held() -> No
 def test_a_server_that_is_starting_is_waited_for() -> None:
     starting = problem(503, "not-ready", retry_after="1")
     ready = answer(200, {"status": "ready", "model_version": 3, "changes": "accepted"})
-    script = Scripted(LOST, starting, ready)
-    assert script.run(model.wait_ready(session())).model_version == 3
+    assert Scripted(LOST, starting, ready).run(model.wait_ready(session())).model_version == 3
     assert Scripted(starting).run(model.is_alive(session())) is False
 
 

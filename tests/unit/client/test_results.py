@@ -19,20 +19,14 @@ from tests.unit.client.scripted import receipt
 
 RECEIPT = receipt(kind="a kind of later servers", absent=1, more={"of": "later servers"})
 del RECEIPT["durable"]  # as the first servers sent it
+NUMBERS = ("n_samples", "model_version", "lazy_tags", "pending_erasures", "overdue_erasures", "memory_bytes")
 OF_AN_OLDER_SERVER = {
-    **dict.fromkeys(("kind", "guarantee", "task"), "x"),
-    **dict.fromkeys(
-        ("n_samples", "model_version", "lazy_tags", "pending_erasures", "overdue_erasures", "memory_bytes"), 1
-    ),
-    "parameters": {},
-    "features": [],
-    "label": {"name": "y", "type": "a type of later servers"},
-    "classes": None,
-    "durable": True,
-}
+    **dict.fromkeys(("kind", "guarantee", "task"), "x"), **dict.fromkeys(NUMBERS, 1), "parameters": {}, "features": [],
+    "label": {"name": "y", "type": "a type of later servers"}, "classes": None, "durable": True,
+}  # fmt: skip
 
 
-def test_a_receipt_keeps_what_came() -> None:
+def test_a_receipt_keeps_what_came_and_what_is_none_is_refused_and_not_repeated() -> None:
     found = read(Receipt, RECEIPT)
     assert found.content == RECEIPT
     assert (found.by, found.deadline, found.held, found.durable) == (None, None, False, True)
@@ -40,19 +34,15 @@ def test_a_receipt_keeps_what_came() -> None:
     assert pickle.loads(pickle.dumps(found)).content == RECEIPT  # noqa: S301
     with pytest.raises(ValidationError):
         found.unlearned = 2  # type: ignore[misc]
-
-
-def test_fields_that_older_servers_do_not_send_have_defaults() -> None:
-    model = read(Model, OF_AN_OLDER_SERVER)
-    assert (model.n_restricted, model.changes, model.max_classes) == (0, "accepted", None)
-    assert model.schema.names == []
-
-
-def test_what_is_no_receipt_is_refused_and_not_repeated() -> None:
     for content in (None, [], {}, {**RECEIPT, "unlearned": "SECRET"}):
         with pytest.raises(UnexpectedAnswerError, match="no Receipt") as refused:
             read(Receipt, content)
         assert "SECRET" not in str(refused.value)
+
+
+def test_fields_that_older_servers_do_not_send_have_defaults() -> None:
+    model = read(Model, OF_AN_OLDER_SERVER)
+    assert (model.n_restricted, model.changes, model.max_classes, model.schema.names) == (0, "accepted", None, [])
 
 
 def test_all_messages_of_the_client_have_a_schema_and_a_text() -> None:

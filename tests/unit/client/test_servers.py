@@ -105,8 +105,7 @@ def test_when_all_are_behind_the_client_waits_as_long_as_they_ask() -> None:
     shared.saw({"model_version": 9})
     script = Scripted(BEHIND, REFUSED, BEHIND, OK)
     script.run(shared.exchange(READ))
-    assert script.asked == [A, B, C, A]
-    assert script.slept == [1.05]  # Retry-After, and the middle of the first wait
+    assert (script.asked, script.slept) == ([A, B, C, A], WAIT)
     assert {one.headers["Min-Version"] for one in script.sent} == {"9"}
 
 
@@ -122,13 +121,9 @@ def test_a_job_is_asked_for_where_it_is_known_and_there_again() -> None:
     with pytest.raises(NotFoundError):
         script.run(jobs.job(three(), "j"))
     assert (script.asked, script.slept) == (ALL, [])
-
-
-def test_a_job_whose_server_does_not_answer_is_waited_for() -> None:
-    script = Scripted(UNKNOWN, REFUSED, UNKNOWN, UNKNOWN, RUNNING)
+    script = Scripted(UNKNOWN, REFUSED, UNKNOWN, UNKNOWN, RUNNING)  # it may be known to the one that does not answer
     script.run(jobs.job(three(), "j"))
-    assert script.asked == [A, B, C, A, C]
-    assert script.slept == [0.05]
+    assert (script.asked, script.slept) == ([A, B, C, A, C], [0.05])
 
 
 def test_health_is_asked_of_each_server_once() -> None:
@@ -139,23 +134,19 @@ def test_health_is_asked_of_each_server_once() -> None:
     following = answer(503, {"status": "ready", "changes": "stopped", "reason": "following", "model_version": 1})
     leading = answer(200, {"status": "ready", "changes": "accepted", "model_version": 1})
     asked = Scripted(following, leading)
-    assert asked.run(model.ready(three(), for_changes=True)).changes == "accepted"
-    assert asked.asked == [A, B]
+    assert (asked.run(model.ready(three(), for_changes=True)).changes, asked.asked) == ("accepted", [A, B])
 
 
 # --- changes
 
 
 def test_a_leader_that_the_caller_has_not_named_is_not_followed() -> None:
-    script = Scripted(not_leader(ELSEWHERE), not_leader(ELSEWHERE), not_leader(ELSEWHERE))
-    with pytest.raises(NotLeaderError) as caught:
-        script.run(three().exchange(KEYED))
-    assert (caught.value.leader, caught.value.status, caught.value.kind) == (ELSEWHERE, 307, "not-leader")
-    assert (script.asked, script.slept) == (ALL, [])
-    alone = Scripted(not_leader(ELSEWHERE))
-    with pytest.raises(NotLeaderError):
-        alone.run(session(servers=Servers([A])).exchange(KEYED))
-    assert alone.asked == [A]
+    for servers in (ALL, [A]):
+        script = Scripted(*[not_leader(ELSEWHERE)] * len(servers))
+        with pytest.raises(NotLeaderError) as caught:
+            script.run(session(servers=Servers(servers, 0)).exchange(KEYED))
+        assert (caught.value.leader, caught.value.status, caught.value.kind) == (ELSEWHERE, 307, "not-leader")
+        assert (script.asked, script.slept) == (servers, [])
 
 
 def test_what_may_have_been_applied_is_what_the_caller_is_told() -> None:
@@ -228,19 +219,11 @@ def test_only_the_addresses_given_are_asked_and_a_change_without_a_key_is_made_o
         assert cluster.applied <= 1
 
 
-def test_the_same_address_in_two_ways() -> None:
-    for one, other, is_same in (
-        ("http://a", "HTTP://A:80/", True),
-        ("https://a:443/x/", "https://a/x", True),
-        ("http://a", "https://a", False),
-        ("http://a", "http://a.evil", False),
-        ("http://a:8000", "http://a:8001", False),
-        ("http://a/x", "http://a/y", False),
-    ):
-        assert (same_address(one) == same_address(other)) is is_same
-
-
-def test_what_is_no_address_is_nobodys() -> None:
+def test_the_same_address_in_two_ways_and_what_is_none() -> None:
+    others = ("http://a https://a", "http://a http://a.evil", "http://a:8000 http://a:8001", "http://a/x http://a/y")
+    for is_same, pairs in ((True, ("http://a HTTP://A:80/", "https://a:443/x/ https://a/x")), (False, others)):
+        for one, other in (map(same_address, pair.split()) for pair in pairs):
+            assert (one == other) is is_same
     assert same_address("http://[") is None
     assert Servers(ALL).leads("http://a:x") is None
     with pytest.raises(UnavailableError):

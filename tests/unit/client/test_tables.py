@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,29 +24,25 @@ NAN = float("nan")
 DAY = datetime.date(2030, 1, 31)
 
 
+EXTENDED = [(1, "Int64"), (0.5, "Float32"), (True, "boolean"), ("a", "string")]
+OBJECTS: list[tuple[list[Any], list[Any]]] = [
+    *((["a", NAN], ["a", None]), ([None, pd.NA], [None, None]), (["é", np.str_("x")], ["é", "x"])),
+    ([Decimal("1.5"), np.float64(2)], [1.5, 2.0]),
+]
+
+
 def test_columns_of_a_frame() -> None:
     for column, expected in (
-        ([1.5, NAN], [1.5, None]),
-        (np.array([1, 2], np.int8), [1, 2]),
+        *(([1.5, NAN], [1.5, None]), (np.array([1, 2], np.int8), [1, 2]), ([True, False], [True, False])),
         (np.array([0.1, NAN], np.float32), [float(np.float32(0.1)), None]),
-        ([True, False], [True, False]),
-        (pd.array([1, None], "Int64"), [1, None]),
-        (pd.array([0.5, None], "Float32"), [0.5, None]),
-        (pd.array([True, None], "boolean"), [True, None]),
-        (pd.array(["a", None], "string"), ["a", None]),
-        (pd.Categorical(["b", None], categories=["b", "c"]), ["b", None]),
-        (pd.Categorical([7, 8]), [7, 8]),
-        (pd.Series(["a", NAN], dtype=object), ["a", None]),
-        (pd.Series([None, pd.NA], dtype=object), [None, None]),
-        (pd.Series(["é", np.str_("x")], dtype=object), ["é", "x"]),
-        (pd.Series([Decimal("1.5"), np.float64(2)], dtype=object), [1.5, 2.0]),
+        *((pd.array([value, None], dtype), [value, None]) for value, dtype in EXTENDED),
+        *((pd.Categorical(["b", None], categories=["b", "c"]), ["b", None]), (pd.Categorical([7, 8]), [7, 8])),
+        *((pd.Series(objects, dtype=object), expected) for objects, expected in OBJECTS),
     ):
         rows = rows_of(pd.DataFrame({"a": column}))
         assert [row["a"] for row in rows] == expected
         assert [type(row["a"]) for row in rows] == list(map(type, expected))
-
-
-def test_columns_with_numbers_for_names_mean_positions() -> None:
+    # Numbers for names mean positions.
     assert rows_of(pd.DataFrame([[1, "a"], [2, "b"]])) == [[1, "a"], [2, "b"]]
 
 
@@ -53,44 +50,37 @@ def test_arrays_and_lists() -> None:
     for X, expected in (
         (np.array([[1.5, NAN]]), b"[[1.5,null]]"),
         (np.array([[0.1]], np.float32), b"[[0.10000000149011612]]"),
-        (np.array([[0.5]], np.float16), b"[[0.5]]"),
-        (np.array([[0.5]], np.longdouble), b"[[0.5]]"),
-        (np.array([[1, 2]], ">i4"), b"[[1,2]]"),
-        (np.array([[2**64 - 1]], np.uint64), b"[[18446744073709551615]]"),
-        (np.array([[True]]), b"[[true]]"),
-        (np.array([["a", None, 1.5]], object), b'[["a",null,1.5]]'),
-        (np.array([["a", "b"]]), b'[["a","b"]]'),
+        *((np.array([[0.5]], dtype), b"[[0.5]]") for dtype in (np.float16, np.longdouble)),
+        *((np.array([[1, 2]], ">i4"), b"[[1,2]]"), (np.array([[2**64 - 1]], np.uint64), b"[[18446744073709551615]]")),
+        *((np.array([["a", None, 1.5]], object), b'[["a",null,1.5]]'), (np.array([["a", "b"]]), b'[["a","b"]]')),
+        *((np.array([[True]]), b"[[true]]"), ([np.array([1, 2])], b"[[1,2]]")),
         (np.asfortranarray([[1.0, 2.0], [3.0, 4.0]]), b"[[1.0,2.0],[3.0,4.0]]"),
         (np.ma.masked_array([[1.0, 2.0]], [[False, True]]), b"[[1.0,null]]"),
         ([[1, "a", None, True], (2, "b", NAN, np.bool_(False))], b'[[1,"a",null,true],[2,"b",null,false]]'),
         ([{"age": np.int64(3), "job": pd.NA}], b'[{"age":3,"job":null}]'),
-        ([np.array([1, 2])], b"[[1,2]]"),
         ([pd.Series({"age": 1, "job": None}, dtype=object)], b'[{"age":1,"job":null}]'),
     ):
         assert to_json(rows_of(X)) == expected
 
 
+NOT_CELLS = [(DAY, "dates or times"), (2**64, "64 bits"), ("\ud800", "surrogate")]
+NOT_CELLS += [(value, "a number, text") for value in ([1], object())]
+NOT_TABLES = [
+    *((np.array([["2030-01-31"]], "M8[D]"), "dates or times"), (np.array([1, 2]), "2-d array")),
+    *((np.array([[1j]]), "complex"), ("ab", "list of rows"), ([], "no rows"), (pd.DataFrame({"a": []}), "no rows")),
+    (pd.DataFrame([[1, 2]], columns=["a", "a"]), "unique"),
+    (pd.DataFrame([[1, 2]], columns=["a", 1]), "all be text"),
+]
+
+
 def test_what_cannot_be_sent_is_named_by_its_place() -> None:
     for X, place, part in (
         (np.array([[1.0], [np.inf]]), (1, 0), "finite"),
-        ([[1.0, -np.inf]], (0, 1), "finite"),
-        (pd.DataFrame({"a": [1.0, np.inf]}), (1, "a"), "finite"),
+        *(([[1.0, -np.inf]], (0, 1), "finite"), (pd.DataFrame({"a": [1.0, np.inf]}), (1, "a"), "finite")),
         (pd.DataFrame({"a": pd.to_datetime(["2030-01-31"])}), (0, "a"), "dates or times"),
-        ([[DAY]], (0, 0), "dates or times"),
-        (np.array([["2030-01-31"]], "M8[D]"), (None, None), "dates or times"),
-        ([["a", b"b"]], (0, 1), "bytes"),
-        ([[2**64]], (0, 0), "64 bits"),
-        ([["\ud800"]], (0, 0), "surrogate"),
-        ([[[1]]], (0, 0), "a number, text"),
-        ([[object()]], (0, 0), "a number, text"),
-        ([1, 2], (0, None), "list of rows"),
-        (np.array([1, 2]), (None, None), "2-d array"),
-        (np.array([[1j]]), (None, None), "complex"),
-        ("ab", (None, None), "list of rows"),
-        ([], (None, None), "no rows"),
-        (pd.DataFrame({"a": []}), (None, None), "no rows"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), (None, None), "unique"),
-        (pd.DataFrame([[1, 2]], columns=["a", 1]), (None, None), "all be text"),
+        *(([["a", b"b"]], (0, 1), "bytes"), ([1, 2], (0, None), "list of rows")),
+        *(([[value]], (0, 0), rule) for value, rule in NOT_CELLS),
+        *((X, (None, None), rule) for X, rule in NOT_TABLES),
     ):
         with pytest.raises(DataError, match=part) as caught:
             rows_of(X)
@@ -130,10 +120,17 @@ def test_a_table_of_pyarrow_is_sent_by_name() -> None:
         rows_of(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]))
 
 
-def test_what_is_no_list_of_ids_is_refused() -> None:
+def test_names_and_labels() -> None:
     for names in (b"6", bytearray(b"6"), memoryview(b"6"), {"6": 1}, pd.DataFrame({"6": [1]}), pa.table({"6": [1]})):
         with pytest.raises(DataError, match="and no table"):
             names_of(names, "id")
+    assert names_of("ada", "id") == ["ada"]
+    assert names_of(np.int64(7), "id") == names_of([7], "id") == ["7"]
+    assert names_of((str(i) for i in range(2)), "id") == ["0", "1"]
+    assert labels_of(np.array([1.5, 2.0]), 2) == [1.5, 2.0]
+    assert labels_of(pd.Categorical(["a", "b"]), 2) == ["a", "b"]
+    with pytest.raises(DataError, match="1-d array"):
+        labels_of(np.array([[1]]), 1)
 
 
 def test_samples_have_what_was_given_for_them() -> None:
@@ -143,9 +140,8 @@ def test_samples_have_what_was_given_for_them() -> None:
         {"features": {"a": 1}, "label": "x", "id": "p", "subject": "ada", "expires_at": end.isoformat(), "readd": True},
         {"features": {"a": 2}, "label": "y", "id": "q", "subject": None, "expires_at": end.isoformat(), "readd": True},
     ]
-    assert samples_of([[1]], [True], ids=[7], subjects="ada") == [
-        {"features": [1], "label": True, "id": "7", "subject": "ada"}
-    ]
+    (one,) = samples_of([[1]], [True], ids=[7], subjects="ada")
+    assert one == {"features": [1], "label": True, "id": "7", "subject": "ada"}
     for given, expected in ((0.5, [0.5, 0.5]), (np.array([1, 2]), [1, 2]), ([None, Decimal(2)], [None, 2.0])):
         assert [one["weight"] for one in samples_of([[1], [2]], [1, 2], sample_weight=given)] == expected
 
@@ -168,33 +164,17 @@ def test_what_does_not_go_with_the_rows_is_refused() -> None:
             samples_of([[1], [2]], **{"y": ["x", "y"], **given})
 
 
-def test_names_and_labels() -> None:
-    assert names_of("ada", "id") == ["ada"]
-    assert names_of(np.int64(7), "id") == names_of([7], "id") == ["7"]
-    assert names_of((str(i) for i in range(2)), "id") == ["0", "1"]
-    assert labels_of(np.array([1.5, 2.0]), 2) == [1.5, 2.0]
-    assert labels_of(pd.Categorical(["a", "b"]), 2) == ["a", "b"]
-    with pytest.raises(DataError, match="must be text"):
-        names_of(b"ab", "id")
-    with pytest.raises(DataError, match="1-d array"):
-        labels_of(np.array([[1]]), 1)
-
-
 def test_held_samples_as_a_frame() -> None:
     types = {"age": "numeric", "job": "categorical", "member": "boolean"}
-    schema = Schema(
-        features=[Feature(name=name, type=kind, dtype="float32") for name, kind in types.items()],
-        label=Label(name="income", type="string"),
-        task="classification",
-        classes=["no", "yes"],
-    )
+    features = [Feature(name=name, type=kind, dtype="float32") for name, kind in types.items()]
+    label = Label(name="income", type="string")
+    schema = Schema(features=features, label=label, task="classification", classes=["no", "yes"])
     held = [
         HeldSample(id="p", subject=None, features={"age": 1, "job": "a", "member": True}, label="yes"),
         HeldSample(id="q", subject="ada", features={"age": None, "job": None, "member": None}, label="no", weight=2),
     ]
     made = frame_of(held, schema)
-    assert list(made.index) == ["p", "q"]
-    assert list(made.columns) == [*types, "income", "subject", "weight"]
+    assert (list(made.index), list(made.columns)) == (["p", "q"], [*types, "income", "subject", "weight"])
     assert [str(made[name].dtype) for name in (*types, "weight")] == ["float32", "category", "boolean", "float64"]
     assert rows_of(made[[*types]]) == [sample.features for sample in held]
     assert list(frame_of([], schema).columns) == [*types, "income"]

@@ -10,19 +10,10 @@ from tests.imports import ROOT, graph, imported, imports, modules, nodes, outsid
 
 MOST_DIRECTLY_IN_APP = 8
 SENDERS = {"oubli.client.transport", "oubli.client.client"}
-# Of `app`, the lowest layer first; those of one line do not import each other.
+# Of `app`, the lowest layer first; those of one text do not import each other.
 LAYERS = (
-    ("errors", "progress", "version"),
-    ("times", "threads"),
-    ("logs",),
-    ("storage", "outgoing"),
-    ("access",),
-    ("settings",),
-    ("ledger", "datasets"),
-    ("service",),
-    ("replication",),
-    ("http",),
-    ("cli",),
+    *("errors progress version", "times threads", "logs", "storage outgoing", "access", "settings", "ledger datasets"),
+    *("service", "replication", "http", "cli"),
 )
 OF_THE_CLIENT = {*("anyio", "cryptography", "httptools", "httpx2", "orjson", "pydantic", "uvloop"), "numpy", "pandas"}
 OF_THE_CLIENT |= {"matplotlib"}  # draws the result of a load test
@@ -41,7 +32,7 @@ MAY_IMPORT_AS_WELL = {
     "oubli.core.data.tables": {"pyarrow"},
     "oubli.core.influence.readers.from_xgboost": {"xgboost"},
 }
-HEIGHTS = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
+HEIGHTS = {room: height for height, rooms in enumerate(LAYERS) for room in rooms.split()}
 
 
 def room_of(module: str) -> str:

@@ -111,16 +111,10 @@ def test_every_bit_of_the_way_counts(n):
         altered = bytearray(raw)
         altered[bit // 8] ^= 1 << bit % 8
         rule = refused({**proof, "way": encoded(bytes(altered))}, root, positions_key=KEY)
-        if bit >= 8 * HEAD:
-            assert rule == "absence"
-        elif bit >= 4 * HEAD:
-            assert rule == "format"  # a hash more or less than depths
-        else:
-            assert rule == "position"
-    for more in (b"\0", bytes(32)):
-        assert refused({**proof, "way": encoded(raw + more)}, root) == "format"
-    for n_bytes in (0, 5, 11, len(raw) - 32):
-        assert refused({**proof, "way": encoded(raw[:n_bytes])}, root) == "format"
+        # Of the position, of the depths (a hash more or less than these), and of the hashes.
+        assert rule == ("position", "format", "absence")[min(bit // (4 * HEAD), 2)]
+    for other in (raw + b"\0", raw + bytes(32), *(raw[:n_bytes] for n_bytes in (0, 5, 11, len(raw) - 32))):
+        assert refused({**proof, "way": encoded(other)}, root) == "format"
 
 
 def test_a_depth_more_or_less_leads_to_another_root():
@@ -139,12 +133,13 @@ def test_a_depth_more_or_less_leads_to_another_root():
 def test_rules_are_named():
     tree = tree_of(50)
     proof, root = proof_of(tree), tree.root()
-    assert refused(proof, root, name="another") == "name"
     assert refused(proof, tree_of(49).root()) == "absence"
-    assert refused(proof, root, positions_key=bytes(32)) == "position"
-    assert refused({**proof, "name": "r-7"}, root, positions_key=KEY) == "position"
-    assert refused({**proof, "by": "subjects"}, root) == "position"
-    assert refused({**proof, "state": "c2sp.org/tlog-proof@v1\n"}, root) == "format"
+    for lie, more, rule in (
+        *(({}, {"name": "another"}, "name"), ({}, {"positions_key": bytes(32)}, "position")),
+        *(({"name": "r-7"}, {"positions_key": KEY}, "position"), ({"by": "subjects"}, {}, "position")),
+        ({"state": "c2sp.org/tlog-proof@v1\n"}, {}, "format"),
+    ):
+        assert refused({**proof, **lie}, root, **more) == rule
     with pytest.raises(UncheckableError, match="--root"):
         check_absence(json.dumps(proof), NOBODY)
     with pytest.raises(FailedError, match="not JSON"):
@@ -193,13 +188,10 @@ def test_the_root_of_a_list_is_that_of_the_definition(n):
 def test_whatever_changes_in_a_sample_changes_the_root():
     samples = [sample(number) for number in range(9)]
     known = {set_root(samples, KEY), set_root(samples, bytes(32)), set_root(samples[1:], KEY)}
+    features = samples[1]["features"]
     changes: tuple[dict[str, Any], ...] = (
-        {"subject": "another"},
-        {"subject": None},
-        {"features": {**samples[1]["features"], "age": 2}},
-        {"features": {**samples[1]["features"], "b": 0.25}},
-        {"label": "maybe"},
-        {"nonce": "00" * 16},
+        *({"subject": "another"}, {"subject": None}, {"label": "maybe"}, {"nonce": "00" * 16}),
+        *({"features": {**features, "age": 2}}, {"features": {**features, "b": 0.25}}),
     )
     known |= {set_root([samples[0], {**samples[1], **change}, *samples[2:]], KEY) for change in changes}
     assert len(known) == 3 + len(changes)
@@ -209,13 +201,11 @@ def test_whatever_changes_in_a_sample_changes_the_root():
 
 @pytest.mark.parametrize("change", [{"nonce": None}, {"nonce": "g" * 32}, {"features": 1j}, {"id": 5}, {"subject": 5}])
 def test_a_list_of_something_else_is_refused(change):
-    with pytest.raises(FailedError) as caught:
-        set_root([{**sample(1), **change}], KEY)
-    assert caught.value.rule == "set"
-    lacking = sample(1)
-    del lacking["label"]
-    with pytest.raises(FailedError):
-        set_root([lacking], KEY)
+    lacking = {name: value for name, value in sample(1).items() if name != "label"}
+    for wrong in ({**sample(1), **change}, lacking):
+        with pytest.raises(FailedError) as caught:
+            set_root([wrong], KEY)
+        assert caught.value.rule == "set"
 
 
 HEADER = '{"format":2,"kind":"forest"}'
@@ -228,19 +218,15 @@ def state(trees: list[str] | None = TREES, digest: str | None = DIGEST) -> Check
     return CheckedState(checkpoint, [], {}, {}, {}, bytes(32), digest, trees)
 
 
-@pytest.mark.parametrize("grown", [{}, {0: TREES[0]}, {2: TREES[2], 1: TREES[1]}])
-def test_trees_that_are_in_the_list_hold(grown):
-    check_trees(state(), HEADER, 3, grown)
-
-
 def test_trees_that_are_others_or_that_the_digest_is_not_made_of_are_found():
+    for grown in ({}, {0: TREES[0]}, {2: TREES[2], 1: TREES[1]}):
+        check_trees(state(), HEADER, 3, grown)
     lists: tuple[list[str] | None, ...] = (None, [], TREES[:2], [*TREES, TREES[0]], TREES[::-1])
     for told, header, n_trees, grown, rule in (
         (state(), HEADER, 3, {0: TREES[0], 1: TREES[0]}, "digest"),
         *((state(trees), HEADER, 3, {}, "tree-digests") for trees in lists),
         *((state(digest=digest), HEADER, 3, {}, "tree-digests") for digest in (None, "00" * 32)),
-        (state(), "{}", 3, {}, "tree-digests"),
-        (state(), HEADER, 4, {}, "tree-digests"),
+        *((state(), header, n_trees, {}, "tree-digests") for header, n_trees in (("{}", 3), (HEADER, 4))),
     ):
         with pytest.raises(FailedError) as caught:
             check_trees(told, header, n_trees, grown)

@@ -64,15 +64,12 @@ def cases(server: Running, document: dict[str, Any]) -> Iterator[Case]:
     names = [column["name"] for column in server.get("/model")[1]["features"]]
     instances, ids = rows(N), [str(i) for i in range(N)]
     named = [dict(zip(names, row, strict=True)) for row in instances]
-    samples = [
-        {"id": f"n{i}", "subject": f"s{i}", "features": row, "label": "<=50K", "expires_at": "2100-01-01T00:00:00Z"}
-        for i, row in enumerate(named)
-    ]
-    columns = {name: [row[name] for row in named] for name in names}
-    tensors = [
-        {"name": n, "shape": [N], "datatype": "BYTES" if isinstance(v[0], str) else "FP64", "data": v}
-        for n, v in columns.items()
-    ]
+    fixed = {"label": "<=50K", "expires_at": "2100-01-01T00:00:00Z"}
+    samples = [{"id": f"n{i}", "subject": f"s{i}", "features": row, **fixed} for i, row in enumerate(named)]
+    tensors = []
+    for name, data in ((name, [row[name] for row in named]) for name in names):
+        kind = "BYTES" if isinstance(data[0], str) else "FP64"
+        tensors.append({"name": name, "shape": [N], "datatype": kind, "data": data})
     lines = "\n".join(map(json.dumps, instances)).encode()
     table = "\n".join([",".join(names), *(",".join(map(str, row)) for row in instances)]).encode()
 
@@ -82,9 +79,8 @@ def cases(server: Running, document: dict[str, Any]) -> Iterator[Case]:
     def getting(path: str, route: str | None = None, **more: Any) -> Case:
         return Case("GET", path, route or path.partition("?")[0], **more)
 
-    yield posting("/predict", {"instances": instances})
-    yield posting("/predict", {"instances": named})
-    yield posting("/predict", {"instances": instances, "receipt": True})
+    for content in ({"instances": instances}, {"instances": named}, {"instances": instances, "receipt": True}):
+        yield posting("/predict", content)
     yield posting("/predict", {"instances": instances}, accept="text/csv")
     yield posting("/predict", {"x": [[]] * 4_000_000})  # is refused
     yield Case("POST", "/predict", "/predict", lines, "application/x-ndjson", "application/x-ndjson")
@@ -111,8 +107,8 @@ def cases(server: Running, document: dict[str, Any]) -> Iterator[Case]:
     yield getting("/model/trees/0", "/model/trees/{n}")
     yield getting("/samples/0", "/samples/{id}")
     yield posting("/samples/absence-proofs", {"id": "nobody"})
-    yield posting("/samples", {"samples": samples})
-    yield posting("/samples", {"samples": samples})  # nothing is new
+    for _ in range(2):  # then nothing is new
+        yield posting("/samples", {"samples": samples})
     body = "\n".join(json.dumps({**one, "id": f"b{one['id']}"}) for one in samples).encode()
     yield Case("POST", "/samples", "/samples", body, "application/x-ndjson")
     yield posting("/samples/n1", {"features": instances[1], "label": ">50K"}, method="PUT", route="/samples/{id}")

@@ -32,27 +32,17 @@ _BETWEEN_CHECKS = 8  # operations, at most
 _FEWEST, _MOST = 20, 70  # samples
 _FLAGS = ("--data-dir", "data", "--erasure-deadline", "20")  # at its end a slow request is cut off
 _MOVES = {
-    "add": 30,
-    "delete": 26,
-    "replace": 16,
-    "delete_subject": 3,
-    "restrict": 4,
-    "release": 4,
-    "repeated": 6,
-    "snapshot": 4,
-    "restore": 2,
-    "fit": 1,
-    "state": 4,
-}
+    "add": 30, "delete": 26, "replace": 16, "delete_subject": 3, "restrict": 4, "release": 4, "repeated": 6,
+    "snapshot": 4, "restore": 2, "fit": 1, "state": 4,
+}  # fmt: skip
 
 
 class History:
     """A data directory from its first server of this version to its last, with the notes of the one before."""
 
     def __init__(self, folder: Path, notes: dict[str, Any], seed: int) -> None:
-        self.folder = folder
+        self.folder, self.draw = folder, random.Random(seed)
         self.task: str = notes["task"]
-        self.draw = random.Random(seed)
         self.tally: Counter[str] = Counter()
         self.n = 1000  # of the newest sample
         self.n_operations = self.n_lifetimes = 0
@@ -83,20 +73,19 @@ class History:
         return f"person-{self.draw.randrange(40)}"
 
     def add(self) -> None:
-        held = self.held()
-        if len(held) > _MOST:
-            return self.delete()
-        self.n += 1
-        more = {"subject": self.subject()} if self.draw.random() < 0.5 else {}
-        self.change("add", "POST", "/samples", {"samples": [sample(self.n, self.task, **more)]})
-        return None
+        if len(self.held()) > _MOST:
+            self.delete()
+        else:
+            self.n += 1
+            more = {"subject": self.subject()} if self.draw.random() < 0.5 else {}
+            self.change("add", "POST", "/samples", {"samples": [sample(self.n, self.task, **more)]})
 
     def delete(self) -> None:
         held = self.held()
         if len(held) < _FEWEST:
-            return self.add()
-        self.change("delete", "DELETE", f"/samples/{self.draw.choice(held)}")
-        return None
+            self.add()
+        else:
+            self.change("delete", "DELETE", f"/samples/{self.draw.choice(held)}")
 
     def repeated(self) -> None:
         """What was added or deleted before comes or goes again."""
@@ -181,9 +170,7 @@ class History:
     def check_all_checkpoints(self) -> None:
         """Each that was ever served has the root of the entries that there are in the end."""
         frontier = Frontier()
-        wanted: dict[int, set[bytes]] = {}
-        for one in self.seen:
-            wanted.setdefault(one.size, set()).add(one.root)
+        wanted = {one.size: {other.root for other in self.seen if other.size == one.size} for one in self.seen}
         for entry in (one for page in self.server.pages("/ledger", 1000) for one in page["entries"]):
             body = {name: value for name, value in entry.items() if name not in ("hash", "keyed")}
             frontier.add(hash_leaf(canonical(body)))
@@ -226,8 +213,7 @@ def test_no_two_checkpoints_are_inconsistent_and_each_root_is_that_of_a_fresh_tr
     n = min(N_OPERATIONS, _LENGTH)
     history.play(n)
     tally = history.tally
-    assert tally["root"] > n / _BETWEEN_CHECKS
-    assert tally["checkpoint"] > n / _BETWEEN_CHECKS
+    assert min(tally["root"], tally["checkpoint"]) > n / _BETWEEN_CHECKS
     if n >= _LENGTH:
         needed = (*_MOVES, "SIGKILL", "SIGTERM", "grown", "added again", "deleted again")
         assert not [name for name in needed if not tally[name] and name != "repeated"], tally

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import compileall
 import importlib
+import json
 import os
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from uuid import UUID
 import pytest
 
 from oubli.app.http.openapi import PARTS
-from tests.serving import Running, environment, serving
+from tests.serving import Running, run_program, serving
 
 KEY = "0123456789abcdef-key"
 ROW = {"age": 40.3, "job": "a", "member": True}
@@ -45,20 +45,12 @@ def generate(server: Running, document: str, folder: Path) -> None:
     """Generate a client from a document as docs/how-to/clients.md says: without a warning."""
     (folder / "openapi.json").write_bytes(fetch(server, document))
     types = ("text/csv", "application/x-ndjson", "application/vnd.apache.arrow.stream")
-    lines = [f"  {name}: application/octet-stream\n" for name in types]
-    (folder / "generator.yaml").write_text("".join(["content_type_overrides:\n", *lines]))
-    words = ("generate", "--path", "openapi.json", "--output-path", "oubli_client", "--meta", "none")
-    words += ("--config", "generator.yaml")
+    overrides = {"content_type_overrides": dict.fromkeys(types, "application/octet-stream")}
+    (folder / "generator.yaml").write_text(json.dumps(overrides))  # which is YAML
+    words = ("generate", "--path", "openapi.json", "--output-path", "oubli_client", "--config", "generator.yaml")
     found = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))  # it formats with ruff
-    made = subprocess.run(
-        [sys.executable, "-m", "openapi_python_client", *words, "--fail-on-warning"],
-        cwd=folder,
-        env=environment(PATH=found),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    program = (sys.executable, "-m", "openapi_python_client")
+    made = run_program(*program, *words, "--meta", "none", "--fail-on-warning", cwd=folder, PATH=found)
     assert made.returncode == 0, made.stdout + made.stderr
     assert "arning" not in made.stdout + made.stderr
 
@@ -76,16 +68,11 @@ def package(server: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     folder = tmp_path_factory.mktemp("client")
     generate(server, "/openapi.json", folder)
     sys.path.insert(0, str(folder))
+    names = {"root": "oubli_client", "models": "oubli_client.models"}
+    for path in (folder / "oubli_client" / "api").glob("*/[!_]*.py"):
+        names[path.stem] = f"oubli_client.api.{path.parent.name}.{path.stem}"
     try:
-        yield SimpleNamespace(
-            root=importlib.import_module("oubli_client"),
-            models=importlib.import_module("oubli_client.models"),
-            **{
-                path.stem: importlib.import_module(f"oubli_client.api.{path.parent.name}.{path.stem}")
-                for path in (folder / "oubli_client" / "api").glob("*/*.py")
-                if path.stem != "__init__"
-            },
-        )
+        yield SimpleNamespace(**{name: importlib.import_module(module) for name, module in names.items()})
     finally:
         sys.path.remove(str(folder))
         for name in [name for name in sys.modules if name.partition(".")[0] == "oubli_client"]:
@@ -98,18 +85,15 @@ def client(server: Running, package: Any) -> Iterator[Any]:
         yield client
 
 
-def sample(package: Any, sample_id: str, row: dict[str, Any] = ROW, label: str = "yes") -> Any:
+def add(package: Any, client: Any, sample_id: str, row: dict[str, Any] = ROW, label: str = "yes") -> Any:
     features = package.models.FeatureObject.from_dict(row)
-    return package.models.Sample(id=sample_id, features=features, label=label)
-
-
-def add(package: Any, client: Any, *samples: Any) -> Any:
-    return package.add_samples.sync_detailed(client=client, body=package.models.AddRequest(samples=list(samples)))
+    samples = [package.models.Sample(id=sample_id, features=features, label=label)]
+    return package.add_samples.sync_detailed(client=client, body=package.models.AddRequest(samples=samples))
 
 
 def test_a_sample_comes_out_as_it_went_in_and_is_deleted_with_a_receipt(package: Any, client: Any) -> None:
     models = package.models
-    added, again = (add(package, client, sample(package, "a/b")) for _ in range(2))
+    added, again = (add(package, client, "a/b") for _ in range(2))
     assert (added.status_code, again.status_code, added.parsed.ids) == (201, 200, ["a/b"])
     read = package.get_sample.sync("a/b", client=client)
     assert isinstance(read, models.SampleAnswer)
@@ -133,16 +117,16 @@ def test_a_sample_comes_out_as_it_went_in_and_is_deleted_with_a_receipt(package:
 
 
 def test_errors_are_typed(server: Running, package: Any, client: Any) -> None:
-    add(package, client, sample(package, "held"))
+    add(package, client, "held")
     refused = {
         404: package.get_sample.sync_detailed("nobody", client=client),
-        409: add(package, client, sample(package, "held", label="no")),
-        422: add(package, client, sample(package, "new", {**ROW, "age": "text"})),
+        409: add(package, client, "held", label="no"),
+        422: add(package, client, "new", {**ROW, "age": "text"}),
     }
     with package.root.Client(server.url) as anonymous:
         refused[401] = package.get_model.sync_detailed(client=anonymous)
     for status, answer in refused.items():
         assert isinstance(answer.parsed, package.models.Problem)
         assert answer.status_code == answer.parsed.status == status
-    assert [one.pointer for one in refused[409].parsed.errors] == ["/samples/0/id"]
-    assert [one.pointer for one in refused[422].parsed.errors] == ["/samples/0/features/age"]
+    found = [one.pointer for status in (409, 422) for one in refused[status].parsed.errors]
+    assert found == ["/samples/0/id", "/samples/0/features/age"]

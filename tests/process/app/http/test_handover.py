@@ -22,7 +22,8 @@ from tests.tiers import ordinary
 
 HANDING = str(Path(__file__).with_name("handing.py"))
 TLS = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
-AT_START, AT_STOP = ("told", "listening"), ("again", "closed", "written")
+AT_START = ("told", "listening")
+ALL = (*AT_START, "again", "closed", "written")
 
 
 @pytest.fixture
@@ -68,10 +69,8 @@ def survive(folder: Path, steps: Iterable[str], *, tls: bool) -> int:
     with calling(port, tls=tls):
         for step in steps:
             if step in AT_START:
-                with (
-                    pytest.raises(AssertionError, match="the server ended with -9"),
-                    start(folder, port, step, tls=tls),
-                ):
+                died = pytest.raises(AssertionError, match="the server ended with -9")
+                with died, start(folder, port, step, tls=tls):
                     pass
             else:
                 with start(folder, port, step, tls=tls) as server:
@@ -91,10 +90,7 @@ def survive(folder: Path, steps: Iterable[str], *, tls: bool) -> int:
 
 @pytest.mark.parametrize(
     ("tls", "steps"),
-    [
-        (True, ("listening", "closed")),
-        *(pytest.param(tls, (*AT_START, *AT_STOP) * 3, marks=pytest.mark.long) for tls in (False, True)),
-    ],
+    [(True, ("listening", "closed")), *(pytest.param(tls, ALL * 3, marks=pytest.mark.long) for tls in (False, True))],
 )
 def test_a_kill_at_a_hand_over_loses_nothing_and_leaves_the_port_free(folder, tls, steps):
     assert survive(folder, steps, tls=tls) == len(steps)
@@ -115,9 +111,8 @@ def test_a_late_connection_is_told_that_the_server_stops(folder, tls):
             with suppress(OSError):
                 status, content = server.ask("GET", "/model")
         late = {"samples": [{"id": "late", "features": [1, "a"], "label": "yes"}]}
-        asked = [(status, content), server.ask("POST", "/samples", late), server.ask("GET", "/readyz")]
-        for status, problem in asked:
-            assert (status, problem["type"]) == (503, "urn:oubli:problem:not-ready")
+        for code, problem in [(status, content), server.ask("POST", "/samples", late), server.ask("GET", "/readyz")]:
+            assert (code, problem["type"]) == (503, "urn:oubli:problem:not-ready")
             assert problem["detail"] == "The server is stopping."
         assert server.ask("GET", "/healthz") == (200, {"status": "alive"})
         if tls:  # it was accepted in time, and its handshake comes late

@@ -36,10 +36,10 @@ def send(server: Running, method: str, path: str, body: Any = None, **headers: s
 
 def use(server: Running, **headers: str) -> None:
     """Ask for most things that hold an id or a value."""
-    send(server, "POST", "/predict", {"instances": [[7, "SECRET"]]}, **headers)
-    send(server, "POST", "/predict", {"instances": [["SECRET", "a"]]}, **headers)
-    send(server, "GET", "/samples/SECRET7", **headers)
-    send(server, "DELETE", "/samples/SECRET7", **headers)
+    for row in ([7, "SECRET"], ["SECRET", "a"]):
+        send(server, "POST", "/predict", {"instances": [row]}, **headers)
+    for method, path in (("GET", "/samples/SECRET7"), ("DELETE", "/samples/SECRET7")):
+        send(server, method, path, **headers)
     send(server, "DELETE", "/samples?subject=SECRET", **headers)
     send(server, "GET", "/SECRET", **headers)
 
@@ -52,13 +52,11 @@ def test_every_line_of_a_server_that_logs_json_is_an_object(folder: Path) -> Non
             headers = send(server, "GET", "/model").headers
             assert server.stop() == 0
             lines = [json.loads(line) for line in server.output.splitlines()]
-        for line in lines:
-            assert {"time", "level", "logger", "message"} <= set(line)
+        assert all({"time", "level", "logger", "message"} <= set(line) for line in lines)
         assert "SECRET" not in server.output
         access = [line for line in lines if line["logger"] == "oubli.access"]
         mine = [(line["method"], line["route"], line["status"]) for line in access if line["request_id"] == "mine"]
-        assert mine[0] == ("POST", "/predict", 200)
-        assert mine[1] == ("POST", "/predict", 422)
+        assert mine[:2] == [("POST", "/predict", 200), ("POST", "/predict", 422)]
         assert [route for _, route, _ in mine[2:4]] == ["/samples/{id}"] * 2
         assert mine[5] == ("GET", "unknown", 404)
         assert any(line["request_id"] == headers["X-Request-ID"] for line in access)
@@ -86,10 +84,8 @@ def test_traces_reach_a_collector_before_the_server_has_stopped(folder: Path) ->
 
     sent = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "vendor=SECRET", "X-API-Key": "SECRET"}
     variables = {"OTEL_SERVICE_NAME": "forest-1", "OTEL_EXPORTER_OTLP_COMPRESSION": "none"}
-    with (
-        listening(take) as port,
-        serve(folder, "--traces-endpoint", f"http://127.0.0.1:{port}", **variables) as server,
-    ):
+    flag = "--traces-endpoint"
+    with listening(take) as port, serve(folder, flag, f"http://127.0.0.1:{port}", **variables) as server:
         use(server, **sent)
         assert server.stop() == 0
     resources = [one for body in bodies for one in ExportTraceServiceRequest.FromString(body).resource_spans]
@@ -100,8 +96,7 @@ def test_traces_reach_a_collector_before_the_server_has_stopped(folder: Path) ->
     stages = [span.name for span in found if span.parent_span_id == children[0].span_id]
     assert stages == ["parse", "model", "answer"]
     names = [span.name for span in children]
-    assert names[:2] == ["POST /predict"] * 2
-    assert names[2:4] == ["GET /samples/{id}", "DELETE /samples/{id}"]
+    assert names[:4] == ["POST /predict", "POST /predict", "GET /samples/{id}", "DELETE /samples/{id}"]
     assert names[5] == "GET"
     (attributes, *_) = [{one.key: one.value for one in span.attributes} for span in children]
     assert attributes["http.route"].string_value == "/predict"

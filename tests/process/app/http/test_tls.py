@@ -7,8 +7,6 @@ import json
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.serving import ROOT, Running, environment, free_port, serving, small_table, wait_for
+from tests.process.project.test_docker import check_health
+from tests.serving import Running, free_port, serving, small_table, wait_for
 from tests.unit.app.outgoing.certificates import authority, certificate
 
 HEADERS = {"Content-Type": "application/json"}
@@ -27,8 +26,7 @@ PREDICT = json.dumps({"instances": [[3, "a"]]})
 def make_certificate(folder: Path) -> bytes:
     """Write a certificate with that of its authority, and its key; return both certificates."""
     issuer = authority()
-    path, _ = certificate(folder, issuer, "127.0.0.1")
-    pem = path.read_bytes() + issuer.pem.encode()
+    pem = certificate(folder, issuer, "127.0.0.1")[0].read_bytes() + issuer.pem.encode()
     (folder / "cert.pem").write_bytes(pem)
     return pem
 
@@ -93,12 +91,7 @@ def test_tls_with_a_certificate_that_is_renewed(server: Running) -> None:
 
 
 def test_the_health_check_of_the_image_speaks_tls(server: Running) -> None:
-    command = [sys.executable, str(ROOT / "docker" / "healthcheck.py")]
-    for port, code in ((server.port, 0), (free_port(), 1)):
-        done = subprocess.run(
-            command, env=environment(OUBLI_PORT=str(port)), capture_output=True, text=True, check=False
-        )
-        assert (done.returncode, done.stderr) == (code, "")
+    assert [check_health(port) for port in (server.port, free_port())] == [0, 1]
 
 
 def test_a_handshake_that_does_not_come_is_ended(server: Running) -> None:

@@ -8,6 +8,7 @@ import os
 import pickle
 import random
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -117,9 +118,10 @@ DAMAGES: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "damage", ordinary(DAMAGES, "empty", "cut in the middle", "flipped in the middle", "a directory")
-)
+SHORT = ("empty", "cut in the middle", "flipped in the middle", "a directory")
+
+
+@pytest.mark.parametrize("damage", ordinary(DAMAGES, *SHORT))
 def test_a_damaged_file_is_a_miss_and_written_again(directory: Path, damage: str) -> None:
     call()
     (path,) = files(directory)
@@ -150,24 +152,19 @@ def test_parts_that_do_not_belong_together_are_a_miss(directory: Path, part: int
     assert call() == (21, 1)
 
 
-def refuse(path: Path) -> bytes:
-    raise OSError(errno.EIO, os.strerror(errno.EIO))
+def refuse(*arguments: Any, **options: Any) -> Any:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def of_another(module: Any, what: str) -> Any:
     return SimpleNamespace(**{**vars(module), what: "0.1"})
 
 
-@pytest.mark.parametrize(
-    ("where", "name", "value"),
-    [
-        (kernel_cache, "numba", of_another(kernel_cache.numba, "__version__")),
-        (kernel_cache, "np", of_another(np, "__version__")),
-        (kernel_cache, "sys", of_another(sys, "version")),
-        (config, "BOUNDSCHECK", 1),
-        (Path, "read_bytes", refuse),
-    ],
-)
+@pytest.mark.parametrize(("where", "name", "value"), [
+    (kernel_cache, "numba", of_another(kernel_cache.numba, "__version__")), (config, "BOUNDSCHECK", 1),
+    (kernel_cache, "np", of_another(np, "__version__")), (kernel_cache, "sys", of_another(sys, "version")),
+    (Path, "read_bytes", refuse),
+])  # fmt: skip
 def test_other_versions_and_flags_and_files_that_cannot_be_read_are_misses(
     monkeypatch: pytest.MonkeyPatch, where: Any, name: str, value: Any
 ) -> None:
@@ -188,12 +185,8 @@ def defined(source: str, **names: Any) -> dict[str, Any]:
 
 def chain(factor: int, step: int) -> Any:
     """A kernel that calls others, with constants of their own."""
-    source = (
-        "@inner\ndef bottom(x):\n    return x + STEP\n"
-        "@inner\ndef middle(x):\n    return bottom(x) * FACTOR\n"
-        "@kernel\ndef top(x):\n    return middle(x)\n"
-    )
-    return defined(source, FACTOR=factor, STEP=step)["top"]
+    source = "@inner\ndef bottom(x): return x + STEP\n@inner\ndef middle(x): return bottom(x) * FACTOR\n"
+    return defined(f"{source}@kernel\ndef top(x): return middle(x)\n", FACTOR=factor, STEP=step)["top"]
 
 
 def test_an_edit_of_a_callee_is_a_miss_and_no_edit_is_a_hit() -> None:
@@ -220,23 +213,15 @@ def test_the_origin_sees_code_constants_and_options() -> None:
 # What cannot be written
 
 
-@pytest.mark.parametrize("step", ["mkdir", "mkstemp", "replace", "write"])
+@pytest.mark.parametrize("step", ["mkdir", "mkstemp", "replace", "write_bytes"])
 def test_a_kernel_runs_when_it_cannot_be_kept(monkeypatch: pytest.MonkeyPatch, directory: Path, step: str) -> None:
-    def refuse(*arguments: Any, **options: Any) -> Any:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     def write_half(path: Path, content: bytes) -> None:
         with path.open("wb") as file:
             file.write(content[:100])
         refuse()
 
     with monkeypatch.context() as broken:
-        if step == "mkstemp":
-            broken.setattr("tempfile.mkstemp", refuse)
-        elif step == "write":
-            broken.setattr(Path, "write_bytes", write_half)
-        else:
-            broken.setattr(Path, step, refuse)
+        broken.setattr(tempfile if step == "mkstemp" else Path, step, write_half if step == "write_bytes" else refuse)
         assert call() == (21, 1)
     assert not directory.exists() or {path.name for path in directory.iterdir()} <= {"claims"}
     assert call() == (21, 1)

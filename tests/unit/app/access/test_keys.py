@@ -56,11 +56,9 @@ def watched(tmp_path):
 
 
 def test_without_keys_nobody_is_asked(watched):
-    assert not watched.keys.asked_for
-    assert watched.keys.grants(b"") is None
     nowhere = AccessKeys(None)
-    assert not nowhere.asked_for
-    assert nowhere.grants(b"oubli_00000000_" + b"0" * 64) is None
+    for keys, given in ((watched.keys, b""), (nowhere, b"oubli_00000000_" + b"0" * 64)):
+        assert (keys.asked_for, keys.grants(given)) == (False, None)
     assert nowhere.look_at == float("inf")
 
 
@@ -110,8 +108,7 @@ def test_a_file_that_could_not_be_opened_is_read_again(watched, monkeypatch, cap
         for _ in range(3):
             assert watched.grants_after(text) is None
             assert watched.keys.asked_for
-    assert caplog.text.count("cannot be read") == 1
-    assert watched.grants_after(text) == {"read"}
+    assert (caplog.text.count("cannot be read"), watched.grants_after(text)) == (1, {"read"})
 
 
 def refused(path):
@@ -129,20 +126,14 @@ def test_the_epoch_grows_when_something_has_changed(watched):
     assert look() == empty
     watched.make("read", expires_ms=NOW + 1000)
     key_id, _ = watched.make("read", expires_ms=NOW + 2000)
-    made = look()
-    assert made > empty
-    assert look() == made
-    watched.now = NOW + 1000
-    one_ended = look()
-    assert one_ended > made
-    assert look() == one_ended
-    watched.now = NOW + 2000
-    both_ended = look()
-    assert both_ended > one_ended
+    epochs = [empty]
+    for watched.now in (NOW, NOW + 1000, NOW + 2000):  # made, one has ended, both have
+        epochs.append(look())
+        assert look() == epochs[-1] > epochs[-2]
     watched.now = NOW + 10**9
-    assert look() == both_ended
+    assert look() == epochs[-1]
     revoke_key(watched.path, key_id)
-    assert look() > both_ended
+    assert look() > epochs[-1]
 
 
 def test_a_damaged_file_turns_everybody_away_and_says_so(watched, caplog):
@@ -181,8 +172,7 @@ def test_a_directory_that_has_had_keys_lets_nobody_in_without_its_file(watched, 
     _, text = watched.make("read")
     watched.path.unlink()
     later = Watched(watched.path)
-    assert later.keys.asked_for
-    assert later.keys.grants(text) is None
+    assert (later.keys.asked_for, later.keys.grants(text)) == (True, None)
     for word in (FILE_NAME, "is gone", "restore it from a backup", "oubli keys create", MARK_NAME):
         assert word in caplog.text
     assert str(watched.path.parent) not in caplog.text
@@ -216,12 +206,9 @@ def test_a_key_is_kept_as_a_hash(path):
     prefix, key_id, secret = text.split("_")
     assert (prefix, key_id, len(bytes.fromhex(secret))) == ("oubli", key.id, 32)
     assert key.secret_sha256 == hashlib.sha256(secret.encode()).digest()
-    assert secret not in path.read_text()
-    assert secret not in repr(key)
-    assert key.scopes == ("predict", "write")
-    assert read_keys(path) == (key,)
+    assert secret not in path.read_text() + repr(key)
+    assert (key.scopes, read_keys(path), path.stat().st_mode & 0o777) == (("predict", "write"), (key,), 0o600)
     assert make(path)[1] != make(path)[1]
-    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_nobody_overwrites_a_key_that_is_made_at_the_same_time(path):
@@ -239,34 +226,26 @@ def test_revoking_keeps_the_record(path):
     revoked = revoke_key(path, key.id)
     assert revoked is not None
     assert revoked.revoked_ms is not None
-    assert read_keys(path) == (revoked, other)
-    assert revoke_key(path, key.id) == revoked  # the time of the first stays
-    assert revoke_key(path, "00000000") is None
+    # The time of the first stays.
+    assert (read_keys(path), revoke_key(path, key.id), revoke_key(path, "0" * 8)) == ((revoked, other), revoked, None)
 
 
 CHANGES = [
-    lambda content: content.pop("keys"),
-    lambda content: content["keys"][0].pop("revoked_at"),
-    lambda content: content["keys"].append(content["keys"][0]),
-    lambda content: content.update(keys=5),
-    lambda content: content.update(keys=["SECRET"]),
     *({"id": name} for name in ("SECRET", 7)),
     *({"scopes": scopes} for scopes in ([], "read", ["SECRET"], [["read"]])),
     *({"expires_at": moment} for moment in ("2030-01-01", 5)),
-    {"secret_sha256": "00"},
-    {"more": 1},
+    *({"secret_sha256": "00"}, {"more": 1}),
 ]
 
 
 def test_a_damaged_file_is_no_file_without_keys(path):
     make(path)
-    whole = path.read_text()
-    for change in CHANGES:
-        content = json.loads(whole)
-        if callable(change):
-            change(content)
-        else:
-            content["keys"][0].update(change)
+    whole = json.loads(path.read_text())
+    (key,) = whole["keys"]
+    lacking = {name: value for name, value in key.items() if name != "revoked_at"}
+    contents = [{**whole, "keys": keys} for keys in ([lacking], [key, key], 5, ["SECRET"])]
+    contents += [{**whole, "keys": [{**key, **change}]} for change in CHANGES]
+    for content in (*contents, {name: value for name, value in whole.items() if name != "keys"}):
         path.write_text(json.dumps(content))
         with pytest.raises(KeyFileError, match="is damaged") as caught:
             read_keys(path)
@@ -293,11 +272,8 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(path, monkeypatch):
     make(path)
     before = path.read_bytes()
 
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("oubli.app.access.keys.os.fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    monkeypatch.setattr("oubli.app.access.keys.os.fsync", refused)
+    with pytest.raises(OSError, match="Too many"):
         write_keys(path, ())
     assert path.read_bytes() == before
     assert {found.name for found in path.parent.iterdir()} == {FILE_NAME, MARK_NAME}

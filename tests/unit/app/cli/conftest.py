@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from oubli.app.cli.main import cli
+from oubli.app.errors import StartError
 
 
 @pytest.fixture
@@ -23,3 +24,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         return result.exit_code, result.stdout, " ".join((capsys.readouterr().err + result.stderr).split())
 
     return run
+
+
+@pytest.fixture
+def refuses(run: Callable[..., object]) -> Callable[..., str]:
+    """Run a command that is refused with some words; return all that is said."""
+
+    def refuses(words: str, *arguments: object) -> str:
+        with pytest.raises(StartError, match=words) as caught:
+            run(*arguments)
+        return str(caught.value)
+
+    return refuses

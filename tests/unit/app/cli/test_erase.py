@@ -48,8 +48,7 @@ def test_a_report_goes_on_behind_what_the_journal_has_seen(tmp_path: Path):
     with Report(path, TASK) as report:
         assert report.is_begun
         assert (report.progress.batches, report.progress.held, report.progress.samples) == (2, 2, 4)
-        assert report.key_of_next() == f"{report.task.run}-2"
-        assert path.read_bytes() == whole
+        assert (report.key_of_next(), path.read_bytes()) == (f"{report.task.run}-2", whole)
     first = json.loads(journal.read_text().splitlines()[0])
     with Report(path, replace(TASK, batch_size=50)) as report:
         assert report.task.run == first["run"]
@@ -67,9 +66,11 @@ def test_a_process_that_was_killed_before_its_first_batch_begins_anew(tmp_path: 
         assert len(path.read_text().splitlines()) == 4
 
 
-def test_another_run_is_refused(tmp_path: Path):
+def test_another_run_and_another_process_are_refused(tmp_path: Path):
     path = tmp_path / "report.csv"
     write(path, 1)
+    with Report(path, TASK), pytest.raises(StartError, match="another process"):
+        Report(path, TASK)
     before = path.read_bytes()
     for name in ("url", "by", "ref"):
         with pytest.raises(StartError, match=f"another {name}"):
@@ -79,25 +80,18 @@ def test_another_run_is_refused(tmp_path: Path):
 
 def test_files_that_are_no_report_are_left_alone(tmp_path: Path):
     path = tmp_path / "report.csv"
-    path.write_text("mine")
-    with pytest.raises(StartError, match="no journal beside it"):
-        Report(path, TASK)
-    assert path.read_text() == "mine"
+
+    def refused(words: str, changed: Path, text: str) -> None:
+        changed.write_text(text)
+        with pytest.raises(StartError, match=words):
+            Report(path, TASK)
+        assert changed.read_text() == text
+
+    refused("no journal beside it", path, "mine")
     path.unlink()
     write(path, 1)
-    journal = path.with_name("report.csv.journal")
-    path.write_text("short")
-    with pytest.raises(StartError, match="shorter"):
-        Report(path, TASK)
-    journal.write_text("no journal\n")
-    with pytest.raises(StartError, match="no journal of erasures"):
-        Report(path, TASK)
-
-
-def test_two_processes_do_not_write_one_report(tmp_path: Path):
-    path = tmp_path / "report.csv"
-    with Report(path, TASK), pytest.raises(StartError, match="another process"):
-        Report(path, TASK)
+    refused("shorter", path, "short")
+    refused("no journal of erasures", path.with_name("report.csv.journal"), "no journal\n")
 
 
 # --- lists of names
@@ -108,13 +102,13 @@ def read(text: str, by: str = "ids", column: str | None = None) -> list[str]:
 
 
 def test_a_name_a_line_is_a_list_and_a_header_names_the_column():
-    assert read("a\nb\n\n007") == ["a", "b", "007"]
-    assert read('"Doe, Ada"\r\nb\r\n') == ["Doe, Ada", "b"]
-    assert read("who,id\nada,1\nbob,2\n") == ["1", "2"]
-    assert read("who,id\nada,1\nbob,2\n", column="who") == ["ada", "bob"]
-    assert read("subject\nada\n", "subjects") == ["ada"]
-    assert read("subject\nsubject\nid\n", "subjects") == ["subject", "id"], "only the first line is a header"
-    assert read("Who, ID\nada,1\n") == ["1"]
+    for text, by, column, names in (
+        *(("a\nb\n\n007", "ids", None, "a|b|007"), ('"Doe, Ada"\r\nb\r\n', "ids", None, "Doe, Ada|b")),
+        *(("who,id\nada,1\nbob,2\n", "ids", None, "1|2"), ("who,id\nada,1\nbob,2\n", "ids", "who", "ada|bob")),
+        *(("subject\nada\n", "subjects", None, "ada"), ("Who, ID\nada,1\n", "ids", None, "1")),
+        ("subject\nsubject\nid\n", "subjects", None, "subject|id"),  # only the first line is a header
+    ):
+        assert read(text, by, column) == names.split("|")
 
 
 def test_the_header_of_another_list_is_no_name():

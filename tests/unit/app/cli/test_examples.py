@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,12 @@ from oubli.core.samples.store import SampleStore
 NUMBER, CATEGORY, BOOLEAN = ColumnType.NUMERIC, ColumnType.CATEGORICAL, ColumnType.BOOLEAN
 
 
-def store(
-    rows: list[list[Any]], *types: ColumnType, subjects: list[str] | None = None, dtype: str = "float32"
-) -> SampleStore:
+def store(rows: list[Any], *types: ColumnType, subjects: Sequence[str] = (), dtype: str = "float32") -> SampleStore:
     columns = tuple(Column(f"x{j}", kind, dtype) for j, kind in enumerate(types))
     samples = SampleStore(Schema(columns, Task.CLASSIFICATION, LabelType.INTEGER, named=True))
     if rows:
         samples.commit(samples.prepare(rows, [0] * len(rows)))
-    for slot, subject in enumerate(subjects or []):
+    for slot, subject in enumerate(subjects):
         samples.subjects.link(slot, subject)
     return samples
 
@@ -38,17 +37,11 @@ def column(values: list[Any], kind: ColumnType, **options: Any) -> Any:
 
 def test_numbers_are_round() -> None:
     for values, expected in (
-        ([20 + i for i in range(60)], 50),
-        ([17_313 + 1_117 * i for i in range(40)], 40_000),
-        ([7] * 40, 7),
-        ([0.0] * 30 + [812.5] * 9, 0),
-        ([0.5 + i / 1000 for i in range(40)], 0.52),
-        ([None] * 40, 0),
-        ([36, 52, 41, None, 29, 63, 37], 0),
-        ([1.7e10 + 1e9 * i for i in range(40)], 4e10),
-        ([-3.0e38, 3.0e38] * 20, 3e38),
-        ([None] * 30 + [float(i) for i in range(40)], 20),
-    ):
+        ([20 + i for i in range(60)], 50), ([17_313 + 1_117 * i for i in range(40)], 40_000), ([7] * 40, 7),
+        ([0.0] * 30 + [812.5] * 9, 0), ([0.5 + i / 1000 for i in range(40)], 0.52), ([None] * 40, 0),
+        ([36, 52, 41, None, 29, 63, 37], 0), ([1.7e10 + 1e9 * i for i in range(40)], 4e10),
+        ([-3.0e38, 3.0e38] * 20, 3e38), ([None] * 30 + [float(i) for i in range(40)], 20),
+    ):  # fmt: skip
         told = column(values, NUMBER)
         assert told == pytest.approx(expected)
         assert len(repr(told)) <= 14
@@ -63,30 +56,24 @@ def test_a_number_is_not_that_of_the_person_in_the_middle_and_extremes_are_left_
 
 def test_only_frequent_categories_are_told() -> None:
     for values, expected in (
-        (["cook"] * 9 + ["clerk"] * 5, None),
-        (["cook"] * 10 + ["clerk"] * 5, "cook"),
-        ([None] * 500, None),
-        ([f"name {i}" for i in range(300)], None),
-        (["rare"] * 12 + [f"name {i}" for i in range(300)], None),
+        (["cook"] * 9 + ["clerk"] * 5, None), (["cook"] * 10 + ["clerk"] * 5, "cook"), ([None] * 500, None),
+        ([f"name {i}" for i in range(300)], None), (["rare"] * 12 + [f"name {i}" for i in range(300)], None),
         (['Zoë\'s "q" $(x) :smile:'] * 40, 'Zoë\'s "q" $(x) :smile:'),
-    ):
+    ):  # fmt: skip
         assert column(values, CATEGORY) == expected
 
 
-def test_samples_of_one_person_count_once() -> None:
+def test_samples_of_one_person_count_once_and_a_row_is_not_all_null() -> None:
     mails = ["ada@example.org"] * 200 + [f"{i}@example.org" for i in range(40)]
     assert column(mails, CATEGORY) == "ada@example.org"
     assert column(mails, CATEGORY, subjects=mails) is None
     assert column([3] * 30 + [9], NUMBER, subjects=["ada"] * 30 + ["bob"]) == 0
 
-
-def test_booleans_and_rows_that_would_be_all_null() -> None:
-    assert column([True] * 30 + [False] * 9 + [None], BOOLEAN) is True
-    assert column([False] * 30 + [True] * 9, BOOLEAN) is False
+    for values, is_told in (([True] * 30 + [False] * 9 + [None], True), ([False] * 30 + [True] * 9, False)):
+        assert column(values, BOOLEAN) is is_told
     assert column([True] * 19, BOOLEAN) is False
     assert plausible_row(store([["a", "b"]], CATEGORY, CATEGORY)) == ["other", "other"]
-    assert plausible_row(store([], NUMBER, CATEGORY)) == [0, None]
-    assert plausible_row(store([], CATEGORY)) == ["other"]
+    assert [plausible_row(store([], *kinds)) for kinds in ((NUMBER, CATEGORY), (CATEGORY,))] == [[0, None], ["other"]]
 
 
 @given(st.data())

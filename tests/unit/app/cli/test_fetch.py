@@ -21,12 +21,11 @@ def host(tmp_path) -> Iterator[Hosted]:
         yield host
 
 
-def fetch(host: Hosted, run: Any) -> dict[str, Any]:
+def fetch(host: Hosted, run: Any) -> Any:
     url = f"http://127.0.0.1:{host.port}"
     done = run("proof", "fetch", "export.jsonl", "--state", "state.json", "--url", url, "--force")
     assert done[0] == 0, done
-    state: dict[str, Any] = json.loads(Path("state.json").read_text())
-    return state
+    return json.loads(Path("state.json").read_text())
 
 
 def change_while_downloading(host: Hosted, monkeypatch: pytest.MonkeyPatch, n_times: int) -> None:
@@ -34,10 +33,8 @@ def change_while_downloading(host: Hosted, monkeypatch: pytest.MonkeyPatch, n_ti
     written, changes = audit._written, iter(range(n_times))
 
     def changing(path: Path) -> Any:
-        if path.name == "export.jsonl":
-            number = next(changes, None)
-            if number is not None:
-                assert host.ask("POST", "/samples", {"samples": samples(1, f"m{number}-")["samples"]})[0] == 201
+        if path.name == "export.jsonl" and (number := next(changes, None)) is not None:
+            assert host.ask("POST", "/samples", samples(1, f"m{number}-"))[0] == 201
         return written(path)
 
     monkeypatch.setattr(audit, "_written", changing)
@@ -47,8 +44,7 @@ def change_while_downloading(host: Hosted, monkeypatch: pytest.MonkeyPatch, n_ti
 def test_what_is_fetched_is_of_one_version_and_passes_an_audit_of_single_trees(host, run, monkeypatch, n_changes):
     change_while_downloading(host, monkeypatch, n_changes)
     state = fetch(host, run)
-    assert state["state"]["model_version"] == 1 + n_changes
-    assert len(state["tree_digests"]) == 5
+    assert (state["state"]["model_version"], len(state["tree_digests"])) == (1 + n_changes, 5)
     keys = host.ask("GET", "/ledger/keys")[1]["keys"]
     Path("policy").write_text("".join(f"log {key['log_key']}\n" for key in keys) + "quorum none\n")
     for more in ((), ("--trees", 2)):

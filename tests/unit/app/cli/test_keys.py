@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from oubli.app.access.keys import FILE_NAME, AccessKeys, now_ms, read_keys
-from oubli.app.errors import StartError
 from oubli.app.settings import SettingsError, load_settings
 
 DAY = 86_400_000
@@ -16,6 +16,11 @@ DAY = 86_400_000
 def run(run):
     """Run `oubli keys` in an empty folder; return stdout and stderr."""
     return lambda *arguments: run("keys", *arguments)[1:]
+
+
+def not_servable(words: str, **flags: Any) -> None:
+    with pytest.raises(SettingsError, match=words):
+        load_settings(**flags).require_servable()
 
 
 def test_a_key_is_written_to_stdout_once(run, tmp_path):
@@ -45,7 +50,7 @@ def test_a_key_can_end(run, tmp_path, monkeypatch):
     assert [line.split("\t")[1] for line in run("list")[0].splitlines()] == ["expired", "live"]
 
 
-def test_what_makes_no_key(run, tmp_path):
+def test_what_makes_no_key(refuses, tmp_path):
     for arguments, part in (
         *((("--scopes", scopes), "--scopes must name") for scopes in ("SECRET", "", ",", "read,SECRET")),
         (("--scopes", "read", "--name", "SECRET@example.org"), "--name must be"),
@@ -54,17 +59,14 @@ def test_what_makes_no_key(run, tmp_path):
         (("--scopes", "read", "--expires", "2999-01-31T12:00:00"), "zone"),
         (("--scopes", "read", "--expires", "2001-01-31T12:00:00Z"), "future"),
     ):
-        with pytest.raises(StartError, match=part) as caught:
-            run("create", *arguments)
-        assert "SECRET" not in str(caught.value)
+        assert "SECRET" not in refuses(part, "create", *arguments)
     assert not (tmp_path / "oubli-data").exists()
 
 
-def test_revoking(run, tmp_path, monkeypatch):
+def test_revoking(run, refuses, tmp_path, monkeypatch):
     monkeypatch.setenv("OUBLI_DATA_DIR", "elsewhere")
     assert run("list")[0] == ""
-    with pytest.raises(StartError, match="no key with this id"):
-        run("revoke", "00000000")
+    refuses("no key with this id", "revoke", "00000000")
     out, _ = run("create", "--scopes", "read")
     key_id = out.split("_")[1]
     for _ in range(2):  # a second time is no mistake
@@ -72,46 +74,35 @@ def test_revoking(run, tmp_path, monkeypatch):
     listed, _ = run("list")
     assert listed.split("\t")[:2] == [key_id, "revoked"]
     assert AccessKeys(tmp_path / "elsewhere" / FILE_NAME).grants(out.strip().encode()) is None
-    with pytest.raises(StartError, match="no key with this id"):
-        run("revoke", "00000000")
+    refuses("no key with this id", "revoke", "00000000")
 
 
-def test_where_no_key_can_be_kept(run, tmp_path, monkeypatch):
+def test_where_no_key_can_be_kept(refuses, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StartError, match="cannot be"):
-        run("create", "--scopes", "read", "--data-dir", "file")
+    refuses("cannot be", "create", "--scopes", "read", "--data-dir", "file")
     monkeypatch.setenv("OUBLI_EPHEMERAL", "true")
-    with pytest.raises(StartError, match="api_key_file"):
-        run("create", "--scopes", "read")
+    refuses("api_key_file", "create", "--scopes", "read")
 
 
 def test_a_live_key_is_enough_beyond_loopback(run, tmp_path, monkeypatch):
     monkeypatch.delenv("WEB_CONCURRENCY", raising=False)
-    settings = load_settings(host="0.0.0.0")
-    with pytest.raises(SettingsError, match="oubli keys create"):
-        settings.require_servable()
+    not_servable("oubli keys create", host="0.0.0.0")
     out, _ = run("create", "--scopes", "predict")
-    settings.require_servable()
-    with pytest.raises(SettingsError, match="oubli keys create"):
-        load_settings(host="0.0.0.0", ephemeral=True).require_servable()
+    load_settings(host="0.0.0.0").require_servable()
+    not_servable("oubli keys create", host="0.0.0.0", ephemeral=True)
     run("revoke", out.split("_")[1])
-    with pytest.raises(SettingsError, match="oubli keys create"):
-        settings.require_servable()
+    not_servable("oubli keys create", host="0.0.0.0")
     (tmp_path / "oubli-data" / FILE_NAME).write_text("{")
-    with pytest.raises(SettingsError, match="is damaged"):
-        settings.require_servable()
+    not_servable("is damaged", host="0.0.0.0")
 
 
-def test_a_lost_file_of_keys_is_told_and_opens_no_server(run, tmp_path, monkeypatch):
+def test_a_lost_file_of_keys_is_told_and_opens_no_server(run, refuses, tmp_path, monkeypatch):
     monkeypatch.delenv("WEB_CONCURRENCY", raising=False)
     out, _ = run("create", "--scopes", "admin")
     load_settings().require_servable()
     (tmp_path / "oubli-data" / FILE_NAME).unlink()
-    with pytest.raises(SettingsError, match=r"(?s)is gone.*from a backup.*oubli keys create.*access-keys-mark"):
-        load_settings().require_servable()
-    with pytest.raises(StartError, match="is gone"):
-        run("list")
-    with pytest.raises(StartError, match="no key with this id"):
-        run("revoke", out.split("_")[1])
+    not_servable(r"(?s)is gone.*from a backup.*oubli keys create.*access-keys-mark")
+    refuses("is gone", "list")
+    refuses("no key with this id", "revoke", out.split("_")[1])
     run("create", "--scopes", "admin")
     load_settings().require_servable()

@@ -8,6 +8,7 @@ import json
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import orjson
@@ -48,6 +49,11 @@ def cosigned(checkpoint: Checkpoint, *witnesses: LocalWitness) -> Checkpoint:
     return checkpoint.with_cosignatures(lines)
 
 
+def with_note(proof: str, note: str) -> str:
+    """A proof with another checkpoint."""
+    return proof.partition("\n\n")[0] + "\n\n" + note
+
+
 # --- what holds
 
 
@@ -67,11 +73,9 @@ def test_a_name_that_was_erased_and_one_that_was_named_and_not_held(check, log):
     subject = log.ledger.unlearned("b", "c", targets=("Ada",), by="subjects")
     log.publish()
     for receipt, by, name, found in (
-        (ids, "ids", "a", "targets and the samples"),
-        (ids, "ids", "absent", "targets"),
-        (subject, "subjects", "Ada", "targets"),
-        (subject, "ids", "c", "samples"),
-    ):
+        (ids, "ids", "a", "targets and the samples"), (ids, "ids", "absent", "targets"),
+        (subject, "subjects", "Ada", "targets"), (subject, "ids", "c", "samples"),
+    ):  # fmt: skip
         more = ("--name", name, "--opening", log.opening(receipt, by, name))
         code, out, _ = check(log.proof(receipt), *more)
         assert (code, out.splitlines()[-1]) == (0, f"the name is among the {found} of the erasure")
@@ -85,27 +89,21 @@ def test_openings_are_made_from_that_of_the_erasure(run, log, tmp_path):
     assert (code, out.strip()) == (0, log.opening(receipt, "ids", "a"))
 
 
-def test_any_entry_can_be_proved(check, log):
-    log.publish()
-    for index in range(1, log.ledger.store.head().index + 1):
-        code, out, _ = check(log.entry_proof(index))
-        assert code == 0
-        assert f"entry {index}: " in out
-
-
-def test_receipts_that_were_kept(check, log, tmp_path):
+def test_any_entry_can_be_proved_and_receipts_that_were_kept(check, log, tmp_path):
     first = log.ledger.unlearned("a")
     log.ledger.erased(first)
     log.publish()
+    for index in range(1, log.ledger.store.head().index + 1):
+        code, out, _ = check(log.entry_proof(index))
+        assert (code, f"entry {index}: " in out) == (0, True)
     for kept in (first, log.ledger.now_of(first)):
         (tmp_path / "kept.json").write_bytes(orjson.dumps({**kept.content(), "durable": True}))
         assert check(log.proof(first), "--receipt", "kept.json")[0] == 0
 
 
 def test_the_quorum_of_a_policy_and_a_key_that_was_retired_since(check, log):
-    receipt = log.ledger.unlearned("a")
-    one, two = LocalWitness("one"), LocalWitness("two")
-    log.ledger.store.publish(cosigned(log.publish(), one, two))
+    receipt, one = log.ledger.unlearned("a"), LocalWitness("one")
+    log.ledger.store.publish(cosigned(log.publish(), one, LocalWitness("two")))
     code, out, _ = check(log.proof(receipt), policy=log.policy(one.key, quorum="one"))
     assert (code, "cosigned by one" in out) == (0, True)
     log.ledger.rotate("signing")
@@ -145,11 +143,10 @@ def test_the_same_log_is_shown_in_two_ways(check, log):
     assert check(proof, policy=policy)[0] == 0
     store = log.ledger.store
     split = sign_checkpoint(store.log.origin, store.log.tree.size, bytes(32), log.ledger.keys.signing)
-    head = proof.partition("\n\n")[0]
-    refused(check(f"{head}\n\n{split.note}", policy=policy), "quorum")
+    refused(check(with_note(proof, split.note), policy=policy), "quorum")
     lines = cosigned(log.ledger.store.log.signed, witness).note.splitlines()[-1]
-    refused(check(f"{head}\n\n{split.note}{lines}\n", policy=policy), "quorum")
-    refused(check(f"{head}\n\n{split.note}"), "inclusion")
+    refused(check(with_note(proof, f"{split.note}{lines}\n"), policy=policy), "quorum")
+    refused(check(with_note(proof, split.note)), "inclusion")
 
 
 def test_a_log_that_somebody_else_signs_or_witnesses(check, log):
@@ -161,9 +158,8 @@ def test_a_log_that_somebody_else_signs_or_witnesses(check, log):
     log.publish()
     refused(check(log.proof(receipt), policy=log.policy(LocalWitness("w").key, quorum="w")), "quorum")
     store, thief = log.ledger.store, begun().ledger.keys.signing
-    head = log.proof(receipt).partition("\n\n")[0]
     forged = sign_checkpoint(store.log.origin, store.log.tree.size, store.log.tree.root(), thief)
-    refused(check(f"{head}\n\n{forged.note}"), "log-signature")
+    refused(check(with_note(log.proof(receipt), forged.note)), "log-signature")
 
 
 def test_an_erasure_that_is_left_out_of_the_log(check, log, tmp_path):
@@ -184,11 +180,9 @@ def test_the_proof_or_opening_of_another_erasure(check, log, tmp_path):
     (tmp_path / "kept.json").write_bytes(orjson.dumps(mine.content()))
     refused(check(log.proof(other), "--receipt", "kept.json"), "receipt")
     for proved, name, opening in (
-        (other, "a", log.opening(mine, "ids", "a")),
-        (mine, "a", log.opening(mine, "ids", "b")),
-        (mine, "a", log.opening(mine, "subjects", "a")),
-        (mine, "c", log.opening(mine, "ids", "c")),
-    ):
+        (other, "a", log.opening(mine, "ids", "a")), (mine, "a", log.opening(mine, "ids", "b")),
+        (mine, "a", log.opening(mine, "subjects", "a")), (mine, "c", log.opening(mine, "ids", "c")),
+    ):  # fmt: skip
         refused(check(log.proof(proved), "--name", name, "--opening", opening), "opening")
 
 
@@ -202,34 +196,30 @@ def test_names_that_are_added_to_the_list_later(check, log):
     refused(check(with_extra(log.proof(other), lambda extra: extra.update(target_leaves=swapped))), "opening")
 
 
-def test_an_older_root(check, log):
-    """A checkpoint from before the erasure is shown again."""
+def test_a_checkpoint_from_before_the_erasure_and_a_receipt_that_says_more_than_the_log(check, log):
+    """An old root is shown again; the server signs a receipt again, with a count that the log does not have."""
     old = log.publish()
     receipt = log.ledger.unlearned("a")
     log.publish()
-    head = log.proof(receipt).partition("\n\n")[0]
-    refused(check(f"{head}\n\n{old.note}"), "inclusion")
+    refused(check(with_note(log.proof(receipt), old.note)), "inclusion")
+    better = receipt._replace(unlearned=100).signed(log.ledger.keys)
+    refused(check(with_extra(log.proof(receipt), with_receipt(**better.content()))), "receipt")
 
 
+LONG_AGO = "2020-01-01T00:00:00.000Z"
+CHANGED = {"requested": 7, "ref": "0f5c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", "ledger_index": 1, "erased_at": LONG_AGO}
+CHANGED |= {"overdue": True, "status": "unlearned"}
+NOT_SIGNED = {"signature": base64.b64encode(bytes(64)).decode(), "key_id": "0000000000000000", "more": 1}
 ALTERED: list[tuple[Callable[[Any], Any], str]] = [
-    (with_entry(unlearned=0), "inclusion"),
-    (with_entry(at="2020-01-01T00:00:00.000Z"), "inclusion"),
-    (with_receipt(requested=7), "receipt"),
-    (with_receipt(ref="0f5c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f"), "receipt"),
-    (with_receipt(ledger_index=1), "receipt"),
-    (with_receipt(erased_at="2020-01-01T00:00:00.000Z"), "receipt"),
-    (with_receipt(overdue=True), "receipt"),
-    (with_receipt(status="unlearned"), "receipt"),
-    (with_receipt(signature=base64.b64encode(bytes(64)).decode()), "receipt-signature"),
-    (with_receipt(key_id="0000000000000000"), "receipt-signature"),
-    (with_receipt(more=1), "receipt-signature"),
+    *((with_entry(**fields), "inclusion") for fields in ({"unlearned": 0}, {"at": LONG_AGO})),
+    *((with_receipt(**{name: value}), "receipt") for name, value in CHANGED.items()),
+    *((with_receipt(**{name: value}), "receipt-signature") for name, value in NOT_SIGNED.items()),
     (lambda extra: extra.pop("erased"), "receipt"),
     (lambda extra: extra["erased"].update(index=0), "inclusion"),
     (lambda extra: extra["erased"].update(entry=extra["entry"], index=extra["erased"]["index"] - 1), "inclusion"),
     (lambda extra: extra["erased"].update(path="x"), "format"),
     (lambda extra: extra.update(entry=extra["entry"].replace(":", ": ", 1)), "inclusion"),
-    (lambda extra: extra.update(entry=7), "format"),
-    (lambda extra: extra.update(receipt=7), "format"),
+    *((partial(dict.update, **{name: 7}), "format") for name in ("entry", "receipt")),
 ]
 
 
@@ -241,14 +231,6 @@ def test_what_is_altered_is_found(check, log):
     assert check(proof)[0] == 0
     for change, rule in ALTERED:
         refused(check(with_extra(proof, change)), rule)
-
-
-def test_a_receipt_that_says_more_than_the_log(check, log):
-    """The server signs a receipt again, with a count that the log does not have."""
-    receipt = log.ledger.unlearned("a")
-    log.publish()
-    better = receipt._replace(unlearned=100).signed(log.ledger.keys)
-    refused(check(with_extra(log.proof(receipt), with_receipt(**better.content()))), "receipt")
 
 
 def test_a_proof_that_is_altered_in_one_bit_is_refused(check, log):
@@ -266,25 +248,22 @@ def test_a_proof_that_is_altered_in_one_bit_is_refused(check, log):
             assert code == 1, (place, told)
 
 
-def test_what_could_not_be_checked(check, run, log, tmp_path):
+def test_what_could_not_be_checked(check, refuses, log):
     receipt = log.ledger.unlearned("a")
     log.publish()
     proof = log.proof(receipt)
     refused(check(""), "format")
     for given, more, error in (
-        ("c2sp.org/tlog-proof@v1\n\nx", (), "extra"),
-        ("c2sp.org/tlog-proof@v1\nindex 0\n\nx", (), "extra"),
-        (proof, ("--name", "a"), "--opening"),
-        (proof, ("--name", "a", "--opening", "x"), "64 hexadecimal"),
+        ("c2sp.org/tlog-proof@v1\n\nx", (), "extra"), ("c2sp.org/tlog-proof@v1\nindex 0\n\nx", (), "extra"),
+        (proof, ("--name", "a"), "--opening"), (proof, ("--name", "a", "--opening", "x"), "64 hexadecimal"),
         (log.entry_proof(1), ("--name", "a", "--opening", "00" * 32), "names"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(StartError, match=error):
             check(given, *more)
     for policy, error in (("quorum nobody", "line 1"), ("quorum none", "names no log")):
         with pytest.raises(StartError, match=error):
             check(proof, policy=policy)
-    with pytest.raises(StartError, match="cannot be read"):
-        run("proof", "check", "nothing", "--policy", "policy")
+    refuses("cannot be read", "proof", "check", "nothing", "--policy", "policy")
 
 
 # --- a ledger against a checkpoint that was kept
@@ -319,26 +298,15 @@ def refused_since(done: tuple[int, str, str], rule: str) -> None:
     refused((done[0], "", done[2]), rule)
 
 
-def test_a_ledger_that_goes_on(since, log):
+def test_a_ledger_that_goes_on_and_those_that_do_not(since, log):
     kept = log.publish()
+    refused_since(since(log.ledger.entries()[:-1], kept), "truncated")
     for i in range(3):
         log.ledger.unlearned(str(i))
     code, out, told = since(log.ledger.entries(), kept)
-    assert code == 0, told
-    assert "continues the checkpoint" in out
-
-
-def test_a_ledger_that_was_made_anew_is_rewritten(since, log):
-    """The chain alone says nothing of it."""
-    kept = log.publish()
-    log.ledger.event("fit")
-    entries = as_objects(log.ledger.entries())
-    entries[4]["deadline_ms"] = 7
-    refused_since(since(resealed(entries), kept), "rewritten")
-
-
-def test_a_ledger_that_was_cut_off_or_a_checkpoint_of_somebody_else(since, log):
-    kept = log.publish()
-    refused_since(since(log.ledger.entries()[:-1], kept), "truncated")
+    assert (code, "continues the checkpoint" in out) == (0, True), told
     other = dataclasses.replace(kept, note=kept.note.replace(kept.origin, "elsewhere/0"))
     refused_since(since(log.ledger.entries(), other), "log")
+    entries = as_objects(log.ledger.entries())
+    entries[4]["deadline_ms"] = 7
+    refused_since(since(resealed(entries), kept), "rewritten")  # the chain alone says nothing of it

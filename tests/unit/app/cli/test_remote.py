@@ -23,10 +23,7 @@ def test_errors_of_the_client_become_those_of_the_command_line() -> None:
             r"http://h:1 is not the node .*: name it with --url http://a:8000",
         ),
         (NotLeaderError(503), "try again"),
-        (
-            ProblemError(409, title="Nothing is kept", detail="Start it with --data-dir."),
-            "409: Start it with --data-dir.",
-        ),
+        (ProblemError(409, title="Nothing is kept", detail="Start it with --x."), "409: Start it with --x."),
         (ProblemError(502, title="Bad gateway"), "502: Bad gateway"),
         (NoAnswerError("no server answers", may_have_been_applied=False), "start it, or name it with --url"),
         (UnexpectedAnswerError("not JSON", 200), "not JSON"),

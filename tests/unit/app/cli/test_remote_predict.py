@@ -72,12 +72,10 @@ def test_a_wrong_field_is_named_by_its_line(host: Hosted, tmp_path: Path, n_befo
 
 def test_what_cannot_be_is_refused_with_the_remedy(host: Hosted, tmp_path: Path) -> None:
     data = tmp_path / "data.csv"
-    data.write_text("age,job\n1,a\n")
-    assert "lacks 'member'" in run("--url", url(host), "--data", data)[1]
     data.write_text(table(3))
     assert "no column 'nobody'" in run("--url", url(host), "--data", data, "--id", "nobody")[1]
-    assert "--data" in run("--url", url(host), data)[1]
-    assert "--url" in run(data)[1]
+    for words, arguments in (("--data", ("--url", url(host), data)), ("--url", (data,))):
+        assert words in run(*arguments)[1]
     assert "start it" in run("--url", "http://127.0.0.1:9", "--data", data)[1]
     data.write_text(table(20_000) + "k,1,a\n")
     assert "has 3 fields" in run("--url", url(host), "--data", data, *LAX, "-o", tmp_path / "out.csv")[1]
@@ -119,7 +117,6 @@ def test_a_file_is_sent_as_it_is_understood(host: Hosted, tmp_path: Path) -> Non
     lines = (f"{str(a).replace('.', ',') or 'NA'};{b};{c[:1]}\n" for a, b, c in people)
     german.write_bytes(("age;job;member\n" + "".join(lines)).encode("utf-16"))
     (_, one), (status, other) = (run("--url", url(host), "--data", file) for file in (plain, german))
-    assert status == 0
-    assert one.replace("plain", "german") == other
+    assert (status, one.replace("plain", "german")) == (0, other)
     german.write_text("age;job;member\n1,5;a;t\nSEKRET;b;f\n")
     assert "line 3, column 'age': must be a number" in run("--url", url(host), "--data", german)[1]

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
@@ -19,9 +20,7 @@ from oubli.app.datasets.streams import ArrowTables, CsvTables, names_checker
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 
 MOST = 2000
-AB = Schema(
-    (Column("a", ColumnType.CATEGORICAL), Column("b", ColumnType.CATEGORICAL)), Task.REGRESSION, LabelType.NUMBER
-)
+AB = Schema(tuple(Column(name, ColumnType.CATEGORICAL) for name in "ab"), Task.REGRESSION, LabelType.NUMBER)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -45,10 +44,8 @@ def cut(new: Callable[[], Blocks], data: bytes, places: list[int]) -> tuple[list
 
 
 def arrow_bytes(n_rows: int = 30) -> bytes:
-    table = pa.table(
-        {"a": list(range(n_rows)), "b": pa.array([f"t{i % 3}" for i in range(n_rows)]).dictionary_encode()}
-    )
-    sink = io.BytesIO()
+    texts = pa.array([f"t{i % 3}" for i in range(n_rows)]).dictionary_encode()
+    table, sink = pa.table({"a": list(range(n_rows)), "b": texts}), io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=7)
     return sink.getvalue()
@@ -65,8 +62,7 @@ def test_any_split_of_csv_gives_the_same_blocks_of_whole_records(rows: list[list
     csv.writer(text, lineterminator="\n").writerows(rows)
     data = text.getvalue().encode()
     found, wrong = cut(lambda: TextBlocks(MOST, quoted=True), data, places)
-    assert (found, wrong) == cut(lambda: TextBlocks(MOST, quoted=True), data, [])
-    assert b"".join(found) == data
+    assert ((found, wrong), b"".join(found)) == (cut(lambda: TextBlocks(MOST, quoted=True), data, []), data)
     read = [row for block in found for row in csv.reader(io.StringIO(block.decode(), newline=""))]
     assert read == list(csv.reader(io.StringIO(text.getvalue(), newline="")))
     assert all(len(block) >= 64 for block in found[:-1])
@@ -74,11 +70,7 @@ def test_any_split_of_csv_gives_the_same_blocks_of_whole_records(rows: list[list
 
 @given(st.binary(max_size=600) | st.text(st.sampled_from('a"\n,'), max_size=600).map(str.encode), pieces)
 def test_any_split_of_any_bytes_gives_the_same(data: bytes, places: list[int]) -> None:
-    for new in (
-        lambda: TextBlocks(100, quoted=True),
-        lambda: TextBlocks(100, quoted=False),
-        lambda: ArrowBlocks(100),
-    ):
+    for new in (*(partial(TextBlocks, 100, quoted=quoted) for quoted in (True, False)), partial(ArrowBlocks, 100)):
         whole, wrong = cut(new, data, [])
         found, other = cut(new, data, places)
         assert (found, bool(other)) == (whole, bool(wrong))
@@ -87,17 +79,14 @@ def test_any_split_of_any_bytes_gives_the_same(data: bytes, places: list[int]) -
 @given(pieces)
 def test_any_split_of_an_arrow_stream_gives_the_same_batches(places: list[int]) -> None:
     found, wrong = cut(lambda: ArrowBlocks(MOST), ARROW, places)
-    assert (len(found), wrong) == (5, "")
-    assert (found, wrong) == cut(lambda: ArrowBlocks(MOST), ARROW, [])
+    assert (len(found), wrong, (found, wrong)) == (5, "", cut(lambda: ArrowBlocks(MOST), ARROW, []))
     tables = ArrowTables(names_checker(AB), MOST)
     rows = [table.to_pylist() for block in found for _, table in tables.read(block)]
     assert [row for some in rows for row in some] == [{"a": i, "b": f"t{i % 3}"} for i in range(30)]
 
 
 @given(st.binary(min_size=1, max_size=4), st.integers(0, len(ARROW) - 1), pieces)
-def test_a_damaged_arrow_stream_is_refused_or_read_however_it_comes(
-    damage: bytes, place: int, places: list[int]
-) -> None:
+def test_a_damaged_arrow_stream_is_refused_or_read_in_any_split(damage: bytes, place: int, places: list[int]) -> None:
     data = ARROW[:place] + damage + ARROW[place + len(damage) :]
     whole, wrong = cut(lambda: ArrowBlocks(MOST), data, [])
     assert (whole, wrong) == cut(lambda: ArrowBlocks(MOST), data, places)
@@ -110,11 +99,9 @@ def test_a_damaged_arrow_stream_is_refused_or_read_however_it_comes(
 
 
 def test_a_stream_keeps_no_more_than_a_block_and_a_record() -> None:
-    cutter = TextBlocks(100, quoted=False)
-    with pytest.raises(StreamError, match="more than 100 bytes"):
-        list(cutter.feed(b"x" * 200))
-    with pytest.raises(StreamError, match="more than 100 bytes"):
-        list(ArrowBlocks(100).feed(ARROW))
+    for cutter, data in ((TextBlocks(100, quoted=False), b"x" * 200), (ArrowBlocks(100), ARROW)):
+        with pytest.raises(StreamError, match="more than 100 bytes"):
+            list(cutter.feed(data))
     many = TextBlocks(100, quoted=False)
     assert sum(len(block) for _ in range(100) for block in many.feed(b"x" * 9 + b"\n")) == 980
 
@@ -148,11 +135,8 @@ def test_the_end_of_a_line_is_found_as_by_looking_at_each_sign(text: str, start:
 
 def test_a_csv_block_is_read_as_rfc_4180_says_or_not_at_all() -> None:
     for body, expected in (
-        (b'"x ""y"", z",1\n', 'x "y", z'),
-        (b'"two\nlines",1\n', "two\nlines"),
-        (b'"",1\n', None),
-        (b'"""",1\n', '"'),
-        (b"N/A,1\n", "N/A"),
+        *((b'"x ""y"", z",1\n', 'x "y", z'), (b'"two\nlines",1\n', "two\nlines")),
+        *((b'"",1\n', None), (b'"""",1\n', '"'), (b"N/A,1\n", "N/A")),
     ):
         tables = CsvTables(names_checker(AB), MOST)
         ((first, table),) = tables.read(b"a,b\n" + body)
@@ -169,8 +153,7 @@ def test_a_header_has_the_columns_of_the_schema_or_what_its_rules_allow() -> Non
     assert lax(["x", "b", "y", "z"]) == ["b", "y"]
     income = names_checker(Schema((Column("income", ColumnType.NUMERIC),), Task.REGRESSION, LabelType.NUMBER))
     for check, names, rule in (
-        (strict, ["id", "y", "b"], "missing"),
-        (strict, ["a", "b"], "missing"),
+        *((strict, names, "missing") for names in (["id", "y", "b"], ["a", "b"])),
         (strict, ["a", "b", "y", "c"], "column 4"),
         (strict, ["a", "b", "y", "a"], "column 4 has the name of column 1"),
         (lax, ["a", "b"], "is missing"),

@@ -47,11 +47,9 @@ COMPRESSIONS = (ZSTD, gzip.compress, partial(bz2.compress, compresslevel=1), par
 def test_a_csv_file_that_unpacks_to_too_much(tmp_path: Path, compress: Any, what: str) -> None:
     size = 32 * LIMIT
     raw = {
-        "rows": content(size),
-        "one line": b"a" * size,
-        "one field": b"x,y\n" + b"1" * size + b",yes\n",
+        "rows": content(size), "one line": b"a" * size, "one field": b"x,y\n" + b"1" * size + b",yes\n",
         "zeros": bytes(size),
-    }[what]
+    }[what]  # fmt: skip
     path = tmp_path / "data.csv"
     path.write_bytes(compress(raw))
     assert compress is bytes or path.stat().st_size < LIMIT / 5
@@ -99,8 +97,7 @@ BOMBS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("make", "encoding"), BOMBS.values(), ids=BOMBS)
 def test_a_parquet_file_that_unpacks_to_too_much(tmp_path: Path, make: Any, encoding: dict[str, Any]) -> None:
-    column = make()
-    path = tmp_path / "data.parquet"
+    column, path = make(), tmp_path / "data.parquet"
     table = pa.table({"x": column, "y": pa.array(["yes"] * len(column))})
     pq.write_table(table, path, compression="zstd", store_schema=False, **encoding)
     del table, column

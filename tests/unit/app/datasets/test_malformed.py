@@ -32,12 +32,21 @@ def archive() -> bytes:
     return sink.getvalue()
 
 
+GZIP = gzip.compress(LONG, mtime=0)
+CUT = [packed[:-20] for packed in (GZIP, bz2.compress(LONG), zstd(LONG * 100), lzma.compress(LONG))]
+DAMAGED = [*CUT, GZIP[:30] + b"\0" * 30]
+ARROW = (STREAM[:-300], b"ARROW1\0\0" + bytes(100), b"FEA1" + bytes(100))
+READ = {
+    "separator=;": "takes KEY=VALUE, and KEY is one of format, encoding",
+    "delimiter=;;": "delimiter must be one character",
+    "delimiter=none": "delimiter must be one character, or a word: tab, space",
+    **dict.fromkeys(("encoding=klingon", "encoding=rot13"), "encoding must be an encoding that Python knows"),
+    "decimal=x": "decimal must be one of",
+    "skip=two": "skip must be a number of lines",
+}
 MALFORMED: list[tuple[str | bytes, dict[str, Any], str]] = [
-    ("", {}, "is empty: it needs a header line"),
-    ("\n\n", {}, "is empty: it needs a header line"),
-    ("\ufeff", {}, "is empty: it needs a header line"),
-    ("a,y\n", {}, "holds a header but no rows"),
-    ("a;b;y\r\n", {}, "holds a header but no rows"),
+    *((content, {}, "is empty: it needs a header line") for content in ("", "\n\n", "\ufeff")),
+    *((content, {}, "holds a header but no rows") for content in ("a,y\n", "a;b;y\r\n")),
     ("a,b,a,y\n1,2,3,p\n", {}, "names 'a' more than once, as columns 1 and 3: rename or remove one"),
     ("a;b;b\n1;2;p\n", {"target": "b"}, "names 'b' more than once, as columns 2 and 3"),
     ("a,,y\n1,2,p\n3,4,q\n", {}, "column 2 has no name: give it one"),
@@ -56,22 +65,14 @@ MALFORMED: list[tuple[str | bytes, dict[str, Any], str]] = [
     (b"a,y\n" + b"1,p\n" * 30_000 + b"\xe9,q\n", {"read": ("encoding=ascii",)}, "line 30002: is not ASCII"),
     (("a,y\n" + "1,p\n" * 30_000).encode("utf-16-le") + b"1", {"read": ("encoding=utf-16-le",)}, "not UTF-16-LE text"),
     ("ä,y\n1,p\n".encode() + b"1,p\n" * 30_000 + b"\xe9,q\n", {"target": "y"}, f"line 30003: is not UTF-8 text: {SAY}"),
-    (gzip.compress(LONG, mtime=0)[:-20], {}, "is compressed and cut short or damaged"),
-    (bz2.compress(LONG)[:-20], {}, "is compressed and cut short or damaged"),
-    (zstd(LONG * 100)[:-20], {}, "is compressed and cut short or damaged"),
+    *((content, {}, "is compressed and cut short or damaged") for content in DAMAGED),
     (parquet(a=[1.0, 2.0], y=["p", "q"])[:-30], {}, "begins like a Parquet file but cannot be read as one"),
-    (STREAM[:-300], {}, "begins like an Arrow file but cannot be read as one"),
-    (b"ARROW1\0\0" + bytes(100), {}, "begins like an Arrow file but cannot be read as one"),
-    (b"FEA1" + bytes(100), {}, "begins like an Arrow file but cannot be read as one"),
+    *((content, {}, "begins like an Arrow file but cannot be read as one") for content in ARROW),
     (archive(), {}, "is a zip archive"),
     ('[{"a": 1, "y": "p"}]', {}, "is a JSON array: write JSON lines"),
     ('{"a": 1, "y": "p"}\n{"a": canary\n', {}, "line 2: is not a JSON object"),
     ('{"a": 1, "y": "p"}\n\n[1, 2]\n', {}, "line 3: is not a JSON object"),
-    (
-        '{"a": 1, "y": "p"}\n{"a": "canary", "y": "q"}\n',
-        {},
-        "line 2, column 'a': is a text where lines above have a number",
-    ),
+    ('{"a": 1, "y": "p"}\n{"a": "canary", "y": "q"}\n', {}, "line 2, column 'a': is a text where lines above have a"),
     (b'{"a": "\xe9", "y": "p"}\n', {}, f"line 1: is not UTF-8 text: {SAY}"),
     (b'{"\x86": 1, "y": "p"}\n', {}, "line 1: is not UTF-8 text"),
     (b'{"a": 1, "y": "p"}\n{"a": "\xe9"}', {"read": ("encoding=ascii",)}, "line 2: is not ASCII text"),
@@ -85,13 +86,7 @@ MALFORMED: list[tuple[str | bytes, dict[str, Any], str]] = [
     ("a,y\n1,p\n9007199254740993,q\n", {}, "line 3, column 'a': the integer has more digits"),
     ("a,y\n1,p\n1e999,q\n", {}, "line 3, column 'a': is too large for a 64-bit float"),
     ("a,y\n" + "".join(f"{i},c{i}\n" for i in range(1001)), {}, "has 1,001 different labels, and a model"),
-    ("a,y\n1,p\n2,q\n", {"read": ("separator=;",)}, "--read takes KEY=VALUE, and KEY is one of format, encoding"),
-    ("a,y\n1,p\n2,q\n", {"read": ("delimiter=;;",)}, "--read delimiter must be one character"),
-    ("a,y\n1,p\n2,q\n", {"read": ("encoding=klingon",)}, "--read encoding must be an encoding that Python knows"),
-    ("a,y\n1,p\n2,q\n", {"read": ("delimiter=none",)}, "--read delimiter must be one character, or a word: tab, space"),
-    ("a,y\n1,p\n2,q\n", {"read": ("encoding=rot13",)}, "--read encoding must be an encoding that Python knows"),
-    ("a,y\n1,p\n2,q\n", {"read": ("decimal=x",)}, "--read decimal must be one of"),
-    ("a,y\n1,p\n2,q\n", {"read": ("skip=two",)}, "--read skip must be a number of lines"),
+    *(("a,y\n1,p\n2,q\n", {"read": (option,)}, f"--read {rule}") for option, rule in READ.items()),
     ("a,y\n1,p\n2,q\n", {"target": None}, "no column is named to predict: say which with --target COLUMN"),
     ("a,y\n1,p\n2,q\n", {"target": "income"}, "no column 'income', which --target names. It has 'a', 'y': choose"),
     ("y\np\n", {}, "no column left to learn from"),
@@ -102,13 +97,10 @@ MALFORMED: list[tuple[str | bytes, dict[str, Any], str]] = [
     ("a,y\n1,p\n2,q\n", {"task": "regression"}, "line 2, column 'y': regression needs a number"),
     ('a,y\n1,p\n"x\ny",q\n\nz,\n', {}, "line 6, column 'y': the label is missing"),
     ("a,y\n1,p\n2,q\n", {"id_column": "key"}, "no column 'key', which --id names"),
-    ("a,y\n1,p\n2,q\n", {"drop": ("b",)}, "no column 'b', which --drop names"),
-    ("a,y\n1,p\n2,q\n", {"categorical": ("b",)}, "no column 'b', which --categorical names"),
+    *(("a,y\n1,p\n2,q\n", {flag: ("b",)}, f"no column 'b', which --{flag} names") for flag in ("drop", "categorical")),
     ("a,b,y\n1,1,p\n1,2,q\n", {"id_column": "a"}, "line 3, column 'a': the id is also in row 1"),
     ("a,b,y\n1,1,p\n,2,q\n", {"id_column": "a"}, "line 3, column 'a': the id is missing"),
     (f"a,b,y\n{CANARY * 50},1,p\n", {"id_column": "a"}, "longer than 256"),
-    (lzma.compress(LONG)[:-20], {}, "is compressed and cut short or damaged"),
-    (gzip.compress(LONG, mtime=0)[:30] + b"\0" * 30, {}, "is compressed and cut short or damaged"),
     (b"PK\x03\x04", {}, "is a zip archive or a"),
 ]
 

@@ -42,8 +42,7 @@ def test_what_looks_odd_is_said(odd: Path) -> None:
     about = load(odd, target="y", drop=("code",)).about
     assert about.remarks == {"no": "id", "name": "id", "always": "constant", "given": "leak"}
     assert about.classes == (("yes", 133), ("no", 67))
-    lines = list(about.lines(values=True))
-    assert lines == [
+    assert list(about.lines(values=True)) == [
         "odd.csv: csv; 200 rows",
         "target: y, classification, 2 classes: yes (133), no (67)",
         "numeric: no, age",
@@ -57,21 +56,16 @@ def test_what_looks_odd_is_said(odd: Path) -> None:
 
 
 def test_a_log_gets_no_values_and_no_counts(odd: Path) -> None:
-    text = "\n".join(load(odd, target="y", id_column="no").about.lines(values=False))
-    assert not any(part in text for part in ("200", "133", "person 1", "YES", "same,"))
-    content = json.dumps(load(odd, target="y", id_column="no").about.content())
-    assert not any(part in content for part in ("200", "133", "person 1", "YES", "same"))
+    about = load(odd, target="y", id_column="no").about
+    for text, same in (("\n".join(about.lines(values=False)), "same,"), (json.dumps(about.content()), "same")):
+        assert not any(part in text for part in ("200", "133", "person 1", "YES", same))
 
 
-def test_columns_without_anything_odd_are_not_remarked(odd: Path) -> None:
-    rows = people(5, 400)
-    odd.write_bytes(STYLES["excel-german"].write(rows))
+def test_columns_without_anything_odd_are_not_remarked_and_many_categories_are(odd: Path) -> None:
+    odd.write_bytes(STYLES["excel-german"].write(people(5, 400)))
     about = load(odd, target="y").about
     assert about.remarks == {}
     assert next(about.lines(values=True)) == "odd.csv: csv, encoding=cp1252, delimiter=;, decimal=,; 400 rows"
-
-
-def test_many_categories_are_said(odd: Path) -> None:
     odd.write_text("a,y\n" + "".join(f"c{i % 1500},{i // 7 % 2}\n" for i in range(9000)))
     assert load(odd, target="y").about.remarks == {"a": "many"}
 
@@ -79,28 +73,18 @@ def test_many_categories_are_said(odd: Path) -> None:
 # --- the target
 
 
-def test_without_a_target_the_columns_are_listed(odd: Path) -> None:
-    with pytest.raises(LoadError) as caught:
+def test_without_a_target_the_columns_are_listed_or_a_person_is_asked(odd: Path) -> None:
+    with pytest.raises(LoadError, match="--target COLUMN") as caught:
         load(odd)
-    text = str(caught.value)
-    assert "--target COLUMN" in text
-    assert "'y' (categorical), 'age' (numeric), 'code' (numeric), 'given' (categorical)" in text
-    assert "'name'" not in text, "it looks like an id"
-
-
-def test_a_person_is_asked_for_the_target(odd: Path) -> None:
-    asked: list[tuple[str, Sequence[str]]] = []
+    assert "'y' (categorical), 'age' (numeric), 'code' (numeric), 'given' (categorical)" in str(caught.value)
+    assert "'name'" not in str(caught.value), "it looks like an id"
 
     def ask(question: str, answers: Sequence[str]) -> str:
-        asked.append((question, answers))
+        assert ("odd.csv" in question, answers[0]) == (True, "y")
         return "given"
 
-    table = load(odd, ask)
-    assert table.schema.label_name == "given"
-    assert "y" in table.schema.names
-    ((question, answers),) = asked
-    assert "odd.csv" in question
-    assert answers[0] == "y"
+    schema = load(odd, ask).schema
+    assert (schema.label_name, "y" in schema.names) == ("given", True)
 
 
 def test_some_distinct_whole_numbers_are_asked_about_or_said_unless_the_task_is(odd: Path) -> None:
@@ -123,11 +107,8 @@ def test_more_classes_than_a_model_holds_are_refused_unless_the_schema_allows_th
     odd.write_text("a,y\n" + "".join(f"{i},c{i % 1200}\n" for i in range(2400)))
     with pytest.raises(LoadError, match=r"column 'y': has 1,200 different labels.* choose another --target"):
         load(odd, target="y")
-    schema = {
-        "task": "classification",
-        "label": {"name": "y", "type": "string", "max_classes": 1200},
-        "columns": [{"name": "a", "type": "numeric"}],
-    }
+    label = {"name": "y", "type": "string", "max_classes": 1200}
+    schema = {"task": "classification", "label": label, "columns": [{"name": "a", "type": "numeric"}]}
     Path("schema.json").write_text(json.dumps(schema))
     assert len(load(odd, schema_file=Path("schema.json")).about.classes) == 1200
 
@@ -140,8 +121,7 @@ def test_the_terminal_asks_until_an_answer_is_one(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr(bars._console, "input", lambda prompt: next(said))
     with bars:
-        assert bars.ask("Which?", ("a", "b")) == "b"
-        assert bars.ask("Which?", ("a", "b")) == "a"
+        assert (bars.ask("Which?", ("a", "b")), bars.ask("Which?", ("a", "b"))) == ("b", "a")
 
 
 # --- inspect
@@ -158,9 +138,7 @@ def test_inspect_shows_types_and_examples_and_writes_a_schema(odd: Path) -> None
     text = inspect("odd.csv")
     assert "target: none yet; --target COLUMN says which: y, age" in text
     text = inspect("odd.csv", "--target", "y", "--drop", "age", "--read", "dates=day-first", "--output", "schema.json")
-    assert "height  numeric" in text
-    assert "since   numeric, days" in text
-    assert "Zürich" in text
+    assert all(part in text for part in ("height  numeric", "since   numeric, days", "Zürich"))
     document = json.loads(Path("schema.json").read_text())
     assert document["read"] == ["encoding=cp1252", "delimiter=;", "decimal=,", "dates=day-first"]
     assert {"name": "since", "type": "numeric", "dtype": "float32", "unit": "days"} in document["columns"]
@@ -169,12 +147,13 @@ def test_inspect_shows_types_and_examples_and_writes_a_schema(odd: Path) -> None
 
 
 def test_a_data_file_is_named_once(odd: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["inspect", "odd.csv", "--data", "odd.csv"])
-    assert "the data file is named twice" in capfd.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["inspect", "odd.csv", "--output", "schema.json"])
-    assert "no column is named to predict" in capfd.readouterr().err
+    for more, told in (
+        ("--data odd.csv", "file is named twice"),
+        ("--output schema.json", "no column is named to predict"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["inspect", "odd.csv", *more.split()])
+        assert told in capfd.readouterr().err
     assert not Path("schema.json").exists()
 
 
@@ -186,10 +165,9 @@ def test_a_server_tells_what_was_understood_until_a_sample_is_erased(odd: Path, 
     settings = load_settings(data=odd, target="y", id_column="no", data_dir=tmp_path / "data", n_estimators=3)
     with served(build_service(settings, show=shown.append)) as client:
         model = client.get("/model").json()
-        assert model["understood"] == shown[0].content()
-        assert model["understood"]["read"] == ["csv"]
-        assert model["understood"]["roles"] == [{"name": "no", "role": "ids"}]
-        assert {"name": "always", "remark": "constant"} in model["understood"]["remarks"]
+        assert (understood := model["understood"]) == shown[0].content()
+        assert (understood["read"], understood["roles"]) == (["csv"], [{"name": "no", "role": "ids"}])
+        assert {"name": "always", "remark": "constant"} in understood["remarks"]
         (since,) = (one for one in model["features"] if one["name"] == "since")
         assert since == {"name": "since", "type": "numeric", "dtype": "float32", "unit": "days"}
         receipt = client.delete("/samples/7").json()
@@ -197,7 +175,6 @@ def test_a_server_tells_what_was_understood_until_a_sample_is_erased(odd: Path, 
         assert client.post("/snapshot").status_code == 201
         assert client.get(f"/erasures/{receipt['id']}").json()["status"] == "erased"
         understood = client.get("/model").json()["understood"]
-        assert (understood["remarks"], understood["left_out"]) == (None, None)
-        assert understood["read"] == ["csv"]
+        assert (understood["remarks"], understood["left_out"], understood["read"]) == (None, None, ["csv"])
     with served(build_service(settings)) as client:
         assert client.get("/model").json()["understood"] is None, "the data directory is read, not the file"

@@ -32,14 +32,18 @@ def load(data: bytes, **flags: Any) -> Table:
     return load_table(load_settings(data=path, target="y", **flags))
 
 
+def values_of(table: Table, name: str) -> list[Any]:
+    return [None if value != value else value for value in table.X[name].tolist()]
+
+
+def kinds(table: Table) -> list[str]:
+    return [str(column.type) for column in table.schema.columns]
+
+
 def found_in(table: Table) -> dict[str, tuple[str, list[Any]]]:
     """Types or units with the values, as `understood` has them."""
-    found = {}
-    for one in table.schema.columns:
-        values = [None if value != value else value for value in table.X[one.name].tolist()]
-        kind = one.unit if one.unit in ("days", "seconds") else str(one.type)
-        found[one.name] = (kind, values)
-    return found
+    units = [one.unit if one.unit in ("days", "seconds") else str(one.type) for one in table.schema.columns]
+    return {name: (unit, values_of(table, name)) for name, unit in zip(table.schema.names, units, strict=True)}
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -47,11 +51,7 @@ def test_a_file_is_understood(name: str) -> None:
     rows = people(list(WAYS).index(name))
     write, style = WAYS[name]
     table = load(write(rows), **style.flags)
-    expected, found = understood(rows, style.without), found_in(table)
-    assert {name: kind for name, (kind, _) in found.items()} == {name: kind for name, (kind, _) in expected.items()}
-    for name, (_, values) in expected.items():
-        assert found[name][1] == values, name
-    assert list(table.y) == rows["y"]
+    assert (found_in(table), list(table.y)) == (understood(rows, style.without), rows["y"])
     assert [one.name for one in table.schema.columns if one.dtype == "float64"] == ["seen"]
 
 
@@ -73,22 +73,22 @@ def test_what_comes_behind_the_first_part_is_understood_too() -> None:
     tail = 'NA,NA,1.5,yes\n17,"two\nlines",-,no\n18,Zürich,2,yes\n'
     for encoding in ("utf-8", "cp1252"):
         table = load(("age,town,n,y\n" + head + tail).encode(encoding))
-        assert [str(column.type) for column in table.schema.columns] == ["numeric", "categorical", "numeric"]
-        assert [None if v != v else v for v in table.X["age"].tolist()[-3:]] == [None, 17, 18]
-        assert table.X["town"].tolist()[-3:] == [None, "two\nlines", "Zürich"]
-        assert [None if v != v else v for v in table.X["n"].tolist()[-3:]] == [1.5, None, 2]
+        assert kinds(table) == ["numeric", "categorical", "numeric"]
+        last = [values_of(table, name)[-3:] for name in ("age", "town", "n")]
+        assert last == [[None, 17, 18], [None, "two\nlines", "Zürich"], [1.5, None, 2]]
 
 
 def test_every_guess_can_be_overridden() -> None:
     text = "a;b;d;y\n1,5;NA;2024-01-31;p\nNA;x;2024-02-01;q\n"
     table = load(text.encode(), read=("missing=", "dates=no", "decimal=."))
-    assert [str(column.type) for column in table.schema.columns] == ["categorical"] * 3
-    assert table.X["b"].tolist() == ["NA", "x"]
+    assert (kinds(table), values_of(table, "b")) == (["categorical"] * 3, ["NA", "x"])
     assert table.about.read == ("csv", "delimiter=;", "decimal=.", "missing=", "dates=no")
-    table = load(b"d,y\n01/02/2024,p\n03/04/2024,q\n", read=("dates=day-first",))
-    assert table.X.tolist() == [[19754.0], [19816.0]]
-    table = load(b"d,y\n01/02/2024,p\n03/04/2024,q\n", read=("dates=month-first",))
-    assert table.X.tolist() == [[19724.0], [19786.0]]
+    for first, days in (("day", [[19754.0], [19816.0]]), ("month", [[19724.0], [19786.0]])):
+        table = load(b"d,y\n01/02/2024,p\n03/04/2024,q\n", read=(f"dates={first}-first",))
+        assert table.X.tolist() == days
+    Path("iris.data").write_bytes(b"5.1,3.5,setosa\n4.9,3.0,other\n")
+    table = load_table(load_settings(data=Path("iris.data"), target="column3", read=("header=no",)))
+    assert (table.schema.names, list(table.y)) == (("column1", "column2"), ["setosa", "other"])
 
 
 CYCLES = "d,t,c,y\n2024-02-03,2024-02-03 10:20,3,p\n2024-12-31,2023-12-31 23:59,4,q\n,,5,p\n"
@@ -137,44 +137,31 @@ def test_the_encoding_can_be_given() -> None:
         assert f"encoding={encoding}" in found.about.read
 
 
-def test_a_column_of_spans_can_be_declared_as_it_was_found() -> None:
-    found = load(parquet(d=pa.array([1, 90], pa.duration("s")), y=["p", "q"]))
-    assert [column.unit for column in found.schema.columns] == ["s"]
-    np.testing.assert_array_equal(load_queries(Path("people.csv"), found.schema).X, found.X)
-
-
 def test_the_decimal_mark_is_that_of_numbers_not_of_dates_or_versions() -> None:
     for text, values in (
-        ("d,x,y\n31.12.2024,1.234,p\n30.11.2024,2.500,q\n", [1.234, 2.5]),
-        ("d;x;y\n31.12.2024;1.234;p\n30.11.2024;2.500;q\n", [1.234, 2.5]),
-        ("d;x;y\n31.12.2024;1,234;p\n30.11.2024;2,500;q\n", [1.234, 2.5]),
+        *(
+            (f"d{s}x{s}y\n31.12.2024{s}1{d}234{s}p\n30.11.2024{s}2{d}500{s}q\n", [1.234, 2.5])
+            for s, d in (",.", ";.", ";,")
+        ),
         ("d;x;z;y\n31.12.2024;1.234;0,5;p\n30.11.2024;2.500;1,25;q\n", [1234, 2500]),
         ('d,x,y\n1,"1,234",p\n2,"2,500",q\n', [1234, 2500]),
         ('d,x,y\n1,"1,234,000",p\n2,"2,500",q\n', [1234000, 2500]),
         ('d,x,y\n1,"0,234",p\n2,"2,500",q\n', [0.234, 2.5]),
         ("v;x;y\n10.0.0.1;1.5;p\n192.168.1.20;2.25;q\n", [1.5, 2.25]),
-        ("a;x;y\n1;.5;p\n2;2.;q\n", [0.5, 2]),
-        ("a;x;y\n1;,5;p\n2;2,0;q\n", [0.5, 2]),
-        ("a;x;y\n1;-1e5;p\n2;2E-3;q\n", [-1e5, 2e-3]),
-        ("a;x;y\n1;\u22121,5;p\n2;+2,5;q\n", [-1.5, 2.5]),
+        *(("a;x;y\n1;.5;p\n2;2.;q\n", [0.5, 2]), ("a;x;y\n1;,5;p\n2;2,0;q\n", [0.5, 2])),
+        *(("a;x;y\n1;-1e5;p\n2;2E-3;q\n", [-1e5, 2e-3]), ("a;x;y\n1;\u22121,5;p\n2;+2,5;q\n", [-1.5, 2.5])),
     ):
         table = load(text.encode())
         column = table.X["x"] if hasattr(table.X, "columns") else table.X[:, table.schema.index("x")]
         assert column.tolist() == [float(np.float32(value)) for value in values]
 
 
-def test_a_file_without_names() -> None:
-    path = Path("iris.data")
-    path.write_bytes(b"5.1,3.5,setosa\n4.9,3.0,other\n")
-    table = load_table(load_settings(data=path, target="column3", read=("header=no",)))
-    assert table.schema.names == ("column1", "column2")
-    assert list(table.y) == ["setosa", "other"]
-
-
-def test_single_letters_and_codes_stay_what_they_are() -> None:
+def test_single_letters_and_codes_stay_what_they_are_and_a_column_of_spans_can_be_declared_as_it_was_found() -> None:
     table = load(b"a,b,c,y\nt,007,1.2.3.4,p\nf,x,10.0.0.1,q\nu,010,192.168.100.200,p\n")
-    assert [str(column.type) for column in table.schema.columns] == ["categorical"] * 3
-    assert table.X["b"].tolist() == ["007", "x", "010"]
+    assert (kinds(table), values_of(table, "b")) == (["categorical"] * 3, ["007", "x", "010"])
+    found = load(parquet(d=pa.array([1, 90], pa.duration("s")), y=["p", "q"]))
+    assert [column.unit for column in found.schema.columns] == ["s"]
+    np.testing.assert_array_equal(load_queries(Path("people.csv"), found.schema).X, found.X)
 
 
 def test_a_text_in_a_request_is_the_same_moment_as_in_a_file() -> None:
@@ -186,8 +173,8 @@ def test_a_text_in_a_request_is_the_same_moment_as_in_a_file() -> None:
     ):
         found = iso_dates(text_array(texts))
         assert found is not None
-        assert found.unit == unit
-        assert [float(value) for value in found.values.to_pylist()] == [moment(text, unit) for text in texts]
+        expected = [moment(text, unit) for text in texts]
+        assert (found.unit, [float(value) for value in found.values.to_pylist()]) == (unit, expected)
 
 
 @pytest.mark.parametrize("unit", NOT_A_MOMENT)
@@ -222,12 +209,12 @@ def test_what_is_no_moment_is_refused_without_repeating_it(unit: str) -> None:
 
 
 def test_moments_of_python_and_numbers_are_taken() -> None:
-    assert moment(date(1970, 1, 3), "days") == 2
-    assert moment(datetime(1970, 1, 1, 1, tzinfo=UTC), "seconds") == 3600
-    assert moment(datetime(1970, 1, 2, 12), "days") == 1.5  # noqa: DTZ001 - without a zone, as in a file
-    assert moment(time(1, 0, 1), "seconds of the day") == 3601
-    assert moment(datetime(2024, 2, 3, 1, 0, 30, tzinfo=UTC), "seconds of the day") == 3630
-    assert moment(date(2024, 2, 3), "day of the week") == date(2024, 2, 3).weekday() == 5
-    assert moment(date(2024, 12, 31), "day of the year") == 366
-    assert moment(7, "days") == 7
+    late, noon = datetime(2024, 2, 3, 1, 0, 30, tzinfo=UTC), datetime(1970, 1, 2, 12)  # noqa: DTZ001 - as in a file
+    for value, unit, expected in (
+        *((date(1970, 1, 3), "days", 2), (noon, "days", 1.5), (7, "days", 7)),
+        *((datetime(1970, 1, 1, 1, tzinfo=UTC), "seconds", 3600), (late, "seconds of the day", 3630)),
+        *((time(1, 0, 1), "seconds of the day", 3601), (date(2024, 12, 31), "day of the year", 366)),
+        (date(2024, 2, 3), "day of the week", 5),
+    ):
+        assert moment(value, unit) == expected
     assert np.isnan(moment(None, "seconds"))

@@ -113,14 +113,10 @@ class Style:
         return self.pack(text.encode(self.encoding))
 
     def _cell(self, name: str, value: Any) -> str:
-        if value is None:
-            return self._quoted(self.missing, is_text=False)
-        if isinstance(value, bool):
-            return self._quoted(self.true if value else self.false, is_text=False)
-        if isinstance(value, datetime):
-            return self._quoted(value.strftime(self.time), is_text=True)
+        if value is None or isinstance(value, bool):
+            return self._quoted({None: self.missing, True: self.true, False: self.false}[value], is_text=False)
         if isinstance(value, date):
-            return self._quoted(value.strftime(self.day), is_text=True)
+            return self._quoted(value.strftime(self.time if isinstance(value, datetime) else self.day), is_text=True)
         if isinstance(value, (int, float)):
             text = f"{value:,}" if self.thousands else str(value)
             text = text.translate({ord(","): self.thousands, ord("."): self.decimal})
@@ -130,11 +126,8 @@ class Style:
 
     def _quoted(self, text: str, *, is_text: bool) -> str:
         needs = any(sign in text for sign in (self.delimiter, '"', "\n", "\r"))
-        if self.quotes == "none":
-            return text
-        if self.quotes == "all" or needs or (self.quotes == "text" and is_text):
-            return '"' + text.replace('"', '""') + '"'
-        return text
+        has = self.quotes == "all" or needs or (self.quotes == "text" and is_text)
+        return '"' + text.replace('"', '""') + '"' if has and self.quotes != "none" else text
 
 
 SHEET = Style(newline="\r\n", true="TRUE", false="FALSE")
@@ -151,56 +144,36 @@ def zstd(data: bytes) -> bytes:
 
 
 STYLES: dict[str, Style] = {
-    "plain": Style(),
-    "excel-utf8": replace(SHEET, before="\ufeff"),
+    "plain": Style(), "excel-utf8": replace(SHEET, before="\ufeff"),
     "excel-unicode-text": replace(SHEET, delimiter="\t", encoding="utf-16-le", before="\ufeff"),
-    "excel-german": replace(GERMAN, encoding="cp1252"),
-    "excel-german-utf8": replace(GERMAN, before="\ufeff"),
+    "excel-german": replace(GERMAN, encoding="cp1252"), "excel-german-utf8": replace(GERMAN, before="\ufeff"),
     "excel-german-thousands": replace(GERMAN, thousands=".", encoding="cp1252"),
     "excel-sep-semicolon": replace(SHEET, before="sep=;\r\n", delimiter=";"),
     "excel-sep-comma": replace(SHEET, before="sep=,\r\n"),
     "excel-us-dates": replace(SHEET, day="%m/%d/%Y", time="%m/%d/%Y %I:%M:%S %p"),
     "excel-us-short-year": replace(SHEET, day="%m/%d/%y", time="%m/%d/%y %H:%M:%S"),
     "excel-british": replace(SHEET, day="%d/%m/%Y", time="%d/%m/%Y %H:%M:%S"),
-    "excel-accounting": replace(SHEET, thousands=",", sums="${}"),
-    "excel-percent": replace(SHEET, sums="{}%"),
-    "excel-not-available": replace(SHEET, missing="#N/A"),
-    "excel-empty-columns": replace(SHEET, behind=",,"),
-    "excel-mac": replace(SHEET, newline="\r"),
-    "google-sheets": SHEET,
-    "postgresql-csv": Style(true="t", false="f"),
+    "excel-accounting": replace(SHEET, thousands=",", sums="${}"), "excel-percent": replace(SHEET, sums="{}%"),
+    "excel-not-available": replace(SHEET, missing="#N/A"), "excel-empty-columns": replace(SHEET, behind=",,"),
+    "excel-mac": replace(SHEET, newline="\r"), "google-sheets": SHEET, "postgresql-csv": Style(true="t", false="f"),
     "postgresql-force-quote": Style(true="t", false="f", quotes="all"),
-    "postgresql-null": Style(true="t", false="f", missing="NULL"),
-    "postgresql-text": TEXT_FORMAT,
+    "postgresql-null": Style(true="t", false="f", missing="NULL"), "postgresql-text": TEXT_FORMAT,
     "postgresql-zone": Style(true="t", false="f", time="%Y-%m-%d %H:%M:%S+00"),
-    "duckdb-bars": Style(delimiter="|", missing="NULL"),
-    "duckdb-gz": Style(pack=partial(gzip.compress, mtime=0)),
-    "duckdb-zst": Style(pack=zstd),
-    "mysql-outfile": replace(TEXT_FORMAT, without=("member",)),
+    "duckdb-bars": Style(delimiter="|", missing="NULL"), "duckdb-gz": Style(pack=partial(gzip.compress, mtime=0)),
+    "duckdb-zst": Style(pack=zstd), "mysql-outfile": replace(TEXT_FORMAT, without=("member",)),
     "mysql-workbench": Style(missing="NULL", without=("member",), quotes="text"),
-    "mysql-semicolons": Style(delimiter=";", missing="\\N", quotes="all", without=("member",)),
-    "r-write-csv": R,
-    "r-write-csv-no-row-names": replace(R, index=""),
-    "r-write-csv2": replace(R, delimiter=";", decimal=","),
-    "r-write-table": replace(R, delimiter=" ", index="-"),
-    "r-write-table-tab": replace(R, delimiter="\t", index="-"),
+    "mysql-semicolons": Style(delimiter=";", missing="\\N", quotes="all", without=("member",)), "r-write-csv": R,
+    "r-write-csv-no-row-names": replace(R, index=""), "r-write-csv2": replace(R, delimiter=";", decimal=","),
+    "r-write-table": replace(R, delimiter=" ", index="-"), "r-write-table-tab": replace(R, delimiter="\t", index="-"),
     "r-fwrite": Style(true="TRUE", false="FALSE", time="%Y-%m-%dT%H:%M:%SZ"),
     "r-readr": Style(missing="NA", true="TRUE", false="FALSE", time="%Y-%m-%dT%H:%M:%SZ"),
     "r-readr-csv2": Style(delimiter=";", decimal=",", missing="NA", true="TRUE", false="FALSE"),
-    "openml": Style(missing="?", quotes="text"),
-    "dashes": Style(missing="-"),
-    "words": Style(missing="N/A"),
-    "nan": replace(PANDAS, missing="nan"),
-    "bz2": Style(pack=bz2.compress),
-    "xz": Style(pack=lzma.compress),
-    "utf-16-be": Style(encoding="utf-16-be", before="\ufeff"),
-    "utf-16-without-mark": Style(encoding="utf-16-le"),
-    "utf-32": Style(encoding="utf-32-le", before="\ufeff"),
-    "latin-1": Style(encoding="latin-1"),
+    "openml": Style(missing="?", quotes="text"), "dashes": Style(missing="-"), "words": Style(missing="N/A"),
+    "nan": replace(PANDAS, missing="nan"), "bz2": Style(pack=bz2.compress), "xz": Style(pack=lzma.compress),
+    "utf-16-be": Style(encoding="utf-16-be", before="\ufeff"), "utf-16-without-mark": Style(encoding="utf-16-le"),
+    "utf-32": Style(encoding="utf-32-le", before="\ufeff"), "latin-1": Style(encoding="latin-1"),
     "utf-16-given": Style(encoding="utf-16", flags={"read": ("encoding=utf-16",)}),
-    "trailing-comma": Style(behind=","),
-    "blank-lines": Style(blank=True),
-    "padded": Style(padded=True),
+    "trailing-comma": Style(behind=","), "blank-lines": Style(blank=True), "padded": Style(padded=True),
     "decimal-comma-with-commas": Style(decimal=","),
     "spaces-in-thousands": Style(delimiter=";", decimal=",", thousands="\u00a0"),
     "swiss": Style(delimiter=";", thousands="'"),
@@ -211,7 +184,7 @@ STYLES: dict[str, Style] = {
     "title-lines": Style(before="Our people\nas of today\n", flags={"read": ("skip=2",)}),
     "given-delimiter": Style(delimiter=":", flags={"read": ("delimiter=:",)}, quotes="all"),
     "unnamed-zero": replace(PANDAS, index=".Unnamed: 0"),
-}
+}  # fmt: skip
 """The ways of writing text, by name."""
 
 
@@ -260,10 +233,8 @@ def _sheet(rows: Rows) -> bytes:
     cells: list[list[Any]] = [list(rows), *map(list, zip(*rows.values(), strict=True))]
 
     def cell(value: Any) -> str:
-        if value is None:
-            return "<c/>"
-        if isinstance(value, bool):
-            return f'<c t="b"><v>{int(value)}</v></c>'
+        if value is None or isinstance(value, bool):
+            return "<c/>" if value is None else f'<c t="b"><v>{int(value)}</v></c>'
         if isinstance(value, datetime):
             return f'<c s="2"><v>{(value - datetime(1899, 12, 30)).total_seconds() / 86400!r}</v></c>'  # noqa: DTZ001
         if isinstance(value, date):
@@ -301,14 +272,11 @@ def _sheet(rows: Rows) -> bytes:
 
 
 PROGRAMS: dict[str, Callable[[Rows], bytes]] = {
-    "pandas": partial(_pandas, index=False),
-    "pandas-with-index": _pandas,
+    "pandas": partial(_pandas, index=False), "pandas-with-index": _pandas,
     "pandas-semicolons": partial(_pandas, index=False, sep=";", decimal=","),
-    "pandas-na": partial(_pandas, index=False, na_rep="NA"),
-    "pandas-nan": partial(_pandas, na_rep="NaN"),
+    "pandas-na": partial(_pandas, index=False, na_rep="NA"), "pandas-nan": partial(_pandas, na_rep="NaN"),
     "pandas-quotes": partial(_pandas, index=False, quoting=1),
-    "pandas-parquet": lambda rows: frame(rows).to_parquet(),
-    "polars": partial(_polars, write="write_csv"),
+    "pandas-parquet": lambda rows: frame(rows).to_parquet(), "polars": partial(_polars, write="write_csv"),
     "polars-quotes": partial(_polars, write="write_csv", quote_style="always"),
     "polars-null": partial(_polars, write="write_csv", null_value="null"),
     "polars-json-lines": partial(_polars, write="write_ndjson"),
@@ -316,12 +284,9 @@ PROGRAMS: dict[str, Callable[[Rows], bytes]] = {
     "polars-arrow-stream": partial(_polars, write="write_ipc_stream"),
     "polars-parquet": partial(_polars, write="write_parquet"),
     "pyarrow-feather": partial(arrow, write=lambda table, sink: feather.write_feather(table, sink)),
-    "pyarrow-stream": partial(arrow, write=stream),
-    "pyarrow-parquet": partial(arrow, write=pq.write_table),
-    "excel-workbook": _sheet,
-    "json-lines": _json,
-    "json-lines-gz": lambda rows: gzip.compress(_json(rows)),
-}
+    "pyarrow-stream": partial(arrow, write=stream), "pyarrow-parquet": partial(arrow, write=pq.write_table),
+    "excel-workbook": _sheet, "json-lines": _json, "json-lines-gz": lambda rows: gzip.compress(_json(rows)),
+}  # fmt: skip
 """What programs write that are there; all of it has the same types."""
 
 

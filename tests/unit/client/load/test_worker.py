@@ -55,8 +55,7 @@ def test_a_server_that_stands_still_is_seen_by_all_requests_that_were_due(
 ) -> None:
     record = run(Step(100.0, 1, seconds), server, timeout=timeout)
     found = record.operations["predict"]
-    assert (found.statuses, found.unanswered) == (statuses, unanswered)
-    assert found.durations.n == found.n_requests
+    assert (found.statuses, found.unanswered, found.durations.n) == (statuses, unanswered, found.n_requests)
     assert longer_than(record, longer) >= n_longer
     assert record.n_held_up >= n_longer - 1
 
@@ -74,14 +73,12 @@ def test_a_mix_is_sent_and_promises_are_checked() -> None:
     assert record.violations == {}
     assert record.n_compared == sum(record.operations[name].n_requests for name in MIX)
     assert record.n_read_back > 0
+    n_sent = {name: record.operations[name].n_requests for name in MIX}
     asked = Counter(method for method, _ in server.asked)
-    assert asked["DELETE"] == record.operations["delete"].n_requests
-    assert asked["POST"] == record.operations["predict"].n_requests + record.operations["add"].n_requests + _STOCK
-    ids = [path for method, path in server.asked if method == "DELETE"]
+    assert (asked["DELETE"], asked["POST"]) == (n_sent["delete"], n_sent["predict"] + n_sent["add"] + _STOCK)
+    ids = [path.rpartition("/")[2] for method, path in server.asked if method == "DELETE"]
     assert len(ids) == len(set(ids)), "no sample is deleted twice"
-    assert set(server.held) == {f"test-0-{i}" for i in range(record.operations["add"].n_requests + _STOCK)} - {
-        path.rpartition("/")[2] for path in ids
-    }
+    assert set(server.held) == {f"test-0-{i}" for i in range(n_sent["add"] + _STOCK)} - {*ids}
 
 
 def test_deletions_are_additions_when_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,9 +110,10 @@ class Unforgetting(Samples):
         return 200, {"model_version": self.version}
 
 
-@pytest.mark.parametrize(
-    ("server", "broken"), [(Stale, {STALE}), (Forgetful, {INVISIBLE, LOST}), (Unforgetting, {STILL_THERE})]
-)
+BROKEN = [(Stale, {STALE}), (Forgetful, {INVISIBLE, LOST}), (Unforgetting, {STILL_THERE})]
+
+
+@pytest.mark.parametrize(("server", "broken"), BROKEN)
 def test_broken_promises_are_found(server: type[Samples], broken: set[str]) -> None:
     # So few deletions that each is read back: a pause lies between two of these.
     record = run(Step(30.0, 2, 0.8), server(), MIX)
@@ -139,8 +137,7 @@ def test_refusals_are_counted_apart_with_when_to_come_back(status: int) -> None:
 
     found = run(Step(50.0, 2, 0.4), Busy()).operations["predict"]
     assert found.statuses == {200: 10, status: 10}
-    assert (found.n_refused, found.n_errors, found.n_successes) == (10, 0, 10)
-    assert found.retry_after == {3.0: 10}
+    assert (found.n_refused, found.n_errors, found.n_successes, found.retry_after) == (10, 0, 10, {3.0: 10})
     assert found.durations.n == 10, "a quick refusal does not make a server look fast"
 
 

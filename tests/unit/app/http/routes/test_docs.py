@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,8 +14,8 @@ from oubli.app.errors import StopReason
 from oubli.app.http.auth import DOCS_PATHS
 from oubli.app.http.console_files import CONSOLE_PATHS, read_file
 from oubli.app.http.routes.pages import ASSETS
-from tests.serving import Running, serving
-from tests.unit.app.support import served
+from tests.serving import serving, small_table
+from tests.unit.app.support import pick, served
 
 KEY = "0123456789abcdef-key"
 
@@ -37,8 +35,7 @@ def test_the_page_and_its_files_need_no_key_and_name_no_other_host(key_file: Pat
             assert response.status_code == 200, path
             assert response.headers["content-type"].startswith(kind)
             policy = dict(part.strip().split(" ", 1) for part in response.headers["content-security-policy"].split(";"))
-            assert policy["default-src"] == "'none'"
-            assert policy["script-src"] == policy["connect-src"] == "'self'"
+            assert pick(policy, "default-src script-src connect-src") == ("'none'", "'self'", "'self'")
             assert not [word for part in policy.values() for word in part.split() if "/" in word or "*" in word]
             assert response.headers["x-content-type-options"] == "nosniff"
             assert client.post(path).status_code == 405
@@ -57,15 +54,6 @@ def test_the_page_and_its_files_need_no_key_and_name_no_other_host(key_file: Pat
         assert client.get("/redoc", headers={"X-API-Key": KEY}).status_code == 404
 
 
-@contextmanager
-def server(folder: Path, *flags: str) -> Iterator[Running]:
-    folder.mkdir()
-    rows = [f"{i % 7},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(60)]
-    (folder / "data.csv").write_text("\n".join(["age,job,income", *rows]) + "\n")
-    with serving("--data", "data.csv", "--target", "income", "--n-estimators", "3", *flags, cwd=folder) as running:
-        yield running
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("with_key", [False, True])
 def test_a_browser_sends_a_request_from_the_page_and_asks_no_other_host(
@@ -76,7 +64,7 @@ def test_a_browser_sends_a_request_from_the_page_and_asks_no_other_host(
     page.on("request", lambda request: requests.append(request))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    with server(tmp_path / "server", *flags) as running:
+    with serving(*small_table(tmp_path), *flags, cwd=tmp_path) as running:
         page.goto(f"{running.url}/docs")
         if with_key:
             expect(page.locator("body")).to_contain_text("Failed to load API definition")
@@ -115,10 +103,8 @@ def test_the_page_and_its_files_need_no_key_and_may_be_kept_until_they_change(ke
             response = client.get(path)
             assert response.status_code == 200, path
             assert response.headers["content-type"].startswith(types[Path(path).suffix]), path
-            assert response.headers["content-security-policy"] == POLICY
-            assert response.headers["x-content-type-options"] == "nosniff"
-            assert response.headers["referrer-policy"] == "no-referrer"
-            assert response.headers["cache-control"] == "no-cache"
+            names = "content-security-policy x-content-type-options referrer-policy cache-control"
+            assert pick(response.headers, names) == (POLICY, "nosniff", "no-referrer", "no-cache")
             assert "access-control-allow-origin" not in response.headers
             tag = response.headers["etag"]
             again = client.get(path, headers={"If-None-Match": f'"another", {tag}'})
@@ -139,8 +125,8 @@ def test_the_banner_knows_every_reason_for_which_changes_are_stopped() -> None:
 
 
 def test_all_that_a_browser_loads_is_small() -> None:
+    sent = 0
     with served() as client:
-        sent = 0
         for path in CONSOLE_PATHS:
             with client.stream("GET", path, headers={"Accept-Encoding": "gzip"}) as response:
                 sent += sum(len(part) for part in response.iter_raw())

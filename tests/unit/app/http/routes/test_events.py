@@ -24,7 +24,7 @@ from tests.tiers import covering
 from tests.unit.app.hosted import Hosted, hosted
 from tests.unit.app.http.connections import hosting, request
 from tests.unit.app.service.support import until
-from tests.unit.app.support import make_service, require_conforms, rows, samples
+from tests.unit.app.support import make_service, pick, require_conforms, rows, samples
 
 SECTIONS = {"model", "changes", "expiry", "erasures", "snapshot", "check", "scrub", "ledger", "jobs", "work"}
 
@@ -75,29 +75,26 @@ def test_the_state_is_told_whole_and_then_as_it_changes(host: Hosted) -> None:
         assert stream.answer.headers["content-type"].startswith("text/event-stream")
         assert stream.answer.headers["content-encoding"] is None
         name, first_id, hello = stream.next()
-        assert name == "hello"
         require_conforms(StateEvent, json.dumps(hello))
         assert hello.keys() >= SECTIONS
-        assert (hello["model"]["n_samples"], hello["resumed"]) == (60, False)
+        assert (name, hello["model"]["n_samples"], hello["resumed"]) == ("hello", 60, False)
         assert host.ask("POST", "/samples", samples(3))[0] == 201
         changed = stream.until("model", lambda data: data["n_samples"] == 63)
         assert changed["model_version"] == hello["model"]["model_version"] + 1
         status, receipt = host.ask("DELETE", "/samples/n1")
         assert status == 200
-        pending = stream.until("erasures", lambda data: data["pending"] == 1)
-        assert pending["next_deadline_at"] is not None
+        assert stream.until("erasures", lambda data: data["pending"] == 1)["next_deadline_at"] is not None
         job = host.ask("POST", "/model/scrub")[1]
         stream.until("jobs", lambda data: data[-1]["status"] == "succeeded" and data[-1]["id"] == job["id"])
         with listening(host, "/events", **{"Last-Event-ID": str(first_id)}) as later:
             now = later.next()[2]
-        assert (now["resumed"], now["erasures"]["pending"], now["erasures"]["erased"]) == (False, 0, 1)
+        assert (now["resumed"], *pick(now["erasures"], "pending erased")) == (False, 0, 1)
         assert now["scrub"] is not None
         assert now["snapshot"]["model_version"] == now["model"]["model_version"]
         assert host.ask("POST", "/model/verify")[0] == 202
         check = stream.until("check", lambda data: data is not None)
-        assert (check["model_version"], check["ok"]) == (host.ask("GET", "/model")[1]["model_version"], True)
-        for word in (b"n1", b"s1", receipt["id"].encode()):
-            assert word not in stream.raw
+        assert pick(check, "model_version ok") == (host.ask("GET", "/model")[1]["model_version"], True)
+        assert not [word for word in (b"n1", b"s1", receipt["id"].encode()) if word in stream.raw]
 
 
 def test_erasures_that_were_finished_late_are_counted(tmp_path: Path) -> None:
@@ -125,10 +122,10 @@ def test_streams_keep_no_idle_work_back_and_end_with_the_server(host: Hosted) ->
         state.next()
         metrics.next()
         host.ask("POST", "/samples", samples(20))
-        state.until("model", lambda data: data["n_samples"] == 80 and data["lazy_tags"] == 0)
+        state.until("model", lambda data: pick(data, "n_samples lazy_tags") == (80, 0))
         host.service.lifecycle.drain()
-        state.until("bye")
-        metrics.until("bye")
+        for stream in (state, metrics):
+            stream.until("bye")
 
 
 def test_snapshots_and_restores_are_shown_while_they_go_on(host: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,15 +140,12 @@ def test_snapshots_and_restores_are_shown_while_they_go_on(host: Hosted, monkeyp
         monkeypatch.setattr(type(storage), name, lambda self, *a, held=held, **o: held(*a, **o))
     newest = host.service.disk.newest_snapshot
     assert newest is not None
-    file = newest.path.read_bytes()
+    put = ("PUT", "/snapshot/file", newest.path.read_bytes())
     with listening(host, "/events") as stream:
         assert stream.next()[2]["work"] == []
-        for method, path, body, kind in (
-            ("POST", "/snapshot", None, "snapshot"),
-            ("PUT", "/snapshot/file", file, "restore"),
-        ):
+        for kind, sent in (("snapshot", ("POST", "/snapshot")), ("restore", put)):
             gate.clear()
-            asked = threading.Thread(target=host.ask_bytes, args=(method, path, body))
+            asked = threading.Thread(target=host.ask_bytes, args=sent)
             asked.start()
             shown = stream.until("work", lambda work: work and work[0]["progress"] >= 0.4)
             assert [one["kind"] for one in shown] == [kind]
@@ -163,12 +157,11 @@ def test_snapshots_and_restores_are_shown_while_they_go_on(host: Hosted, monkeyp
 def test_metrics_come_with_rates(host: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oubli.app.http.monitoring.events, "_SECOND", 0.3)
     with listening(host, "/events?topic=metrics") as stream, listening(host, "/events?topic=metrics") as other:
-        name, event_id, line = stream.next()
-        assert (name, event_id) == ("metrics", None)
+        *head, line = stream.next()
+        assert head == ["metrics", None]
         require_conforms(MetricsEvent, json.dumps(line))
         assert line["predict"] == {"per_second": None, "p50_ms": None, "p99_ms": None}
-        for _ in range(5):
-            assert host.ask("POST", "/predict", {"instances": rows(1)})[0] == 200
+        assert {host.ask("POST", "/predict", {"instances": rows(1)})[0] for _ in range(5)} == {200}
         host.ask("DELETE", "/samples/c1")
         host.ask("POST", "/predict", {"instances": []})  # refused: not counted
         seen = []
@@ -179,16 +172,14 @@ def test_metrics_come_with_rates(host: Hosted, monkeypatch: pytest.MonkeyPatch) 
         assert all(0 < one["p50_ms"] <= one["p99_ms"] for one in asked)
         assert seen[-1]["erasures"]["pending"] == 1
         assert seen[-1]["memory"]["model_bytes"] > 0
-        times = [line["at"], *(one["at"] for one in seen)]
-        assert other.next()[2]["at"] in times
+        assert other.next()[2]["at"] in [one["at"] for one in (line, *seen)]
 
 
 def test_quantiles_are_read_off_buckets() -> None:
-    edges = Histogram()
+    edges, histogram = Histogram(), Histogram()
     for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, BOUNDS[-1], 2 * BOUNDS[-1]):
         edges.observe(seconds)
     assert edges.counts == [2, 1, *[0] * (len(BOUNDS) - 3), 1, 1]
-    histogram = Histogram()
     assert quantile_ms(histogram.counts, 0.5) is None
     for _ in range(99):
         histogram.observe(60e-6)
@@ -242,10 +233,8 @@ pytestmark = pytest.mark.anyio
 class Numbers:
     """Tells a number at each look, or what it is given."""
 
-    def __init__(self) -> None:
-        self.n_looks = 0
-        self.error: Exception | None = None
-        self.is_quiet = False
+    n_looks, is_quiet = 0, False
+    error: Exception | None = None
 
     def look(self) -> bytes:
         if self.error is not None:
@@ -263,12 +252,11 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oubli.app.http.monitoring.events, "TICK", 0.005)
 
 
-async def test_all_who_listen_get_the_same_bytes_of_one_look() -> None:
+async def test_all_who_listen_get_the_same_bytes_of_one_look_and_there_is_none_when_nobody_does() -> None:
     source = Numbers()
     feed = Feed(source, lambda: False)
     async with aclosing(feed.listen("7")) as one, aclosing(feed.listen()) as other:
-        assert await anext(one) == b"hello 7;"
-        assert await anext(other) == b"hello None;"
+        assert [await anext(one), await anext(other)] == [b"hello 7;", b"hello None;"]
         first = await anext(one)
         assert first.startswith(b"2;")  # the look when the other one came
         while not first.endswith(b"9;"):
@@ -276,22 +264,12 @@ async def test_all_who_listen_get_the_same_bytes_of_one_look() -> None:
         second = await anext(other)
         assert second.startswith(b"3;")
         assert second[:6] in first
-        assert feed.n_listeners == 2
+        assert (feed.n_listeners, feed.is_running) == (2, True)
         assert source.n_looks < 30
-
-
-async def test_nothing_is_looked_at_when_nobody_listens() -> None:
-    source = Numbers()
-    feed = Feed(source, lambda: False)
-    async with aclosing(feed.listen()) as stream:
-        await anext(stream)
-        await anext(stream)
-        assert feed.is_running
     await until(lambda: not feed.is_running)
     seen = source.n_looks
     await asyncio.sleep(0.02)
-    assert source.n_looks == seen
-    assert feed.n_listeners == 0
+    assert (source.n_looks, feed.n_listeners) == (seen, 0)
     async with aclosing(feed.listen()) as stream:  # and it begins again
         assert await anext(stream) == b"hello None;"
         assert await anext(stream)
@@ -315,16 +293,16 @@ async def test_who_does_not_read_is_dropped_and_holds_little() -> None:
 class Client:
     """Takes chunks in, or does not."""
 
+    is_paused = False
+
     def __init__(self) -> None:
         self.read: list[bytes] = []
-        self.is_paused = False
 
     def push(self, chunk: bytes) -> bool:
         if self.is_paused:
             return False
         size, _, rest = chunk.partition(b"\r\n")
-        assert len(rest) == int(size, 16) + 2
-        assert rest.endswith(b"\r\n")
+        assert (len(rest), rest[-2:]) == (int(size, 16) + 2, b"\r\n")
         self.read.append(rest[:-2])
         return True
 
@@ -361,8 +339,7 @@ async def test_silence_is_broken_by_comments(monkeypatch: pytest.MonkeyPatch) ->
     source.is_quiet = True
     async with aclosing(Feed(source, lambda: False).listen()) as stream:
         await anext(stream)
-        assert await anext(stream) == COMMENT
-        assert await anext(stream) == COMMENT
+        assert [await anext(stream), await anext(stream)] == [COMMENT] * 2
 
 
 async def test_a_source_that_fails_ends_its_streams_and_can_be_asked_again(caplog: pytest.LogCaptureFixture) -> None:

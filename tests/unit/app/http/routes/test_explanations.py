@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import oubli.app.service.model.questions
-from tests.unit.app.support import EACH_KIND, NUMBERS, forest, make_service, problem_of, rows, served
+from tests.unit.app.support import EACH_KIND, NUMBERS, forest, make_service, pick, problem_of, rows, served
 
 MEASURES = {"forest": "probability", "tree": "probability", "incremental-boosting": "raw-score"}
 
@@ -18,9 +18,8 @@ def test_the_answer_is_the_library_s(name: str) -> None:
         change = {"columns": 2, "target": target}
         answer = client.post("/explain", json={"instances": rows(4), "change": change}).json()
         found = model.shap_values(rows(4))
-        assert answer["attributions"] == found.values.tolist()
+        assert pick(answer, "attributions features") == (found.values.tolist(), found.feature_names)
         assert np.array_equal(found.base_values[0], answer["base"])
-        assert answer["features"] == found.feature_names
         assert answer.get("classes") == (model.classes_.tolist() if found.values.ndim == 3 else None)
         assert (answer["measure"], answer["model_version"]) == (MEASURES.get(name, "value"), 1)
         for row, told in zip(rows(4), answer["changes"], strict=True):
@@ -32,8 +31,7 @@ def test_the_answer_is_the_library_s(name: str) -> None:
                 assert told == {**kept, "prediction": nearest.answer}
         by_object = [dict(zip(("age", "job", "member"), row, strict=True)) for row in rows(4)]
         plain = client.post("/explain", json={"instances": by_object}).json()
-        assert "changes" not in plain
-        assert plain["attributions"] == answer["attributions"]
+        assert ("changes" in plain, plain["attributions"]) == (False, answer["attributions"])
 
 
 def test_what_cannot_be_explained() -> None:
@@ -57,8 +55,7 @@ def test_what_takes_too_long_is_refused_with_how_many_rows_may_be_sent(monkeypat
         response = client.post("/explain", json={"instances": rows(3)})
         assert problem_of(response) == (422, "invalid-input")
         error = response.json()["errors"][0]
-        assert error["pointer"] == "/instances"
-        assert "send at most 2" in error["detail"]
+        assert (error["pointer"], "send at most 2" in error["detail"]) == ("/instances", True)
         assert client.post("/explain", json={"instances": rows(2)}).status_code == 200
         change = {"instances": rows(2), "change": {}}
         assert problem_of(client.post("/explain", json=change)) == (422, "invalid-input")

@@ -17,11 +17,12 @@ from starlette.testclient import TestClient
 from oubli.app.http.inference import DTYPES, to_bytes
 from oubli.core import DynamicForestClassifier
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from tests.unit.app.support import NUMBERS, forest, make_service, rows, samples, served
+from tests.unit.app.support import NUMBERS, forest, make_service, pick, rows, samples, served
 
 INFER = "/v2/models/oubli/infer"
 LENGTH = "Inference-Header-Content-Length"
 MARK, NUMBER = "XYZZY", 98765.4375
+TYPES = {"age": "FP32", "job": "BYTES", "member": "BOOL"}
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +36,8 @@ def tensor(name: str, datatype: str, values: Any, shape: list[int] | None = None
 
 
 def inputs(instances: list[list[Any]]) -> list[dict[str, Any]]:
-    return [
-        tensor(name, datatype, list(column))
-        for (name, datatype), column in zip(
-            (("age", "FP32"), ("job", "BYTES"), ("member", "BOOL")), zip(*instances, strict=True), strict=True
-        )
-    ]
+    columns = zip(*instances, strict=True)
+    return [tensor(name, kind, list(column)) for (name, kind), column in zip(TYPES.items(), columns, strict=True)]
 
 
 def infer(client: TestClient, sent: list[dict[str, Any]], **more: Any) -> Any:
@@ -70,9 +67,8 @@ def test_the_server_and_its_model_are_described(client):
     assert client.get("/v2").json()["extensions"] == ["binary_tensor_data"]
     for path in ("/v2/models/oubli", "/v2/models/oubli/versions/1"):
         told = client.get(path).json()
-        assert (told["name"], told["versions"], told["platform"]) == ("oubli", ["1"], "oubli_forest")
-        columns = (("age", "FP32"), ("job", "BYTES"), ("member", "BOOL"))
-        assert told["inputs"] == [{"name": name, "datatype": kind, "shape": [-1]} for name, kind in columns]
+        assert pick(told, "name versions platform") == ("oubli", ["1"], "oubli_forest")
+        assert told["inputs"] == [{"name": name, "datatype": kind, "shape": [-1]} for name, kind in TYPES.items()]
         assert [one["name"] for one in told["outputs"]] == ["predictions", "probabilities", "classes"]
 
 
@@ -85,22 +81,17 @@ def test_the_name_of_the_model_is_a_setting():
 
 
 def test_health_and_readiness():
-    service = make_service()
-    body = orjson.dumps({"inputs": inputs(rows(1))})
+    service, body = make_service(), orjson.dumps({"inputs": inputs(rows(1))})
     asked = (
-        ("GET", "/v2/health/live", {"live": True}),
-        ("GET", "/v2", None),
-        ("GET", "/v2/health/ready", {"live": True, "ready": True}),
-        ("GET", "/v2/models/oubli", None),
-        ("GET", "/v2/models/oubli/ready", {"name": "oubli", "ready": True}),
-        ("GET", "/v2/models/oubli/versions/1/ready", {"name": "oubli", "ready": True}),
+        ("GET", "/v2/health/live", {"live": True}), ("GET", "/v2", None),
+        ("GET", "/v2/health/ready", {"live": True, "ready": True}), ("GET", "/v2/models/oubli", None),
+        *(("GET", f"/v2/models/oubli{at}/ready", {"name": "oubli", "ready": True}) for at in ("", "/versions/1")),
         ("POST", INFER, None),
-    )
+    )  # fmt: skip
     with served(service) as client:
         for method, path, expected in asked:
             answer = client.request(method, path, content=body)
-            assert answer.status_code == 200
-            assert expected is None or answer.json() == expected
+            assert (answer.status_code, expected or answer.json()) == (200, answer.json())
         service.model.state.phase = "starting"
         for method, path, _ in asked[2:]:
             refused = client.request(method, path, content=body)
@@ -108,6 +99,10 @@ def test_health_and_readiness():
             assert int(refused.headers["retry-after"]) > 0
         assert [client.get(path).status_code for _, path, _ in asked[:2]] == [200, 200]
         service.model.state.phase = "ready"
+    with served(make_service(forest(0))) as client:
+        refused = client.post(INFER, content=body)
+        assert (refused.status_code, list(refused.json())) == (409, ["error"]), "an empty model says so"
+        assert client.get("/v2/models/oubli/ready").status_code == 200
 
 
 # --- predictions
@@ -120,7 +115,7 @@ def test_predictions_are_those_of_predict_and_of_the_library(client):
         plain = client.post("/predict", json={"instances": rows(n)}).json()
         assert {**{name: values.tolist() for name, values in found.items()}, **told["parameters"]} == plain
         assert np.array_equal(found["probabilities"], forest().predict_proba(rows(n)))
-        assert (told["id"], told["model_name"], told["model_version"]) == ("a-b", "oubli", "1")
+        assert pick(told, "id model_name model_version") == ("a-b", "oubli", "1")
         assert answer.headers["cache-control"] == "no-store"
     refused = infer(client, inputs(rows(3001)))
     assert (refused.status_code, list(refused.json())) == (413, ["error"])
@@ -172,18 +167,15 @@ def test_missing_values_are_null_and_the_literal_nan(client):
 
 def test_regression_has_one_output():
     with served(make_service(forest(60, NUMBERS))) as client:
-        answer = infer(client, inputs(rows(5)))
-        assert outputs(answer)["predictions"].tolist() == forest(60, NUMBERS).predict(rows(5)).tolist()
-        assert list(outputs(answer)) == ["predictions"]
-        assert answer.json()["outputs"][0]["datatype"] == "FP64"
+        (told,) = infer(client, inputs(rows(5))).json()["outputs"]
+        assert pick(told, "name datatype shape") == ("predictions", "FP64", [5])
+        assert told["data"] == forest(60, NUMBERS).predict(rows(5)).tolist()
         assert infer(client, inputs(rows(5)), outputs=[{"name": "classes"}]).status_code == 422
 
 
-WIDE = Schema(
-    tuple(Column(f"f{j}", ColumnType.NUMERIC, width) for j, width in enumerate(("float32", "float64", "float32"))),
-    Task.CLASSIFICATION,
-    LabelType.INTEGER,
-)
+WIDTHS = ("float32", "float64", "float32")
+THREE = tuple(Column(f"f{j}", ColumnType.NUMERIC, width) for j, width in enumerate(WIDTHS))
+WIDE = Schema(THREE, Task.CLASSIFICATION, LabelType.INTEGER)
 
 
 @pytest.fixture(scope="module")
@@ -227,20 +219,17 @@ def test_every_type_of_number_predicts_as_the_library_does(numeric, datatype):
 
 def test_categories_come_as_numbers_as_well(client):
     for values, datatype, cells in (([3, 4], "INT8", ["3", "4"]), ([0.1, 2.0], "FP32", ["0.1", "2"])):
-        sent = [*inputs([[1, "a", True], [2, "a", False]])]
-        sent[1] = tensor("job", datatype, values)
-        plain = client.post("/predict", json={"instances": [[1, cells[0], True], [2, cells[1], False]]}).json()
-        found = outputs(infer(client, sent))
+        instances = [[1, cells[0], True], [2, cells[1], False]]
+        plain, (age, _, member) = client.post("/predict", json={"instances": instances}).json(), inputs(instances)
+        found = outputs(infer(client, [age, tensor("job", datatype, values), member]))
         assert np.array_equal(found["probabilities"], plain["probabilities"])
 
 
 def test_labels_of_every_type_come_back():
     for label_type, labels, datatype in (
-        (LabelType.BOOLEAN, [False, True], "BOOL"),
-        (LabelType.INTEGER, [-4, 3], "INT64"),
-        (LabelType.NUMBER, [0.5, 2.5], "FP64"),
-        (LabelType.SCALAR, ["1", 1], "BYTES"),
-    ):
+        (LabelType.BOOLEAN, [False, True], "BOOL"), (LabelType.INTEGER, [-4, 3], "INT64"),
+        (LabelType.NUMBER, [0.5, 2.5], "FP64"), (LabelType.SCALAR, ["1", 1], "BYTES"),
+    ):  # fmt: skip
         schema = Schema((Column("a", ColumnType.NUMERIC),), Task.CLASSIFICATION, label_type, named=True)
         model = DynamicForestClassifier(n_estimators=3, random_state=0)
         model.fit([[float(i)] for i in range(40)], [labels[i < 20] for i in range(40)], schema=schema)
@@ -266,19 +255,10 @@ def test_versions_are_the_models():
         for path in ("", "/ready", "/infer"):
             method = "POST" if path == "/infer" else "GET"
             refused = client.request(method, f"/v2/models/oubli/versions/1{path}", content=body)
-            assert refused.status_code == 404
-            assert "version 2" in refused.json()["error"]
+            assert (refused.status_code, "version 2" in refused.json()["error"]) == (404, True)
             assert client.request(method, f"/v2/models/oubli/versions/2{path}", content=body).status_code == 200
         for least, status in ((2, 200), (3, 503), (-1, 422), ("2", 422), (True, 422)):
-            asked = infer(client, inputs(rows(1)), parameters={"min_version": least})
-            assert asked.status_code == status, least
-
-
-def test_an_empty_model_says_so():
-    with served(make_service(forest(0))) as client:
-        refused = infer(client, inputs(rows(1)))
-        assert (refused.status_code, list(refused.json())) == (409, ["error"])
-        assert client.get("/v2/models/oubli/ready").status_code == 200
+            assert infer(client, inputs(rows(1)), parameters={"min_version": least}).status_code == status, least
 
 
 # --- refusals
@@ -317,13 +297,10 @@ INFINITE = orjson.dumps(one("age", datatype="FP64", data=[1, 2.5])).replace(b"2.
 LONG = orjson.dumps(one("age")).replace(b"[2]", b"[" + b"9" * 4000 + b"]", 1)
 TOP = {"name": "classes", "parameters": {"classification": 2}}
 CASES = [
-    Bad("no JSON", 400, "JSON", b"XYZZY"),
-    Bad("depth", 400, "JSON", b'{"inputs": ' + b"[" * 5000 + b"]" * 5000 + b"}"),
+    Bad("no JSON", 400, "JSON", b"XYZZY"), Bad("depth", 400, "JSON", b'{"inputs": ' + b"[" * 5000 + b"]" * 5000 + b"}"),
     Bad("depth that is JSON", 422, "/inputs/0", b'{"inputs": ' + b"[" * 100 + b"]" * 100 + b"}"),
-    Bad("no object", 422, "object", [MARK]),
-    Bad("an unknown key", 422, "'inputs'", {**one(""), MARK: 1}),
-    Bad("an id that is no text", 422, "/id", {**one(""), "id": NUMBER}),
-    Bad("no inputs", 422, "/inputs", {"id": MARK}),
+    Bad("no object", 422, "object", [MARK]), Bad("an unknown key", 422, "'inputs'", {**one(""), MARK: 1}),
+    Bad("an id that is no text", 422, "/id", {**one(""), "id": NUMBER}), Bad("no inputs", 422, "/inputs", {"id": MARK}),
     Bad("empty inputs", 422, "/inputs", {"inputs": []}),
     Bad("too many inputs", 422, "/inputs", {"inputs": [tensor(MARK, "FP32", [1])] * 4}),
     Bad("an unknown key of an input", 422, "/inputs/1", one("job", **{MARK: 1})),
@@ -331,8 +308,7 @@ CASES = [
     Bad("a feature twice", 422, "/inputs/1/name", one("job", name="age", datatype="FP32", data=[1, 2])),
     Bad("a missing feature", 422, "'member'", {"inputs": inputs(rows(2))[:2]}),
     Bad("an unknown datatype", 422, "/inputs/0/datatype", one("age", datatype=MARK)),
-    Bad("infinity", 422, "feature 'age'", INFINITE),
-    Bad("fewer elements", 422, "/inputs/0/data", one("age", data=[1])),
+    Bad("infinity", 422, "feature 'age'", INFINITE), Bad("fewer elements", 422, "/inputs/0/data", one("age", data=[1])),
     Bad("other rows", 422, "/inputs/1/shape", one("job", shape=[1], data=[MARK])),
     Bad("nested otherwise", 422, "/inputs/0/data", one("age", shape=[2, 1], data=[[1], 2])),
     Bad("no data", 422, "/inputs/0", one("age", data=None)),
@@ -382,12 +358,11 @@ def test_refused(client, bad, caplog):
     content = bad.body if isinstance(bad.body, bytes) else orjson.dumps(bad.body)
     with caplog.at_level(logging.INFO, logger="oubli"):
         answer = client.request(bad.method, bad.path, content=content, headers=list(bad.headers))
-    assert answer.status_code == bad.status, answer.text
+    assert (answer.status_code, list(answer.json())) == (bad.status, ["error"]), answer.text
     assert answer.headers["content-type"] == "application/json"
-    assert list(answer.json()) == ["error"]
     assert bad.names in answer.json()["error"]
     del answer.headers["x-request-id"]
     logged = "".join(record.getMessage() for record in caplog.records if record.name.startswith("oubli"))
     said = (answer.text + str(answer.headers) + logged).lower()
-    for submitted in (MARK.lower(), "98765", "987654321", "1e39", str(2**40), str(2**62)):
-        assert submitted not in said
+    submitted = (MARK.lower(), "98765", "987654321", "1e39", str(2**40), str(2**62))
+    assert not [word for word in submitted if word in said]

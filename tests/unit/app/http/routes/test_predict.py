@@ -21,13 +21,11 @@ def test_predicts_what_the_estimator_predicts(client):
 
 
 def test_regression_has_neither_classes_nor_probabilities_and_receipts_all_the_same():
-    model = forest(60, NUMBERS)
-    with served(make_service(model)) as client:
+    with served(make_service(forest(60, NUMBERS))) as client:
         answer = client.post("/predict", json={"instances": rows(5)}).json()
         assert answer == {"predictions": forest(60, NUMBERS).predict(rows(5)).tolist(), "model_version": 1}
         signed = client.post("/predict", json={"instances": rows(5), "receipt": True}).json()
-        checked = check_prediction({"instances": rows(5), "answer": signed}, policy_of(client))
-        assert checked.model_version == 1
+        assert check_prediction({"instances": rows(5), "answer": signed}, policy_of(client)).model_version == 1
 
 
 def test_an_empty_model_says_so_and_starts_again():
@@ -55,9 +53,6 @@ def test_a_receipt_says_which_model_has_answered(client):
         with pytest.raises(FailedError):
             check_prediction({"instances": instances, "answer": {**answer, "predictions": ["other"]}}, policy)
     assert len(nonces) == 5
-
-
-def test_whether_there_is_a_receipt_is_said_in_one_way(client):
     answer = client.post("/predict", json={"instances": rows(1), "receipt": False})
     assert (answer.status_code, "receipt" in answer.json()) == (200, False)
     as_csv = client.post("/predict", json={"instances": rows(1), "receipt": True}, headers={"Accept": "text/csv"})
@@ -68,18 +63,16 @@ def test_version_and_root_of_a_receipt_belong_together_while_samples_come(monkey
     """Each time the root is there, a change has come before the prediction: then they are made in one turn."""
     service = make_service()
     with served(service) as client:
-        root, n_asked = service.evidence.sample_set.root, 0
+        root, asked = service.evidence.sample_set.root, []
 
         async def overtaken():
-            nonlocal n_asked
-            found = await root()
-            n_asked += 1
-            if n_asked <= 3:
-                await service.changes.delete(ids=[f"c{n_asked}"])
-            return found
+            asked.append(await root())
+            if len(asked) <= 3:
+                await service.changes.delete(ids=[f"c{len(asked)}"])
+            return asked[-1]
 
         monkeypatch.setattr(service.evidence.sample_set, "root", overtaken)
         answer = client.post("/predict", json={"instances": rows(1), "receipt": True}).json()
-        assert (answer["model_version"], n_asked) == (4, 4)
+        assert (answer["model_version"], len(asked)) == (4, 4)
         state = client.post("/model/states").json()
         assert (state["model_version"], state["set_root"]) == (4, answer["receipt"]["set_root"])

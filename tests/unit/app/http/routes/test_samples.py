@@ -5,7 +5,7 @@ import csv
 import io
 from urllib.parse import quote
 
-from tests.unit.app.support import forest, rows, samples
+from tests.unit.app.support import forest, pick, rows, samples
 
 UUID = "123e4567-e89b-12d3-a456-426614174000"
 
@@ -19,10 +19,9 @@ def add(client, **sample):
 
 def test_what_was_added_is_in_the_next_prediction(client):
     response = client.post("/samples", json=samples(30))
-    assert response.status_code == 201
-    ids = [f"n{i}" for i in range(30)]
-    assert response.json() == {"ids": ids, "model_version": 2, "n_samples": 90, "durable": False}
-    model = forest()
+    ids, model = [f"n{i}" for i in range(30)], forest()
+    expected = {"ids": ids, "model_version": 2, "n_samples": 90, "durable": False}
+    assert (response.status_code, response.json()) == (201, expected)
     model.add(rows(30), ["yes" if i % 3 else "no" for i in range(30)], ids=ids)
     answer = client.post("/predict", json={"instances": rows(9)}).json()
     assert answer["probabilities"] == model.predict_proba(rows(9)).tolist()
@@ -36,9 +35,8 @@ def test_ids_are_generated_and_never_again(client):
     client.delete("/samples/8")
     assert add(client).json()["ids"] == ["9"]
     assert [add(client, id=name).status_code for name in ("7", 7, "007")] == [200, 200, 201], "7 is '7'"
-    mixed = {"samples": [{"features": [i, "a", True], "label": "no"} for i in range(2)]}
-    mixed["samples"].insert(1, {"id": "12", "features": [5, "b", False], "label": "no"})
-    assert client.post("/samples", json=mixed).json()["ids"] == ["13", "12", "14"]
+    mixed = [{"features": [i, "a", True], "label": "no", **more} for i, more in enumerate(({}, {"id": "12"}, {}))]
+    assert client.post("/samples", json={"samples": mixed}).json()["ids"] == ["13", "12", "14"]
 
 
 def test_a_repeated_request_changes_nothing_and_other_content_is_a_conflict(client):
@@ -53,14 +51,6 @@ def test_a_repeated_request_changes_nothing_and_other_content_is_a_conflict(clie
 
 
 # --- reading
-
-
-def test_reads_what_is_held(client):
-    features = {"age": 7.0, "job": "b", "member": False}
-    assert client.get("/samples/c1").json() == {
-        "id": "c1", "subject": "s1", "features": features, "label": "yes", "expires_at": None, "restricted_at": None,
-        "weight": 1, "model_version": 1,
-    }  # fmt: skip
 
 
 NO_PATHS = ("search", "batch-delete", "absence-proofs", "..")  # names of routes, and what clients take for a folder
@@ -99,8 +89,7 @@ def test_pages_hold_every_sample_once_and_survive_changes_in_between(client):
     while page["next"]:
         page = client.get("/samples", params={"cursor": page["next"], "limit": 10}).json()
         seen += [sample["id"] for sample in page["samples"]]
-    stayed = {f"c{i}" for i in range(60)} - {"c3", "c9", "c40"}
-    assert stayed <= set(seen)
+    assert {f"c{i}" for i in range(60)} - {"c3", "c9", "c40"} <= set(seen)
     assert len(seen) == len(set(seen))
 
 
@@ -114,10 +103,12 @@ def test_cursors_hold_no_ids_and_are_checked(client):
     assert "start again" in client.get("/samples", params={"cursor": stale}).text
 
 
-def test_lists_a_subject(client):
+def test_lists_a_subject_and_what_is_named_in_a_body(client):
     for page in (client.get("/samples?subject=s2"), client.post("/samples/search", json={"subject": "s2"})):
         assert [sample["id"] for sample in page.json()["samples"]] == [f"c{i}" for i in range(2, 60, 5)]
         assert page.json()["next"] is None
+    found = client.post("/samples/search", json={"ids": ["c7", 9, "nobody", "c3", "c7"]}).json()
+    assert ([one["id"] for one in found["samples"]], found["next"]) == (["c7", "c3"], None)
     first = client.post("/samples/search", json={"subject": "s2", "limit": 5}).json()
     rest = client.post("/samples/search", json={"subject": "s2", "cursor": first["next"]}).json()
     assert len(first["samples"]) + len(rest["samples"]) == 12
@@ -155,7 +146,7 @@ def test_a_restriction_does_not_come_with_a_sample(client):
 def test_rectifies(client):
     assert client.put(f"/samples/c1?ref={UUID}", json={**C1, "label": "no"}).json()["ref"] == UUID
     receipt = client.put("/samples/c1", json={"features": [9, "z", True], "label": "no"}).json()
-    assert (receipt["kind"], receipt["unlearned"], receipt["model_version"]) == ("rectification", 1, 3)
+    assert pick(receipt, "kind unlearned model_version") == ("rectification", 1, 3)
     held = client.get("/samples/c1").json()
     assert (held["features"]["job"], held["label"], held["subject"]) == ("z", "no", "s1")
     model = forest()
@@ -167,10 +158,14 @@ def test_rectifies(client):
 C1 = {"features": [7, "b", False], "label": "yes"}  # as it is held
 
 
-def test_what_is_the_same_changes_nothing_and_the_subject_stays_moves_or_goes(client):
+def test_what_is_held_is_read_what_is_the_same_changes_nothing_and_the_subject_stays_moves_or_goes(client):
+    assert client.get("/samples/c1").json() == {
+        "id": "c1", "subject": "s1", "features": {"age": 7.0, "job": "b", "member": False}, "label": "yes",
+        "expires_at": None, "restricted_at": None, "weight": 1, "model_version": 1,
+    }  # fmt: skip
     for more, version, subject in (({}, 1, "s1"), ({"subject": "new"}, 2, "new"), ({"subject": None}, 3, None)):
         receipt = client.put("/samples/c1", json={**C1, **more}).json()
-        assert (receipt["unlearned"], receipt["model_version"]) == (int(version > 1), version)
+        assert pick(receipt, "unlearned model_version") == (int(version > 1), version)
         assert client.get("/samples/c1").json()["subject"] == subject
 
 
@@ -185,12 +180,12 @@ def test_a_receipt_comes_again_with_the_request(client):
         "requested": 1, "unlearned": 1, "absent": 0, "exported_snapshots": 0, "model_version": 2, "erased_at": None,
         "overdue": False, "ledger_index": 3, "durable": False,
     }  # fmt: skip
-    assert {name: receipt[name] for name in expected} == expected
+    assert expected.items() <= receipt.items()
     assert receipt["received_at"] <= receipt["unlearned_at"]
     client.delete("/samples/c2")
     assert client.delete("/samples/c1").json() == receipt, "of the last erasure of exactly this"
     other = client.delete("/samples?id=c1&id=c2").json()
-    assert (other["unlearned"], other["absent"], other["model_version"]) == (0, 2, 3)
+    assert pick(other, "unlearned absent model_version") == (0, 2, 3)
 
 
 def test_a_rectification_that_comes_again_with_its_key_is_made_once(kept):
